@@ -139,9 +139,19 @@ pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) ->
             }
         }
     };
-    let request = ListExecutionsRequest { parent, page_size, id_prefix: prefix.to_owned(), ..Default::default() };
-    let found: Vec<String> =
-        client.list_executions(request).await?.into_inner().executions.into_iter().map(|e| e.name).collect();
+    // A prefix has the characters of an id only.
+    let filter = if prefix.is_empty() { String::new() } else { format!("id = \"{prefix}*\"") };
+    let mut request = ListExecutionsRequest { parent, page_size, filter, ..Default::default() };
+    let wanted = usize::try_from(page_size).unwrap_or(1);
+    let mut found: Vec<String> = Vec::new();
+    loop {
+        let page = client.list_executions(request.clone()).await?.into_inner();
+        found.extend(page.executions.into_iter().map(|execution| execution.name));
+        if page.next_page_token.is_empty() || found.len() >= wanted {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
     let is_missing = found.is_empty();
     match choose(Noun::Execution, namespace, prefix, found) {
         Err(Failure::Report(report)) if is_missing => {

@@ -145,13 +145,13 @@ async fn stored(
     execution: &str,
     calls: Vec<String>,
 ) -> Result<(u32, Vec<String>), Status> {
-    let row = registry.find(&ExecutionName::parse("execution", execution)?).await?;
+    let row = registry.reads.find(&ExecutionName::parse("execution", execution)?).await?;
     let shard = row.execution.shard;
     if row.summary.ended {
         // No call is in flight.
         return Ok((shard, calls));
     }
-    let (events, _) = registry.events(row.key).await?;
+    let (events, _) = registry.reads.events(row.key).await?;
     Ok((shard, ended(&events, calls)))
 }
 

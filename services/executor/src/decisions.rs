@@ -6,13 +6,13 @@
 mod outcome;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_journal::{ExecutionKey, ExecutionRow};
+use belay_journal::{AnyOf, Condition, ExecutionKey, ExecutionRow, Order, Query, StoreError};
 use belay_proto::{
     gate_v1::{self, watch_decisions_response::Content},
     v1::{self, approval::State},
@@ -134,7 +134,7 @@ async fn withdraw_obsolete(registry: Weak<ExecutionRegistry>, gate: Gate) {
 
 /// Whether the subject of an approval has ended. A parked execution still waits for its approvals, so its events are not read.
 async fn is_obsolete(registry: &ExecutionRegistry, approval: &v1::Approval) -> Result<bool, Status> {
-    let row = match registry.find(&ExecutionName::parse("execution", &approval.execution)?).await {
+    let row = match registry.reads.find(&ExecutionName::parse("execution", &approval.execution)?).await {
         // It belongs to another executor.
         Err(status) if status.code() == Code::NotFound => return Ok(false),
         row => row?,
@@ -142,7 +142,7 @@ async fn is_obsolete(registry: &ExecutionRegistry, approval: &v1::Approval) -> R
     if row.summary.ended || row.summary.parked {
         return Ok(row.summary.ended);
     }
-    let (events, _) = registry.events(row.key).await?;
+    let (events, _) = registry.reads.events(row.key).await?;
     Ok(!ended(&events, vec![approval.call.clone()]).is_empty())
 }
 
@@ -153,29 +153,82 @@ async fn recheck_approvals(registry: Weak<ExecutionRegistry>, gate: Gate) {
         return;
     }
     let Some(registry) = registry.upgrade() else { return };
-    let rows = match registry.waiting().await {
-        Ok(rows) => rows,
-        Err(error) => return tracing::error!(%error, "The executions that wait for a decision cannot be read"),
-    };
-    let mut by_namespace: BTreeMap<String, Vec<ExecutionRow>> = BTreeMap::new();
-    for row in rows {
-        by_namespace.entry(row.execution.namespace.clone()).or_default().push(row);
+    if let Err(why) = recheck_all(&registry, &gate).await {
+        // The next watch checks again.
+        tracing::warn!(why, "It cannot be determined which approvals the gate lacks");
     }
-    for (namespace, rows) in by_namespace {
-        let pending = match gate.executions_with_pending(&namespace).await {
-            Ok(pending) => pending,
-            // The next watch checks again.
-            Err(GateError::Unavailable(status) | GateError::Busy(status) | GateError::Refused(status)) => {
-                return tracing::debug!(%status, "The approval gate does not return its pending approvals");
-            }
+}
+
+async fn recheck_all(registry: &Arc<ExecutionRegistry>, gate: &Gate) -> Result<(), String> {
+    let unreadable = |error: StoreError| format!("the store cannot be read: {error}");
+    // What an execution in memory waits for may not be in its summary.
+    let live = registry.live_keys();
+    let read =
+        registry.reads.read(move |reader| live.into_iter().map(|key| reader.get(key)).collect::<Result<Vec<_>, _>>());
+    let mut live: HashMap<String, Vec<ExecutionRow>> = HashMap::new();
+    for row in read.await.map_err(unreadable)?.into_iter().flatten().filter(|row| !row.summary.ended) {
+        live.entry(row.execution.namespace.clone()).or_default().push(row);
+    }
+    let mut last = String::new();
+    loop {
+        let after = last.clone();
+        let Some(namespace) =
+            registry.reads.read(move |reader| reader.namespaces(&after, 1)).await.map_err(unreadable)?.pop()
+        else {
+            return Ok(());
         };
-        for row in rows {
-            let name = ExecutionName { namespace: namespace.clone(), id: row.execution.id.clone() };
-            if !pending.contains(&name.to_string()) {
-                registry.send(row, Command::RecheckApprovals).await;
+        last.clone_from(&namespace);
+        let mut pending = None;
+        recheck_rows(registry, gate, &mut pending, live.remove(&namespace).unwrap_or_default()).await?;
+        let mut query = waiting_for_approval(namespace);
+        loop {
+            let asked = query.clone();
+            let page = registry.reads.read(move |reader| reader.list(&asked)).await.map_err(unreadable)?;
+            let driven = page.rows.into_iter().filter(|row| registry.is_driven(row.key)).collect();
+            recheck_rows(registry, gate, &mut pending, driven).await?;
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => break,
             }
         }
     }
+}
+
+/// The parked executions of a namespace that wait for an approval.
+fn waiting_for_approval(namespace: String) -> Query {
+    let approval = Condition::WaitsFor(true, v1::waiting_reason::Kind::Approval.into());
+    let filter = vec![AnyOf(vec![approval])];
+    Query { namespace: Some(namespace), filter, order: Order::NEWEST_FIRST, after: None, limit: RECHECK_PAGE }
+}
+
+/// How many parked executions are read at a time.
+const RECHECK_PAGE: usize = 256;
+
+/// Makes those executions of one namespace request their approvals again that have none pending at the gate. `pending` are those that do,
+/// once they are known.
+async fn recheck_rows(
+    registry: &Arc<ExecutionRegistry>,
+    gate: &Gate,
+    pending: &mut Option<HashSet<String>>,
+    rows: Vec<ExecutionRow>,
+) -> Result<(), String> {
+    for row in rows {
+        let ExecutionRow { execution, .. } = &row;
+        let name = ExecutionName { namespace: execution.namespace.clone(), id: execution.id.clone() };
+        let pending = match pending {
+            Some(pending) => pending,
+            None => match gate.executions_with_pending(&name.namespace).await {
+                Ok(found) => pending.insert(found),
+                Err(GateError::Unavailable(status) | GateError::Busy(status) | GateError::Refused(status)) => {
+                    return Err(format!("the approval gate does not return its pending approvals: {status}"));
+                }
+            },
+        };
+        if !pending.contains(&name.to_string()) {
+            registry.send(row, Command::RecheckApprovals).await;
+        }
+    }
+    Ok(())
 }
 
 /// Makes sure that the gate has an approval, and delivers its decision if there is one.
@@ -214,7 +267,7 @@ pub(crate) async fn deliver(registry: &Arc<ExecutionRegistry>, approval: v1::App
     }
     let name = approval.name.clone();
     let row = match ExecutionName::parse("execution", &approval.execution) {
-        Ok(execution) => registry.find(&execution).await,
+        Ok(execution) => registry.reads.find(&execution).await,
         Err(status) => Err(status),
     };
     match row {
@@ -245,7 +298,7 @@ pub(crate) async fn report_late_decision(
     key: ExecutionKey,
     approval: &v1::Approval,
 ) -> bool {
-    match registry.events(key).await {
+    match registry.reads.events(key).await {
         Ok((events, _)) => {
             let notices = outcome::notices_from(&events, approval);
             tracing::debug!(approval = approval.name, ?notices, "No call waits for this decision");
@@ -277,11 +330,6 @@ impl UnownedDecisions {
         }
         self.kept.entry(key).or_default().insert(approval.name.clone(), approval);
         None
-    }
-
-    /// Whether this executor drives every execution in the store.
-    pub(crate) fn drives_all(&self) -> bool {
-        self.none
     }
 
     /// Removes and returns the decisions kept for an execution that this executor drives from now on.

@@ -1,20 +1,21 @@
 //! The registry of executions: those in memory, loading those that are not, and the state they share.
 
 use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use belay_execution::{Event, Execution, Timestamp};
-use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, JournalReader, Opened, Operation, Refused, StoreError};
+use belay_execution::Timestamp;
+use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, Opened, Operation, Refused, StoreError};
 use belay_proto::{runner_v1, stores::Position, v1};
 use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
 use belay_settings::ExecutorLimits;
-use belay_sqlite::{CommitError, GroupCommit, Threads};
+use belay_sqlite::{CommitError, GroupCommit, Lane, READERS, Threads};
 use belay_telemetry::Telemetry;
 use tokio::sync::{Notify, mpsc, watch};
 use tonic::{Code, Status};
@@ -26,11 +27,12 @@ use crate::{
     driver::{Command, Driver},
     event_feed::{EventFeed, EventFeeds},
     gate::Gate,
+    journal_reads::{JournalReads, store_reason},
     names::ExecutionName,
     runner::Runner,
-    secrets::{Secrets, SecretsError, Vault},
+    secrets::Vault,
     thresholds::Thresholds,
-    wire,
+    timers::{self, Timers},
 };
 
 /// The parts of the service, including everything that a simulation replaces.
@@ -72,11 +74,12 @@ pub struct ExecutionRegistry {
     pub(crate) ids: Ids,
     pub(crate) vault: Arc<Vault>,
     pub(crate) telemetry: Telemetry,
-    /// Runs reads of the store.
-    threads: Threads,
+    /// Reads of the journal for drivers, timers and decisions.
+    pub(crate) reads: JournalReads,
+    /// Reads of the journal for clients.
+    pub(crate) client_reads: JournalReads,
     pub(crate) shutdown: Shutdown,
     pub(crate) thresholds: Thresholds,
-    pub(crate) reader: Arc<dyn JournalReader>,
     writer: GroupCommit<Operation, Result<Done, Refused>, Arc<StoreError>>,
     fence: i64,
     /// The identity of the journal: another one when it was accepted although it is behind.
@@ -89,15 +92,16 @@ pub struct ExecutionRegistry {
     /// Names of executions that are being created: they are not in `live` yet, and must not be loaded meanwhile.
     creating: Mutex<HashSet<ExecutionName>>,
     created: Notify,
-    /// Executions that this process has driven since its start and that have not ended, in memory or not.
+    /// Whether this process drives every execution in the store.
+    drives_all: AtomicBool,
+    /// Executions that this process has driven since its start and that have not ended, in memory or not; not kept when it drives all.
     driven: Mutex<HashSet<ExecutionKey>>,
     /// How far the times of executions that left memory are ahead of the clock, in microseconds; only of those that are.
     ahead: Mutex<HashMap<ExecutionKey, i64>>,
     /// Decisions about executions that this process does not drive.
     unowned: Mutex<UnownedDecisions>,
     feeds: Mutex<EventFeeds>,
-    timers: Mutex<BinaryHeap<Reverse<(i64, ExecutionKey)>>>,
-    timer_set: Notify,
+    pub(crate) timers: Timers,
     acknowledge: mpsc::UnboundedSender<(i32, String)>,
     notices: mpsc::UnboundedSender<GateNotice>,
     /// Since when services do not answer.
@@ -129,6 +133,8 @@ impl ExecutionRegistry {
         let writer = GroupCommit::start(threads, "belay-journal", thresholds.max_batch, move |batch| {
             writer.commit(batch).map_err(Arc::new)
         });
+        let vault = Arc::new(Vault { redactor, master_key });
+        let reads = |reader| JournalReads::new(reader, Arc::clone(&vault), Lane::new(threads, READERS / 2));
         let (acknowledge, acknowledged) = mpsc::unbounded_channel();
         let (notices, notice_receiver) = mpsc::unbounded_channel();
         let registry = Arc::new(Self {
@@ -136,12 +142,12 @@ impl ExecutionRegistry {
             gate,
             clock: Arc::new(SteadyClock::new(clock)),
             ids,
-            vault: Arc::new(Vault { redactor, master_key }),
+            vault: Arc::clone(&vault),
             telemetry,
-            threads,
+            reads: reads(Arc::clone(&reader)),
+            client_reads: reads(reader),
             shutdown,
             thresholds,
-            reader,
             writer,
             fence,
             journal: journal.into(),
@@ -150,12 +156,12 @@ impl ExecutionRegistry {
             live: Mutex::default(),
             creating: Mutex::default(),
             created: Notify::new(),
+            drives_all: AtomicBool::new(false),
             driven: Mutex::default(),
             ahead: Mutex::default(),
             unowned: Mutex::default(),
             feeds: Mutex::new(EventFeeds::new(thresholds.max_recent)),
-            timers: Mutex::default(),
-            timer_set: Notify::new(),
+            timers: Timers::new(),
             acknowledge,
             notices,
             availability: Availability::default(),
@@ -164,7 +170,7 @@ impl ExecutionRegistry {
         tokio::spawn(acknowledge::send(registry.runner.clone(), fence, acknowledged, thresholds.acknowledge_batch));
         let (runner, shutdown) = (registry.runner.clone(), registry.shutdown.clone());
         tokio::spawn(acknowledge::resend_lost(Arc::downgrade(&registry), runner, shutdown));
-        tokio::spawn(wake_in_time(Arc::downgrade(&registry)));
+        tokio::spawn(timers::wake_in_time(Arc::downgrade(&registry)));
         let this = Arc::downgrade(&registry);
         tokio::spawn(async move {
             let behind = stores.behind().await;
@@ -178,32 +184,41 @@ impl ExecutionRegistry {
         registry
     }
 
-    /// Takes over every execution that has not ended. Parked executions stay out of memory until they are due.
+    /// Takes over every execution that has not ended, and returns how many of them are loaded at once. Parked executions stay out of memory
+    /// until they are due.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read.
     pub async fn drive_all(self: &Arc<Self>) -> Result<usize, StoreError> {
         let early = lock(&self.unowned).claim_all();
-        let unfinished = self.read(|reader| reader.unfinished()).await?;
-        let count = unfinished.len();
-        let (now, mut parked) = (self.clock.now_micros(), 0);
-        for row in unfinished {
-            match row.summary.wake_at {
-                _ if !row.summary.parked => self.load(row),
-                Some(wake_at) => {
-                    // The clock may have been set back since this was stored: the driver knows the time of the last event, and parks the
-                    // execution again. Spaced out, so that a start does not load all of them at once.
-                    let look_at = now + RECHECK_AFTER_MICROS + parked * RECHECK_SPACING_MICROS;
-                    parked += 1;
-                    self.set_timer(wake_at.min(look_at), row.key);
-                }
-                None => {}
-            }
+        self.drives_all.store(true, Ordering::SeqCst);
+        lock(&self.driven).clear();
+        let (mut count, mut after) = (0, ExecutionKey(i64::MIN));
+        loop {
+            let claimable = self.reads.read(move |reader| reader.claimable(after, CLAIM_PAGE)).await?;
+            let Some(last) = claimable.last() else { break };
+            after = last.key;
+            count += claimable.len();
+            claimable.into_iter().for_each(|row| self.load(row));
         }
+        self.timers.look_now();
+        tokio::spawn(timers::recheck_after_set_back(Arc::downgrade(self)));
         for approval in early {
             decisions::deliver(self, approval).await;
         }
         Ok(count)
+    }
+
+    /// Whether this process drives every execution in the store.
+    pub(crate) fn drives_all(&self) -> bool {
+        self.drives_all.load(Ordering::SeqCst)
+    }
+
+    /// Records that this process drives an execution.
+    fn drive(&self, key: ExecutionKey) {
+        if !self.drives_all() {
+            lock(&self.driven).insert(key);
+        }
     }
 
     /// Returns the reason when the store has failed: nothing can be made durable any more, so the process should stop.
@@ -220,7 +235,7 @@ impl ExecutionRegistry {
     pub async fn pause_all(self: &Arc<Self>, principal: &str, reason: &str) {
         let keys: Vec<ExecutionKey> = lock(&self.driven).iter().copied().collect();
         for key in keys {
-            match self.read(move |reader| reader.get(key)).await {
+            match self.reads.read(move |reader| reader.get(key)).await {
                 Ok(Some(row)) if !row.summary.ended => {
                     let (reply, received) = tokio::sync::oneshot::channel();
                     let (principal, reason) = (principal.to_owned(), reason.to_owned());
@@ -259,15 +274,6 @@ impl ExecutionRegistry {
         lock(&self.live)
     }
 
-    /// Reads from the store on a blocking thread.
-    pub(crate) async fn read<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&dyn JournalReader) -> T + Send + 'static,
-    ) -> T {
-        let reader = Arc::clone(&self.reader);
-        self.threads.run(move || work(reader.as_ref())).await
-    }
-
     /// Commits an operation to the store.
     pub(crate) async fn commit(&self, operation: Operation) -> Result<Result<Done, Refused>, Failed> {
         let done = self.writer.commit(operation).await;
@@ -290,57 +296,19 @@ impl ExecutionRegistry {
         }
     }
 
-    /// Returns the row of an execution.
-    pub(crate) async fn find(&self, name: &ExecutionName) -> Result<ExecutionRow, Status> {
-        let (namespace, id) = (name.namespace.clone(), name.id.clone());
-        let row = self.read(move |reader| reader.find(&namespace, &id)).await.map_err(|error| unreadable(&error))?;
-        row.ok_or_else(|| {
-            status::error(Code::NotFound, reasons::EXECUTION_NOT_FOUND, format!("There is no execution `{}`.", name.id))
-                .with("name", name)
-                .into()
-        })
-    }
-
-    /// Reads an execution from the store, with the secrets to hide in it.
-    pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<(Execution, Secrets), Status> {
-        let (events, secrets) = self.events(key).await?;
-        // The error may quote the plan.
-        let damaged =
-            |illegal| corrupt(&self.vault.shown(format!("The execution's events are inconsistent: {illegal}.")));
-        Ok((Execution::replay(events).map_err(damaged)?, secrets))
-    }
-
-    /// Reads an execution's events from the store, with the secrets to hide in them.
-    pub(crate) async fn events(&self, key: ExecutionKey) -> Result<(Vec<Event>, Secrets), Status> {
-        let vault = Arc::clone(&self.vault);
-        let events = self.read(move |reader| {
-            let transitions = reader.read(key, 0, usize::MAX).map_err(|error| unreadable(&error))?;
-            let wrapped = || reader.seal_key(key).map_err(|error| unreadable(&error));
-            let (messages, secrets) = vault.open(&transitions, wrapped)?;
-            // The error may quote the plan.
-            let damaged = |what: String| corrupt(&vault.shown(what));
-            let events: Vec<_> = wire::to_events(messages)
-                .collect::<Result<_, _>>()
-                .map_err(|error| damaged(format!("The execution cannot be read: {error}.")))?;
-            Ok((events, secrets))
-        });
-        events.await
-    }
-
     /// The event feed of an execution.
     pub(crate) fn feed(&self, key: ExecutionKey) -> Arc<EventFeed> {
         lock(&self.feeds).of(key)
     }
 
-    /// The executions driven here that may wait for an approval: those that are parked, and those in memory.
-    pub(crate) async fn waiting(&self) -> Result<Vec<ExecutionRow>, StoreError> {
-        let mut unfinished = self.read(|reader| reader.unfinished()).await?;
-        let drives_all = lock(&self.unowned).drives_all();
-        let (live, driven) = (self.live(), lock(&self.driven));
-        unfinished.retain(|row| {
-            live.contains_key(&row.key) || row.summary.parked && (drives_all || driven.contains(&row.key))
-        });
-        Ok(unfinished)
+    /// The executions in memory.
+    pub(crate) fn live_keys(&self) -> Vec<ExecutionKey> {
+        self.live().keys().copied().collect()
+    }
+
+    /// Whether this process drives an execution.
+    pub(crate) fn is_driven(&self, key: ExecutionKey) -> bool {
+        self.drives_all() || lock(&self.driven).contains(&key)
     }
 
     /// Sends a command to an execution, loading it into memory if needed.
@@ -367,7 +335,7 @@ impl ExecutionRegistry {
     }
 
     fn spawn(self: &Arc<Self>, row: ExecutionRow, commands: mpsc::UnboundedReceiver<Command>) {
-        lock(&self.driven).insert(row.key);
+        self.drive(row.key);
         // This process drives the execution from now on, so it takes the decisions that were kept for it.
         let decided = lock(&self.unowned).claim(row.key);
         for approval in decided {
@@ -395,7 +363,8 @@ impl ExecutionRegistry {
         self.live().get(&key).is_some_and(|sender| sender.send(command).is_ok())
     }
 
-    fn load(self: &Arc<Self>, row: ExecutionRow) {
+    /// Loads an execution into memory, unless it is there.
+    pub(crate) fn load(self: &Arc<Self>, row: ExecutionRow) {
         let mut live = self.live();
         if live.contains_key(&row.key) {
             return;
@@ -416,7 +385,7 @@ impl ExecutionRegistry {
     pub(crate) fn register(&self, key: ExecutionKey) -> mpsc::UnboundedReceiver<Command> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.live().insert(key, sender);
-        lock(&self.driven).insert(key);
+        self.drive(key);
         receiver
     }
 
@@ -452,9 +421,9 @@ impl ExecutionRegistry {
         lock(&self.ahead).get(&key).copied().unwrap_or(0)
     }
 
-    pub(crate) fn set_timer(&self, wake_at: i64, key: ExecutionKey) {
-        lock(&self.timers).push(Reverse((wake_at, key)));
-        self.timer_set.notify_one();
+    /// Loads a parked execution at `wake_at`. Its driver has stored a time that is later than this by `ahead` microseconds.
+    pub(crate) fn set_timer(&self, wake_at: i64, ahead: i64, key: ExecutionKey) {
+        self.timers.set(wake_at, key, ahead == 0 && self.drives_all());
     }
 
     /// Queues the acknowledgement of a call, so that the runner may forget it.
@@ -485,53 +454,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// After how many microseconds at most a start rechecks an execution that waits for a time, whatever its row says; and the spacing between
-/// several.
-const RECHECK_AFTER_MICROS: i64 = 30_000_000;
-const RECHECK_SPACING_MICROS: i64 = 20_000;
-
-/// After how many microseconds an execution that is due is read again when the store could not be read.
-const REREAD_AFTER_MICROS: i64 = 1_000_000;
-
-/// Loads parked executions when they are due.
-async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
-    loop {
-        let Some(this) = registry.upgrade() else { return };
-        let now = this.clock.now_micros();
-        let (due, next) = {
-            let mut timers = lock(&this.timers);
-            let mut due = Vec::new();
-            while let Some(&Reverse((_, key))) = timers.peek().filter(|Reverse((at, _))| *at <= now) {
-                timers.pop();
-                due.push(key);
-            }
-            (due, timers.peek().map(|Reverse((at, _))| *at))
-        };
-        for key in due {
-            match this.read(move |reader| reader.get(key)).await {
-                Ok(Some(row)) if !row.summary.ended => this.load(row),
-                Ok(_) => {}
-                Err(error) => {
-                    tracing::error!(%error, "A due execution cannot be read; retrying");
-                    this.set_timer(now + REREAD_AFTER_MICROS, key);
-                }
-            }
-        }
-        let wait = next
-            .map_or(Duration::from_secs(3600), |next| Duration::from_micros(u64::try_from(next - now).unwrap_or(0)));
-        let shutdown = this.shutdown.clone();
-        tokio::select! {
-            biased;
-            () = shutdown.requested() => return,
-            () = this.timer_set.notified() => {}
-            () = tokio::time::sleep(wait) => {}
-        }
-    }
-}
-
-pub(crate) fn unreadable(error: &StoreError) -> Status {
-    status::error(Code::Unavailable, store_reason(error), format!("The store cannot be read: {error}.")).into()
-}
+/// How many executions a start reads and loads at a time.
+const CLAIM_PAGE: usize = 256;
 
 pub(crate) fn unwritable(error: &Failed) -> Status {
     let reason = match error {
@@ -544,36 +468,4 @@ pub(crate) fn unwritable(error: &Failed) -> Status {
         format!("The change could not be stored, and nothing was started or changed: {error}."),
     )
     .into()
-}
-
-fn corrupt(message: &str) -> Status {
-    status::error(Code::DataLoss, reasons::STORE_CORRUPT, message).into()
-}
-
-impl From<SecretsError> for Status {
-    fn from(error: SecretsError) -> Self {
-        let (code, reason) = match error {
-            SecretsError::KeyLost => (Code::DataLoss, reasons::SEAL_KEY_LOST),
-            SecretsError::Newer(_) => (Code::FailedPrecondition, reasons::STORE_NEWER),
-            SecretsError::Changed(..) | SecretsError::Misplaced(_) | SecretsError::Undecodable(_) => {
-                (Code::DataLoss, reasons::STORE_CORRUPT)
-            }
-        };
-        status::error(code, reason, format!("The execution cannot be read: {error}.")).into()
-    }
-}
-
-/// The error reason of a store failure.
-pub fn store_reason(error: &StoreError) -> &'static str {
-    match error {
-        StoreError::Locked => reasons::STORE_LOCKED,
-        StoreError::Corrupt(_) => reasons::STORE_CORRUPT,
-        StoreError::Full => reasons::STORE_FULL,
-        StoreError::Gone => reasons::STORE_GONE,
-        StoreError::Behind(_) => reasons::STORE_BEHIND,
-        StoreError::Newer { .. } => reasons::STORE_NEWER,
-        StoreError::Older { .. } => reasons::STORE_OLDER,
-        StoreError::Superseded => reasons::FENCED,
-        StoreError::Broken | StoreError::Other(_) => reasons::STORE_FAILED,
-    }
 }

@@ -200,6 +200,12 @@ impl Secrets {
         summary
     }
 
+    /// A text of the execution as it is shown.
+    pub(crate) fn shown(&self, mut words: String) -> String {
+        hide::show(&self.redactor, Text::Words(&mut words));
+        words
+    }
+
     /// The redactor for the output of this execution's tools.
     pub(crate) fn redactor(&self) -> Redactor {
         self.redactor.clone()

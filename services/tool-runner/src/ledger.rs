@@ -22,8 +22,7 @@ use belay_proto::{
     stores::{Service, Stores},
     v1,
 };
-use belay_sqlite::{CommitError, GroupCommit, Location, Schema, SqliteError, Threads};
-use rusqlite::Connection;
+use belay_sqlite::{CommitError, GroupCommit, Location, Readers, Schema, SqliteError, Threads};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -217,7 +216,7 @@ pub struct Ledger {
     stores: Arc<Stores>,
     contents: Contents,
     threads: Threads,
-    reader: Arc<Mutex<Connection>>,
+    readers: Arc<Readers>,
     secrets: Secrets,
     sealer: Arc<Sealer>,
     /// Ended calls whose rows the next commit deletes.
@@ -257,7 +256,7 @@ impl Ledger {
             0 => file_id.clone(),
             generation => format!("{file_id}.{generation}"),
         };
-        let reader = Arc::clone(&store.reader);
+        let readers = Arc::clone(&store.readers);
         let seals = Arc::clone(&sealer);
         let pending_deletes = Arc::<Mutex<Vec<String>>>::default();
         let deletes_of_writer = Arc::clone(&pending_deletes);
@@ -286,7 +285,7 @@ impl Ledger {
                 }
             })
         });
-        Ok(Self { file_id, id, stores, contents, threads, reader, secrets, sealer, pending_deletes, broken, writer })
+        Ok(Self { file_id, id, stores, contents, threads, readers, secrets, sealer, pending_deletes, broken, writer })
     }
 
     /// Closes the ledger, and returns when its file can be opened again.
@@ -362,10 +361,10 @@ impl Ledger {
         &self,
         name: &str,
     ) -> Result<Option<(PendingApproval, Option<WorkspaceEffect>)>, SqliteError> {
-        let (reader, sealer, name) = (Arc::clone(&self.reader), Arc::clone(&self.sealer), name.to_owned());
+        let (readers, sealer, name) = (Arc::clone(&self.readers), Arc::clone(&self.sealer), name.to_owned());
         self.threads
             .run(move || {
-                let connection = lock(&reader);
+                let connection = readers.connection();
                 rows::pending_approval(&connection, &sealer, &name).map_err(SqliteError::from)
             })
             .await
@@ -373,10 +372,10 @@ impl Ledger {
 
     /// Whether a grant was spent.
     pub(crate) async fn is_spent(&self, nonce: &str) -> Result<bool, SqliteError> {
-        let (reader, nonce) = (Arc::clone(&self.reader), nonce.to_owned());
+        let (readers, nonce) = (Arc::clone(&self.readers), nonce.to_owned());
         self.threads
             .run(move || {
-                let connection = lock(&reader);
+                let connection = readers.connection();
                 rows::is_spent(&connection, &nonce).map_err(SqliteError::from)
             })
             .await

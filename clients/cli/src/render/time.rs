@@ -41,7 +41,7 @@ pub(crate) fn time_of_day(time: &Timestamp) -> String {
 }
 
 /// `2026-11-21T03:04:05+00:00`; `None` outside of the years that have four digits.
-fn rfc3339(time: &Timestamp) -> Option<String> {
+pub(crate) fn rfc3339(time: &Timestamp) -> Option<String> {
     match serde_json::to_value(time) {
         Ok(serde_json::Value::String(text)) if text.is_ascii() && text.as_bytes().get(10) == Some(&b'T') => Some(text),
         _ => None,

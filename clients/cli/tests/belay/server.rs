@@ -170,7 +170,8 @@ impl ExecutorService for Scripted {
         let mut world = self.world.lock().unwrap();
         world.authorization = request.metadata().get("authorization").map(|value| value.to_str().unwrap().to_owned());
         let request = request.into_inner();
-        let beginning = format!("{}/executions/{}", request.parent, request.id_prefix);
+        let prefix = request.filter.strip_prefix("id = \"").and_then(|id| id.strip_suffix("*\"")).unwrap_or_default();
+        let beginning = format!("{}/executions/{prefix}", request.parent);
         let newest_first = world.executions.iter().rev().map(|(execution, _)| execution.clone());
         let executions = newest_first
             .filter(|execution| execution.name.starts_with(&beginning))

@@ -5,14 +5,14 @@
 mod read;
 mod write;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use belay_proto::{
     gate_v1, runner_v1,
     stores::{Service, Stores},
     v1::{self, Approval, approval::State},
 };
-use belay_sqlite::{CommitError, GroupCommit, Location, Schema, SqliteError, Threads};
+use belay_sqlite::{CommitError, GroupCommit, Lane, Location, READERS, Readers, Schema, SqliteError, Threads};
 use prost::Message as _;
 use rusqlite::Connection;
 use thiserror::Error;
@@ -118,7 +118,8 @@ pub struct Store {
     id: String,
     stores: Arc<Stores>,
     writer: GroupCommit<Op, Reply, SqliteError>,
-    reader: Arc<Mutex<Connection>>,
+    readers: Arc<Readers>,
+    reads: Lane,
     threads: Threads,
     feed: Arc<ChangeFeed>,
 }
@@ -139,14 +140,14 @@ impl Store {
             (id, stores, read::head(&connection)?)
         };
         let feed = Arc::new(ChangeFeed::new(head));
-        let reader = Arc::clone(&store.reader);
+        let readers = Arc::clone(&store.readers);
         let publisher = Arc::clone(&feed);
         // The closure owns the store, and with it the lock on its files.
         let writer = GroupCommit::start(threads, "belay-gate", location.max_batch, {
             let stores = Arc::clone(&stores);
             move |batch| perform(&store, &stores, &publisher, batch)
         });
-        Ok(Self { id, stores, writer, reader, threads, feed })
+        Ok(Self { id, stores, writer, readers, reads: Lane::new(threads, READERS), threads, feed })
     }
 
     /// Closes the store, and returns when its file can be opened again.
@@ -254,8 +255,8 @@ impl Store {
         &self,
         read: impl FnOnce(&Connection) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T, SqliteError> {
-        let reader = Arc::clone(&self.reader);
-        self.threads.run(move || read(&reader.lock().unwrap_or_else(PoisonError::into_inner))).await
+        let readers = Arc::clone(&self.readers);
+        self.reads.run(move || read(&readers.connection())).await
     }
 
     /// Runs blocking work on a thread of its own.

@@ -10,6 +10,7 @@
 //!
 //! After a crash the heads are found again by reading the rows above `meta.heads_upto`.
 
+mod list;
 mod reader;
 mod rows;
 mod schema;
@@ -69,7 +70,7 @@ pub fn open_with(
         (store_id, fence, heads, last_row, stores)
     };
     let heads = Arc::new(RwLock::new(heads));
-    let reader = reader::SqliteReader::new(Arc::clone(&store.reader), Arc::clone(&heads));
+    let reader = reader::SqliteReader::new(Arc::clone(&store.readers), Arc::clone(&heads));
     let writer =
         writer::SqliteWriter::new(store, heads, [fence; SHARDS as usize], intervals, last_row, Arc::clone(&stores));
     Ok(Opened { writer: Box::new(writer), reader: Arc::new(reader), store_id, stores, fence })

@@ -1,42 +1,36 @@
 //! The reader.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
-use belay_journal::{
-    ExecutionKey, ExecutionRow, ExecutionSummary, Filter, JournalReader, NewExecution, StoreError, Transition,
-};
-use belay_sqlite::SqliteError;
-use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter, types::Value};
+use belay_journal::{ExecutionKey, ExecutionRow, JournalReader, Page, Position, Query, StoreError, Transition};
+use belay_sqlite::{Readers, SqliteError};
+use rusqlite::{Connection, OptionalExtension as _, Params};
 
 use crate::{
-    Heads,
-    rows::{self, read_labels, recorded_head},
+    Heads, list,
+    rows::{self, COLUMNS, execution_row, recorded_head},
     store_error,
 };
 
-const COLUMNS: &str =
-    "exec, namespace, id, shard, created_at, plan_id, labels, principal, coalesce(request_id, ''), request_hash,
-                       state, ended, wake_at, parked";
-
 pub(crate) struct SqliteReader {
-    connection: Arc<Mutex<Connection>>,
+    readers: Arc<Readers>,
     heads: Heads,
 }
 
 impl SqliteReader {
-    pub(crate) fn new(connection: Arc<Mutex<Connection>>, heads: Heads) -> Self {
-        Self { connection, heads }
+    pub(crate) fn new(readers: Arc<Readers>, heads: Heads) -> Self {
+        Self { readers, heads }
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        self.readers.connection()
     }
 
-    fn rows(&self, tail: &str, values: Vec<Value>) -> Result<Vec<ExecutionRow>, StoreError> {
+    fn rows(&self, tail: &str, values: impl Params) -> Result<Vec<ExecutionRow>, StoreError> {
         let read = || -> Result<Vec<ExecutionRow>, rusqlite::Error> {
             let connection = self.connection();
             let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM execution {tail}"))?;
-            statement.query_map(params_from_iter(values), execution_row)?.collect()
+            statement.query_map(values, execution_row)?.collect()
         };
         read().map_err(failed)
     }
@@ -46,86 +40,21 @@ fn failed(error: rusqlite::Error) -> StoreError {
     store_error(SqliteError::from(error))
 }
 
-fn execution_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
-    Ok(ExecutionRow {
-        key: ExecutionKey(row.get(0)?),
-        execution: NewExecution {
-            namespace: row.get(1)?,
-            id: row.get(2)?,
-            shard: row.get(3)?,
-            created_at: row.get(4)?,
-            plan_id: row.get(5)?,
-            labels: read_labels(&row.get::<_, String>(6)?),
-            principal: row.get(7)?,
-            request_id: row.get(8)?,
-            request_hash: row.get(9)?,
-        },
-        summary: ExecutionSummary {
-            state: row.get(10)?,
-            ended: row.get(11)?,
-            wake_at: row.get(12)?,
-            parked: row.get(13)?,
-        },
-    })
-}
-
 impl JournalReader for SqliteReader {
     fn find(&self, namespace: &str, id: &str) -> Result<Option<ExecutionRow>, StoreError> {
-        Ok(self
-            .rows("WHERE namespace = ?1 AND id = ?2", vec![namespace.to_owned().into(), id.to_owned().into()])?
-            .pop())
+        Ok(self.rows("WHERE namespace = ?1 AND id = ?2", [namespace, id])?.pop())
     }
 
     fn get(&self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError> {
-        Ok(self.rows("WHERE exec = ?1", vec![key.0.into()])?.pop())
+        Ok(self.rows("WHERE exec = ?1", [key.0])?.pop())
     }
 
-    fn list(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, StoreError> {
-        let mut conditions = vec!["1".to_owned()];
-        let mut values: Vec<Value> = Vec::new();
-        let mut add = |condition: &str, value: Value| {
-            values.push(value);
-            conditions.push(condition.replace('?', &format!("?{}", values.len())));
-        };
-        if !filter.namespace.is_empty() {
-            add("namespace = ?", filter.namespace.clone().into());
-        }
-        if let Some(since) = filter.created_since {
-            add("created_at >= ?", since.into());
-        }
-        if let Some(ExecutionKey(before)) = filter.before {
-            add("exec < ?", before.into());
-        }
-        if !filter.id_prefix.is_empty() {
-            add("substr(id, 1, length(?)) = ?", filter.id_prefix.clone().into());
-        }
-        for (key, value) in &filter.labels {
-            // The text begins with a key, or a record separator stands before it.
-            add("instr(char(30) || labels, ?) > 0", format!("\u{1e}{key}\u{1f}{value}\u{1e}").into());
-        }
-        if !filter.states.is_empty() {
-            let states: Vec<String> = filter.states.iter().map(i32::to_string).collect();
-            conditions.push(format!("state IN ({})", states.join(", ")));
-        }
-        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-        self.rows(&format!("WHERE {} ORDER BY exec DESC LIMIT {limit}", conditions.join(" AND ")), values)
+    fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        list::page(&self.connection(), query).map_err(failed)
     }
 
     fn namespaces(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
-        // Each is found by the index of names, so that the cost does not grow with the executions in it.
-        const NEXT: &str = "SELECT min(namespace) FROM execution WHERE namespace > ?1";
-        let read = || -> Result<Vec<String>, rusqlite::Error> {
-            let connection = self.connection();
-            let mut statement = connection.prepare_cached(NEXT)?;
-            let mut found: Vec<String> = Vec::new();
-            while found.len() < limit {
-                let last = found.last().map_or(after, String::as_str);
-                let Some(next) = statement.query_row([last], |row| row.get::<_, Option<String>>(0))? else { break };
-                found.push(next);
-            }
-            Ok(found)
-        };
-        read().map_err(failed)
+        rows::namespaces(&self.connection(), after, limit).map_err(failed)
     }
 
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError> {
@@ -178,7 +107,39 @@ impl JournalReader for SqliteReader {
         rows::seal_key(&self.connection(), key).map_err(failed)
     }
 
-    fn unfinished(&self) -> Result<Vec<ExecutionRow>, StoreError> {
-        self.rows("WHERE ended = 0 ORDER BY exec", Vec::new())
+    fn claimable(&self, after: ExecutionKey, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
+        self.rows(
+            "INDEXED BY execution_claimable WHERE ended = 0 AND parked = 0 AND exec > ?1 ORDER BY exec LIMIT ?2",
+            (after.0, at_most(limit)),
+        )
     }
+
+    fn due(&self, after: Position, until: i64, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
+        self.rows(
+            "INDEXED BY execution_due WHERE parked = 1 AND wake_at IS NOT NULL AND (wake_at, exec) > (?1, ?2) AND wake_at <= ?3
+             ORDER BY wake_at, exec LIMIT ?4",
+            (after.time, after.key.0, until, at_most(limit)),
+        )
+    }
+
+    fn next_wake(&self, after: i64) -> Result<Option<i64>, StoreError> {
+        const NEXT: &str = "SELECT wake_at FROM execution INDEXED BY execution_due
+                            WHERE parked = 1 AND wake_at IS NOT NULL AND wake_at > ?1 ORDER BY wake_at LIMIT 1";
+        let connection = self.connection();
+        let next =
+            connection.prepare_cached(NEXT).and_then(|mut next| next.query_row([after], |row| row.get(0)).optional());
+        next.map_err(failed)
+    }
+
+    fn parked_since(&self, after: Position, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
+        self.rows(
+            "INDEXED BY execution_parked WHERE parked = 1 AND wake_at IS NOT NULL AND (updated_at, exec) > (?1, ?2)
+             ORDER BY updated_at, exec LIMIT ?3",
+            (after.time, after.key.0, at_most(limit)),
+        )
+    }
+}
+
+fn at_most(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
 }

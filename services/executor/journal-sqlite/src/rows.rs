@@ -2,10 +2,64 @@
 
 use std::collections::BTreeMap;
 
-use belay_journal::ExecutionKey;
-use rusqlite::{Connection, OptionalExtension as _};
+use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, StepCounts, Waits};
+use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use crate::Head;
+
+/// The columns of an execution, in the order of [`execution_row`].
+pub(crate) const COLUMNS: &str =
+    "execution.exec, execution.namespace, id, shard, execution.created_at, plan_id, labels, principal,
+     coalesce(request_id, ''), request_hash, state, ended, wake_at, parked, waits_for, updated_at, ended_at, failure_reason,
+     steps, completed, failed, skipped, cancelled";
+
+pub(crate) fn execution_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
+    Ok(ExecutionRow {
+        key: ExecutionKey(row.get(0)?),
+        execution: NewExecution {
+            namespace: row.get(1)?,
+            id: row.get(2)?,
+            shard: row.get(3)?,
+            created_at: row.get(4)?,
+            plan_id: row.get(5)?,
+            labels: read_labels(&row.get::<_, String>(6)?),
+            principal: row.get(7)?,
+            request_id: row.get(8)?,
+            request_hash: row.get(9)?,
+        },
+        summary: ExecutionSummary {
+            state: row.get(10)?,
+            ended: row.get(11)?,
+            wake_at: row.get(12)?,
+            parked: row.get(13)?,
+            waits_for: Waits(row.get(14)?),
+            updated_at: row.get(15)?,
+            ended_at: row.get(16)?,
+            failure_reason: row.get(17)?,
+            steps: StepCounts {
+                total: row.get(18)?,
+                completed: row.get(19)?,
+                failed: row.get(20)?,
+                skipped: row.get(21)?,
+                cancelled: row.get(22)?,
+            },
+        },
+    })
+}
+
+/// The namespaces that have executions, in order, those after `after` and at most `limit` of them. Each is found by the index of names, so
+/// that the cost does not grow with the executions in it.
+pub(crate) fn namespaces(connection: &Connection, after: &str, limit: usize) -> Result<Vec<String>, rusqlite::Error> {
+    const NEXT: &str = "SELECT min(namespace) FROM execution WHERE namespace > ?1";
+    let mut statement = connection.prepare_cached(NEXT)?;
+    let mut found: Vec<String> = Vec::new();
+    while found.len() < limit {
+        let last = found.last().map_or(after, String::as_str);
+        let Some(next) = statement.query_row([last], |row| row.get::<_, Option<String>>(0))? else { break };
+        found.push(next);
+    }
+    Ok(found)
+}
 
 /// The wrapped key to the execution's secrets, if it has any.
 pub(crate) fn seal_key(connection: &Connection, key: ExecutionKey) -> Result<Option<Vec<u8>>, rusqlite::Error> {

@@ -6,8 +6,8 @@ use std::{
 };
 
 use belay_journal::{
-    Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS, StoreError,
-    Transition,
+    Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS, StepCounts,
+    StoreError, Transition,
 };
 use belay_proto::stores::Stores;
 use belay_sqlite::{SqliteError, Store};
@@ -187,28 +187,7 @@ impl Transaction<'_> {
         if let Some(existing) = taken {
             return Ok(Err(Refused::IdTaken { id: execution.id.clone(), existing: ExecutionKey(existing) }));
         }
-        self.connection
-            .prepare_cached(
-                "INSERT INTO execution (namespace, id, shard, created_at, plan_id, labels, principal, request_id, request_hash,
-                                        state, ended, wake_at, parked, last_log, last_seq, log_rows)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, 0, 0)",
-            )?
-            .execute(params![
-                execution.namespace,
-                execution.id,
-                execution.shard,
-                execution.created_at,
-                execution.plan_id,
-                write_labels(&execution.labels),
-                execution.principal,
-                (!execution.request_id.is_empty()).then_some(&execution.request_id),
-                execution.request_hash,
-                summary.state,
-                summary.ended,
-                summary.wake_at,
-                summary.parked,
-            ])?;
-        let key = ExecutionKey(self.connection.last_insert_rowid());
+        let key = self.insert_execution(execution, summary)?;
         let head = self.log(key, Head { row: 0, last_sequence: 0, rows: 0 }, transition, fence)?;
         self.record_head(key, head)?;
         self.keep_seal_key(key, seal_key)?;
@@ -235,15 +214,87 @@ impl Transaction<'_> {
         }
         let head = self.log(key, head, transition, fence)?;
         if let Some(summary) = summary {
-            self.connection
-                .prepare_cached(
-                    "UPDATE execution SET state = ?2, ended = ?3, wake_at = ?4, parked = ?5 WHERE exec = ?1",
-                )?
-                .execute(params![key.0, summary.state, summary.ended, summary.wake_at, summary.parked])?;
+            self.update_summary(key, summary)?;
             self.record_head(key, head)?;
         }
         self.keep_seal_key(key, seal_key)?;
         Ok(Ok(Done::Appended))
+    }
+
+    fn insert_execution(
+        &self,
+        execution: &NewExecution,
+        summary: &ExecutionSummary,
+    ) -> Result<ExecutionKey, rusqlite::Error> {
+        let StepCounts { total, completed, failed, skipped, cancelled } = summary.steps;
+        self.connection
+            .prepare_cached(
+                "INSERT INTO execution (namespace, id, shard, created_at, plan_id, labels, principal, request_id, request_hash,
+                                        state, ended, wake_at, parked, waits_for, updated_at, ended_at, failure_reason,
+                                        steps, completed, failed, skipped, cancelled, last_log, last_seq, log_rows)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, 0, 0, 0)",
+            )?
+            .execute(params![
+                execution.namespace,
+                execution.id,
+                execution.shard,
+                execution.created_at,
+                execution.plan_id,
+                write_labels(&execution.labels),
+                execution.principal,
+                (!execution.request_id.is_empty()).then_some(&execution.request_id),
+                execution.request_hash,
+                summary.state,
+                summary.ended,
+                summary.wake_at,
+                summary.parked,
+                summary.waits_for.0,
+                summary.updated_at,
+                summary.ended_at,
+                summary.failure_reason,
+                total,
+                completed,
+                failed,
+                skipped,
+                cancelled,
+            ])?;
+        let key = ExecutionKey(self.connection.last_insert_rowid());
+        for (label, value) in &execution.labels {
+            self.connection
+                .prepare_cached(
+                    "INSERT INTO label (namespace, key, value, created_at, exec) VALUES (?1, ?2, ?3, ?4, ?5)",
+                )?
+                .execute(params![execution.namespace, label, value, execution.created_at, key.0])?;
+        }
+        Ok(key)
+    }
+
+    fn update_summary(&self, key: ExecutionKey, summary: &ExecutionSummary) -> Result<(), rusqlite::Error> {
+        let StepCounts { total, completed, failed, skipped, cancelled } = summary.steps;
+        self.connection
+            .prepare_cached(
+                "UPDATE execution
+                 SET state = ?2, ended = ?3, wake_at = ?4, parked = ?5, waits_for = ?6, updated_at = ?7, ended_at = ?8,
+                     failure_reason = ?9, steps = ?10, completed = ?11, failed = ?12, skipped = ?13, cancelled = ?14
+                 WHERE exec = ?1",
+            )?
+            .execute(params![
+                key.0,
+                summary.state,
+                summary.ended,
+                summary.wake_at,
+                summary.parked,
+                summary.waits_for.0,
+                summary.updated_at,
+                summary.ended_at,
+                summary.failure_reason,
+                total,
+                completed,
+                failed,
+                skipped,
+                cancelled,
+            ])?;
+        Ok(())
     }
 
     fn keep_seal_key(&self, key: ExecutionKey, wrapped: Option<&[u8]>) -> Result<(), rusqlite::Error> {

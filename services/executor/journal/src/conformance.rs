@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Done, ExecutionKey, ExecutionSummary, Fence, Filter, NewExecution, Opened, Operation, Refused, Transition,
+    AnyOf, Comparison, Condition, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, MAX_EXAMINED,
+    NewExecution, Opened, Operation, Order, OrderBy, Page, Position, Query, Refused, StepCounts, Transition, Waits,
 };
 
 /// Checks a store's guarantees. `open` opens the same store each time, after the previous handle was dropped.
@@ -18,6 +19,8 @@ pub fn check(open: &mut dyn FnMut() -> Opened) {
     refuses_one_and_keeps_the_others(&mut store, key);
     reads_in_pages(&mut store);
     lists_by_filter(&mut store);
+    lists_page_by_page(&mut store);
+    finds_what_to_drive(&mut store);
     lists_namespaces(&mut store);
     keeps_one_key(&mut store);
 
@@ -137,7 +140,17 @@ fn appends_without_a_gap(store: &mut Opened, key: ExecutionKey) {
 
 fn refuses_one_and_keeps_the_others(store: &mut Opened, key: ExecutionKey) {
     let fence = store.fence;
-    let parked = ExecutionSummary { state: 4, ended: false, wake_at: Some(77), parked: true };
+    let parked = ExecutionSummary {
+        state: 4,
+        ended: false,
+        wake_at: Some(77),
+        parked: true,
+        waits_for: Waits::default().with(1).with(3),
+        updated_at: 70,
+        ended_at: None,
+        failure_reason: Some("A_REASON".into()),
+        steps: StepCounts { total: 5, completed: 1, failed: 2, skipped: 3, cancelled: 4 },
+    };
     let answers = commit(
         store,
         vec![
@@ -154,7 +167,6 @@ fn refuses_one_and_keeps_the_others(store: &mut Opened, key: ExecutionKey) {
     );
     assert_eq!(answers, vec![Ok(Done::Appended), Err(Refused::Gap { first: 99, last: 8 }), Ok(Done::Appended)]);
     assert_eq!(store.reader.get(key).unwrap().unwrap().summary, parked);
-    assert!(store.reader.unfinished().unwrap().iter().any(|row| row.key == key));
 }
 
 /// Long executions, written beside each other, come back whole and in order whatever the page.
@@ -195,56 +207,207 @@ fn reads_in_pages(store: &mut Opened) {
     }
 }
 
-fn lists_by_filter(store: &mut Opened) {
-    let fence = store.fence;
-    for (index, state) in [6, 7, 6].into_iter().enumerate() {
-        let execution = new_execution(&format!("list-{index}"), "", "", 100 + index as i64);
-        let key = created(&commit(store, vec![create(execution, fence)])[0]);
-        let ended = ExecutionSummary { state, ended: true, ..ExecutionSummary::default() };
-        let operation = Operation::Append {
-            key,
-            transition: transition(3, 1),
-            summary: Some(ended),
-            seal_key: None,
-            fence: Fence { shard: 7, token: fence },
-        };
-        assert_eq!(commit(store, vec![operation]), vec![Ok(Done::Appended)]);
+const EVERYTHING: Query =
+    Query { namespace: None, filter: Vec::new(), order: Order::NEWEST_FIRST, after: None, limit: 1000 };
+
+/// Every page of a query.
+fn pages(store: &Opened, query: &Query) -> Vec<Page> {
+    let (mut pages, mut after) = (Vec::new(), query.after);
+    loop {
+        let page = store.reader.list(&Query { after, ..query.clone() }).unwrap();
+        assert!(page.rows.len() <= query.limit, "a page is no longer than asked for");
+        after = page.next;
+        pages.push(page);
+        if after.is_none() {
+            return pages;
+        }
     }
-    let ids = |filter: Filter| -> Vec<String> {
-        store.reader.list(&filter).unwrap().into_iter().map(|row| row.execution.id).collect()
-    };
-    let base = Filter { namespace: "default".into(), id_prefix: "list-".into(), limit: 10, ..Filter::default() };
-    assert_eq!(ids(base.clone()), ["list-2", "list-1", "list-0"], "the newest come first");
-    assert_eq!(ids(Filter { states: vec![6], ..base.clone() }), ["list-2", "list-0"]);
-    assert_eq!(ids(Filter { created_since: Some(101), ..base.clone() }), ["list-2", "list-1"]);
-    assert_eq!(ids(Filter { labels: BTreeMap::from([("id".into(), "list-1".into())]), ..base.clone() }), ["list-1"]);
-    assert_eq!(ids(Filter { namespace: "nobody".into(), ..base.clone() }), Vec::<String>::new());
-    assert_eq!(
-        ids(Filter { id_prefix: "list_".into(), ..base.clone() }),
-        Vec::<String>::new(),
-        "a prefix is not a pattern"
-    );
-    assert_eq!(ids(Filter { limit: 2, ..base.clone() }), ["list-2", "list-1"]);
-    let before = store.reader.find("default", "list-1").unwrap().map(|row| row.key);
-    assert_eq!(ids(Filter { before, ..base }), ["list-0"]);
-    let unfinished = store.reader.unfinished().unwrap();
-    assert!(!unfinished.iter().any(|row| row.execution.id.starts_with("list-")), "what has ended is not unfinished");
-    assert!(unfinished.is_sorted_by_key(|row| row.key), "the unfinished come oldest first");
 }
 
-/// A key comes with the transition that needs it, all or nothing, and stays the only one.
+fn all(store: &Opened) -> Vec<ExecutionRow> {
+    pages(store, &EVERYTHING).into_iter().flat_map(|page| page.rows).collect()
+}
+
+fn one(condition: Condition) -> Vec<AnyOf> {
+    vec![AnyOf(vec![condition])]
+}
+
+fn update(key: ExecutionKey, first_sequence: u64, summary: ExecutionSummary, fence: i64) -> Operation {
+    let fence = Fence { shard: 7, token: fence };
+    Operation::Append { key, transition: transition(first_sequence, 1), summary: Some(summary), seal_key: None, fence }
+}
+
+/// Whatever the filter, the order and the page: what a list contains is what matches.
+fn lists_by_filter(store: &mut Opened) {
+    let fence = store.fence;
+    for index in 0_i64..48 {
+        let mut execution = new_execution(&format!("list-{index}"), "", "", 100 + index / 2);
+        execution.namespace = ["lists", "other-lists"][usize::from(index % 3 == 2)].into();
+        execution.plan_id = format!("plan-{}", index % 4);
+        if index % 5 != 0 {
+            execution.labels.insert("team".into(), ["a", "b"][usize::from(index % 2 == 0)].into());
+        }
+        let key = created(&commit(store, vec![create(execution, fence)])[0]);
+        let (ended, waits) = (index % 4 == 0, Waits(u32::try_from(index % 4).unwrap()));
+        let summary = ExecutionSummary {
+            state: i32::try_from(index % 6).unwrap(),
+            ended,
+            waits_for: if ended { Waits::default() } else { waits },
+            ended_at: ended.then_some(1000 - index),
+            failure_reason: (index % 8 == 0).then(|| format!("REASON_{}", index % 3)),
+            ..ExecutionSummary::default()
+        };
+        assert_eq!(commit(store, vec![update(key, 3, summary, fence)]), vec![Ok(Done::Appended)]);
+    }
+    let text = str::to_owned;
+    let conditions = [
+        Condition::State(true, 3),
+        Condition::State(false, 3),
+        Condition::State(true, 99),
+        Condition::WaitsFor(true, 1),
+        Condition::WaitsFor(false, 1),
+        Condition::PlanId(true, text("plan-2")),
+        Condition::PlanId(false, text("plan-2")),
+        Condition::FailureReason(true, text("REASON_1")),
+        Condition::FailureReason(false, text("REASON_1")),
+        Condition::Label(true, text("team"), text("a")),
+        Condition::Label(false, text("team"), text("a")),
+        Condition::Label(true, text("team"), text("no such value")),
+        Condition::HasLabel(text("team")),
+        Condition::HasLabel(text("tea")),
+        Condition::Id(true, text("list-7")),
+        Condition::Id(false, text("list-7")),
+        Condition::IdPrefix(text("list-1")),
+        Condition::IdPrefix(text("list_")),
+        Condition::CreateTime(Comparison::AtLeast, 110),
+        Condition::CreateTime(Comparison::Less, 110),
+        Condition::CreateTime(Comparison::Equal, 110),
+        Condition::CreateTime(Comparison::NotEqual, 110),
+        Condition::EndTime(Comparison::Greater, 980),
+        Condition::EndTime(Comparison::AtMost, 980),
+    ];
+    let mut filters = vec![Vec::new()];
+    filters.extend(conditions.iter().cloned().map(one));
+    for pair in conditions.windows(2) {
+        filters.push(vec![AnyOf(pair.to_vec())]);
+        filters.push(pair.iter().map(|condition| AnyOf(vec![condition.clone()])).collect());
+    }
+    filters
+        .extend(conditions.windows(7).map(|seven| vec![AnyOf(vec![seven[0].clone()]), AnyOf(vec![seven[6].clone()])]));
+    let rows = all(store);
+    assert!(rows.iter().filter(|row| row.execution.id.starts_with("list-")).count() == 48, "everything is in a list");
+    for filter in filters {
+        for namespace in [None, Some("lists"), Some("other-lists"), Some("nobody")] {
+            for (by, descending) in [OrderBy::CreateTime, OrderBy::EndTime].into_iter().zip([true, false, true, false])
+            {
+                let order = Order { by, descending };
+                let query =
+                    Query { namespace: namespace.map(text), filter: filter.clone(), order, after: None, limit: 1000 };
+                let mut expected: Vec<_> = rows.iter().filter(|row| query.matches(row)).cloned().collect();
+                let place = |row: &ExecutionRow| query.position(row).expect("it matches");
+                expected.sort_by(|left, right| order.compare(place(left), place(right)));
+                for limit in [1000, 7] {
+                    let found: Vec<_> = pages(store, &Query { limit, ..query.clone() })
+                        .into_iter()
+                        .flat_map(|page| page.rows)
+                        .collect();
+                    assert_eq!(found, expected, "{query:?}");
+                }
+            }
+        }
+    }
+}
+
+/// A page that would take long ends early, and the next one continues.
+fn lists_page_by_page(store: &mut Opened) {
+    let fence = store.fence;
+    let many = MAX_EXAMINED + 10;
+    for from in (0..many).step_by(512) {
+        let batch = (from..many.min(from + 512)).map(|index| {
+            let execution = new_execution(&format!("many-{index}"), "", "", 5000);
+            create(NewExecution { namespace: "many".into(), ..execution }, fence)
+        });
+        assert!(commit(store, batch.collect()).iter().all(Result::is_ok));
+    }
+    // No index serves an inequality of ids.
+    let filter =
+        vec![AnyOf(vec![Condition::IdPrefix("many-3".into())]), AnyOf(vec![Condition::Id(false, "many-7".into())])];
+    let query = Query { namespace: Some("many".into()), filter, limit: 10_000, ..EVERYTHING };
+    let found: usize = pages(store, &query).iter().map(|page| page.rows.len()).sum();
+    assert_eq!(found, (0..many).filter(|index| index.to_string().starts_with('3')).count());
+    let filter = vec![
+        AnyOf(vec![Condition::Label(false, "id".into(), "many-7".into())]),
+        AnyOf(vec![Condition::State(false, 2)]),
+    ];
+    let query = Query { filter, limit: 10, ..query };
+    assert!(pages(store, &query).iter().all(|page| page.rows.is_empty()), "all are in state 2");
+    let filter = one(Condition::Label(false, "id".into(), "many-0".into()));
+    let pages = pages(store, &Query { filter, limit: 10_000, ..query });
+    assert_eq!(pages.iter().map(|page| page.rows.len()).sum::<usize>(), many - 1);
+}
+
+/// What an executor drives when it starts, and what it loads later.
+fn finds_what_to_drive(store: &mut Opened) {
+    let fence = store.fence;
+    let before: Vec<_> = store.reader.claimable(ExecutionKey(0), 10_000).unwrap();
+    assert!(
+        before.is_sorted_by_key(|row| row.key) && before.iter().all(|row| !row.summary.ended && !row.summary.parked)
+    );
+    let (first, rest) = before.split_first().expect("some are neither ended nor parked");
+    assert_eq!(store.reader.claimable(ExecutionKey(0), 1).unwrap(), std::slice::from_ref(first));
+    assert_eq!(store.reader.claimable(first.key, 10_000).unwrap(), rest);
+
+    let mut keys = Vec::new();
+    for (index, wake_at) in [Some(9_000_030), Some(9_000_010), None, Some(9_000_010)].into_iter().enumerate() {
+        let key =
+            created(&commit(store, vec![create(new_execution(&format!("parked-{index}"), "", "", 400), fence)])[0]);
+        let updated_at = 9_000_000 - i64::try_from(index).unwrap();
+        let parked = ExecutionSummary { state: 4, wake_at, parked: true, updated_at, ..ExecutionSummary::default() };
+        assert_eq!(commit(store, vec![update(key, 3, parked, fence)]), vec![Ok(Done::Appended)]);
+        keys.push(key);
+    }
+    assert_eq!(store.reader.claimable(ExecutionKey(0), 10_000).unwrap(), before, "the parked ones are not driven");
+    let from = Position::after(9_000_000);
+    let due = |after, until, limit| -> Vec<ExecutionKey> {
+        store.reader.due(after, until, limit).unwrap().iter().map(|row| row.key).collect()
+    };
+    assert_eq!(due(from, 9_000_009, 10), []);
+    assert_eq!(due(from, 9_000_030, 10), [keys[1], keys[3], keys[0]]);
+    assert_eq!(due(from, 9_000_030, 1), [keys[1]]);
+    assert_eq!(due(Position { time: 9_000_010, key: keys[1] }, 9_000_030, 10), [keys[3], keys[0]]);
+    assert_eq!(store.reader.next_wake(9_000_000).unwrap(), Some(9_000_010));
+    assert_eq!(store.reader.next_wake(9_000_010).unwrap(), Some(9_000_030));
+    assert_eq!(store.reader.next_wake(9_000_030).unwrap(), None);
+    let parked = |after| -> Vec<ExecutionKey> {
+        store.reader.parked_since(after, 10).unwrap().iter().map(|row| row.key).collect()
+    };
+    assert_eq!(parked(Position::after(8_999_990)), [keys[3], keys[1], keys[0]], "without one that no time continues");
+    assert_eq!(parked(Position::after(8_999_998)), [keys[1], keys[0]]);
+
+    let ended = ExecutionSummary { state: 6, ended: true, ended_at: Some(5), ..ExecutionSummary::default() };
+    assert!(commit(store, vec![update(keys[1], 4, ended, fence)])[0].is_ok());
+    assert_eq!(due_keys(store, from), [keys[3], keys[0]], "what has ended is not due");
+}
+
+fn due_keys(store: &Opened, after: Position) -> Vec<ExecutionKey> {
+    store.reader.due(after, 9_000_030, 10).unwrap().iter().map(|row| row.key).collect()
+}
+
 fn lists_namespaces(store: &mut Opened) {
     for namespace in ["team-b", "team-a", "team-b"] {
-        let id =
-            format!("namespace-{}", store.reader.list(&Filter { limit: 1000, ..Filter::default() }).unwrap().len());
+        let id = format!("namespace-{}", all(store).len());
         let execution = NewExecution { namespace: namespace.into(), ..new_execution(&id, "", "", 300) };
         created(&commit(store, vec![create(execution, store.fence)])[0]);
     }
-    assert_eq!(store.reader.namespaces("", 10).unwrap(), ["default", "team-a", "team-b"]);
-    assert_eq!(store.reader.namespaces("default", 1).unwrap(), ["team-a"]);
+    assert_eq!(
+        store.reader.namespaces("", 10).unwrap(),
+        ["default", "lists", "many", "other-lists", "team-a", "team-b"]
+    );
+    assert_eq!(store.reader.namespaces("other-lists", 1).unwrap(), ["team-a"]);
     assert_eq!(store.reader.namespaces("team-b", 10).unwrap(), Vec::<String>::new());
 }
 
+/// A key comes with the transition that needs it, all or nothing, and stays the only one.
 fn keeps_one_key(store: &mut Opened) {
     let fence = store.fence;
     let with_key = |mut operation: Operation, bytes: &[u8]| {
@@ -288,8 +451,8 @@ fn keeps_one_key(store: &mut Opened) {
 type Everything = Vec<(crate::ExecutionRow, Vec<Transition>, Option<Vec<u8>>)>;
 
 fn everything(store: &Opened) -> Everything {
-    let rows = store.reader.list(&Filter { limit: 1000, ..Filter::default() }).unwrap();
-    rows.into_iter()
+    all(store)
+        .into_iter()
         .map(|row| {
             let transitions = store.reader.read(row.key, 0, usize::MAX).unwrap();
             let seal_key = store.reader.seal_key(row.key).unwrap();

@@ -14,11 +14,14 @@
 //! 7. A reader sees every committed operation, and nothing else.
 
 pub mod conformance;
+mod query;
 
 use std::collections::BTreeMap;
 
 use belay_proto::stores::Stores;
 use thiserror::Error;
+
+pub use query::{AnyOf, Comparison, Condition, MAX_EXAMINED, Order, OrderBy, Page, Position, Query};
 
 /// The number of shards. An execution never changes its shard; owners hold shards.
 pub const SHARDS: u32 = 64;
@@ -58,6 +61,43 @@ impl Transition {
     }
 }
 
+/// What an execution waits for while it is parked: a set of kinds, by the numbers of `belay.v1.WaitingReason.Kind`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Waits(pub u32);
+
+impl Waits {
+    /// The set with one more kind. A number that does not fit into the set, which the contract does not have, is left out.
+    #[must_use]
+    pub fn with(self, kind: i32) -> Self {
+        Self(self.0 | u32::try_from(kind).ok().and_then(|kind| 1_u32.checked_shl(kind)).unwrap_or(0))
+    }
+
+    /// Whether the kind is in the set.
+    pub fn contains(self, kind: i32) -> bool {
+        Self::default().with(kind).0 & self.0 != 0
+    }
+
+    /// The kinds in the set, in the order of their numbers.
+    pub fn kinds(self) -> impl Iterator<Item = i32> {
+        (0..32).filter(move |kind| self.contains(*kind))
+    }
+}
+
+/// How many steps of an execution are in which final state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepCounts {
+    /// All steps.
+    pub total: u32,
+    /// Completed steps.
+    pub completed: u32,
+    /// Failed steps.
+    pub failed: u32,
+    /// Skipped steps.
+    pub skipped: u32,
+    /// Cancelled steps.
+    pub cancelled: u32,
+}
+
 /// The summary of an execution, for queries without reading its events. Written when it is created, parks, wakes and ends, but not per step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutionSummary {
@@ -69,6 +109,24 @@ pub struct ExecutionSummary {
     pub wake_at: Option<i64>,
     /// Whether it waits for a time or a person, in memory or not, so that a starting executor need not load it before `wake_at`.
     pub parked: bool,
+    /// What it waits for while it is parked; empty while it is not.
+    pub waits_for: Waits,
+    /// The time of its last event when the summary was written, in microseconds since the Unix epoch.
+    pub updated_at: i64,
+    /// When it ended, in microseconds since the Unix epoch.
+    pub ended_at: Option<i64>,
+    /// The reason of the failure that it ended with.
+    pub failure_reason: Option<String>,
+    /// Its steps when the summary was written. They change without the summary being written while the execution runs.
+    pub steps: StepCounts,
+}
+
+impl ExecutionSummary {
+    /// Whether the store should have `newer` instead of this one. What changes with every step is not worth a write.
+    pub fn is_outdated_by(&self, newer: &Self) -> bool {
+        let comparable = Self { updated_at: newer.updated_at, steps: newer.steps, ..self.clone() };
+        comparable != *newer
+    }
 }
 
 /// An execution to create.
@@ -241,25 +299,6 @@ pub struct ExecutionRow {
     pub summary: ExecutionSummary,
 }
 
-/// A filter for lists of executions, which are sorted by creation, the newest first.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// The namespace's id; all when empty.
-    pub namespace: String,
-    /// One of these states; all when empty.
-    pub states: Vec<i32>,
-    /// All of these labels.
-    pub labels: BTreeMap<String, String>,
-    /// Created at or after this time, in microseconds since the Unix epoch.
-    pub created_since: Option<i64>,
-    /// The id begins with this.
-    pub id_prefix: String,
-    /// Only ones with a key below this: where the last page ended.
-    pub before: Option<ExecutionKey>,
-    /// The maximum number.
-    pub limit: usize,
-}
-
 /// The writer of a store. One exists at a time.
 pub trait JournalWriter: Send {
     /// Makes the batch durable, in order, and returns the result of each operation.
@@ -280,8 +319,9 @@ pub trait JournalReader: Send + Sync {
     /// One execution by its key.
     fn get(&self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError>;
 
-    /// Executions that pass the filter, the newest first.
-    fn list(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, StoreError>;
+    /// One page of the executions that match a query. Examines at most [`MAX_EXAMINED`] executions, or as many as the page is long: the
+    /// page may be shorter than `limit`, and even empty, although there is a next one.
+    fn list(&self, query: &Query) -> Result<Page, StoreError>;
 
     /// The namespaces that have executions, in order, those after `after` and at most `limit` of them.
     fn namespaces(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
@@ -292,8 +332,19 @@ pub trait JournalReader: Send + Sync {
     /// The wrapped key of an execution; `None` when no transition of it is sealed.
     fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// All executions that have not ended, oldest first.
-    fn unfinished(&self) -> Result<Vec<ExecutionRow>, StoreError>;
+    /// The executions that need a driver now, which are those that have neither ended nor are parked: those after `after`, in the order of
+    /// their keys, at most `limit`.
+    fn claimable(&self, after: ExecutionKey, limit: usize) -> Result<Vec<ExecutionRow>, StoreError>;
+
+    /// The parked executions whose `wake_at` is at most `until`, in the order of `wake_at` and key: those after `after`, at most `limit`.
+    fn due(&self, after: Position, until: i64, limit: usize) -> Result<Vec<ExecutionRow>, StoreError>;
+
+    /// The earliest `wake_at` of a parked execution that is later than `after`, in microseconds since the Unix epoch.
+    fn next_wake(&self, after: i64) -> Result<Option<i64>, StoreError>;
+
+    /// The parked executions with a `wake_at` whose `updated_at` is after `after`, in the order of `updated_at` and key, at most `limit`:
+    /// when that time is in the future, the clock was set back.
+    fn parked_since(&self, after: Position, limit: usize) -> Result<Vec<ExecutionRow>, StoreError>;
 }
 
 /// An open store.

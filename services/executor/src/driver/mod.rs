@@ -12,7 +12,7 @@ use std::{
 };
 
 use belay_execution::{CallId, DecideContext, Event, EventKind, Execution, Timestamp};
-use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, Operation, Refused};
+use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, Operation, Refused, Waits};
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Status};
@@ -144,7 +144,7 @@ impl Driver {
         let Sealed { transition, new_key: seal_key } =
             registry.vault.seal(&mut secrets, &names.uid, &mut messages, || registry.ids.next_key());
         row.labels = registry.vault.labels(row.labels);
-        let summary = summary_of(&execution, now, registry.thresholds.park_after);
+        let summary = summary_of(&execution, &secrets, now, registry.thresholds.park_after);
         let fence = registry.fence(row.shard);
         let described = Box::new(secrets.describe(&name, &execution));
         let reserved = registry.reserve_name(&name);
@@ -210,7 +210,7 @@ impl Driver {
     }
 
     async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<Loaded, Status> {
-        let (execution, secrets) = registry.replay(row.key).await?;
+        let (execution, secrets) = registry.reads.replay(row.key).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
         // When the runner is unavailable, expect the ledger of the last intent; a later mismatch is reported by the runner.
         let ledger_id = match registry.runner.catalogue(false).await {
@@ -315,7 +315,7 @@ impl Driver {
             }
             if self.summary.parked || self.summary.ended {
                 if let Some(wake_at) = wake_at.filter(|_| !self.summary.ended) {
-                    self.registry.set_timer(wake_at.as_micros().saturating_sub(self.ahead), self.key);
+                    self.registry.set_timer(wake_at.as_micros().saturating_sub(self.ahead), self.ahead, self.key);
                 }
                 self.registry.keep_ahead(self.key, if self.summary.ended { 0 } else { self.ahead });
                 if self.registry.unload(self.key, self.summary.ended, &self.commands) {
@@ -357,8 +357,8 @@ impl Driver {
         let random = || self.registry.ids.next_key();
         let Sealed { transition, new_key: seal_key } =
             self.registry.vault.seal(&mut self.secrets, &self.names.uid, &mut messages, random);
-        let summary = summary_of(&self.execution, now, self.registry.thresholds.park_after);
-        let changed = (summary != self.summary).then(|| summary.clone());
+        let summary = summary_of(&self.execution, &self.secrets, now, self.registry.thresholds.park_after);
+        let changed = self.summary.is_outdated_by(&summary).then(|| summary.clone());
         let fence = self.registry.fence(self.execution.created().shard);
         let append = Operation::Append { key: self.key, transition, summary: changed, seal_key, fence };
         match self.registry.commit(append).await {
@@ -393,16 +393,23 @@ fn messages_of(names: &CallNames, execution: &Execution, events: &[Event]) -> Ve
 }
 
 /// The columns that the store can query without reading events. They change with the state, and when the execution is parked or woken.
-fn summary_of(execution: &Execution, now: Timestamp, park_after: Duration) -> ExecutionSummary {
+fn summary_of(execution: &Execution, secrets: &Secrets, now: Timestamp, park_after: Duration) -> ExecutionSummary {
     let ended = execution.state().is_terminal();
     let wake_at = execution.wake_at();
     let parked = !ended && execution.is_parked() && wake_at.is_none_or(|at| at.since(now) > park_after);
+    let failure = if ended { execution.first_failure() } else { None };
     ExecutionSummary {
         state: wire::state_number(execution),
         ended,
         parked,
         // Only a parked execution is woken by the registry; a live one has its own timer.
         wake_at: wake_at.filter(|_| parked).map(Timestamp::as_micros),
+        waits_for: if parked { wire::waits_for(execution) } else { Waits::default() },
+        updated_at: execution.last_time().as_micros(),
+        ended_at: execution.ended_at().filter(|_| ended).map(Timestamp::as_micros),
+        // A tool's failure reason may quote its arguments.
+        failure_reason: failure.map(|failure| secrets.shown(failure.reason.clone())),
+        steps: wire::step_counts(execution.totals()),
     }
 }
 

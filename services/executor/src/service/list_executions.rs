@@ -1,11 +1,16 @@
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use belay_journal::{ExecutionKey, Filter};
+use belay_execution::digest;
+use belay_journal::{AnyOf, Condition, ExecutionKey, Position, Query};
 use belay_proto::v1;
 use belay_service_kit::status;
 use tonic::Status;
 
-use crate::{ExecutionRegistry, names::namespace, registry::unreadable, wire};
+use super::filter;
+use crate::{ExecutionRegistry, journal_reads::unreadable, names::namespace, secrets::Vault, wire};
+
+/// The parent of all namespaces.
+const ALL_NAMESPACES: &str = "namespaces/-";
 
 /// How many entries a page has where the request says so many.
 pub(super) fn page_size(requested: i32) -> Result<usize, Status> {
@@ -22,28 +27,61 @@ pub(super) async fn list_executions(
     registry: &Arc<ExecutionRegistry>,
     request: v1::ListExecutionsRequest,
 ) -> Result<v1::ListExecutionsResponse, Status> {
-    let size = page_size(request.page_size)?;
-    // The token is the key of the last row of the previous page.
-    let before = match request.page_token.as_str() {
-        "" => None,
-        token => {
-            let wrong =
-                || Status::from(status::invalid("page_token", "is not valid: use the next_page_token of a response"));
-            Some(ExecutionKey(token.parse().map_err(|_| wrong())?))
+    let query = query(&registry.vault, &request)?;
+    let page =
+        registry.client_reads.read(move |reader| reader.list(&query)).await.map_err(|error| unreadable(&error))?;
+    let next_page_token = page.next.map(|next| token(&request, next)).unwrap_or_default();
+    Ok(v1::ListExecutionsResponse { executions: page.rows.iter().map(wire::basic).collect(), next_page_token })
+}
+
+fn query(vault: &Vault, request: &v1::ListExecutionsRequest) -> Result<Query, Status> {
+    let invalid = |field: &str, what: String| Status::from(status::invalid(field, vault.shown(what)));
+    let mut filter = filter::parse(&request.filter).map_err(|error| invalid("filter", error.to_string()))?;
+    for AnyOf(any) in &mut filter {
+        any.iter_mut().for_each(|condition| as_stored(vault, condition));
+    }
+    let order = filter::order(&request.order_by, &filter).map_err(|what| invalid("order_by", what))?;
+    let namespace = match request.parent.as_str() {
+        ALL_NAMESPACES => None,
+        "" => {
+            let what = format!("is required: use namespaces/NAMESPACE, or {ALL_NAMESPACES} for all namespaces");
+            return Err(invalid("parent", what));
         }
+        parent => Some(namespace("parent", parent)?),
     };
-    let filter = Filter {
-        namespace: namespace("parent", &request.parent)?,
-        states: request.states,
-        labels: registry.vault.labels(request.labels),
-        created_since: request.created_since.as_ref().map(belay_proto::micros),
-        id_prefix: request.id_prefix,
-        before,
-        limit: size + 1,
+    let after = match request.page_token.as_str() {
+        "" => None,
+        token => Some(position(request, token).ok_or_else(|| {
+            let what = "is not valid: use the next_page_token of a response to the same parent, filter and order_by";
+            invalid("page_token", what.to_owned())
+        })?),
     };
-    let mut rows = registry.read(move |reader| reader.list(&filter)).await.map_err(|error| unreadable(&error))?;
-    let more = rows.len() > size;
-    rows.truncate(size);
-    let next_page_token = rows.last().filter(|_| more).map(|row| row.key.0.to_string()).unwrap_or_default();
-    Ok(v1::ListExecutionsResponse { executions: rows.iter().map(wire::basic).collect(), next_page_token })
+    Ok(Query { namespace, filter, order, after, limit: page_size(request.page_size)? })
+}
+
+/// A label is stored with its secrets hidden, and is found by what is stored.
+fn as_stored(vault: &Vault, condition: &mut Condition) {
+    if let Condition::Label(_, key, value) = condition
+        && let Some((shown_key, shown)) = vault.labels(BTreeMap::from([(key.clone(), value.clone())])).pop_first()
+    {
+        (*key, *value) = (shown_key, shown);
+    }
+}
+
+/// The position that the next page begins after, and what it is a page of.
+fn token(request: &v1::ListExecutionsRequest, next: Position) -> String {
+    format!("{}.{}.{}", list_id(request), next.time, next.key.0)
+}
+
+fn position(request: &v1::ListExecutionsRequest, token: &str) -> Option<Position> {
+    let mut parts = token.split('.');
+    let (list, time, key) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_whole = parts.next().is_none() && list == list_id(request);
+    Some(Position { time: time.parse().ok()?, key: ExecutionKey(key.parse().ok()?) }).filter(|_| is_whole)
+}
+
+fn list_id(request: &v1::ListExecutionsRequest) -> String {
+    let list =
+        [&request.parent, &request.filter, &request.order_by].map(|part| format!("{}:{part}", part.len())).concat();
+    digest(list.as_bytes()).trim_start_matches("sha256:").chars().take(8).collect()
 }

@@ -4,7 +4,7 @@ use belay_proto::v1;
 use tonic::Status;
 
 use super::list_executions::page_size;
-use crate::{ExecutionRegistry, registry::unreadable};
+use crate::{ExecutionRegistry, journal_reads::unreadable};
 
 pub(super) async fn list_namespaces(
     registry: &Arc<ExecutionRegistry>,
@@ -13,7 +13,7 @@ pub(super) async fn list_namespaces(
     let size = page_size(request.page_size)?;
     // The token is the last namespace of the previous page.
     let after = request.page_token;
-    let read = registry.read(move |reader| reader.namespaces(&after, size + 1)).await;
+    let read = registry.client_reads.read(move |reader| reader.namespaces(&after, size + 1)).await;
     let mut found = read.map_err(|error| unreadable(&error))?;
     let more = found.len() > size;
     found.truncate(size);

@@ -1,5 +1,6 @@
 //! The methods of `ExecutorService`, one file each.
 
+mod filter;
 mod list_capabilities;
 mod list_executions;
 mod list_namespaces;
@@ -60,7 +61,7 @@ impl ExecutorService for Service {
     ) -> Result<Response<v1::Execution>, Status> {
         let request = request.into_inner();
         let name = ExecutionName::parse("name", &request.name)?;
-        let row = self.registry.find(&name).await?;
+        let row = self.registry.client_reads.find(&name).await?;
         match request.view() {
             v1::ExecutionView::Basic => summarize(&self.registry, &name, &row).await,
             v1::ExecutionView::Unspecified | v1::ExecutionView::Full => describe(&self.registry, &name, &row).await,
@@ -137,7 +138,7 @@ async fn describe(
     {
         return with_waits(registry, described);
     }
-    let (execution, secrets) = registry.replay(row.key).await?;
+    let (execution, secrets) = registry.client_reads.replay(row.key).await?;
     with_waits(registry, Ok(Box::new(secrets.describe(name, &execution))))
 }
 
@@ -153,7 +154,7 @@ async fn summarize(
     {
         return with_waits(registry, summarized);
     }
-    let (execution, secrets) = registry.replay(row.key).await?;
+    let (execution, secrets) = registry.client_reads.replay(row.key).await?;
     with_waits(registry, Ok(Box::new(secrets.summarize(name, &execution))))
 }
 

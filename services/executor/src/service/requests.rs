@@ -54,7 +54,7 @@ async fn ask(
 ) -> Result<v1::Execution, Status> {
     let name = ExecutionName::parse("name", name)?;
     check("request_id", &request_id)?;
-    let row = registry.find(&name).await?;
+    let row = registry.client_reads.find(&name).await?;
     check_may_control(caller, &row.execution.principal)?;
     let (reply, received) = oneshot::channel();
     registry.send(row, Command::Request { kind: Box::new(kind), etag, request_id, reply }).await;

@@ -22,11 +22,11 @@ pub(super) async fn wait_execution(
             .min(MAX_WAIT),
     };
     let _taken = registry.watchers.take()?;
-    let row = registry.find(&name).await?;
+    let row = registry.client_reads.find(&name).await?;
     // Subscribed before the row is read again, so that an end in between is not missed.
     let feed = registry.feed(row.key);
     let mut end = feed.subscribe_end();
-    if registry.find(&name).await?.summary.ended {
+    if registry.client_reads.find(&name).await?.summary.ended {
         return describe(registry, &name, &row).await;
     }
     tokio::select! {

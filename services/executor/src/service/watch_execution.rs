@@ -15,8 +15,8 @@ use super::{Messages, describe};
 use crate::{
     ExecutionRegistry,
     event_feed::{EventFeed, Head, sequence},
+    journal_reads::unreadable,
     names::ExecutionName,
-    registry::unreadable,
     trace::span_of,
     wire::{self, CallNames},
 };
@@ -28,7 +28,7 @@ pub(super) async fn watch_execution(
     let name = ExecutionName::parse("name", &request.name)?;
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
     let taken = registry.watchers.take()?;
-    let row = registry.find(&name).await?;
+    let row = registry.client_reads.find(&name).await?;
     // Subscribed before the snapshot is taken, so that no event in between is missed.
     let feed = registry.feed(row.key);
     let changes = feed.subscribe();
@@ -171,6 +171,7 @@ impl Watch {
         let (key, page): (ExecutionKey, usize) = (self.row.key, self.registry.thresholds.watch_page);
         let transitions = self
             .registry
+            .client_reads
             .read(move |reader| reader.read(key, cursor, page))
             .await
             .map_err(|error| unreadable(&error))?;

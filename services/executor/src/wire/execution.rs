@@ -3,7 +3,7 @@
 use belay_execution::{
     ApprovalMode, Authorization, Execution, ExecutionState, FailedAttempt, SkipReason, StepState, Waiting,
 };
-use belay_journal::ExecutionRow;
+use belay_journal::{ExecutionRow, StepCounts, Waits};
 use belay_plan::StepKind;
 use belay_proto::v1::{self, execution::State, step_status::State as Step};
 
@@ -102,10 +102,59 @@ pub(crate) fn totals(totals: belay_execution::Totals) -> v1::StepTotals {
     }
 }
 
+/// The same for the journal.
+pub(crate) fn step_counts(totals: belay_execution::Totals) -> StepCounts {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    StepCounts {
+        total: count(totals.total),
+        completed: count(totals.completed),
+        failed: count(totals.failed),
+        skipped: count(totals.skipped),
+        cancelled: count(totals.cancelled),
+    }
+}
+
+/// What an execution waits for, for lists. An approval that was requested counts also while the execution is paused.
+pub(crate) fn waits_for(execution: &Execution) -> Waits {
+    let waiting = execution.waiting().into_iter().map(|waiting| waiting_kind(&waiting));
+    let undecided = execution
+        .in_flight()
+        .any(|call| call.pending_approval.as_ref().is_some_and(|pending| pending.decided.is_none()));
+    let approval = undecided.then_some(v1::waiting_reason::Kind::Approval);
+    waiting.chain(approval).fold(Waits::default(), |waits, kind| waits.with(kind.into()))
+}
+
+fn waiting_kind(waiting: &Waiting) -> v1::waiting_reason::Kind {
+    match waiting {
+        Waiting::Timer { .. } => v1::waiting_reason::Kind::Timer,
+        Waiting::Resume { .. } => v1::waiting_reason::Kind::Resume,
+        Waiting::Outcome { .. } => v1::waiting_reason::Kind::Outcome,
+        Waiting::Call { .. } => v1::waiting_reason::Kind::Call,
+        Waiting::Approval { .. } => v1::waiting_reason::Kind::Approval,
+    }
+}
+
 /// The fields that a row has.
 pub(crate) fn basic(row: &ExecutionRow) -> v1::Execution {
     let ExecutionRow { execution, summary, .. } = row;
+    // While an execution runs, its steps change without the row being written.
+    let is_current = summary.ended || summary.parked;
+    let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    let StepCounts { total, completed, failed, skipped, cancelled } = summary.steps;
+    let totals = v1::StepTotals {
+        total: count(total),
+        completed: count(completed),
+        failed: count(failed),
+        skipped: count(skipped),
+        cancelled: count(cancelled),
+    };
+    let waiting = |kind| v1::WaitingReason { kind, ..v1::WaitingReason::default() };
+    let failure = |reason: &String| v1::Failure { reason: reason.clone(), ..v1::Failure::default() };
     v1::Execution {
+        totals: is_current.then_some(totals),
+        end_time: summary.ended_at.map(belay_proto::timestamp),
+        waiting: summary.waits_for.kinds().map(waiting).collect(),
+        failure: summary.failure_reason.as_ref().map(failure),
         name: ExecutionName { namespace: execution.namespace.clone(), id: execution.id.clone() }.to_string(),
         state: summary.state,
         plan_id: execution.plan_id.clone(),

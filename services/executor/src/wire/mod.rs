@@ -10,7 +10,9 @@ mod plan;
 pub(crate) use approval::{decision_from, receipt_from, requirement_from, subject_kind};
 pub(crate) use decode::{DecodeError, decode_all, decode_bytes, parse_call, to_events};
 pub(crate) use event::{CallNames, VERSION, encode, output_event, output_frame};
-pub(crate) use execution::{approval_mode, approval_mode_to, basic, brief, etag, full, state_name, state_number};
+pub(crate) use execution::{
+    approval_mode, approval_mode_to, basic, brief, etag, full, state_name, state_number, step_counts, waits_for,
+};
 pub(crate) use plan::{checked_plan_from, plan_from, plan_message};
 
 use std::sync::Arc;

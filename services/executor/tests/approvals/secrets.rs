@@ -188,8 +188,11 @@ async fn secrets_reach_the_tools_and_nothing_else() {
     assert_clean("an execution", &ended.encode_to_vec(), &secrets);
     let waited = v1::WaitExecutionRequest { name: name.clone(), longest_wait: None };
     assert_clean("a wait", &client.wait_execution(waited).await.unwrap().into_inner().encode_to_vec(), &secrets);
-    let list =
-        v1::ListExecutionsRequest { labels: [("token".to_owned(), secrets[9].clone())].into(), ..Default::default() };
+    let list = v1::ListExecutionsRequest {
+        filter: format!("labels.token = \"{}\"", secrets[9]),
+        parent: "namespaces/default".to_owned(),
+        ..Default::default()
+    };
     let list = client.list_executions(list).await.unwrap().into_inner();
     assert_eq!(list.executions.len(), 1, "a label is found by what it was");
     assert_clean("a list", &list.encode_to_vec(), &secrets);
@@ -290,7 +293,12 @@ async fn without_its_key_an_execution_is_not_taken_up_and_others_are() {
     fs::remove_file(&key).unwrap();
     let executor = world.executor().await;
     assert_eq!(refused(&executor, &sealed).await, (Code::DataLoss, "SEAL_KEY_LOST".to_owned()));
-    let listed = executor.client.clone().list_executions(v1::ListExecutionsRequest::default()).await.unwrap();
+    let listed = executor
+        .client
+        .clone()
+        .list_executions(v1::ListExecutionsRequest { parent: "namespaces/default".to_owned(), ..Default::default() })
+        .await
+        .unwrap();
     assert_eq!(listed.into_inner().executions.len(), 2);
     let approval = world.gate.pending_approval("c").await;
     world.gate.approve(&approval.name);

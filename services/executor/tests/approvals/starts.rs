@@ -18,7 +18,12 @@ async fn a_workspace_is_checked_at_the_runner() {
     let refused = start("/nowhere").await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert_eq!(refused.message(), "workspace: there is no folder /nowhere");
-    let listed = executor.client.clone().list_executions(v1::ListExecutionsRequest::default()).await.unwrap();
+    let listed = executor
+        .client
+        .clone()
+        .list_executions(v1::ListExecutionsRequest { parent: "namespaces/default".to_owned(), ..Default::default() })
+        .await
+        .unwrap();
     assert!(listed.into_inner().executions.is_empty());
     assert_eq!(start("/link").await.unwrap().into_inner().workspace, "/real");
 }

@@ -8,12 +8,14 @@ mod group_commit;
 mod lane;
 mod open;
 mod positions;
+mod readers;
 
 pub use error::SqliteError;
 pub use group_commit::{CommitError, GroupCommit, MAX_BATCH};
 pub use lane::{Lane, Slot};
 pub use open::{Location, Schema, Store, Synchronous, open};
 pub use positions::{count_commit, positions, store_updates};
+pub use readers::{READERS, Readers};
 
 /// Where blocking work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

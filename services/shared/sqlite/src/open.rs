@@ -9,7 +9,7 @@ use std::{
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-use crate::{MAX_BATCH, SqliteError, ballast::Ballast, positions};
+use crate::{MAX_BATCH, READERS, Readers, SqliteError, ballast::Ballast, positions};
 
 /// Where a database is.
 #[derive(Clone, Debug)]
@@ -57,12 +57,12 @@ pub struct Schema {
     pub create: &'static str,
 }
 
-/// An open database: one connection to write, one to read.
+/// An open database: one connection to write, several to read.
 pub struct Store {
     /// For the writer.
     pub writer: Arc<Mutex<Connection>>,
-    /// For readers; the writer's connection when only one may exist.
-    pub reader: Arc<Mutex<Connection>>,
+    /// For readers.
+    pub readers: Arc<Readers>,
     /// The files of a store on the real disk as they were when it was opened.
     files: Vec<(PathBuf, FileId)>,
     /// `None` for a simulated disk.
@@ -124,16 +124,18 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
     }
     checkpoint(&writer)?;
     let writer = Arc::new(Mutex::new(writer));
-    let reader = match location.vfs {
-        Some(_) => Arc::clone(&writer),
-        None => Arc::new(Mutex::new(connect(location)?)),
+    let readers = match location.vfs {
+        Some(_) => Readers::new(vec![Arc::clone(&writer)]),
+        None => Readers::new(
+            (0..READERS).map(|_| Ok(Arc::new(Mutex::new(connect(location)?)))).collect::<Result<_, SqliteError>>()?,
+        ),
     };
     let files = match location.vfs {
         Some(_) => Vec::new(),
         None => files(location)?,
     };
     let ballast = location.vfs.is_none().then(|| Mutex::new(Ballast::beside(&location.path)));
-    Ok(Store { writer, reader, files, ballast, _lock: lock })
+    Ok(Store { writer, readers: Arc::new(readers), files, ballast, _lock: lock })
 }
 
 fn files(location: &Location) -> Result<Vec<(PathBuf, FileId)>, SqliteError> {

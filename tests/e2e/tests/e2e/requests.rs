@@ -16,6 +16,10 @@ steps:
   - {id: b, tool: noop}
 ";
 
+fn list() -> v1::ListExecutionsRequest {
+    v1::ListExecutionsRequest { parent: "namespaces/default".to_owned(), ..Default::default() }
+}
+
 fn start(id: &str, request_id: &str, plan: &str) -> v1::StartExecutionRequest {
     let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
     v1::StartExecutionRequest {
@@ -46,8 +50,8 @@ async fn a_request_id_starts_one_execution() {
     let taken = client.raw().start_execution(start(id, "", SLOW)).await.unwrap_err();
     assert_eq!(taken.code(), Code::AlreadyExists);
     assert!(taken.message().contains(id), "{}", taken.message());
-    let list = client.raw().list_executions(v1::ListExecutionsRequest::default()).await.unwrap().into_inner();
-    assert_eq!(list.executions.len(), 1);
+    let listed = client.raw().list_executions(list()).await.unwrap().into_inner();
+    assert_eq!(listed.executions.len(), 1);
 }
 
 /// S4-27: a cancelled execution stops its running call, skips the rest, and ends CANCELLED.
@@ -166,7 +170,7 @@ async fn lists_are_paged_and_filtered() {
     let mut ids = Vec::new();
     let mut page_token = String::new();
     loop {
-        let request = v1::ListExecutionsRequest { page_size: 2, page_token, ..Default::default() };
+        let request = v1::ListExecutionsRequest { page_size: 2, page_token, ..list() };
         let page = client.raw().list_executions(request).await.unwrap().into_inner();
         ids.extend(page.executions.into_iter().map(|execution| execution.name));
         page_token = page.next_page_token;
@@ -175,9 +179,27 @@ async fn lists_are_paged_and_filtered() {
         }
     }
     assert_eq!(ids, (0..5).rev().map(|n| name(&format!("e{n}"))).collect::<Vec<_>>());
-    let odd =
-        v1::ListExecutionsRequest { labels: [("parity".to_owned(), "1".to_owned())].into(), ..Default::default() };
+    let odd = v1::ListExecutionsRequest { filter: "labels.parity = 1".to_owned(), ..list() };
     assert_eq!(client.raw().list_executions(odd).await.unwrap().into_inner().executions.len(), 2);
-    let running = v1::ListExecutionsRequest { states: vec![State::Running.into()], ..Default::default() };
+    let running = v1::ListExecutionsRequest { filter: "state = RUNNING".to_owned(), ..list() };
     assert!(client.raw().list_executions(running).await.unwrap().into_inner().executions.is_empty());
+
+    let ended = v1::ListExecutionsRequest { order_by: "end_time".to_owned(), ..list() };
+    let ended = client.raw().list_executions(ended).await.unwrap().into_inner().executions;
+    assert_eq!(ended.len(), 5);
+    let totals = ended[0].totals.as_ref().expect("an execution that has ended has its totals");
+    assert_eq!((totals.total, totals.completed), (1, 1));
+    assert!(ended.iter().all(|execution| execution.end_time.is_some()));
+    for (request, field) in [
+        (v1::ListExecutionsRequest::default(), "parent: is required"),
+        (v1::ListExecutionsRequest { filter: "state = NONE".into(), ..list() }, "filter: at character 9"),
+        (v1::ListExecutionsRequest { order_by: "id".into(), ..list() }, "order_by: `id` cannot be sorted by"),
+        (v1::ListExecutionsRequest { page_token: "7".into(), ..list() }, "page_token: is not valid"),
+    ] {
+        let status = client.raw().list_executions(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert!(status.message().starts_with(field), "{status}");
+    }
+    let elsewhere = v1::ListExecutionsRequest { parent: "namespaces/-".into(), filter: "id = \"e*\"".into(), ..list() };
+    assert_eq!(client.raw().list_executions(elsewhere).await.unwrap().into_inner().executions.len(), 5);
 }

@@ -45,6 +45,9 @@ pub(crate) struct List {
     /// Only executions accepted within this time, such as 1h or 2d
     #[arg(long, value_name = "D", value_parser = time::parse)]
     since: Option<Duration>,
+    /// Only executions that match, such as 'waits_for = APPROVAL' or 'failure_reason = TOOL_FAILED AND plan_id != nightly'
+    #[arg(long, value_name = "FILTER")]
+    filter: Option<String>,
     #[command(flatten)]
     extent: Extent,
 }
@@ -54,9 +57,7 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
     let now = clock::now();
     let request = ListExecutionsRequest {
         parent: names::parent(&context.namespace),
-        states: verb.states.iter().map(|state| i32::from(*state)).collect(),
-        labels: verb.labels.iter().cloned().collect(),
-        created_since: verb.since.map(|since| time::timestamp(now.saturating_sub(since))),
+        filter: filter(&verb, now),
         ..Default::default()
     };
     let listed = context.ask(Needs::Records, async |client| {
@@ -80,6 +81,26 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
     )
 }
 
+/// The options as the contract's filter.
+fn filter(verb: &List, now: Duration) -> String {
+    let mut all = Vec::new();
+    let states: Vec<String> = verb
+        .states
+        .iter()
+        .map(|state| format!("state = {}", state.as_str_name().trim_start_matches("STATE_")))
+        .collect();
+    all.extend((!states.is_empty()).then(|| states.join(" OR ")));
+    all.extend(verb.labels.iter().map(|(key, value)| format!("labels.{} = {}", quoted(key), quoted(value))));
+    let since = verb.since.and_then(|since| time::rfc3339(&time::timestamp(now.saturating_sub(since))));
+    all.extend(since.map(|since| format!("create_time >= {}", quoted(&since))));
+    all.extend(verb.filter.clone().filter(|filter| !filter.trim().is_empty()));
+    all.join(" AND ")
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 /// An empty list says what it looked for.
 fn nothing(namespace: &str, verb: &List) -> String {
     let mut sought = format!("no execution in namespace {namespace}{}", sought(&verb.states, words::execution_state));
@@ -88,6 +109,9 @@ fn nothing(namespace: &str, verb: &List) -> String {
     }
     if let Some(since) = verb.since {
         sought.push_str(&format!(", accepted within {}", time::short(since)));
+    }
+    if let Some(filter) = &verb.filter {
+        sought.push_str(&format!(", matching {filter}"));
     }
     sought
 }
@@ -117,13 +141,37 @@ mod tests {
     }
 
     #[test]
+    fn the_options_become_a_filter() {
+        let list = |words: &[&str]| Line::try_parse_from([&["list"], words].concat()).expect("well typed").list;
+        assert_eq!(filter(&list(&[]), Duration::ZERO), "");
+        let all = list(&[
+            "--state",
+            "failed",
+            "--state",
+            "timed_out",
+            "--label",
+            r#"a="x\y""#,
+            "--label",
+            "b=",
+            "--since",
+            "1h",
+            "--filter",
+            "id != x",
+        ]);
+        assert_eq!(
+            filter(&all, Duration::from_secs(1_769_947_200)),
+            r#"state = FAILED OR state = TIMED_OUT AND labels."a" = "\"x\\y\"" AND labels."b" = "" AND create_time >= "2026-02-01T11:00:00+00:00" AND id != x"#
+        );
+    }
+
+    #[test]
     fn an_empty_list_says_what_it_looked_for() {
         let list = Line::try_parse_from([
-            "list", "--state", "failed", "--state", "partial", "--label", "a=b", "--since", "1h",
+            "list", "--state", "failed", "--state", "partial", "--label", "a=b", "--since", "1h", "--filter", "id != x",
         ]);
         assert_eq!(
             nothing("default", &list.expect("well typed").list),
-            "no execution in namespace default is failed or partial, with label a=b, accepted within 1h"
+            "no execution in namespace default is failed or partial, with label a=b, accepted within 1h, matching id != x"
         );
     }
 }

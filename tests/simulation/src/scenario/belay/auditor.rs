@@ -237,6 +237,7 @@ async fn list(connection: &mut Connection, random: &mut StdRng) -> Vec<String> {
     let (mut names, mut page_token) = (Vec::new(), String::new());
     loop {
         let request = v1::ListExecutionsRequest {
+            parent: "namespaces/-".to_owned(),
             page_size: 2,
             page_token: page_token.clone(),
             ..v1::ListExecutionsRequest::default()

@@ -1,0 +1,398 @@
+//! Pages of lists: chooses the index with the fewest candidates, and walks it in the order of the list.
+//!
+//! An index has the executions of one namespace with one value of one column, in the order of their creation. A query over several values or
+//! namespaces merges several walks. What no index serves is checked row by row, at most [`MAX_EXAMINED`] rows a page.
+
+use std::collections::VecDeque;
+
+use belay_journal::{AnyOf, Condition, ExecutionRow, MAX_EXAMINED, OrderBy, Page, Position, Query, Waits};
+use rusqlite::{Connection, ToSql, params_from_iter, types::Value};
+
+use crate::rows::{COLUMNS, execution_row, namespaces};
+
+type Sql<T> = Result<T, rusqlite::Error>;
+
+/// The number of walks that a merge begins per dimension: with more namespaces or values, the page walks the whole list instead.
+const MAX_WALKS: usize = 64;
+
+/// A set of executions that an index finds.
+#[derive(Clone, Debug)]
+struct Walk {
+    /// The tables, and the conditions that the index serves.
+    found_by: String,
+    /// The values of its parameters, the first ones of the statement.
+    values: Vec<Value>,
+    /// The column that it is sorted by, then by key.
+    time: &'static str,
+    /// The column of the key.
+    key: &'static str,
+    /// The order that it is in; `None` when it is in the order of ids.
+    order: Option<OrderBy>,
+}
+
+/// One page of the executions that match a query.
+pub(crate) fn page(connection: &Connection, query: &Query) -> Sql<Page> {
+    let namespaces = match &query.namespace {
+        Some(namespace) => Some(vec![namespace.clone()]),
+        None => Some(namespaces(connection, "", MAX_WALKS + 1)?).filter(|found| found.len() <= MAX_WALKS),
+    };
+    let whole = match &namespaces {
+        Some(namespaces) => namespaces.iter().map(|namespace| Walk::whole(Some(namespace), query.order.by)).collect(),
+        None => vec![Walk::whole(None, query.order.by)],
+    };
+    let mut best: Option<(usize, Vec<Walk>)> = None;
+    for any in namespaces.iter().flat_map(|namespaces| query.filter.iter().map(move |any| (namespaces, any))) {
+        let Some(walks) = walks(connection, any)? else { continue };
+        let in_order = walks.iter().all(|walk| walk.order == Some(query.order.by));
+        if in_order && query.filter.len() == 1 {
+            return merge(connection, query, walks);
+        }
+        let count = count(connection, &walks)?;
+        if (in_order || count <= MAX_EXAMINED) && best.as_ref().is_none_or(|(fewest, _)| count < *fewest) {
+            best = Some((count, walks));
+        }
+    }
+    match best {
+        Some((_, walks)) if walks.iter().any(|walk| walk.order != Some(query.order.by)) => {
+            sort(connection, query, &walks)
+        }
+        Some((_, walks)) => merge(connection, query, walks),
+        None => merge(connection, query, whole),
+    }
+}
+
+/// The walks that find everything that matches a part of a filter; `None` when no index does.
+fn walks(connection: &Connection, (namespaces, any): (&Vec<String>, &AnyOf)) -> Sql<Option<Vec<Walk>>> {
+    let mut walks = Vec::new();
+    for namespace in namespaces {
+        let column = match &any.0[..] {
+            [] => return Ok(None),
+            all if all.iter().all(|one| matches!(one, Condition::State(..))) => "state",
+            all if all.iter().all(|one| matches!(one, Condition::WaitsFor(..))) => "waits_for",
+            all if all.iter().all(|one| matches!(one, Condition::PlanId(..))) => "plan_id",
+            all if all.iter().all(|one| matches!(one, Condition::FailureReason(..))) => "failure_reason",
+            [Condition::EndTime(comparison, time)] => {
+                let (least, most) = comparison.bounds(*time);
+                walks.push(Walk::whole(Some(namespace), OrderBy::EndTime).within(least, most));
+                continue;
+            }
+            all => match all.iter().map(|one| Walk::by_labels_or_id(namespace, one)).collect::<Option<Vec<_>>>() {
+                // Of several, one execution may have more than one, and would be found twice.
+                Some(found) if found.len() == 1 => {
+                    walks.extend(found);
+                    continue;
+                }
+                _ => return Ok(None),
+            },
+        };
+        let Some(values) = values(connection, namespace, column, any)? else { return Ok(None) };
+        walks.extend(values.into_iter().map(|value| Walk::by_column(namespace, column, value)));
+    }
+    Ok(Some(walks))
+}
+
+/// The values of a column that match, for a part of a filter that is about this column only; `None` when they are too many.
+fn values(connection: &Connection, namespace: &str, column: &str, any: &AnyOf) -> Sql<Option<Vec<Value>>> {
+    let listed = any.0.iter().map(|one| match one {
+        Condition::State(true, state) => Some(Value::from(*state)),
+        Condition::PlanId(true, text) | Condition::FailureReason(true, text) => Some(Value::from(text.clone())),
+        _ => None,
+    });
+    if let Some(mut listed) = listed.collect::<Option<Vec<_>>>() {
+        listed.dedup();
+        return Ok(Some(listed).filter(|listed| listed.len() <= MAX_WALKS && distinct(listed)));
+    }
+    // Each value is found by the index, so that the cost does not grow with the executions that have it.
+    let next = format!("SELECT min({column}) FROM execution WHERE namespace = ?1 AND {column} > ?2");
+    let mut statement = connection.prepare_cached(&next)?;
+    let mut found = if column == "failure_reason" { vec![Value::Null] } else { Vec::new() };
+    let mut last =
+        if matches!(column, "state" | "waits_for") { Value::from(i64::MIN) } else { Value::from(String::new()) };
+    if column == "plan_id" {
+        found.push(last.clone());
+    }
+    loop {
+        match statement.query_row((namespace, &last), |row| row.get::<_, Value>(0))? {
+            Value::Null => break,
+            _ if found.len() > MAX_WALKS => return Ok(None),
+            next => {
+                found.push(next.clone());
+                last = next;
+            }
+        }
+    }
+    found.retain(|value| any.0.iter().any(|one| accepts(one, value)));
+    Ok(Some(found))
+}
+
+fn distinct(values: &[Value]) -> bool {
+    (1..values.len()).all(|index| !values[..index].contains(&values[index]))
+}
+
+/// Whether an execution with this value in the condition's column matches it.
+fn accepts(condition: &Condition, value: &Value) -> bool {
+    match (condition, value) {
+        (Condition::State(equal, state), Value::Integer(value)) => (*value == i64::from(*state)) == *equal,
+        (Condition::WaitsFor(equal, kind), Value::Integer(value)) => {
+            Waits(u32::try_from(*value).unwrap_or(0)).contains(*kind) == *equal
+        }
+        (Condition::PlanId(equal, text) | Condition::FailureReason(equal, text), Value::Text(value)) => {
+            (value == text) == *equal
+        }
+        (Condition::FailureReason(equal, _), Value::Null) => !equal,
+        _ => false,
+    }
+}
+
+impl Walk {
+    /// Everything, in the order of the list.
+    fn whole(namespace: Option<&str>, order: OrderBy) -> Self {
+        let (index, time) = match (order, namespace) {
+            (OrderBy::CreateTime, Some(_)) => ("execution_in_namespace", "created_at"),
+            (OrderBy::CreateTime, None) => ("execution_created", "created_at"),
+            (OrderBy::EndTime, Some(_)) => ("execution_ended_in", "ended_at"),
+            (OrderBy::EndTime, None) => ("execution_ended", "ended_at"),
+        };
+        let mut conditions = vec!["1"];
+        conditions.extend(namespace.map(|_| "namespace = ?1"));
+        conditions.extend((order == OrderBy::EndTime).then_some("ended_at IS NOT NULL"));
+        let found_by = format!("execution INDEXED BY {index} WHERE {}", conditions.join(" AND "));
+        Self {
+            found_by,
+            values: namespace.into_iter().map(|name| name.to_owned().into()).collect(),
+            time,
+            key: "exec",
+            order: Some(order),
+        }
+    }
+
+    fn by_column(namespace: &str, column: &str, value: Value) -> Self {
+        let index = match column {
+            "state" => "execution_state",
+            "waits_for" => "execution_waits",
+            "plan_id" => "execution_plan",
+            _ => "execution_failure",
+        };
+        let found_by = format!("execution INDEXED BY {index} WHERE namespace = ?1 AND {column} IS ?2");
+        let values = vec![namespace.to_owned().into(), value];
+        Self { found_by, values, time: "created_at", key: "exec", order: Some(OrderBy::CreateTime) }
+    }
+
+    fn by_labels_or_id(namespace: &str, condition: &Condition) -> Option<Self> {
+        let mut values: Vec<Value> = vec![namespace.to_owned().into()];
+        let (found_by, time, key) = match condition {
+            Condition::Label(true, label, value) => {
+                values.extend([label.clone().into(), value.clone().into()]);
+                let found = "label JOIN execution USING (exec) WHERE label.namespace = ?1 AND label.key = ?2 AND label.value = ?3";
+                (found, "label.created_at", "label.exec")
+            }
+            Condition::HasLabel(label) => {
+                values.push(label.clone().into());
+                let found = "label INDEXED BY label_key JOIN execution USING (exec) WHERE label.namespace = ?1 AND label.key = ?2";
+                (found, "label.created_at", "label.exec")
+            }
+            Condition::Id(true, id) => {
+                values.push(id.clone().into());
+                ("execution WHERE namespace = ?1 AND id = ?2", "created_at", "exec")
+            }
+            Condition::IdPrefix(prefix) => {
+                // Ids are ASCII.
+                values.extend([prefix.clone().into(), format!("{prefix}\u{7f}").into()]);
+                ("execution WHERE namespace = ?1 AND id >= ?2 AND id < ?3", "created_at", "exec")
+            }
+            _ => return None,
+        };
+        let order = (!matches!(condition, Condition::IdPrefix(_))).then_some(OrderBy::CreateTime);
+        Some(Self { found_by: found_by.to_owned(), values, time, key, order })
+    }
+
+    /// Those within a time, of the column that it is sorted by.
+    fn within(mut self, least: i64, most: i64) -> Self {
+        let (first, second) = (self.values.len() + 1, self.values.len() + 2);
+        self.found_by.push_str(&format!(" AND {} BETWEEN ?{first} AND ?{second}", self.time));
+        self.values.extend([least.into(), most.into()]);
+        self
+    }
+
+    /// The statement that reads the next executions between two positions, at most so many; these are its last five parameters.
+    fn select(&self, descending: bool) -> String {
+        let Self { found_by, time, key, .. } = self;
+        let first = self.values.len() + 1;
+        let [second, third, fourth, fifth] = [first + 1, first + 2, first + 3, first + 4];
+        let direction = if descending { "DESC" } else { "ASC" };
+        format!(
+            "SELECT {COLUMNS} FROM {found_by} AND ({time}, {key}) > (?{first}, ?{second}) AND ({time}, {key}) < (?{third}, ?{fourth})
+             ORDER BY {time} {direction}, {key} {direction} LIMIT ?{fifth}"
+        )
+    }
+
+    fn values(&self) -> impl Iterator<Item = &dyn ToSql> {
+        self.values.iter().map(|value| value as &dyn ToSql)
+    }
+}
+
+/// How many executions the walks find, counted up to a few more than [`MAX_EXAMINED`].
+fn count(connection: &Connection, walks: &[Walk]) -> Sql<usize> {
+    let mut count = 0;
+    for walk in walks {
+        let rows = format!("SELECT count(*) FROM (SELECT 1 FROM {} LIMIT {})", walk.found_by, MAX_EXAMINED + 1);
+        let mut statement = connection.prepare_cached(&rows)?;
+        count += statement.query_row(params_from_iter(walk.values()), |row| row.get::<_, i64>(0))? as usize;
+        if count > MAX_EXAMINED {
+            break;
+        }
+    }
+    Ok(count)
+}
+
+/// A page of a few executions, which the walks do not find in the order of the list.
+fn sort(connection: &Connection, query: &Query, walks: &[Walk]) -> Sql<Page> {
+    let mut found = Vec::new();
+    for walk in walks {
+        let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM {}", walk.found_by))?;
+        let rows = statement.query_map(params_from_iter(walk.values()), execution_row)?;
+        for row in rows {
+            let row = row?;
+            let position = query.position(&row).filter(|_| query.matches(&row));
+            let is_after =
+                |position: &Position| query.after.is_none_or(|after| query.order.compare(after, *position).is_lt());
+            found.extend(position.filter(is_after).map(|position| (position, row)));
+        }
+    }
+    found.sort_unstable_by(|(left, _), (right, _)| query.order.compare(*left, *right));
+    let more = found.len() > query.limit;
+    found.truncate(query.limit);
+    let next = found.last().filter(|_| more).map(|(position, _)| *position);
+    Ok(Page { rows: found.into_iter().map(|(_, row)| row).collect(), next })
+}
+
+/// A page of the executions that the walks find, each in the order of the list.
+fn merge(connection: &Connection, query: &Query, walks: Vec<Walk>) -> Sql<Page> {
+    let chunk = (query.limit / walks.len().max(1) + 1).clamp(8, 256);
+    let mut walks: Vec<Walking<'_>> =
+        walks.into_iter().map(|walk| Walking::new(connection, query, walk, chunk)).collect();
+    let most = MAX_EXAMINED.max(query.limit + 1);
+    let (mut page, mut examined, mut last) = (Page::default(), 0, None);
+    loop {
+        let mut first: Option<(Position, usize)> = None;
+        for (index, walk) in walks.iter_mut().enumerate() {
+            if let Some(position) = walk.peek()?
+                && first.is_none_or(|(first, _)| query.order.compare(position, first).is_lt())
+            {
+                first = Some((position, index));
+            }
+        }
+        let Some((position, index)) = first else { return Ok(page) };
+        let row = walks[index].found.pop_front().expect("peeked");
+        let matches = query.matches(&row);
+        if matches && page.rows.len() == query.limit {
+            page.next = last;
+            return Ok(page);
+        }
+        page.rows.extend(matches.then_some(row));
+        last = Some(position);
+        examined += 1;
+        if examined == most {
+            page.next = last;
+            return Ok(page);
+        }
+    }
+}
+
+/// A walk that is under way.
+struct Walking<'a> {
+    connection: &'a Connection,
+    query: &'a Query,
+    walk: Walk,
+    found: VecDeque<ExecutionRow>,
+    /// The ends of what is still to be found, both exclusive.
+    between: (Position, Position),
+    chunk: usize,
+    is_at_end: bool,
+}
+
+impl<'a> Walking<'a> {
+    fn new(connection: &'a Connection, query: &'a Query, walk: Walk, chunk: usize) -> Self {
+        let (least, most) = query.bounds();
+        let mut between = (Position { time: least, ..Position::START }, Position::after(most));
+        if let Some(after) = query.after {
+            match query.order.descending {
+                true => between.1 = between.1.min(after),
+                false => between.0 = between.0.max(after),
+            }
+        }
+        Self { connection, query, walk, found: VecDeque::new(), between, chunk, is_at_end: false }
+    }
+
+    /// The position of the next execution.
+    fn peek(&mut self) -> Sql<Option<Position>> {
+        if self.found.is_empty() && !self.is_at_end {
+            self.read()?;
+        }
+        Ok(self.found.front().and_then(|row| self.query.position(row)))
+    }
+
+    fn read(&mut self) -> Sql<()> {
+        let select = self.walk.select(self.query.order.descending);
+        let (after, before) = self.between;
+        let chunk = i64::try_from(self.chunk).unwrap_or(i64::MAX);
+        let bounds: [i64; 5] = [after.time, after.key.0, before.time, before.key.0, chunk];
+        let values = self.walk.values().chain(bounds.iter().map(|bound| bound as &dyn ToSql));
+        let mut statement = self.connection.prepare_cached(&select)?;
+        for row in statement.query_map(params_from_iter(values), execution_row)? {
+            self.found.push_back(row?);
+        }
+        self.is_at_end = self.found.len() < self.chunk;
+        if let Some(last) = self.found.back().and_then(|row| self.query.position(row)) {
+            match self.query.order.descending {
+                true => self.between.1 = last,
+                false => self.between.0 = last,
+            }
+        }
+        // The next chunk is longer: nothing that matched was in this one, or the page is long.
+        self.chunk = (self.chunk * 2).min(512);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::SCHEMA;
+
+    /// A million executions may wait: no walk may scan or sort them.
+    #[test]
+    fn an_index_serves_every_walk() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(SCHEMA.create).unwrap();
+        let text = str::to_owned;
+        let mut walks: Vec<Walk> = [OrderBy::CreateTime, OrderBy::EndTime]
+            .into_iter()
+            .flat_map(|order| [Walk::whole(None, order), Walk::whole(Some("n"), order)])
+            .collect();
+        walks.extend(
+            ["state", "waits_for", "plan_id", "failure_reason"].map(|column| Walk::by_column("n", column, Value::Null)),
+        );
+        let labels = [Condition::Label(true, text("k"), text("v")), Condition::HasLabel(text("k"))];
+        walks.extend(labels.iter().map(|condition| Walk::by_labels_or_id("n", condition).unwrap()));
+        for walk in walks {
+            for descending in [false, true] {
+                let mut statement =
+                    connection.prepare(&format!("EXPLAIN QUERY PLAN {}", walk.select(descending))).unwrap();
+                // Without values for its parameters: a plan does not depend on them.
+                let mut rows = statement.raw_query();
+                let mut steps = Vec::new();
+                while let Some(row) = rows.next().unwrap() {
+                    steps.push(row.get::<_, String>(3).unwrap());
+                }
+                let plan = steps.join("; ");
+                assert!(steps.iter().all(|step| step.starts_with("SEARCH")), "{walk:?}: {plan}");
+                let bound = format!("{}>?", walk.time.rsplit('.').next().unwrap());
+                assert!(
+                    steps[0].contains(&bound) || steps[0].contains("(created_at,exec)>(?"),
+                    "the index finds the position: {plan}"
+                );
+            }
+        }
+    }
+}

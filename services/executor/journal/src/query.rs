@@ -1,0 +1,207 @@
+//! Lists of executions: what a query asks for, and which executions match it.
+
+use std::cmp::Ordering;
+
+use crate::{ExecutionKey, ExecutionRow};
+
+/// How many executions a page of a list examines at most, unless it has room for more. It bounds the duration of a page whatever the
+/// filter; a row takes about 2 µs.
+pub const MAX_EXAMINED: usize = 4096;
+
+/// A list of executions: those that match, in an order, from a position on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// The namespace's id; `None` for all namespaces.
+    pub namespace: Option<String>,
+    /// All of these have to match.
+    pub filter: Vec<AnyOf>,
+    /// The order.
+    pub order: Order,
+    /// The position after which the page begins.
+    pub after: Option<Position>,
+    /// The maximum number of executions in the page.
+    pub limit: usize,
+}
+
+/// Conditions of which at least one has to match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnyOf(pub Vec<Condition>);
+
+/// A condition on an execution. Each `bool` tells whether the value has to be equal (`true`) or different (`false`); a value that is not
+/// set is different from every value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The state, as the number of `belay.v1.Execution.State`.
+    State(bool, i32),
+    /// What it waits for contains this kind, by the number of `belay.v1.WaitingReason.Kind`.
+    WaitsFor(bool, i32),
+    /// The plan's id.
+    PlanId(bool, String),
+    /// The reason of the failure it ended with.
+    FailureReason(bool, String),
+    /// The value of a label.
+    Label(bool, String, String),
+    /// It has a label with this key.
+    HasLabel(String),
+    /// The id.
+    Id(bool, String),
+    /// The id begins with this.
+    IdPrefix(String),
+    /// When it was created, in microseconds since the Unix epoch.
+    CreateTime(Comparison, i64),
+    /// When it ended, in microseconds since the Unix epoch. An execution that has not ended matches no comparison.
+    EndTime(Comparison, i64),
+}
+
+/// A comparison of times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `!=`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+}
+
+impl Comparison {
+    /// Whether `left` compares so to `right`.
+    pub fn holds(self, left: i64, right: i64) -> bool {
+        match self {
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+            Self::Less => left < right,
+            Self::AtMost => left <= right,
+            Self::Greater => left > right,
+            Self::AtLeast => left >= right,
+        }
+    }
+
+    /// The smallest and the largest time that compare so to `time`.
+    pub fn bounds(self, time: i64) -> (i64, i64) {
+        match self {
+            Self::Equal => (time, time),
+            Self::NotEqual => (i64::MIN, i64::MAX),
+            Self::Less => (i64::MIN, time.saturating_sub(1)),
+            Self::AtMost => (i64::MIN, time),
+            Self::Greater => (time.saturating_add(1), i64::MAX),
+            Self::AtLeast => (time, i64::MAX),
+        }
+    }
+}
+
+/// The order of a list; of executions with the same time, by key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The time that it goes by.
+    pub by: OrderBy,
+    /// The latest first.
+    pub descending: bool,
+}
+
+impl Order {
+    /// The newest first.
+    pub const NEWEST_FIRST: Self = Self { by: OrderBy::CreateTime, descending: true };
+
+    /// Compares positions: what comes first in the list is less.
+    pub fn compare(self, left: Position, right: Position) -> Ordering {
+        if self.descending { right.cmp(&left) } else { left.cmp(&right) }
+    }
+}
+
+/// The time that an order goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderBy {
+    /// When it was created.
+    CreateTime,
+    /// When it ended. Executions that have not ended are not in the list.
+    EndTime,
+}
+
+/// The position of an execution in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The time that the order goes by, in microseconds since the Unix epoch.
+    pub time: i64,
+    /// The execution.
+    pub key: ExecutionKey,
+}
+
+impl Position {
+    /// Before every position of an ascending order.
+    pub const START: Self = Self { time: i64::MIN, key: ExecutionKey(i64::MIN) };
+
+    /// After every execution with this time or an earlier one.
+    pub fn after(time: i64) -> Self {
+        Self { time, key: ExecutionKey(i64::MAX) }
+    }
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The executions that match, in order.
+    pub rows: Vec<ExecutionRow>,
+    /// Where the next page begins; `None` on the last.
+    pub next: Option<Position>,
+}
+
+impl Query {
+    /// Whether an execution matches, wherever the page begins.
+    pub fn matches(&self, row: &ExecutionRow) -> bool {
+        self.position(row).is_some()
+            && self.namespace.as_ref().is_none_or(|namespace| *namespace == row.execution.namespace)
+            && self.filter.iter().all(|any| any.matches(row))
+    }
+
+    /// The position of an execution in the list; `None` when the order has no place for it.
+    pub fn position(&self, row: &ExecutionRow) -> Option<Position> {
+        let time = match self.order.by {
+            OrderBy::CreateTime => row.execution.created_at,
+            OrderBy::EndTime => row.summary.ended_at?,
+        };
+        Some(Position { time, key: row.key })
+    }
+
+    /// The smallest and the largest time that an execution in the list can have, of the time that the order goes by.
+    pub fn bounds(&self) -> (i64, i64) {
+        let bounds = self.filter.iter().filter_map(|any| match (&any.0[..], self.order.by) {
+            ([Condition::CreateTime(comparison, time)], OrderBy::CreateTime)
+            | ([Condition::EndTime(comparison, time)], OrderBy::EndTime) => Some(comparison.bounds(*time)),
+            _ => None,
+        });
+        bounds.fold((i64::MIN, i64::MAX), |(low, high), (least, most)| (low.max(least), high.min(most)))
+    }
+}
+
+impl AnyOf {
+    /// Whether an execution matches one of the conditions.
+    pub fn matches(&self, row: &ExecutionRow) -> bool {
+        self.0.iter().any(|condition| condition.matches(row))
+    }
+}
+
+impl Condition {
+    /// Whether an execution matches.
+    pub fn matches(&self, row: &ExecutionRow) -> bool {
+        let ExecutionRow { execution, summary, .. } = row;
+        match self {
+            Self::State(equal, state) => (summary.state == *state) == *equal,
+            Self::WaitsFor(equal, kind) => summary.waits_for.contains(*kind) == *equal,
+            Self::PlanId(equal, plan) => (execution.plan_id == *plan) == *equal,
+            Self::FailureReason(equal, reason) => (summary.failure_reason.as_ref() == Some(reason)) == *equal,
+            Self::Label(equal, key, value) => (execution.labels.get(key) == Some(value)) == *equal,
+            Self::HasLabel(key) => execution.labels.contains_key(key),
+            Self::Id(equal, id) => (execution.id == *id) == *equal,
+            Self::IdPrefix(prefix) => execution.id.starts_with(prefix),
+            Self::CreateTime(comparison, time) => comparison.holds(execution.created_at, *time),
+            Self::EndTime(comparison, time) => summary.ended_at.is_some_and(|ended| comparison.holds(ended, *time)),
+        }
+    }
+}

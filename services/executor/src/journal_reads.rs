@@ -1,0 +1,112 @@
+//! Reads of the journal, on a bounded number of threads.
+
+use std::sync::Arc;
+
+use belay_execution::{Event, Execution};
+use belay_journal::{ExecutionKey, ExecutionRow, JournalReader, StoreError};
+use belay_reasons as reasons;
+use belay_service_kit::status;
+use belay_sqlite::Lane;
+use tonic::{Code, Status};
+
+use crate::{
+    names::ExecutionName,
+    secrets::{Secrets, SecretsError, Vault},
+    wire,
+};
+
+/// Reads of the journal. The executor's own reads and those for clients each have their own, so that no number of clients delays a driver.
+pub(crate) struct JournalReads {
+    reader: Arc<dyn JournalReader>,
+    vault: Arc<Vault>,
+    lane: Lane,
+}
+
+impl JournalReads {
+    /// `lane` has at most as many slots as the reader has connections.
+    pub(crate) fn new(reader: Arc<dyn JournalReader>, vault: Arc<Vault>, lane: Lane) -> Self {
+        Self { reader, vault, lane }
+    }
+
+    /// Reads from the store on a blocking thread. Waits without one while the lane is full.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn JournalReader) -> T + Send + 'static,
+    ) -> T {
+        let reader = Arc::clone(&self.reader);
+        self.lane.run(move || work(reader.as_ref())).await
+    }
+
+    /// Returns the row of an execution.
+    pub(crate) async fn find(&self, name: &ExecutionName) -> Result<ExecutionRow, Status> {
+        let (namespace, id) = (name.namespace.clone(), name.id.clone());
+        let row = self.read(move |reader| reader.find(&namespace, &id)).await.map_err(|error| unreadable(&error))?;
+        row.ok_or_else(|| {
+            status::error(Code::NotFound, reasons::EXECUTION_NOT_FOUND, format!("There is no execution `{}`.", name.id))
+                .with("name", name)
+                .into()
+        })
+    }
+
+    /// Reads an execution from the store, with the secrets to hide in it.
+    pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<(Execution, Secrets), Status> {
+        let (events, secrets) = self.events(key).await?;
+        // The error may quote the plan.
+        let damaged =
+            |illegal| corrupt(&self.vault.shown(format!("The execution's events are inconsistent: {illegal}.")));
+        Ok((Execution::replay(events).map_err(damaged)?, secrets))
+    }
+
+    /// Reads an execution's events from the store, with the secrets to hide in them.
+    pub(crate) async fn events(&self, key: ExecutionKey) -> Result<(Vec<Event>, Secrets), Status> {
+        let vault = Arc::clone(&self.vault);
+        let events = self.read(move |reader| {
+            let transitions = reader.read(key, 0, usize::MAX).map_err(|error| unreadable(&error))?;
+            let wrapped = || reader.seal_key(key).map_err(|error| unreadable(&error));
+            let (messages, secrets) = vault.open(&transitions, wrapped)?;
+            // The error may quote the plan.
+            let damaged = |what: String| corrupt(&vault.shown(what));
+            let events: Vec<_> = wire::to_events(messages)
+                .collect::<Result<_, _>>()
+                .map_err(|error| damaged(format!("The execution cannot be read: {error}.")))?;
+            Ok((events, secrets))
+        });
+        events.await
+    }
+}
+
+fn corrupt(message: &str) -> Status {
+    status::error(Code::DataLoss, reasons::STORE_CORRUPT, message).into()
+}
+
+impl From<SecretsError> for Status {
+    fn from(error: SecretsError) -> Self {
+        let (code, reason) = match error {
+            SecretsError::KeyLost => (Code::DataLoss, reasons::SEAL_KEY_LOST),
+            SecretsError::Newer(_) => (Code::FailedPrecondition, reasons::STORE_NEWER),
+            SecretsError::Changed(..) | SecretsError::Misplaced(_) | SecretsError::Undecodable(_) => {
+                (Code::DataLoss, reasons::STORE_CORRUPT)
+            }
+        };
+        status::error(code, reason, format!("The execution cannot be read: {error}.")).into()
+    }
+}
+
+pub(crate) fn unreadable(error: &StoreError) -> Status {
+    status::error(Code::Unavailable, store_reason(error), format!("The store cannot be read: {error}.")).into()
+}
+
+/// The error reason of a store failure.
+pub fn store_reason(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Locked => reasons::STORE_LOCKED,
+        StoreError::Corrupt(_) => reasons::STORE_CORRUPT,
+        StoreError::Full => reasons::STORE_FULL,
+        StoreError::Gone => reasons::STORE_GONE,
+        StoreError::Behind(_) => reasons::STORE_BEHIND,
+        StoreError::Newer { .. } => reasons::STORE_NEWER,
+        StoreError::Older { .. } => reasons::STORE_OLDER,
+        StoreError::Superseded => reasons::FENCED,
+        StoreError::Broken | StoreError::Other(_) => reasons::STORE_FAILED,
+    }
+}
