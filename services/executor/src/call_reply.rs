@@ -1,13 +1,13 @@
 //! What a runner's replies mean for a call.
 
 use belay_defects::{Defect, is_planted};
-use belay_execution::{ApprovalRequirement, CallRequest, ErrorClass, EventKind, Failure, Json, Receipt, RecoveryClass};
+use belay_execution::{ApprovalRequirement, CallRequest, ErrorClass, EventKind, Failure, Receipt, RecoveryClass};
 use belay_proto::v1::{self, tool_call::State};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use crate::wire;
+use crate::wire::{self, NotUnderstood};
 
 /// The runner's reply about a call.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) enum CallReply {
     Ended(EventKind),
     /// The runner holds it until it is approved.
     Held(ApprovalRequirement),
-    /// No reply now: retry. The runner is unavailable, is stopping, or does not authenticate the executor.
+    /// No reply now: retry. The runner is unavailable, is stopping, or does not authenticate the executor; or the reply cannot be understood.
     Unavailable(Status),
     /// The runner is at its limit and has not accepted the call: retry.
     Busy(Status),
@@ -67,45 +67,46 @@ fn is_about_time(status: &Status) -> bool {
     status::fact(status, "cause").as_deref() == Some("time")
 }
 
-/// What a call's state means.
+/// What a call's state means. From a call that this version does not understand nothing follows: the runner keeps it, and is asked again.
 pub(crate) fn reply_of(request: &CallRequest, reported: v1::ToolCall) -> CallReply {
+    understood(request, reported).unwrap_or_else(|problem| {
+        let message = format!(
+            "The tool runner's reply cannot be understood: {problem}. Upgrade the executor, or correct the runner."
+        );
+        CallReply::Unavailable(status::error(Code::Internal, reasons::REPLY_NOT_UNDERSTOOD, message).into())
+    })
+}
+
+fn understood(request: &CallRequest, reported: v1::ToolCall) -> Result<CallReply, NotUnderstood> {
     let call = request.call;
-    let receipt = wire::receipt_from(reported.receipt.clone().unwrap_or_default());
-    let failure = |default| {
-        reported.failure.clone().map_or_else(
-            || Failure::new(default, reasons::REASON_MISSING, "The runner gave no reason."),
-            wire::failure_from,
-        )
+    let state = wire::known(reported.state, "the state of the call")?;
+    if state == State::AwaitingApproval {
+        let need = reported.approval_need.ok_or(NotUnderstood::Missing("what has to be approved"))?;
+        let kind = wire::subject_kind(&need)?;
+        return Ok(CallReply::Held(wire::requirement_from(need, kind)?));
+    }
+    let receipt = wire::receipt_from(reported.receipt.unwrap_or_default())?;
+    let failure = reported.failure.map(wire::failure_from).transpose()?;
+    let failure_or = |default| {
+        failure.clone().unwrap_or_else(|| Failure::new(default, reasons::REASON_MISSING, "The runner gave no reason."))
     };
-    let kind = match reported.state() {
-        State::AwaitingApproval => {
-            let requirement = reported.approval_need.and_then(|requirement| {
-                wire::subject_kind(&requirement).map(|kind| wire::requirement_from(requirement, kind))
-            });
-            let without_requirement = || {
-                CallReply::Unavailable(Status::internal("the runner holds the call without an approval requirement"))
-            };
-            return requirement.map_or_else(without_requirement, CallReply::Held);
-        }
+    Ok(CallReply::Ended(match state {
         State::Completed => {
-            let result = wire::json(reported.result).unwrap_or_else(|| Json::from_text("null"));
+            let result = wire::json(reported.result, "the result of the call")?;
             EventKind::CallCompleted { call, result, receipt }
         }
-        State::Cancelled => {
-            let (failure, grant_nonce) = (reported.failure.map(wire::failure_from), receipt.grant_nonce);
-            EventKind::CallCancelled { call, failure, grant_nonce }
-        }
-        State::Denied => EventKind::CallDenied { call, failure: failure(ErrorClass::PolicyDenied), receipt },
+        State::Cancelled => EventKind::CallCancelled { call, failure, grant_nonce: receipt.grant_nonce },
+        State::Denied => EventKind::CallDenied { call, failure: failure_or(ErrorClass::PolicyDenied), receipt },
         State::OutcomeUnknown => {
-            let (failure, grant_nonce) = (failure(ErrorClass::OutcomeUnknown), receipt.grant_nonce);
+            let (failure, grant_nonce) = (failure_or(ErrorClass::OutcomeUnknown), receipt.grant_nonce);
             EventKind::CallOutcomeUnknown { call, failure, grant_nonce }
         }
-        State::TimedOut => EventKind::CallFailed { call, failure: failure(ErrorClass::Timeout), receipt },
-        State::Failed | State::Unspecified | State::Requested | State::Running => {
-            EventKind::CallFailed { call, failure: failure(ErrorClass::Internal), receipt }
+        State::TimedOut => EventKind::CallFailed { call, failure: failure_or(ErrorClass::Timeout), receipt },
+        State::Failed => EventKind::CallFailed { call, failure: failure_or(ErrorClass::Internal), receipt },
+        State::Unspecified | State::Requested | State::Running | State::AwaitingApproval => {
+            return Err(NotUnderstood::Missing("the end of the call"));
         }
-    };
-    CallReply::Ended(kind)
+    }))
 }
 
 /// The end to assume for a call that may have been sent, when its ledger is lost; `None` when it is safe to run again.
@@ -129,7 +130,7 @@ pub(crate) fn reply_without_ledger(request: &CallRequest) -> Option<EventKind> {
 mod tests {
     use std::time::Duration;
 
-    use belay_execution::{CallId, digest};
+    use belay_execution::{CallId, Json, digest};
 
     use super::*;
 

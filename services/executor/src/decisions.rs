@@ -26,7 +26,7 @@ pub(crate) use self::outcome::notice_after;
 use crate::{
     acknowledge::ended,
     driver::Command,
-    gate::{Gate, GateError},
+    gate::{Gate, GateError, not_understood},
     names::ExecutionName,
     registry::ExecutionRegistry,
     wire,
@@ -262,10 +262,15 @@ pub(crate) async fn recheck_approval(
 /// Delivers a decision to its execution, loading the execution if needed. When the execution has ended, reports to the gate how the decision
 /// was used. Returns `false` when the store cannot be read now; the decision then stays undelivered.
 pub(crate) async fn deliver(registry: &Arc<ExecutionRegistry>, approval: v1::Approval) -> bool {
+    let name = approval.name.clone();
+    if let Err(problem) = wire::check_approval(&approval) {
+        // Not acknowledged, so the gate sends it to a newer executor.
+        tracing::error!(approval = name, status = %not_understood(&problem), "A decision is left to the approval gate");
+        return true;
+    }
     if wire::decision_from(approval.state()).is_none() {
         return true;
     }
-    let name = approval.name.clone();
     let row = match ExecutionName::parse("execution", &approval.execution) {
         Ok(execution) => registry.reads.find(&execution).await,
         Err(status) => Err(status),

@@ -11,7 +11,10 @@ use belay_service_kit::{ServiceChannel, host::MAX_MESSAGE_BYTES, status};
 use belay_telemetry::TraceContext;
 use tonic::{Code, Request, Status, metadata::MetadataValue};
 
-use crate::InvalidToken;
+use crate::{
+    InvalidToken,
+    wire::{self, NotUnderstood},
+};
 
 /// The time limit of one request. The gate calls the runner and renders previews.
 const RPC_TIMEOUT: Duration = Duration::from_secs(30);
@@ -77,6 +80,7 @@ impl Gate {
             let message = format!("the gate's approval is for {} and not for {digest}", approval.subject_digest);
             return Err(GateError::Unavailable(Status::internal(message)));
         }
+        wire::check_approval(&approval).map_err(|problem| GateError::Unavailable(not_understood(&problem)))?;
         Ok(approval)
     }
 
@@ -161,6 +165,14 @@ pub(crate) fn has_lost_decision(status: &Status) -> bool {
         }
         _ => false,
     }
+}
+
+/// A reply from which nothing follows: the gate is asked again.
+pub(crate) fn not_understood(problem: &NotUnderstood) -> Status {
+    let message = format!(
+        "The approval gate's reply cannot be understood: {problem}. Upgrade the executor, or correct the gate."
+    );
+    status::error(Code::Internal, reasons::REPLY_NOT_UNDERSTOOD, message).into()
 }
 
 /// Only a refusal of the gate itself is permanent: a status from a proxy or the transport says nothing.

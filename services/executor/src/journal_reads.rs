@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 use crate::{
     names::ExecutionName,
     secrets::{Secrets, SecretsError, Vault},
-    wire,
+    wire::{self, DecodeError},
 };
 
 /// Reads of the journal. The executor's own reads and those for clients each have their own, so that no number of clients delays a driver.
@@ -64,11 +64,8 @@ impl JournalReads {
             let transitions = reader.read(key, 0, usize::MAX).map_err(|error| unreadable(&error))?;
             let wrapped = || reader.seal_key(key).map_err(|error| unreadable(&error));
             let (messages, secrets) = vault.open(&transitions, wrapped)?;
-            // The error may quote the plan.
-            let damaged = |what: String| corrupt(&vault.shown(what));
-            let events: Vec<_> = wire::to_events(messages)
-                .collect::<Result<_, _>>()
-                .map_err(|error| damaged(format!("The execution cannot be read: {error}.")))?;
+            let events: Vec<_> =
+                wire::to_events(messages).collect::<Result<_, _>>().map_err(|error| undecodable(&error, &vault))?;
             Ok((events, secrets))
         });
         events.await
@@ -79,16 +76,26 @@ fn corrupt(message: &str) -> Status {
     status::error(Code::DataLoss, reasons::STORE_CORRUPT, message).into()
 }
 
+/// The error of events that cannot be decoded. It may quote the plan.
+pub(crate) fn undecodable(error: &DecodeError, vault: &Vault) -> Status {
+    let message = vault.shown(format!("The execution cannot be read: {error}."));
+    if error.is_newer() { newer(&message) } else { corrupt(&message) }
+}
+
+/// A newer version wrote the execution. This one does nothing with it.
+fn newer(message: &str) -> Status {
+    status::error(Code::FailedPrecondition, reasons::STORE_NEWER, message).into()
+}
+
 impl From<SecretsError> for Status {
     fn from(error: SecretsError) -> Self {
-        let (code, reason) = match error {
-            SecretsError::KeyLost => (Code::DataLoss, reasons::SEAL_KEY_LOST),
-            SecretsError::Newer(_) => (Code::FailedPrecondition, reasons::STORE_NEWER),
-            SecretsError::Changed(..) | SecretsError::Misplaced(_) | SecretsError::Undecodable(_) => {
-                (Code::DataLoss, reasons::STORE_CORRUPT)
-            }
-        };
-        status::error(code, reason, format!("The execution cannot be read: {error}.")).into()
+        let message = format!("The execution cannot be read: {error}.");
+        match error {
+            SecretsError::KeyLost => status::error(Code::DataLoss, reasons::SEAL_KEY_LOST, message).into(),
+            SecretsError::Newer(_) => newer(&message),
+            SecretsError::Undecodable(error) if error.is_newer() => newer(&message),
+            SecretsError::Changed(..) | SecretsError::Misplaced(_) | SecretsError::Undecodable(_) => corrupt(&message),
+        }
     }
 }
 

@@ -137,6 +137,7 @@ impl Vault {
         for transition in transitions {
             let from = messages.len();
             messages.extend(wire::decode_all(transition).map_err(SecretsError::from)?);
+            wire::check_known(&transition.shown).map_err(SecretsError::from)?;
             let Some(sealed) = &transition.sealed else { continue };
             let uid = uid(&messages).to_owned();
             if let Some(wrapped) = wrapped.take() {
@@ -148,6 +149,7 @@ impl Vault {
                 NotOpened::Version(_) => SecretsError::Newer(error),
                 _ => SecretsError::Changed(first, error),
             })?;
+            wire::check_known(&originals).map_err(SecretsError::from)?;
             for original in wire::decode_bytes(&originals).map_err(SecretsError::from)? {
                 let shown = messages[from..].iter_mut().find(|shown| shown.sequence == original.sequence);
                 let shown = shown.ok_or(SecretsError::Misplaced(sequence(&original)))?;

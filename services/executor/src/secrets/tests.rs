@@ -186,3 +186,51 @@ fn text_that_is_not_json_is_redacted_as_text() {
     assert!(hide(&Redactor::new(), Text::Json(&mut text), &mut found));
     assert_eq!((text.as_str(), found), ("{\"password\": \"[REDACTED]\"", vec!["zebra-umbrella-7".to_owned()]));
 }
+
+/// Length-delimited events, the first of them with these bytes at its end.
+fn with_more(shown: &[u8], more: &[u8]) -> Vec<u8> {
+    let mut rest = shown;
+    let length = prost::decode_length_delimiter(&mut rest).unwrap();
+    let (first, others) = rest.split_at(length);
+    let mut bytes = Vec::new();
+    prost::encode_length_delimiter(length + more.len(), &mut bytes).unwrap();
+    [&bytes, first, more, others].concat()
+}
+
+/// B-21: a newer version's execution was carried out without what this version does not know, or called corrupt, with the advice to put a backup
+/// in the place of good data.
+#[test]
+fn what_a_newer_version_stored_is_not_read_and_not_called_corrupt() {
+    let vault = vault(1);
+    let status = |transition: Transition| {
+        let opened = vault.open(&[transition], || Ok::<_, SecretsError>(None)).map(drop);
+        let status = tonic::Status::from(opened.unwrap_err());
+        (belay_service_kit::status::reason(&status).unwrap(), status.message().to_owned())
+    };
+    let stored = sealed(&vault, &mut vault.secrets(), &mut [created()]).transition;
+    assert!(vault.open(std::slice::from_ref(&stored), || Ok::<_, SecretsError>(None)).is_ok());
+
+    // The plan's first step with a condition in field 16; field 20 of an event is its creation, whose field 2 is the plan.
+    let condition = [0x82, 0x01, 5, b'f', b'a', b'l', b's', b'e'];
+    let within = |number: u8, bytes: &[u8]| [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat();
+    let kind = [0x52, 0];
+    let created_again = within(2, &within(3, &[&kind[..], &condition].concat()));
+    let field_20 = [&[0xa2, 0x01, u8::try_from(created_again.len()).unwrap()], created_again.as_slice()].concat();
+    let newer = Transition { shown: with_more(&stored.shown, &field_20), ..stored.clone() };
+    let (reason, message) = status(newer);
+    assert_eq!(reason, "STORE_NEWER", "{message}");
+    assert!(message.contains("event 1: `execution_created.plan.steps[0]`: field 16 of "), "{message}");
+
+    // An event of a kind that is not known.
+    let kind_2000 = [0x82, 0x7d, 0];
+    let (reason, message) = status(Transition { shown: with_more(&stored.shown, &kind_2000), ..stored.clone() });
+    assert_eq!(reason, "STORE_NEWER", "{message}");
+    let (reason, message) = status(Transition { version: wire::VERSION + 1, ..stored.clone() });
+    assert_eq!(reason, "STORE_NEWER", "{message}");
+
+    let cut = stored.shown[..stored.shown.len() - 1].to_vec();
+    let (reason, message) = status(Transition { shown: cut, ..stored.clone() });
+    assert_eq!(reason, "STORE_CORRUPT", "{message}");
+    let (reason, message) = status(Transition { shown: with_more(&stored.shown, &[0x0b]), ..stored });
+    assert_eq!(reason, "STORE_CORRUPT", "{message}");
+}

@@ -15,7 +15,7 @@ use super::{Messages, describe};
 use crate::{
     ExecutionRegistry,
     event_feed::{EventFeed, Head, sequence},
-    journal_reads::unreadable,
+    journal_reads::{undecodable, unreadable},
     names::ExecutionName,
     trace::span_of,
     wire::{self, CallNames},
@@ -177,13 +177,7 @@ impl Watch {
             .map_err(|error| unreadable(&error))?;
         let mut events = Vec::new();
         for transition in &transitions {
-            let decoded = wire::decode_all(transition).map_err(|error| {
-                Status::from(status::error(
-                    Code::DataLoss,
-                    reasons::STORE_CORRUPT,
-                    format!("The events cannot be read: {error}."),
-                ))
-            })?;
+            let decoded = wire::decode_all(transition).map_err(|error| undecodable(&error, &self.registry.vault))?;
             events.extend(after(&decoded));
         }
         Ok(events)

@@ -9,6 +9,8 @@ use belay_proto::v1::{
     write_bound,
 };
 
+use super::{NotUnderstood, known};
+
 fn count(n: u32) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
@@ -31,21 +33,41 @@ pub(crate) fn requirement_to(requirement: &ApprovalRequirement) -> v1::ApprovalN
 }
 
 /// `kind` follows from the event that carries the requirement.
-pub(crate) fn requirement_from(need: v1::ApprovalNeed, kind: SubjectKind) -> ApprovalRequirement {
-    ApprovalRequirement {
+pub(crate) fn requirement_from(
+    need: v1::ApprovalNeed,
+    kind: SubjectKind,
+) -> Result<ApprovalRequirement, NotUnderstood> {
+    Ok(ApprovalRequirement {
         kind,
         subject_digest: need.subject_digest,
-        decision: policy_from(need.decision.unwrap_or_default()),
-        effect: effect_from(need.effect.unwrap_or_default()),
+        decision: policy_from(need.decision.unwrap_or_default())?,
+        effect: effect_from(need.effect.unwrap_or_default())?,
+    })
+}
+
+/// What a runner's requirement is about.
+pub(crate) fn subject_kind(need: &v1::ApprovalNeed) -> Result<SubjectKind, NotUnderstood> {
+    let what = "the subject of an approval";
+    match known(need.kind, what)? {
+        Kind::Call => Ok(SubjectKind::Call),
+        Kind::Effect => Ok(SubjectKind::Effect),
+        Kind::Unspecified => Err(NotUnderstood::Missing(what)),
     }
 }
 
-/// What a runner's requirement is about; `None` for a kind that this version does not know.
-pub(crate) fn subject_kind(need: &v1::ApprovalNeed) -> Option<SubjectKind> {
-    match need.kind() {
-        Kind::Call => Some(SubjectKind::Call),
-        Kind::Effect => Some(SubjectKind::Effect),
-        Kind::Unspecified => None,
+/// Checks that this version knows the state of a gate's approval.
+pub(crate) fn check_approval(approval: &v1::Approval) -> Result<(), NotUnderstood> {
+    let what = "the state of an approval";
+    match known(approval.state, what)? {
+        State::Unspecified => Err(NotUnderstood::Missing(what)),
+        State::Pending
+        | State::Approved
+        | State::Denied
+        | State::Skipped
+        | State::Expired
+        | State::Cancelled
+        | State::Consumed
+        | State::Stale => Ok(()),
     }
 }
 
@@ -109,23 +131,23 @@ fn write_bound_to(bound: &WriteBound) -> v1::WriteBound {
     v1::WriteBound { place, mechanism: mechanism.into(), bytes, files }
 }
 
-fn write_bound_from(bound: v1::WriteBound) -> WriteBound {
-    let mechanism = match bound.mechanism() {
+fn write_bound_from(bound: v1::WriteBound) -> Result<WriteBound, NotUnderstood> {
+    let mechanism = match known(bound.mechanism, "what enforces a bound on writing")? {
         write_bound::Mechanism::Unspecified => WriteMechanism::Unknown,
         write_bound::Mechanism::Tmpfs => WriteMechanism::Tmpfs,
         write_bound::Mechanism::Watcher => WriteMechanism::Watcher,
     };
     let v1::WriteBound { place, bytes, files, .. } = bound;
-    WriteBound { place, mechanism, bytes, files }
+    Ok(WriteBound { place, mechanism, bytes, files })
 }
 
-pub(crate) fn receipt_from(receipt: v1::Receipt) -> Receipt {
-    Receipt {
+pub(crate) fn receipt_from(receipt: v1::Receipt) -> Result<Receipt, NotUnderstood> {
+    Ok(Receipt {
         ledger_id: receipt.ledger_id,
         duration: receipt.duration.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
-        decision: receipt.decision.map(policy_from),
+        decision: receipt.decision.map(policy_from).transpose()?,
         effect_digest: receipt.effect_digest,
-        effect: receipt.effect.map(effect_from),
+        effect: receipt.effect.map(effect_from).transpose()?,
         grant_nonce: receipt.grant_nonce,
         enforced: receipt.enforced,
         live_base: receipt.live_base,
@@ -133,8 +155,8 @@ pub(crate) fn receipt_from(receipt: v1::Receipt) -> Receipt {
         commit_count_beside: receipt.commit_count_beside,
         left_out: receipt.left_out,
         left_out_count: receipt.left_out_count,
-        write_bounds: receipt.write_bounds.into_iter().map(write_bound_from).collect(),
-    }
+        write_bounds: receipt.write_bounds.into_iter().map(write_bound_from).collect::<Result<_, _>>()?,
+    })
 }
 
 fn policy_to(decision: &PolicyDecision) -> v1::PolicyDecision {
@@ -152,8 +174,8 @@ fn policy_to(decision: &PolicyDecision) -> v1::PolicyDecision {
     }
 }
 
-fn policy_from(decision: v1::PolicyDecision) -> PolicyDecision {
-    let verdict = match decision.verdict() {
+fn policy_from(decision: v1::PolicyDecision) -> Result<PolicyDecision, NotUnderstood> {
+    let verdict = match known(decision.verdict, "the verdict of a policy")? {
         WireVerdict::Auto => Verdict::Auto,
         WireVerdict::Preview => Verdict::Preview,
         WireVerdict::Prompt => Verdict::Prompt,
@@ -161,7 +183,7 @@ fn policy_from(decision: v1::PolicyDecision) -> PolicyDecision {
         WireVerdict::Deny | WireVerdict::Unspecified => Verdict::Deny,
     };
     let v1::PolicyDecision { rule, reason, policy_revision, .. } = decision;
-    PolicyDecision { verdict, rule, reason, policy_revision }
+    Ok(PolicyDecision { verdict, rule, reason, policy_revision })
 }
 
 fn effect_to(effect: &EffectSummary) -> v1::EffectSummary {
@@ -181,19 +203,19 @@ fn effect_to(effect: &EffectSummary) -> v1::EffectSummary {
     }
 }
 
-fn effect_from(effect: v1::EffectSummary) -> EffectSummary {
+fn effect_from(effect: v1::EffectSummary) -> Result<EffectSummary, NotUnderstood> {
     let change = |change: v1::PathChange| {
-        let kind = match change.kind() {
+        let kind = match known(change.kind, "the kind of a change")? {
             Change::Created => ChangeKind::Created,
             Change::Deleted => ChangeKind::Deleted,
             Change::Modified | Change::Unspecified => ChangeKind::Modified,
         };
-        PathChange { path: change.path, kind, flags: change.flags }
+        Ok(PathChange { path: change.path, kind, flags: change.flags })
     };
-    EffectSummary {
+    Ok(EffectSummary {
         created: uncount(effect.created),
         modified: uncount(effect.modified),
         deleted: uncount(effect.deleted),
-        changes: effect.changes.into_iter().map(change).collect(),
-    }
+        changes: effect.changes.into_iter().map(change).collect::<Result<_, _>>()?,
+    })
 }

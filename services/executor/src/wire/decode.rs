@@ -3,21 +3,24 @@
 use std::sync::Arc;
 
 use belay_execution::{
-    CallId, CallRequest, Created, Event, EventKind, Finished, Json, Progress, SkipReason, SubjectKind, Timestamp,
-    ToolFacts, Totals,
+    CallId, CallRequest, Created, Event, EventKind, Finished, Progress, SkipReason, SubjectKind, Timestamp, ToolFacts,
+    Totals,
 };
 use belay_journal::Transition;
 use belay_plan::Plan;
-use belay_proto::v1::{self, execution_event::Kind};
+use belay_proto::{
+    check::{Refused, check},
+    v1::{self, execution_event::Kind},
+};
 use prost::Message as _;
 use thiserror::Error;
 
 use super::{
-    VERSION,
+    NotUnderstood, VERSION,
     approval::{decided_from, receipt_from, requirement_from},
     approval_mode,
     execution::state_from,
-    failure_from, json, plan_from, recovery_from,
+    failure_from, json, known, plan_from, recovery_from,
 };
 
 /// Why this version cannot read stored bytes.
@@ -29,8 +32,45 @@ pub(crate) enum DecodeError {
     UnknownKind(i64),
     #[error("events of version {0} are newer than this version reads")]
     Newer(u32),
+    /// A newer version wrote a field or a value that an execution cannot be carried out without.
+    #[error("event {sequence}: {unknown}")]
+    Unknown { sequence: i64, unknown: Refused },
+    #[error("event {sequence}: {problem}")]
+    NotUnderstood { sequence: i64, problem: NotUnderstood },
     #[error("event {sequence} lacks {what}")]
     Lacks { sequence: i64, what: &'static str },
+}
+
+impl DecodeError {
+    /// Whether a newer version wrote what cannot be read, so that nothing is damaged.
+    pub(crate) fn is_newer(&self) -> bool {
+        match self {
+            Self::UnknownKind(_) | Self::Newer(_) | Self::Unknown { .. } => true,
+            Self::NotUnderstood { problem, .. } => {
+                matches!(problem, NotUnderstood::Value { .. } | NotUnderstood::Blob(_))
+            }
+            Self::Damaged(_) | Self::Lacks { .. } => false,
+        }
+    }
+}
+
+/// Checks that encoded messages, of which an execution is carried out, have nothing that this version does not know: it would be carried out
+/// without that.
+pub(crate) fn check_known(mut bytes: &[u8]) -> Result<(), DecodeError> {
+    while !bytes.is_empty() {
+        let damaged = |what: String| DecodeError::Damaged(what);
+        let length = prost::decode_length_delimiter(&mut bytes).map_err(|error| damaged(error.to_string()))?;
+        let (event, rest) = bytes.split_at_checked(length).ok_or_else(|| damaged("they end within an event".into()))?;
+        if let Err(unknown) = check::<v1::ExecutionEvent>(event) {
+            let sequence = v1::ExecutionEvent::decode(event).map_or(0, |event| event.sequence);
+            return Err(match unknown.is_newer() {
+                true => DecodeError::Unknown { sequence, unknown },
+                false => damaged(format!("event {sequence}: {unknown}")),
+            });
+        }
+        bytes = rest;
+    }
+    Ok(())
 }
 
 /// The messages of a stored transition, with secrets hidden.
@@ -63,7 +103,7 @@ pub(crate) fn to_events(
         let time = Timestamp::from_micros(belay_proto::micros(time));
         let event = |kind| Event { sequence: u64::try_from(sequence).unwrap_or(0), time, kind };
         if let Some(Kind::ExecutionCreated(created)) = message.kind {
-            let created = decode_created(created, &lacks)?;
+            let created = decode_created(created, sequence, &lacks)?;
             plan = Some(created.plan.clone());
             return Ok(event(EventKind::Created(Box::new(created))));
         }
@@ -74,8 +114,9 @@ pub(crate) fn to_events(
 
 type Lacks<'a> = &'a dyn Fn(&'static str) -> DecodeError;
 
-fn decode_created(created: v1::ExecutionCreated, lacks: Lacks<'_>) -> Result<Created, DecodeError> {
-    let mode = created.approval_mode();
+fn decode_created(created: v1::ExecutionCreated, sequence: i64, lacks: Lacks<'_>) -> Result<Created, DecodeError> {
+    let unknown = |problem| DecodeError::NotUnderstood { sequence, problem };
+    let mode = known(created.approval_mode, "the approval mode").map_err(unknown)?;
     let plan = plan_from(created.plan.ok_or_else(|| lacks("its plan"))?);
     let trace = created.trace.unwrap_or_default();
     Ok(Created {
@@ -88,13 +129,19 @@ fn decode_created(created: v1::ExecutionCreated, lacks: Lacks<'_>) -> Result<Cre
         tools: created
             .tools
             .into_iter()
-            .map(|facts| ToolFacts {
-                recovery: recovery_from(facts.recovery()),
-                used_as: facts.used_as,
-                tool: facts.tool,
-                default_timeout: facts.default_timeout.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
+            .map(|facts| {
+                Ok(ToolFacts {
+                    recovery: recovery_from(known(facts.recovery, "the recovery class of a tool").map_err(unknown)?),
+                    used_as: facts.used_as,
+                    tool: facts.tool,
+                    default_timeout: facts
+                        .default_timeout
+                        .as_ref()
+                        .and_then(belay_proto::to_duration)
+                        .unwrap_or_default(),
+                })
             })
-            .collect(),
+            .collect::<Result<_, _>>()?,
         deadline: created.deadline.map(|deadline| Timestamp::from_micros(belay_proto::micros(&deadline))),
         trace: (trace.traceparent, trace.tracestate),
         shard: u32::try_from(created.shard).unwrap_or(0),
@@ -103,6 +150,7 @@ fn decode_created(created: v1::ExecutionCreated, lacks: Lacks<'_>) -> Result<Cre
 
 fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Result<EventKind, DecodeError> {
     use EventKind as K;
+    let unknown = |problem| DecodeError::NotUnderstood { sequence: message.sequence, problem };
     let attempt = u32::try_from(message.attempt).unwrap_or(0);
     let step = || plan.step_index(&message.step_id).ok_or_else(|| lacks("a step of the plan"));
     let number = || message.call.parse().map_err(|_| lacks("the number of its call"));
@@ -115,11 +163,12 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
     let duration = |duration: Option<pbjson_types::Duration>| {
         duration.as_ref().and_then(belay_proto::to_duration).unwrap_or_default()
     };
-    let failure = |failure: Option<v1::Failure>| failure.map(failure_from).ok_or_else(|| lacks("its failure"));
-    let receipt = |receipt: Option<v1::Receipt>| receipt_from(receipt.unwrap_or_default());
+    let some_failure = |failure: Option<v1::Failure>| failure.map(failure_from).transpose().map_err(unknown);
+    let failure = |failure: Option<v1::Failure>| some_failure(failure)?.ok_or_else(|| lacks("its failure"));
+    let receipt = |receipt: Option<v1::Receipt>| receipt_from(receipt.unwrap_or_default()).map_err(unknown);
     let held = |need: Option<v1::ApprovalNeed>, kind| {
-        let requirement =
-            need.map(|need| requirement_from(need, kind)).ok_or_else(|| lacks("what is to be decided"))?;
+        let need = need.ok_or_else(|| lacks("what is to be decided"))?;
+        let requirement = requirement_from(need, kind).map_err(unknown)?;
         Ok(K::CallHeld { call: call()?, requirement: Box::new(requirement) })
     };
     Ok(match message.kind.ok_or(DecodeError::UnknownKind(message.sequence))? {
@@ -145,7 +194,8 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
         Kind::ExecutionFinished(finished) => {
             let counted = finished.totals.unwrap_or_default();
             K::Finished(Box::new(Finished {
-                state: state_from(finished.state()).ok_or_else(|| lacks("its state"))?,
+                state: state_from(known(finished.state, "the state of an execution").map_err(unknown)?)
+                    .ok_or_else(|| lacks("its state"))?,
                 totals: Totals {
                     total: count(counted.total),
                     completed: count(counted.completed),
@@ -153,7 +203,7 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
                     skipped: count(counted.skipped),
                     cancelled: count(counted.cancelled),
                 },
-                failure: finished.failure.map(failure_from),
+                failure: some_failure(finished.failure)?,
                 duration: duration(finished.duration),
             }))
         }
@@ -183,7 +233,8 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
         },
         Kind::StepSkipped(skipped) => K::StepSkipped {
             step: step()?,
-            reason: skip_reason_from(skipped.reason()).ok_or_else(|| lacks("its reason"))?,
+            reason: skip_reason_from(known(skipped.reason, "why a step was skipped").map_err(unknown)?)
+                .ok_or_else(|| lacks("its reason"))?,
             because: plan.step_index(&skipped.because),
             progress: progress(skipped.progress),
         },
@@ -194,11 +245,11 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
             K::StepOutcomeUnknown { step: step()?, attempt, failure: failure(unknown.failure)? }
         }
         Kind::ToolCallRequested(request) => {
-            let recovery = recovery_from(request.recovery());
+            let recovery = recovery_from(known(request.recovery, "the recovery class of a tool").map_err(unknown)?);
             K::CallRequested(Arc::new(CallRequest {
                 call: call()?,
                 tool: request.tool,
-                arguments: json(request.arguments).ok_or_else(|| lacks("its arguments"))?,
+                arguments: json(request.arguments, "the arguments of the call").map_err(unknown)?,
                 arguments_digest: request.arguments_digest,
                 recovery,
                 ledger_id: request.ledger_id,
@@ -207,19 +258,19 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
         }
         Kind::ToolCallCompleted(completed) => K::CallCompleted {
             call: call()?,
-            result: json(completed.result).unwrap_or_else(|| Json::from_text("null")),
-            receipt: receipt(completed.receipt),
+            result: json(completed.result, "the result of the call").map_err(unknown)?,
+            receipt: receipt(completed.receipt)?,
         },
         Kind::ToolCallFailed(failed) => {
-            K::CallFailed { call: call()?, failure: failure(failed.failure)?, receipt: receipt(failed.receipt) }
+            K::CallFailed { call: call()?, failure: failure(failed.failure)?, receipt: receipt(failed.receipt)? }
         }
         Kind::ToolCallCancelled(cancelled) => K::CallCancelled {
             call: call()?,
-            failure: cancelled.failure.map(failure_from),
+            failure: some_failure(cancelled.failure)?,
             grant_nonce: cancelled.grant_nonce,
         },
         Kind::ToolCallDenied(denied) => {
-            K::CallDenied { call: call()?, failure: failure(denied.failure)?, receipt: receipt(denied.receipt) }
+            K::CallDenied { call: call()?, failure: failure(denied.failure)?, receipt: receipt(denied.receipt)? }
         }
         Kind::ToolCallEffectProposed(proposed) => return held(proposed.need, SubjectKind::Effect),
         Kind::ToolCallApprovalRequired(required) => return held(required.need, SubjectKind::Call),
@@ -230,7 +281,8 @@ fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Re
         }
         Kind::ApprovalDecided(decided) => K::ApprovalDecided {
             call: call()?,
-            decision: decided_from(decided.decision()).ok_or_else(|| lacks("its decision"))?,
+            decision: decided_from(known(decided.decision, "the decision of an approval").map_err(unknown)?)
+                .ok_or_else(|| lacks("its decision"))?,
             approval: decided.approval,
             principal: decided.principal,
             reason: decided.reason,
@@ -268,7 +320,7 @@ mod tests {
     use std::time::Duration;
 
     use belay_execution::{
-        ApprovalRequirement, ChangeKind, Decision, EffectSummary, ErrorClass, Failure, LastOutput, PathChange,
+        ApprovalRequirement, ChangeKind, Decision, EffectSummary, ErrorClass, Failure, Json, LastOutput, PathChange,
         PolicyDecision, Receipt, Verdict, WriteBound, WriteMechanism,
     };
     use belay_plan::Format;

@@ -7,8 +7,8 @@ mod event;
 mod execution;
 mod plan;
 
-pub(crate) use approval::{decision_from, receipt_from, requirement_from, subject_kind};
-pub(crate) use decode::{DecodeError, decode_all, decode_bytes, parse_call, to_events};
+pub(crate) use approval::{check_approval, decision_from, receipt_from, requirement_from, subject_kind};
+pub(crate) use decode::{DecodeError, check_known, decode_all, decode_bytes, parse_call, to_events};
 pub(crate) use event::{CallNames, VERSION, encode, output_event, output_frame};
 pub(crate) use execution::{
     approval_mode, approval_mode_to, basic, brief, etag, full, state_name, state_number, step_counts, waits_for,
@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use belay_execution::{ErrorClass, Failure, Json, LastOutput, RecoveryClass, Timestamp};
 use belay_proto::v1;
+use thiserror::Error;
 
 pub(crate) fn time(timestamp: Timestamp) -> pbjson_types::Timestamp {
     belay_proto::timestamp(timestamp.as_micros())
@@ -28,10 +29,31 @@ pub(crate) fn payload(json: &Json) -> v1::Payload {
     v1::Payload { content: Some(v1::payload::Content::Json(json.as_str().to_owned())) }
 }
 
-pub(crate) fn json(payload: Option<v1::Payload>) -> Option<Json> {
-    match payload?.content? {
-        v1::payload::Content::Json(text) => Some(Json::from_text(text)),
-        v1::payload::Content::Blob(_) => None,
+/// A message has what this version does not know, or lacks what it needs. Nothing is concluded from such a message.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub(crate) enum NotUnderstood {
+    /// A value of an enum that a newer version added.
+    #[error("{what} has the value {number}, which this version does not know")]
+    Value { what: &'static str, number: i32 },
+    /// What is not set, or is set in a form that a newer version added.
+    #[error("{0} is missing, or has a form that this version does not know")]
+    Missing(&'static str),
+    /// A value that is in a blob store.
+    #[error("{0} is a reference to a blob, which this version does not read")]
+    Blob(&'static str),
+}
+
+/// A value of an enum. `what` names it in the error.
+pub(crate) fn known<E: TryFrom<i32>>(number: i32, what: &'static str) -> Result<E, NotUnderstood> {
+    E::try_from(number).map_err(|_| NotUnderstood::Value { what, number })
+}
+
+/// The JSON value of a payload. `what` names it in the error.
+pub(crate) fn json(payload: Option<v1::Payload>, what: &'static str) -> Result<Json, NotUnderstood> {
+    match payload.and_then(|payload| payload.content) {
+        Some(v1::payload::Content::Json(text)) => Ok(Json::from_text(text)),
+        Some(v1::payload::Content::Blob(_)) => Err(NotUnderstood::Blob(what)),
+        None => Err(NotUnderstood::Missing(what)),
     }
 }
 
@@ -50,13 +72,13 @@ fn last_output(output: &LastOutput) -> v1::LastOutput {
     v1::LastOutput { stdout, stderr, stdout_truncated, stderr_truncated }
 }
 
-pub(crate) fn failure_from(failure: v1::Failure) -> Failure {
-    let class = class_from(failure.error_class());
+pub(crate) fn failure_from(failure: v1::Failure) -> Result<Failure, NotUnderstood> {
+    let class = class_from(known(failure.error_class, "the class of a failure")?);
     let last_output = failure.last_output.map(|output| {
         let v1::LastOutput { stdout, stderr, stdout_truncated, stderr_truncated } = output;
         Arc::new(LastOutput { stdout, stderr, stdout_truncated, stderr_truncated })
     });
-    Failure { class, reason: failure.reason, message: failure.message, last_output }
+    Ok(Failure { class, reason: failure.reason, message: failure.message, last_output })
 }
 
 /// The class's name in the contract, such as `TIMEOUT`.
@@ -98,7 +120,7 @@ fn class_from(class: v1::ErrorClass) -> ErrorClass {
         v1::ErrorClass::PolicyDenied => ErrorClass::PolicyDenied,
         v1::ErrorClass::Cancelled => ErrorClass::Cancelled,
         v1::ErrorClass::OutcomeUnknown => ErrorClass::OutcomeUnknown,
-        // A class of a newer runner: not known to be worth a retry.
+        // Without a class it is not known to be worth a retry.
         v1::ErrorClass::Internal | v1::ErrorClass::Unspecified => ErrorClass::Internal,
     }
 }

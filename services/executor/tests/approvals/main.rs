@@ -5,6 +5,7 @@ mod commits;
 mod holds;
 mod losses;
 mod memory;
+mod newer;
 mod output;
 mod secrets;
 mod starts;

@@ -351,7 +351,7 @@ table! {
     "Put the newest copy back, with its `-wal`. Without one, `belay serve --accept-older-store` accepts the older store once; docs/operations.md says what is lost then."
 
     STORE_NEWER Stores 1 false [] [FailedPrecondition Unavailable]
-    "A newer version of Belay wrote the store. Nothing was changed."
+    "A newer version of Belay wrote the store, or an execution in it. Nothing was changed, and such an execution is left alone."
     "Use the version that wrote it, or a later one."
 
     STORE_OLDER Stores 1 false [] [Unavailable]
@@ -457,6 +457,10 @@ table! {
     UNKNOWN_FIELD Servers 2 false [] [InvalidArgument]
     "The request has a field, or a value of an enum, that the server does not know: the client is newer than the server. Nothing happened, because the part that the server would have ignored may be the one that matters."
     "Upgrade the server, or leave the field out. The message names the field's number and both revisions of the contract; docs/compatibility.md has the rules."
+
+    REPLY_NOT_UNDERSTOOD Internal 1 true [] [Internal]
+    "The tool runner or the approval gate replied with what the executor does not know, such as a state that a newer version added. The executor concludes nothing from it, and asks again."
+    "Upgrade the executor to the version of the other services. If it has that version, the runner is another one than Belay's and replies with less than the contract requires: look at the executor's log."
 
     CALL_EXISTS Internal 2 false [Internal] [AlreadyExists]
     "The runner has another call of this name. It was not run: two executors with different stores use one runner, or a store was restored."

@@ -33,6 +33,10 @@ pub(crate) struct Seen {
     pub(crate) loses_outcomes: bool,
     /// The decision of the policy in AUTO mode.
     pub(crate) policy: Option<State>,
+    /// The number of requests to create an approval.
+    pub(crate) created: usize,
+    /// The state that a newer gate replies with.
+    pub(crate) newer_state: Option<i32>,
 }
 
 impl std::fmt::Debug for Runner {
@@ -146,6 +150,8 @@ impl ApprovalGateService for Gate {
                 ..v1::Approval::default()
             });
             reply = approval.clone();
+            seen.created += 1;
+            reply.state = seen.newer_state.unwrap_or(reply.state);
         });
         Ok(Response::new(reply))
     }

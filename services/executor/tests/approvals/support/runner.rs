@@ -65,6 +65,8 @@ pub(crate) struct Seen {
     pub(crate) loses_acknowledgements: bool,
     /// How many more acknowledgements are refused.
     pub(crate) refuses_acknowledgements: usize,
+    /// What a newer runner replies about a call instead.
+    pub(crate) newer_reply: Option<fn(&mut v1::ToolCall)>,
 }
 
 impl Seen {
@@ -273,7 +275,10 @@ impl ToolRunnerService for Runner {
         let words = words.unwrap_or_else(|| vec!["one\n".into(), "two".into()]);
         let exclusive = request.exclusive.then(|| request.name.clone());
         self.set(|seen| seen.exclusive.extend(exclusive));
-        let reply = self.work(request);
+        let mut reply = self.work(request);
+        if let Some(change) = self.seen().newer_reply {
+            change(&mut reply);
+        }
         let mut breaks = false;
         self.set(|seen| {
             breaks = says && seen.breaks_streams > 0;
