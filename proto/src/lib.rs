@@ -43,6 +43,7 @@ mod annotations;
 pub mod check;
 pub mod codec;
 pub mod contract;
+pub mod facts;
 pub mod stores;
 pub mod texts;
 

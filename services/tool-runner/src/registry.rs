@@ -155,6 +155,8 @@ pub struct ToolFailure {
     pub reason: String,
     /// A message for people.
     pub message: String,
+    /// Facts for programs, by the keys of `belay_proto::facts`.
+    pub metadata: BTreeMap<String, String>,
 }
 
 impl ToolFailure {
@@ -167,7 +169,14 @@ impl ToolFailure {
             }),
             "the row of {reason} in services/shared/reasons does not list {class:?}"
         );
-        Self { class, reason, message: message.into() }
+        Self { class, reason, message: message.into(), metadata: BTreeMap::new() }
+    }
+
+    /// Adds a fact for programs.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl ToString) -> Self {
+        self.metadata.insert(key.to_owned(), value.to_string());
+        self
     }
 }
 

@@ -66,8 +66,9 @@ fn failed_attempts(step: &StepStatus) -> Vec<Line> {
     let mut lines = Vec::new();
     for failed in &step.failed_attempts {
         let Some(failure) = &failed.failure else { continue };
-        let output = output::last(failure, OUTPUT_IN_FULL);
-        if output.is_empty() && step.failed_attempts.len() == 1 {
+        let mut more = words::details(failure);
+        more.extend(output::last(failure, OUTPUT_IN_FULL));
+        if more.is_empty() && step.failed_attempts.len() == 1 {
             continue;
         }
         let attempt = match step.max_attempts {
@@ -77,7 +78,7 @@ fn failed_attempts(step: &StepStatus) -> Vec<Line> {
         let when = failed.end_time.as_ref().map(|end| format!(", {}", time::date_and_time(end))).unwrap_or_default();
         let heading = Line::new("  ").and(Style::Strong, &step.step_id).and(Style::Dim, format!("{attempt}{when}: "));
         lines.push(heading.and(Style::Plain, words::failure(failure)));
-        lines.extend(output.iter().map(|text| Line::new("     ").and(Style::Plain, text)));
+        lines.extend(more.iter().map(|text| Line::new("     ").and(Style::Plain, text)));
     }
     lines
 }
@@ -346,8 +347,11 @@ fn failed_steps(execution: &Execution, code: &str) -> Vec<Line> {
         parts.extend(step.failure.as_ref().map(words::reason).filter(|reason| reason != code));
         let line = Line::new("  ").column(Style::Strong, &step.step_id, ids).and(Style::Plain, "  ");
         lines.push(line.and(Style::Plain, parts.join(" · ")).hanging(ids + 4));
-        let output = step.failure.iter().flat_map(|failure| output::last(failure, OUTPUT_AT_END));
-        lines.extend(output.map(|text| Line::new(format!("     {text}")).hanging(7)));
+        let more = step
+            .failure
+            .iter()
+            .flat_map(|failure| words::details(failure).into_iter().chain(output::last(failure, OUTPUT_AT_END)));
+        lines.extend(more.map(|text| Line::new(format!("     {text}")).hanging(7)));
     }
     if let Some(more @ 1..) = failed(execution).count().checked_sub(FAILED_SHOWN) {
         lines.push(Line::default().and(Style::Dim, format!("  … and {more} more failed")));
@@ -461,6 +465,7 @@ mod tests {
         let failure = |output| Failure {
             message: "`cargo` exited with code 101.".to_owned(),
             reason: "COMMAND_FAILED".to_owned(),
+            metadata: [("exit_code".to_owned(), "101".to_owned())].into(),
             last_output: output,
             ..Default::default()
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use belay_proto::facts;
 use belay_proto::v1::{
     EffectSummary, Execution, Failure, Payload, PolicyDecision, SkipReason, StepStatus, StepTotals, TraceContext,
     WaitingReason, approval, execution, payload::Content, step_status, waiting_reason::Kind,
@@ -61,14 +62,38 @@ pub(crate) fn failure(failure: &Failure) -> String {
     }
 }
 
-/// How a call ended badly, for a line that has more: `exit 101` of a command, else the message without its full stop.
+/// How a call ended badly, for a line that has more: `exit 101` of a command, with a hint where there is one; else the message without its
+/// full stop.
 pub(crate) fn ending(failure: &Failure) -> String {
     let message = failure.message.trim_end_matches('.');
-    match message.strip_prefix('`').and_then(|rest| rest.split_once("` exited with code ")) {
-        Some((_, code)) => format!("exit {code}"),
+    match failure.metadata.get(facts::EXIT_CODE) {
+        Some(code) => match failure.metadata.get(facts::HINT) {
+            Some(hint) => format!("exit {code}: {hint}"),
+            None => format!("exit {code}"),
+        },
         None if message.is_empty() => reason(failure),
         None => message.to_owned(),
     }
+}
+
+/// What else a failure says: what led to it, which quota is used up, and when a retry can succeed.
+pub(crate) fn details(failure: &Failure) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(quota) = &failure.quota {
+        let name = if quota.name.is_empty() { "quota".to_owned() } else { format!("quota {}", quota.name) };
+        let left = match quota.limit {
+            0 => format!("{} left", quota.remaining),
+            limit => format!("{} of {limit} left", quota.remaining),
+        };
+        let again = quota.reset_time.as_ref().map(|reset| format!(", full again at {}", time::date_and_time(reset)));
+        lines.push(format!("{name}: {left}{}", again.unwrap_or_default()));
+    }
+    if let Some(after) = &failure.retry_after {
+        lines.push(format!("a retry can succeed after {}", time::short(time::duration(after))));
+    }
+    let causes = std::iter::successors(failure.cause.as_deref(), |cause| cause.cause.as_deref());
+    lines.extend(causes.map(|cause| format!("caused by: {}", self::failure(cause))));
+    lines
 }
 
 /// What a person calls an execution: its plan, else its id.
@@ -274,7 +299,7 @@ pub(crate) fn trace_id(execution: &Execution) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use belay_proto::v1::ErrorClass;
+    use belay_proto::v1::{ErrorClass, QuotaState};
     use pbjson_types::Timestamp;
 
     use super::*;
@@ -344,6 +369,48 @@ mod tests {
         assert_eq!(waiting(&gate("a person", "belay approvals show x"), now), "waiting for approval");
         let away = gate("the approval gate, which does not answer", "");
         assert_eq!(waiting(&away, now), "waiting for the approval gate, which does not answer");
+    }
+
+    #[test]
+    fn the_exit_code_of_a_command_is_a_fact_and_not_read_from_words() {
+        let failed = |message: &str, facts: &[(&str, &str)]| {
+            let metadata = facts.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            ending(&Failure { message: message.to_owned(), metadata, reason: "R".to_owned(), ..Default::default() })
+        };
+        assert_eq!(failed("Das Programm endete.", &[("exit_code", "101")]), "exit 101");
+        let hint = [("exit_code", "127"), ("hint", "a program that it tried to run was not found")];
+        assert_eq!(failed("", &hint), "exit 127: a program that it tried to run was not found");
+        assert_eq!(failed("`sh` exited with code 3.", &[]), "`sh` exited with code 3");
+        assert_eq!(failed("", &[]), "R");
+    }
+
+    #[test]
+    fn a_failure_says_what_led_to_it_and_when_a_retry_can_succeed() {
+        let cause = |message: &str, cause| Failure {
+            message: message.to_owned(),
+            reason: "R".to_owned(),
+            cause,
+            ..Default::default()
+        };
+        let failure = Failure {
+            quota: Some(QuotaState {
+                name: "requests per minute".to_owned(),
+                limit: 60,
+                remaining: 0,
+                reset_time: Some(Timestamp { seconds: 90, nanos: 0 }),
+            }),
+            retry_after: Some(pbjson_types::Duration { seconds: 30, nanos: 0 }),
+            cause: Some(Box::new(cause("one", Some(Box::new(cause("two", None)))))),
+            ..Default::default()
+        };
+        let expected = [
+            "quota requests per minute: 0 of 60 left, full again at 1970-01-01 00:01:30Z",
+            "a retry can succeed after 30s",
+            "caused by: one (R)",
+            "caused by: two (R)",
+        ];
+        assert_eq!(details(&failure), expected);
+        assert_eq!(details(&Failure::default()), [""; 0]);
     }
 
     #[test]

@@ -49,8 +49,7 @@ fn finished(state: State, class: Option<ErrorClass>) -> Kind {
         error_class: class.into(),
         message: "outside workspace".to_owned(),
         reason: "PATH_OUTSIDE".to_owned(),
-        retryable: false,
-        last_output: None,
+        ..Failure::default()
     });
     let totals = Some(StepTotals { total: 1, ..Default::default() });
     Kind::ExecutionFinished(ExecutionFinished { state: state.into(), failure, totals, ..Default::default() })

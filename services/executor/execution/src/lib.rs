@@ -28,7 +28,7 @@ pub use event::{
     SkipReason, ToolFacts, WriteBound, WriteMechanism,
 };
 pub use execution::{Authorization, CallInFlight, Execution, FailedAttempt, StepView, Totals, Waiting};
-pub use failure::{ErrorClass, Failure, LastOutput};
+pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use next::{Action, DecideContext};
 pub use time::Timestamp;
 pub use transitions::{

@@ -190,7 +190,7 @@ impl Execution {
         if !failure.class.is_retryable() || attempt >= plan.retry().max_attempts || self.stop.is_some() {
             return self.fail(step, failure.clone());
         }
-        let delay = plan.retry().delay(attempt - 1);
+        let delay = failure.delay_before_retry(plan.retry().delay(attempt - 1));
         let not_before = now.saturating_add(delay);
         if self.step_deadline(step).is_some_and(|deadline| deadline <= not_before) {
             let message = format!("{}; the step's time limit leaves no room for another attempt", failure.message);

@@ -321,7 +321,7 @@ mod tests {
 
     use belay_execution::{
         ApprovalRequirement, ChangeKind, Decision, EffectSummary, ErrorClass, Failure, Json, LastOutput, PathChange,
-        PolicyDecision, Receipt, Verdict, WriteBound, WriteMechanism,
+        PolicyDecision, QuotaState, Receipt, Verdict, WriteBound, WriteMechanism,
     };
     use belay_plan::Format;
 
@@ -372,7 +372,20 @@ mod tests {
             let (stdout, stderr) = ("1 failed\n".to_owned(), "oh\n".to_owned());
             let last_output = LastOutput { stdout, stderr, stdout_truncated: true, stderr_truncated: false };
             let last_output = Some(Arc::new(last_output));
-            Failure { last_output, ..Failure::new(ErrorClass::ApprovalDenied, "APPROVAL_DENIED", "no") }
+            let quota = QuotaState {
+                name: "requests".into(),
+                limit: 9,
+                remaining: 1,
+                reset_time: Some(Timestamp::from_micros(5_000_000)),
+            };
+            Failure {
+                last_output,
+                metadata: [("exit_code".to_owned(), "3".to_owned())].into(),
+                retry_after: Some(Duration::from_millis(1_500)),
+                quota: Some(Arc::new(quota)),
+                cause: Some(Arc::new(Failure::new(ErrorClass::Transient, "CAUSE", "why"))),
+                ..Failure::new(ErrorClass::ApprovalDenied, "APPROVAL_DENIED", "no")
+            }
         };
         let decided = |decision| {
             let (approval, principal, reason) = ("ap".to_owned(), "ann".to_owned(), "because".to_owned());

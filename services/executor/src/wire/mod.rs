@@ -17,7 +17,7 @@ pub(crate) use plan::{checked_plan_from, plan_from, plan_message};
 
 use std::sync::Arc;
 
-use belay_execution::{ErrorClass, Failure, Json, LastOutput, RecoveryClass, Timestamp};
+use belay_execution::{ErrorClass, Failure, Json, LastOutput, QuotaState, RecoveryClass, Timestamp};
 use belay_proto::v1;
 use thiserror::Error;
 
@@ -64,7 +64,16 @@ pub(crate) fn failure(failure: &Failure) -> v1::Failure {
         reason: failure.reason.clone(),
         retryable: failure.class.is_retryable(),
         last_output: failure.last_output.as_deref().map(last_output),
+        metadata: failure.metadata.clone(),
+        retry_after: failure.retry_after.map(belay_proto::duration),
+        quota: failure.quota.as_deref().map(quota),
+        cause: failure.cause.as_deref().map(|cause| Box::new(self::failure(cause))),
     }
+}
+
+fn quota(quota: &QuotaState) -> v1::QuotaState {
+    let QuotaState { name, limit, remaining, reset_time } = quota.clone();
+    v1::QuotaState { name, limit, remaining, reset_time: reset_time.map(time) }
 }
 
 fn last_output(output: &LastOutput) -> v1::LastOutput {
@@ -72,13 +81,44 @@ fn last_output(output: &LastOutput) -> v1::LastOutput {
     v1::LastOutput { stdout, stderr, stdout_truncated, stderr_truncated }
 }
 
+/// How many causes of a failure are kept, and how many facts and characters of its metadata. Anybody may write a tool runner.
+const MAX_CAUSES: usize = 4;
+const MAX_FACTS: usize = 32;
+const MAX_KEY_CHARS: usize = 64;
+const MAX_VALUE_CHARS: usize = 1_024;
+
 pub(crate) fn failure_from(failure: v1::Failure) -> Result<Failure, NotUnderstood> {
+    caused_failure_from(failure, MAX_CAUSES)
+}
+
+fn caused_failure_from(failure: v1::Failure, causes: usize) -> Result<Failure, NotUnderstood> {
     let class = class_from(known(failure.error_class, "the class of a failure")?);
     let last_output = failure.last_output.map(|output| {
         let v1::LastOutput { stdout, stderr, stdout_truncated, stderr_truncated } = output;
         Arc::new(LastOutput { stdout, stderr, stdout_truncated, stderr_truncated })
     });
-    Ok(Failure { class, reason: failure.reason, message: failure.message, last_output })
+    let facts = failure.metadata.into_iter().filter(|(key, _)| key.chars().count() <= MAX_KEY_CHARS);
+    let cut = |value: String| match value.char_indices().nth(MAX_VALUE_CHARS) {
+        Some((end, _)) => value[..end].to_owned(),
+        None => value,
+    };
+    let quota = failure.quota.map(|quota| {
+        let v1::QuotaState { name, limit, remaining, reset_time } = quota;
+        let reset_time = reset_time.map(|reset| Timestamp::from_micros(belay_proto::micros(&reset)));
+        Arc::new(QuotaState { name, limit, remaining, reset_time })
+    });
+    let cause = failure.cause.filter(|_| causes > 0);
+    Ok(Failure {
+        class,
+        reason: failure.reason,
+        message: failure.message,
+        last_output,
+        metadata: facts.map(|(key, value)| (key, cut(value))).take(MAX_FACTS).collect(),
+        // A negative one says nothing.
+        retry_after: failure.retry_after.as_ref().and_then(belay_proto::to_duration),
+        quota,
+        cause: cause.map(|cause| caused_failure_from(*cause, causes - 1)).transpose()?.map(Arc::new),
+    })
 }
 
 /// The class's name in the contract, such as `TIMEOUT`.

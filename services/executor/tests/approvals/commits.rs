@@ -75,6 +75,30 @@ async fn a_denied_effect_is_discarded_and_the_step_fails_with_the_reason() {
     world.gate.until("the report to the gate", |seen| seen.delivered.contains(&approval.name)).await;
 }
 
+// S0-14: what a runner knows about a failure comes to the planner, in events and in the execution, also after a restart.
+#[tokio::test]
+async fn a_failure_arrives_with_everything_that_the_runner_knows() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    world.runner.set(|seen| drop(seen.failures.insert("a".into(), "no more".into())));
+    let name = executor.run("a").await;
+    let failed = executor.end(&name).await.failure.unwrap();
+    assert_eq!(failed.metadata, [("detail".to_owned(), "no more".to_owned())].into());
+    assert_eq!(failed.retry_after, Some(pbjson_types::Duration { seconds: 30, nanos: 0 }));
+    let quota = failed.quota.clone().unwrap();
+    assert_eq!((quota.name.as_str(), quota.limit, quota.remaining), ("no more", 60, 0));
+    let causes = std::iter::successors(failed.cause.as_deref(), |cause| cause.cause.as_deref());
+    assert_eq!(causes.count(), 4, "the runner sent six");
+    let of_event = |event: &v1::ExecutionEvent| match &event.kind {
+        Some(v1::execution_event::Kind::ToolCallFailed(event)) => event.failure.clone(),
+        _ => None,
+    };
+    assert_eq!(executor.events(&name).await.iter().find_map(of_event), Some(failed.clone()));
+    executor.kill().await;
+    let executor = world.executor().await;
+    assert_eq!(executor.get(&name).await.unwrap().failure, Some(failed));
+}
+
 #[tokio::test]
 async fn a_skipped_effect_leaves_its_step_out() {
     let world = World::new().await;

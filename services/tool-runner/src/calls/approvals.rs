@@ -9,6 +9,7 @@ use belay_grant::{Expected, Grant, Invalid, Signed, Subject};
 use belay_policy::Revised;
 use belay_proto::{
     runner_v1,
+    texts::{Text, Texts as _},
     v1::{self, ErrorClass, approval_need::Kind, tool_call::State},
 };
 use belay_reasons as reasons;
@@ -303,7 +304,13 @@ impl Calls {
         receipt: v1::Receipt,
     ) -> v1::ToolCall {
         let secrets = self.ledger.secrets_of(&waiting.tool, &record::json_of(waiting.arguments.as_ref()));
-        let failed = failed.map(|failed| v1::Failure { message: secrets.text(&failed.message), ..failed });
+        let failed = failed.map(|mut failed| {
+            failed.texts(&mut |text| match text {
+                Text::Words(words) | Text::Json(words) => *words = secrets.text(words),
+                Text::Labels(facts) => facts.values_mut().for_each(|fact| *fact = secrets.text(fact)),
+            });
+            failed
+        });
         v1::ToolCall {
             state: state.into(),
             failure: failed,

@@ -4,7 +4,10 @@ use std::{error::Error, time::Duration};
 
 use belay_defects::{Defect, is_planted};
 use belay_policy::{Decision, Verdict};
-use belay_proto::v1::{self, ErrorClass, payload::Content, policy_decision, tool_call::State};
+use belay_proto::{
+    facts,
+    v1::{self, ErrorClass, payload::Content, policy_decision, tool_call::State},
+};
 use belay_reasons as reasons;
 use belay_telemetry::TraceContext;
 
@@ -31,7 +34,7 @@ pub(crate) fn json_of(payload: Option<&v1::Payload>) -> String {
     }
 }
 
-pub(super) fn failure(ToolFailure { class, reason, message }: ToolFailure) -> v1::Failure {
+pub(super) fn failure(ToolFailure { class, reason, message, metadata }: ToolFailure) -> v1::Failure {
     let retryable = matches!(
         class,
         ErrorClass::Crash
@@ -40,7 +43,7 @@ pub(super) fn failure(ToolFailure { class, reason, message }: ToolFailure) -> v1
             | ErrorClass::Timeout
             | ErrorClass::InvalidResult
     );
-    v1::Failure { error_class: class.into(), message, reason, retryable, last_output: None }
+    v1::Failure { error_class: class.into(), message, reason, retryable, metadata, ..v1::Failure::default() }
 }
 
 /// A skipped special file, for a receipt.
@@ -114,6 +117,9 @@ pub(crate) fn timed_out(limit: Duration) -> ToolFailure {
          together."
     );
     ToolFailure::new(ErrorClass::Timeout, reasons::TIMEOUT, message)
+        .with(facts::LIMIT, limit.as_secs_f64())
+        .with(facts::UNIT, "seconds")
+        .with(facts::SETTING, "attempt_timeout")
 }
 
 pub(super) fn cancelled() -> ToolFailure {

@@ -417,6 +417,7 @@ impl Calls {
             Ok(result) => (State::Completed, Some(record::payload(result.to_string())), None),
             Err((state, mut failed)) => {
                 failed.message = job.call.secrets.text(&failed.message);
+                failed.metadata.values_mut().for_each(|fact| *fact = job.call.secrets.text(fact));
                 // Output does not explain a cancellation.
                 let last_output = job.call.output.tail().filter(|_| state != State::Cancelled);
                 (state, None, Some(v1::Failure { last_output, ..record::failure(failed) }))

@@ -20,8 +20,7 @@ pub(super) async fn discard_effect(
         error_class: ErrorClass::ApprovalDenied.into(),
         message: "The call was not approved.".into(),
         reason: reasons::APPROVAL_DENIED.into(),
-        retryable: false,
-        last_output: None,
+        ..v1::Failure::default()
     });
     calls.discard_effect(&request.name, why).await.map(Arc::unwrap_or_clone)
 }

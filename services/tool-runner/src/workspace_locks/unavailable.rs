@@ -44,7 +44,7 @@ impl WorkspaceUnavailable {
 
     /// The status for a caller that named the workspace.
     pub(crate) fn into_status(self) -> Status {
-        let ToolFailure { class, reason, message } = self.into();
+        let ToolFailure { class, reason, message, .. } = self.into();
         let code = if class == ErrorClass::Transient { Code::Unavailable } else { Code::InvalidArgument };
         status::error(code, &reason, message.clone()).field("workspace", message).into()
     }

@@ -160,7 +160,18 @@ impl Runner {
                     if let Some(message) = seen.failures.get(step) {
                         call.state = State::Failed.into();
                         let failed = failure(v1::ErrorClass::Fatal, "TOOL_FAILED");
-                        call.failure = Some(v1::Failure { message: message.clone(), ..failed });
+                        let quota = v1::QuotaState { name: message.clone(), limit: 60, ..Default::default() };
+                        let mut failed = v1::Failure {
+                            message: message.clone(),
+                            metadata: [("detail".to_owned(), message.clone())].into(),
+                            retry_after: Some(pbjson_types::Duration { seconds: 30, nanos: 0 }),
+                            quota: Some(quota),
+                            ..failed
+                        };
+                        for _ in 0..6 {
+                            failed = v1::Failure { cause: Some(Box::new(failed.clone())), ..failed };
+                        }
+                        call.failure = Some(failed);
                     }
                     let number: u32 = name.rsplit('.').next().unwrap().parse().unwrap();
                     if seen.conflicts.get(step).is_some_and(|conflicts| number <= *conflicts) {

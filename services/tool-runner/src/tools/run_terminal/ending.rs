@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use belay_proto::v1::ErrorClass;
+use belay_proto::{facts, v1::ErrorClass};
 use belay_reasons as reasons;
 use belay_sandbox::{DiskLimit, LaunchError, Outcome, Output, Status, Unit, WriteBound};
 use serde_json::json;
@@ -32,7 +32,8 @@ pub(super) struct Asked {
 /// The result of a command, or its failure. Every failure of a call also carries the end of the output.
 pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, asked: Asked) -> ToolResult {
     let Asked { check, limit, loopback } = asked;
-    let killed = |why: &str| failed(ErrorClass::Crash, reasons::COMMAND_KILLED, format!("`{program}` {why}."));
+    let killed =
+        |why: &str| ToolFailure::new(ErrorClass::Crash, reasons::COMMAND_KILLED, format!("`{program}` {why}."));
     match outcome.status {
         Status::Exited(code) if code == 0 || !check => Ok(json!({
             "exit_code": code,
@@ -45,35 +46,58 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, asked: Ask
         // The exit codes by which shells report that a program could not be run.
         Status::Exited(code @ (126 | 127)) => {
             let why = if code == 126 { "is not executable" } else { "was not found" };
-            let message = format!("`{program}` exited with code {code}: a program that it tried to run {why}.");
-            failed(ErrorClass::AgentUnavailable, reasons::PROGRAM_NOT_FOUND, message)
+            let hint = format!("a program that it tried to run {why}");
+            let message = format!("`{program}` exited with code {code}: {hint}.");
+            Err(ToolFailure::new(ErrorClass::AgentUnavailable, reasons::PROGRAM_NOT_FOUND, message)
+                .with(facts::EXIT_CODE, code)
+                .with(facts::HINT, hint))
         }
         // 128 + SIGKILL, by which a shell reports a killed child.
         Status::Exited(137) => {
-            killed("exited with code 137: a process it started was killed, perhaps because memory ran out")
+            let hint = "a process it started was killed, perhaps because memory ran out";
+            let failure = killed(&format!("exited with code 137: {hint}"));
+            Err(failure.with(facts::EXIT_CODE, 137).with(facts::HINT, hint))
         }
         Status::Exited(code) => {
-            let hint = if wanted_network(output) { no_network(loopback) } else { String::new() };
-            failed(
-                ErrorClass::Transient,
-                reasons::COMMAND_FAILED,
-                format!("`{program}` exited with code {code}{hint}."),
-            )
+            let hint = wanted_network(output).then(|| no_network(loopback));
+            let more = hint.as_ref().map(|hint| format!(". It {hint}")).unwrap_or_default();
+            let message = format!("`{program}` exited with code {code}{more}.");
+            let failure = ToolFailure::new(ErrorClass::Transient, reasons::COMMAND_FAILED, message);
+            let failure = failure.with(facts::EXIT_CODE, code);
+            Err(match hint {
+                Some(hint) => failure.with(facts::HINT, format!("it {hint}")),
+                None => failure,
+            })
         }
-        Status::Signalled(OUT_OF_CPU) => killed("exceeded its CPU time limit (`commands.limits.cpu_time`)"),
-        Status::Signalled(FILE_TOO_LARGE) => killed(
-            "exceeded the maximum file size (`commands.limits.file_size`, or the size of the place that it wrote to)",
-        ),
-        Status::Signalled(signal) => killed(&format!("was terminated by signal {signal}")),
+        Status::Signalled(signal @ OUT_OF_CPU) => {
+            let failure = killed("exceeded its CPU time limit (`commands.limits.cpu_time`)");
+            Err(failure.with(facts::SIGNAL, signal).with(facts::SETTING, "commands.limits.cpu_time"))
+        }
+        Status::Signalled(signal @ FILE_TOO_LARGE) => {
+            let why = "exceeded the maximum file size (`commands.limits.file_size`, or the size of the place that it wrote to)";
+            Err(killed(why).with(facts::SIGNAL, signal).with(facts::SETTING, "commands.limits.file_size"))
+        }
+        Status::Signalled(signal) => {
+            Err(killed(&format!("was terminated by signal {signal}")).with(facts::SIGNAL, signal))
+        }
         Status::TimedOut => Err(timed_out(limit)),
         Status::DiskLimit(limit) => Err(over_disk_limit(program, limit)),
         Status::Killed => Err(stopped()),
-        Status::Lost => killed("was killed together with its sandbox, perhaps by the kernel because memory ran out"),
+        Status::Lost => {
+            Err(killed("was killed together with its sandbox, perhaps by the kernel because memory ran out"))
+        }
     }
 }
 
 /// The failure of a command that exceeded a bound on the disk. It names the setting that raises the bound.
 fn over_disk_limit(program: &str, DiskLimit { bound, unit, limit, found }: DiskLimit) -> ToolFailure {
+    let over = |message: String, setting: String| {
+        ToolFailure::new(ErrorClass::Transient, reasons::DISK_LIMIT, message)
+            .with(facts::LIMIT, limit)
+            .with(facts::FOUND, found)
+            .with(facts::UNIT, if unit == Unit::Bytes { "bytes" } else { "files" })
+            .with(facts::SETTING, setting)
+    };
     let (place, section) = match bound {
         WriteBound::View => ("the changes in its view of the workspace", "view"),
         WriteBound::Tmp => ("/tmp", "scratch"),
@@ -88,7 +112,7 @@ fn over_disk_limit(program: &str, DiskLimit { bound, unit, limit, found }: DiskL
                  commands, this one used the most space."
             );
             // A retry waits until there is space, which another program may have used up.
-            return ToolFailure::new(ErrorClass::Transient, reasons::DISK_LIMIT, message);
+            return over(message, format!("commands.reserve.{key}"));
         }
     };
     let (amount, key) = match (unit, bound) {
@@ -101,7 +125,7 @@ fn over_disk_limit(program: &str, DiskLimit { bound, unit, limit, found }: DiskL
         "`{program}` was terminated because {place} grew to {amount}. To raise the limit, set `commands.{section}.{key}` in the \
          operator's settings."
     );
-    ToolFailure::new(ErrorClass::Transient, reasons::DISK_LIMIT, message)
+    over(message, format!("commands.{section}.{key}"))
 }
 
 /// Formats bytes in the largest unit that fits.
@@ -120,14 +144,14 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The hint for a command that seems to have failed without a network.
+/// The hint for a command that seems to have failed without a network, after `it`.
 fn no_network(loopback: bool) -> String {
     let had = match loopback {
         true => "had no network except its own loopback interface",
         false => "had no network, not even a loopback interface",
     };
     format!(
-        ". It seems to need the network, but it {had}: put what it downloads into the workspace, or into a cache that the \
+        "seems to need the network, but it {had}: put what it downloads into the workspace, or into a cache that the \
          operator's settings make visible"
     )
 }
@@ -159,10 +183,6 @@ fn wanted_network(output: &Output) -> bool {
         let said = text(stream);
         NETWORK_ERRORS.iter().any(|error| said.contains(error))
     })
-}
-
-fn failed(class: ErrorClass, reason: &str, message: String) -> ToolResult {
-    Err(ToolFailure::new(class, reason, message))
 }
 
 /// The failure of a command whose end could not be observed.
@@ -286,6 +306,25 @@ mod tests {
         }
         assert_eq!(failure(Status::TimedOut), pair(ErrorClass::Timeout, "TIMEOUT"));
         assert_eq!(failure(Status::Killed), pair(ErrorClass::Cancelled, "CANCELLED"));
+    }
+
+    /// Programs read what happened without parsing sentences.
+    #[test]
+    fn each_end_has_its_facts() {
+        let told = |status| {
+            let failure = judged(status, "", true).unwrap_err();
+            failure.metadata.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(told(Status::Exited(101)), "exit_code=101");
+        assert_eq!(told(Status::Exited(127)), "exit_code=127 hint=a program that it tried to run was not found");
+        assert_eq!(told(Status::Signalled(9)), "signal=9");
+        assert_eq!(told(Status::Signalled(24)), "setting=commands.limits.cpu_time signal=24");
+        assert_eq!(told(Status::TimedOut), "limit=9 setting=attempt_timeout unit=seconds");
+        let limit = DiskLimit { bound: WriteBound::Tmp, unit: Unit::Bytes, limit: 4096, found: 8192 };
+        let expected = "found=8192 limit=4096 setting=commands.scratch.tmp unit=bytes";
+        assert_eq!(told(Status::DiskLimit(limit)), expected);
+        let offline = judged(Status::Exited(1), "Could not resolve host: x", true).unwrap_err();
+        assert!(offline.metadata[facts::HINT].starts_with("it seems to need the network"), "{offline:?}");
     }
 
     #[test]

@@ -65,6 +65,23 @@ fn a_passing_failure_is_tried_again() {
     );
 }
 
+// S0-14: a retry before the quota is full again could not succeed.
+#[test]
+fn a_failure_says_when_a_retry_can_succeed() {
+    let story = story("draft").tries("draft", 3, "2s 60s").replies("draft: used-up, used-up, ok");
+    assert_eq!(
+        story.play().full_picture(),
+        [
+            "0s started, draft started, draft call 1.1",
+            "1s draft call 1.1 USED-UP, draft waits 30s after USED-UP",
+            "31s draft started attempt 2, draft call 2.1",
+            "32s draft call 2.1 USED-UP, draft waits 60s after USED-UP",
+            "92s draft started attempt 3, draft call 3.1",
+            "93s draft call 3.1 ok, draft completed, COMPLETED",
+        ]
+    );
+}
+
 // S0-13, S2-FR-061: the last attempt's failure is the step's.
 #[test]
 fn the_last_failure_is_the_result() {

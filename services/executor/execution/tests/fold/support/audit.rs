@@ -127,8 +127,9 @@ impl Audit {
                 self.check_attempt(*step, *attempt);
                 let retry = self.plan.steps()[*step].retry();
                 assert!(failure.class.is_retryable() && *attempt < retry.max_attempts && self.stop.is_none());
-                // S2-FR-067: the count is kept; S0-08, S2-FR-065, S4-21: the delay is the plan's.
-                assert_eq!((*retry_count, *delay), (*attempt, retry.delay(attempt - 1)));
+                // S2-FR-067: the count is kept; S0-08, S2-FR-065, S4-21: the delay is the plan's, or what the failure asks for.
+                let expected = retry.delay(attempt - 1).max(failure.retry_after.unwrap_or_default());
+                assert_eq!((*retry_count, *delay), (*attempt, expected));
                 assert_eq!(*not_before, event.time.saturating_add(*delay));
                 self.not_before.insert(*step, *not_before);
             }

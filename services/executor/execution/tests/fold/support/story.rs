@@ -173,7 +173,7 @@ pub(crate) fn act_of(words: &str) -> EventKind {
 pub(crate) fn failure(word: &str) -> Failure {
     let class = match word {
         "crash" => ErrorClass::Crash,
-        "rate-limit" => ErrorClass::RateLimit,
+        "rate-limit" | "used-up" => ErrorClass::RateLimit,
         "fatal" => ErrorClass::Fatal,
         "transient" => ErrorClass::Transient,
         "timeout" => ErrorClass::Timeout,
@@ -182,7 +182,8 @@ pub(crate) fn failure(word: &str) -> Failure {
         "unknown" => ErrorClass::OutcomeUnknown,
         _ => panic!("no failure is called `{word}`"),
     };
-    Failure::new(class, word.to_uppercase(), format!("The call ended with {word}."))
+    let failure = Failure::new(class, word.to_uppercase(), format!("The call ended with {word}."));
+    Failure { retry_after: (word == "used-up").then_some(Duration::from_secs(30)), ..failure }
 }
 
 fn reply(words: &str) -> Reply {
