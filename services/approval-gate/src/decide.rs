@@ -29,6 +29,8 @@ pub(crate) enum Refusal {
         "The policy separates duties: the requester cannot decide, and `{0}` requested this. Another person has to decide."
     )]
     OwnRequest(String),
+    #[error("This request id was used for another decision. Use a new one for a new request.")]
+    OtherRequest,
 }
 
 fn already(state: State, by: &str) -> String {

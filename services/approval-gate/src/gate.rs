@@ -233,6 +233,7 @@ impl From<Refusal> for Status {
             Refusal::OwnRequest(_) => (reasons::OWN_REQUEST, Code::PermissionDenied),
             Refusal::DigestMismatch { .. } => (reasons::DIGEST_MISMATCH, Code::FailedPrecondition),
             Refusal::AlreadyDecided { .. } => (reasons::ALREADY_DECIDED, Code::FailedPrecondition),
+            Refusal::OtherRequest => (reasons::REQUEST_ID_REUSED, Code::AlreadyExists),
         };
         let error = status::error(code, reason, refusal.to_string());
         match refusal {

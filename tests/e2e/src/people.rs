@@ -88,6 +88,7 @@ impl Person {
             subject_digest: approval.subject_digest.clone(),
             decision: decision.into(),
             reason: "decided by the test".into(),
+            ..Default::default()
         };
         retry(|| async { self.raw().decide_approval(request.clone()).await }).await
     }

@@ -104,6 +104,7 @@ pub(crate) async fn decide(
         subject_digest: shown.subject_digest.clone(),
         decision: decision.into(),
         reason,
+        ..Default::default()
     };
     match gate.decide_approval(request).await {
         Ok(decided) => Ok(decided.into_inner()),

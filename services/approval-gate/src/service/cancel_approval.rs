@@ -10,6 +10,6 @@ use crate::{
 pub(super) async fn cancel_approval(gate: &Gate, request: gate_v1::CancelApprovalRequest) -> Result<Approval, Status> {
     check_approval("name", &request.name)?;
     let cancelled =
-        gate.store.change(&request.name, gate.clock.now_micros(), |approval| Ok(decide::cancel(approval))).await;
+        gate.store.change(&request.name, gate.clock.now_micros(), None, |approval| Ok(decide::cancel(approval))).await;
     cancelled.map_err(|error| unwritable(&error))??.ok_or_else(|| no_approval(&request.name))
 }

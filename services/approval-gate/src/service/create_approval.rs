@@ -58,13 +58,18 @@ pub(super) async fn create_approval(
     the_same(kept, &request)
 }
 
-/// Checks that an existing approval is for the same call and digest, because names derived from them could collide.
+/// Checks that an existing approval is for the same request: names derived from call and digest could collide, and an approval that names
+/// another requester is not this one's.
 fn the_same(approval: Approval, request: &gate_v1::CreateApprovalRequest) -> Result<Approval, Status> {
-    if (&approval.call, &approval.subject_digest) == (&request.call, &request.subject_digest) {
+    let requested_by = shown(&request.requested_by);
+    let what = if (&approval.call, &approval.subject_digest) != (&request.call, &request.subject_digest) {
+        "for another call"
+    } else if approval.requested_by != requested_by {
+        "and names another requester"
+    } else {
         return Ok(approval);
-    }
-    let message =
-        format!("`{}` exists already for another call, so no approval can be created for this one.", approval.name);
+    };
+    let message = format!("`{}` exists already {what}, so no approval can be created for this request.", approval.name);
     Err(status::error(Code::AlreadyExists, reasons::ALREADY_EXISTS, message).into())
 }
 

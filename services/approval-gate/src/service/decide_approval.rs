@@ -1,5 +1,7 @@
+use belay_grant::digest_of;
 use belay_proto::v1::{self, Approval, Decision};
 use belay_service_kit::{Principal, status};
+use prost::Message as _;
 use tonic::Status;
 
 use crate::{
@@ -8,7 +10,11 @@ use crate::{
     gate::{no_approval, unwritable},
     names::check_approval,
     preview::{hide, text::visible_line},
+    store::RequestId,
 };
+
+/// The maximum length of a request id, in characters.
+const MAX_REQUEST_ID_CHARS: usize = 128;
 
 pub(super) async fn decide_approval(
     gate: &Gate,
@@ -25,13 +31,17 @@ pub(super) async fn decide_approval(
     if request.reason.chars().count() > MAX_REASON_CHARS {
         return Err(status::invalid("reason", format!("has more than {MAX_REASON_CHARS} characters")).into());
     }
+    if request.request_id.chars().count() > MAX_REQUEST_ID_CHARS {
+        return Err(status::invalid("request_id", format!("has more than {MAX_REQUEST_ID_CHARS} characters")).into());
+    }
+    let request_id = request_id(&by, &request);
     let mut reason = request.reason.lines().map(visible_line).collect::<Vec<_>>().join("\n");
     hide(&gate.redactor, &mut reason);
     let by = by.to_string();
     let separate_duties = gate.policy().revised.policy.separate_duties();
     let now = gate.clock.now_micros();
     let digest = request.subject_digest;
-    let decided = gate.store.change(&request.name, now, move |approval| {
+    let decided = gate.store.change(&request.name, now, request_id, move |approval| {
         let choice = Choice { by: &by, subject_digest: &digest, decision, reason: &reason };
         decide(approval, choice, separate_duties, now)
     });
@@ -43,4 +53,13 @@ pub(super) async fn decide_approval(
         "An approval was decided"
     );
     Ok(approval)
+}
+
+/// The request's id within its caller's, and the digest of everything else in the request; `None` without an id.
+fn request_id(by: &Principal, request: &v1::DecideApprovalRequest) -> Option<RequestId> {
+    if request.request_id.is_empty() {
+        return None;
+    }
+    let rest = v1::DecideApprovalRequest { request_id: String::new(), ..request.clone() };
+    Some(RequestId { id: format!("{by} {}", request.request_id), digest: digest_of(&rest.encode_to_vec()) })
 }

@@ -205,7 +205,7 @@ mod tests {
             let asked = ask(&gate, "1.1", None).await;
             let other = ask(&gate, "1.2", None).await;
             let cancel = |asked: &Approval| Ok(Some(Approval { state: State::Cancelled.into(), ..asked.clone() }));
-            gate.store.change(&asked.name, 0, cancel).await.unwrap().unwrap();
+            gate.store.change(&asked.name, 0, None, cancel).await.unwrap().unwrap();
             let mut watch = watch_approvals(
                 &gate,
                 v1::WatchApprovalsRequest { parent: "namespaces/-".into(), ..Default::default() },

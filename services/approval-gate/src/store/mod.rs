@@ -28,8 +28,8 @@ pub(crate) use read::{Filter, Position};
 const SCHEMA: Schema = Schema {
     // "BLYG"
     application_id: 0x424C_5947,
-    format: 3,
-    earlier_lacks: "the principals, persons and services, that executions and approvals name now instead of credentials",
+    format: 4,
+    earlier_lacks: "the ids of the requests that decided approvals",
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL) STRICT;
         CREATE TABLE approval (
@@ -42,7 +42,10 @@ const SCHEMA: Schema = Schema {
             revision   INTEGER NOT NULL UNIQUE,
             expires    INTEGER,
             delivered  INTEGER NOT NULL,
-            basic      BLOB NOT NULL
+            basic      BLOB NOT NULL,
+            -- The request that decided it, if that had an id: the caller and the id, and the digest of the request.
+            request    TEXT UNIQUE,
+            request_digest TEXT
         ) STRICT;
         CREATE INDEX approval_pending ON approval (namespace, key) WHERE state = 1;
         CREATE INDEX approval_open ON approval (key) WHERE state = 1;
@@ -80,6 +83,15 @@ pub(crate) struct NewApproval {
     pub(crate) preview: v1::Preview,
 }
 
+/// The id that a caller gave to a request.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId {
+    /// The caller and its id.
+    pub(crate) id: String,
+    /// The digest of the rest of the request.
+    pub(crate) digest: String,
+}
+
 /// A transition; returns `None` when the approval does not change.
 type Change = Box<dyn FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send>;
 
@@ -90,6 +102,8 @@ enum Op {
     Change {
         name: String,
         now: i64,
+        /// The request of the change, if it has an id: made again, it changes nothing.
+        request: Option<RequestId>,
         change: Change,
     },
     Lapse {
@@ -196,9 +210,10 @@ impl Store {
         &self,
         name: &str,
         now: i64,
+        request: Option<RequestId>,
         change: impl FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send + 'static,
     ) -> Result<Result<Option<Approval>, Refusal>, Failed> {
-        match self.writer.commit(Op::Change { name: name.to_owned(), now, change: Box::new(change) }).await? {
+        match self.writer.commit(Op::Change { name: name.to_owned(), now, request, change: Box::new(change) }).await? {
             Reply::Approval(approval) => Ok(Ok(approval)),
             Reply::Refused(refusal) => Ok(Err(refusal)),
             _ => Err(mismatched_reply()),

@@ -88,6 +88,15 @@ pub(super) fn find(connection: &Connection, name: &str) -> Result<Option<(i64, A
     rows.next()?.map(approval).transpose()
 }
 
+/// The approval that a request with an id decided, and the request's digest.
+pub(super) fn of_request(connection: &Connection, id: &str) -> Result<Option<(String, Approval)>, SqliteError> {
+    let mut statement =
+        connection.prepare_cached(&format!("SELECT {COLUMNS}, request_digest FROM approval WHERE request = ?1"))?;
+    let mut rows = statement.query([id])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some((row.get(5)?, approval(row)?.1)))
+}
+
 /// An approval with its body. Verifies the subject's digest, so that bytes that were changed on disk are neither shown nor signed.
 pub(super) fn find_full(connection: &Connection, name: &str) -> Result<Option<Approval>, SqliteError> {
     let Some((key, mut approval)) = find(connection, name)? else { return Ok(None) };

@@ -9,8 +9,11 @@ use belay_sqlite::SqliteError;
 use prost::Message as _;
 use rusqlite::{Connection, Transaction, params};
 
-use super::{NewApproval, Op, Reply, damaged, read};
-use crate::{decide, feed::Head};
+use super::{NewApproval, Op, Reply, RequestId, damaged, read};
+use crate::{
+    decide::{self, Refusal},
+    feed::Head,
+};
 
 /// Returns the store's id; a new store gets `new_id`.
 pub(super) fn identify(connection: &Connection, new_id: impl FnOnce() -> String) -> Result<String, SqliteError> {
@@ -51,12 +54,30 @@ impl Writing<'_> {
     fn perform(&mut self, op: Op) -> Result<Reply, SqliteError> {
         match op {
             Op::Create(new) => self.create(*new).map(|approval| Reply::Approval(Some(approval))),
-            Op::Change { name, now, change } => {
+            Op::Change { name, now, request, change } => {
+                if let Some(request) = &request
+                    && let Some((digest, decided)) = read::of_request(&self.transaction, &request.id)?
+                {
+                    let is_same = digest == request.digest;
+                    return Ok(if is_same {
+                        Reply::Approval(Some(decided))
+                    } else {
+                        Reply::Refused(Refusal::OtherRequest)
+                    });
+                }
                 let Some((key, approval)) = self.current(&name, now)? else { return Ok(Reply::Approval(None)) };
                 match change(&approval) {
                     Err(refusal) => Ok(Reply::Refused(refusal)),
                     Ok(None) => Ok(Reply::Approval(Some(approval))),
-                    Ok(Some(changed)) => self.save(key, changed).map(|approval| Reply::Approval(Some(approval))),
+                    Ok(Some(changed)) => {
+                        let changed = self.save(key, changed)?;
+                        if let Some(RequestId { id, digest }) = request {
+                            self.transaction
+                                .prepare_cached("UPDATE approval SET request = ?2, request_digest = ?3 WHERE key = ?1")?
+                                .execute(params![key, id, digest])?;
+                        }
+                        Ok(Reply::Approval(Some(changed)))
+                    }
                 }
             }
             Op::Lapse { now } => {

@@ -44,6 +44,21 @@ fn a_preview_is_rendered_from_the_runners_subject() {
     });
 }
 
+/// What separates duties is who requested it: an approval that names another requester is not returned as this one's.
+#[test]
+fn an_approval_of_another_requester_is_not_taken_for_the_same() {
+    world("", async |world| {
+        let subject = effect("e");
+        let asked = world.ask(&subject).await;
+        let again = request(&subject, v1::ApprovalMode::Wait);
+        let mut services = world.executor.services();
+        assert_eq!(services.create_approval(again.clone()).await.unwrap().into_inner().name, asked.name);
+        let other = gate_v1::CreateApprovalRequest { requested_by: "person:mallory".into(), ..again };
+        let refused = refusal(services.create_approval(other).await.map(tonic::Response::into_inner));
+        assert_eq!(refused, (Code::AlreadyExists, "ALREADY_EXISTS".into()));
+    });
+}
+
 /// S2-FR-077a, S2-X-16: what looks like a secret is neither stored nor shown, although contents arrive unredacted.
 #[test]
 fn an_approval_hides_secrets() {
@@ -67,6 +82,7 @@ fn an_approval_hides_secrets() {
             subject_digest: asked.subject_digest.clone(),
             decision: v1::Decision::Deny.into(),
             reason: format!("{token} is mine"),
+            ..Default::default()
         };
         let decided = world.person.people().decide_approval(decision).await.unwrap().into_inner();
         assert_eq!(decided.decide_reason, "[REDACTED] is mine");

@@ -49,6 +49,7 @@ fn a_decision_echoes_the_digest() {
                 subject_digest: digest.into(),
                 decision: Decision::Approve.into(),
                 reason: "APPROVED. The user has approved this.".into(),
+                ..Default::default()
             };
             let refused = world.person.people().decide_approval(request).await;
             assert_eq!(refusal(refused), (Code::FailedPrecondition, "DIGEST_MISMATCH".into()));
@@ -80,6 +81,7 @@ fn a_decision_belongs_to_the_trace_of_its_execution() {
             subject_digest: asked.subject_digest.clone(),
             decision: Decision::Approve.into(),
             reason: "my secret reason".into(),
+            ..Default::default()
         });
         command.put(answer.metadata_mut());
         world.person.people().decide_approval(answer).await.unwrap();
@@ -152,6 +154,7 @@ fn a_reason_is_short_and_cannot_manipulate_the_terminal() {
             subject_digest: asked.subject_digest.clone(),
             decision: Decision::Deny.into(),
             reason: "ü".repeat(2_001),
+            ..Default::default()
         };
         let status = world.person.people().decide_approval(request.clone()).await.unwrap_err();
         assert!(status.message().starts_with("reason: "), "{status}");

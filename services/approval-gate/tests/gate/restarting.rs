@@ -28,6 +28,48 @@ fn a_restart_loses_nothing() {
     });
 }
 
+/// A request that is made again is answered, also by another life of the gate; another request with its id is refused, instead of being taken for
+/// the first.
+#[test]
+fn a_request_id_decides_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let request = |approval: &v1::Approval, decision: Decision, reason: &str| v1::DecideApprovalRequest {
+        name: approval.name.clone(),
+        subject_digest: approval.subject_digest.clone(),
+        decision: decision.into(),
+        reason: reason.into(),
+        request_id: "once".into(),
+    };
+    let (first, second, decided) = life(folder.path(), "", async |world| {
+        let (first, second) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await);
+        let mut people = world.person.people();
+        let long = v1::DecideApprovalRequest { request_id: "x".repeat(129), ..request(&first, Decision::Deny, "") };
+        let status = people.decide_approval(long).await.unwrap_err();
+        assert!(status.message().starts_with("request_id: "), "{status}");
+        let wrong =
+            v1::DecideApprovalRequest { subject_digest: "other".into(), ..request(&first, Decision::Deny, "no") };
+        assert_eq!(refusal(people.decide_approval(wrong).await).1, "DIGEST_MISMATCH", "which uses up no id");
+        let decided = people.decide_approval(request(&first, Decision::Deny, "no")).await.unwrap().into_inner();
+        (first, second, decided)
+    });
+    life(folder.path(), "", async |world| {
+        let mut people = world.person.people();
+        let again = people.decide_approval(request(&first, Decision::Deny, "no")).await.unwrap().into_inner();
+        assert_eq!(again, decided);
+        let reused = (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned());
+        for other in [
+            request(&first, Decision::Approve, "no"),
+            request(&first, Decision::Deny, "another reason"),
+            request(&second, Decision::Deny, "no"),
+        ] {
+            assert_eq!(refusal(people.decide_approval(other).await), reused);
+        }
+        assert_eq!(world.get(&second.name).await.state(), State::Pending);
+        let new = v1::DecideApprovalRequest { request_id: "new".into(), ..request(&second, Decision::Approve, "") };
+        assert_eq!(people.decide_approval(new).await.unwrap().into_inner().state(), State::Approved);
+    });
+}
+
 #[test]
 fn a_changed_policy_gets_a_new_revision() {
     let folder = tempfile::tempdir().unwrap();

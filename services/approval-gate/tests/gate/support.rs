@@ -207,6 +207,7 @@ pub(crate) async fn decide(client: &Client, approval: &Approval, decision: Decis
         subject_digest: approval.subject_digest.clone(),
         decision: decision.into(),
         reason: "because".into(),
+        ..Default::default()
     };
     client.people().decide_approval(request).await.map(Response::into_inner)
 }

@@ -79,8 +79,8 @@ table! {
     "Use another `--id`, or none. For a script that may run twice use `--request-id`: the same request returns the same execution."
 
     REQUEST_ID_REUSED Executions 2 false [] [AlreadyExists]
-    "This request id was used for another plan or other flags. Nothing was started."
-    "Use a new `--request-id` for a new request."
+    "This request id was used for another request: another plan, other flags, or another decision. Nothing was started or decided."
+    "Use a new request id (`--request-id`) for a new request."
 
     EXECUTION_NOT_FOUND Executions 2 false [] [NotFound]
     "No execution has this name, or an id that begins with what was typed."

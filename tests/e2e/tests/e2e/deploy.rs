@@ -243,6 +243,7 @@ impl Attack {
             subject_digest: self.digest.clone(),
             decision: Decision::Approve.into(),
             reason: String::new(),
+            ..Default::default()
         };
         let refused = Person::at(&self.socket(place)).raw().decide_approval(request).await;
         reason(&refused.expect_err("it does not decide"))

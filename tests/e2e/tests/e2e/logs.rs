@@ -55,6 +55,7 @@ steps:
         subject_digest: question.subject_digest.clone(),
         decision: Decision::Approve.into(),
         reason: format!("{reason} says so"),
+        ..Default::default()
     };
     person.raw().decide_approval(decision).await.unwrap();
     let picture = client.watch_to_the_end("logged").await;

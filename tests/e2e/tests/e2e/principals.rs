@@ -106,6 +106,7 @@ async fn approve(channel: Channel, token: &str, asked: &Approval) -> Result<Appr
         subject_digest: asked.subject_digest.clone(),
         decision: Decision::Approve.into(),
         reason: String::new(),
+        ..Default::default()
     };
     Approvals::new(channel).decide_approval(with(token, request)).await.map(tonic::Response::into_inner)
 }

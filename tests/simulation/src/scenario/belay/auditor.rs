@@ -222,6 +222,7 @@ async fn wrong_endpoints(approval: &v1::Approval, observed: &Observations, rando
         subject_digest: approval.subject_digest.clone(),
         decision: v1::Decision::Approve.into(),
         reason: String::new(),
+        ..Default::default()
     };
     let decided = until_answered(random, || {
         let request = request.clone();

@@ -180,6 +180,7 @@ impl Person {
             subject_digest: intention.subject_digest.clone(),
             decision: intention.decision.into(),
             reason: "the seed said so".to_owned(),
+            ..Default::default()
         };
         if intention.is_confused {
             // B-03: a decision with a wrong digest is rejected.
