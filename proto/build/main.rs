@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     files.sort();
     println!("cargo::rerun-if-changed={}", root.join("build").display());
+    println!("cargo::rerun-if-changed={}", root.join("google").display());
 
     let mut compiler = protox::Compiler::new([&root])?;
     compiler.include_source_info(true);

@@ -1,7 +1,7 @@
 //! The planner of the page "Embed Belay", as a reader would run it: taken from the page, with stubs generated from the contract, against
 //! `belay serve` on its unix socket. It uses gRPC's C core, which Python shares with Ruby, PHP and C++.
 //!
-//! It needs Python and two packages from PyPI, which it installs below `target`. Without them it is skipped with the reason; with `CI` set it
+//! It needs Python and three packages from PyPI, which it installs below `target`. Without them it is skipped with the reason; with `CI` set it
 //! fails instead.
 
 use std::{
@@ -14,7 +14,7 @@ use belay_e2e::Home;
 
 const NAME: &str = "the_planner_of_the_page_hands_over_and_watches";
 const PAGE: &str = include_str!("../../../docs/user-guide/embed.md");
-const PACKAGES: [&str; 2] = ["grpcio==1.85.1", "grpcio-tools==1.85.1"];
+const PACKAGES: [&str; 3] = ["grpcio==1.85.1", "grpcio-tools==1.85.1", "googleapis-common-protos==1.76.0"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -65,7 +65,7 @@ fn python() -> Result<PathBuf, String> {
     let folder = root().join("target/tools/embed-python");
     let python = folder.join("bin/python");
     let has_packages = |python: &Path| {
-        let import = "import grpc, grpc_tools, sys; sys.exit(grpc.__version__ != '1.85.1')";
+        let import = "import grpc, grpc_tools, google.api.resource_pb2, sys; sys.exit(grpc.__version__ != '1.85.1')";
         Command::new(python).args(["-c", import]).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     };
     if has_packages(&python) {
