@@ -83,9 +83,12 @@ mod tests {
     fn a_newer_client_is_told_to_have_the_server_upgraded() {
         let (reason, message) = explained(Problem::UnknownField(16), Some(REVISION + 1));
         assert_eq!(reason.as_deref(), Some("UNKNOWN_FIELD"));
+        let revisions = format!("The client's contract has revision {} and the server's {REVISION}", REVISION + 1);
         assert_eq!(
             message,
-            "The request has what this server does not know: `plan.steps[1]`: field 16 of belay.v1.Step is not known. The client's contract has revision 2 and the server's 1: upgrade the server."
+            format!(
+                "The request has what this server does not know: `plan.steps[1]`: field 16 of belay.v1.Step is not known. {revisions}: upgrade the server."
+            )
         );
         let (_, message) = explained(Problem::UnknownField(16), Some(REVISION));
         assert!(message.ends_with("generate the client from the server's contract."), "{message}");

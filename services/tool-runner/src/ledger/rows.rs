@@ -4,7 +4,7 @@ use std::{os::unix::ffi::OsStrExt as _, path::PathBuf, sync::PoisonError};
 
 use belay_defects::{Defect, is_planted};
 use belay_grant::Change;
-use belay_proto::{runner_v1, stores::Stores, v1};
+use belay_proto::{check::check, runner_v1, stores::Stores, v1};
 use belay_reasons as reasons;
 use belay_sqlite::{SqliteError, Store};
 use prost::Message as _;
@@ -191,7 +191,11 @@ pub(super) fn is_spent(connection: &Connection, nonce: &str) -> Sql<bool> {
 
 /// The call: the sealed original if there is one, else the stored message.
 fn message(row: &SqlRow<'_>, column: usize, sealer: &Sealer) -> Sql<v1::ToolCall> {
-    let decode = |bytes: &[u8]| v1::ToolCall::decode(bytes).map_err(|error| unreadable(column, Type::Blob, error));
+    let decode = |bytes: &[u8]| {
+        // What this format does not have is damage: read as the default, an unknown recovery class would let the call run again.
+        check::<v1::ToolCall>(bytes).map_err(|refused| unreadable(column, Type::Blob, refused))?;
+        v1::ToolCall::decode(bytes).map_err(|error| unreadable(column, Type::Blob, error))
+    };
     let shown = decode(row.get_ref(column)?.as_blob()?)?;
     match row.get_ref(column + 1)? {
         ValueRef::Null => Ok(shown),

@@ -96,7 +96,11 @@ async fn a_request_with_more_than_the_service_knows_does_nothing() {
     let tool = v1::ToolStep { tool: "noop".into(), arguments: "{}".into(), ..Default::default() };
     let step = v1::Step { id: "a".into(), kind: Some(step::Kind::Tool(tool)), ..Default::default() };
     let plan = inside(3, &newer(&step), &v1::Plan { id: "p".into(), ..Default::default() });
-    let request = v1::StartExecutionRequest { execution_id: "newer".into(), ..Default::default() };
+    let request = v1::StartExecutionRequest {
+        parent: "namespaces/default".into(),
+        execution_id: "newer".into(),
+        ..Default::default()
+    };
     let start = inside(3, &plan, &request);
     let prost_reads = v1::StartExecutionRequest::decode(&*start).unwrap();
     assert!(matches!(prost_reads.source, Some(Source::Plan(plan)) if plan.steps[0].kind.is_some()), "and drops it");
@@ -111,13 +115,15 @@ async fn a_request_with_more_than_the_service_knows_does_nothing() {
         let status = send(&services.socket(), &method, plan, REVISION + 1).await.unwrap_err();
         assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "UNKNOWN_FIELD"), "{status:?}");
         assert!(status.message().contains("`plan.steps[0]`: field 16 of belay.v1.Step is not known"), "{status:?}");
-        assert!(status.message().contains("revision 2 and the server's 1: upgrade the server"), "{status:?}");
+        let revisions = format!("revision {} and the server's {REVISION}: upgrade the server", REVISION + 1);
+        assert!(status.message().contains(&revisions), "{status:?}");
         let details = status.get_error_details();
         assert_eq!(details.bad_request().unwrap().field_violations[0].field, "plan.steps[0]");
         assert_eq!(details.error_info().unwrap().metadata["field_number"], "16");
         assert_eq!(status.metadata().get(contract::NAME).unwrap(), contract::TEXT, "the service says its own revision");
     }
-    let list = client.raw().list_executions(v1::ListExecutionsRequest::default()).await.unwrap().into_inner();
+    let all = v1::ListExecutionsRequest { parent: "namespaces/default".into(), ..Default::default() };
+    let list = client.raw().list_executions(all).await.unwrap().into_inner();
     assert_eq!(list.executions, [], "nothing was started");
 
     // The other services.
