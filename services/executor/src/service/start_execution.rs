@@ -64,8 +64,9 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
         if let Some(arguments) = call.arguments {
             // The value of a template is not known yet.
             calls.push((call.step, arguments.reference_paths()));
-            planned
-                .push(runner_v1::PlannedCall { tool: call.tool.to_owned(), arguments: arguments.source().to_string() });
+            let arguments = v1::payload::Content::Json(arguments.source().to_string());
+            let arguments = Some(v1::Payload { content: Some(arguments) });
+            planned.push(runner_v1::PlannedCall { tool: call.tool.to_owned(), arguments });
         }
         Vec::new()
     };

@@ -1,4 +1,4 @@
-use belay_proto::runner_v1;
+use belay_proto::{runner_v1, v1::payload::Content};
 use belay_service_kit::status;
 use tonic::Status;
 
@@ -18,7 +18,15 @@ pub(super) fn check_calls(
     for (call, planned) in (0..).zip(&request.calls) {
         // The caller checks tools and schemas; this method checks what only the runner knows.
         let Some(registered) = calls.registry.find(&planned.tool) else { continue };
-        let Ok(arguments) = serde_json::from_str(&planned.arguments) else { continue };
+        let arguments = match planned.arguments.as_ref().and_then(|payload| payload.content.as_ref()) {
+            Some(Content::Json(json)) => json,
+            Some(Content::Blob(_)) => {
+                let field = format!("calls[{call}].arguments.blob");
+                return Err(status::invalid(&field, "is not supported: send inline JSON").into());
+            }
+            None => "{}",
+        };
+        let Ok(arguments) = serde_json::from_str(arguments) else { continue };
         let found = registered.tool.check_planned(&arguments).into_iter();
         let problem =
             |PlannedProblem { pointer, message, refused }| runner_v1::CallProblem { call, pointer, message, refused };
