@@ -8,7 +8,7 @@ use belay_all_in_one::{ConfigSource, PolicyChoice};
 
 use crate::{
     commands::{
-        approvals, completions, config, doctor, executions, explain, plan, policy, principals, run, serve, tools,
+        approvals, completions, config, doctor, executions, explain, plan, policy, principals, run, serve, store, tools,
     },
     connect::{Address, Place},
     next::Typed,
@@ -127,6 +127,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Config(Config),
     Principals(principals::Principals),
+    #[command(subcommand)]
+    Store(Store),
     Doctor(doctor::Doctor),
     Explain(explain::Explain),
     Completions(completions::Completions),
@@ -178,6 +180,12 @@ pub(crate) enum Policy {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     Show(config::Show),
+}
+
+/// Check the stores in the state directory
+#[derive(Debug, Subcommand)]
+pub(crate) enum Store {
+    Check(store::Check),
 }
 
 /// The policy for services that start in this process.

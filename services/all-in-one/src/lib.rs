@@ -5,6 +5,7 @@
 //! A program that opens a state directory must call [`take_over_if_asked`] on the first line of `main`: Belay executes the program again to
 //! launch commands.
 
+mod check;
 mod config;
 mod doctor;
 mod error;
@@ -15,6 +16,7 @@ mod state_dir;
 mod stores;
 
 pub use belay_tool_runner::take_over_if_asked;
+pub use check::{CheckedStore, check_stores};
 pub use config::{Config, ConfigError, ConfigSource, Origin, Row, Violation};
 pub use doctor::{Diagnosis, Folder, Probe, Program, doctor};
 pub use error::StartError;

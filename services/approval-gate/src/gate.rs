@@ -205,7 +205,7 @@ async fn expire_on_time(gate: Weak<Gate>, mut head: watch::Receiver<Head>, shutd
 
 pub(crate) fn unreadable(error: &SqliteError) -> Status {
     let code = match error {
-        SqliteError::Corrupt(_) => Code::DataLoss,
+        SqliteError::Corrupt(_) | SqliteError::Row(_) => Code::DataLoss,
         _ => Code::Unavailable,
     };
     status::error(code, error.reason(), format!("The approvals cannot be read: {error}.")).into()
@@ -213,7 +213,9 @@ pub(crate) fn unreadable(error: &SqliteError) -> Status {
 
 pub(crate) fn unwritable(error: &Failed) -> Status {
     let (reason, code) = match error {
-        CommitError::Failed(error @ SqliteError::Corrupt(_)) => (error.reason(), Code::DataLoss),
+        CommitError::Failed(error @ (SqliteError::Corrupt(_) | SqliteError::Row(_))) => {
+            (error.reason(), Code::DataLoss)
+        }
         CommitError::Failed(error) => (error.reason(), Code::Unavailable),
         CommitError::Stopped => (reasons::STOPPING, Code::Unavailable),
     };

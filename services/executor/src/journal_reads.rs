@@ -100,14 +100,20 @@ impl From<SecretsError> for Status {
 }
 
 pub(crate) fn unreadable(error: &StoreError) -> Status {
-    status::error(Code::Unavailable, store_reason(error), format!("The store cannot be read: {error}.")).into()
+    match error {
+        // Reading it again would not help, and everything else can be read.
+        StoreError::Damaged(row) => corrupt(&format!("The execution cannot be read: {row}.")),
+        _ => {
+            status::error(Code::Unavailable, store_reason(error), format!("The store cannot be read: {error}.")).into()
+        }
+    }
 }
 
 /// The error reason of a store failure.
 pub fn store_reason(error: &StoreError) -> &'static str {
     match error {
         StoreError::Locked => reasons::STORE_LOCKED,
-        StoreError::Corrupt(_) => reasons::STORE_CORRUPT,
+        StoreError::Corrupt(_) | StoreError::Damaged(_) => reasons::STORE_CORRUPT,
         StoreError::Full => reasons::STORE_FULL,
         StoreError::Gone => reasons::STORE_GONE,
         StoreError::Behind(_) => reasons::STORE_BEHIND,

@@ -22,7 +22,7 @@ use belay_proto::{
     stores::{Service, Stores},
     v1,
 };
-use belay_sqlite::{CommitError, GroupCommit, Location, Readers, Schema, SqliteError, Threads};
+use belay_sqlite::{CheckReport, CommitError, GroupCommit, Location, Readers, Schema, SqliteError, Table, Threads};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -37,11 +37,11 @@ use crate::{
 const SCHEMA: Schema = Schema {
     // "BLYL"
     application_id: 0x424C_594C,
-    format: 5,
-    earlier_lacks: "columns of this format",
+    format: 6,
+    earlier_lacks: "the checksums of rows",
     create: "
-        CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL, seal_key BLOB NOT NULL) STRICT;
-        CREATE TABLE fence (shard INTEGER PRIMARY KEY, token INTEGER NOT NULL) STRICT;
+        CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL, seal_key BLOB NOT NULL, sum INTEGER NOT NULL) STRICT;
+        CREATE TABLE fence (shard INTEGER PRIMARY KEY, token INTEGER NOT NULL, sum INTEGER NOT NULL DEFAULT 0) STRICT;
         CREATE TABLE call (
             name      TEXT PRIMARY KEY,
             digest    TEXT NOT NULL,
@@ -55,6 +55,7 @@ const SCHEMA: Schema = Schema {
             staged    ANY,
             -- In which order effects were put in place, and are again after a crash.
             committed INTEGER,
+            sum       INTEGER NOT NULL,
             CHECK ((workspace IS NULL) = (staged IS NULL) AND (staged IS NULL) = (staged_id IS NULL))
         ) STRICT, WITHOUT ROWID;
         -- What a call that waits for a decision waits with.
@@ -64,9 +65,10 @@ const SCHEMA: Schema = Schema {
             subject  BLOB NOT NULL,
             -- Both sealed.
             waits    BLOB NOT NULL,
-            contents BLOB NOT NULL
+            contents BLOB NOT NULL,
+            sum      INTEGER NOT NULL
         ) STRICT;
-        -- Rows of calls that could not be read, as they were found.
+        -- Rows of calls that could not be read, as they were found, without their checksums.
         CREATE TABLE set_aside (
             name      TEXT PRIMARY KEY,
             why       TEXT NOT NULL,
@@ -78,16 +80,65 @@ const SCHEMA: Schema = Schema {
             staged_id ANY,
             staged    ANY
         ) STRICT, WITHOUT ROWID;
-        CREATE TABLE spent (nonce TEXT PRIMARY KEY, expires INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+        CREATE TABLE spent (nonce TEXT PRIMARY KEY, expires INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID;
         CREATE TABLE policy (
             one       INTEGER PRIMARY KEY CHECK (one = 1),
             revision  INTEGER NOT NULL,
             body      BLOB NOT NULL,
             signature BLOB NOT NULL,
-            key_id    TEXT NOT NULL
+            key_id    TEXT NOT NULL,
+            sum       INTEGER NOT NULL
         ) STRICT;
     ",
 };
+
+const META: Table =
+    Table { name: "meta", columns: &["one", "ledger_id", "seal_key"], sum: "sum", affects: "the whole ledger" };
+
+const FENCE: Table =
+    Table { name: "fence", columns: &["shard", "token"], sum: "sum", affects: "which executor may call in this shard" };
+
+const CALL: Table = Table {
+    name: "call",
+    columns: &["name", "digest", "ended", "call", "sealed", "workspace", "staged_id", "staged", "committed"],
+    sum: "sum",
+    affects: "the outcome of this call",
+};
+
+const HELD: Table = Table {
+    name: "held",
+    columns: &["name", "subject", "waits", "contents"],
+    sum: "sum",
+    affects: "the approval that this call waits for",
+};
+
+const SPENT: Table =
+    Table { name: "spent", columns: &["nonce", "expires"], sum: "sum", affects: "whether this grant was spent" };
+
+const POLICY: Table = Table {
+    name: "policy",
+    columns: &["one", "revision", "body", "signature", "key_id"],
+    sum: "sum",
+    affects: "the copy of the policy, which the gate has",
+};
+
+const TABLES: [&Table; 7] = [&META, &FENCE, &CALL, &HELD, &SPENT, &POLICY, &belay_sqlite::POSITION];
+
+/// Reads every row of a ledger, whether or not a process has it open; `None` when there is none. Names also the rows that a start has set aside.
+///
+/// # Errors
+/// [`SqliteError`] when it cannot be opened.
+pub fn check(location: &Location) -> Result<Option<CheckReport>, SqliteError> {
+    belay_sqlite::check(location, &SCHEMA, &TABLES, |connection, report| {
+        let mut aside = connection.prepare("SELECT name FROM set_aside ORDER BY name")?;
+        for name in aside.query_map([], |row| row.get::<_, String>(0))? {
+            report
+                .structure
+                .push(format!("the row of call `{}` was damaged, and is in table `set_aside` since a start", name?));
+        }
+        Ok(())
+    })
+}
 
 /// Why the ledger cannot be opened.
 #[derive(Debug, Error)]
@@ -243,11 +294,10 @@ impl Ledger {
                 store.writer.lock().expect("the connection was just opened, so no thread has panicked with it");
             let (id, sealer) = rows::identify(&connection, &secrets, new_id)?;
             let sealer = sealer.ok_or(LedgerError::KeyLost)?;
-            let mut contents = rows::read(&connection, &sealer).map_err(SqliteError::from)?;
+            let mut contents = rows::read(&mut connection, &sealer).map_err(SqliteError::from)?;
             rows::set_aside(&mut connection, &sealer, &id, &mut contents).map_err(SqliteError::from)?;
             let last = rows::last_committed(&connection).map_err(SqliteError::from)?;
-            let stores =
-                belay_sqlite::positions(&connection, location, Service::Runner, &id, 0).map_err(SqliteError::from)?;
+            let stores = belay_sqlite::positions(&connection, location, Service::Runner, &id, 0)?;
             (id, Arc::new(sealer), contents, last, stores)
         };
         let file_id = id;
@@ -365,7 +415,7 @@ impl Ledger {
         self.threads
             .run(move || {
                 let connection = readers.connection();
-                rows::pending_approval(&connection, &sealer, &name).map_err(SqliteError::from)
+                rows::pending_approval(&connection, &sealer, &name)
             })
             .await
     }

@@ -12,12 +12,13 @@ pub(crate) mod policy;
 pub(crate) mod principals;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod store;
 pub(crate) mod tools;
 
 use std::future::Future;
 
 use crate::{
-    args::{Approvals, Command, Config, Executions, Plan, Policy, Tools},
+    args::{Approvals, Command, Config, Executions, Plan, Policy, Store, Tools},
     connect::{Client, Gate, Needs, Place, Session},
     exit::Exit,
     failure::Failure,
@@ -92,6 +93,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Policy(Policy::Check(verb)) => policy::check(context, verb).await,
         Command::Config(Config::Show(verb)) => config::show(context, verb).await,
         Command::Principals(verb) => principals::principals(context, &verb),
+        Command::Store(Store::Check(verb)) => store::check(context, verb).await,
         Command::Doctor(verb) => doctor::doctor(context, verb).await,
         Command::Tools(Tools::List(verb)) => tools::list::list(context, verb).await,
         Command::Tools(Tools::Describe(verb)) => tools::describe::describe(context, verb).await,

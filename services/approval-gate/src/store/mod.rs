@@ -12,9 +12,12 @@ use belay_proto::{
     stores::{Service, Stores},
     v1::{self, Approval, approval::State},
 };
-use belay_sqlite::{CommitError, GroupCommit, Lane, Location, READERS, Readers, Schema, SqliteError, Threads};
+use belay_sqlite::{
+    CheckReport, CommitError, DamagedRow, GroupCommit, Lane, Location, READERS, Readers, Schema, SqliteError, Table,
+    Threads,
+};
 use prost::Message as _;
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 use thiserror::Error;
 use tokio::sync::watch;
 
@@ -28,10 +31,10 @@ pub(crate) use read::{Filter, Position};
 const SCHEMA: Schema = Schema {
     // "BLYG"
     application_id: 0x424C_5947,
-    format: 4,
-    earlier_lacks: "the ids of the requests that decided approvals",
+    format: 5,
+    earlier_lacks: "the checksums of rows",
     create: "
-        CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL) STRICT;
+        CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL, sum INTEGER NOT NULL DEFAULT 0) STRICT;
         CREATE TABLE approval (
             key        INTEGER PRIMARY KEY,
             name       TEXT NOT NULL UNIQUE,
@@ -45,7 +48,8 @@ const SCHEMA: Schema = Schema {
             basic      BLOB NOT NULL,
             -- The request that decided it, if that had an id: the caller and the id, and the digest of the request.
             request    TEXT UNIQUE,
-            request_digest TEXT
+            request_digest TEXT,
+            sum        INTEGER NOT NULL DEFAULT 0
         ) STRICT;
         CREATE INDEX approval_pending ON approval (namespace, key) WHERE state = 1;
         CREATE INDEX approval_open ON approval (key) WHERE state = 1;
@@ -54,16 +58,82 @@ const SCHEMA: Schema = Schema {
         CREATE INDEX approval_undelivered ON approval (revision) WHERE delivered = 0 AND state BETWEEN 2 AND 5;
         CREATE INDEX approval_expires ON approval (expires) WHERE state = 1 AND expires IS NOT NULL;
         -- Written once and seldom read: apart from what changes and is listed.
-        CREATE TABLE body (approval INTEGER PRIMARY KEY REFERENCES approval (key), subject BLOB NOT NULL, preview BLOB NOT NULL) STRICT;
+        CREATE TABLE body (approval INTEGER PRIMARY KEY REFERENCES approval (key), subject BLOB NOT NULL, preview BLOB NOT NULL, sum INTEGER NOT NULL) STRICT;
         CREATE TABLE grant (
             approval   INTEGER PRIMARY KEY REFERENCES approval (key),
             body       BLOB NOT NULL,
             signature  BLOB NOT NULL,
-            key_id     TEXT NOT NULL
+            key_id     TEXT NOT NULL,
+            sum        INTEGER NOT NULL DEFAULT 0
         ) STRICT;
-        CREATE TABLE policy (revision INTEGER PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL, key_id TEXT NOT NULL) STRICT;
+        CREATE TABLE policy (revision INTEGER PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL, key_id TEXT NOT NULL, sum INTEGER NOT NULL) STRICT;
     ",
 };
+
+const META: Table =
+    Table { name: "meta", columns: &["one", "store_id"], sum: "sum", affects: "the whole store of approvals" };
+
+const APPROVAL: Table = Table {
+    name: "approval",
+    columns: &[
+        "key",
+        "name",
+        "namespace",
+        "id",
+        "execution",
+        "state",
+        "revision",
+        "expires",
+        "delivered",
+        "basic",
+        "request",
+        "request_digest",
+    ],
+    sum: "sum",
+    affects: "this approval",
+};
+
+const BODY: Table = Table {
+    name: "body",
+    columns: &["approval", "subject", "preview"],
+    sum: "sum",
+    affects: "what this approval shows",
+};
+
+const GRANT: Table = Table {
+    name: "grant",
+    columns: &["approval", "body", "signature", "key_id"],
+    sum: "sum",
+    affects: "the call that this approval allows",
+};
+
+const POLICY: Table = Table {
+    name: "policy",
+    columns: &["revision", "body", "signature", "key_id"],
+    sum: "sum",
+    affects: "this revision of the policy",
+};
+
+const TABLES: [&Table; 6] = [&META, &APPROVAL, &BODY, &GRANT, &POLICY, &belay_sqlite::POSITION];
+
+/// Reads every row of a gate's store, whether or not a process has it open; `None` when there is none.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be opened.
+pub fn check(location: &Location) -> Result<Option<CheckReport>, StoreError> {
+    let report = belay_sqlite::check(location, &SCHEMA, &TABLES, |connection, report| {
+        for row in report.rows.iter_mut().filter(|row| ["approval", "body", "grant"].contains(&row.table.as_str())) {
+            let key = row.key.parse::<i64>().unwrap_or(0);
+            let name =
+                connection.query_row("SELECT name FROM approval WHERE key = ?1", [key], |row| row.get::<_, String>(0));
+            if let Some(name) = name.optional()? {
+                row.affects = format!("approval {name}");
+            }
+        }
+        Ok(())
+    });
+    Ok(report?)
+}
 
 /// Why the gate's store cannot be opened.
 #[derive(Debug, Error)]
@@ -125,6 +195,8 @@ enum Reply {
     Approval(Option<Approval>),
     Refused(Refusal),
     Grant(runner_v1::Grant),
+    /// The operation needs a row that is damaged; nothing was changed.
+    Damaged(DamagedRow),
 }
 
 /// An open store.
@@ -149,8 +221,7 @@ impl Store {
             let connection =
                 store.writer.lock().expect("a connection just opened was never held by a thread that panicked");
             let id = write::identify(&connection, new_id)?;
-            let stores =
-                belay_sqlite::positions(&connection, location, Service::Gate, &id, 0).map_err(SqliteError::from)?;
+            let stores = belay_sqlite::positions(&connection, location, Service::Gate, &id, 0)?;
             (id, stores, read::head(&connection)?)
         };
         let feed = Arc::new(ChangeFeed::new(head));
@@ -201,7 +272,7 @@ impl Store {
     pub(crate) async fn create(&self, new: NewApproval) -> Result<Approval, Failed> {
         match self.writer.commit(Op::Create(Box::new(new))).await? {
             Reply::Approval(Some(approval)) => Ok(approval),
-            _ => Err(mismatched_reply()),
+            other => Err(unexpected(other)),
         }
     }
 
@@ -216,7 +287,7 @@ impl Store {
         match self.writer.commit(Op::Change { name: name.to_owned(), now, request, change: Box::new(change) }).await? {
             Reply::Approval(approval) => Ok(Ok(approval)),
             Reply::Refused(refusal) => Ok(Err(refusal)),
-            _ => Err(mismatched_reply()),
+            other => Err(unexpected(other)),
         }
     }
 
@@ -251,7 +322,7 @@ impl Store {
     ) -> Result<runner_v1::Grant, Failed> {
         match self.writer.commit(Op::Grant { approval: approval.to_owned(), grant, renews }).await? {
             Reply::Grant(grant) => Ok(grant),
-            _ => Err(mismatched_reply()),
+            other => Err(unexpected(other)),
         }
     }
 
@@ -337,9 +408,12 @@ fn perform(
     Ok(answers)
 }
 
-/// The writer returns the reply that matches each operation, which the types cannot express.
-fn mismatched_reply() -> Failed {
-    CommitError::Failed(SqliteError::Other("the writer returned a mismatched reply".into()))
+/// A reply that is not the one to the operation, or that it needs a damaged row.
+fn unexpected(reply: Reply) -> Failed {
+    CommitError::Failed(match reply {
+        Reply::Damaged(row) => SqliteError::Row(row),
+        _ => SqliteError::Other("the writer returned a mismatched reply".into()),
+    })
 }
 
 fn damaged(what: &str, name: &str) -> SqliteError {

@@ -1,15 +1,17 @@
 //! The store's queries.
 
+use std::sync::LazyLock;
+
 use belay_grant::digest_of;
 use belay_proto::{
     runner_v1,
     v1::{self, Approval, approval::State},
 };
-use belay_sqlite::SqliteError;
+use belay_sqlite::{DamagedRow, SqliteError};
 use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
-use super::{damaged, decoded};
+use super::{APPROVAL, BODY, GRANT, POLICY, damaged, decoded};
 use crate::feed::Head;
 
 /// A filter for approvals.
@@ -59,12 +61,32 @@ impl Position {
     pub(crate) const START: Self = Self::Pending(0);
 }
 
-const COLUMNS: &str = "key, name, state, revision, basic";
+static COLUMNS: LazyLock<String> =
+    LazyLock::new(|| format!("key, name, state, revision, basic, {}", APPROVAL.intact()));
+
+fn report(damaged: &DamagedRow) {
+    tracing::error!(%damaged, "A row of gate.db is set aside");
+}
 
 fn approval(row: &Row<'_>) -> Result<(i64, Approval), SqliteError> {
+    if !row.get::<_, bool>(5)? {
+        return Err(SqliteError::Row(APPROVAL.damaged(row.get::<_, i64>(0)?)));
+    }
     let name: String = row.get(1)?;
     let basic = row.get_ref(4)?.as_blob().map_err(|_| damaged("the row", &name))?;
     Ok((row.get(0)?, decoded(&name, row.get(2)?, row.get(3)?, basic)?))
+}
+
+/// What was read; `None` when the row is damaged, which the service's log then names.
+pub(super) fn intact<T>(read: Result<T, SqliteError>) -> Result<Option<T>, SqliteError> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(SqliteError::Row(damaged)) => {
+            report(&damaged);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 pub(super) fn head(connection: &Connection) -> Result<Head, SqliteError> {
@@ -83,7 +105,7 @@ pub(super) fn count_open(connection: &Connection) -> Result<usize, SqliteError> 
 
 /// An approval with its key.
 pub(super) fn find(connection: &Connection, name: &str) -> Result<Option<(i64, Approval)>, SqliteError> {
-    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM approval WHERE name = ?1"))?;
+    let mut statement = connection.prepare_cached(&format!("SELECT {} FROM approval WHERE name = ?1", *COLUMNS))?;
     let mut rows = statement.query([name])?;
     rows.next()?.map(approval).transpose()
 }
@@ -91,20 +113,24 @@ pub(super) fn find(connection: &Connection, name: &str) -> Result<Option<(i64, A
 /// The approval that a request with an id decided, and the request's digest.
 pub(super) fn of_request(connection: &Connection, id: &str) -> Result<Option<(String, Approval)>, SqliteError> {
     let mut statement =
-        connection.prepare_cached(&format!("SELECT {COLUMNS}, request_digest FROM approval WHERE request = ?1"))?;
+        connection.prepare_cached(&format!("SELECT {}, request_digest FROM approval WHERE request = ?1", *COLUMNS))?;
     let mut rows = statement.query([id])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some((row.get(5)?, approval(row)?.1)))
+    let (_, decided) = approval(row)?;
+    Ok(Some((row.get(6)?, decided)))
 }
 
 /// An approval with its body. Verifies the subject's digest, so that bytes that were changed on disk are neither shown nor signed.
 pub(super) fn find_full(connection: &Connection, name: &str) -> Result<Option<Approval>, SqliteError> {
     let Some((key, mut approval)) = find(connection, name)? else { return Ok(None) };
     let body = connection
-        .prepare_cached("SELECT subject, preview FROM body WHERE approval = ?1")?
-        .query_row([key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Vec<u8>>(1)?)))
+        .prepare_cached(&format!("SELECT subject, preview, {} FROM body WHERE approval = ?1", BODY.intact()))?
+        .query_row([key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, bool>(2)?)))
         .optional()?;
-    let (subject, preview) = body.ok_or_else(|| damaged("the subject", name))?;
+    let (subject, preview, intact) = body.ok_or_else(|| damaged("the subject", name))?;
+    if !intact {
+        return Err(SqliteError::Row(BODY.damaged(name)));
+    }
     if digest_of(&subject) != approval.subject_digest {
         return Err(damaged("the subject", name));
     }
@@ -118,14 +144,15 @@ fn list_query(filter: &Filter, pending: bool) -> String {
         true => "state = 1 AND key > :key ORDER BY key",
         false => "state <> 1 AND key < :key ORDER BY key DESC",
     };
-    format!("SELECT {COLUMNS} FROM approval WHERE {} AND {place}", filter.condition())
+    format!("SELECT {} FROM approval WHERE {} AND {place}", *COLUMNS, filter.condition())
 }
 
 fn changes_query(filter: &Filter, undelivered: bool) -> String {
     let delivery = if undelivered { "delivered = 0 AND state BETWEEN 2 AND 5 AND " } else { "" };
     let condition = filter.condition();
     format!(
-        "SELECT {COLUMNS} FROM approval WHERE {delivery}{condition} AND revision > :after ORDER BY revision LIMIT :limit"
+        "SELECT {} FROM approval WHERE {delivery}{condition} AND revision > :after ORDER BY revision LIMIT :limit",
+        *COLUMNS
     )
 }
 
@@ -151,7 +178,7 @@ pub(super) fn list(
         while found.len() < limit
             && let Some(row) = rows.next()?
         {
-            let (key, approval) = approval(row)?;
+            let Some((key, approval)) = intact(approval(row))? else { continue };
             found.push((position(key), approval));
         }
         Ok(())
@@ -180,27 +207,40 @@ pub(super) fn changes(
     })?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(approval(row)?.1);
+        found.extend(intact(approval(row))?.map(|(_, approval)| approval));
     }
     Ok(found)
 }
 
 /// The grant of an approval, if there is one.
 pub(super) fn grant(connection: &Connection, name: &str) -> Result<Option<runner_v1::Grant>, SqliteError> {
-    let kept =
-        "SELECT body, signature, key_id FROM grant JOIN approval ON approval.key = grant.approval WHERE name = ?1";
-    let grant = connection.prepare_cached(kept)?.query_row([name], |row| {
-        Ok(runner_v1::Grant { body: row.get(0)?, signature: row.get(1)?, key_id: row.get(2)? })
+    let kept = format!(
+        "SELECT body, signature, key_id, {} FROM grant JOIN approval ON approval.key = grant.approval WHERE name = ?1",
+        GRANT.intact()
+    );
+    let grant = connection.prepare_cached(&kept)?.query_row([name], |row| {
+        if !row.get::<_, bool>(3)? {
+            return Ok(Err(SqliteError::Row(GRANT.damaged(name))));
+        }
+        Ok(Ok(runner_v1::Grant { body: row.get(0)?, signature: row.get(1)?, key_id: row.get(2)? }))
     });
-    Ok(grant.optional()?)
+    grant.optional()?.transpose()
 }
 
+/// The newest policy. When its row is damaged, an earlier one is not good enough.
 pub(super) fn policy(connection: &Connection) -> Result<Option<v1::SignedPolicy>, SqliteError> {
-    let newest = "SELECT revision, body, signature, key_id FROM policy ORDER BY revision DESC LIMIT 1";
-    let policy = connection.query_row(newest, [], |row| {
-        Ok(v1::SignedPolicy { revision: row.get(0)?, body: row.get(1)?, signature: row.get(2)?, key_id: row.get(3)? })
+    let newest = format!(
+        "SELECT revision, body, signature, key_id, {} FROM policy ORDER BY revision DESC LIMIT 1",
+        POLICY.intact()
+    );
+    let policy = connection.query_row(&newest, [], |row| {
+        if !row.get::<_, bool>(4)? {
+            return Ok(Err(SqliteError::Row(POLICY.damaged(row.get::<_, i64>(0)?))));
+        }
+        let (revision, body, signature, key_id) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        Ok(Ok(v1::SignedPolicy { revision, body, signature, key_id }))
     });
-    Ok(policy.optional()?)
+    policy.optional()?.transpose()
 }
 
 #[cfg(test)]
@@ -210,8 +250,10 @@ mod tests {
     /// The store keeps every approval forever, so frequent queries must not scan the table.
     #[test]
     fn an_index_serves_every_query() {
-        let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(super::super::SCHEMA.create).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let location = belay_sqlite::Location::file(folder.path().join("gate"));
+        let store = belay_sqlite::open(&location, &super::super::SCHEMA).unwrap();
+        let connection = store.readers.connection();
         let plan = |query: String| -> String {
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
             // Without values for its parameters: a plan does not depend on them.

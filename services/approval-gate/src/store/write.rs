@@ -7,9 +7,9 @@ use belay_proto::{
 };
 use belay_sqlite::SqliteError;
 use prost::Message as _;
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-use super::{NewApproval, Op, Reply, RequestId, damaged, read};
+use super::{APPROVAL, BODY, GRANT, META, NewApproval, Op, POLICY, Reply, RequestId, damaged, read};
 use crate::{
     decide::{self, Refusal},
     feed::Head,
@@ -17,8 +17,17 @@ use crate::{
 
 /// Returns the store's id; a new store gets `new_id`.
 pub(super) fn identify(connection: &Connection, new_id: impl FnOnce() -> String) -> Result<String, SqliteError> {
-    connection.execute("INSERT INTO meta (one, store_id) VALUES (1, ?1) ON CONFLICT (one) DO NOTHING", [new_id()])?;
-    Ok(connection.query_row("SELECT store_id FROM meta", [], |row| row.get(0))?)
+    let read = format!("SELECT store_id, {} FROM meta", META.intact());
+    let stored = connection.query_row(&read, [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?)));
+    match stored.optional()? {
+        Some((_, false)) => Err(SqliteError::Row(META.damaged(1))),
+        Some((id, true)) => Ok(id),
+        None => {
+            let id = new_id();
+            connection.execute(&META.insert(), params![1, id])?;
+            Ok(id)
+        }
+    }
 }
 
 /// A durable batch.
@@ -52,6 +61,14 @@ struct Writing<'a> {
 
 impl Writing<'_> {
     fn perform(&mut self, op: Op) -> Result<Reply, SqliteError> {
+        match self.try_perform(op) {
+            // Nothing was changed: the row was read first.
+            Err(SqliteError::Row(damaged)) => Ok(Reply::Damaged(damaged)),
+            reply => reply,
+        }
+    }
+
+    fn try_perform(&mut self, op: Op) -> Result<Reply, SqliteError> {
         match op {
             Op::Create(new) => self.create(*new).map(|approval| Reply::Approval(Some(approval))),
             Op::Change { name, now, request, change } => {
@@ -75,6 +92,7 @@ impl Writing<'_> {
                             self.transaction
                                 .prepare_cached("UPDATE approval SET request = ?2, request_digest = ?3 WHERE key = ?1")?
                                 .execute(params![key, id, digest])?;
+                            self.transaction.prepare_cached(&APPROVAL.stamp("key = ?1"))?.execute([key])?;
                         }
                         Ok(Reply::Approval(Some(changed)))
                     }
@@ -82,7 +100,7 @@ impl Writing<'_> {
             }
             Op::Lapse { now } => {
                 for name in self.due(now)? {
-                    self.current(&name, now)?;
+                    read::intact(self.current(&name, now))?;
                 }
                 Ok(Reply::Done)
             }
@@ -117,9 +135,8 @@ impl Writing<'_> {
                 basic.encode_to_vec()
             ])?;
         let key = self.transaction.last_insert_rowid();
-        self.transaction
-            .prepare_cached("INSERT INTO body (approval, subject, preview) VALUES (?1, ?2, ?3)")?
-            .execute(params![key, subject, preview.encode_to_vec()])?;
+        self.transaction.prepare_cached(&APPROVAL.stamp("key = ?1"))?.execute([key])?;
+        self.transaction.prepare_cached(&BODY.insert())?.execute(params![key, subject, preview.encode_to_vec()])?;
         self.changes.push(basic.clone());
         Ok(basic)
     }
@@ -139,6 +156,7 @@ impl Writing<'_> {
         self.transaction
             .prepare_cached("UPDATE approval SET state = ?2, revision = ?3, basic = ?4 WHERE key = ?1")?
             .execute(params![key, approval.state, approval.revision, approval.encode_to_vec()])?;
+        self.transaction.prepare_cached(&APPROVAL.stamp("key = ?1"))?.execute([key])?;
         self.changes.push(approval.clone());
         Ok(approval)
     }
@@ -155,7 +173,7 @@ impl Writing<'_> {
         let used = names.consumed.iter().map(|name| (name, State::Consumed));
         let stale = names.stale.iter().map(|name| (name, State::Stale));
         for (name, state) in used.chain(stale) {
-            if let Some((key, approval)) = read::find(&self.transaction, name)?
+            if let Some(Some((key, approval))) = read::intact(read::find(&self.transaction, name))?
                 && let Some(closed) = decide::close(&approval, state)
             {
                 self.save(key, closed)?;
@@ -163,8 +181,11 @@ impl Writing<'_> {
         }
         for name in names.delivered.iter().chain(&names.consumed).chain(&names.stale) {
             // A pending approval has no decision that could have been delivered.
-            let delivered = "UPDATE approval SET delivered = 1 WHERE name = ?1 AND state <> 1";
-            self.transaction.prepare_cached(delivered)?.execute([name])?;
+            let columns = APPROVAL.columns.iter().map(|column| if *column == "delivered" { "1" } else { column });
+            let (sum, intact) = (APPROVAL.sum_of(columns), APPROVAL.intact());
+            let delivered =
+                format!("UPDATE approval SET delivered = 1, sum = {sum} WHERE name = ?1 AND state <> 1 AND {intact}");
+            self.transaction.prepare_cached(&delivered)?.execute([name])?;
         }
         Ok(())
     }
@@ -172,21 +193,24 @@ impl Writing<'_> {
     fn keep_grant(&self, name: &str, grant: &runner_v1::Grant, renews: bool) -> Result<runner_v1::Grant, SqliteError> {
         let (key, _) = read::find(&self.transaction, name)?.ok_or_else(|| damaged("the row", name))?;
         let conflict = match renews {
-            true => "DO UPDATE SET body = excluded.body, signature = excluded.signature, key_id = excluded.key_id",
+            true => {
+                "DO UPDATE SET body = excluded.body, signature = excluded.signature, key_id = excluded.key_id, sum = excluded.sum"
+            }
             false => "DO NOTHING",
         };
         self.transaction
-            .prepare_cached(&format!(
-                "INSERT INTO grant (approval, body, signature, key_id) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (approval) {conflict}"
-            ))?
+            .prepare_cached(&format!("{} ON CONFLICT (approval) {conflict}", GRANT.insert()))?
             .execute(params![key, grant.body, grant.signature, grant.key_id])?;
         read::grant(&self.transaction, name)?.ok_or_else(|| damaged("the grant", name))
     }
 
     fn keep_policy(&self, policy: &v1::SignedPolicy) -> Result<(), SqliteError> {
-        self.transaction
-            .prepare_cached("INSERT INTO policy (revision, body, signature, key_id) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![policy.revision, policy.body, policy.signature, policy.key_id])?;
+        self.transaction.prepare_cached(&POLICY.insert())?.execute(params![
+            policy.revision,
+            policy.body,
+            policy.signature,
+            policy.key_id
+        ])?;
         Ok(())
     }
 }

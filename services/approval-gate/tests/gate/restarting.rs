@@ -139,10 +139,19 @@ fn a_stored_policy_that_was_changed_refuses_the_start() {
     let folder = tempfile::tempdir().unwrap();
     life(folder.path(), "", async |_| ());
     let store = Connection::open(folder.path().join("gate.db")).unwrap();
+    belay_sqlite::add_row_sum(&store).unwrap();
+    let refused = || {
+        let refused = std::panic::catch_unwind(|| life(folder.path(), "", async |_| ()));
+        *refused.unwrap_err().downcast::<String>().unwrap()
+    };
+    // By the disk, or by somebody who knows how the checksum is made.
     store.execute("UPDATE policy SET signature = zeroblob(64)", []).unwrap();
+    let message = refused();
+    assert!(message.contains("table: \"policy\", key: \"1\""), "{message}");
+    let stamp = "UPDATE policy SET sum = row_sum('policy.sum', revision, body, signature, key_id)";
+    store.execute(stamp, []).unwrap();
     drop(store);
-    let refused = std::panic::catch_unwind(|| life(folder.path(), "", async |_| ()));
-    let message = *refused.unwrap_err().downcast::<String>().unwrap();
+    let message = refused();
     assert!(message.contains("Tampered(1)"), "{message}");
 }
 

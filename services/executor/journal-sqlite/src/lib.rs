@@ -23,8 +23,10 @@ use std::{
 
 use belay_journal::{ExecutionKey, Opened, SHARDS, StoreError};
 use belay_proto::stores::Service;
-use belay_sqlite::{Location, SqliteError};
-use rusqlite::Connection;
+use belay_sqlite::{CheckReport, DamagedRow, Location, SqliteError};
+use rusqlite::{Connection, OptionalExtension as _};
+
+use crate::schema::{LOG, META};
 
 /// The intervals of checkpoints and waypoints. They affect only the cost of opening and reading.
 #[derive(Clone, Copy, Debug)]
@@ -60,19 +62,23 @@ pub fn open_with(
 ) -> Result<Opened, StoreError> {
     let store = belay_sqlite::open(location, &schema::SCHEMA).map_err(store_error)?;
     let failed = |error: rusqlite::Error| store_error(error.into());
-    let (store_id, fence, heads, last_row, stores) = {
+    let (store_id, fence, heads, last, stores) = {
         let connection = store.writer.lock().expect("a new connection's lock is not poisoned");
-        let (store_id, fence, heads) = begin(&connection, location.accepted, new_store_id).map_err(failed)?;
+        let (store_id, fence, heads) = begin(&connection, location.accepted, new_store_id).map_err(store_error)?;
         let last_row =
             connection.query_row("SELECT coalesce(max(id), 0) FROM log", [], |row| row.get(0)).map_err(failed)?;
-        let stores =
-            belay_sqlite::positions(&connection, location, Service::Executor, &store_id, last_row).map_err(failed)?;
-        (store_id, fence, heads, last_row, stores)
+        // The sequence remembers keys that are no longer used, too.
+        let last_key = "SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'execution'), 0),
+                                   coalesce((SELECT max(exec) FROM execution), 0))";
+        let last_key = connection.query_row(last_key, [], |row| row.get(0)).map_err(failed)?;
+        let stores = belay_sqlite::positions(&connection, location, Service::Executor, &store_id, last_row)
+            .map_err(store_error)?;
+        (store_id, fence, heads, (last_row, last_key), stores)
     };
     let heads = Arc::new(RwLock::new(heads));
     let reader = reader::SqliteReader::new(Arc::clone(&store.readers), Arc::clone(&heads));
     let writer =
-        writer::SqliteWriter::new(store, heads, [fence; SHARDS as usize], intervals, last_row, Arc::clone(&stores));
+        writer::SqliteWriter::new(store, heads, [fence; SHARDS as usize], intervals, last, Arc::clone(&stores));
     Ok(Opened { writer: Box::new(writer), reader: Arc::new(reader), store_id, stores, fence })
 }
 
@@ -92,46 +98,130 @@ fn begin(
     connection: &Connection,
     accepted: Option<i64>,
     new_store_id: impl FnOnce() -> String,
-) -> Result<(String, i64, HashMap<ExecutionKey, Head>), rusqlite::Error> {
+) -> Result<(String, i64, HashMap<ExecutionKey, Head>), SqliteError> {
     // The fence of an accepted store that is behind has to be above that of its previous owner: seconds since the Unix epoch are more than any
     // number of starts, and increase from one acceptance to the next.
     let least = accepted.map_or(1, |micros| micros.div_euclid(1_000_000));
-    connection.execute(
-        "INSERT INTO meta (one, store_id, fence, heads_upto) VALUES (1, ?1, ?2, 0)
-         ON CONFLICT (one) DO UPDATE SET fence = max(fence + 1, ?2)",
-        rusqlite::params![new_store_id(), least],
-    )?;
-    let (store_id, fence, upto) = connection.query_row("SELECT store_id, fence, heads_upto FROM meta", [], |row| {
-        Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?))
-    })?;
-    let mut heads = HashMap::new();
-    let mut rows = connection.prepare("SELECT exec, max(id), count(*) FROM log WHERE id > ?1 GROUP BY exec")?;
-    let mut rows = rows.query([upto])?;
-    while let Some(row) = rows.next()? {
-        let (key, last, newer): (i64, i64, u64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let last_sequence: u64 = connection
-            .prepare_cached("SELECT first_seq + count - 1 FROM log WHERE id = ?1")?
-            .query_row([last], |row| row.get(0))?;
-        // The stored count is older than these rows, unless it was updated in between.
-        let (recorded, recorded_rows): (i64, u64) = connection
-            .prepare_cached("SELECT last_log, log_rows FROM execution WHERE exec = ?1")?
-            .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let counted: u64 = if recorded <= upto {
-            newer
-        } else {
-            connection
-                .prepare_cached("SELECT count(*) FROM log WHERE id > ?1 AND exec = ?2")?
-                .query_row([recorded, key], |row| row.get(0))?
+    let stored = format!("SELECT store_id, fence, heads_upto, {} FROM meta", META.intact());
+    let stored = connection.query_row(&stored, [], |row| {
+        if !row.get::<_, bool>(3)? {
+            return Ok(None);
+        }
+        Ok(Some((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))
+    });
+    let (store_id, fence, upto) = match stored.optional()? {
+        None => {
+            let store_id = new_store_id();
+            connection.execute(&META.insert(), rusqlite::params![1, store_id, least, 0])?;
+            (store_id, least, 0)
+        }
+        Some(None) => return Err(SqliteError::Row(META.damaged(1))),
+        Some(Some((store_id, fence, upto))) => {
+            let fence = least.max(fence + 1);
+            // In one statement: the power may fail after any.
+            let sum = META.sum_of(["one", "store_id", "?1", "heads_upto"]);
+            connection.execute(&format!("UPDATE meta SET fence = ?1, sum = {sum}"), [fence])?;
+            (store_id, fence, upto)
+        }
+    };
+    Ok((store_id, fence, heads_after(connection, upto)?))
+}
+
+/// The heads that are in the log only: of the executions with rows above `upto`.
+fn heads_after(connection: &Connection, upto: i64) -> Result<HashMap<ExecutionKey, Head>, rusqlite::Error> {
+    let mut newer: HashMap<ExecutionKey, Vec<(i64, u64)>> = HashMap::new();
+    let tail = format!("SELECT id, exec, first_seq, count, {} FROM log WHERE id > ?1 ORDER BY id", LOG.intact());
+    let mut tail = connection.prepare(&tail)?;
+    let mut tail = tail.query([upto])?;
+    while let Some(row) = tail.next()? {
+        let id: i64 = row.get(0)?;
+        let (owner, last_sequence) = match row.get::<_, bool>(4)? {
+            true => (Some(row.get(1)?), row.get::<_, u64>(2)? + row.get::<_, u64>(3)? - 1),
+            // The execution must not continue from the row before it. Its readers find the damage.
+            false => {
+                rows::report(&LOG.damaged(id));
+                (owner_of_damaged(connection, id)?, u64::MAX)
+            }
         };
-        heads.insert(ExecutionKey(key), Head { row: last, last_sequence, rows: recorded_rows + counted });
+        if let Some(owner) = owner {
+            newer.entry(ExecutionKey(owner)).or_default().push((id, last_sequence));
+        }
     }
-    Ok((store_id, fence, heads))
+    let mut heads = HashMap::new();
+    for (key, rows) in newer {
+        // The stored count is older than these rows, unless it was updated in between.
+        let recorded = match rows::recorded_head(connection, key)? {
+            Ok(Some(recorded)) => recorded,
+            // The events of an execution whose row is damaged are found by the head all the same.
+            Ok(None) | Err(_) => Head { row: 0, last_sequence: 0, rows: 0 },
+        };
+        let counted = rows.iter().filter(|(id, _)| *id > recorded.row).count() as u64;
+        let &(row, last_sequence) = rows.last().expect("each has at least one");
+        heads.insert(key, Head { row, last_sequence, rows: recorded.rows + counted });
+    }
+    Ok(heads)
+}
+
+/// The execution that a damaged row belongs to: the one with which its checksum holds, where a single bit of the column is damaged; else the
+/// one that it names.
+fn owner_of_damaged(connection: &Connection, id: i64) -> Result<Option<i64>, rusqlite::Error> {
+    let named: Option<i64> = connection.query_row("SELECT exec FROM log WHERE id = ?1", [id], |row| row.get(0)).ok();
+    let Some(named) = named else { return Ok(None) };
+    let columns = LOG.columns.iter().map(|column| if *column == "exec" { "?2" } else { column });
+    let holds = format!("SELECT sum IS {} FROM log WHERE id = ?1", LOG.sum_of(columns));
+    let mut holds = connection.prepare(&holds)?;
+    for bit in 0..63 {
+        if holds.query_row([id, named ^ (1 << bit)], |row| row.get(0))? {
+            return Ok(Some(named ^ (1 << bit)));
+        }
+    }
+    Ok(Some(named))
+}
+
+/// Reads every row of a journal, whether or not a process has it open; `None` when there is none.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be opened.
+pub fn check(location: &Location) -> Result<Option<CheckReport>, StoreError> {
+    belay_sqlite::check(location, &schema::SCHEMA, &schema::TABLES, |connection, report| {
+        for row in &mut report.rows {
+            if let Some(name) = execution_of(connection, row)? {
+                row.affects = format!("execution {name}");
+            }
+        }
+        let labels: i64 = connection.query_row(
+            "SELECT count(*) FROM label LEFT JOIN execution USING (exec)
+             WHERE execution.exec IS NULL OR label.namespace <> execution.namespace OR label.created_at <> execution.created_at
+                   OR instr(char(30) || labels, char(30) || key || char(31) || value || char(30)) = 0",
+            [],
+            |row| row.get(0),
+        )?;
+        if labels > 0 {
+            let what = format!("{labels} rows of table `label` do not fit to their executions: lists by label lack these");
+            report.structure.push(what);
+        }
+        Ok(())
+    })
+    .map_err(store_error)
+}
+
+/// The name of the execution that a damaged row belongs to, where the row still tells.
+fn execution_of(connection: &Connection, row: &DamagedRow) -> Result<Option<String>, rusqlite::Error> {
+    let execution = match row.table.as_str() {
+        "execution" | "seal_key" | "waypoint" => "?1",
+        "log" => "(SELECT exec FROM log WHERE id = ?1)",
+        _ => return Ok(None),
+    };
+    let name =
+        format!("SELECT 'namespaces/' || namespace || '/executions/' || id FROM execution WHERE exec = {execution}");
+    connection.query_row(&name, [row.key.parse::<i64>().unwrap_or(0)], |row| row.get(0)).optional()
 }
 
 fn store_error(error: SqliteError) -> StoreError {
     match error {
         SqliteError::Locked => StoreError::Locked,
         SqliteError::Corrupt(what) => StoreError::Corrupt(what),
+        SqliteError::Row(row) => StoreError::Damaged(row.to_string()),
         SqliteError::Full => StoreError::Full,
         SqliteError::Gone => StoreError::Gone,
         SqliteError::Behind(what) => StoreError::Behind(what),
@@ -143,6 +233,8 @@ fn store_error(error: SqliteError) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use belay_journal::{ExecutionRow, Order, Query, Transition};
+
     use super::*;
 
     /// S2-FR-037, S2-FR-054, S2-FR-055, S2-FR-056: calls, results and progress are events, and events persist.
@@ -182,5 +274,115 @@ mod tests {
                 writer::tests::append_rows(writer.as_mut(), reader.as_ref(), fence, opening * 11 % 29, &mut expected);
             }
         }
+    }
+
+    /// Flips each bit of each byte of every column of one execution, one at a time. What is read is what was written, or is refused; the other
+    /// execution is read, appended to and listed all the same.
+    #[test]
+    fn no_flipped_bit_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("journal"));
+        let mut expected = 0;
+        {
+            let Opened { mut writer, reader, fence, .. } = open(&location, || "a store".into()).unwrap();
+            writer::tests::append_rows(writer.as_mut(), reader.as_ref(), fence, 20, &mut expected);
+        }
+        let seen = |opened: &Opened, id: &str| -> Result<(Option<ExecutionRow>, Vec<Transition>), StoreError> {
+            let row = opened.reader.find("n", id)?;
+            let read = row.as_ref().map(|row| opened.reader.read(row.key, 0, usize::MAX)).transpose()?;
+            Ok((row, read.unwrap_or_default()))
+        };
+        let (one, other) = {
+            let opened = open(&location, || "a store".into()).unwrap();
+            (seen(&opened, "one").unwrap(), seen(&opened, "other").unwrap())
+        };
+        let copy = folder.path().join("copy");
+        let key = one.0.as_ref().unwrap().key.0;
+        let mut damaged = 0;
+        for (table, rows) in [
+            (&schema::EXECUTION, "exec = ?1 AND ?2 = ?2"),
+            (&schema::HEAD, "exec = ?1 AND ?2 = ?2"),
+            (&schema::LOG, "exec = ?1 AND first_seq = ?2"),
+        ] {
+            for (index, column) in table.columns.iter().enumerate().filter(|(index, _)| *index > 0) {
+                for bit in [0, 1, 5, 13, 31] {
+                    std::fs::copy(&location.path, &copy).unwrap();
+                    let connection = Connection::open(&copy).unwrap();
+                    // As the disk would: no constraint and no index takes notice.
+                    let flip = format!("SELECT {column} FROM {} WHERE {rows}", table.name);
+                    let value: rusqlite::types::Value =
+                        connection.query_row(&flip, [key, 12], |row| row.get(0)).unwrap();
+                    use rusqlite::types::Value;
+                    let flipped = match value {
+                        Value::Integer(number) => Value::Integer(number ^ (1 << bit)),
+                        Value::Text(text) if !text.is_empty() => {
+                            let mut bytes = text.into_bytes();
+                            let place = bit % bytes.len();
+                            bytes[place] ^= 1;
+                            Value::Text(String::from_utf8(bytes).unwrap())
+                        }
+                        Value::Blob(mut bytes) if !bytes.is_empty() => {
+                            let place = bit % bytes.len();
+                            bytes[place] ^= 1 << (bit % 8);
+                            Value::Blob(bytes)
+                        }
+                        _ => continue,
+                    };
+                    let update = format!("UPDATE {} SET {column} = ?3 WHERE {rows}", table.name);
+                    if connection.execute(&update, rusqlite::params![key, 12, flipped]).is_err() {
+                        continue;
+                    }
+                    drop(connection);
+                    let location = Location::file(&copy);
+                    let mut opened = open(&location, || "another".into()).unwrap();
+                    let case = format!("{}.{column} ({index}), bit {bit}", table.name);
+                    match seen(&opened, "one") {
+                        // The name of the execution was what was damaged, and its index, which was not, does not lead here.
+                        Ok((None, _)) => {}
+                        Ok(found) => assert_eq!(found, one, "{case}"),
+                        Err(StoreError::Damaged(what)) => {
+                            damaged += 1;
+                            assert!(what.contains(&format!("table `{}` is damaged", table.name)), "{case}: {what}");
+                        }
+                        Err(error) => panic!("{case}: {error}"),
+                    }
+                    if !(table.name == "log" && *column == "exec") {
+                        assert_eq!(seen(&opened, "other").unwrap(), other, "{case}");
+                    }
+                    let all = Query {
+                        namespace: None,
+                        filter: Vec::new(),
+                        order: Order::NEWEST_FIRST,
+                        after: None,
+                        limit: 9,
+                    };
+                    let listed = opened.reader.list(&all).unwrap().rows;
+                    assert!(
+                        listed.iter().all(|row| Some(row) == one.0.as_ref() || Some(row) == other.0.as_ref()),
+                        "{case}"
+                    );
+                    let last = other.1.last().unwrap().last_sequence();
+                    let append = belay_journal::Operation::Append {
+                        key: other.0.as_ref().unwrap().key,
+                        transition: Transition {
+                            first_sequence: last + 1,
+                            count: 1,
+                            version: 1,
+                            shown: vec![],
+                            sealed: None,
+                        },
+                        summary: None,
+                        seal_key: None,
+                        fence: belay_journal::Fence { shard: 3, token: opened.fence },
+                    };
+                    assert!(opened.writer.commit(vec![append]).unwrap()[0].is_ok(), "{case}");
+                    drop(opened);
+                    let report = check(&location).unwrap().unwrap();
+                    assert_eq!(report.rows.len(), 1, "{case}: {report:?}");
+                }
+            }
+        }
+        assert!(damaged > 60, "{damaged} flips were found by reading");
+        assert_eq!(check(&location).unwrap(), Some(CheckReport::default()));
     }
 }

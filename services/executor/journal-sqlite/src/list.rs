@@ -8,12 +8,15 @@ use std::collections::VecDeque;
 use belay_journal::{AnyOf, Condition, ExecutionRow, MAX_EXAMINED, OrderBy, Page, Position, Query, Waits};
 use rusqlite::{Connection, ToSql, params_from_iter, types::Value};
 
-use crate::rows::{COLUMNS, execution_row, namespaces};
+use crate::rows::{COLUMNS, execution_row, namespaces, report};
 
 type Sql<T> = Result<T, rusqlite::Error>;
 
 /// The number of walks that a merge begins per dimension: with more namespaces or values, the page walks the whole list instead.
 const MAX_WALKS: usize = 64;
+
+/// The most executions that a walk reads at once.
+const MAX_CHUNK: usize = 512;
 
 /// A set of executions that an index finds.
 #[derive(Clone, Debug)]
@@ -221,8 +224,9 @@ impl Walk {
         let [second, third, fourth, fifth] = [first + 1, first + 2, first + 3, first + 4];
         let direction = if descending { "DESC" } else { "ASC" };
         format!(
-            "SELECT {COLUMNS} FROM {found_by} AND ({time}, {key}) > (?{first}, ?{second}) AND ({time}, {key}) < (?{third}, ?{fourth})
-             ORDER BY {time} {direction}, {key} {direction} LIMIT ?{fifth}"
+            "SELECT {} FROM {found_by} AND ({time}, {key}) > (?{first}, ?{second}) AND ({time}, {key}) < (?{third}, ?{fourth})
+             ORDER BY {time} {direction}, {key} {direction} LIMIT ?{fifth}",
+            *COLUMNS
         )
     }
 
@@ -249,10 +253,10 @@ fn count(connection: &Connection, walks: &[Walk]) -> Sql<usize> {
 fn sort(connection: &Connection, query: &Query, walks: &[Walk]) -> Sql<Page> {
     let mut found = Vec::new();
     for walk in walks {
-        let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM {}", walk.found_by))?;
+        let mut statement = connection.prepare_cached(&format!("SELECT {} FROM {}", *COLUMNS, walk.found_by))?;
         let rows = statement.query_map(params_from_iter(walk.values()), execution_row)?;
         for row in rows {
-            let row = row?;
+            let Ok(row) = row?.inspect_err(report) else { continue };
             let position = query.position(&row).filter(|_| query.matches(&row));
             let is_after =
                 |position: &Position| query.after.is_none_or(|after| query.order.compare(after, *position).is_lt());
@@ -326,7 +330,7 @@ impl<'a> Walking<'a> {
 
     /// The position of the next execution.
     fn peek(&mut self) -> Sql<Option<Position>> {
-        if self.found.is_empty() && !self.is_at_end {
+        while self.found.is_empty() && !self.is_at_end {
             self.read()?;
         }
         Ok(self.found.front().and_then(|row| self.query.position(row)))
@@ -339,10 +343,13 @@ impl<'a> Walking<'a> {
         let bounds: [i64; 5] = [after.time, after.key.0, before.time, before.key.0, chunk];
         let values = self.walk.values().chain(bounds.iter().map(|bound| bound as &dyn ToSql));
         let mut statement = self.connection.prepare_cached(&select)?;
+        let mut count = 0;
         for row in statement.query_map(params_from_iter(values), execution_row)? {
-            self.found.push_back(row?);
+            count += 1;
+            self.found.extend(row?.inspect_err(report).ok());
         }
-        self.is_at_end = self.found.len() < self.chunk;
+        // So many damaged rows are not looked behind.
+        self.is_at_end = count < self.chunk || self.found.is_empty() && self.chunk >= MAX_CHUNK;
         if let Some(last) = self.found.back().and_then(|row| self.query.position(row)) {
             match self.query.order.descending {
                 true => self.between.1 = last,
@@ -350,21 +357,24 @@ impl<'a> Walking<'a> {
             }
         }
         // The next chunk is longer: nothing that matched was in this one, or the page is long.
-        self.chunk = (self.chunk * 2).min(512);
+        self.chunk = (self.chunk * 2).min(MAX_CHUNK);
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use belay_sqlite::Location;
+
     use super::*;
     use crate::schema::SCHEMA;
 
     /// A million executions may wait: no walk may scan or sort them.
     #[test]
     fn an_index_serves_every_walk() {
-        let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(SCHEMA.create).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let store = belay_sqlite::open(&Location::file(folder.path().join("journal")), &SCHEMA).unwrap();
+        let connection = store.readers.connection();
         let text = str::to_owned;
         let mut walks: Vec<Walk> = [OrderBy::CreateTime, OrderBy::EndTime]
             .into_iter()

@@ -1,14 +1,15 @@
 //! The reader.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 
 use belay_journal::{ExecutionKey, ExecutionRow, JournalReader, Page, Position, Query, StoreError, Transition};
-use belay_sqlite::{Readers, SqliteError};
+use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
 
 use crate::{
     Heads, list,
-    rows::{self, COLUMNS, execution_row, recorded_head},
+    rows::{self, COLUMNS, Checked, execution_row, recorded_head},
+    schema::{LOG, WAYPOINT},
     store_error,
 };
 
@@ -26,14 +27,27 @@ impl SqliteReader {
         self.readers.connection()
     }
 
-    fn rows(&self, tail: &str, values: impl Params) -> Result<Vec<ExecutionRow>, StoreError> {
-        let read = || -> Result<Vec<ExecutionRow>, rusqlite::Error> {
+    fn rows(&self, tail: &str, values: impl Params) -> Result<Vec<Checked<ExecutionRow>>, StoreError> {
+        let read = || -> Result<Vec<Checked<ExecutionRow>>, rusqlite::Error> {
             let connection = self.connection();
-            let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM execution {tail}"))?;
+            let mut statement = connection.prepare_cached(&format!("SELECT {} FROM execution {tail}", *COLUMNS))?;
             statement.query_map(values, execution_row)?.collect()
         };
         read().map_err(failed)
     }
+}
+
+/// The row of the log with this key.
+static ROW: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT previous, first_seq, count, version, shown, sealed, exec, {} FROM log WHERE id = ?1", LOG.intact())
+});
+
+fn one(mut rows: Vec<Checked<ExecutionRow>>) -> Result<Option<ExecutionRow>, StoreError> {
+    rows.pop().transpose().map_err(damaged)
+}
+
+fn damaged(row: DamagedRow) -> StoreError {
+    StoreError::Damaged(row.to_string())
 }
 
 fn failed(error: rusqlite::Error) -> StoreError {
@@ -42,11 +56,11 @@ fn failed(error: rusqlite::Error) -> StoreError {
 
 impl JournalReader for SqliteReader {
     fn find(&self, namespace: &str, id: &str) -> Result<Option<ExecutionRow>, StoreError> {
-        Ok(self.rows("WHERE namespace = ?1 AND id = ?2", [namespace, id])?.pop())
+        one(self.rows("WHERE namespace = ?1 AND id = ?2", [namespace, id])?)
     }
 
     fn get(&self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError> {
-        Ok(self.rows("WHERE exec = ?1", [key.0])?.pop())
+        one(self.rows("WHERE exec = ?1", [key.0])?)
     }
 
     fn list(&self, query: &Query) -> Result<Page, StoreError> {
@@ -60,27 +74,39 @@ impl JournalReader for SqliteReader {
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError> {
         // Locked before the connection: the writer holds its connection, in a simulation the same one, when it takes this lock.
         let known = self.heads.read().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
-        let read = || -> Result<Vec<Transition>, rusqlite::Error> {
+        let read = || -> Result<Checked<Vec<Transition>>, rusqlite::Error> {
             let connection = self.connection();
-            let Some(head) = known.map_or_else(|| recorded_head(&connection, key), |head| Ok(Some(head)))? else {
-                return Ok(Vec::new());
+            let recorded = || recorded_head(&connection, key);
+            let head = match known.map_or_else(recorded, |head| Ok(Ok(Some(head))))? {
+                Ok(Some(head)) => head,
+                Ok(None) => return Ok(Ok(Vec::new())),
+                Err(damaged) => return Ok(Err(damaged)),
             };
             if head.last_sequence <= after {
-                return Ok(Vec::new());
+                return Ok(Ok(Vec::new()));
             }
             let far_enough = i64::try_from(after.saturating_add(limit as u64)).unwrap_or(i64::MAX);
-            let entry: Option<i64> = connection
-                .prepare_cached(
-                    "SELECT log FROM waypoint WHERE exec = ?1 AND first_seq > ?2 ORDER BY first_seq LIMIT 1",
-                )?
-                .query_row([key.0, far_enough], |row| row.get(0))
+            static ENTRY: LazyLock<String> = LazyLock::new(|| {
+                let intact = WAYPOINT.intact();
+                format!(
+                    "SELECT log, {intact} FROM waypoint WHERE exec = ?1 AND first_seq > ?2 ORDER BY first_seq LIMIT 1"
+                )
+            });
+            let entry: Option<(i64, bool)> = connection
+                .prepare_cached(&ENTRY)?
+                .query_row([key.0, far_enough], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()?;
-            let mut transitions = Vec::new();
+            // A damaged waypoint costs the way from the end.
+            let entry = entry.filter(|(_, intact)| *intact).map(|(row, _)| row);
+            let mut transitions: Vec<Transition> = Vec::new();
             let mut next = entry.unwrap_or(head.row);
-            let mut statement = connection
-                .prepare_cached("SELECT previous, first_seq, count, version, shown, sealed FROM log WHERE id = ?1")?;
+            let mut last = entry.is_none().then_some(head.last_sequence);
+            let mut statement = connection.prepare_cached(&ROW)?;
             while next != 0 {
-                let (previous, transition) = statement.query_row([next], |row| {
+                let read = statement.query_row([next], |row| {
+                    if !row.get::<_, bool>(7)? || row.get::<_, i64>(6)? != key.0 {
+                        return Ok(None);
+                    }
                     let transition = Transition {
                         first_sequence: row.get(1)?,
                         count: row.get(2)?,
@@ -88,38 +114,48 @@ impl JournalReader for SqliteReader {
                         shown: row.get(4)?,
                         sealed: row.get(5)?,
                     };
-                    Ok((row.get(0)?, transition))
-                })?;
+                    Ok(Some((row.get(0)?, transition)))
+                });
+                // A row that is not where it was, is damaged, or does not fit to the next one.
+                let read = read.optional()?.flatten();
+                let Some((previous, transition)) =
+                    read.filter(|(_, read): &(i64, Transition)| last.is_none_or(|last| read.last_sequence() == last))
+                else {
+                    return Ok(Err(LOG.damaged(next)));
+                };
                 if transition.last_sequence() <= after {
                     break;
                 }
+                last = Some(transition.first_sequence - 1);
                 transitions.push(transition);
                 next = previous;
             }
             transitions.reverse();
             transitions.truncate(limit);
-            Ok(transitions)
+            Ok(Ok(transitions))
         };
-        read().map_err(failed)
+        read().map_err(failed)?.map_err(damaged)
     }
 
     fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError> {
-        rows::seal_key(&self.connection(), key).map_err(failed)
+        rows::seal_key(&self.connection(), key).map_err(failed)?.map_err(damaged)
     }
 
     fn claimable(&self, after: ExecutionKey, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
-        self.rows(
+        let rows = self.rows(
             "INDEXED BY execution_claimable WHERE ended = 0 AND parked = 0 AND exec > ?1 ORDER BY exec LIMIT ?2",
             (after.0, at_most(limit)),
-        )
+        )?;
+        Ok(rows::intact(rows))
     }
 
     fn due(&self, after: Position, until: i64, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
-        self.rows(
+        let rows = self.rows(
             "INDEXED BY execution_due WHERE parked = 1 AND wake_at IS NOT NULL AND (wake_at, exec) > (?1, ?2) AND wake_at <= ?3
              ORDER BY wake_at, exec LIMIT ?4",
             (after.time, after.key.0, until, at_most(limit)),
-        )
+        )?;
+        Ok(rows::intact(rows))
     }
 
     fn next_wake(&self, after: i64) -> Result<Option<i64>, StoreError> {
@@ -132,11 +168,12 @@ impl JournalReader for SqliteReader {
     }
 
     fn parked_since(&self, after: Position, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
-        self.rows(
+        let rows = self.rows(
             "INDEXED BY execution_parked WHERE parked = 1 AND wake_at IS NOT NULL AND (updated_at, exec) > (?1, ?2)
              ORDER BY updated_at, exec LIMIT ?3",
             (after.time, after.key.0, at_most(limit)),
-        )
+        )?;
+        Ok(rows::intact(rows))
     }
 }
 

@@ -1,19 +1,46 @@
 //! Queries that the reader and the writer share.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, StepCounts, Waits};
+use belay_sqlite::DamagedRow;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
-use crate::Head;
+use crate::{
+    Head,
+    schema::{EXECUTION, HEAD, SEAL_KEY},
+};
 
 /// The columns of an execution, in the order of [`execution_row`].
-pub(crate) const COLUMNS: &str =
-    "execution.exec, execution.namespace, id, shard, execution.created_at, plan_id, labels, principal,
-     coalesce(request_id, ''), request_hash, state, ended, wake_at, parked, waits_for, updated_at, ended_at, failure_reason,
-     steps, completed, failed, skipped, cancelled";
+pub(crate) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "execution.exec, execution.namespace, id, shard, execution.created_at, plan_id, labels, principal,
+         coalesce(request_id, ''), request_hash, state, ended, wake_at, parked, waits_for, updated_at, ended_at, failure_reason,
+         steps, completed, failed, skipped, cancelled, {}",
+        EXECUTION.intact()
+    )
+});
 
-pub(crate) fn execution_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
+/// A stored row, or which one is damaged.
+pub(crate) type Checked<T> = Result<T, DamagedRow>;
+
+/// The rows that are intact. The others are named in the log of the service.
+pub(crate) fn intact(rows: Vec<Checked<ExecutionRow>>) -> Vec<ExecutionRow> {
+    rows.into_iter().filter_map(|row| row.inspect_err(report).ok()).collect()
+}
+
+pub(crate) fn report(damaged: &DamagedRow) {
+    tracing::error!(%damaged, "A row of journal.db is set aside");
+}
+
+pub(crate) fn execution_row(row: &Row<'_>) -> Result<Checked<ExecutionRow>, rusqlite::Error> {
+    if !row.get::<_, bool>(23)? {
+        return Ok(Err(EXECUTION.damaged(row.get::<_, i64>(0)?)));
+    }
+    intact_row(row).map(Ok)
+}
+
+fn intact_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
     Ok(ExecutionRow {
         key: ExecutionKey(row.get(0)?),
         execution: NewExecution {
@@ -62,19 +89,37 @@ pub(crate) fn namespaces(connection: &Connection, after: &str, limit: usize) -> 
 }
 
 /// The wrapped key to the execution's secrets, if it has any.
-pub(crate) fn seal_key(connection: &Connection, key: ExecutionKey) -> Result<Option<Vec<u8>>, rusqlite::Error> {
-    connection
-        .prepare_cached("SELECT wrapped FROM seal_key WHERE exec = ?1")?
-        .query_row([key.0], |row| row.get(0))
-        .optional()
+pub(crate) fn seal_key(
+    connection: &Connection,
+    key: ExecutionKey,
+) -> Result<Checked<Option<Vec<u8>>>, rusqlite::Error> {
+    static READ: LazyLock<String> =
+        LazyLock::new(|| format!("SELECT wrapped, {} FROM seal_key WHERE exec = ?1", SEAL_KEY.intact()));
+    let found = connection
+        .prepare_cached(&READ)?
+        .query_row([key.0], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, bool>(1)?)))
+        .optional()?;
+    Ok(match found {
+        Some((_, false)) => Err(SEAL_KEY.damaged(key.0)),
+        found => Ok(found.map(|(wrapped, _)| wrapped)),
+    })
 }
 
 /// The head that the execution's own row names.
-pub(crate) fn recorded_head(connection: &Connection, key: ExecutionKey) -> Result<Option<Head>, rusqlite::Error> {
-    connection
-        .prepare_cached("SELECT last_log, last_seq, log_rows FROM execution WHERE exec = ?1")?
-        .query_row([key.0], |row| Ok(Head { row: row.get(0)?, last_sequence: row.get(1)?, rows: row.get(2)? }))
-        .optional()
+pub(crate) fn recorded_head(
+    connection: &Connection,
+    key: ExecutionKey,
+) -> Result<Checked<Option<Head>>, rusqlite::Error> {
+    static READ: LazyLock<String> = LazyLock::new(|| {
+        format!("SELECT last_log, last_seq, log_rows, {} FROM execution WHERE exec = ?1", HEAD.intact())
+    });
+    let head = connection.prepare_cached(&READ)?.query_row([key.0], |row| {
+        if !row.get::<_, bool>(3)? {
+            return Ok(Err(HEAD.damaged(key.0)));
+        }
+        Ok(Ok(Head { row: row.get(0)?, last_sequence: row.get(1)?, rows: row.get(2)? }))
+    });
+    Ok(head.optional()?.transpose())
 }
 
 /// Labels as one text: `key`, unit separator, `value`, record separator, for each. Control characters cannot stand in labels.

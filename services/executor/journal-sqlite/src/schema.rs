@@ -1,18 +1,19 @@
 //! The tables.
 
-use belay_sqlite::Schema;
+use belay_sqlite::{Schema, Table};
 
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 4,
-    earlier_lacks: "the columns and indexes that lists and timers go by",
+    format: 5,
+    earlier_lacks: "the checksums of rows",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
             store_id    TEXT NOT NULL,
             fence       INTEGER NOT NULL,
-            heads_upto  INTEGER NOT NULL
+            heads_upto  INTEGER NOT NULL,
+            sum         INTEGER NOT NULL
         ) STRICT;
 
         CREATE TABLE execution (
@@ -40,9 +41,12 @@ pub(crate) const SCHEMA: Schema = Schema {
             failed        INTEGER NOT NULL,
             skipped       INTEGER NOT NULL,
             cancelled     INTEGER NOT NULL,
-            last_log      INTEGER NOT NULL,
-            last_seq      INTEGER NOT NULL,
-            log_rows      INTEGER NOT NULL,
+            last_log      INTEGER NOT NULL DEFAULT 0,
+            last_seq      INTEGER NOT NULL DEFAULT 0,
+            log_rows      INTEGER NOT NULL DEFAULT 0,
+            -- Of everything before last_log, and of the rest.
+            sum           INTEGER NOT NULL,
+            head_sum      INTEGER NOT NULL DEFAULT 0,
             UNIQUE (namespace, id),
             UNIQUE (namespace, request_id)
         ) STRICT;
@@ -59,6 +63,7 @@ pub(crate) const SCHEMA: Schema = Schema {
         CREATE INDEX execution_plan ON execution (namespace, plan_id, created_at, exec);
         CREATE INDEX execution_waits ON execution (namespace, waits_for, created_at, exec);
         CREATE INDEX execution_failure ON execution (namespace, failure_reason, created_at, exec);
+        -- A copy of `execution.labels`, which is checked with it.
         CREATE TABLE label (
             namespace   TEXT NOT NULL,
             key         TEXT NOT NULL,
@@ -78,19 +83,88 @@ pub(crate) const SCHEMA: Schema = Schema {
             version    INTEGER NOT NULL,
             fence      INTEGER NOT NULL,
             shown      BLOB NOT NULL,
-            sealed     BLOB
+            sealed     BLOB,
+            sum        INTEGER NOT NULL
         ) STRICT;
 
         CREATE TABLE seal_key (
             exec     INTEGER PRIMARY KEY,
-            wrapped  BLOB NOT NULL
+            wrapped  BLOB NOT NULL,
+            sum      INTEGER NOT NULL
         ) STRICT;
 
         CREATE TABLE waypoint (
             exec       INTEGER NOT NULL,
             first_seq  INTEGER NOT NULL,
             log        INTEGER NOT NULL,
+            sum        INTEGER NOT NULL,
             PRIMARY KEY (exec, first_seq)
         ) STRICT, WITHOUT ROWID;
     ",
 };
+
+pub(crate) const META: Table = Table {
+    name: "meta",
+    columns: &["one", "store_id", "fence", "heads_upto"],
+    sum: "sum",
+    affects: "the whole journal",
+};
+
+pub(crate) const EXECUTION: Table = Table {
+    name: "execution",
+    columns: &[
+        "exec",
+        "namespace",
+        "id",
+        "shard",
+        "created_at",
+        "plan_id",
+        "labels",
+        "principal",
+        "request_id",
+        "request_hash",
+        "state",
+        "ended",
+        "wake_at",
+        "parked",
+        "waits_for",
+        "updated_at",
+        "ended_at",
+        "failure_reason",
+        "steps",
+        "completed",
+        "failed",
+        "skipped",
+        "cancelled",
+    ],
+    sum: "sum",
+    affects: "this execution",
+};
+
+/// The part of an execution's row that names its last row of the log.
+pub(crate) const HEAD: Table = Table {
+    name: "execution",
+    columns: &["exec", "last_log", "last_seq", "log_rows"],
+    sum: "head_sum",
+    affects: "this execution",
+};
+
+pub(crate) const LOG: Table = Table {
+    name: "log",
+    columns: &["id", "exec", "previous", "first_seq", "count", "version", "fence", "shown", "sealed"],
+    sum: "sum",
+    affects: "the execution with these events",
+};
+
+pub(crate) const SEAL_KEY: Table =
+    Table { name: "seal_key", columns: &["exec", "wrapped"], sum: "sum", affects: "the execution with this key" };
+
+pub(crate) const WAYPOINT: Table = Table {
+    name: "waypoint",
+    columns: &["exec", "first_seq", "log"],
+    sum: "sum",
+    affects: "nothing but the speed of reading this execution",
+};
+
+/// All of them.
+pub(crate) const TABLES: [&Table; 7] = [&META, &EXECUTION, &HEAD, &LOG, &SEAL_KEY, &WAYPOINT, &belay_sqlite::POSITION];

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock, MutexGuard, PoisonError},
 };
 
 use belay_journal::{
@@ -10,12 +10,13 @@ use belay_journal::{
     StoreError, Transition,
 };
 use belay_proto::stores::Stores;
-use belay_sqlite::{SqliteError, Store};
+use belay_sqlite::{DamagedRow, SqliteError, Store};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::{
     Head, Heads, Intervals,
-    rows::{self, recorded_head, write_labels},
+    rows::{self, Checked, recorded_head, write_labels},
+    schema::{EXECUTION, HEAD, LOG, META, SEAL_KEY, WAYPOINT},
     store_error,
 };
 
@@ -27,6 +28,8 @@ pub(crate) struct SqliteWriter {
     rows_since_checkpoint: u64,
     /// The key of the log's last row, which serves as the number of the last commit: a counter in a row of its own would add a page to each commit.
     last_row: i64,
+    /// The key of the last execution.
+    last_key: i64,
     intervals: Intervals,
     stores: Arc<Stores>,
     /// A commit failed, so the state on disk is not known.
@@ -39,11 +42,11 @@ impl SqliteWriter {
         heads: Heads,
         fences: [i64; SHARDS as usize],
         intervals: Intervals,
-        last_row: i64,
+        (last_row, last_key): (i64, i64),
         stores: Arc<Stores>,
     ) -> Self {
         let rows_since_checkpoint = heads.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
-        Self { store, heads, fences, rows_since_checkpoint, intervals, last_row, stores, broken: false }
+        Self { store, heads, fences, rows_since_checkpoint, intervals, last_row, last_key, stores, broken: false }
     }
 }
 
@@ -63,9 +66,11 @@ impl JournalWriter for SqliteWriter {
             changed: HashMap::new(),
             rows: 0,
             last_row: self.last_row,
+            last_key: self.last_key,
         };
         let committed = transaction.run(batch, self.rows_since_checkpoint);
         self.last_row = transaction.last_row;
+        self.last_key = transaction.last_key;
         let committed = committed.map_err(SqliteError::from).and_then(|committed| {
             self.store.check_in_place()?;
             self.stores.committed(self.last_row);
@@ -102,6 +107,8 @@ struct Transaction<'a> {
     rows: u64,
     /// The key of the log's last row.
     last_row: i64,
+    /// The key of the last execution.
+    last_key: i64,
 }
 
 type Committed = (Vec<Result<Done, Refused>>, HashMap<ExecutionKey, Head>, u64);
@@ -205,16 +212,29 @@ impl Transaction<'_> {
         if let Err(refused) = self.check_fence(fence) {
             return Ok(Err(refused));
         }
-        let Some(head) = self.head(key)? else { return Ok(Err(Refused::Missing(key))) };
+        let refused = |damaged: DamagedRow| Ok(Err(Refused::Damaged(damaged.to_string())));
+        let head = match self.head(key)? {
+            Ok(Some(head)) => head,
+            Ok(None) => return Ok(Err(Refused::Missing(key))),
+            Err(damaged) => return refused(damaged),
+        };
         if transition.first_sequence != head.last_sequence + 1 {
             return Ok(Err(Refused::Gap { first: transition.first_sequence, last: head.last_sequence }));
         }
-        if seal_key.is_some() && rows::seal_key(&self.connection, key)?.is_some() {
-            return Ok(Err(Refused::HasSealKey(key)));
+        if seal_key.is_some() {
+            match rows::seal_key(&self.connection, key)? {
+                Ok(None) => {}
+                Ok(Some(_)) => return Ok(Err(Refused::HasSealKey(key))),
+                Err(damaged) => return refused(damaged),
+            }
+        }
+        if let Some(summary) = summary
+            && !self.update_summary(key, summary)?
+        {
+            return refused(EXECUTION.damaged(key.0));
         }
         let head = self.log(key, head, transition, fence)?;
-        if let Some(summary) = summary {
-            self.update_summary(key, summary)?;
+        if summary.is_some() {
             self.record_head(key, head)?;
         }
         self.keep_seal_key(key, seal_key)?;
@@ -222,43 +242,39 @@ impl Transaction<'_> {
     }
 
     fn insert_execution(
-        &self,
+        &mut self,
         execution: &NewExecution,
         summary: &ExecutionSummary,
     ) -> Result<ExecutionKey, rusqlite::Error> {
+        static INSERT: LazyLock<String> = LazyLock::new(|| EXECUTION.insert());
         let StepCounts { total, completed, failed, skipped, cancelled } = summary.steps;
-        self.connection
-            .prepare_cached(
-                "INSERT INTO execution (namespace, id, shard, created_at, plan_id, labels, principal, request_id, request_hash,
-                                        state, ended, wake_at, parked, waits_for, updated_at, ended_at, failure_reason,
-                                        steps, completed, failed, skipped, cancelled, last_log, last_seq, log_rows)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, 0, 0, 0)",
-            )?
-            .execute(params![
-                execution.namespace,
-                execution.id,
-                execution.shard,
-                execution.created_at,
-                execution.plan_id,
-                write_labels(&execution.labels),
-                execution.principal,
-                (!execution.request_id.is_empty()).then_some(&execution.request_id),
-                execution.request_hash,
-                summary.state,
-                summary.ended,
-                summary.wake_at,
-                summary.parked,
-                summary.waits_for.0,
-                summary.updated_at,
-                summary.ended_at,
-                summary.failure_reason,
-                total,
-                completed,
-                failed,
-                skipped,
-                cancelled,
-            ])?;
-        let key = ExecutionKey(self.connection.last_insert_rowid());
+        let key = ExecutionKey(self.last_key + 1);
+        self.connection.prepare_cached(&INSERT)?.execute(params![
+            key.0,
+            execution.namespace,
+            execution.id,
+            execution.shard,
+            execution.created_at,
+            execution.plan_id,
+            write_labels(&execution.labels),
+            execution.principal,
+            (!execution.request_id.is_empty()).then_some(&execution.request_id),
+            execution.request_hash,
+            summary.state,
+            summary.ended,
+            summary.wake_at,
+            summary.parked,
+            summary.waits_for.0,
+            summary.updated_at,
+            summary.ended_at,
+            summary.failure_reason,
+            total,
+            completed,
+            failed,
+            skipped,
+            cancelled,
+        ])?;
+        self.last_key = key.0;
         for (label, value) in &execution.labels {
             self.connection
                 .prepare_cached(
@@ -269,39 +285,41 @@ impl Transaction<'_> {
         Ok(key)
     }
 
-    fn update_summary(&self, key: ExecutionKey, summary: &ExecutionSummary) -> Result<(), rusqlite::Error> {
+    /// Returns `false` when the row is damaged; then it is unchanged.
+    fn update_summary(&self, key: ExecutionKey, summary: &ExecutionSummary) -> Result<bool, rusqlite::Error> {
+        static UPDATE: LazyLock<String> = LazyLock::new(|| {
+            let first = EXECUTION.columns.iter().position(|column| *column == "state").expect("the first that changes");
+            let number = |index: usize| format!("?{}", index - first + 2);
+            let changes = EXECUTION.columns.iter().enumerate().skip(first);
+            let changes: Vec<String> = changes.map(|(index, column)| format!("{column} = {}", number(index))).collect();
+            let values = EXECUTION.columns.iter().enumerate();
+            let values = values.map(|(index, column)| if index < first { (*column).to_owned() } else { number(index) });
+            let (sum, intact) = (EXECUTION.sum_of(values), EXECUTION.intact());
+            format!("UPDATE execution SET {}, sum = {sum} WHERE exec = ?1 AND {intact}", changes.join(", "))
+        });
         let StepCounts { total, completed, failed, skipped, cancelled } = summary.steps;
-        self.connection
-            .prepare_cached(
-                "UPDATE execution
-                 SET state = ?2, ended = ?3, wake_at = ?4, parked = ?5, waits_for = ?6, updated_at = ?7, ended_at = ?8,
-                     failure_reason = ?9, steps = ?10, completed = ?11, failed = ?12, skipped = ?13, cancelled = ?14
-                 WHERE exec = ?1",
-            )?
-            .execute(params![
-                key.0,
-                summary.state,
-                summary.ended,
-                summary.wake_at,
-                summary.parked,
-                summary.waits_for.0,
-                summary.updated_at,
-                summary.ended_at,
-                summary.failure_reason,
-                total,
-                completed,
-                failed,
-                skipped,
-                cancelled,
-            ])?;
-        Ok(())
+        let changed = self.connection.prepare_cached(&UPDATE)?.execute(params![
+            key.0,
+            summary.state,
+            summary.ended,
+            summary.wake_at,
+            summary.parked,
+            summary.waits_for.0,
+            summary.updated_at,
+            summary.ended_at,
+            summary.failure_reason,
+            total,
+            completed,
+            failed,
+            skipped,
+            cancelled,
+        ])?;
+        Ok(changed == 1)
     }
 
     fn keep_seal_key(&self, key: ExecutionKey, wrapped: Option<&[u8]>) -> Result<(), rusqlite::Error> {
         if let Some(wrapped) = wrapped {
-            self.connection
-                .prepare_cached("INSERT INTO seal_key (exec, wrapped) VALUES (?1, ?2)")?
-                .execute(params![key.0, wrapped])?;
+            self.connection.prepare_cached(&SEAL_KEY.insert())?.execute(params![key.0, wrapped])?;
         }
         Ok(())
     }
@@ -314,27 +332,26 @@ impl Transaction<'_> {
         transition: &Transition,
         fence: Fence,
     ) -> Result<Head, rusqlite::Error> {
-        self.connection
-            .prepare_cached(
-                "INSERT INTO log (exec, previous, first_seq, count, version, fence, shown, sealed)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            )?
-            .execute(params![
-                key.0,
-                head.row,
-                transition.first_sequence,
-                transition.count,
-                transition.version,
-                fence.token,
-                transition.shown,
-                transition.sealed,
-            ])?;
-        let row = self.connection.last_insert_rowid();
+        static INSERT: LazyLock<String> = LazyLock::new(|| LOG.insert());
+        let row = self.last_row + 1;
+        self.connection.prepare_cached(&INSERT)?.execute(params![
+            row,
+            key.0,
+            head.row,
+            transition.first_sequence,
+            transition.count,
+            transition.version,
+            fence.token,
+            transition.shown,
+            transition.sealed,
+        ])?;
         let head = Head { row, last_sequence: transition.last_sequence(), rows: head.rows + 1 };
         if head.rows.is_multiple_of(self.intervals.waypoint_rows) {
-            self.connection
-                .prepare_cached("INSERT INTO waypoint (exec, first_seq, log) VALUES (?1, ?2, ?3)")?
-                .execute(params![key.0, transition.first_sequence, row])?;
+            self.connection.prepare_cached(&WAYPOINT.insert())?.execute(params![
+                key.0,
+                transition.first_sequence,
+                row
+            ])?;
         }
         self.rows += 1;
         self.last_row = row;
@@ -342,20 +359,24 @@ impl Transaction<'_> {
         Ok(head)
     }
 
-    fn head(&self, key: ExecutionKey) -> Result<Option<Head>, rusqlite::Error> {
+    fn head(&self, key: ExecutionKey) -> Result<Checked<Option<Head>>, rusqlite::Error> {
         if let Some(head) = self.changed.get(&key) {
-            return Ok(Some(*head));
+            return Ok(Ok(Some(*head)));
         }
         if let Some(head) = self.heads.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return Ok(Some(*head));
+            return Ok(Ok(Some(*head)));
         }
         recorded_head(&self.connection, key)
     }
 
     fn record_head(&self, key: ExecutionKey, head: Head) -> Result<(), rusqlite::Error> {
-        self.connection
-            .prepare_cached("UPDATE execution SET last_log = ?2, last_seq = ?3, log_rows = ?4 WHERE exec = ?1")?
-            .execute(params![key.0, head.row, head.last_sequence, head.rows])?;
+        static UPDATE: LazyLock<String> = LazyLock::new(|| {
+            let sum = HEAD.sum_of(["?1", "?2", "?3", "?4"]);
+            format!(
+                "UPDATE execution SET last_log = ?2, last_seq = ?3, log_rows = ?4, head_sum = {sum} WHERE exec = ?1"
+            )
+        });
+        self.connection.prepare_cached(&UPDATE)?.execute(params![key.0, head.row, head.last_sequence, head.rows])?;
         Ok(())
     }
 
@@ -366,8 +387,13 @@ impl Transaction<'_> {
         for (key, head) in heads {
             self.record_head(key, head)?;
         }
-        self.connection.execute("UPDATE meta SET heads_upto = (SELECT coalesce(max(id), 0) FROM log)", [])?;
-        Ok(())
+        let sum = META.sum_of(["one", "store_id", "fence", "?1"]);
+        let update = format!("UPDATE meta SET heads_upto = ?1, sum = {sum} WHERE {}", META.intact());
+        match self.connection.execute(&update, [self.last_row])? {
+            1 => Ok(()),
+            // Damaged since it was opened.
+            changed => Err(rusqlite::Error::StatementChangedRows(changed)),
+        }
     }
 }
 

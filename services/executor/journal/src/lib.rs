@@ -12,6 +12,8 @@
 //! 5. An operation whose fence is lower than the highest the store has seen for its shard is refused.
 //! 6. An execution has at most one key, which is stored together with the first transition that it seals.
 //! 7. A reader sees every committed operation, and nothing else.
+//! 8. What was changed on the disk is never returned: a read of the execution that it belongs to fails with [`StoreError::Damaged`], an append to it
+//!    is refused, and lists leave it out. Everything else can be used.
 
 pub mod conformance;
 mod query;
@@ -229,6 +231,9 @@ pub enum Refused {
         /// The sequence of the last stored event.
         last: u64,
     },
+    /// What the store has of the execution is damaged. The message names the row.
+    #[error("{0}")]
+    Damaged(String),
     /// The execution already has a key, so nothing that another key sealed could be opened.
     #[error("execution {} already has a key", .0.0)]
     HasSealKey(ExecutionKey),
@@ -246,6 +251,9 @@ pub enum StoreError {
     /// Its content is damaged, or is not that of a journal.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
+    /// A row of one execution is damaged; the others can be used. The message names the row.
+    #[error("{0}")]
+    Damaged(String),
     /// The disk is full.
     #[error("the disk is full")]
     Full,

@@ -226,6 +226,10 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
         Refused::IdTaken { existing, .. } => (*existing, Some(reasons::EXECUTION_EXISTS)),
         Refused::RequestIdUsed { existing, same_request: true } => (*existing, None),
         Refused::RequestIdUsed { existing, same_request: false } => (*existing, Some(reasons::REQUEST_ID_REUSED)),
+        Refused::Damaged(row) => {
+            let message = format!("Nothing was started: {row}.");
+            return Err(status::error(Code::DataLoss, reasons::STORE_CORRUPT, message).into());
+        }
         Refused::Fenced { .. } | Refused::Gap { .. } | Refused::HasSealKey(_) | Refused::Missing(_) => {
             return Err(
                 status::error(Code::Aborted, reasons::FENCED, format!("Nothing was started: {refused}.")).into()

@@ -335,8 +335,8 @@ table! {
     "Make room on the disk, then resume the execution or start the server again."
 
     STORE_CORRUPT Stores 1 false [] [DataLoss Unavailable]
-    "The store is damaged, or an execution's events do not fit together. Nothing was changed."
-    "Keep a copy of the folder. Put a backup in its place, or move the file away to begin with an empty store; see docs/operations.md."
+    "The store or one row of it is damaged, or an execution's events do not fit together. Nothing was changed, and where the message names a row, everything else works."
+    "`belay store check` names what is damaged. Keep a copy of the folder, then put a backup in its place, or move the file away to begin with an empty store; see docs/operations.md."
 
     STORE_FAILED Stores 1 true [] [Unavailable]
     "The store cannot be opened, read or written; the message has the system's words: a disk error, a quota, missing rights."

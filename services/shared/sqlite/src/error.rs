@@ -4,6 +4,8 @@ use belay_reasons as reasons;
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
+use crate::DamagedRow;
+
 /// Why a database cannot be opened, read or written.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SqliteError {
@@ -13,6 +15,9 @@ pub enum SqliteError {
     /// Its bytes make no sense, or belong to another program.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
+    /// One of its rows is damaged; the others can be used.
+    #[error("{0}")]
+    Row(DamagedRow),
     /// The disk is full.
     #[error("the disk is full")]
     Full,
@@ -52,7 +57,7 @@ impl SqliteError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Locked => reasons::STORE_LOCKED,
-            Self::Corrupt(_) => reasons::STORE_CORRUPT,
+            Self::Corrupt(_) | Self::Row(_) => reasons::STORE_CORRUPT,
             Self::Full => reasons::STORE_FULL,
             Self::Gone => reasons::STORE_GONE,
             Self::Behind(_) => reasons::STORE_BEHIND,

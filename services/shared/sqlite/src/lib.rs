@@ -3,6 +3,7 @@
 //! The journal, the ledger and the gate's store are built on this. They define what is stored; this crate defines how it reaches the disk.
 
 mod ballast;
+mod checksum;
 mod error;
 mod group_commit;
 mod lane;
@@ -10,11 +11,12 @@ mod open;
 mod positions;
 mod readers;
 
+pub use checksum::{CheckReport, DamagedRow, Table, add_row_sum, check};
 pub use error::SqliteError;
 pub use group_commit::{CommitError, GroupCommit, MAX_BATCH};
 pub use lane::{Lane, Slot};
 pub use open::{Location, Schema, Store, Synchronous, open};
-pub use positions::{count_commit, positions, store_updates};
+pub use positions::{POSITION, count_commit, positions, store_updates};
 pub use readers::{READERS, Readers};
 
 /// Where blocking work runs.

@@ -4,12 +4,13 @@ use std::{
     fs::{File, TryLockError},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-use crate::{MAX_BATCH, READERS, Readers, SqliteError, ballast::Ballast, positions};
+use crate::{MAX_BATCH, READERS, Readers, SqliteError, ballast::Ballast, checksum, positions};
 
 /// Where a database is.
 #[derive(Clone, Debug)]
@@ -198,7 +199,28 @@ fn connect(location: &Location) -> Result<Connection, SqliteError> {
     // 2 MiB: a log is appended to, and recent pages are in the operating system's cache.
     connection.pragma_update(None, "cache_size", -2 * 1024)?;
     connection.set_prepared_statement_cache_capacity(64);
+    checksum::add_row_sum(&connection)?;
     Ok(connection)
+}
+
+/// A connection that changes nothing, beside the process that has the store open, if one has. `None` when there is no file.
+pub(crate) fn to_check(location: &Location, schema: &Schema) -> Result<Option<Connection>, SqliteError> {
+    match std::fs::metadata(&location.path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(SqliteError::Other(format!("{}: {error}", location.path.display()))),
+    }
+    // SQLite writes the index of the log also to read it.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&location.path, flags)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.pragma_update(None, "query_only", true)?;
+    connection.busy_timeout(Duration::from_secs(5))?;
+    checksum::add_row_sum(&connection)?;
+    let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let (application, format) = (pragma("application_id")?, pragma("user_version")?);
+    check_format(application, format, schema)?;
+    Ok(Some(connection))
 }
 
 fn prepare(connection: &Connection, schema: &Schema) -> Result<(), SqliteError> {
@@ -215,6 +237,10 @@ fn prepare(connection: &Connection, schema: &Schema) -> Result<(), SqliteError> 
         ))?;
         return Ok(());
     }
+    check_format(application, format, schema)
+}
+
+fn check_format(application: i64, format: i64, schema: &Schema) -> Result<(), SqliteError> {
     if application != i64::from(schema.application_id) {
         return Err(SqliteError::Corrupt("it is a database of another kind".into()));
     }

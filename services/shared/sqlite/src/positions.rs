@@ -1,11 +1,14 @@
 //! The positions of a store and of the other services' stores: a few rows in one page, updated by every commit.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
 use belay_proto::stores::{Position, Service, Stores};
 use rusqlite::{Connection, params};
 
-use crate::Location;
+use crate::{Location, SqliteError, Table};
 
 /// The table, in every store.
 pub(crate) const TABLE: &str = "
@@ -15,9 +18,18 @@ pub(crate) const TABLE: &str = "
         generation  INTEGER NOT NULL,
         -- Of others' only: how many commits there were when the process opened the store that was heard of last.
         opened      INTEGER NOT NULL,
-        number      INTEGER NOT NULL
+        number      INTEGER NOT NULL,
+        sum         INTEGER NOT NULL DEFAULT 0
     ) STRICT, WITHOUT ROWID;
 ";
+
+/// What the table's checksums cover.
+pub const POSITION: Table = Table {
+    name: "position",
+    columns: &["service", "store_id", "generation", "opened", "number"],
+    sum: "sum",
+    affects: "what is known of that service's store",
+};
 
 /// Reads the positions of a service's store and of the others' that it has seen; gives a new store its id. Begins a new generation when the
 /// location accepts the store as it is. `last_row` is the key of the last row of a store that numbers its commits by the rows that they
@@ -31,28 +43,45 @@ pub fn positions(
     service: Service,
     store_id: &str,
     last_row: i64,
-) -> Result<Arc<Stores>, rusqlite::Error> {
+) -> Result<Arc<Stores>, SqliteError> {
+    // Each change is one statement: the power may fail after any.
     connection.execute(
-        "INSERT INTO position (service, store_id, generation, opened, number) VALUES (?1, ?2, 0, 0, 0) ON CONFLICT (service) DO NOTHING",
-        params![service.as_str(), store_id],
+        &format!("{} ON CONFLICT (service) DO NOTHING", POSITION.insert()),
+        params![service.as_str(), store_id, 0, 0, 0],
     )?;
+    let read = format!("SELECT service, store_id, generation, opened, number, {} FROM position", POSITION.intact());
+    let mut known = BTreeMap::new();
+    let mut statement = connection.prepare(&read)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(0)?;
+        if !row.get::<_, bool>(5)? {
+            let damaged = POSITION.damaged(&name);
+            if name == service.as_str() {
+                return Err(SqliteError::Row(damaged));
+            }
+            // That service tells its position again.
+            tracing::error!(%damaged, "A row of the store is set aside");
+            continue;
+        }
+        let position =
+            Position { store_id: row.get(1)?, generation: row.get(2)?, opened: row.get(3)?, commit: row.get(4)? };
+        // A later version may have services that this one does not know.
+        if let Ok(service) = name.parse::<Service>() {
+            known.insert(service, position);
+        }
+    }
+    let Some(mut own) = known.remove(&service) else {
+        return Err(SqliteError::Row(POSITION.damaged(service.as_str())));
+    };
     if let Some(generation) = location.accepted {
+        own.generation = generation.max(own.generation + 1);
+        let sum = POSITION.sum_of(["service", "store_id", "?2", "opened", "number"]);
         connection.execute(
-            "UPDATE position SET generation = max(generation + 1, ?2) WHERE service = ?1",
-            params![service.as_str(), generation],
+            &format!("UPDATE position SET generation = ?2, sum = {sum} WHERE service = ?1"),
+            params![service.as_str(), own.generation],
         )?;
     }
-    let mut known = connection
-        .prepare("SELECT service, store_id, generation, opened, number FROM position")?
-        .query_map([], |row| {
-            let position =
-                Position { store_id: row.get(1)?, generation: row.get(2)?, opened: row.get(3)?, commit: row.get(4)? };
-            Ok((row.get::<_, String>(0)?, position))
-        })?
-        // A later version may have services that this one does not know.
-        .filter_map(|row| row.map(|(name, position)| Some((name.parse().ok()?, position))).transpose())
-        .collect::<Result<BTreeMap<Service, Position>, _>>()?;
-    let mut own = known.remove(&service).expect("it was just written");
     own.commit = own.commit.max(last_row);
     own.opened = own.commit;
     Ok(Arc::new(Stores::new(service, own, known)))
@@ -64,10 +93,13 @@ pub fn positions(
 /// # Errors
 /// When the store cannot be written.
 pub fn count_commit(transaction: &Connection, stores: &Stores) -> Result<i64, rusqlite::Error> {
+    static COUNT: LazyLock<String> = LazyLock::new(|| {
+        let sum = POSITION.sum_of(["service", "store_id", "generation", "opened", "number + 1"]);
+        let intact = POSITION.intact();
+        format!("UPDATE position SET number = number + 1, sum = {sum} WHERE service = ?1 AND {intact} RETURNING number")
+    });
     store_updates(transaction, stores)?;
-    transaction
-        .prepare_cached("UPDATE position SET number = number + 1 WHERE service = ?1 RETURNING number")?
-        .query_row([stores.service().as_str()], |row| row.get(0))
+    transaction.prepare_cached(&COUNT)?.query_row([stores.service().as_str()], |row| row.get(0))
 }
 
 /// Stores the new positions of other services' stores, inside a commit's transaction; writes nothing when there are none.
@@ -82,6 +114,7 @@ pub fn store_updates(transaction: &Connection, stores: &Stores) -> Result<(), ru
                  ON CONFLICT (service) DO UPDATE SET store_id = ?2, generation = ?3, opened = ?4, number = ?5",
             )?
             .execute(params![service.as_str(), store_id, generation, opened, commit])?;
+        transaction.prepare_cached(&POSITION.stamp("service = ?1"))?.execute([service.as_str()])?;
     }
     Ok(())
 }

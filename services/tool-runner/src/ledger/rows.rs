@@ -1,20 +1,28 @@
 //! Converts the ledger's entries to rows and back.
 
-use std::{os::unix::ffi::OsStrExt as _, path::PathBuf, sync::PoisonError};
+use std::{
+    collections::HashMap,
+    os::unix::ffi::OsStrExt as _,
+    path::PathBuf,
+    sync::{LazyLock, PoisonError},
+};
 
 use belay_defects::{Defect, is_planted};
 use belay_grant::Change;
 use belay_proto::{check::check, runner_v1, stores::Stores, v1};
 use belay_reasons as reasons;
-use belay_sqlite::{SqliteError, Store};
+use belay_sqlite::{DamagedRow, SqliteError, Store};
 use prost::Message as _;
 use rusqlite::{
-    Connection, OptionalExtension as _, Row as SqlRow, Transaction, params,
+    Connection, OptionalExtension as _, Row as SqlRow, Transaction, params, params_from_iter,
     types::{Type, Value, ValueRef},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Basis, Contents, Entry, PendingApproval, Row, Spent, Unreadable, WorkspaceEffect, Written};
+use super::{
+    Basis, CALL, Contents, Entry, FENCE, HELD, META, POLICY, PendingApproval, Row, SPENT, Spent, Unreadable,
+    WorkspaceEffect, Written,
+};
 use crate::{
     Secrets, Staged,
     contents::Content,
@@ -29,15 +37,16 @@ pub(super) fn identify(
     secrets: &Secrets,
     new_id: impl FnOnce() -> String,
 ) -> Result<(String, Option<Sealer>), SqliteError> {
-    let stored = connection
-        .query_row("SELECT ledger_id, seal_key FROM meta", [], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
+    let read = format!("SELECT ledger_id, seal_key, {} FROM meta", META.intact());
+    let stored =
+        connection.query_row(&read, [], |row| Ok(((row.get(0)?, row.get(1)?), row.get::<_, bool>(2)?))).optional()?;
     let (id, key): (String, Vec<u8>) = match stored {
-        Some(stored) => stored,
+        Some((_, false)) => return Err(SqliteError::Row(META.damaged(1))),
+        Some((stored, true)) => stored,
         None => {
             let id = new_id();
             let key = secrets.new_key(&id);
-            connection.execute("INSERT INTO meta (one, ledger_id, seal_key) VALUES (1, ?1, ?2)", params![id, key])?;
+            connection.execute(&META.insert(), params![1, id, key])?;
             (id, key)
         }
     };
@@ -50,37 +59,103 @@ pub(super) fn identify(
     }
     // Nothing in use was sealed with the old key.
     let key = secrets.new_key(&id);
-    connection.execute("UPDATE meta SET seal_key = ?1", [&key])?;
+    let sum = META.sum_of(["one", "ledger_id", "?1"]);
+    connection.execute(&format!("UPDATE meta SET seal_key = ?1, sum = {sum}"), [&key])?;
     let sealer = secrets.with_key(&id, &key).expect("it was just wrapped");
     Ok((id, Some(sealer)))
 }
 
-pub(super) fn read(connection: &Connection, sealer: &Sealer) -> Sql<Contents> {
-    let fences = connection
-        .prepare("SELECT shard, token FROM fence")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Sql<_>>()?;
+pub(super) fn read(connection: &mut Connection, sealer: &Sealer) -> Sql<Contents> {
+    restore_keys(connection)?;
+    let fences = fences(connection)?;
     let (mut calls, mut unreadable) = (Vec::new(), Vec::new());
-    let mut statement = connection.prepare(
-        "SELECT digest, ended, call, sealed, workspace, staged_id, staged, name, EXISTS (SELECT 1 FROM held WHERE held.name = call.name)
+    let all = format!(
+        "SELECT digest, ended, call, sealed, workspace, staged_id, staged, name, EXISTS (SELECT 1 FROM held WHERE held.name = call.name), {}
          FROM call ORDER BY committed, name",
-    )?;
+        CALL.intact()
+    );
+    let mut statement = connection.prepare(&all)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let name: String = row.get(7)?;
-        match decoded(row, sealer, &name) {
+        // A damaged name may be no text any more.
+        let name = String::from_utf8_lossy(row.get_ref(7)?.as_bytes().unwrap_or_default()).into_owned();
+        let read = match row.get::<_, bool>(9)? {
+            true => decoded(row, sealer, &name),
+            false => Err(self::unreadable(7, Type::Text, SqliteError::Row(CALL.damaged(&name)))),
+        };
+        match read {
             Ok(row) => calls.push(row),
             Err(why) if is_planted(Defect::UnreadableRowStopsStart) => return Err(why),
             Err(why) => unreadable.push(Unreadable { name, held: row.get(8)?, why: why.to_string() }),
         }
     }
+    let read = format!("SELECT revision, body, signature, key_id, {} FROM policy", POLICY.intact());
     let policy = connection
-        .query_row("SELECT revision, body, signature, key_id FROM policy", [], |row| {
+        .query_row(&read, [], |row| {
+            if !row.get::<_, bool>(4)? {
+                // The gate sends it again.
+                report(&POLICY.damaged(1));
+                return Ok(None);
+            }
             let (revision, body, signature, key_id) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            Ok(v1::SignedPolicy { revision, body, signature, key_id })
+            Ok(Some(v1::SignedPolicy { revision, body, signature, key_id }))
         })
-        .optional()?;
+        .optional()?
+        .flatten();
     Ok(Contents { calls, unreadable, fences, policy })
+}
+
+fn report(damaged: &DamagedRow) {
+    tracing::error!(%damaged, "A row of ledger.db is set aside");
+}
+
+/// Gives damaged rows of calls and of spent grants back the key under which they were written, where nothing else is damaged: under another name, a
+/// call would run again, and a grant could be spent again.
+fn restore_keys(connection: &mut Connection) -> Sql<()> {
+    for table in [&CALL, &SPENT] {
+        let (columns, name) = (table.columns.join(", "), table.name);
+        let damaged = format!("SELECT {columns}, sum FROM {name} WHERE NOT {}", table.intact());
+        let mut restored = Vec::new();
+        let mut statement = connection.prepare(&damaged)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let count = table.columns.len();
+            // Where another column is not even text any more, the key is not all that is damaged.
+            let Ok(rest) = (1..count).map(|index| row.get::<_, Value>(index)).collect::<Sql<Vec<_>>>() else {
+                continue;
+            };
+            let key = row.get_ref(0)?.as_bytes().unwrap_or_default().to_vec();
+            if let Some(original) = table.original_key(&key, &rest, row.get(count)?) {
+                restored.push((key, original, rest));
+            }
+        }
+        drop(rows);
+        drop(statement);
+        for (found, original, mut values) in restored {
+            values.insert(0, Value::Text(original));
+            let transaction = connection.transaction()?;
+            // Not by the index, where the row is in the wrong place.
+            let delete = format!("DELETE FROM {name} WHERE CAST({} AS BLOB) = ?1", table.columns[0]);
+            transaction.execute(&delete, [&found])?;
+            transaction.execute(&format!("{} ON CONFLICT DO NOTHING", table.insert()), params_from_iter(values))?;
+            transaction.commit()?;
+            let found = String::from_utf8_lossy(&found);
+            tracing::error!(table = name, key = %found, "The key of a row was damaged; it was restored by its checksum");
+        }
+    }
+    Ok(())
+}
+
+/// The fences. One that is damaged becomes the highest of the others: an executor writes all shards with one token.
+fn fences(connection: &Connection) -> Sql<HashMap<i32, i64>> {
+    let read = format!("SELECT shard, token, {} FROM fence", FENCE.intact());
+    let rows: Vec<(i32, i64, bool)> = connection
+        .prepare(&read)?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<Sql<_>>()?;
+    let highest = rows.iter().filter(|(.., intact)| *intact).map(|(_, token, _)| *token).max().unwrap_or(0);
+    rows.iter().filter(|(.., intact)| !intact).for_each(|(shard, ..)| report(&FENCE.damaged(shard)));
+    Ok(rows.into_iter().map(|(shard, token, intact)| (shard, if intact { token } else { highest })).collect())
 }
 
 fn decoded(row: &SqlRow<'_>, sealer: &Sealer, name: &str) -> Sql<Row> {
@@ -169,20 +244,26 @@ pub(super) fn pending_approval(
     connection: &Connection,
     sealer: &Sealer,
     name: &str,
-) -> Sql<Option<(PendingApproval, Option<WorkspaceEffect>)>> {
-    connection
-        .prepare_cached(
-            "SELECT subject, waits, contents, workspace, staged_id, staged FROM held JOIN call USING (name) WHERE name = ?1",
-        )?
-        .query_row([name], |row| {
-            let sealed_approval = opened(row, 1, sealer, name, Part::Approval)?;
-            let sealed_approval = serde_json::from_slice(&sealed_approval).map_err(|error| unreadable(1, Type::Blob, error))?;
-            let SealedApproval { basis, result, changes } = sealed_approval;
-            let contents = opened(row, 2, sealer, name, Part::Contents)?;
-            let contents = unpack(&contents).map_err(|error| unreadable(2, Type::Blob, error))?;
-            Ok((PendingApproval { subject: row.get(0)?, basis, result, changes, contents }, workspace_effect(row, 3, sealer, name)?))
-        })
-        .optional()
+) -> Result<Option<(PendingApproval, Option<WorkspaceEffect>)>, SqliteError> {
+    let read = format!(
+        "SELECT subject, waits, contents, workspace, staged_id, staged, {}, {} FROM held JOIN call USING (name) WHERE name = ?1",
+        HELD.intact(),
+        CALL.intact()
+    );
+    let found = connection.prepare_cached(&read)?.query_row([name], |row| {
+        if !row.get::<_, bool>(6)? || !row.get::<_, bool>(7)? {
+            return Ok(Err(SqliteError::Row(HELD.damaged(name))));
+        }
+        let sealed_approval = opened(row, 1, sealer, name, Part::Approval)?;
+        let sealed_approval =
+            serde_json::from_slice(&sealed_approval).map_err(|error| unreadable(1, Type::Blob, error))?;
+        let SealedApproval { basis, result, changes } = sealed_approval;
+        let contents = opened(row, 2, sealer, name, Part::Contents)?;
+        let contents = unpack(&contents).map_err(|error| unreadable(2, Type::Blob, error))?;
+        let pending = PendingApproval { subject: row.get(0)?, basis, result, changes, contents };
+        Ok(Ok((pending, workspace_effect(row, 3, sealer, name)?)))
+    });
+    found.optional()?.transpose()
 }
 
 pub(super) fn is_spent(connection: &Connection, nonce: &str) -> Sql<bool> {
@@ -279,13 +360,11 @@ fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry, last
                     "INSERT INTO fence (shard, token) VALUES (?1, ?2) ON CONFLICT (shard) DO UPDATE SET token = max(token, ?2)",
                 )?
                 .execute(params![shard, token])?;
+            transaction.prepare_cached(&FENCE.stamp("shard = ?1"))?.execute([shard])?;
         }
         Entry::Policy(v1::SignedPolicy { revision, body, signature, key_id }) => {
-            transaction
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO policy (one, revision, body, signature, key_id) VALUES (1, ?1, ?2, ?3, ?4)",
-                )?
-                .execute(params![revision, body, signature, key_id])?;
+            let insert = POLICY.insert().replacen("INSERT", "INSERT OR REPLACE", 1);
+            transaction.prepare_cached(&insert)?.execute(params![1, revision, body, signature, key_id])?;
         }
         Entry::Expired { before } => {
             transaction.prepare_cached("DELETE FROM spent WHERE expires < ?1")?.execute([before])?;
@@ -295,10 +374,14 @@ fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry, last
 }
 
 fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &mut i64) -> Sql<Written> {
+    static INSERT: LazyLock<String> = LazyLock::new(|| {
+        let changes = CALL.columns[1..].iter().chain([&CALL.sum]).map(|column| format!("{column} = excluded.{column}"));
+        format!("{} ON CONFLICT (name) DO UPDATE SET {}", CALL.insert(), changes.collect::<Vec<_>>().join(", "))
+    });
     let Row { digest, ended, call, staged, pending, spends } = row;
     if let Some(Spent { nonce, expires }) = spends {
         let taken = transaction
-            .prepare_cached("INSERT INTO spent (nonce, expires) VALUES (?1, ?2) ON CONFLICT (nonce) DO NOTHING")?
+            .prepare_cached(&format!("{} ON CONFLICT (nonce) DO NOTHING", SPENT.insert()))?
             .execute(params![nonce, expires])?;
         if taken == 0 {
             return Ok(Written::GrantSpent);
@@ -317,36 +400,27 @@ fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &
     });
     let shown = secrets.call(call);
     let sealed = (shown != *call).then(|| sealer.seal(&call.name, Part::Call, &call.encode_to_vec()));
-    transaction
-        .prepare_cached(
-            "INSERT INTO call (name, digest, ended, call, sealed, workspace, staged_id, staged, committed)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-             ON CONFLICT (name) DO UPDATE
-             SET digest = ?2, ended = ?3, call = ?4, sealed = ?5, workspace = ?6, staged_id = ?7, staged = ?8, committed = ?9",
-        )?
-        .execute(params![
-            call.name,
-            digest,
-            ended,
-            shown.encode_to_vec(),
-            sealed,
-            workspace,
-            plan.map(|plan| &plan.id),
-            stored_plan,
-            committed
-        ])?;
+    transaction.prepare_cached(&INSERT)?.execute(params![
+        call.name,
+        digest,
+        ended,
+        shown.encode_to_vec(),
+        sealed,
+        workspace,
+        plan.map(|plan| &plan.id),
+        stored_plan,
+        committed
+    ])?;
     transaction.prepare_cached("DELETE FROM held WHERE name = ?1")?.execute([&call.name])?;
     if let Some(PendingApproval { subject, basis, result, changes, contents }) = pending {
         let sealed_approval = SealedApproval { basis: basis.clone(), result: result.clone(), changes: changes.clone() };
         let sealed_approval = serde_json::to_vec(&sealed_approval).expect("words and texts are always JSON");
-        transaction
-            .prepare_cached("INSERT INTO held (name, subject, waits, contents) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![
-                call.name,
-                subject,
-                sealer.seal(&call.name, Part::Approval, &sealed_approval),
-                sealer.seal(&call.name, Part::Contents, &pack(contents))
-            ])?;
+        transaction.prepare_cached(&HELD.insert())?.execute(params![
+            call.name,
+            subject,
+            sealer.seal(&call.name, Part::Approval, &sealed_approval),
+            sealer.seal(&call.name, Part::Contents, &pack(contents))
+        ])?;
     }
     Ok(Written::Done)
 }

@@ -102,9 +102,12 @@ async fn a_commit_in_doubt_happens_as_a_whole_or_not_at_all() {
             let call = v1::ToolCall { state: State::Completed.into(), ..call };
             let workspace = bench.workspace().canonicalize().unwrap();
             let workspace = workspace.to_str().unwrap().as_bytes();
-            let row = "INSERT INTO call (name, digest, ended, call, workspace, staged_id, staged) VALUES (?1, '', 1, ?2, ?3, ?4, ?5)";
+            let row = "INSERT INTO call (name, digest, ended, call, workspace, staged_id, staged, sum)
+                       VALUES (?1, '', 1, ?2, ?3, ?4, ?5, row_sum('call.sum', ?1, '', 1, ?2, NULL, ?3, ?4, ?5, NULL))";
             let call = (call.name.clone(), prost::Message::encode_to_vec(&call));
-            ledger(&bench).execute(row, params![call.0, call.1, workspace, id, plan]).unwrap();
+            let ledger = ledger(&bench);
+            belay_sqlite::add_row_sum(&ledger).unwrap();
+            ledger.execute(row, params![call.0, call.1, workspace, id, plan]).unwrap();
         }
         let runner = bench.start(FREE).await;
         if appears {
@@ -152,6 +155,28 @@ async fn an_approved_call_whose_end_was_not_written_still_waits() {
         assert_ne!(state(&end), State::AwaitingApproval, "{end:?}");
         assert_eq!(runner.get("a").await.unwrap(), end);
         bench.cleared().await;
+    }
+}
+
+/// A flipped bit is never a result: a call whose name it damages is found all the same, and any other one is in doubt.
+#[tokio::test]
+async fn a_flipped_bit_is_never_a_result() {
+    for (set, expected) in [
+        ("name = replace(name, 'ended', 'endee')", State::Completed),
+        ("digest = digest || 'x'", State::OutcomeUnknown),
+        ("ended = 0", State::OutcomeUnknown),
+        ("sum = sum + 1", State::OutcomeUnknown),
+    ] {
+        let bench = Bench::new();
+        let runner = bench.start(ASK).await;
+        assert_eq!(state(&runner.run("ended", KEEP, json!([])).await), State::Completed);
+        runner.lose().await;
+        let ledger = ledger(&bench);
+        assert_eq!(ledger.execute(&format!("UPDATE call SET {set} WHERE name = ?1"), [name("ended")]).unwrap(), 1);
+        drop(ledger);
+        let runner = bench.start(ASK).await;
+        assert_eq!(state(&runner.get("ended").await.unwrap()), expected, "{set}");
+        runner.lose().await;
     }
 }
 

@@ -1,10 +1,10 @@
-//! A row of the runner's ledger that cannot be read any more. It happens once in a simulation, where it is wanted, while the runner is down.
+//! A bit that flips in a row of the runner's ledger. It happens once in a simulation, where it is wanted, while the runner is down.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, params, types::Value};
 use turmoil::fs::shim::std::fs;
 
 use crate::{machine, trace, vfs};
@@ -41,9 +41,8 @@ impl Damaged {
             let count = u64::try_from(names.len()).unwrap_or(u64::MAX);
             let picked = random.checked_rem(count).and_then(|picked| usize::try_from(picked).ok());
             let Some(name) = picked.and_then(|picked| names.get(picked)) else { return Ok(()) };
-            // No message begins like this.
-            connection.execute("UPDATE call SET call = x'0affffff' WHERE name = ?1", [name])?;
-            trace::event(format_args!("the ledger's row of {name} is damaged"));
+            let column = flip(&connection, name, random)?;
+            trace::event(format_args!("a bit flips in column {column} of the ledger's row of {name}"));
             trace::count("rows of the ledger damaged");
             self.calls().insert(name.clone());
             Ok(())
@@ -54,4 +53,30 @@ impl Damaged {
     pub(super) fn contains(&self, call: &str) -> bool {
         self.calls().contains(call)
     }
+}
+
+/// Flips one bit of a call's row, the name included; returns the column's name.
+fn flip(connection: &Connection, name: &str, random: u64) -> Result<&'static str, rusqlite::Error> {
+    const COLUMNS: [&str; 8] = ["name", "digest", "ended", "call", "sealed", "workspace", "staged_id", "staged"];
+    let random = usize::try_from(random.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 8).unwrap_or(usize::MAX);
+    // Not every call has all of them.
+    for skipped in 0..COLUMNS.len() {
+        let column = COLUMNS[(random + skipped) % COLUMNS.len()];
+        let read = format!("SELECT {column} FROM call WHERE name = ?1");
+        let value = connection.query_row(&read, [name], |row| row.get::<_, Value>(0))?;
+        let flipped = |mut bytes: Vec<u8>| {
+            let bit = (random / COLUMNS.len()) % (bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            bytes
+        };
+        let (value, written) = match value {
+            Value::Integer(number) => (Value::Integer(number ^ 1), "?2"),
+            Value::Text(text) if !text.is_empty() => (Value::Blob(flipped(text.into_bytes())), "CAST(?2 AS TEXT)"),
+            Value::Blob(bytes) if !bytes.is_empty() => (Value::Blob(flipped(bytes)), "?2"),
+            _ => continue,
+        };
+        connection.execute(&format!("UPDATE call SET {column} = {written} WHERE name = ?1"), params![name, value])?;
+        return Ok(column);
+    }
+    Ok("none")
 }

@@ -162,8 +162,8 @@ pub fn restoring_the_journal(seed: u64) -> Result<(), String> {
     run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::default() })
 }
 
-/// Belay as it is, with a ledger in which one row can no longer be decoded: the runner starts, the outcome of that call is unknown, and
-/// everything else continues.
+/// Belay as it is, with a ledger in which one bit of one row flips: it never becomes a result. The runner starts, the outcome of that call is
+/// unknown, or known where only its name was damaged, and everything else continues.
 ///
 /// # Errors
 /// What was violated.
