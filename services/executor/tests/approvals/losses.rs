@@ -285,3 +285,26 @@ async fn a_lost_decision_is_requested_again() {
     executor.assert_completes(&name).await;
     assert_eq!((world.runner.seen().worked.len(), world.runner.seen().discarded.len()), (1, 0));
 }
+
+// B-01: a gate that has lost one of two approvals of an execution in memory gets it again: that the other is pending says nothing about it.
+#[tokio::test]
+async fn an_approval_that_the_gate_lost_is_requested_again_beside_one_that_it_kept() {
+    let mut world = World::new().await;
+    // The third step keeps the execution in memory.
+    world.runner.set(|seen| {
+        seen.newer_reply = Some(|call| call.state = if call.name.contains("/c/") { 99 } else { call.state })
+    });
+    let executor = world.executor().await;
+    let name = executor.run("a: effect; b: effect; c").await;
+    let lost = world.gate.pending_approval("a").await;
+    let kept = world.gate.pending_approval("b").await;
+    world.runner.until("the third step", |seen| seen.asked_to_run > 3).await;
+    world.stop_gate();
+    world.gate.set(|seen| drop(seen.approvals.remove(&lost.name)));
+    world.start_gate().await;
+    assert_eq!(world.gate.pending_approval("a").await.name, lost.name);
+    world.runner.set(|seen| seen.newer_reply = None);
+    world.gate.approve(&lost.name);
+    world.gate.approve(&kept.name);
+    executor.assert_completes(&name).await;
+}
