@@ -43,7 +43,9 @@ impl OutputForwarder {
             let OutputSource { names, step, call } = &self.source;
             CallStreams::new(wire::output_frame(names, step, *call), &self.redactor)
         });
-        let shown = streams.stream(output.stream()).push(output);
+        // Of a stream that this version does not know nothing is shown: it is neither of the two.
+        let Some(stream) = streams.stream(output.stream) else { return };
+        let shown = stream.push(output);
         self.publish(&streams.event, now, shown);
     }
 
@@ -77,8 +79,12 @@ impl CallStreams {
         Self { event, stdout, stderr }
     }
 
-    fn stream(&mut self, stream: Stream) -> &mut StreamProgress {
-        if stream == Stream::Stderr { &mut self.stderr } else { &mut self.stdout }
+    fn stream(&mut self, number: i32) -> Option<&mut StreamProgress> {
+        match Stream::try_from(number).ok()? {
+            Stream::Unspecified => None,
+            Stream::Stdout => Some(&mut self.stdout),
+            Stream::Stderr => Some(&mut self.stderr),
+        }
     }
 }
 
@@ -153,7 +159,15 @@ mod tests {
 
     fn push(streams: &mut CallStreams, stream: Stream, offset: i64, text: &str) -> Option<(i64, String)> {
         let piece = v1::ToolCallOutput { stream: stream.into(), offset, text: text.into() };
-        streams.stream(stream).push(piece).map(|piece| (piece.offset, piece.text))
+        streams.stream(stream.into())?.push(piece).map(|piece| (piece.offset, piece.text))
+    }
+
+    #[test]
+    fn output_of_an_unknown_stream_is_not_shown_as_the_standard_output() {
+        let mut streams = streams();
+        assert!(streams.stream(99).is_none());
+        assert_eq!(push(&mut streams, Stream::Unspecified, 0, "what\n"), None);
+        assert_eq!(push(&mut streams, Stream::Stdout, 0, "one\n"), Some((0, "one\n".into())));
     }
 
     #[test]

@@ -401,6 +401,29 @@ fn shard_of(namespace: &str, id: &str) -> u32 {
 mod tests {
     use super::*;
 
+    /// The same request id with another request is ALREADY_EXISTS, whatever is different.
+    #[test]
+    fn every_field_of_a_request_is_in_its_hash() {
+        let document = |text: &str| v1::PlanDocument { text: text.into(), ..Default::default() };
+        let source = |text| Some(v1::start_execution_request::Source::Document(document(text)));
+        let request = v1::StartExecutionRequest { source: source("a"), request_id: "r".into(), ..Default::default() };
+        let others = [
+            v1::StartExecutionRequest { parent: "namespaces/n".into(), ..request.clone() },
+            v1::StartExecutionRequest { execution_id: "e".into(), ..request.clone() },
+            v1::StartExecutionRequest { source: source("b"), ..request.clone() },
+            v1::StartExecutionRequest { validate_only: true, ..request.clone() },
+            v1::StartExecutionRequest { labels: [("k".into(), "v".into())].into(), ..request.clone() },
+            v1::StartExecutionRequest { approval_mode: v1::ApprovalMode::Skip.into(), ..request.clone() },
+            v1::StartExecutionRequest { workspace: "/w".into(), ..request.clone() },
+            v1::StartExecutionRequest { start_paused: true, ..request.clone() },
+        ];
+        for other in &others {
+            assert_ne!(hash(other), hash(&request), "{other:?}");
+        }
+        let again = v1::StartExecutionRequest { request_id: "s".into(), ..request.clone() };
+        assert_eq!(hash(&again), hash(&request));
+    }
+
     #[test]
     fn shards_are_in_range_and_stay_what_they_are() {
         assert_eq!(shard_of("default", "a"), shard_of("default", "a"));
