@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use crate::{ExecutionKey, ExecutionRow};
 
 /// How many executions a page of a list examines at most, unless it has room for more. It bounds the duration of a page whatever the
-/// filter; a row takes about 2 µs.
-pub const MAX_EXAMINED: usize = 4096;
+/// filter; a row takes some microseconds.
+pub const MAX_EXAMINED: usize = 2048;
 
 /// A list of executions: those that match, in an order, from a position on.
 #[derive(Clone, Debug, PartialEq, Eq)]
