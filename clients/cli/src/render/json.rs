@@ -20,9 +20,9 @@ const TEXTS: [&str; 3] = ["arguments", "parametersSchema", "resultSchema"];
 /// The fields of the contract that only the services need.
 const INTERNAL: [&str; 2] = ["shard", "etag"];
 /// The fields of the contract whose type is `Failure`.
-const FAILURES: [&str; 1] = ["failure"];
-/// The fields of the contract whose keys are chosen by people: nothing in them is ours to change.
-const FREE: [&str; 1] = ["labels"];
+const FAILURES: [&str; 2] = ["failure", "cause"];
+/// The fields of the contract whose keys are chosen by people and tools: nothing in them is ours to change.
+const FREE: [&str; 2] = ["labels", "metadata"];
 
 /// A message as the value that is printed.
 pub(crate) fn of<T: Serialize>(message: &T) -> Result<Value, Failure> {
@@ -114,6 +114,21 @@ mod tests {
 
     fn payload(json: &str) -> Option<Payload> {
         Some(Payload { content: Some(Content::Json(json.to_owned())) })
+    }
+
+    #[test]
+    fn the_facts_of_a_failure_stay_as_the_tool_wrote_them() {
+        let facts = [("parametersSchema", "{}"), ("endTime", "1+00:00"), ("shard", "7")];
+        let failure = belay_proto::v1::Failure {
+            metadata: facts.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            cause: Some(Box::default()),
+            ..Default::default()
+        };
+        let expected = json!({
+            "metadata": {"parametersSchema": "{}", "endTime": "1+00:00", "shard": "7"},
+            "cause": {"retryable": false},
+        });
+        assert_eq!(of(&failure).unwrap(), expected);
     }
 
     #[test]
