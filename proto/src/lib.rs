@@ -47,6 +47,14 @@ pub mod facts;
 pub mod stores;
 pub mod texts;
 
+/// The name of the tool call that an event of this execution is about; empty when it is about no operation.
+pub fn call_name(execution: &str, event: &v1::ExecutionEvent) -> String {
+    match event.operation {
+        ..=0 => String::new(),
+        operation => format!("{execution}/steps/{}/calls/{}.{operation}", event.step_id, event.attempt),
+    }
+}
+
 /// Converts microseconds since the Unix epoch to the contract's timestamp.
 pub fn timestamp(micros: i64) -> pbjson_types::Timestamp {
     let nanos = i32::try_from(micros.rem_euclid(1_000_000) * 1000).expect("less than a second");

@@ -136,10 +136,10 @@ fn the_texts_of_an_event_are_visited_and_its_names_are_not() {
         verbatim: vec!["verbatim".into()],
         ..Default::default()
     };
-    let step = v1::Step {
+    let step = v1::StepSpec {
         id: "id".into(),
         title: "title".into(),
-        kind: Some(v1::step::Kind::Tool(tool)),
+        kind: Some(v1::step_spec::Kind::Tool(tool)),
         ..Default::default()
     };
     let plan =

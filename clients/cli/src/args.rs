@@ -152,6 +152,7 @@ impl Command {
             Command::Executions(Executions::Cancel(_)) => "belay executions cancel",
             Command::Executions(Executions::Pause(_)) => "belay executions pause",
             Command::Executions(Executions::Resume(_)) => "belay executions resume",
+            Command::Executions(Executions::Signal(_)) => "belay executions signal",
             Command::Approve(_) | Command::Approvals(Approvals::Approve(_)) => "belay approvals approve",
             Command::Deny(_) | Command::Approvals(Approvals::Deny(_)) => "belay approvals deny",
             Command::Approvals(Approvals::Skip(_)) => "belay approvals skip",
@@ -226,6 +227,7 @@ pub(crate) enum Executions {
     Cancel(executions::cancel::Cancel),
     Pause(executions::pause::Pause),
     Resume(executions::resume::Resume),
+    Signal(executions::signal::Signal),
 }
 
 /// Show the tools that steps can use

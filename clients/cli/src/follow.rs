@@ -274,7 +274,7 @@ mod tests {
     }
 
     fn message(content: Content) -> Message {
-        Ok(WatchExecutionResponse { journal: "one".into(), content: Some(content) })
+        Ok(WatchExecutionResponse { journal: "one".into(), content: Some(content), ..Default::default() })
     }
 
     fn snapshot(state: State, last_sequence: i64) -> Message {

@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, sync::Weak, time::Duration};
 
 use belay_defects::{Defect, is_planted};
-use belay_execution::{Event, EventKind};
+use belay_execution::Event;
 use belay_proto::runner_v1;
 use belay_service_kit::{Shutdown, status};
 use tokio::sync::mpsc;
@@ -157,10 +157,9 @@ async fn stored(
 
 /// The calls that these events end.
 pub(crate) fn ended(events: &[Event], calls: Vec<String>) -> Vec<String> {
-    let Some(EventKind::Created(created)) = events.first().map(|event| &event.kind) else { return Vec::new() };
     let has_ended = |name: &String| {
-        let call = wire::parse_call(&created.plan, name);
-        call.is_some() && events.iter().any(|event| event.kind.call() == call && event.kind.ends_call())
+        let Some(call) = wire::parse_call(name) else { return false };
+        events.iter().filter_map(|event| event.body.call_end()).any(|(ended, _)| *ended == call)
     };
     calls.into_iter().filter(has_ended).collect()
 }

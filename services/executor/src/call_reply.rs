@@ -1,7 +1,7 @@
 //! What a runner's replies mean for a call.
 
 use belay_defects::{Defect, is_planted};
-use belay_execution::{ApprovalRequirement, CallRequest, ErrorClass, EventKind, Failure, Receipt, RecoveryClass};
+use belay_execution::{ApprovalRequirement, ErrorClass, Failure, Receipt, RecoveryClass, ToolCallEnd, ToolCallRequest};
 use belay_proto::v1::{self, tool_call::State};
 use belay_reasons as reasons;
 use belay_service_kit::status;
@@ -12,8 +12,8 @@ use crate::wire::{self, NotUnderstood};
 /// The runner's reply about a call.
 #[derive(Debug)]
 pub(crate) enum CallReply {
-    /// The call has ended, with this event.
-    Ended(EventKind),
+    /// The call has ended.
+    Ended(ToolCallEnd),
     /// The runner holds it until it is approved.
     Held(ApprovalRequirement),
     /// No reply now: retry. The runner is unavailable, is stopping, or does not authenticate the executor; or the reply cannot be understood.
@@ -34,10 +34,10 @@ pub(crate) enum CallReply {
 
 /// What an error status means for the call. Only a permanent refusal of the runner itself ends the call: a status from a proxy or the
 /// transport says nothing about the call, which may be running.
-pub(crate) fn refused(request: &CallRequest, status: Status) -> CallReply {
+pub(crate) fn refused(status: Status) -> CallReply {
     let failed = |class, reason: &str| {
         let failure = Failure::new(class, reason, status.message());
-        CallReply::Ended(EventKind::CallFailed { call: request.call, failure, receipt: Receipt::default() })
+        CallReply::Ended(ToolCallEnd::Failed { failure, receipt: Receipt::default() })
     };
     let reason = status::reason(&status);
     match (status.code(), reason.as_deref()) {
@@ -68,8 +68,8 @@ fn is_about_time(status: &Status) -> bool {
 }
 
 /// What a call's state means. From a call that this version does not understand nothing follows: the runner keeps it, and is asked again.
-pub(crate) fn reply_of(request: &CallRequest, reported: v1::ToolCall) -> CallReply {
-    understood(request, reported).unwrap_or_else(|problem| {
+pub(crate) fn reply_of(reported: v1::ToolCall) -> CallReply {
+    understood(reported).unwrap_or_else(|problem| {
         let message = format!(
             "The tool runner's reply cannot be understood: {problem}. Upgrade the executor, or correct the runner."
         );
@@ -77,8 +77,7 @@ pub(crate) fn reply_of(request: &CallRequest, reported: v1::ToolCall) -> CallRep
     })
 }
 
-fn understood(request: &CallRequest, reported: v1::ToolCall) -> Result<CallReply, NotUnderstood> {
-    let call = request.call;
+fn understood(reported: v1::ToolCall) -> Result<CallReply, NotUnderstood> {
     let state = wire::known(reported.state, "the state of the call")?;
     if state == State::AwaitingApproval {
         let need = reported.approval_need.ok_or(NotUnderstood::Missing("what has to be approved"))?;
@@ -93,16 +92,16 @@ fn understood(request: &CallRequest, reported: v1::ToolCall) -> Result<CallReply
     Ok(CallReply::Ended(match state {
         State::Completed => {
             let result = wire::json(reported.result, "the result of the call")?;
-            EventKind::CallCompleted { call, result, receipt }
+            ToolCallEnd::Completed { result, receipt }
         }
-        State::Cancelled => EventKind::CallCancelled { call, failure, grant_nonce: receipt.grant_nonce },
-        State::Denied => EventKind::CallDenied { call, failure: failure_or(ErrorClass::PolicyDenied), receipt },
+        State::Cancelled => ToolCallEnd::Cancelled { failure, grant_nonce: receipt.grant_nonce },
+        State::Denied => ToolCallEnd::Denied { failure: failure_or(ErrorClass::PolicyDenied), receipt },
         State::OutcomeUnknown => {
             let (failure, grant_nonce) = (failure_or(ErrorClass::OutcomeUnknown), receipt.grant_nonce);
-            EventKind::CallOutcomeUnknown { call, failure, grant_nonce }
+            ToolCallEnd::OutcomeUnknown { failure, grant_nonce }
         }
-        State::TimedOut => EventKind::CallFailed { call, failure: failure_or(ErrorClass::Timeout), receipt },
-        State::Failed => EventKind::CallFailed { call, failure: failure_or(ErrorClass::Internal), receipt },
+        State::TimedOut => ToolCallEnd::Failed { failure: failure_or(ErrorClass::Timeout), receipt },
+        State::Failed => ToolCallEnd::Failed { failure: failure_or(ErrorClass::Internal), receipt },
         State::Unspecified | State::Requested | State::Running | State::AwaitingApproval => {
             return Err(NotUnderstood::Missing("the end of the call"));
         }
@@ -110,12 +109,11 @@ fn understood(request: &CallRequest, reported: v1::ToolCall) -> Result<CallReply
 }
 
 /// The end to assume for a call that may have been sent, when its ledger is lost; `None` when it is safe to run again.
-pub(crate) fn reply_without_ledger(request: &CallRequest) -> Option<EventKind> {
+pub(crate) fn reply_without_ledger(request: &ToolCallRequest) -> Option<ToolCallEnd> {
     match request.recovery {
         RecoveryClass::ReadOnly | RecoveryClass::Idempotent => None,
         // Only the ledger knew whether its effect is in place.
-        RecoveryClass::Transactional | RecoveryClass::Manual => Some(EventKind::CallOutcomeUnknown {
-            call: request.call,
+        RecoveryClass::Transactional | RecoveryClass::Manual => Some(ToolCallEnd::OutcomeUnknown {
             failure: Failure::new(
                 ErrorClass::OutcomeUnknown,
                 reasons::LEDGER_CHANGED,
@@ -130,13 +128,12 @@ pub(crate) fn reply_without_ledger(request: &CallRequest) -> Option<EventKind> {
 mod tests {
     use std::time::Duration;
 
-    use belay_execution::{CallId, Json, digest};
+    use belay_execution::{Json, digest};
 
     use super::*;
 
-    fn request(recovery: RecoveryClass) -> CallRequest {
-        CallRequest {
-            call: CallId { step: 0, attempt: 1, number: 1 },
+    fn request(recovery: RecoveryClass) -> ToolCallRequest {
+        ToolCallRequest {
             tool: "noop".into(),
             arguments: Json::from_text("{}"),
             arguments_digest: digest(b"{}"),
@@ -149,13 +146,12 @@ mod tests {
     /// B-09: a permanent refusal is never retried; anything that does not come from the runner itself is.
     #[test]
     fn only_the_runner_s_own_refusals_end_a_call() {
-        let request = request(RecoveryClass::Manual);
-        let ours = |code, reason| refused(&request, status::error(code, reason, "no").into());
-        let from_proxy = |code| refused(&request, Status::new(code, "h2 protocol error"));
-        assert!(matches!(ours(Code::NotFound, "TOOL_NOT_FOUND"), CallReply::Ended(EventKind::CallFailed { .. })));
+        let ours = |code, reason| refused(status::error(code, reason, "no").into());
+        let from_proxy = |code| refused(Status::new(code, "h2 protocol error"));
+        assert!(matches!(ours(Code::NotFound, "TOOL_NOT_FOUND"), CallReply::Ended(ToolCallEnd::Failed { .. })));
         assert!(matches!(
             ours(Code::InvalidArgument, "INVALID_ARGUMENT"),
-            CallReply::Ended(EventKind::CallFailed { .. })
+            CallReply::Ended(ToolCallEnd::Failed { .. })
         ));
         assert!(matches!(ours(Code::FailedPrecondition, "FENCED"), CallReply::Fenced));
         assert!(matches!(ours(Code::PermissionDenied, "GRANT_REFUSED"), CallReply::GrantRefused(_)));
@@ -167,8 +163,8 @@ mod tests {
             assert!(matches!(ours(Code::ResourceExhausted, reason), CallReply::Busy(_)), "{reason}");
         }
         let too_large = ours(Code::ResourceExhausted, "MESSAGE_TOO_LARGE");
-        assert!(matches!(too_large, CallReply::Ended(EventKind::CallFailed { .. })));
-        assert!(matches!(from_proxy(Code::OutOfRange), CallReply::Ended(EventKind::CallFailed { .. })));
+        assert!(matches!(too_large, CallReply::Ended(ToolCallEnd::Failed { .. })));
+        assert!(matches!(from_proxy(Code::OutOfRange), CallReply::Ended(ToolCallEnd::Failed { .. })));
         for code in [
             Code::ResourceExhausted,
             Code::Internal,
@@ -189,7 +185,7 @@ mod tests {
         // A transactional effect may be in place, and a second run would apply it twice.
         for recovery in [RecoveryClass::Transactional, RecoveryClass::Manual] {
             let end = reply_without_ledger(&request(recovery));
-            assert!(matches!(end, Some(EventKind::CallOutcomeUnknown { .. })), "{recovery:?}");
+            assert!(matches!(end, Some(ToolCallEnd::OutcomeUnknown { .. })), "{recovery:?}");
         }
     }
 }

@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn output_is_kept_for_watchers_and_bounded() {
         let feed = EventFeed::new(256);
-        let chunk = |bytes| v1::ExecutionEvent { call: "x".repeat(bytes), ..v1::ExecutionEvent::default() };
+        let chunk = |bytes| v1::ExecutionEvent { step_id: "x".repeat(bytes), ..v1::ExecutionEvent::default() };
         feed.publish_output(chunk(1));
         assert!(feed.output_after(0).is_empty(), "there was no watcher");
         let _subscriber = feed.subscribe();

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    Action, ApprovalMode, ApprovalRequirement, CallId, CallRequest, ErrorClass, EventKind, Failure, PendingApproval,
-    Receipt,
+    ApprovalMode, ApprovalRequirement, ErrorClass, Failure, OperationKey, PendingApproval, Receipt, ToolCallEnd,
+    ToolCallRequest, Verb,
 };
 use belay_proto::{gate_v1, runner_v1, v1};
 use belay_reasons as reasons;
@@ -29,15 +29,16 @@ const MAX_REHOLDS: u32 = 32;
 
 /// What operations report to their driver.
 pub(crate) enum Update {
-    Ended(EventKind),
+    /// The call has ended.
+    Ended(OperationKey, ToolCallEnd),
     /// The runner holds the call until it is approved.
-    Held(CallId, ApprovalRequirement),
+    Held(OperationKey, ApprovalRequirement),
     /// The exclusive call whose end this call waits for; empty when it no longer waits.
-    WaitingForCall(CallId, String),
+    WaitingForCall(OperationKey, String),
     /// The gate has created the approval.
-    ApprovalRequested(CallId, Box<v1::Approval>),
+    ApprovalRequested(OperationKey, Box<v1::Approval>),
     /// A service is at its limit; the call waits until it is retried.
-    Busy(CallId, Busy),
+    Busy(OperationKey, Busy),
     /// The runner is unavailable.
     RunnerUnavailable,
     /// The gate is unavailable.
@@ -64,30 +65,6 @@ enum GrantReply {
     Refused(String),
 }
 
-/// What an operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Dispatch,
-    Cancel,
-    RequestApproval,
-    Commit,
-    Discard,
-}
-
-impl Verb {
-    /// The operation that an action asks for; `None` for a wake-up time.
-    pub(crate) fn of(action: Action) -> Option<(CallId, Self)> {
-        Some(match action {
-            Action::Dispatch(call) => (call, Self::Dispatch),
-            Action::Cancel(call) => (call, Self::Cancel),
-            Action::RequestApproval(call) => (call, Self::RequestApproval),
-            Action::Commit(call) => (call, Self::Commit),
-            Action::Discard(call) => (call, Self::Discard),
-            Action::WakeAt(_) => return None,
-        })
-    }
-}
-
 /// A running operation; dropping the handle aborts it. The runner forgets a call once its end is stored here, so an operation that sent the
 /// call after that would run it again.
 pub(crate) struct OperationHandle {
@@ -104,12 +81,14 @@ impl Drop for OperationHandle {
 /// An operation on one call, until it has a reply.
 pub(crate) struct ToolCallOperation {
     pub(crate) registry: Arc<ExecutionRegistry>,
+    /// The call.
+    pub(crate) key: OperationKey,
     /// The call's name.
     pub(crate) name: String,
     pub(crate) workspace: String,
     /// The call's span.
     pub(crate) trace: TraceContext,
-    pub(crate) request: Arc<CallRequest>,
+    pub(crate) request: Arc<ToolCallRequest>,
     /// No other call may commit in the workspace while it runs.
     pub(crate) exclusive: bool,
     pub(crate) pending_approval: Option<PendingApproval>,
@@ -175,7 +154,7 @@ impl ToolCallOperation {
         let mut reholds = 0;
         loop {
             match self.call(&ledger_id, grant.clone()).await {
-                CallReply::Ended(end) => return Ok(Update::Ended(end)),
+                CallReply::Ended(end) => return Ok(self.ended(end)),
                 CallReply::Held(requirement) if grant.is_some() && self.is_held_for(&requirement) => {
                     // A runner that could not record the grant has not continued, and still holds the call.
                     reholds += 1;
@@ -186,7 +165,7 @@ impl ToolCallOperation {
                     let status = tonic::Status::unavailable("the runner could not continue the call");
                     Box::pin(self.runner_unavailable(&status)).await?;
                 }
-                CallReply::Held(requirement) => return Ok(Update::Held(self.request.call, requirement)),
+                CallReply::Held(requirement) => return Ok(Update::Held(self.key, requirement)),
                 CallReply::Fenced => return Ok(Update::Fenced),
                 CallReply::GrantRefused(why) => return Box::pin(self.fail_unusable_approval(why)).await,
                 CallReply::GrantNotValidNow(status) => match Box::pin(self.renew_grant(&status)).await? {
@@ -195,7 +174,7 @@ impl ToolCallOperation {
                     GrantReply::Refused(why) => return Box::pin(self.fail_unusable_approval(why)).await,
                 },
                 CallReply::LedgerChanged => match Box::pin(self.on_other_ledger(&mut ledger_id)).await {
-                    Some(unknown) => return Ok(Update::Ended(unknown)),
+                    Some(unknown) => return Ok(self.ended(unknown)),
                     None => continue,
                 },
                 CallReply::Unavailable(status) => Box::pin(self.runner_unavailable(&status)).await?,
@@ -212,11 +191,11 @@ impl ToolCallOperation {
         let mut ledger_id = self.request.ledger_id.clone();
         loop {
             let runner = &self.registry.runner;
-            match runner.cancel(self.name.clone(), &self.request, self.fence, &ledger_id).await {
-                CallReply::Ended(end) => return Ok(Update::Ended(end)),
+            match runner.cancel(self.name.clone(), self.fence, &ledger_id).await {
+                CallReply::Ended(end) => return Ok(self.ended(end)),
                 CallReply::Fenced => return Ok(Update::Fenced),
                 CallReply::LedgerChanged => match self.on_other_ledger(&mut ledger_id).await {
-                    Some(unknown) => return Ok(Update::Ended(unknown)),
+                    Some(unknown) => return Ok(self.ended(unknown)),
                     None => continue,
                 },
                 CallReply::Unavailable(status) | CallReply::Busy(status) => self.runner_unavailable(&status).await?,
@@ -244,18 +223,18 @@ impl ToolCallOperation {
                 approval_mode: wire::approval_mode_to(self.mode).into(),
             };
             match self.registry.gate.create(request, &self.trace).await {
-                Ok(approval) => return Ok(Update::ApprovalRequested(self.request.call, Box::new(approval))),
+                Ok(approval) => return Ok(Update::ApprovalRequested(self.key, Box::new(approval))),
                 Err(GateError::Unavailable(status)) => self.gate_unavailable(&status).await?,
                 Err(GateError::Busy(status)) => self.busy(Busy::Gate, &status).await?,
                 // The gate reports that the runner holds a different subject; the runner is authoritative.
                 Err(GateError::Refused(status)) => match self.call(&self.request.ledger_id, None).await {
-                    CallReply::Ended(end) => return Ok(Update::Ended(end)),
+                    CallReply::Ended(end) => return Ok(self.ended(end)),
                     CallReply::Held(requirement) if !self.is_held_for(&requirement) => {
-                        return Ok(Update::Held(self.request.call, requirement));
+                        return Ok(Update::Held(self.key, requirement));
                     }
                     CallReply::Fenced => return Ok(Update::Fenced),
                     CallReply::LedgerChanged | CallReply::NotFound => {
-                        return Ok(Update::Ended(self.lost_pending_call()));
+                        return Ok(self.ended(self.lost_pending_call()));
                     }
                     CallReply::Unavailable(status) | CallReply::Busy(status) => {
                         self.runner_unavailable(&status).await?
@@ -277,8 +256,8 @@ impl ToolCallOperation {
         };
         loop {
             let runner = &self.registry.runner;
-            match runner.commit(self.name.clone(), &self.request, self.fence, grant.clone(), &self.trace).await {
-                CallReply::Ended(end) => return Ok(Update::Ended(end)),
+            match runner.commit(self.name.clone(), self.fence, grant.clone(), &self.trace).await {
+                CallReply::Ended(end) => return Ok(self.ended(end)),
                 CallReply::Held(requirement) if self.is_held_for(&requirement) => {
                     return self
                         .fail_unusable_approval(
@@ -286,7 +265,7 @@ impl ToolCallOperation {
                         )
                         .await;
                 }
-                CallReply::Held(requirement) => return Ok(Update::Held(self.request.call, requirement)),
+                CallReply::Held(requirement) => return Ok(Update::Held(self.key, requirement)),
                 CallReply::Fenced => return Ok(Update::Fenced),
                 CallReply::GrantRefused(why) => return self.fail_unusable_approval(why).await,
                 CallReply::GrantNotValidNow(status) => match self.renew_grant(&status).await? {
@@ -298,10 +277,10 @@ impl ToolCallOperation {
                     let message = "The runner that held the call keeps another ledger now; whether its effect was put in \
                                    place before cannot be known.";
                     let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::LEDGER_CHANGED, message);
-                    let (call, grant_nonce) = (self.request.call, String::new());
-                    return Ok(Update::Ended(EventKind::CallOutcomeUnknown { call, failure, grant_nonce }));
+                    let grant_nonce = String::new();
+                    return Ok(self.ended(ToolCallEnd::OutcomeUnknown { failure, grant_nonce }));
                 }
-                CallReply::LedgerChanged | CallReply::NotFound => return Ok(Update::Ended(self.lost_pending_call())),
+                CallReply::LedgerChanged | CallReply::NotFound => return Ok(self.ended(self.lost_pending_call())),
                 CallReply::Unavailable(status) | CallReply::Busy(status) => self.runner_unavailable(&status).await?,
             }
         }
@@ -312,7 +291,7 @@ impl ToolCallOperation {
             unreachable!("only denied and cancelled calls are discarded")
         };
         let end = self.discard_call(&failure).await?;
-        Ok(end.map_or(Update::Fenced, Update::Ended))
+        Ok(end.map_or(Update::Fenced, |end| self.ended(end)))
     }
 
     /// The runner rejects the grant, or there is none: the call is discarded, and fails as an internal error.
@@ -320,21 +299,23 @@ impl ToolCallOperation {
         let message = format!("The approval of this call could not be used: {why}.");
         let failure = Failure::new(ErrorClass::Internal, reasons::GRANT_REFUSED, message);
         let Some(end) = self.discard_call(&failure).await? else { return Ok(Update::Fenced) };
-        Ok(Update::Ended(match end {
-            EventKind::CallDenied { call, receipt, .. } => EventKind::CallFailed { call, failure, receipt },
-            _ => end,
+        Ok(self.ended(match end {
+            ToolCallEnd::Denied { receipt, .. } => ToolCallEnd::Failed { failure, receipt },
+            ToolCallEnd::Completed { .. }
+            | ToolCallEnd::Failed { .. }
+            | ToolCallEnd::Cancelled { .. }
+            | ToolCallEnd::OutcomeUnknown { .. } => end,
         }))
     }
 
     /// Discards a held call and returns its end; `None` when another executor owns the shard. A call that the runner no longer knows or has
     /// cancelled counts as discarded.
-    async fn discard_call(&mut self, failure: &Failure) -> Result<Option<EventKind>, DriverGone> {
-        let call = self.request.call;
-        let denied = || EventKind::CallDenied { call, failure: failure.clone(), receipt: Receipt::default() };
+    async fn discard_call(&mut self, failure: &Failure) -> Result<Option<ToolCallEnd>, DriverGone> {
+        let denied = || ToolCallEnd::Denied { failure: failure.clone(), receipt: Receipt::default() };
         loop {
             let runner = &self.registry.runner;
-            match runner.discard(self.name.clone(), &self.request, self.fence, failure, &self.trace).await {
-                CallReply::Ended(EventKind::CallCancelled { .. }) | CallReply::LedgerChanged | CallReply::NotFound => {
+            match runner.discard(self.name.clone(), self.fence, failure, &self.trace).await {
+                CallReply::Ended(ToolCallEnd::Cancelled { .. }) | CallReply::LedgerChanged | CallReply::NotFound => {
                     return Ok(Some(denied()));
                 }
                 CallReply::Ended(end) => return Ok(Some(end)),
@@ -358,12 +339,12 @@ impl ToolCallOperation {
             ledger_id: ledger_id.to_owned(),
             workspace: self.workspace.clone(),
             exclusive: self.exclusive,
-            attempt: i32::try_from(self.request.call.attempt).unwrap_or(i32::MAX),
+            attempt: i32::try_from(self.key.attempt).unwrap_or(i32::MAX),
             grant,
             trace: Some(v1::TraceContext { traceparent: trace.traceparent(), tracestate: trace.tracestate().into() }),
         };
         let on_output = |output| self.output.forward(self.registry.now(), output);
-        let call = self.request.call;
+        let call = self.key;
         // An error means that the driver has ended.
         let on_waiting = |other| drop(self.updates.send(Update::WaitingForCall(call, other)));
         let accepted = || {
@@ -371,7 +352,7 @@ impl ToolCallOperation {
                 drop(self.updates.send(Update::WaitingForCall(call, String::new())));
             }
         };
-        self.registry.runner.call(message, &self.request, accepted, on_output, on_waiting).await
+        self.registry.runner.call(message, accepted, on_output, on_waiting).await
     }
 
     /// Fetches the grant of the approval.
@@ -399,6 +380,10 @@ impl ToolCallOperation {
         self.grant(approval).await
     }
 
+    fn ended(&self, end: ToolCallEnd) -> Update {
+        Update::Ended(self.key, end)
+    }
+
     /// Reports the call as held again: the gate does not know its decision.
     fn request_again(&self) -> Update {
         let requirement = self
@@ -406,7 +391,7 @@ impl ToolCallOperation {
             .as_ref()
             .map(|pending| pending.requirement.clone())
             .expect("only a held call has an approval");
-        Update::Held(self.request.call, requirement)
+        Update::Held(self.key, requirement)
     }
 
     fn approval(&self) -> Option<String> {
@@ -422,14 +407,14 @@ impl ToolCallOperation {
     }
 
     /// The end of a call that was held and that the runner has lost: nothing of it is left, and it can run again.
-    fn lost_pending_call(&self) -> EventKind {
+    fn lost_pending_call(&self) -> ToolCallEnd {
         let message = "The runner that held the call has a different ledger now; nothing of the call is left.";
         let failure = Some(Failure::new(ErrorClass::Transient, reasons::LEDGER_CHANGED, message));
-        EventKind::CallCancelled { call: self.request.call, failure, grant_nonce: String::new() }
+        ToolCallEnd::Cancelled { failure, grant_nonce: String::new() }
     }
 
     /// Handles a runner with another ledger: returns an unknown outcome, or `None` when the call goes to the new ledger.
-    async fn on_other_ledger(&mut self, ledger_id: &mut String) -> Option<EventKind> {
+    async fn on_other_ledger(&mut self, ledger_id: &mut String) -> Option<ToolCallEnd> {
         // Read again, for the next intents.
         let catalogue = self.registry.runner.catalogue(true).await;
         if let Some(unknown) = reply_without_ledger(&self.request).filter(|_| self.maybe_sent) {
@@ -459,7 +444,7 @@ impl ToolCallOperation {
         self.log(status, "The service is at its limit; retrying");
         self.is_busy = true;
         self.backoff = self.backoff.max(status::retry_after(status).unwrap_or_default());
-        self.wait(Update::Busy(self.request.call, service)).await
+        self.wait(Update::Busy(self.key, service)).await
     }
 
     fn log(&self, status: &tonic::Status, what: &'static str) {

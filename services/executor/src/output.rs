@@ -4,27 +4,17 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_execution::{CallId, Timestamp};
+use belay_execution::{OperationId, Timestamp};
 use belay_proto::v1::{self, tool_call_output::Stream};
 use belay_redaction::Redactor;
 
-use crate::{
-    event_feed::EventFeed,
-    wire::{self, CallNames},
-};
-
-/// The call that writes the output.
-pub(crate) struct OutputSource {
-    pub(crate) names: Arc<CallNames>,
-    /// The step's id.
-    pub(crate) step: String,
-    pub(crate) call: CallId,
-}
+use crate::{event_feed::EventFeed, wire};
 
 /// Forwards one call's output to its execution's watchers.
 pub(crate) struct OutputForwarder {
     feed: Arc<EventFeed>,
-    source: OutputSource,
+    /// The call that writes the output.
+    call: OperationId,
     /// Hides the execution's secrets.
     redactor: Redactor,
     /// `None` before the first output; most calls write none.
@@ -32,17 +22,14 @@ pub(crate) struct OutputForwarder {
 }
 
 impl OutputForwarder {
-    pub(crate) fn new(feed: Arc<EventFeed>, source: OutputSource, redactor: Redactor) -> Self {
-        Self { feed, source, redactor, streams: Mutex::new(None) }
+    pub(crate) fn new(feed: Arc<EventFeed>, call: OperationId, redactor: Redactor) -> Self {
+        Self { feed, call, redactor, streams: Mutex::new(None) }
     }
 
     /// Forwards a chunk, unless it was forwarded before: a runner sends all output again when a call is attached to again.
     pub(crate) fn forward(&self, now: Timestamp, output: v1::ToolCallOutput) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let streams = streams.get_or_insert_with(|| {
-            let OutputSource { names, step, call } = &self.source;
-            CallStreams::new(wire::output_frame(names, step, *call), &self.redactor)
-        });
+        let streams = streams.get_or_insert_with(|| CallStreams::new(wire::output_frame(&self.call), &self.redactor));
         // Of a stream that this version does not know nothing is shown: it is neither of the two.
         let Some(stream) = streams.stream(output.stream) else { return };
         let shown = stream.push(output);

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::{CallRequest, Failure};
+use belay_execution::Failure;
 use belay_json_schema::Schema;
 use belay_proto::{
     runner_v1::{self, call_tool_response::Event, tool_runner_service_client::ToolRunnerServiceClient},
@@ -148,14 +148,13 @@ impl Runner {
     pub(crate) async fn call(
         &self,
         message: runner_v1::CallToolRequest,
-        request: &CallRequest,
         accepted: impl FnOnce(),
         mut on_output: impl FnMut(v1::ToolCallOutput),
         mut on_waiting: impl FnMut(String),
     ) -> CallReply {
         let mut stream = match self.client.clone().call_tool(self.request(message)).await {
             Ok(response) => response.into_inner(),
-            Err(status) => return refused(request, status),
+            Err(status) => return refused(status),
         };
         accepted();
         loop {
@@ -164,7 +163,7 @@ impl Runner {
                     // Read to the end: a stream that is dropped before its trailers is reset. HTTP/2 servers treat a thousand resets as an
                     // attack and close the connection for all calls.
                     while let Ok(Some(_)) = stream.message().await {}
-                    return reply_of(request, call);
+                    return reply_of(call);
                 }
                 Ok(Some(runner_v1::CallToolResponse { event: Some(Event::Output(output)) })) => on_output(output),
                 Ok(Some(runner_v1::CallToolResponse { event: Some(Event::Waiting(waiting)) })) => {
@@ -176,23 +175,17 @@ impl Runner {
                         "the runner closed the stream before the call ended",
                     ));
                 }
-                Err(status) => return refused(request, status),
+                Err(status) => return refused(status),
             }
         }
     }
 
     /// Cancels a call, and returns how it really ended.
-    pub(crate) async fn cancel(
-        &self,
-        name: String,
-        request: &CallRequest,
-        fence: runner_v1::Fence,
-        ledger_id: &str,
-    ) -> CallReply {
+    pub(crate) async fn cancel(&self, name: String, fence: runner_v1::Fence, ledger_id: &str) -> CallReply {
         let message = runner_v1::CancelToolCallRequest { name, fence: Some(fence) };
         let ended = match self.client.clone().cancel_tool_call(self.request(message)).await {
             Ok(response) => response.into_inner(),
-            Err(status) => return refused(request, status),
+            Err(status) => return refused(status),
         };
         // Only the ledger that was to keep the call can confirm that it never ran.
         let kept_in = ended.receipt.as_ref().map_or("", |receipt| receipt.ledger_id.as_str());
@@ -200,22 +193,21 @@ impl Runner {
         if elsewhere && ended.state() == State::Cancelled {
             return CallReply::LedgerChanged;
         }
-        reply_of(request, ended)
+        reply_of(ended)
     }
 
     /// Commits the effect of a held call.
     pub(crate) async fn commit(
         &self,
         name: String,
-        request: &CallRequest,
         fence: runner_v1::Fence,
         grant: runner_v1::Grant,
         trace: &TraceContext,
     ) -> CallReply {
         let message = runner_v1::CommitEffectRequest { name, grant: Some(grant), fence: Some(fence) };
         match self.client.clone().commit_effect(self.traced(message, trace)).await {
-            Ok(response) => reply_of(request, response.into_inner()),
-            Err(status) => refused(request, status),
+            Ok(response) => reply_of(response.into_inner()),
+            Err(status) => refused(status),
         }
     }
 
@@ -223,7 +215,6 @@ impl Runner {
     pub(crate) async fn discard(
         &self,
         name: String,
-        request: &CallRequest,
         fence: runner_v1::Fence,
         failure: &Failure,
         trace: &TraceContext,
@@ -231,8 +222,8 @@ impl Runner {
         let failure = Some(wire::failure(failure));
         let message = runner_v1::DiscardEffectRequest { name, fence: Some(fence), failure };
         match self.client.clone().discard_effect(self.traced(message, trace)).await {
-            Ok(response) => reply_of(request, response.into_inner()),
-            Err(status) => refused(request, status),
+            Ok(response) => reply_of(response.into_inner()),
+            Err(status) => refused(status),
         }
     }
 

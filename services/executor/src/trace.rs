@@ -5,8 +5,10 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use belay_execution::{CallId, CallInFlight, Event, EventKind, Execution, Failure, Timestamp};
-use belay_plan::Plan;
+use belay_execution::{
+    Body, Event, Execution, ExecutionEvent, Failure, OperationId, StepEvent, StepId, Timestamp, ToolCallEnd,
+    ToolCallEvent,
+};
 use belay_reasons as reasons;
 use belay_telemetry::{
     KeyValue, SpanKind, SpanRecord, Status, Telemetry, TraceContext,
@@ -49,9 +51,9 @@ pub(crate) struct Trace {
     caller: Option<TraceContext>,
     span: TraceContext,
     /// The running attempts by step: the attempt's number, and when it started.
-    attempts: BTreeMap<usize, (u32, Timestamp)>,
+    attempts: BTreeMap<StepId, (u32, Timestamp)>,
     /// The calls in flight: the tool of each, and when it was requested.
-    calls: BTreeMap<CallId, (String, Timestamp)>,
+    calls: BTreeMap<OperationId, (String, Timestamp)>,
 }
 
 /// A span without its context.
@@ -67,24 +69,22 @@ impl Trace {
         let created = execution.created();
         let uid = created.uid.clone();
         let (caller, span) = span_of(telemetry, &uid, &created.trace.0, &created.trace.1);
-        let steps = execution.steps().enumerate();
-        let attempts = steps.filter_map(|(step, view)| Some((step, (view.attempt(), view.attempt_started_at()?))));
-        let call =
-            |in_flight: &CallInFlight| (in_flight.request.call, (in_flight.request.tool.clone(), in_flight.since));
+        let attempts = execution
+            .steps()
+            .filter_map(|step| Some((step.id().clone(), (step.attempt(), step.attempt_started_at()?))));
+        let calls = execution.operations().filter_map(|operation| {
+            let tool = operation.tool_call()?.tool.clone();
+            Some((execution.operation_id(operation.key), (tool, operation.since)))
+        });
         Self {
             telemetry: telemetry.clone(),
             execution: name.to_string(),
             attempts: attempts.collect(),
-            calls: execution.in_flight().map(call).collect(),
+            calls: calls.collect(),
             uid,
             caller,
             span,
         }
-    }
-
-    /// The execution's span, as `traceparent`.
-    pub(crate) fn traceparent(&self) -> String {
-        self.span.traceparent()
     }
 
     /// The span of log lines about the execution.
@@ -93,14 +93,14 @@ impl Trace {
     }
 
     /// The span of a call.
-    pub(crate) fn call(&self, plan: &Plan, call: CallId) -> TraceContext {
-        let CallId { step, attempt, number } = call;
-        let name = format_args!("{}/{}/{attempt}.{number}", self.uid, plan.steps()[step].id());
-        self.telemetry.derived(&self.attempt(plan, step, attempt), name)
+    pub(crate) fn call(&self, call: &OperationId) -> TraceContext {
+        let OperationId { step, attempt, number } = call;
+        let name = format_args!("{}/{step}/{attempt}.{number}", self.uid);
+        self.telemetry.derived(&self.attempt(step, *attempt), name)
     }
 
-    fn attempt(&self, plan: &Plan, step: usize, attempt: u32) -> TraceContext {
-        self.telemetry.derived(&self.span, format_args!("{}/{}/{attempt}", self.uid, plan.steps()[step].id()))
+    fn attempt(&self, step: &StepId, attempt: u32) -> TraceContext {
+        self.telemetry.derived(&self.span, format_args!("{}/{step}/{attempt}", self.uid))
     }
 
     /// Records events that are stored, and sends the spans that they end.
@@ -114,82 +114,104 @@ impl Trace {
     }
 
     fn take(&mut self, execution: &Execution, event: &Event) {
-        use EventKind as K;
-        let plan = execution.plan();
-        match &event.kind {
-            K::StepStarted { step, attempt } => {
-                self.attempts.insert(*step, (*attempt, event.time));
-            }
-            K::CallRequested(request) => {
-                self.calls.insert(request.call, (request.tool.clone(), event.time));
-            }
-            K::Finished(finished) => {
-                let draft = Draft {
-                    name: format!("{} {}", operation::INVOKE_WORKFLOW, plan.id()).into(),
-                    began: execution.created_at(),
-                    attributes: vec![
-                        KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::INVOKE_WORKFLOW),
-                        KeyValue::new(semconv::GEN_AI_WORKFLOW_NAME, plan.id().to_owned()),
-                        KeyValue::new(semconv::GEN_AI_CONVERSATION_ID, self.execution.clone()),
-                        KeyValue::new(semconv::BELAY_EXECUTION, self.execution.clone()),
-                        KeyValue::new(semconv::BELAY_STATE, wire::state_name(execution)),
-                    ],
+        match &event.body {
+            Body::Execution(kind) => match kind {
+                ExecutionEvent::Finished(finished) => self.finish(execution, event.time, finished.failure.as_ref()),
+                ExecutionEvent::Created(_)
+                | ExecutionEvent::Started
+                | ExecutionEvent::Paused { .. }
+                | ExecutionEvent::Resumed
+                | ExecutionEvent::CancelRequested { .. }
+                | ExecutionEvent::SignalReceived(_)
+                | ExecutionEvent::Recovered { .. }
+                | ExecutionEvent::DeadlineExceeded
+                | ExecutionEvent::AwaitingApproval => {}
+            },
+            Body::Step { step, attempt, event: kind } => {
+                let (state, failure) = match kind {
+                    StepEvent::Started => {
+                        self.attempts.insert(step.clone(), (*attempt, event.time));
+                        return;
+                    }
+                    StepEvent::RetryScheduled { failure, .. } | StepEvent::Failed { failure, .. } => {
+                        ("FAILED", Some(failure))
+                    }
+                    StepEvent::Completed { .. } => ("COMPLETED", None),
+                    StepEvent::Cancelled { .. } => (reasons::CANCELLED, None),
+                    StepEvent::OutcomeUnknown { failure } => (reasons::OUTCOME_UNKNOWN, Some(failure)),
+                    StepEvent::Skipped { .. } => ("SKIPPED", None),
                 };
-                let kind = if self.caller.is_some() { SpanKind::Server } else { SpanKind::Internal };
-                self.send(self.span.clone(), self.caller.clone(), kind, draft, event.time, finished.failure.as_ref());
+                self.end_attempt(step, state, failure, event.time);
             }
-            kind => {
-                if let Some((call, state, failure)) = end_of_call(kind) {
-                    self.end_call(plan, call, state, failure, event.time);
-                }
-                if let Some((step, state, failure)) = end_of_attempt(kind) {
-                    self.end_attempt(plan, step, state, failure, event.time);
-                }
+            Body::ToolCall { call, event: kind } => {
+                let (state, failure) = match kind {
+                    ToolCallEvent::Requested(request) => {
+                        self.calls.insert(call.clone(), (request.tool.clone(), event.time));
+                        return;
+                    }
+                    ToolCallEvent::Held(_) | ToolCallEvent::Dispatched => return,
+                    ToolCallEvent::Ended(end) => match end {
+                        ToolCallEnd::Completed { .. } => ("COMPLETED", None),
+                        ToolCallEnd::Failed { failure, .. } => ("FAILED", Some(failure)),
+                        ToolCallEnd::Denied { failure, .. } => ("DENIED", Some(failure)),
+                        ToolCallEnd::Cancelled { failure, .. } => (reasons::CANCELLED, failure.as_ref()),
+                        ToolCallEnd::OutcomeUnknown { failure, .. } => (reasons::OUTCOME_UNKNOWN, Some(failure)),
+                    },
+                };
+                self.end_call(call, state, failure, event.time);
             }
+            // The time of a wait, of whatever kind, is in the span of its attempt.
+            Body::Approval { .. } | Body::Wait { .. } => {}
         }
     }
 
-    fn end_call(&mut self, plan: &Plan, call: CallId, state: &'static str, failure: Option<&Failure>, end: Timestamp) {
-        let Some((tool, began)) = self.calls.remove(&call) else { return };
-        let step = plan.steps()[call.step].id();
+    fn finish(&self, execution: &Execution, end: Timestamp, failure: Option<&Failure>) {
+        let plan = execution.plan().id();
+        let draft = Draft {
+            name: format!("{} {plan}", operation::INVOKE_WORKFLOW).into(),
+            began: execution.created_at(),
+            attributes: vec![
+                KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::INVOKE_WORKFLOW),
+                KeyValue::new(semconv::GEN_AI_WORKFLOW_NAME, plan.to_owned()),
+                KeyValue::new(semconv::GEN_AI_CONVERSATION_ID, self.execution.clone()),
+                KeyValue::new(semconv::BELAY_EXECUTION, self.execution.clone()),
+                KeyValue::new(semconv::BELAY_STATE, wire::state_name(execution)),
+            ],
+        };
+        let kind = if self.caller.is_some() { SpanKind::Server } else { SpanKind::Internal };
+        self.send(self.span.clone(), self.caller.clone(), kind, draft, end, failure);
+    }
+
+    fn end_call(&mut self, call: &OperationId, state: &'static str, failure: Option<&Failure>, end: Timestamp) {
+        let Some((tool, began)) = self.calls.remove(call) else { return };
         let draft = Draft {
             name: format!("{} {tool}", operation::EXECUTE_TOOL).into(),
             began,
             attributes: vec![
                 KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::EXECUTE_TOOL),
                 KeyValue::new(semconv::GEN_AI_TOOL_NAME, tool),
-                KeyValue::new(
-                    semconv::GEN_AI_TOOL_CALL_ID,
-                    format!("{}/steps/{step}/calls/{}.{}", self.execution, call.attempt, call.number),
-                ),
+                KeyValue::new(semconv::GEN_AI_TOOL_CALL_ID, wire::call_name(&self.execution, call)),
                 KeyValue::new(semconv::BELAY_STATE, state),
             ],
         };
-        let parent = self.attempt(plan, call.step, call.attempt);
-        self.send(self.call(plan, call), Some(parent), SpanKind::Client, draft, end, failure);
+        let parent = self.attempt(&call.step, call.attempt);
+        self.send(self.call(call), Some(parent), SpanKind::Client, draft, end, failure);
     }
 
-    fn end_attempt(
-        &mut self,
-        plan: &Plan,
-        step: usize,
-        state: &'static str,
-        failure: Option<&Failure>,
-        end: Timestamp,
-    ) {
-        let Some((attempt, began)) = self.attempts.remove(&step) else { return };
-        let id = plan.steps()[step].id();
+    /// A step without a running attempt may end too: one that never started is skipped, and one that waits for a retry can be cancelled.
+    fn end_attempt(&mut self, step: &StepId, state: &'static str, failure: Option<&Failure>, end: Timestamp) {
+        let Some((attempt, began)) = self.attempts.remove(step) else { return };
         let draft = Draft {
-            name: format!("step {id}").into(),
+            name: format!("step {step}").into(),
             began,
             attributes: vec![
                 KeyValue::new(semconv::BELAY_EXECUTION, self.execution.clone()),
-                KeyValue::new(semconv::BELAY_STEP, id.to_owned()),
+                KeyValue::new(semconv::BELAY_STEP, step.as_str().to_owned()),
                 KeyValue::new(semconv::BELAY_ATTEMPT, i64::from(attempt)),
                 KeyValue::new(semconv::BELAY_STATE, state),
             ],
         };
-        let context = self.attempt(plan, step, attempt);
+        let context = self.attempt(step, attempt);
         self.send(context, Some(self.span.clone()), SpanKind::Internal, draft, end, failure);
     }
 
@@ -212,35 +234,6 @@ impl Trace {
         let record = SpanRecord::new(context, draft.name, draft.began.as_micros(), end.as_micros());
         self.telemetry.emit(SpanRecord { parent, kind, attributes: draft.attributes, status, ..record });
     }
-}
-
-/// The call that this event ends, its state and its failure.
-fn end_of_call(kind: &EventKind) -> Option<(CallId, &'static str, Option<&Failure>)> {
-    use EventKind as K;
-    Some(match kind {
-        K::CallCompleted { call, .. } => (*call, "COMPLETED", None),
-        K::CallFailed { call, failure, .. } => (*call, "FAILED", Some(failure)),
-        K::CallDenied { call, failure, .. } => (*call, "DENIED", Some(failure)),
-        K::CallCancelled { call, failure, .. } => (*call, reasons::CANCELLED, failure.as_ref()),
-        K::CallOutcomeUnknown { call, failure, .. } => (*call, reasons::OUTCOME_UNKNOWN, Some(failure)),
-        _ => return None,
-    })
-}
-
-/// The step whose attempt this event ends, its state and its failure. A step without a running attempt may end too: one that never started
-/// is skipped, and one that waits for a retry can be cancelled.
-fn end_of_attempt(kind: &EventKind) -> Option<(usize, &'static str, Option<&Failure>)> {
-    use EventKind as K;
-    Some(match kind {
-        K::RetryScheduled { step, failure, .. } | K::StepFailed { step, failure, .. } => {
-            (*step, "FAILED", Some(failure))
-        }
-        K::StepCompleted { step, .. } => (*step, "COMPLETED", None),
-        K::StepCancelled { step, .. } => (*step, reasons::CANCELLED, None),
-        K::StepOutcomeUnknown { step, failure, .. } => (*step, reasons::OUTCOME_UNKNOWN, Some(failure)),
-        K::StepSkipped { step, .. } => (*step, "SKIPPED", None),
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -10,3 +10,4 @@ mod manners;
 mod pure;
 mod requirements;
 mod source;
+mod walks;

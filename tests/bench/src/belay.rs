@@ -8,7 +8,7 @@ use std::{
 use belay_bench::stats;
 use belay_proto::v1::{
     self, ExecutionEvent, execution::State, execution_event::Kind, executor_service_client::ExecutorServiceClient,
-    start_execution_request::Source, step, watch_execution_response::Content,
+    start_execution_request::Source, step_spec, watch_execution_response::Content,
 };
 use belay_service_kit::net::{self, Address};
 use futures::future;
@@ -225,7 +225,8 @@ fn plan(load: Load) -> v1::Plan {
             v1::ToolStep { tool: "write_file".into(), arguments: arguments.to_string(), ..Default::default() }
         }
     };
-    let step = |n| v1::Step { id: format!("s{n}"), kind: Some(step::Kind::Tool(call(n))), ..Default::default() };
+    let step =
+        |n| v1::StepSpec { id: format!("s{n}"), kind: Some(step_spec::Kind::Tool(call(n))), ..Default::default() };
     v1::Plan { id: "bench".into(), steps: (0..load.steps).map(step).collect(), parallelism: 1, ..Default::default() }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::Path};
 
 use belay_bench::stats;
-use belay_proto::v1::{self, execution_event::Kind, step};
+use belay_proto::v1::{self, execution_event::Kind, step_spec};
 use serde::Serialize;
 
 use crate::{Result, belay::Belay, place::Place};
@@ -101,10 +101,10 @@ fn step_id(kind: &str, number: u32) -> String {
 
 /// Calls of each kind in turns, one after the other, and perhaps a long command beside them.
 fn plan(scale: Scale, beside: bool) -> v1::Plan {
-    let step = |id: String, after: Option<String>, tool: &str, arguments: serde_json::Value| v1::Step {
+    let step = |id: String, after: Option<String>, tool: &str, arguments: serde_json::Value| v1::StepSpec {
         id,
         depends_on: after.into_iter().collect(),
-        kind: Some(step::Kind::Tool(v1::ToolStep {
+        kind: Some(step_spec::Kind::Tool(v1::ToolStep {
             tool: tool.into(),
             arguments: arguments.to_string(),
             ..Default::default()

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use belay_proto::v1::{self, execution_event::Kind, step_status::State as Step};
+use belay_proto::v1::{self, execution_event::Kind, step::State as Step};
+
+/// A call: its step, the attempt, and its number within the attempt.
+type Call = (String, i32, i32);
 
 /// The fold of the events so far.
 #[derive(Clone, Debug, Default)]
@@ -10,8 +13,8 @@ pub struct Picture {
     events: Vec<v1::ExecutionEvent>,
     steps: BTreeMap<String, (Step, i32)>,
     state: Option<v1::execution::State>,
-    open_calls: BTreeSet<String>,
-    requested: BTreeSet<String>,
+    open_calls: BTreeSet<Call>,
+    requested: BTreeSet<Call>,
     said: usize,
 }
 
@@ -29,6 +32,7 @@ impl Picture {
         }
         assert_eq!(event.sequence, self.last_sequence() + 1, "no gap and no repetition");
         let step = event.step_id.clone();
+        let call = (event.step_id.clone(), event.attempt, event.operation);
         let mut set = |state: Step| {
             let attempt = event.attempt;
             self.steps
@@ -45,16 +49,18 @@ impl Picture {
             Kind::StepSkipped(_) => set(Step::Skipped),
             Kind::StepCancelled(_) => set(Step::Cancelled),
             Kind::StepOutcomeUnknown(_) => set(Step::OutcomeUnknown),
+            Kind::WaitStarted(_) => set(Step::Waiting),
+            Kind::WaitEnded(_) => set(Step::Running),
             Kind::ToolCallRequested(_) => {
-                assert!(self.requested.insert(event.call.clone()), "{} is requested once", event.call);
-                self.open_calls.insert(event.call.clone());
+                assert!(self.requested.insert(call.clone()), "{call:?} is requested once");
+                self.open_calls.insert(call);
             }
             Kind::ToolCallCompleted(_)
             | Kind::ToolCallFailed(_)
             | Kind::ToolCallCancelled(_)
             | Kind::ToolCallDenied(_)
             | Kind::ToolCallOutcomeUnknown(_) => {
-                assert!(self.open_calls.remove(&event.call), "{} ends once", event.call);
+                assert!(self.open_calls.remove(&call), "{call:?} ends once");
             }
             _ => {}
         }

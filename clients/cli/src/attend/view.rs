@@ -134,16 +134,14 @@ impl View {
         let Some(picture) = &self.picture else { return Ok(()) };
         // Output that was shown while the command ran is not repeated.
         let unseen = match &event.kind {
-            Some(Kind::ToolCallFailed(ToolCallFailed { failure: Some(failure), .. }))
-                if !self.outputs.has(&event.call) =>
-            {
+            Some(Kind::ToolCallFailed(ToolCallFailed { failure: Some(failure), .. })) if !self.outputs.has(event) => {
                 output::last(failure, OUTPUT_SHOWN)
             }
             _ => Vec::new(),
         };
         let mut lines = match &event.kind {
             Some(Kind::ToolCallOutput(piece)) => self.outputs.take(event, piece),
-            _ if !event.call.is_empty() => self.outputs.end(event),
+            _ if event.operation > 0 => self.outputs.end(event),
             _ => Vec::new(),
         };
         lines.extend(match &self.live {
@@ -156,7 +154,7 @@ impl View {
         });
         lines.extend(unseen.iter().map(|text| output::of_step(&event.step_id, text)));
         match self.screen.format {
-            Format::Jsonl => self.screen.print_json(&json::of(event)?)?,
+            Format::Jsonl => self.screen.print_json(&json::of_event(event, picture.execution())?)?,
             Format::Json if self.live.is_none() => {}
             Format::Json | Format::Text => self.print(lines)?,
         }

@@ -1,32 +1,56 @@
 //! What a step does, as one would type or say it: `git log --oneline -3`, `search "^## " in README.md`.
 
-use belay_proto::v1::{Step, step};
+use belay_proto::v1::{Step, StepSpec, step, step_spec, wait_step::Condition};
 use serde_json::Value;
 
-use super::text::{clean, shorten};
+use super::{
+    text::{clean, shorten},
+    time,
+};
 
 /// The longest of it, in characters.
 const MAX_CHARS: usize = 200;
 
 /// The step's call in words.
-pub(crate) fn of_step(step: &Step) -> String {
+pub(crate) fn of_step(step: &StepSpec) -> String {
     match &step.kind {
-        Some(step::Kind::Tool(call)) => of_tool(&call.tool, &call.arguments),
+        Some(step_spec::Kind::Tool(call)) => of_tool(&call.tool, &call.arguments),
+        Some(step_spec::Kind::Wait(wait)) => match &wait.condition {
+            Some(Condition::Duration(duration)) => format!("wait {}", time::short(time::duration(duration))),
+            Some(Condition::Until(until)) => format!("wait until {}", time::date_and_time(until)),
+            Some(Condition::Signal(signal)) => format!("wait for the signal {}", shorten(&clean(signal), MAX_CHARS)),
+            None => "wait".to_owned(),
+        },
+        None => String::new(),
+    }
+}
+
+/// What a step does in a word or two: the tool it calls, or that it waits.
+pub(crate) fn kind_of(step: &Step) -> String {
+    match &step.detail {
+        Some(step::Detail::Tool(detail)) => detail.tool.clone(),
+        Some(step::Detail::Wait(_)) => "wait".to_owned(),
         None => String::new(),
     }
 }
 
 /// The steps that a step waits for: those it names as dependencies, then those whose results its templates name. `is_step` says what is the
 /// id of a step of the plan.
-pub(crate) fn dependencies(step: &Step, is_step: impl Fn(&str) -> bool) -> Vec<&str> {
+pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> Vec<&str> {
     let arguments = match &step.kind {
-        Some(step::Kind::Tool(call)) => call.arguments.as_str(),
-        None => "",
+        Some(step_spec::Kind::Tool(call)) => call.arguments.as_str(),
+        Some(step_spec::Kind::Wait(_)) | None => "",
     };
     let mut ids: Vec<&str> = step.depends_on.iter().map(String::as_str).collect();
     for (place, _) in arguments.match_indices("${") {
         // `$${` stands for the characters themselves.
-        let id = arguments[place + 2..].split(['.', '}']).next().unwrap_or_default();
+        // The arguments are JSON, so the quotes of `${["a.b"].result}` are escaped.
+        let after = &arguments[place + 2..];
+        let id = match after.strip_prefix(r#"[\""#) {
+            Some(quoted) => quoted.split('\\').next(),
+            None => after.split(['.', '}']).next(),
+        };
+        let id = id.unwrap_or_default();
         if !arguments[..place].ends_with('$') && is_step(id) && !ids.contains(&id) {
             ids.push(id);
         }
@@ -84,10 +108,10 @@ mod tests {
 
     #[test]
     fn a_step_waits_for_what_it_names_in_whichever_way() {
-        let step = |id: &str, after: &[&str], arguments: &str| Step {
+        let step = |id: &str, after: &[&str], arguments: &str| StepSpec {
             id: id.to_owned(),
             depends_on: after.iter().map(|id| (*id).to_owned()).collect(),
-            kind: Some(step::Kind::Tool(ToolStep { arguments: arguments.to_owned(), ..Default::default() })),
+            kind: Some(step_spec::Kind::Tool(ToolStep { arguments: arguments.to_owned(), ..Default::default() })),
             ..Default::default()
         };
         let is_step = |id: &str| matches!(id, "a" | "ab" | "d");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use belay_proto::v1::{
     ApprovalDecided, ApprovalNeed, Decision, ExecutionEvent, Failure, Progress, Receipt, execution_event::Kind,
+    wait_ended,
 };
 
 use super::{
@@ -18,7 +19,7 @@ use crate::names;
 pub(crate) fn line(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
     let when = event.time.as_ref().map(time::time_of_day).unwrap_or_default();
     let (style, what) = what(event, picture)?;
-    let about = if event.step_id.is_empty() { names::id(&event.execution) } else { &event.step_id };
+    let about = if event.step_id.is_empty() { names::id(&picture.execution().name) } else { &event.step_id };
     Some(
         Line::default()
             .and(Style::Dim, format!("{when}  "))
@@ -53,6 +54,9 @@ pub(crate) fn is_milestone(event: &ExecutionEvent) -> bool {
                 | Kind::ToolCallOutcomeUnknown(_)
                 | Kind::ToolCallDenied(_)
                 | Kind::ExecutionAwaitingApproval(_)
+                | Kind::ToolCallDispatched(_)
+                | Kind::WaitStarted(_)
+                | Kind::WaitEnded(_)
         )
     )
 }
@@ -68,7 +72,7 @@ pub(crate) fn leads_to_question(event: &ExecutionEvent) -> bool {
 /// The event as a row between those of the steps: about what, what happened.
 pub(crate) fn news(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
     let (style, what) = what(event, picture)?;
-    let about = if event.step_id.is_empty() { names::id(&event.execution) } else { &event.step_id };
+    let about = if event.step_id.is_empty() { names::id(&picture.execution().name) } else { &event.step_id };
     Some(Line::new("  ").and(Style::Strong, about).and(Style::Plain, "  ").and(style, what))
 }
 
@@ -85,12 +89,15 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             (Style::Plain, format!("accepted: plan {}, {steps}", plan.map_or("", |plan| plan.id.as_str())))
         }
         Kind::ExecutionStarted(_) => (Style::Plain, "started".to_owned()),
-        Kind::ExecutionPaused(paused) => {
-            (Style::Warn, format!("paused{}{}", by(&paused.principal), why(&paused.reason)))
-        }
-        Kind::ExecutionResumed(resumed) => (Style::Plain, format!("resumed{}", by(&resumed.principal))),
+        Kind::ExecutionPaused(paused) => (Style::Warn, format!("paused{}{}", by(event), why(&paused.reason))),
+        Kind::ExecutionResumed(_) => (Style::Plain, format!("resumed{}", by(event))),
         Kind::ExecutionCancelRequested(asked) => {
-            (Style::Warn, format!("cancel requested{}{}", by(&asked.principal), why(&asked.reason)))
+            (Style::Warn, format!("cancel requested{}{}", by(event), why(&asked.reason)))
+        }
+        Kind::SignalReceived(received) => {
+            let payload = received.payload.as_ref().map(words::payload).filter(|payload| payload != "null");
+            let payload = payload.map(|payload| format!(" {payload}")).unwrap_or_default();
+            (Style::Plain, format!("signal {}{payload}{}", clean(&received.signal), by(event)))
         }
         Kind::ExecutionRecovered(recovered) => match recovered.in_doubt.len() {
             0 => (Style::Plain, "taken up again after a restart".to_owned()),
@@ -162,7 +169,23 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         Kind::ApprovalRequested(requested) => {
             (Style::Warn, format!("waiting for approval; next: {}", words::show_approval(&requested.approval)))
         }
-        Kind::ApprovalDecided(decided) => approval_decided(decided),
+        Kind::ApprovalDecided(decided) => approval_decided(event, decided),
+        Kind::ToolCallDispatched(_) => (Style::Plain, "running, now that it is approved".to_owned()),
+        Kind::WaitStarted(wait) => {
+            let until = wait.until.as_ref().map(|until| format!(" until {}", time::date_and_time(until)));
+            let until = until.unwrap_or_default();
+            match wait.signal.as_str() {
+                "" => (Style::Plain, format!("waits{until}")),
+                signal => (Style::Plain, format!("waits for the signal {}{until}", clean(signal))),
+            }
+        }
+        Kind::WaitEnded(wait) => match wait.cause() {
+            wait_ended::Cause::Elapsed => (Style::Plain, "its time has come".to_owned()),
+            wait_ended::Cause::Signalled => (Style::Plain, "its signal came".to_owned()),
+            wait_ended::Cause::TimedOut => (Style::Bad, "its signal did not come in time".to_owned()),
+            wait_ended::Cause::Cancelled => (Style::Warn, "stopped waiting".to_owned()),
+            wait_ended::Cause::Unspecified => (Style::Warn, "its wait ended".to_owned()),
+        },
         Kind::ExecutionAwaitingApproval(_) => (Style::Warn, "waiting for approval".to_owned()),
         Kind::ToolCallOutput(_) => return None,
         Kind::ToolCallOutcomeUnknown(call) => {
@@ -179,7 +202,7 @@ fn took(duration: Option<&pbjson_types::Duration>, waited: Duration) -> String {
     format!(" in {}{}", time::short(took), waited.unwrap_or_default())
 }
 
-fn approval_decided(decided: &ApprovalDecided) -> (Style, String) {
+fn approval_decided(event: &ExecutionEvent, decided: &ApprovalDecided) -> (Style, String) {
     let (style, what) = match decided.decision() {
         Decision::Approve => (Style::Good, "approved"),
         Decision::Skip => (Style::Warn, "skipped"),
@@ -187,7 +210,7 @@ fn approval_decided(decided: &ApprovalDecided) -> (Style, String) {
         Decision::Deny | Decision::Unspecified => (Style::Bad, "denied"),
     };
     let automatic = if decided.approval.is_empty() { ", without asking a person" } else { "" };
-    (style, format!("{what}{}{automatic}{}", by(&decided.principal), why(&decided.reason)))
+    (style, format!("{what}{}{automatic}{}", by(event), why(&decided.reason)))
 }
 
 /// `: Deleting asks first. (rule file_delete)`.
@@ -214,8 +237,10 @@ fn changed(receipt: Option<&Receipt>) -> String {
     format!("{changed}; not committed: {}{more}", named.join(", "))
 }
 
-fn by(principal: &str) -> String {
-    if principal.is_empty() { String::new() } else { format!(" by {principal}") }
+/// ` by person:ann`, for what somebody asked for.
+fn by(event: &ExecutionEvent) -> String {
+    let principal = event.actor.as_ref().map(|actor| actor.principal.as_str()).filter(|name| !name.is_empty());
+    principal.map(|principal| format!(" by {principal}")).unwrap_or_default()
 }
 
 fn why(reason: &str) -> String {
@@ -233,23 +258,32 @@ fn error(failure: Option<&Failure>) -> String {
 #[cfg(test)]
 mod tests {
     use belay_proto::v1::{
-        ApprovalRequested, EffectSummary, Execution, ExecutionAwaitingApproval, ExecutionCreated, ExecutionFinished,
-        Payload, Plan, PolicyDecision, SkipReason, Step, StepCompleted, StepFailed, StepRetryScheduled, StepSkipped,
-        StepStarted, StepStatus, StepTotals, ToolCallApprovalRequired, ToolCallCancelled, ToolCallCompleted,
-        ToolCallDenied, ToolCallEffectProposed, ToolCallRequested, execution::State, payload::Content,
+        Actor, ApprovalRequested, EffectSummary, Execution, ExecutionAwaitingApproval, ExecutionCreated,
+        ExecutionFinished, Payload, Plan, PolicyDecision, SkipReason, Step, StepCompleted, StepFailed,
+        StepRetryScheduled, StepSkipped, StepSpec, StepStarted, StepTotals, ToolCallApprovalRequired,
+        ToolCallCancelled, ToolCallCompleted, ToolCallDenied, ToolCallEffectProposed, ToolCallRequested,
+        execution::State, payload::Content,
     };
     use pbjson_types::{Duration, Timestamp};
 
     use super::*;
 
     fn told(step: &str, attempt: i32, kind: Kind) -> String {
-        let status = StepStatus { step_id: "fetch".to_owned(), max_attempts: 3, ..Default::default() };
-        let picture = Picture::new(Execution { steps: vec![status], ..Default::default() });
+        told_by("", step, attempt, kind)
+    }
+
+    fn told_by(principal: &str, step: &str, attempt: i32, kind: Kind) -> String {
+        let status = Step { step_id: "fetch".to_owned(), max_attempts: 3, ..Default::default() };
+        let picture = Picture::new(Execution {
+            name: "namespaces/default/executions/e1".to_owned(),
+            steps: vec![status],
+            ..Default::default()
+        });
         let event = ExecutionEvent {
             time: Some(Timestamp { seconds: 1_795_230_245, nanos: 0 }),
-            execution: "namespaces/default/executions/e1".to_owned(),
             step_id: step.to_owned(),
             attempt,
+            actor: Some(Actor { principal: principal.to_owned(), request_id: String::new() }),
             kind: Some(kind),
             ..Default::default()
         };
@@ -271,7 +305,7 @@ mod tests {
     // S2-FR-068 to S2-FR-072: start, call, result, end and overall progress are printed. S1-22, S1-34: so are retries.
     #[test]
     fn a_run_reads_like_a_log() {
-        let plan = Plan { id: "quickstart".to_owned(), steps: vec![Step::default(); 2], ..Default::default() };
+        let plan = Plan { id: "quickstart".to_owned(), steps: vec![StepSpec::default(); 2], ..Default::default() };
         let arguments = Some(Payload { content: Some(Content::Json(r#"{"path":"a"}"#.to_owned())) });
         let totals = Some(StepTotals { total: 2, failed: 1, skipped: 1, ..Default::default() });
         let log = [
@@ -353,12 +387,8 @@ mod tests {
         });
         let approval = "namespaces/default/approvals/x7k2".to_owned();
         let decided = |decision: Decision, approval: &str, principal: &str, reason: &str| {
-            Kind::ApprovalDecided(ApprovalDecided {
-                approval: approval.to_owned(),
-                decision: decision.into(),
-                principal: principal.to_owned(),
-                reason: reason.to_owned(),
-            })
+            let (approval, decision, reason) = (approval.to_owned(), decision.into(), reason.to_owned());
+            told_by(principal, "fetch", 1, Kind::ApprovalDecided(ApprovalDecided { approval, decision, reason }))
         };
         let receipt = Some(Receipt {
             effect: Some(EffectSummary { deleted: 1, ..Default::default() }),
@@ -375,10 +405,10 @@ mod tests {
                 Kind::ApprovalRequested(ApprovalRequested { approval: approval.clone(), ..Default::default() }),
             ),
             told("", 0, Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})),
-            told("fetch", 1, decided(Decision::Approve, &approval, "unix:1000", "")),
-            told("fetch", 1, decided(Decision::Deny, &approval, "unix:1000", "wrong file")),
-            told("fetch", 1, decided(Decision::Deny, "", "", "NON_INTERACTIVE")),
-            told("fetch", 1, decided(Decision::Expire, &approval, "", "")),
+            decided(Decision::Approve, &approval, "unix:1000", ""),
+            decided(Decision::Deny, &approval, "unix:1000", "wrong file"),
+            decided(Decision::Deny, "", "", "NON_INTERACTIVE"),
+            decided(Decision::Expire, &approval, "", ""),
             told(
                 "fetch",
                 1,

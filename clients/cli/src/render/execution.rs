@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use belay_proto::v1::{EffectSummary, Execution, StepStatus, execution, step_status::State, waiting_reason};
+use belay_proto::v1::{EffectSummary, Execution, Step, execution, step::State, waiting_reason};
 use belay_reasons as reasons;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -62,7 +62,7 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
 }
 
 /// Why each of a step's attempts failed, with what its program wrote last. An attempt that has nothing to add to the step's row is left out.
-fn failed_attempts(step: &StepStatus) -> Vec<Line> {
+fn failed_attempts(step: &Step) -> Vec<Line> {
     let mut lines = Vec::new();
     for failed in &step.failed_attempts {
         let Some(failure) = &failed.failure else { continue };
@@ -107,7 +107,7 @@ fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {
         .collect()
 }
 
-fn step_row(step: &StepStatus, now: Duration) -> Vec<(Style, String)> {
+fn step_row(step: &Step, now: Duration) -> Vec<(Style, String)> {
     let state = step.state();
     let attempts = match step.attempt {
         ..=1 => String::new(),
@@ -138,7 +138,7 @@ fn step_row(step: &StepStatus, now: Duration) -> Vec<(Style, String)> {
     vec![
         (words::step_style(state), words::step_state(state)),
         (Style::Strong, id),
-        (Style::Plain, step.tool.clone()),
+        (Style::Plain, call::kind_of(step)),
         (Style::Plain, took),
         (Style::Plain, attempts),
         (Style::Plain, notes.join("; ")),
@@ -146,7 +146,7 @@ fn step_row(step: &StepStatus, now: Duration) -> Vec<(Style, String)> {
 }
 
 /// How long a step that has not ended has waited for decisions.
-fn waited(step: &StepStatus, now: Duration) -> Duration {
+fn waited(step: &Step, now: Duration) -> Duration {
     let before = step.approval_wait.as_ref().map(time::duration).unwrap_or_default();
     let waits = step.waiting.as_ref().filter(|_| step.state() == State::AwaitingApproval);
     before + time::between(waits.and_then(|waits| waits.since.as_ref()), Some(now)).unwrap_or_default()
@@ -310,11 +310,12 @@ pub(crate) fn report(execution: &Execution) -> Report {
         report.also.extend(next::run_again(&[]));
         return report.next(get);
     }
-    let is_held = |step: &&StepStatus| step.failure.as_ref().is_some_and(|failure| failure.reason == code);
+    let is_held = |step: &&Step| step.failure.as_ref().is_some_and(|failure| failure.reason == code);
     if let Some(step) = failed(execution).find(is_held) {
         report.details.push(format!(
             "a rule that lets it through: {{id: allow-{}, on: effect, tools: [{}], decide: auto}}",
-            step.step_id, step.tool
+            step.step_id,
+            call::kind_of(step)
         ));
     }
     match next::run_again(&["--approve", "prompt"]) {
@@ -326,19 +327,19 @@ pub(crate) fn report(execution: &Execution) -> Report {
     }
 }
 
-fn failed(execution: &Execution) -> impl Iterator<Item = &StepStatus> {
+fn failed(execution: &Execution) -> impl Iterator<Item = &Step> {
     execution.steps.iter().filter(|step| step.state() == State::Failed)
 }
 
 /// Why an execution failed, step by step: `build  cargo test · exit 101 · attempt 2 of 2`, and below it what the program wrote last. The reason
 /// stands beside a step where it differs from the `code` of the execution.
 fn failed_steps(execution: &Execution, code: &str) -> Vec<Line> {
-    let shown: Vec<&StepStatus> = failed(execution).take(FAILED_SHOWN).collect();
+    let shown: Vec<&Step> = failed(execution).take(FAILED_SHOWN).collect();
     let ids = shown.iter().map(|step| step.step_id.width()).max().unwrap_or(0);
     let planned = |id: &str| execution.plan.as_ref()?.steps.iter().find(|step| step.id == id).map(call::of_step);
     let mut lines = Vec::new();
     for step in &shown {
-        let call = planned(&step.step_id).unwrap_or_else(|| step.tool.clone());
+        let call = planned(&step.step_id).unwrap_or_else(|| call::kind_of(step));
         let mut parts = vec![shorten(&call, MAX_CALL_CHARS)];
         parts.extend(step.failure.as_ref().map(words::ending));
         if step.max_attempts > 1 {
@@ -365,7 +366,8 @@ fn failed_steps(execution: &Execution, code: &str) -> Vec<Line> {
 #[cfg(test)]
 mod tests {
     use belay_proto::v1::{
-        ErrorClass, Failure, LastOutput, SkipReason, StepAttempt, StepTotals, TraceContext, WaitingReason,
+        ErrorClass, Failure, LastOutput, SkipReason, StepAttempt, StepTotals, ToolStepDetail, TraceContext,
+        WaitingReason, step,
     };
     use pbjson_types::Timestamp;
 
@@ -377,10 +379,10 @@ mod tests {
         Some(Timestamp { seconds: 1_795_230_245 + seconds, nanos: 0 })
     }
 
-    fn step(id: &str, state: State) -> StepStatus {
-        StepStatus {
+    fn step(id: &str, state: State) -> Step {
+        Step {
             step_id: id.to_owned(),
-            tool: "read_file".to_owned(),
+            detail: Some(step::Detail::Tool(ToolStepDetail { tool: "read_file".to_owned() })),
             state: state.into(),
             max_attempts: 1,
             ..Default::default()
@@ -404,14 +406,14 @@ mod tests {
             approval_wait: Some(Duration::from_secs(2).into()),
             totals: Some(StepTotals { total: 3, completed: 1, failed: 1, skipped: 1, ..Default::default() }),
             steps: vec![
-                StepStatus {
+                Step {
                     attempt: 1,
                     start_time: at(0),
                     end_time: at(4),
                     approval_wait: Some(Duration::from_secs(3).into()),
                     ..step("a", State::Completed)
                 },
-                StepStatus {
+                Step {
                     attempt: 2,
                     max_attempts: 2,
                     start_time: at(4),
@@ -419,7 +421,7 @@ mod tests {
                     failure: Some(failure.clone()),
                     ..step("b", State::Failed)
                 },
-                StepStatus {
+                Step {
                     skip_reason: SkipReason::DependencyFailed.into(),
                     skipped_because: "b".to_owned(),
                     ..step("c", State::Skipped)
@@ -510,7 +512,7 @@ mod tests {
             since: at(seconds),
             ..Default::default()
         };
-        let waits = |id, began| StepStatus {
+        let waits = |id, began| Step {
             attempt: 1,
             start_time: at(0),
             waiting: Some(since(began)),

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use belay_proto::v1::{Execution, ExecutionEvent};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ use super::text::is_dangerous;
 use crate::{failure::Failure, next};
 
 /// The fields of the contract whose type is `Payload`.
-const PAYLOADS: [&str; 3] = ["arguments", "output", "result"];
+const PAYLOADS: [&str; 4] = ["arguments", "output", "payload", "result"];
 /// The fields of the contract that are JSON as text.
 const TEXTS: [&str; 3] = ["arguments", "parametersSchema", "resultSchema"];
 /// The fields of the contract that only the services need.
@@ -29,6 +30,22 @@ pub(crate) fn of<T: Serialize>(message: &T) -> Result<Value, Failure> {
     let mut value = serde_json::to_value(message)
         .map_err(|error| Failure::internal(format!("the server's answer cannot be written as JSON: {error}")))?;
     plain(&mut value);
+    Ok(value)
+}
+
+/// An event as the value that is printed, with what a watch says once for all of them: each line stands for itself.
+pub(crate) fn of_event(event: &ExecutionEvent, execution: &Execution) -> Result<Value, Failure> {
+    let mut value = of(event)?;
+    if let Value::Object(fields) = &mut value {
+        fields.insert("execution".to_owned(), execution.name.clone().into());
+        if event.sequence > 0 {
+            fields.insert("eventId".to_owned(), format!("{}.{}", execution.uid, event.sequence).into());
+        }
+        let call = belay_proto::call_name(&execution.name, event);
+        if !call.is_empty() {
+            fields.insert("call".to_owned(), call.into());
+        }
+    }
     Ok(value)
 }
 
@@ -104,8 +121,7 @@ fn unwrap_payload(payload: &mut Value) {
 #[cfg(test)]
 mod tests {
     use belay_proto::v1::{
-        BlobRef, Execution, ExecutionEvent, Payload, StepStatus, ToolCallRequested, ToolStep, execution_event::Kind,
-        payload::Content, step_status,
+        BlobRef, Payload, Step, ToolCallRequested, ToolStep, execution_event::Kind, payload::Content, step,
     };
     use pbjson_types::Timestamp;
     use serde_json::json;
@@ -165,13 +181,9 @@ mod tests {
             state: belay_proto::v1::execution::State::TimedOut.into(),
             labels: [("json".to_owned(), "1".to_owned()), ("createTime".to_owned(), "x+00:00".to_owned())].into(),
             steps: vec![
-                StepStatus {
-                    state: step_status::State::Completed.into(),
-                    output: payload("[1]"),
-                    ..Default::default()
-                },
-                StepStatus { output: Some(Payload { content: Some(Content::Blob(blob)) }), ..Default::default() },
-                StepStatus { output: payload("no json"), ..Default::default() },
+                Step { state: step::State::Completed.into(), output: payload("[1]"), ..Default::default() },
+                Step { output: Some(Payload { content: Some(Content::Blob(blob)) }), ..Default::default() },
+                Step { output: payload("no json"), ..Default::default() },
             ],
             ..Default::default()
         };

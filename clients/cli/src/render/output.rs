@@ -14,7 +14,14 @@ const REDACTED: &str = "[REDACTED]";
 /// The streams of all calls that run.
 #[derive(Default)]
 pub(crate) struct Outputs {
-    streams: BTreeMap<(String, i32), Stream>,
+    streams: BTreeMap<(Call, i32), Stream>,
+}
+
+/// A call: its step, the attempt, and its number within the attempt.
+type Call = (String, i32, i32);
+
+fn call_of(event: &ExecutionEvent) -> Call {
+    (event.step_id.clone(), event.attempt, event.operation)
 }
 
 #[derive(Default)]
@@ -26,14 +33,15 @@ struct Stream {
 }
 
 impl Outputs {
-    /// Whether a piece of what this call writes has been shown.
-    pub(crate) fn has(&self, call: &str) -> bool {
-        self.streams.keys().any(|(known, _)| known == call)
+    /// Whether a piece of what the event's call writes has been shown.
+    pub(crate) fn has(&self, event: &ExecutionEvent) -> bool {
+        let call = call_of(event);
+        self.streams.keys().any(|(known, _)| *known == call)
     }
 
     /// The lines that a piece completes, each as `  step │ text`.
     pub(crate) fn take(&mut self, event: &ExecutionEvent, piece: &ToolCallOutput) -> Vec<Line> {
-        let stream = self.streams.entry((event.call.clone(), piece.stream)).or_default();
+        let stream = self.streams.entry((call_of(event), piece.stream)).or_default();
         let mut lines = Vec::new();
         if stream.next.is_some_and(|next| piece.offset > next) {
             lines.extend(stream.finish(&event.step_id));
@@ -55,8 +63,9 @@ impl Outputs {
     /// What a call had begun to write when it ended.
     pub(crate) fn end(&mut self, event: &ExecutionEvent) -> Vec<Line> {
         let mut lines = Vec::new();
+        let ended = call_of(event);
         self.streams.retain(|(call, _), stream| {
-            let is_its = *call == event.call;
+            let is_its = *call == ended;
             if is_its {
                 lines.extend(stream.finish(&event.step_id));
             }
@@ -121,8 +130,8 @@ mod tests {
 
     use super::*;
 
-    fn event(call: &str) -> ExecutionEvent {
-        ExecutionEvent { step_id: "build".to_owned(), call: call.to_owned(), transient: true, ..Default::default() }
+    fn event(call: i32) -> ExecutionEvent {
+        ExecutionEvent { step_id: "build".to_owned(), operation: call, transient: true, ..Default::default() }
     }
 
     fn told(lines: &[Line]) -> Vec<String> {
@@ -130,7 +139,7 @@ mod tests {
     }
 
     fn take(outputs: &mut Outputs, stream: i32, offset: i64, text: &str) -> Vec<String> {
-        told(&outputs.take(&event("c"), &ToolCallOutput { stream, offset, text: text.to_owned() }))
+        told(&outputs.take(&event(1), &ToolCallOutput { stream, offset, text: text.to_owned() }))
     }
 
     // S2-X-33: what a tool writes is seen while it works.
@@ -140,8 +149,8 @@ mod tests {
         assert_eq!(take(&mut outputs, 1, 0, "one\ntw"), ["  build │ one"]);
         assert!(take(&mut outputs, 2, 0, "warn").is_empty(), "the other stream has lines of its own");
         assert_eq!(take(&mut outputs, 1, 6, "o\n\n"), ["  build │ two", "  build │"]);
-        assert_eq!(told(&outputs.end(&event("c"))), ["  build │ warn"]);
-        assert!(outputs.end(&event("c")).is_empty(), "said once");
+        assert_eq!(told(&outputs.end(&event(1))), ["  build │ warn"]);
+        assert!(outputs.end(&event(1)).is_empty(), "said once");
     }
 
     #[test]

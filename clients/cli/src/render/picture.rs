@@ -3,8 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use belay_proto::v1::{
-    Execution, ExecutionEvent, StepStatus, WaitingReason, execution, execution_event::Kind, step_status::State,
-    waiting_reason,
+    Execution, ExecutionEvent, Step, WaitingReason, execution, execution_event::Kind, step::State, waiting_reason,
 };
 use pbjson_types::Timestamp;
 
@@ -55,9 +54,38 @@ impl Pause {
     fn see(&mut self, event: &ExecutionEvent) {
         match &event.kind {
             Some(Kind::ExecutionAwaitingApproval(_)) => self.since = event.time,
-            // A question is asked while the execution already waits for another.
-            Some(Kind::ApprovalRequested(_) | Kind::ToolCallOutput(_)) => {}
-            _ => {
+            // A question is asked while the execution already waits for another; a signal is kept.
+            Some(Kind::ApprovalRequested(_) | Kind::ToolCallOutput(_) | Kind::SignalReceived(_)) => {}
+            Some(
+                Kind::ExecutionCreated(_)
+                | Kind::ExecutionStarted(_)
+                | Kind::ExecutionPaused(_)
+                | Kind::ExecutionResumed(_)
+                | Kind::ExecutionCancelRequested(_)
+                | Kind::ExecutionRecovered(_)
+                | Kind::ExecutionDeadlineExceeded(_)
+                | Kind::ExecutionFinished(_)
+                | Kind::StepStarted(_)
+                | Kind::StepRetryScheduled(_)
+                | Kind::StepCompleted(_)
+                | Kind::StepFailed(_)
+                | Kind::StepSkipped(_)
+                | Kind::StepCancelled(_)
+                | Kind::StepOutcomeUnknown(_)
+                | Kind::WaitStarted(_)
+                | Kind::WaitEnded(_)
+                | Kind::ToolCallRequested(_)
+                | Kind::ToolCallCompleted(_)
+                | Kind::ToolCallFailed(_)
+                | Kind::ToolCallCancelled(_)
+                | Kind::ToolCallOutcomeUnknown(_)
+                | Kind::ToolCallEffectProposed(_)
+                | Kind::ToolCallApprovalRequired(_)
+                | Kind::ToolCallDenied(_)
+                | Kind::ToolCallDispatched(_)
+                | Kind::ApprovalDecided(_),
+            )
+            | None => {
                 let until = event.time.as_ref().and_then(time::since_epoch);
                 self.total += time::between(self.since.take().as_ref(), until).unwrap_or_default();
             }
@@ -70,7 +98,7 @@ impl Picture {
     pub(crate) fn new(execution: Execution) -> Picture {
         let places: HashMap<String, usize> =
             execution.steps.iter().enumerate().map(|(place, step)| (step.step_id.clone(), place)).collect();
-        let mut calls: Vec<String> = execution.steps.iter().map(|step| step.tool.clone()).collect();
+        let mut calls: Vec<String> = execution.steps.iter().map(call::kind_of).collect();
         let mut depends_on = vec![Vec::new(); calls.len()];
         for step in execution.plan.iter().flat_map(|plan| &plan.steps) {
             if let Some(&place) = places.get(&step.id) {
@@ -97,7 +125,7 @@ impl Picture {
     }
 
     /// A step by its id.
-    pub(crate) fn step(&self, id: &str) -> Option<&StepStatus> {
+    pub(crate) fn step(&self, id: &str) -> Option<&Step> {
         self.execution.steps.get(*self.places.get(id)?)
     }
 
@@ -130,10 +158,12 @@ impl Picture {
             }
             Kind::ExecutionResumed(_) => self.execution.set_state(execution::State::Running),
             Kind::ExecutionAwaitingApproval(_) => self.execution.set_state(execution::State::AwaitingApproval),
-            Kind::ExecutionPaused(paused) => {
+            Kind::ExecutionPaused(_) => {
+                let by = event.actor.as_ref().map(|actor| &actor.principal);
+                let by = by.cloned().unwrap_or_default();
                 self.execution.set_state(execution::State::Paused);
                 let next_command = next::about(&["executions", "resume"], &self.execution.name, &[]);
-                let (kind, principal) = (waiting_reason::Kind::Resume.into(), paused.principal.clone());
+                let (kind, principal) = (waiting_reason::Kind::Resume.into(), by);
                 self.execution.waiting =
                     vec![WaitingReason { kind, since: event.time, next_command, principal, ..Default::default() }];
             }
@@ -144,7 +174,31 @@ impl Picture {
                 self.execution.failure = finished.failure.clone();
                 self.execution.end_time = event.time;
             }
-            _ => {
+            Kind::ExecutionCreated(_)
+            | Kind::SignalReceived(_)
+            | Kind::ExecutionRecovered(_)
+            | Kind::ToolCallOutput(_) => {}
+            Kind::ExecutionDeadlineExceeded(_) => self.execution.set_state(execution::State::Cancelling),
+            Kind::StepStarted(_)
+            | Kind::StepRetryScheduled(_)
+            | Kind::StepCompleted(_)
+            | Kind::StepFailed(_)
+            | Kind::StepSkipped(_)
+            | Kind::StepCancelled(_)
+            | Kind::StepOutcomeUnknown(_)
+            | Kind::WaitStarted(_)
+            | Kind::WaitEnded(_)
+            | Kind::ToolCallRequested(_)
+            | Kind::ToolCallCompleted(_)
+            | Kind::ToolCallFailed(_)
+            | Kind::ToolCallCancelled(_)
+            | Kind::ToolCallOutcomeUnknown(_)
+            | Kind::ToolCallEffectProposed(_)
+            | Kind::ToolCallApprovalRequired(_)
+            | Kind::ToolCallDenied(_)
+            | Kind::ToolCallDispatched(_)
+            | Kind::ApprovalRequested(_)
+            | Kind::ApprovalDecided(_) => {
                 if self.execution.state() == execution::State::AwaitingApproval {
                     self.execution.set_state(execution::State::Running);
                 }
@@ -155,8 +209,7 @@ impl Picture {
 
     /// The approvals that wait for a decision, by name, in the plan's order.
     pub(crate) fn asked(&self) -> impl Iterator<Item = &str> {
-        let is_asked = |step: &&StepStatus| step.state() == State::AwaitingApproval && !step.approval.is_empty();
-        self.execution.steps.iter().filter(is_asked).map(|step| step.approval.as_str())
+        self.execution.steps.iter().flat_map(|step| &step.approvals).map(String::as_str)
     }
 
     fn apply_to_step(&mut self, event: &ExecutionEvent, kind: &Kind) {
@@ -192,11 +245,40 @@ impl Picture {
             }
             Kind::ToolCallEffectProposed(_) | Kind::ToolCallApprovalRequired(_) => State::AwaitingApproval,
             Kind::ApprovalRequested(requested) => {
-                step.approval = requested.approval.clone();
+                step.approvals.push(requested.approval.clone());
                 State::AwaitingApproval
             }
-            Kind::ApprovalDecided(_) | Kind::ToolCallRequested(_) => State::Running,
-            _ => return,
+            Kind::ApprovalDecided(decided) => {
+                step.approvals.retain(|approval| *approval != decided.approval);
+                State::Running
+            }
+            Kind::ToolCallRequested(_) | Kind::WaitEnded(_) => State::Running,
+            Kind::WaitStarted(wait) => {
+                let (kind, who) = match wait.signal.as_str() {
+                    "" => (waiting_reason::Kind::Time, String::new()),
+                    signal => (waiting_reason::Kind::Signal, format!("the signal `{signal}`")),
+                };
+                let (kind, since, until) = (kind.into(), event.time, wait.until);
+                step.waiting = Some(WaitingReason { kind, since, until, who, ..Default::default() });
+                State::Waiting
+            }
+            Kind::ExecutionCreated(_)
+            | Kind::ExecutionStarted(_)
+            | Kind::ExecutionPaused(_)
+            | Kind::ExecutionResumed(_)
+            | Kind::ExecutionCancelRequested(_)
+            | Kind::ExecutionRecovered(_)
+            | Kind::ExecutionDeadlineExceeded(_)
+            | Kind::ExecutionFinished(_)
+            | Kind::ExecutionAwaitingApproval(_)
+            | Kind::SignalReceived(_)
+            | Kind::ToolCallCompleted(_)
+            | Kind::ToolCallFailed(_)
+            | Kind::ToolCallCancelled(_)
+            | Kind::ToolCallOutcomeUnknown(_)
+            | Kind::ToolCallDenied(_)
+            | Kind::ToolCallDispatched(_)
+            | Kind::ToolCallOutput(_) => return,
         };
         let before = step.state();
         if before != state || matches!(kind, Kind::StepStarted(_)) {
@@ -209,10 +291,10 @@ impl Picture {
             }
         }
         step.set_state(state);
-        if !matches!(kind, Kind::ApprovalRequested(_)) {
-            step.approval.clear();
+        if has_ended(state) {
+            step.approvals.clear();
         }
-        if state != State::BackingOff {
+        if !matches!(state, State::BackingOff | State::Waiting) {
             step.waiting = None;
         }
         if has_ended(state) {
@@ -224,7 +306,10 @@ impl Picture {
     /// steps.
     pub(crate) fn rows(&self, now: Duration, columns: usize, approvals_announced: bool) -> Vec<Line> {
         let is_active = |state: State| {
-            matches!(state, State::Running | State::AwaitingApproval | State::BackingOff | State::OutcomeUnknown)
+            matches!(
+                state,
+                State::Running | State::AwaitingApproval | State::Waiting | State::BackingOff | State::OutcomeUnknown
+            )
         };
         let steps = || self.execution.steps.iter().enumerate();
         let active: Vec<usize> = steps().filter(|(_, step)| is_active(step.state())).map(|(place, _)| place).collect();
@@ -256,6 +341,7 @@ impl Picture {
         let parts = [
             (count(State::Running), "running", Style::Plain),
             (count(State::AwaitingApproval), "waiting for approval", Style::Warn),
+            (count(State::Waiting), "waiting", Style::Plain),
             (count(State::BackingOff), "retrying", Style::Warn),
             (count(State::Failed), "failed", Style::Bad),
         ];
@@ -310,7 +396,12 @@ impl Picture {
             State::Completed | State::Failed | State::Skipped | State::Cancelled => {
                 return self.ended_row(place, columns);
             }
-            _ => (Style::Strong, "●", attempt() + &what, ticking),
+            State::Waiting => {
+                let until = step.waiting.as_ref().and_then(|waiting| time::since_epoch(waiting.until.as_ref()?));
+                let left = until.map(|until| format!(" · {} left", time::short(until.saturating_sub(now))));
+                (Style::Plain, "◦", what + &left.unwrap_or_default(), ticking)
+            }
+            State::Running | State::Unspecified => (Style::Strong, "●", attempt() + &what, ticking),
         };
         let text_style = if matches!(step.state(), State::Pending | State::Ready) { Style::Dim } else { Style::Plain };
         self.row(place, style, mark, Line::default().and(text_style, text), right, columns)
@@ -400,14 +491,14 @@ pub(crate) fn has_ended(state: State) -> bool {
 }
 
 /// How long a step that has ended took, without the time spent waiting for decisions; `None` for one that never started.
-pub(crate) fn machine_time(step: &StepStatus) -> Option<Duration> {
+pub(crate) fn machine_time(step: &Step) -> Option<Duration> {
     let end = step.end_time.as_ref().and_then(time::since_epoch);
     let waited = step.approval_wait.as_ref().map(time::duration).unwrap_or_default();
     time::between(step.start_time.as_ref(), end).map(|took| took.saturating_sub(waited))
 }
 
 /// How long a step waited for decisions; `None` below a second.
-pub(crate) fn waited_for_people(step: &StepStatus) -> Option<Duration> {
+pub(crate) fn waited_for_people(step: &Step) -> Option<Duration> {
     step.approval_wait.as_ref().map(time::duration).filter(|waited| *waited >= WORTH_SAYING)
 }
 

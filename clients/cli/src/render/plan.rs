@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use belay_proto::v1::{Plan, Step};
+use belay_proto::v1::{Plan, StepSpec};
 
 use super::{
     call,
@@ -41,7 +41,7 @@ pub(crate) fn preview(plan: &Plan, max_steps: usize) -> Vec<Line> {
     lines
 }
 
-fn row(step: &Step, ids: &HashSet<&str>) -> Vec<(Style, String)> {
+fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> {
     let mut conditions = Vec::new();
     let after = call::dependencies(step, |id| ids.contains(id));
     if !after.is_empty() {
@@ -62,16 +62,16 @@ fn row(step: &Step, ids: &HashSet<&str>) -> Vec<(Style, String)> {
 
 #[cfg(test)]
 mod tests {
-    use belay_proto::v1::{RetryPolicy, ToolStep, step};
+    use belay_proto::v1::{RetryPolicy, ToolStep, step_spec};
 
     use super::*;
 
     #[test]
     fn says_what_would_run_in_which_order() {
-        let step = |id: &str, after: &[&str]| Step {
+        let step = |id: &str, after: &[&str]| StepSpec {
             id: id.to_owned(),
             depends_on: after.iter().map(|id| (*id).to_owned()).collect(),
-            kind: Some(step::Kind::Tool(ToolStep {
+            kind: Some(step_spec::Kind::Tool(ToolStep {
                 tool: "read_file".to_owned(),
                 arguments: r#"{"path":"a"}"#.to_owned(),
                 ..Default::default()
@@ -81,7 +81,7 @@ mod tests {
         let retry = Some(RetryPolicy { max_attempts: 3, ..Default::default() });
         let plan = Plan {
             id: "p".to_owned(),
-            steps: vec![step("a", &[]), Step { retry, ..step("b", &["a"]) }],
+            steps: vec![step("a", &[]), StepSpec { retry, ..step("b", &["a"]) }],
             stop_on_error: true,
             timeout: Some(pbjson_types::Duration { seconds: 90, nanos: 0 }),
             ..Default::default()

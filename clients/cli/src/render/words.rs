@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use belay_proto::facts;
 use belay_proto::v1::{
-    EffectSummary, Execution, Failure, Payload, PolicyDecision, SkipReason, StepStatus, StepTotals, TraceContext,
-    WaitingReason, approval, execution, payload::Content, step_status, waiting_reason::Kind,
+    EffectSummary, Execution, Failure, Payload, PolicyDecision, SkipReason, Step, StepTotals, TraceContext,
+    WaitingReason, approval, execution, payload::Content, step, waiting_reason::Kind,
 };
 
 use super::{
@@ -22,7 +22,7 @@ pub(crate) fn execution_state(state: execution::State) -> String {
 }
 
 /// A step's state, such as `backing_off`.
-pub(crate) fn step_state(state: step_status::State) -> String {
+pub(crate) fn step_state(state: step::State) -> String {
     word(state.as_str_name(), "STATE_")
 }
 
@@ -43,8 +43,8 @@ pub(crate) fn execution_style(state: execution::State) -> Style {
 }
 
 /// The style of a step's state.
-pub(crate) fn step_style(state: step_status::State) -> Style {
-    use step_status::State;
+pub(crate) fn step_style(state: step::State) -> Style {
+    use step::State;
     match state {
         State::Completed => Style::Good,
         State::Failed => Style::Bad,
@@ -146,9 +146,13 @@ pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
         Some(until) if reason.kind() == Kind::Timer => {
             format!("retrying in {}", time::short(until.saturating_sub(now)))
         }
+        Some(until) if reason.kind() == Kind::Time => {
+            format!("{} ({} left)", waited_for(reason), time::short(until.saturating_sub(now)))
+        }
         _ => waited_for(reason),
     };
-    match time::between(reason.since.as_ref(), Some(now)).filter(|_| reason.kind() != Kind::Timer) {
+    let is_counted_down = matches!(reason.kind(), Kind::Timer | Kind::Time);
+    match time::between(reason.since.as_ref(), Some(now)).filter(|_| !is_counted_down) {
         Some(since) => format!("{what} ({})", time::short(Duration::from_secs(since.as_secs()))),
         None => what,
     }
@@ -158,6 +162,12 @@ pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
 pub(crate) fn waited_for(reason: &WaitingReason) -> String {
     match (reason.kind(), reason.who.as_str()) {
         (Kind::Timer, _) => "waiting for a timer".to_owned(),
+        (Kind::Time, _) => match &reason.until {
+            Some(until) => format!("waiting until {}", time::date_and_time(until)),
+            None => "waiting for a time".to_owned(),
+        },
+        (Kind::Signal, "") => "waiting for a signal".to_owned(),
+        (Kind::Signal, who) => format!("waiting for {}", clean(who)),
         (Kind::Approval, _) if !is_service_away(reason) => "waiting for approval".to_owned(),
         (Kind::Resume, _) if reason.principal.is_empty() => "paused".to_owned(),
         (Kind::Resume, _) => format!("paused by {}", reason.principal),
@@ -283,7 +293,7 @@ pub(crate) fn steps(count: usize) -> String {
 }
 
 /// The retries a step has used and may use, `2/3`, as sources call it; the first attempt is no retry.
-pub(crate) fn retries(step: Option<&StepStatus>, retry_count: i32) -> String {
+pub(crate) fn retries(step: Option<&Step>, retry_count: i32) -> String {
     match step.map(|step| step.max_attempts - 1).filter(|most| *most >= retry_count) {
         Some(most) => format!("{retry_count}/{most}"),
         None => retry_count.to_string(),
@@ -311,7 +321,7 @@ mod tests {
         let glossary = std::fs::read_to_string(glossary).unwrap();
         let executions = (1..).map_while(|n| execution::State::try_from(n).ok()).map(execution_state);
         // The numbers of removed states are reserved.
-        let steps = (1..32).filter_map(|n| step_status::State::try_from(n).ok()).map(step_state);
+        let steps = (1..32).filter_map(|n| step::State::try_from(n).ok()).map(step_state);
         let approvals = (1..).map_while(|n| approval::State::try_from(n).ok()).map(approval_state);
         let missing: Vec<String> = executions
             .chain(steps)
@@ -324,7 +334,7 @@ mod tests {
     #[test]
     fn states_are_the_words_of_the_filters() {
         assert_eq!(execution_state(execution::State::TimedOut), "timed_out");
-        assert_eq!(step_state(step_status::State::BackingOff), "backing_off");
+        assert_eq!(step_state(step::State::BackingOff), "backing_off");
     }
 
     #[test]
@@ -452,7 +462,7 @@ mod tests {
     // S1-34: the status reads "retrying (X/3)", where X counts retries.
     #[test]
     fn retries_are_counted_without_the_first_attempt() {
-        let step = StepStatus { max_attempts: 4, ..Default::default() };
+        let step = Step { max_attempts: 4, ..Default::default() };
         assert_eq!(retries(Some(&step), 2), "2/3");
         assert_eq!(retries(None, 2), "2");
     }

@@ -4,8 +4,9 @@ use std::process::{Command, Stdio};
 
 use belay_proto::v1::{
     Approval, ApprovalDecided, ApprovalMode, ApprovalRequested, Decision, EffectSummary, ErrorClass, Execution,
-    ExecutionAwaitingApproval, ExecutionEvent, FileDiff, PathChange, PolicyDecision, Preview, StepStarted, StepStatus,
-    ToolCallEffectProposed, approval::State, approval_need, execution, execution_event::Kind, path_change, step_status,
+    ExecutionAwaitingApproval, ExecutionEvent, FileDiff, PathChange, PolicyDecision, Preview, Step, StepStarted,
+    ToolCallEffectProposed, ToolStepDetail, approval::State, approval_need, execution, execution_event::Kind,
+    path_change, step,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -53,12 +54,13 @@ fn approval(id: &str) -> Approval {
 }
 
 fn of_step(sequence: i64, kind: Kind) -> ExecutionEvent {
-    ExecutionEvent { step_id: "tidy".to_owned(), ..event("e1", sequence, kind) }
+    ExecutionEvent { step_id: "tidy".to_owned(), ..event(sequence, kind) }
 }
 
 /// An execution with one step, before anything has happened.
-fn accepted_with_step(step: StepStatus) -> Execution {
-    let step = StepStatus { step_id: "tidy".to_owned(), tool: "delete_file".to_owned(), ..step };
+fn accepted_with_step(step: Step) -> Execution {
+    let detail = Some(step::Detail::Tool(ToolStepDetail { tool: "delete_file".to_owned() }));
+    let step = Step { step_id: "tidy".to_owned(), detail, ..step };
     Execution { steps: vec![step], approval_mode: ApprovalMode::Wait.into(), ..accepted("e1") }
 }
 
@@ -69,20 +71,20 @@ fn held() -> Vec<ExecutionEvent> {
         of_step(1, Kind::StepStarted(StepStarted::default())),
         of_step(2, Kind::ToolCallEffectProposed(ToolCallEffectProposed::default())),
         of_step(3, Kind::ApprovalRequested(requested)),
-        event("e1", 4, Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})),
+        event(4, Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})),
     ]
 }
 
 /// A start leads to an execution that waits for a decision already.
 fn waiting() -> World {
-    let state = step_status::State::AwaitingApproval.into();
-    let execution = accepted_with_step(StepStatus { state, approval: NAME.to_owned(), ..Default::default() });
+    let state = step::State::AwaitingApproval.into();
+    let execution = accepted_with_step(Step { state, approvals: vec![NAME.to_owned()], ..Default::default() });
     World { story: Some((execution, held())), approvals: vec![approval("x7k2")], ..Default::default() }
 }
 
 /// A run at a terminal, whose step comes to wait for a decision while it is watched.
 fn run_into_question(server: &Server) -> AtTerminal {
-    server.world().story = Some((accepted_with_step(StepStatus::default()), Vec::new()));
+    server.world().story = Some((accepted_with_step(Step::default()), Vec::new()));
     let mut person = at_terminal(server, &["run", &plan(server)]);
     person.wait_for("execution e1");
     server.wait_for_watch();
@@ -258,7 +260,7 @@ fn a_run_asks_the_person_at_its_terminal() {
     person.wait_for("denied delete_file notes.txt");
     assert_eq!(decisions(&server), [(Decision::Deny, "sha256:x7k2".to_owned(), "keep it".to_owned())]);
     server.happen(decided(5, Decision::Deny));
-    server.happen(event("e1", 6, finished(execution::State::Failed, Some(ErrorClass::ApprovalDenied))));
+    server.happen(event(6, finished(execution::State::Failed, Some(ErrorClass::ApprovalDenied))));
     let (code, rest) = person.end();
     assert_eq!(code, Some(33), "{rest}");
 }
@@ -269,7 +271,7 @@ fn a_question_is_withdrawn_when_another_person_decides() {
     let mut person = run_into_question(&server);
     server.happen(decided(5, Decision::Approve));
     person.wait_for("x7k2 was already decided");
-    server.happen(event("e1", 6, finished(execution::State::Completed, None)));
+    server.happen(event(6, finished(execution::State::Completed, None)));
     assert_eq!(person.end().0, Some(0));
     assert!(decisions(&server).is_empty());
 }
@@ -302,7 +304,7 @@ fn who_only_watches_is_told_what_to_type() {
     let mut person = at_terminal(&server, &["executions", "watch", "e1"]);
     person.wait_for("waiting for approval; next: belay approvals show x7k2");
     server.happen(decided(5, Decision::Approve));
-    server.happen(event("e1", 6, finished(execution::State::Completed, None)));
+    server.happen(event(6, finished(execution::State::Completed, None)));
     let (code, rest) = person.end();
     assert!(code == Some(0) && !rest.contains("[A]pprove"), "{rest}");
 }
@@ -315,7 +317,7 @@ fn without_a_terminal_no_question_is_asked() {
         (&["--approve", "auto"], ApprovalMode::Auto),
         (&["--approve", "prompt"], ApprovalMode::Wait),
     ] {
-        let story = (accepted("e1"), vec![event("e1", 1, finished(execution::State::Completed, None))]);
+        let story = (accepted("e1"), vec![event(1, finished(execution::State::Completed, None))]);
         let server = Server::start(World { story: Some(story), ..Default::default() });
         let mut command: Command = belay(&server, &["run", &plan(&server)]);
         let output = command.args(flags).stdin(Stdio::null()).output().unwrap();

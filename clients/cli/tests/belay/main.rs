@@ -57,10 +57,10 @@ fn finished(state: State, class: Option<ErrorClass>) -> Kind {
 
 fn life(end: Kind) -> Vec<ExecutionEvent> {
     vec![
-        event("e1", 1, Kind::ExecutionCreated(ExecutionCreated::default())),
-        event("e1", 2, Kind::ExecutionStarted(ExecutionStarted {})),
-        event("e1", 3, Kind::ExecutionResumed(ExecutionResumed::default())),
-        event("e1", 4, end),
+        event(1, Kind::ExecutionCreated(ExecutionCreated::default())),
+        event(2, Kind::ExecutionStarted(ExecutionStarted {})),
+        event(3, Kind::ExecutionResumed(ExecutionResumed::default())),
+        event(4, end),
     ]
 }
 
@@ -196,7 +196,7 @@ fn a_closed_pipe_is_quiet() {
     let server = Server::start(under_way());
     let (child, output) = watching(&server);
     drop(output);
-    server.happen(event("e1", 3, Kind::ExecutionResumed(ExecutionResumed::default())));
+    server.happen(event(3, Kind::ExecutionResumed(ExecutionResumed::default())));
     assert_eq!(end(child), (Some(0), String::new()));
 }
 

@@ -1,8 +1,8 @@
 //! What a person sees at a terminal while an execution runs, and what is left of it.
 
 use belay_proto::v1::{
-    ApprovalMode, Execution, ExecutionEvent, Plan, Step, StepCompleted, StepFailed, StepStarted, StepStatus, ToolStep,
-    execution::State, execution_event::Kind, step, step_status,
+    ApprovalMode, Execution, ExecutionEvent, Plan, Step, StepCompleted, StepFailed, StepSpec, StepStarted, ToolStep,
+    ToolStepDetail, execution::State, execution_event::Kind, step, step_spec,
 };
 
 use crate::{
@@ -11,12 +11,16 @@ use crate::{
     terminal::AtTerminal,
 };
 
-fn planned(id: &str, after: &[&str], command: &[&str]) -> Step {
+fn planned(id: &str, after: &[&str], command: &[&str]) -> StepSpec {
     let arguments = serde_json::json!({ "command": command }).to_string();
-    Step {
+    StepSpec {
         id: id.to_owned(),
         depends_on: after.iter().map(|id| (*id).to_owned()).collect(),
-        kind: Some(step::Kind::Tool(ToolStep { tool: "run_terminal".to_owned(), arguments, ..Default::default() })),
+        kind: Some(step_spec::Kind::Tool(ToolStep {
+            tool: "run_terminal".to_owned(),
+            arguments,
+            ..Default::default()
+        })),
         ..Default::default()
     }
 }
@@ -32,10 +36,10 @@ fn tidy() -> Execution {
         ),
         planned("difference", &["build"], &["git", "diff"]),
     ];
-    let status = |step: &Step| StepStatus {
+    let status = |step: &StepSpec| Step {
         step_id: step.id.clone(),
-        tool: "run_terminal".to_owned(),
-        state: step_status::State::Pending.into(),
+        detail: Some(step::Detail::Tool(ToolStepDetail { tool: "run_terminal".to_owned() })),
+        state: step::State::Pending.into(),
         max_attempts: 1,
         ..Default::default()
     };
@@ -49,7 +53,7 @@ fn tidy() -> Execution {
 }
 
 fn of_step(sequence: i64, id: &str, kind: Kind) -> ExecutionEvent {
-    ExecutionEvent { step_id: id.to_owned(), attempt: 1, ..event("e1", sequence, kind) }
+    ExecutionEvent { step_id: id.to_owned(), attempt: 1, ..event(sequence, kind) }
 }
 
 /// The terminal's window, as it would look.
@@ -124,7 +128,7 @@ fn the_rows_of_a_run_fit_the_window_and_survive_its_change() {
     );
 
     server.happen(of_step(4, "build", Kind::StepFailed(StepFailed::default())));
-    server.happen(event("e1", 5, finished(State::Failed, None)));
+    server.happen(event(5, finished(State::Failed, None)));
     let (code, rest) = person.end();
     assert_eq!(code, Some(30), "{rest}");
     let left = window.shows(&rest.replace('\n', "\r\n"));

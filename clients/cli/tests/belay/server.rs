@@ -12,8 +12,8 @@ use belay_proto::v1::{
     Approval, CancelExecutionRequest, DecideApprovalRequest, Execution, ExecutionEvent, GetExecutionRequest,
     ListCapabilitiesRequest, ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse,
     ListNamespacesRequest, ListNamespacesResponse, PauseExecutionRequest, Plan, PlanViolation, ResumeExecutionRequest,
-    StartExecutionRequest, ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest,
-    WatchExecutionResponse,
+    SignalExecutionRequest, StartExecutionRequest, ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest,
+    WatchExecutionRequest, WatchExecutionResponse,
     approval_service_server::ApprovalServiceServer,
     execution_event::Kind,
     executor_service_server::{ExecutorService, ExecutorServiceServer},
@@ -200,7 +200,7 @@ impl ExecutorService for Scripted {
         let mut sent = request.after_sequence.unwrap_or(snapshot.last_sequence);
         let (world, mut changed) = (self.world.clone(), self.changed.subscribe());
         Ok(Response::new(Box::pin(async_stream::try_stream! {
-            yield WatchExecutionResponse { journal: "journal".into(), content: Some(Content::Snapshot(snapshot)) };
+            yield WatchExecutionResponse { journal: "journal".into(), content: Some(Content::Snapshot(snapshot)), ..Default::default() };
             loop {
                 let events: Vec<ExecutionEvent> = {
                     let world = world.lock().unwrap();
@@ -210,7 +210,7 @@ impl ExecutorService for Scripted {
                 for event in events {
                     sent = event.sequence;
                     let is_last = matches!(event.kind, Some(Kind::ExecutionFinished(_)));
-                    yield WatchExecutionResponse { journal: "journal".into(), content: Some(Content::Event(event)) };
+                    yield WatchExecutionResponse { journal: "journal".into(), content: Some(Content::Event(event)), ..Default::default() };
                     if is_last {
                         return;
                     }
@@ -246,6 +246,10 @@ impl ExecutorService for Scripted {
         Err(Status::unimplemented("not scripted"))
     }
 
+    async fn signal_execution(&self, _: Request<SignalExecutionRequest>) -> Result<Response<Execution>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
     async fn list_capabilities(
         &self,
         _: Request<ListCapabilitiesRequest>,
@@ -265,7 +269,6 @@ pub(crate) fn accepted(id: &str) -> Execution {
 }
 
 /// An event of an execution.
-pub(crate) fn event(id: &str, sequence: i64, kind: Kind) -> ExecutionEvent {
-    let execution = format!("namespaces/default/executions/{id}");
-    ExecutionEvent { sequence, execution, kind: Some(kind), ..Default::default() }
+pub(crate) fn event(sequence: i64, kind: Kind) -> ExecutionEvent {
+    ExecutionEvent { sequence, kind: Some(kind), ..Default::default() }
 }

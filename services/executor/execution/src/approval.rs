@@ -113,7 +113,7 @@ pub struct PendingApproval {
     pub decided: Option<Decided>,
 }
 
-/// A decision, and the event that records it.
+/// A decision, and who made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
     /// What was decided.
@@ -122,8 +122,6 @@ pub struct Decided {
     pub principal: String,
     /// The reason that the principal gave.
     pub reason: String,
-    /// The sequence number of its event.
-    pub sequence: u64,
 }
 
 impl PendingApproval {

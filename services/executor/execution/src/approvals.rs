@@ -1,160 +1,153 @@
-//! Held calls: how a call starts to wait for approval, and how it continues.
+//! Approvals: how an operation starts to wait for one, and how it continues.
 //!
-//! A held call stays in flight. Its step releases its `parallelism` slot while the decision is pending, so that a missing decision blocks
-//! only the steps that depend on it. An approved call that has yet to run queues for a slot ahead of all steps that have not started;
+//! A held operation stays in flight. Its step releases its `parallelism` slot while all its operations wait, so that a missing decision
+//! blocks only the steps that depend on it. An approved call that has yet to run queues for a slot ahead of all steps that have not started;
 //! commits and discards run no tool and need no slot.
 
 use belay_reasons as reasons;
 
 use crate::{
-    Action, ApprovalMode, ApprovalRequirement, CallId, Decided, Decision, EventKind, Execution, ExecutionState,
-    ExecutionTrigger, PendingApproval, SkipReason, StepState, StepTrigger, SubjectKind, Timestamp,
-    execution::{CallEnd, CallInFlight},
+    Actor, ApprovalEvent, ApprovalMode, ApprovalRequirement, Body, Decided, Decision, Execution, ExecutionState,
+    ExecutionTrigger, Life, Operation, OperationId, OperationKey, PendingApproval, StepTrigger, Timestamp,
+    state::OperationEnd,
 };
 
+pub(crate) fn apply(
+    execution: &mut Execution,
+    id: &OperationId,
+    event: &ApprovalEvent,
+    actor: Option<&Actor>,
+    time: Timestamp,
+) -> Result<(), String> {
+    let key = execution.in_flight(id)?.key;
+    execution.check_not_stopped(id)?;
+    match event {
+        ApprovalEvent::Requested { approval, subject_digest } => execution.requested(id, key, approval, subject_digest),
+        ApprovalEvent::Decided { approval, decision, reason } => {
+            let principal = actor.map(|actor| actor.principal.clone()).unwrap_or_default();
+            let decided = Decided { decision: *decision, principal, reason: reason.clone() };
+            execution.decided(id, key, approval, decided, time)
+        }
+    }
+}
+
 impl Execution {
-    pub(crate) fn call_held(
+    /// The runner holds a call.
+    pub(crate) fn held(
         &mut self,
-        call: CallId,
+        id: &OperationId,
         requirement: &ApprovalRequirement,
         time: Timestamp,
     ) -> Result<(), String> {
-        self.check_not_stopped(call)?;
-        let known = self.in_flight_call(call)?.pending_approval.as_ref();
-        if self.awaiting.contains(&call) {
-            return Err(format!("{call} waits for a decision, and cannot be held anew before it"));
+        self.check_not_stopped(id)?;
+        let operation = self.in_flight(id)?;
+        let key = operation.key;
+        if operation.requested_approval().is_some() {
+            return Err(format!("{id} waits for a decision, and cannot be held anew before it"));
         }
-        match known.map(|pending| (pending, pending.decision())) {
+        match operation.pending_approval.as_ref().map(|pending| (pending, pending.decision())) {
             Some((_, Some(Decision::Denied | Decision::Skipped | Decision::Expired))) => {
-                return Err(format!("{call} was turned down, and cannot be held anew"));
+                return Err(format!("{id} was turned down, and cannot be held anew"));
             }
             // A gate that lost its store does not know about the approval: a person has to approve again.
-            Some((_, Some(Decision::Approved))) => {}
-            Some((pending, _))
-                if (pending.requirement.kind, &pending.requirement.subject_digest)
-                    == (requirement.kind, &requirement.subject_digest) =>
-            {
-                return Err(format!("{call} is held for this already"));
+            Some((_, Some(Decision::Approved))) | None => {}
+            Some((pending, None)) => {
+                let known = &pending.requirement;
+                if (known.kind, &known.subject_digest) == (requirement.kind, &requirement.subject_digest) {
+                    return Err(format!("{id} is held for this already"));
+                }
             }
-            _ => {}
         }
-        if self.steps[call.step].state == StepState::Running {
-            self.transition_step(call.step, StepTrigger::CallHeld, time)?;
-            self.active -= 1;
-        }
-        self.to_request.insert(call);
         let pending = PendingApproval { requirement: requirement.clone(), since: time, approval: None, decided: None };
-        self.in_flight.get_mut(&call).expect("looked up above").pending_approval = Some(pending);
+        self.update_operation(key, |operation| {
+            operation.life = Life::AwaitingApproval;
+            operation.pending_approval = Some(pending);
+        });
+        self.settle_approvals(key.step, StepTrigger::CallHeld, time)
+    }
+
+    fn requested(&mut self, id: &OperationId, key: OperationKey, approval: &str, digest: &str) -> Result<(), String> {
+        let pending = self.pending(id)?;
+        let held_for = &pending.requirement.subject_digest;
+        if held_for != digest {
+            return Err(format!("{id} is held for {held_for}, and was asked about as {digest}"));
+        }
+        if approval.is_empty() || !self.index.approval_to_request.contains(&key) {
+            return Err(format!("nothing is to be asked about {id}"));
+        }
+        self.update_operation(key, |operation| {
+            if let Some(pending) = &mut operation.pending_approval {
+                pending.approval = Some(approval.to_owned());
+            }
+        });
         Ok(())
     }
 
-    pub(crate) fn approval_requested(&mut self, call: CallId, approval: &str, digest: &str) -> Result<(), String> {
-        self.check_not_stopped(call)?;
-        let pending =
-            self.in_flight_call(call)?.pending_approval.as_ref().ok_or_else(|| format!("{call} is not held"))?;
-        if pending.requirement.subject_digest != digest {
-            return Err(format!(
-                "{call} is held for {}, and was asked about as {digest}",
-                pending.requirement.subject_digest
-            ));
-        }
-        if approval.is_empty() || !self.to_request.remove(&call) {
-            return Err(format!("nothing is to be asked about {call}"));
-        }
-        self.awaiting.insert(call);
-        self.pending_mut(call).approval = Some(approval.to_owned());
-        Ok(())
-    }
-
-    pub(crate) fn approval_decided(
+    fn decided(
         &mut self,
-        call: CallId,
+        id: &OperationId,
+        key: OperationKey,
         approval: &str,
         decided: Decided,
         time: Timestamp,
     ) -> Result<(), String> {
-        self.check_not_stopped(call)?;
-        let pending =
-            self.in_flight_call(call)?.pending_approval.as_ref().ok_or_else(|| format!("{call} is not held"))?;
+        let pending = self.pending(id)?;
         if pending.decided.is_some() {
-            return Err(format!("it was decided about {call} before"));
+            return Err(format!("it was decided about {id} before"));
         }
         let by_mode = self.mode_decision().is_some() && approval.is_empty() && decided.decision != Decision::Approved;
         if !by_mode && (approval.is_empty() || pending.approval.as_deref() != Some(approval)) {
-            return Err(format!("nobody was asked about {call} by the approval `{approval}`"));
+            return Err(format!("nobody was asked about {id} by the approval `{approval}`"));
         }
-        let let_run = pending.requirement.kind == SubjectKind::Call && decided.decision == Decision::Approved;
-        self.leave_pending(call, StepTrigger::ApprovalDecided, time)?;
-        if let_run && self.active > self.created.plan.parallelism() {
-            self.active -= 1;
-            self.queued.insert(call);
-        }
+        let life = Operation::life_after(pending, decided.decision);
+        self.update_operation(key, |operation| {
+            operation.life = life;
+            if let Some(pending) = &mut operation.pending_approval {
+                pending.decided = Some(decided);
+            }
+        });
+        self.settle_approvals(key.step, StepTrigger::ApprovalDecided, time)?;
         if self.state == ExecutionState::AwaitingApproval {
             self.transition_execution(ExecutionTrigger::ApprovalDecided, None)?;
         }
-        self.pending_mut(call).decided = Some(decided);
         Ok(())
     }
 
     /// Whether the execution can make no progress until a pending approval is decided.
     pub(crate) fn only_awaits_approvals(&self) -> bool {
-        !self.awaiting.is_empty()
-            && self.awaiting.len() == self.in_flight.len()
-            && self.ready.is_empty()
-            && self.to_dispatch.is_empty()
-            && self.to_skip.is_empty()
-            && self.to_resolve.is_empty()
-            && self.backing_off.is_empty()
+        let index = &self.index;
+        !index.approval_requested.is_empty()
+            && index.approval_requested.len() == self.operations.iter().len()
+            && index.ready.is_empty()
+            && index.to_request.is_empty()
+            && index.to_skip.is_empty()
+            && index.to_resolve.is_empty()
+            && index.backing_off.is_empty()
     }
 
-    /// Checks whether the call can end this way, and returns the end to record. Changes nothing.
-    pub(crate) fn check_end(&self, call: CallId, end: CallEnd) -> Result<CallEnd, String> {
-        let Some(pending) = &self.in_flight_call(call)?.pending_approval else { return Ok(end) };
-        if self.stop.is_none() && self.awaiting.contains(&call) {
-            return Err(format!("{call} waits for a decision, and cannot end before it"));
+    /// Checks whether a call can end this way, and returns the end to record. Changes nothing.
+    pub(crate) fn check_end(&self, id: &OperationId, end: OperationEnd) -> Result<OperationEnd, String> {
+        let operation = self.in_flight(id)?;
+        let Some(pending) = &operation.pending_approval else { return Ok(end) };
+        if self.stop.is_none() && operation.requested_approval().is_some() {
+            return Err(format!("{id} waits for a decision, and cannot end before it"));
         }
         match (end, pending.decision()) {
-            (CallEnd::Completed, decision) if decision != Some(Decision::Approved) => {
-                Err(format!("{call} was held, and nobody has approved it"))
+            (OperationEnd::Completed, decision) if decision != Some(Decision::Approved) => {
+                Err(format!("{id} was held, and nobody has approved it"))
             }
-            (CallEnd::Denied(_), Some(Decision::Skipped)) => Ok(CallEnd::Skipped(match self.created.approval_mode {
-                ApprovalMode::Wait => SkipReason::ApprovalSkipped,
-                ApprovalMode::Fail | ApprovalMode::Skip | ApprovalMode::Auto => SkipReason::NonInteractive,
-            })),
+            (OperationEnd::Denied(_), Some(Decision::Skipped)) => Ok(OperationEnd::Skipped),
             (end, _) => Ok(end),
         }
     }
 
-    /// Gives free slots to approved calls in plan order. No new call runs during a pause.
-    pub(crate) fn admit(&mut self) {
-        while self.paused.is_none()
-            && self.active < self.created.plan.parallelism()
-            && self.queued.pop_first().is_some()
-        {
-            self.active += 1;
-        }
-    }
-
-    /// The step no longer waits for approval and occupies a slot again.
-    pub(crate) fn leave_pending(&mut self, call: CallId, by: StepTrigger, time: Timestamp) -> Result<(), String> {
-        let record = &self.steps[call.step];
-        if record.state == StepState::AwaitingApproval {
-            let waited = time.since(record.since);
-            self.transition_step(call.step, by, time)?;
-            self.steps[call.step].waited += waited;
-            self.active += 1;
-            self.to_request.remove(&call);
-            self.awaiting.remove(&call);
-        }
-        Ok(())
-    }
-
-    /// The decision of the execution's approval mode about the first held call; `None` when the mode leaves decisions to the gate.
-    pub(crate) fn decide_by_mode(&self) -> Option<EventKind> {
+    /// The decision of the execution's approval mode about the first held operation; `None` when the mode leaves decisions to the gate.
+    pub(crate) fn decide_by_mode(&self) -> Option<Body> {
         let decision = self.mode_decision()?;
-        let &call = self.to_request.first()?;
-        let (approval, principal, reason) = (String::new(), String::new(), reasons::NON_INTERACTIVE.to_owned());
-        Some(EventKind::ApprovalDecided { call, approval, decision, principal, reason })
+        let &key = self.index.approval_to_request.first()?;
+        let (approval, reason) = (String::new(), reasons::NON_INTERACTIVE.to_owned());
+        let event = ApprovalEvent::Decided { approval, decision, reason };
+        Some(Body::Approval { operation: self.operation_id(key), event })
     }
 
     fn mode_decision(&self) -> Option<Decision> {
@@ -165,46 +158,129 @@ impl Execution {
         }
     }
 
-    /// The action that a call in flight needs; `None` when it needs none.
-    ///
-    /// While the execution is paused, a held call needs none, even if it is decided meanwhile. Only a call that was approved to run before
-    /// the pause is treated as running.
-    pub(crate) fn action_for(&self, in_flight: &CallInFlight) -> Option<Action> {
-        let call = in_flight.request.call;
-        let running = || match &self.paused {
-            Some(paused) if paused.discard_calls => Action::Cancel(call),
-            _ => Action::Dispatch(call),
+    /// The operation that an event names, which must be in flight.
+    pub(crate) fn in_flight(&self, id: &OperationId) -> Result<&Operation, String> {
+        let operation = self.operation_key(id).and_then(|key| self.operations.get(key));
+        operation.ok_or_else(|| format!("{id} is not in flight"))
+    }
+
+    fn pending(&self, id: &OperationId) -> Result<&PendingApproval, String> {
+        self.in_flight(id)?.pending_approval.as_ref().ok_or_else(|| format!("{id} is not held"))
+    }
+
+    pub(crate) fn check_not_stopped(&self, id: &OperationId) -> Result<(), String> {
+        if self.stop.is_some() { Err(format!("{id} is being stopped")) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use belay_plan::{Format, Plan};
+
+    use super::*;
+    use crate::{
+        Created, DecideContext, EffectSummary, Event, ExecutionEvent, Json, PolicyDecision, RecoveryClass, StepState,
+        SubjectKind, ToolCallEnd, ToolCallEvent, ToolFacts, Verb, Verdict, Work,
+    };
+
+    const NOW: Timestamp = Timestamp::from_micros(5);
+
+    fn held(digest: &str) -> ToolCallEvent {
+        let rule = || "r".to_owned();
+        let decision = PolicyDecision { verdict: Verdict::Prompt, rule: rule(), reason: rule(), policy_revision: 1 };
+        let (kind, effect) = (SubjectKind::Call, EffectSummary::default());
+        ToolCallEvent::Held(Box::new(ApprovalRequirement { kind, subject_digest: digest.into(), decision, effect }))
+    }
+
+    /// A step whose two calls are in flight, both waiting for approval. No kind of step makes two calls yet, so the second is put there.
+    fn two_held() -> (Execution, [OperationId; 2]) {
+        let plan = Plan::parse(Format::Yaml, "id: p\nsteps: [{id: a, tool: t}, {id: b, tool: t}]").unwrap();
+        let facts = ToolFacts {
+            used_as: "t".into(),
+            tool: "t".into(),
+            recovery: RecoveryClass::Transactional,
+            default_timeout: std::time::Duration::from_secs(1),
         };
-        if self.stop.is_some() {
-            return Some(Action::Cancel(call));
+        let created = Created {
+            uid: "u".into(),
+            plan,
+            approval_mode: ApprovalMode::Wait,
+            workspace: "w".into(),
+            labels: Default::default(),
+            tools: vec![facts],
+            deadline: None,
+            trace: Default::default(),
+            shard: 0,
+        };
+        let body = ExecutionEvent::Created(Box::new(created)).into();
+        let mut execution = Execution::create(Event { sequence: 1, time: NOW, actor: None, body }).unwrap();
+        execution.advance(DecideContext { now: NOW, ledger_id: "l" });
+        let mut second = execution.operations.iter().next().unwrap().clone();
+        second.key.number = 2;
+        let Work::ToolCall(request) = &mut second.work else { unreachable!() };
+        Arc::make_mut(request).arguments = Json::from_text("2");
+        let step = second.key.step;
+        execution.insert_operation(second);
+        execution.update_step(step, |record| record.operations = 2);
+        let calls = [1, 2].map(|number| OperationId { step: "a".into(), attempt: 1, number });
+        for call in &calls {
+            let event = held(&format!("sha256:{}", call.number));
+            execution.record(NOW, None, Body::ToolCall { call: call.clone(), event }).unwrap();
+            let (approval, subject_digest) = (format!("ap{}", call.number), format!("sha256:{}", call.number));
+            let event = ApprovalEvent::Requested { approval, subject_digest };
+            execution.record(NOW, None, Body::Approval { operation: call.clone(), event }).unwrap();
         }
-        if self.queued.contains(&call) {
-            return None;
-        }
-        let Some(pending) = &in_flight.pending_approval else { return Some(running()) };
-        let let_run = pending.requirement.kind == SubjectKind::Call && pending.decision() == Some(Decision::Approved);
-        match (&self.paused, &pending.decided) {
-            (Some(paused), Some(decided)) if let_run && decided.sequence < paused.sequence => Some(running()),
-            (Some(_), _) => None,
-            (None, None) => self.to_request.contains(&call).then_some(Action::RequestApproval(call)),
-            (None, Some(_)) if let_run => Some(Action::Dispatch(call)),
-            (None, Some(decided)) if decided.decision == Decision::Approved => Some(Action::Commit(call)),
-            (None, Some(_)) => Some(Action::Discard(call)),
-        }
+        (execution, calls)
     }
 
-    fn in_flight_call(&self, call: CallId) -> Result<&CallInFlight, String> {
-        self.in_flight.get(&call).ok_or_else(|| format!("{call} is not in flight"))
+    fn state(execution: &Execution) -> (StepState, usize) {
+        assert!(execution.is_index_consistent());
+        (execution.steps().next().unwrap().state(), execution.index.slots_held)
     }
 
-    fn pending_mut(&mut self, call: CallId) -> &mut PendingApproval {
-        let in_flight = self.in_flight.get_mut(&call);
-        in_flight
-            .and_then(|in_flight| in_flight.pending_approval.as_mut())
-            .expect("looked up before anything is changed")
+    fn decide(execution: &mut Execution, call: &OperationId, decision: Decision) {
+        let event = ApprovalEvent::Decided { approval: format!("ap{}", call.number), decision, reason: "ok".into() };
+        let actor = Some(Actor::new("ann"));
+        execution.record(NOW, actor, Body::Approval { operation: call.clone(), event }).unwrap();
     }
 
-    fn check_not_stopped(&self, call: CallId) -> Result<(), String> {
-        if self.stop.is_some() { Err(format!("{call} is being stopped")) } else { Ok(()) }
+    // B-25: several operations of one step wait for approval at once, and each goes on by its own decision.
+    #[test]
+    fn two_operations_of_one_step_wait_for_approval_at_once() {
+        let (mut execution, [first, second]) = two_held();
+        assert_eq!(state(&execution), (StepState::AwaitingApproval, 0), "the slot is free for the next step");
+        assert_eq!(execution.steps().next().unwrap().approvals().collect::<Vec<_>>(), ["ap1", "ap2"]);
+        assert_eq!(execution.waiting().len(), 2);
+
+        decide(&mut execution, &second, Decision::Approved);
+        assert_eq!(state(&execution), (StepState::Running, 0), "one waits for a slot, the other for a decision");
+        let events = execution.advance(DecideContext { now: NOW, ledger_id: "l" });
+        let dispatched = |event: &Event| matches!(&event.body, Body::ToolCall { call, event: ToolCallEvent::Dispatched } if *call == second);
+        assert!(events.iter().any(dispatched), "{events:?}");
+
+        decide(&mut execution, &first, Decision::Denied);
+        let verbs: Vec<_> = execution.actions().into_iter().map(|action| action.verb).collect();
+        assert_eq!(verbs[..2], [Verb::Discard, Verb::Dispatch]);
+        assert_eq!(state(&execution).0, StepState::Running);
+    }
+
+    // While one of two operations runs, its step runs.
+    #[test]
+    fn a_step_waits_for_approval_when_all_its_operations_do() {
+        let (mut execution, [first, second]) = two_held();
+        decide(&mut execution, &first, Decision::Approved);
+        execution.advance(DecideContext { now: NOW, ledger_id: "l" });
+        assert_eq!(state(&execution).0, StepState::Running);
+        let event = held("sha256:again");
+        execution.record(NOW, None, Body::ToolCall { call: first.clone(), event }).unwrap();
+        assert_eq!(state(&execution).0, StepState::AwaitingApproval);
+        let end = ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() };
+        let event = ToolCallEvent::Ended(end);
+        assert!(
+            execution.record(NOW, None, Body::ToolCall { call: second, event }).is_err(),
+            "it waits for its decision"
+        );
     }
 }

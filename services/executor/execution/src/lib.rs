@@ -5,15 +5,25 @@
 //! driver performs the actions and records the results. Recovery after a crash is therefore an ordinary start: replay, then continue.
 //!
 //! `apply` reads nothing but the event: digests, delays, deadlines and reasons are all part of it.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | what can happen | `event/`, one file a family |
+//! | what an execution remembers | `state/` |
+//! | what an event changes | `apply/`, and the `apply` of each kind of step |
+//! | what follows | `decide/`, and the `next` of each kind of step |
+//! | a kind of step | `steps/`, one file each |
 
 mod apply;
 mod approval;
 mod approvals;
 mod canonical;
+mod control;
+mod decide;
 mod event;
-mod execution;
 mod failure;
-mod next;
+mod state;
+mod steps;
 mod time;
 mod transitions;
 
@@ -23,13 +33,18 @@ pub use approval::{
     SubjectKind, Verdict,
 };
 pub use canonical::{Json, digest};
+pub use control::{Control, Refused};
+pub use decide::{Action, DecideContext, Verb};
 pub use event::{
-    ApprovalMode, CallId, CallRequest, Created, Event, EventKind, Finished, Progress, Receipt, RecoveryClass,
-    SkipReason, ToolFacts, WriteBound, WriteMechanism,
+    Actor, ApprovalEvent, ApprovalMode, Body, Created, Event, ExecutionEvent, Finished, OperationId, Progress, Receipt,
+    RecoveryClass, SignalReceived, SkipReason, StepEvent, StepId, Subject, ToolCallEnd, ToolCallEvent, ToolCallRequest,
+    ToolFacts, WaitCondition, WaitEnd, WaitEvent, WriteBound, WriteMechanism,
 };
-pub use execution::{Authorization, CallInFlight, Execution, FailedAttempt, StepView, Totals, Waiting};
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
-pub use next::{Action, DecideContext};
+pub use state::{
+    Authorization, Execution, FailedAttempt, Life, MAX_SIGNALS, Operation, OperationKey, StepKey, StepRole, StepView,
+    Totals, Waiting, Work,
+};
 pub use time::Timestamp;
 pub use transitions::{
     EXECUTION_TRANSITIONS, ExecutionState, ExecutionTrigger, STEP_TRANSITIONS, StepState, StepTrigger,

@@ -43,6 +43,8 @@ pub enum StepState {
     Running,
     /// Its call has to be approved.
     AwaitingApproval,
+    /// Waits for a time or a signal.
+    Waiting,
     /// Waits before its next attempt.
     BackingOff,
     /// Whether its call took effect is not known.
@@ -85,13 +87,15 @@ pub enum StepTrigger {
     /// Not an event: follows from the completion of the step's last dependency.
     DependenciesCompleted,
     Started,
-    /// A call is sent again after one was discarded.
-    CallRequested,
+    /// A call is requested after one was discarded.
+    OperationRequested,
     /// Its call was cancelled through no fault of the step; the attempt does not count as failed.
     CallDiscarded,
     /// Its call waits for approval.
     CallHeld,
     ApprovalDecided,
+    WaitStarted,
+    WaitEnded,
     /// Its call ended before its approval was decided.
     CallEnded,
     RetryScheduled,
@@ -145,7 +149,7 @@ pub const STEP_TRANSITIONS: &[(StepState, StepTrigger, StepState)] = {
         (S::Ready, T::Started, S::Running),
         (S::Ready, T::Skipped, S::Skipped),
         // The next three occur only after a discarded call: the step had started before.
-        (S::Ready, T::CallRequested, S::Running),
+        (S::Ready, T::OperationRequested, S::Running),
         (S::Ready, T::Failed, S::Failed),
         (S::Ready, T::Cancelled, S::Cancelled),
         (S::Running, T::CallDiscarded, S::Ready),
@@ -153,6 +157,8 @@ pub const STEP_TRANSITIONS: &[(StepState, StepTrigger, StepState)] = {
         (S::AwaitingApproval, T::ApprovalDecided, S::Running),
         (S::AwaitingApproval, T::CallDiscarded, S::Ready),
         (S::AwaitingApproval, T::CallEnded, S::Running),
+        (S::Running, T::WaitStarted, S::Waiting),
+        (S::Waiting, T::WaitEnded, S::Running),
         // Only when the decision about its call was to skip the step.
         (S::Running, T::Skipped, S::Skipped),
         (S::Running, T::RetryScheduled, S::BackingOff),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{RetryPolicy, duration};
+use crate::{RetryPolicy, duration, timestamp};
 
 /// An unchecked plan. `Plan::new` checks it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,4 +72,24 @@ pub enum StepKindDraft {
         /// The arguments: an object, whose strings may hold templates, except in the arguments named in `verbatim`.
         arguments: Value,
     },
+    /// A wait.
+    Wait {
+        /// What it waits for.
+        wait: WaitDraft,
+    },
+}
+
+/// What an unchecked step waits for. Exactly one of the fields is set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitDraft {
+    /// For this long.
+    #[serde(default, rename = "for", with = "duration::option", skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Duration>,
+    /// Until this point in time: microseconds since the Unix epoch; serialised as RFC 3339.
+    #[serde(default, with = "timestamp::option", skip_serializing_if = "Option::is_none")]
+    pub until: Option<i64>,
+    /// For a signal of this name; none when empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub signal: String,
 }

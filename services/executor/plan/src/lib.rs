@@ -18,11 +18,13 @@ mod path;
 mod plan;
 mod retry;
 mod template;
+mod timestamp;
 
+pub use check::is_signal_name;
 pub use document::Format;
-pub use draft::{PlanDraft, StepDraft, StepKindDraft};
+pub use draft::{PlanDraft, StepDraft, StepKindDraft, WaitDraft};
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use nearest::nearest;
-pub use plan::{Plan, PlannedCall, Step, StepKind, ToolStep};
+pub use plan::{Plan, PlannedCall, StepKind, StepSpec, ToolStep, WaitFor, WaitStep};
 pub use retry::{Backoff, RetryPolicy};
 pub use template::{Template, TemplateError, Unresolved};

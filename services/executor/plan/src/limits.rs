@@ -20,8 +20,14 @@ pub const MAX_RESOLVED_BYTES: usize = 4 * 1024 * 1024;
 /// build, and a thread has 2 MiB.
 pub const MAX_DEPTH: usize = 32;
 
-/// The maximum length of a plan's or a step's id, in characters.
+/// The maximum length of a plan's id, in characters.
 pub const MAX_ID_CHARS: usize = 64;
+
+/// The maximum length of a step's id, in characters.
+pub const MAX_STEP_ID_CHARS: usize = 128;
+
+/// The maximum length of a signal's name, in characters.
+pub const MAX_SIGNAL_CHARS: usize = 128;
 
 /// The maximum length of a tool's name, in characters.
 pub const MAX_TOOL_CHARS: usize = 128;

@@ -1,8 +1,8 @@
 //! The checked plan.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use crate::{PlanDraft, RetryPolicy, StepDraft, StepKindDraft, Template};
+use crate::{PlanDraft, RetryPolicy, StepDraft, StepKindDraft, Template, WaitDraft};
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
 /// their limits.
@@ -13,15 +13,15 @@ pub struct Plan {
     pub(crate) stop_on_error: bool,
     pub(crate) parallelism: usize,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<Arc<StepSpec>>,
     /// By step: the steps that depend on it, ascending.
     pub(crate) dependents: Vec<Vec<usize>>,
     pub(crate) index: HashMap<String, usize>,
 }
 
-/// One step of a plan.
+/// What a plan says about one step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct StepSpec {
     pub(crate) id: String,
     /// As it was written: empty when the id serves.
     pub(crate) title: String,
@@ -40,6 +40,26 @@ pub struct Step {
 pub enum StepKind {
     /// One call of one tool.
     Tool(ToolStep),
+    /// A wait.
+    Wait(WaitStep),
+}
+
+/// A step that waits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitStep {
+    /// What it waits for.
+    pub wait_for: WaitFor,
+}
+
+/// What a step waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WaitFor {
+    /// For this long.
+    Duration(Duration),
+    /// Until this point in time: microseconds since the Unix epoch.
+    Time(i64),
+    /// For a signal of this name.
+    Signal(String),
 }
 
 /// The call of a step whose tool is named, in a plan that may have other problems.
@@ -89,7 +109,7 @@ impl Plan {
     }
 
     /// The steps, in the plan's order. A step may depend on a later one.
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[Arc<StepSpec>] {
         &self.steps
     }
 
@@ -111,7 +131,7 @@ impl Plan {
         PlanDraft {
             id: self.id.clone(),
             description: self.description.clone(),
-            steps: self.steps.iter().map(Step::to_draft).collect(),
+            steps: self.steps.iter().map(|step| step.to_draft()).collect(),
             stop_on_error: self.stop_on_error,
             parallelism: u32::try_from(self.parallelism).expect("it came from a u32"),
             timeout: self.timeout,
@@ -119,7 +139,7 @@ impl Plan {
     }
 }
 
-impl Step {
+impl StepSpec {
     /// Unique in the plan.
     pub fn id(&self) -> &str {
         &self.id
@@ -166,7 +186,18 @@ impl Step {
     }
 
     fn to_draft(&self) -> StepDraft {
-        let StepKind::Tool(ToolStep { tool, arguments }) = &self.kind;
+        let kind = match &self.kind {
+            StepKind::Tool(ToolStep { tool, arguments }) => {
+                StepKindDraft::Tool { tool: tool.clone(), arguments: arguments.source().clone() }
+            }
+            StepKind::Wait(WaitStep { wait_for }) => StepKindDraft::Wait {
+                wait: match wait_for {
+                    WaitFor::Duration(duration) => WaitDraft { duration: Some(*duration), ..WaitDraft::default() },
+                    WaitFor::Time(micros) => WaitDraft { until: Some(*micros), ..WaitDraft::default() },
+                    WaitFor::Signal(signal) => WaitDraft { signal: signal.clone(), ..WaitDraft::default() },
+                },
+            },
+        };
         StepDraft {
             id: self.id.clone(),
             title: self.title.clone(),
@@ -176,7 +207,7 @@ impl Step {
             exclusive: self.exclusive,
             verbatim: self.verbatim.clone(),
             retry: (self.retry != RetryPolicy::default()).then(|| self.retry.clone()),
-            kind: StepKindDraft::Tool { tool: tool.clone(), arguments: arguments.source().clone() },
+            kind,
         }
     }
 }

@@ -1,40 +1,56 @@
 //! How an approval was used. Derived from events alone, so that an executor that takes over can report what its predecessor did not.
 
-use belay_execution::{Decision, Event, EventKind, SubjectKind};
+use belay_execution::{ApprovalEvent, Body, Decision, Event, OperationId, SubjectKind, ToolCallEvent};
 use belay_proto::v1;
 
 use super::GateNotice;
 
 /// The notice that follows from `next`, the first event about a call since its approval; `None` while the call continues with it.
-pub(crate) fn notice_after(approval: &str, approved: SubjectKind, next: &EventKind) -> Option<GateNotice> {
+pub(crate) fn notice_after(approval: &str, approved: SubjectKind, next: &ToolCallEvent) -> Option<GateNotice> {
     let spent = match next {
-        EventKind::CallHeld { requirement, .. } => {
-            approved == SubjectKind::Call && requirement.kind == SubjectKind::Effect
-        }
-        end if end.ends_call() => !end.grant_nonce().is_empty(),
-        _ => return None,
+        ToolCallEvent::Held(requirement) => approved == SubjectKind::Call && requirement.kind == SubjectKind::Effect,
+        ToolCallEvent::Ended(end) => !end.grant_nonce().is_empty(),
+        ToolCallEvent::Requested(_) | ToolCallEvent::Dispatched => return None,
     };
     Some(if spent { GateNotice::Consumed(approval.to_owned()) } else { GateNotice::Stale(approval.to_owned()) })
 }
 
+/// The event, if it is about this call.
+fn about<'a>(event: &'a Event, about: &OperationId) -> Option<&'a ToolCallEvent> {
+    match &event.body {
+        Body::ToolCall { call, event } if call == about => Some(event),
+        Body::ToolCall { .. } | Body::Execution(_) | Body::Step { .. } | Body::Approval { .. } | Body::Wait { .. } => {
+            None
+        }
+    }
+}
+
+/// The decision of this approval, and the operation that waited for it.
+fn decision_of<'a>(event: &'a Event, name: &str) -> Option<(&'a OperationId, Decision)> {
+    match &event.body {
+        Body::Approval { operation, event: ApprovalEvent::Decided { approval, decision, .. } } if approval == name => {
+            Some((operation, *decision))
+        }
+        Body::Approval { .. } | Body::Execution(_) | Body::Step { .. } | Body::ToolCall { .. } | Body::Wait { .. } => {
+            None
+        }
+    }
+}
+
 /// The notices about a decision that no call waits for, given all events of its execution.
 pub(crate) fn notices_from(events: &[Event], approval: &v1::Approval) -> Vec<GateNotice> {
-    let decided = events.iter().position(
-        |event| matches!(&event.kind, EventKind::ApprovalDecided { approval: name, .. } if *name == approval.name),
-    );
-    let Some((before, [decided, after @ ..])) = decided.map(|decided| events.split_at(decided)) else {
-        return GateNotice::dropped(approval);
-    };
-    if !matches!(decided.kind, EventKind::ApprovalDecided { decision: Decision::Approved, .. }) {
+    let mut decided = events.iter().enumerate();
+    let decided = decided.find_map(|(place, event)| Some((place, decision_of(event, &approval.name)?)));
+    let Some((place, (call, decision))) = decided else { return GateNotice::dropped(approval) };
+    if decision != Decision::Approved {
         return vec![GateNotice::Delivered(approval.name.clone())];
     }
-    let call = decided.kind.call();
-    let kind = before.iter().rev().find_map(|event| match &event.kind {
-        EventKind::CallHeld { call: held, requirement } if Some(*held) == call => Some(requirement.kind),
-        _ => None,
+    let kind = events[..place].iter().rev().find_map(|event| match about(event, call)? {
+        ToolCallEvent::Held(requirement) => Some(requirement.kind),
+        ToolCallEvent::Requested(_) | ToolCallEvent::Dispatched | ToolCallEvent::Ended(_) => None,
     });
-    let mut since = after.iter().filter(|event| event.kind.call() == call);
-    since.find_map(|event| notice_after(&approval.name, kind?, &event.kind)).into_iter().collect()
+    let mut since = events[place + 1..].iter().filter_map(|event| about(event, call));
+    since.find_map(|event| notice_after(&approval.name, kind?, event)).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -42,39 +58,44 @@ mod tests {
     use std::time::Duration;
 
     use belay_execution::{
-        ApprovalRequirement, CallId, EffectSummary, ErrorClass, Failure, PolicyDecision, Receipt, Timestamp, Verdict,
+        ApprovalRequirement, EffectSummary, ErrorClass, Failure, PolicyDecision, Receipt, Timestamp, ToolCallEnd,
+        Verdict,
     };
     use belay_proto::v1::approval::State;
 
     use super::*;
 
-    const CALL: CallId = CallId { step: 0, attempt: 1, number: 1 };
+    fn about_call(event: ToolCallEvent) -> Body {
+        Body::ToolCall { call: OperationId { step: "a".into(), attempt: 1, number: 1 }, event }
+    }
 
-    fn held(kind: SubjectKind) -> EventKind {
+    fn held(kind: SubjectKind) -> Body {
         let decision =
             PolicyDecision { verdict: Verdict::Prompt, rule: String::new(), reason: String::new(), policy_revision: 1 };
         let effect = EffectSummary { created: 0, modified: 0, deleted: 0, changes: vec![] };
         let requirement = ApprovalRequirement { kind, subject_digest: "sha256:x".into(), decision, effect };
-        EventKind::CallHeld { call: CALL, requirement: Box::new(requirement) }
+        about_call(ToolCallEvent::Held(Box::new(requirement)))
     }
 
-    fn decided(approval: &str, decision: Decision) -> EventKind {
-        let (principal, reason) = (String::new(), String::new());
-        EventKind::ApprovalDecided { call: CALL, approval: approval.into(), decision, principal, reason }
+    fn decided(approval: &str, decision: Decision) -> Body {
+        let event = ApprovalEvent::Decided { approval: approval.into(), decision, reason: String::new() };
+        Body::Approval { operation: OperationId { step: "a".into(), attempt: 1, number: 1 }, event }
     }
 
-    fn cancelled(grant_nonce: &str) -> EventKind {
-        EventKind::CallCancelled { call: CALL, failure: None, grant_nonce: grant_nonce.into() }
+    fn cancelled(grant_nonce: &str) -> Body {
+        let end = ToolCallEnd::Cancelled { failure: None, grant_nonce: grant_nonce.into() };
+        about_call(ToolCallEvent::Ended(end))
     }
 
-    fn failed(grant_nonce: &str) -> EventKind {
+    fn failed(grant_nonce: &str) -> Body {
         let receipt = Receipt { grant_nonce: grant_nonce.into(), duration: Duration::ZERO, ..Receipt::default() };
-        EventKind::CallFailed { call: CALL, failure: Failure::new(ErrorClass::Fatal, "X", "x"), receipt }
+        let end = ToolCallEnd::Failed { failure: Failure::new(ErrorClass::Fatal, "X", "x"), receipt };
+        about_call(ToolCallEvent::Ended(end))
     }
 
-    fn notices(state: State, kinds: Vec<EventKind>) -> Vec<GateNotice> {
-        let event = |(sequence, kind)| Event { sequence, time: Timestamp::from_micros(0), kind };
-        let events: Vec<_> = (2..).zip(kinds).map(event).collect();
+    fn notices(state: State, bodies: Vec<Body>) -> Vec<GateNotice> {
+        let event = |(sequence, body)| Event { sequence, time: Timestamp::from_micros(0), actor: None, body };
+        let events: Vec<_> = (2..).zip(bodies).map(event).collect();
         notices_from(&events, &v1::Approval { name: "a".into(), state: state.into(), ..v1::Approval::default() })
     }
 
@@ -88,6 +109,7 @@ mod tests {
             (vec![after(), approved(), failed("")], unused()),
             (vec![before(), approved(), cancelled("n")], spent()),
             (vec![before(), approved(), cancelled("")], unused()),
+            (vec![before(), approved(), about_call(ToolCallEvent::Dispatched), cancelled("n")], spent()),
             // It ran, and now needs approval for what it changed; or its subject has changed.
             (vec![before(), approved(), after(), decided("b", Decision::Denied), cancelled("")], spent()),
             (vec![before(), approved(), before(), cancelled("n")], unused()),

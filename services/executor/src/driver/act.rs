@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use belay_execution::{Action, CallId, Timestamp};
+use belay_execution::{OperationKey, Timestamp, Verb};
 use belay_proto::{gate_v1, v1};
 use tracing::Span;
 
@@ -10,8 +10,8 @@ use super::Driver;
 use crate::{
     availability,
     decisions::{self, GateNotice},
-    operation::{Busy, ToolCallOperation, Verb},
-    output::{OutputForwarder, OutputSource},
+    operation::{Busy, ToolCallOperation},
+    output::OutputForwarder,
     wire,
 };
 
@@ -19,8 +19,8 @@ impl Driver {
     /// Starts the operations that the execution needs now, and aborts the others. A cancellation always runs to its end, since it returns
     /// how the call ended.
     pub(super) fn act(&mut self) -> Option<Timestamp> {
-        let actions = self.execution.actions();
-        let wanted: BTreeMap<CallId, Verb> = actions.iter().copied().filter_map(Verb::of).collect();
+        let actions = self.execution.actions().into_iter();
+        let wanted: BTreeMap<OperationKey, Verb> = actions.map(|action| (action.operation, action.verb)).collect();
         self.operations.retain(|call, operation| {
             operation.verb == Verb::Cancel || wanted.get(call).is_some_and(|&verb| verb == operation.verb)
         });
@@ -30,70 +30,64 @@ impl Driver {
                 self.start_operation(call, verb);
             }
         }
-        actions.into_iter().find_map(|action| if let Action::WakeAt(at) = action { Some(at) } else { None })
+        self.execution.wake_at()
     }
 
-    fn start_operation(&mut self, call: CallId, verb: Verb) {
-        let in_flight = self.execution.call(call).expect("actions name calls in flight only");
+    fn start_operation(&mut self, key: OperationKey, verb: Verb) {
+        let in_flight = self.execution.operation(key).expect("actions name operations in flight only");
+        let request = Arc::clone(in_flight.tool_call().expect("only calls of tools need something"));
         let created = self.execution.created();
-        let name = self.names.call(self.execution.plan(), call);
+        let id = self.execution.operation_id(key);
+        let name = wire::call_name(&self.execution_name, &id);
         if verb == Verb::Cancel
             && let Some(pending) = in_flight.pending_approval.as_ref().filter(|pending| pending.decided.is_none())
         {
             self.registry.notify_gate(match pending.approval.clone() {
                 Some(approval) => GateNotice::Cancel(approval),
-                None => GateNotice::Withdraw { execution: self.names.execution.clone(), call: name.clone() },
+                None => GateNotice::Withdraw { execution: self.execution_name.clone(), call: name.clone() },
             });
         }
         let operation = ToolCallOperation {
             registry: Arc::clone(&self.registry),
+            key,
             name,
             workspace: created.workspace.clone(),
-            trace: self.trace.call(self.execution.plan(), call),
-            request: Arc::clone(&in_flight.request),
-            exclusive: self.execution.plan().steps()[call.step].exclusive(),
+            trace: self.trace.call(&id),
+            request,
+            exclusive: self.execution.step(key.step).spec().exclusive(),
             pending_approval: in_flight.pending_approval.clone(),
             mode: created.approval_mode,
-            principal: created.principal.clone(),
+            principal: self.execution.principal().to_owned(),
             fence: self.registry.runner_fence(created.shard),
-            maybe_sent: verb == Verb::Cancel || self.in_doubt.contains(&call),
+            maybe_sent: verb == Verb::Cancel || self.in_doubt.contains(&key),
             updates: self.update_sender.clone(),
-            output: OutputForwarder::new(
-                Arc::clone(&self.feed),
-                OutputSource {
-                    names: Arc::clone(&self.names),
-                    step: self.execution.plan().steps()[call.step].id().to_owned(),
-                    call,
-                },
-                self.secrets.redactor(),
-            ),
+            output: OutputForwarder::new(Arc::clone(&self.feed), id, self.secrets.redactor()),
             backoff: ToolCallOperation::MIN_BACKOFF,
             is_busy: false,
-            delay: match self.disk_full.contains_key(&call.step) {
-                true => disk_full_delay(call.number),
+            delay: match self.disk_full.contains_key(&key.step) {
+                true => disk_full_delay(key.number),
                 false => Duration::ZERO,
             },
             log_span: Span::current(),
         };
-        self.operations.insert(call, operation.start(verb));
+        self.operations.insert(key, operation.start(verb));
     }
 
     /// Requests every pending approval from the gate again. The gate returns the approval that it has; a gate that lost its store creates
     /// it again, under the same name.
     pub(super) fn recheck_approvals(&self) {
         let created = self.execution.created();
-        for call in self.execution.requested_approvals() {
-            let Some(pending) = self.execution.call(call).and_then(|in_flight| in_flight.pending_approval.clone())
-            else {
-                continue;
-            };
+        for key in self.execution.requested_approvals() {
+            let operation = self.execution.operation(key);
+            let Some(pending) = operation.and_then(|operation| operation.pending_approval.clone()) else { continue };
+            let id = self.execution.operation_id(key);
             let asked = gate_v1::CreateApprovalRequest {
-                call: self.names.call(self.execution.plan(), call),
+                call: wire::call_name(&self.execution_name, &id),
                 subject_digest: pending.requirement.subject_digest,
-                requested_by: created.principal.clone(),
+                requested_by: self.execution.principal().to_owned(),
                 approval_mode: wire::approval_mode_to(created.approval_mode).into(),
             };
-            let trace = self.trace.call(self.execution.plan(), call);
+            let trace = self.trace.call(&id);
             tokio::spawn(decisions::recheck_approval(Arc::downgrade(&self.registry), asked, trace));
         }
     }
@@ -145,7 +139,7 @@ impl Driver {
             let longest = waiting().map(|(_, (since, _))| *since).min();
             described.waiting.extend(longest.map(|since| limit_reached(service, since)));
             for (call, (since, _)) in waiting() {
-                if let Some(step) = described.steps.get_mut(call.step) {
+                if let Some(step) = described.steps.get_mut(call.step.position()) {
                     step.waiting = Some(limit_reached(service, *since));
                 }
             }
@@ -160,7 +154,7 @@ impl Driver {
                 principal: String::new(),
             };
             described.waiting.push(waiting.clone());
-            if let Some(step) = described.steps.get_mut(call.step) {
+            if let Some(step) = described.steps.get_mut(call.step.position()) {
                 step.waiting = Some(waiting);
             }
         }

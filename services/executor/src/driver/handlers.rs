@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    ApprovalRequirement, CallId, Decision, ErrorClass, Event, EventKind, Failure, PendingApproval, Receipt,
-    RecoveryClass,
+    Actor, ApprovalEvent, ApprovalRequirement, Body, Control, Decision, ErrorClass, Event, ExecutionEvent, Failure,
+    OperationKey, PendingApproval, Receipt, RecoveryClass, Refused, ToolCallEnd, ToolCallEvent, Verb,
 };
 use belay_journal::StoreError;
 use belay_proto::v1;
@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 use super::{Command, Driver, DriverExit, Replies};
 use crate::{
     decisions::{self, GateNotice},
-    operation::{Update, Verb},
+    operation::Update,
     wire,
 };
 
@@ -44,11 +44,11 @@ impl Driver {
                 self.registry.fail(Arc::new(StoreError::Superseded));
                 return Err(DriverExit::Lost(Status::aborted("another executor owns the execution")));
             }
-            Update::Ended(ended) => {
+            Update::Ended(call, end) => {
                 self.clear_unavailable();
                 // The reply to a call may arrive just before an operation to cancel it starts.
-                if let Some(call) = ended.call().filter(|&call| self.execution.call(call).is_some()) {
-                    self.on_call_end(call, ended, events)?;
+                if self.execution.operation(call).is_some() {
+                    self.on_call_end(call, end, events)?;
                 }
             }
             Update::WaitingForCall(call, other) => {
@@ -83,58 +83,67 @@ impl Driver {
         (self.runner_unavailable_since, self.gate_unavailable_since, self.clocks_differ_since) = (None, None, None);
     }
 
-    fn on_call_end(&mut self, call: CallId, ended: EventKind, events: &mut Vec<Event>) -> Result<(), DriverExit> {
-        let in_flight = self.execution.call(call).expect("the caller has looked");
-        let stopping = self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::Cancel);
+    fn on_call_end(
+        &mut self,
+        key: OperationKey,
+        ended: ToolCallEnd,
+        events: &mut Vec<Event>,
+    ) -> Result<(), DriverExit> {
+        let in_flight = self.execution.operation(key).expect("the caller has looked");
+        let recovery = in_flight.tool_call().map(|request| request.recovery);
+        let stopping = self.operations.get(&key).is_some_and(|operation| operation.verb == Verb::Cancel);
         // The runner keeps a read-only call in its ledger only when it was held, or cancelled before it arrived.
-        let read_only = in_flight.request.recovery == RecoveryClass::ReadOnly;
+        let read_only = recovery == Some(RecoveryClass::ReadOnly);
         let needs_acknowledgement = !read_only || in_flight.pending_approval.is_some() || stopping;
         let unapproved = in_flight.pending_approval.as_ref().is_some_and(|pending| approved(pending).is_none());
+        let step = self.execution.step(key.step);
         let disk_full = match &ended {
-            EventKind::CallCancelled { failure: Some(failure), .. } if !stopping => {
+            ToolCallEnd::Cancelled { failure: Some(failure), .. } if !stopping => {
                 failure.reason == reasons::WORKSPACE_FULL
             }
             _ => false,
         };
         let most = if disk_full { MAX_DISK_FULL_CALLS } else { MAX_UNREQUESTED_CANCELLATIONS };
         if disk_full {
-            self.disk_full.entry(call.step).or_insert(self.registry.now());
+            self.disk_full.entry(key.step).or_insert(self.registry.now());
         } else {
-            self.disk_full.remove(&call.step);
+            self.disk_full.remove(&key.step);
         }
-        let kind = match ended {
-            EventKind::CallCancelled { failure, grant_nonce, .. } if !stopping && call.number >= most => {
-                self.disk_full.remove(&call.step);
-                given_up(call, failure, grant_nonce, call.number)
+        let end = match ended {
+            ToolCallEnd::Cancelled { failure, grant_nonce } if !stopping && key.number >= most => {
+                self.disk_full.remove(&key.step);
+                given_up(failure, grant_nonce, key.number)
             }
-            EventKind::CallCancelled { failure: Some(failure), grant_nonce, .. }
+            ToolCallEnd::Cancelled { failure: Some(failure), grant_nonce }
                 if !stopping
                     && failure.reason == reasons::CONFLICT
-                    && self.execution.conflicts(call.step) >= MAX_RERUNS
+                    && step.conflicts() >= MAX_RERUNS
                     && !is_planted(Defect::EndlessReruns) =>
             {
-                given_up(call, Some(failure), grant_nonce, MAX_RERUNS + 1)
+                given_up(Some(failure), grant_nonce, MAX_RERUNS + 1)
             }
-            EventKind::CallFailed { failure, receipt, .. }
+            ToolCallEnd::Failed { failure, receipt }
                 if !stopping
-                    && may_have_read_partial_commits(in_flight.request.recovery, &failure, &receipt)
-                    && !self.execution.failed_beside_commits(call.step) =>
+                    && may_have_read_partial_commits(recovery, &failure, &receipt)
+                    && !step.failed_beside_commits() =>
             {
-                made_again(call, &failure, &receipt)
+                made_again(&failure, &receipt)
             }
-            EventKind::CallCompleted { .. } if unapproved => unapproved_result(call),
-            kind => kind,
+            ToolCallEnd::Completed { .. } if unapproved => unapproved_result(),
+            end => end,
         };
+        let event = ToolCallEvent::Ended(end);
         let notice = in_flight
             .pending_approval
             .as_ref()
-            .and_then(|pending| decisions::notice_after(approved(pending)?, pending.requirement.kind, &kind));
-        let event = self.execution.record(self.now(), kind);
+            .and_then(|pending| decisions::notice_after(approved(pending)?, pending.requirement.kind, &event));
+        let call = self.execution.operation_id(key);
+        let event = self.execution.record(self.now(), None, Body::ToolCall { call: call.clone(), event });
         events.push(event.map_err(|error| DriverExit::Lost(Status::internal(error.to_string())))?);
-        self.operations.remove(&call);
-        self.waits_for.remove(&call);
-        self.busy.remove(&call);
-        self.in_doubt.remove(&call);
+        self.operations.remove(&key);
+        self.waits_for.remove(&key);
+        self.busy.remove(&key);
+        self.in_doubt.remove(&key);
         if needs_acknowledgement {
             self.unacknowledged.push(call);
         }
@@ -143,21 +152,22 @@ impl Driver {
     }
 
     /// The runner holds a call. Ignored when the call is held for the same subject already, or is being cancelled.
-    fn on_held(&mut self, call: CallId, requirement: ApprovalRequirement, events: &mut Vec<Event>) {
+    fn on_held(&mut self, call: OperationKey, requirement: ApprovalRequirement, events: &mut Vec<Event>) {
         if self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::Cancel) {
             return;
         }
         self.operations.remove(&call);
-        let before = self.execution.call(call).and_then(|in_flight| in_flight.pending_approval.as_ref());
+        let before = self.execution.operation(call).and_then(|in_flight| in_flight.pending_approval.as_ref());
         // Held for the same subject again because the gate lost the decision: the approval has the same name, and is pending.
         let before = before.filter(|pending| {
             (pending.requirement.kind, &pending.requirement.subject_digest)
                 != (requirement.kind, &requirement.subject_digest)
         });
-        let held = EventKind::CallHeld { call, requirement: Box::new(requirement) };
+        let held = ToolCallEvent::Held(Box::new(requirement));
         let used =
             before.and_then(|pending| decisions::notice_after(approved(pending)?, pending.requirement.kind, &held));
-        if let Ok(event) = self.execution.record(self.now(), held) {
+        let held = Body::ToolCall { call: self.execution.operation_id(call), event: held };
+        if let Ok(event) = self.execution.record(self.now(), None, held) {
             events.push(event);
             self.in_doubt.remove(&call);
             self.notices.extend(used);
@@ -168,24 +178,24 @@ impl Driver {
         match command {
             Command::Describe { reply } => replies.full.push(reply),
             Command::Summarize { reply } => replies.brief.push(reply),
-            Command::Request { kind, etag, request_id, reply } => match self.on_request(*kind, &etag, &request_id) {
-                Ok(event) => {
-                    events.extend(event);
+            Command::Control { control, actor, etag, reply } => match self.on_control(control, actor, &etag) {
+                Ok(recorded) => {
+                    events.extend(recorded);
                     replies.full.push(reply);
                 }
                 Err(status) => drop(reply.send(Err(status))),
             },
             Command::RecheckApprovals => self.recheck_approvals(),
             Command::Decided { approval } => {
-                let call = wire::parse_call(self.execution.plan(), &approval.call);
+                let call = wire::parse_call(&approval.call).and_then(|call| self.execution.operation_key(&call));
                 if !call.is_some_and(|call| self.on_approval(call, &approval, events)) {
                     self.late_decisions.push(*approval);
                 }
             }
             Command::PauseAndDrain { principal, reason, reply } => {
-                let pause = EventKind::Paused { principal, reason, discard_calls: true, request_id: String::new() };
+                let pause = ExecutionEvent::Paused { reason, discard_calls: true };
                 // An execution that is paused or being stopped only has to drain.
-                events.extend(self.execution.record(self.now(), pause).ok());
+                events.extend(self.execution.record(self.now(), Some(Actor::new(principal)), pause).ok());
                 self.drained.push(reply);
             }
         }
@@ -193,28 +203,32 @@ impl Driver {
 
     /// Records the gate's approval of a call and its decision, as far as they are new. Returns `false` when the call is not held for this
     /// approval.
-    fn on_approval(&mut self, call: CallId, approval: &v1::Approval, events: &mut Vec<Event>) -> bool {
-        let Some(pending) = self.execution.call(call).and_then(|in_flight| in_flight.pending_approval.as_ref()) else {
-            return false;
-        };
+    fn on_approval(&mut self, call: OperationKey, approval: &v1::Approval, events: &mut Vec<Event>) -> bool {
+        let pending = self.execution.operation(call).and_then(|in_flight| in_flight.pending_approval.as_ref());
+        let Some(pending) = pending else { return false };
         if pending.requirement.subject_digest != approval.subject_digest {
             return false;
         }
         let now = self.now();
         let (name, subject_digest) = (approval.name.clone(), approval.subject_digest.clone());
         if pending.approval.is_none() {
-            let asked = EventKind::ApprovalRequested { call, approval: name.clone(), subject_digest };
-            let Ok(event) = self.execution.record(now, asked) else { return false };
+            let event = ApprovalEvent::Requested { approval: name.clone(), subject_digest };
+            let asked = Body::Approval { operation: self.execution.operation_id(call), event };
+            let Ok(event) = self.execution.record(now, None, asked) else { return false };
             events.push(event);
         } else if pending.approval.as_deref() != Some(&name) {
             return false;
         }
         let Some(decision) = wire::decision_from(approval.state()) else { return true };
-        let known = self.execution.call(call).and_then(|in_flight| in_flight.pending_approval.as_ref()?.decision());
+        let known =
+            self.execution.operation(call).and_then(|in_flight| in_flight.pending_approval.as_ref()?.decision());
         if known.is_none() {
-            let (principal, reason) = (approval.decided_by.clone(), approval.decide_reason.clone());
-            let decided = EventKind::ApprovalDecided { call, approval: name.clone(), decision, principal, reason };
-            let Ok(event) = self.execution.record(now, decided) else { return false };
+            let reason = approval.decide_reason.clone();
+            let event = ApprovalEvent::Decided { approval: name.clone(), decision, reason };
+            let decided = Body::Approval { operation: self.execution.operation_id(call), event };
+            // Nobody decided an approval that expired.
+            let actor = Some(approval.decided_by.clone()).filter(|principal| !principal.is_empty()).map(Actor::new);
+            let Ok(event) = self.execution.record(now, actor, decided) else { return false };
             events.push(event);
         }
         if decision != Decision::Approved {
@@ -223,30 +237,47 @@ impl Driver {
         true
     }
 
-    /// The event of a principal's request; `None` when the request is a repetition.
-    fn on_request(&mut self, kind: EventKind, etag: &str, request_id: &str) -> Result<Option<Event>, Status> {
-        if !request_id.is_empty() && self.execution.has_seen(request_id) {
-            return Ok(None);
-        }
+    /// Carries out a principal's request; returns no event when it is a repetition.
+    fn on_control(&mut self, control: Control, actor: Actor, etag: &str) -> Result<Vec<Event>, Status> {
         let current = wire::etag(&self.execution);
-        if !etag.is_empty() && etag != current {
+        // A repetition names the etag that the first request found.
+        if !etag.is_empty() && etag != current && !self.execution.has_seen(&actor.request_id) {
             let message =
                 format!("The execution has changed: its etag is {current}, not {etag}. Get it again and retry.");
             return Err(status::error(Code::Aborted, reasons::ETAG_MISMATCH, message).into());
         }
-        let asked = match &kind {
-            EventKind::Paused { .. } => "paused",
-            EventKind::Resumed { .. } => "resumed",
-            _ => "cancelled",
+        let asked = match &control {
+            Control::Pause { .. } => "paused",
+            Control::Resume => "resumed",
+            Control::Cancel { .. } => "cancelled",
+            Control::Signal { .. } => "sent a signal",
         };
-        let event = self.execution.record(self.now(), kind).map_err(|_| {
+        let now = self.now();
+        self.execution.control(now, actor, control).map_err(|refused| {
             let state = wire::state_name(&self.execution);
-            let reason =
-                if self.execution.state().is_terminal() { reasons::EXECUTION_ENDED } else { reasons::WRONG_STATE };
-            let message = format!("Execution `{}` is {state} and cannot be {asked}.", self.name.id);
-            Status::from(status::error(Code::FailedPrecondition, reason, message).with("state", state))
-        })?;
-        Ok(Some(event))
+            let id = &self.name.id;
+            let (code, reason, message) = match refused {
+                Refused::Ended => {
+                    let message = format!("Execution `{id}` is {state} and cannot be {asked}.");
+                    (Code::FailedPrecondition, reasons::EXECUTION_ENDED, message)
+                }
+                Refused::WrongState(_) => {
+                    let message = format!("Execution `{id}` is {state} and cannot be {asked}.");
+                    (Code::FailedPrecondition, reasons::WRONG_STATE, message)
+                }
+                Refused::TooManySignals => {
+                    let message = format!("Execution `{id}` cannot take another signal: {refused}.");
+                    (Code::FailedPrecondition, reasons::TOO_MANY_SIGNALS, message)
+                }
+                Refused::RequestIdReused => {
+                    let message = format!(
+                        "This request id was used with another request for execution `{id}`; nothing was changed. Use a new one."
+                    );
+                    (Code::AlreadyExists, reasons::REQUEST_ID_REUSED, message)
+                }
+            };
+            Status::from(status::error(code, reason, message).with("state", state))
+        })
     }
 }
 
@@ -257,22 +288,22 @@ fn approved(pending: &PendingApproval) -> Option<&str> {
 
 /// Whether a call that failed may have read a mixture of old and new files while others committed, and left nothing behind. Not after a
 /// time-out, which would take as long again, and not when a person would have to approve again.
-fn may_have_read_partial_commits(recovery: RecoveryClass, failure: &Failure, receipt: &Receipt) -> bool {
-    let leaves_nothing = matches!(recovery, RecoveryClass::ReadOnly | RecoveryClass::Transactional);
+fn may_have_read_partial_commits(recovery: Option<RecoveryClass>, failure: &Failure, receipt: &Receipt) -> bool {
+    let leaves_nothing = matches!(recovery, Some(RecoveryClass::ReadOnly | RecoveryClass::Transactional));
     leaves_nothing
         && receipt.commit_count_beside > 0
         && receipt.grant_nonce.is_empty()
         && failure.class != ErrorClass::Timeout
 }
 
-fn made_again(call: CallId, failed: &Failure, receipt: &Receipt) -> EventKind {
+fn made_again(failed: &Failure, receipt: &Receipt) -> ToolCallEnd {
     let message = format!(
         "It failed while {} committed in its workspace and may have read a mixture of old and new files, so it runs again once. Its error: {}",
         committers(receipt),
         failed.message
     );
     let failure = Some(Failure::new(ErrorClass::Transient, reasons::FAILED_BESIDE_COMMITS, message));
-    EventKind::CallCancelled { call, failure, grant_nonce: String::new() }
+    ToolCallEnd::Cancelled { failure, grant_nonce: String::new() }
 }
 
 /// The calls that committed meanwhile, for a message.
@@ -285,7 +316,7 @@ fn committers(receipt: &Receipt) -> String {
     }
 }
 
-fn given_up(call: CallId, failure: Option<Failure>, grant_nonce: String, calls: u32) -> EventKind {
+fn given_up(failure: Option<Failure>, grant_nonce: String, calls: u32) -> ToolCallEnd {
     let failure = match failure {
         Some(Failure { reason, message, .. }) => {
             let message = format!("{message} This happened to {calls} calls of this attempt.");
@@ -296,13 +327,13 @@ fn given_up(call: CallId, failure: Option<Failure>, grant_nonce: String, calls: 
             Failure::new(ErrorClass::Transient, reasons::CALL_CANCELLED_BY_RUNNER, message)
         }
     };
-    EventKind::CallFailed { call, failure, receipt: Receipt { grant_nonce, ..Receipt::default() } }
+    ToolCallEnd::Failed { failure, receipt: Receipt { grant_nonce, ..Receipt::default() } }
 }
 
 /// A result without an approval is not trusted: a person has to check what the call did.
-fn unapproved_result(call: CallId) -> EventKind {
+fn unapproved_result() -> ToolCallEnd {
     let message =
         "The runner reports that the call completed, although the call was waiting for approval and was not approved.";
     let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::UNAPPROVED_RESULT, message);
-    EventKind::CallOutcomeUnknown { call, failure, grant_nonce: String::new() }
+    ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new() }
 }

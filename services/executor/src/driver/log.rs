@@ -1,6 +1,6 @@
 //! The operator's log about an execution. The driver's span names the execution and its trace.
 
-use belay_execution::{Event, EventKind, Failure};
+use belay_execution::{Body, Event, ExecutionEvent, Failure, Finished, StepEvent, StepId};
 
 use super::Driver;
 use crate::wire;
@@ -10,34 +10,60 @@ impl Driver {
     pub(super) fn log_accepted(&self) {
         let created = self.execution.created();
         let (plan, steps) = (created.plan.id(), created.plan.steps().len());
-        tracing::info!(plan, steps, principal = created.principal, "An execution was accepted");
+        tracing::info!(plan, steps, principal = self.execution.principal(), "An execution was accepted");
     }
 
     /// Logs each step that failed, and the end. The events are stored already.
     pub(super) fn log(&self, events: &[Event]) {
-        // A tool's failure reason may quote its arguments.
-        let reason = |failure: &Failure| self.registry.vault.shown(failure.reason.clone());
         for event in events {
-            match &event.kind {
-                EventKind::StepFailed { step, attempt, failure, .. } => {
-                    let (step, class) = (self.execution.plan().steps()[*step].id(), wire::class_name(failure.class));
-                    tracing::info!(step, attempt, reason = reason(failure), class, "A step has failed");
-                }
-                EventKind::Finished(finished) => {
-                    let failure = finished.failure.as_ref();
-                    tracing::info!(
-                        state = wire::state_name(&self.execution),
-                        reason = failure.map(reason),
-                        class = failure.map(|failure| wire::class_name(failure.class)),
-                        completed = finished.totals.completed,
-                        failed = finished.totals.failed,
-                        skipped = finished.totals.skipped,
-                        cancelled = finished.totals.cancelled,
-                        "The execution has ended"
-                    );
-                }
-                _ => {}
+            match &event.body {
+                Body::Execution(event) => match event {
+                    ExecutionEvent::Finished(finished) => self.log_finished(finished),
+                    ExecutionEvent::Created(_)
+                    | ExecutionEvent::Started
+                    | ExecutionEvent::Paused { .. }
+                    | ExecutionEvent::Resumed
+                    | ExecutionEvent::CancelRequested { .. }
+                    | ExecutionEvent::SignalReceived(_)
+                    | ExecutionEvent::Recovered { .. }
+                    | ExecutionEvent::DeadlineExceeded
+                    | ExecutionEvent::AwaitingApproval => {}
+                },
+                Body::Step { step, attempt, event } => match event {
+                    StepEvent::Failed { failure, .. } => self.log_failed(step, *attempt, failure),
+                    StepEvent::Started
+                    | StepEvent::RetryScheduled { .. }
+                    | StepEvent::Completed { .. }
+                    | StepEvent::Skipped { .. }
+                    | StepEvent::Cancelled { .. }
+                    | StepEvent::OutcomeUnknown { .. } => {}
+                },
+                Body::ToolCall { .. } | Body::Approval { .. } | Body::Wait { .. } => {}
             }
         }
+    }
+
+    fn log_failed(&self, step: &StepId, attempt: u32, failure: &Failure) {
+        let (step, class) = (step.as_str(), wire::class_name(failure.class));
+        tracing::info!(step, attempt, reason = self.reason(failure), class, "A step has failed");
+    }
+
+    fn log_finished(&self, finished: &Finished) {
+        let failure = finished.failure.as_ref();
+        tracing::info!(
+            state = wire::state_name(&self.execution),
+            reason = failure.map(|failure| self.reason(failure)),
+            class = failure.map(|failure| wire::class_name(failure.class)),
+            completed = finished.totals.completed,
+            failed = finished.totals.failed,
+            skipped = finished.totals.skipped,
+            cancelled = finished.totals.cancelled,
+            "The execution has ended"
+        );
+    }
+
+    /// A failure's reason; a tool's may quote its arguments.
+    fn reason(&self, failure: &Failure) -> String {
+        self.registry.vault.shown(failure.reason.clone())
     }
 }

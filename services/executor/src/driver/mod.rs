@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::{CallId, DecideContext, Event, EventKind, Execution, Timestamp};
+use belay_execution::{
+    Actor, Control, DecideContext, Event, Execution, ExecutionEvent, OperationId, OperationKey, StepKey, Timestamp,
+};
 use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, Operation, Refused, Waits};
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
@@ -26,7 +28,7 @@ use crate::{
     registry::{ExecutionRegistry, unwritable},
     secrets::{Sealed, Secrets},
     trace::Trace,
-    wire::{self, CallNames},
+    wire,
 };
 
 /// The delay before retrying to read an execution: doubles from the first to the last.
@@ -50,8 +52,8 @@ pub(crate) enum Command {
     Describe { reply: Reply },
     /// Return the execution without its plan and its steps.
     Summarize { reply: Reply },
-    /// A principal's request, to be recorded as `kind`.
-    Request { kind: Box<EventKind>, etag: String, request_id: String, reply: Reply },
+    /// A principal's request.
+    Control { control: Control, actor: Actor, etag: String, reply: Reply },
     /// The gate's decision about a call.
     Decided { approval: Box<v1::Approval> },
     /// The gate may have lost its store: make sure that it has every pending approval.
@@ -74,7 +76,8 @@ pub(crate) struct Driver {
     registry: Arc<ExecutionRegistry>,
     key: ExecutionKey,
     name: ExecutionName,
-    names: Arc<CallNames>,
+    /// The execution's name, as text.
+    execution_name: String,
     execution: Execution,
     trace: Trace,
     feed: Arc<EventFeed>,
@@ -82,15 +85,15 @@ pub(crate) struct Driver {
     updates: mpsc::UnboundedReceiver<Update>,
     update_sender: mpsc::UnboundedSender<Update>,
     /// The operation in flight for each call; at most one.
-    operations: HashMap<CallId, OperationHandle>,
+    operations: HashMap<OperationKey, OperationHandle>,
     /// For each call that waits for an exclusive call: that call, and since when.
-    waits_for: BTreeMap<CallId, (Timestamp, String)>,
+    waits_for: BTreeMap<OperationKey, (Timestamp, String)>,
     /// Calls that wait for a service at its limit, and since when.
-    busy: BTreeMap<CallId, (Timestamp, Busy)>,
+    busy: BTreeMap<OperationKey, (Timestamp, Busy)>,
     /// Calls that an earlier driver may have sent or committed.
-    in_doubt: HashSet<CallId>,
+    in_doubt: HashSet<OperationKey>,
     /// Calls to acknowledge to the runner once their outcome is durable.
-    unacknowledged: Vec<CallId>,
+    unacknowledged: Vec<OperationId>,
     /// The execution's secrets.
     secrets: Secrets,
     /// Notices to send to the gate once the events are durable.
@@ -103,7 +106,7 @@ pub(crate) struct Driver {
     /// Since when the runner's clock rejects a grant.
     clocks_differ_since: Option<Timestamp>,
     /// Steps whose last call found the workspace's disk full, and since when.
-    disk_full: BTreeMap<usize, Timestamp>,
+    disk_full: BTreeMap<StepKey, Timestamp>,
     drained: Vec<oneshot::Sender<()>>,
     ledger_id: Arc<str>,
 }
@@ -125,24 +128,23 @@ impl Driver {
         registry: Arc<ExecutionRegistry>,
         mut row: NewExecution,
         first: Event,
-        then: Vec<EventKind>,
+        then: Vec<(Actor, ExecutionEvent)>,
         ledger_id: Arc<str>,
     ) -> Result<Result<Box<v1::Execution>, Refused>, Status> {
         let illegal = |error| Status::internal(format!("a new execution cannot begin: {error}"));
         let mut execution = Execution::create(first.clone()).map_err(illegal)?;
         let mut events = vec![first];
         let now = registry.now();
-        for kind in then {
-            events.push(execution.record(now, kind).map_err(illegal)?);
+        for (actor, event) in then {
+            events.push(execution.record(now, Some(actor), event).map_err(illegal)?);
         }
         events.extend(execution.advance(DecideContext { now, ledger_id: &ledger_id }));
         let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
         let trace = Trace::of(&registry.telemetry, &name, &execution);
-        let names = names_of(&name, &execution, &trace);
-        let mut messages = messages_of(&names, &execution, &events);
+        let mut messages = messages_of(&events);
         let mut secrets = registry.vault.secrets();
         let Sealed { transition, new_key: seal_key } =
-            registry.vault.seal(&mut secrets, &names.uid, &mut messages, || registry.ids.next_key());
+            registry.vault.seal(&mut secrets, &execution.created().uid, &mut messages, || registry.ids.next_key());
         row.labels = registry.vault.labels(row.labels);
         let summary = summary_of(&execution, &secrets, now, registry.thresholds.park_after);
         let fence = registry.fence(row.shard);
@@ -199,11 +201,10 @@ impl Driver {
             };
             let mut driver = Self::new(registry, taken, commands);
             // A call whose approval is still pending has not been sent again since it was held.
-            let sent = driver
-                .execution
-                .in_flight()
-                .filter(|call| call.pending_approval.as_ref().is_none_or(|pending| pending.decided.is_some()));
-            driver.in_doubt = sent.map(|call| call.request.call).collect();
+            let sent = driver.execution.operations().filter(|operation| {
+                operation.pending_approval.as_ref().is_none_or(|pending| pending.decided.is_some())
+            });
+            driver.in_doubt = sent.map(|operation| operation.key).collect();
             let log_span = driver.trace.log_span();
             driver.run().instrument(log_span).await;
         });
@@ -230,7 +231,7 @@ impl Driver {
         Self {
             ahead,
             feed: registry.feed(key),
-            names: names_of(&name, &execution, &trace).into(),
+            execution_name: name.to_string(),
             registry,
             key,
             name,
@@ -282,7 +283,9 @@ impl Driver {
         let mut stop = pin!(shutdown.requested());
         let in_doubt = self.execution.in_doubt();
         if !self.in_doubt.is_empty() && !in_doubt.is_empty() {
-            events.extend(self.execution.record(self.now(), EventKind::Recovered { in_doubt }).ok());
+            let in_doubt = in_doubt.into_iter().map(|key| self.execution.operation_id(key)).collect();
+            let recovered = ExecutionEvent::Recovered { in_doubt };
+            events.extend(self.execution.record(self.now(), None, recovered).ok());
         }
         loop {
             let now = self.now();
@@ -353,10 +356,10 @@ impl Driver {
 
     /// Stores events; only then are they published, acknowledged and acted on.
     async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), DriverExit> {
-        let mut messages = messages_of(&self.names, &self.execution, &events);
+        let mut messages = messages_of(&events);
         let random = || self.registry.ids.next_key();
         let Sealed { transition, new_key: seal_key } =
-            self.registry.vault.seal(&mut self.secrets, &self.names.uid, &mut messages, random);
+            self.registry.vault.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, random);
         let summary = summary_of(&self.execution, &self.secrets, now, self.registry.thresholds.park_after);
         let changed = self.summary.is_outdated_by(&summary).then(|| summary.clone());
         let fence = self.registry.fence(self.execution.created().shard);
@@ -375,21 +378,16 @@ impl Driver {
             self.feed.finish(|| *self.describe());
         }
         for call in self.unacknowledged.drain(..) {
-            let name = self.names.call(self.execution.plan(), call);
+            let name = wire::call_name(&self.execution_name, &call);
             self.registry.acknowledge(self.execution.created().shard, name);
         }
         Ok(())
     }
 }
 
-fn names_of(name: &ExecutionName, execution: &Execution, trace: &Trace) -> CallNames {
-    let uid = execution.created().uid.clone();
-    CallNames { execution: name.to_string(), uid, traceparent: trace.traceparent() }
-}
-
 /// Events as messages, with secrets: they have to be sealed before they are stored or shown.
-fn messages_of(names: &CallNames, execution: &Execution, events: &[Event]) -> Vec<v1::ExecutionEvent> {
-    events.iter().map(|event| wire::encode(names, execution.plan(), event)).collect()
+fn messages_of(events: &[Event]) -> Vec<v1::ExecutionEvent> {
+    events.iter().map(wire::encode).collect()
 }
 
 /// The columns that the store can query without reading events. They change with the state, and when the execution is parked or woken.
@@ -417,7 +415,7 @@ fn refuse_all(mut commands: mpsc::UnboundedReceiver<Command>, status: &Status) {
     commands.close();
     while let Ok(command) = commands.try_recv() {
         match command {
-            Command::Describe { reply } | Command::Summarize { reply } | Command::Request { reply, .. } => {
+            Command::Describe { reply } | Command::Summarize { reply } | Command::Control { reply, .. } => {
                 drop(reply.send(Err(status.clone())))
             }
             // The decision stays undelivered, and the next watch returns it again.

@@ -30,7 +30,7 @@ fn page(tools: &[v1::Tool], size: usize, page_token: &str) -> v1::ListCapabiliti
     // The token is the last name of the page.
     let next_page_token = after.last().filter(|_| more).map(|tool| tool.name.clone()).unwrap_or_default();
     let tools = after.into_iter().cloned().collect();
-    v1::ListCapabilitiesResponse { tools, step_kinds: vec!["tool".into()], next_page_token }
+    v1::ListCapabilitiesResponse { tools, step_kinds: vec!["tool".into(), "wait".into()], next_page_token }
 }
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ mod tests {
         let (mut names, mut page_token, mut sizes) = (Vec::new(), String::new(), Vec::new());
         loop {
             let page = page(&tools, 2, &page_token);
-            assert_eq!(page.step_kinds, ["tool"]);
+            assert_eq!(page.step_kinds, ["tool", "wait"]);
             sizes.push(page.tools.len());
             names.extend(page.tools.into_iter().map(|tool| tool.name));
             page_token = page.next_page_token;

@@ -118,6 +118,13 @@ impl ExecutorService for Service {
         requests::resume_execution(&self.registry, request).await.map(Response::new)
     }
 
+    async fn signal_execution(
+        &self,
+        request: Request<v1::SignalExecutionRequest>,
+    ) -> Result<Response<v1::Execution>, Status> {
+        requests::signal_execution(&self.registry, request).await.map(Response::new)
+    }
+
     async fn list_capabilities(
         &self,
         request: Request<v1::ListCapabilitiesRequest>,

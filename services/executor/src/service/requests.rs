@@ -1,9 +1,13 @@
-//! Cancel, pause and resume: each is one command to the execution's driver.
+//! Cancel, pause, resume and signal: each is one command to the execution's driver.
 
 use std::sync::Arc;
 
-use belay_execution::EventKind;
-use belay_proto::v1;
+use belay_execution::{Actor, Control, Json};
+use belay_plan::{
+    is_signal_name,
+    limits::{MAX_ARGUMENT_BYTES, MAX_SIGNAL_CHARS},
+};
+use belay_proto::v1::{self, payload::Content};
 use belay_reasons as reasons;
 use belay_service_kit::{Principal, Role, status};
 use tokio::sync::oneshot;
@@ -18,8 +22,7 @@ pub(super) async fn cancel_execution(
     let caller = Principal::of(&request)?;
     let v1::CancelExecutionRequest { name, reason, etag, request_id } = request.into_inner();
     check("reason", &reason)?;
-    let kind = EventKind::CancelRequested { principal: caller.to_string(), reason, request_id: request_id.clone() };
-    ask(registry, &caller, &name, kind, etag, request_id).await
+    ask(registry, &caller, &name, Control::Cancel { reason }, etag, request_id).await
 }
 
 pub(super) async fn pause_execution(
@@ -29,9 +32,7 @@ pub(super) async fn pause_execution(
     let caller = Principal::of(&request)?;
     let v1::PauseExecutionRequest { name, reason, etag, request_id, discard_calls } = request.into_inner();
     check("reason", &reason)?;
-    let principal = caller.to_string();
-    let kind = EventKind::Paused { principal, reason, discard_calls, request_id: request_id.clone() };
-    ask(registry, &caller, &name, kind, etag, request_id).await
+    ask(registry, &caller, &name, Control::Pause { reason, discard_calls }, etag, request_id).await
 }
 
 pub(super) async fn resume_execution(
@@ -40,15 +41,48 @@ pub(super) async fn resume_execution(
 ) -> Result<v1::Execution, Status> {
     let caller = Principal::of(&request)?;
     let v1::ResumeExecutionRequest { name, etag, request_id } = request.into_inner();
-    let kind = EventKind::Resumed { principal: caller.to_string(), request_id: request_id.clone() };
-    ask(registry, &caller, &name, kind, etag, request_id).await
+    ask(registry, &caller, &name, Control::Resume, etag, request_id).await
+}
+
+pub(super) async fn signal_execution(
+    registry: &Arc<ExecutionRegistry>,
+    request: Request<v1::SignalExecutionRequest>,
+) -> Result<v1::Execution, Status> {
+    let caller = Principal::of(&request)?;
+    let v1::SignalExecutionRequest { name, signal, payload, request_id } = request.into_inner();
+    if !is_signal_name(&signal) {
+        let message = format!(
+            "must be 1 to {MAX_SIGNAL_CHARS} letters, digits, `-`, `_` and `.`, beginning with a letter or a digit"
+        );
+        return Err(status::invalid("signal", message).into());
+    }
+    let payload = signal_payload(payload)?;
+    ask(registry, &caller, &name, Control::Signal { signal, payload }, String::new(), request_id).await
+}
+
+/// What a signal carries, as canonical JSON.
+fn signal_payload(payload: Option<v1::Payload>) -> Result<Json, Status> {
+    let text = match payload.and_then(|payload| payload.content) {
+        None => return Ok(Json::from_text("null")),
+        Some(Content::Json(text)) => text,
+        Some(Content::Blob(_)) => {
+            return Err(status::invalid("payload.blob", "cannot be sent: give the value as `payload.json`").into());
+        }
+    };
+    if text.len() > MAX_ARGUMENT_BYTES {
+        let message = format!("has {} bytes and the limit is {MAX_ARGUMENT_BYTES}: send a reference", text.len());
+        return Err(status::invalid("payload.json", message).into());
+    }
+    let value: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|error| Status::from(status::invalid("payload.json", format!("is not JSON: {error}"))))?;
+    Ok(Json::canonical(&value))
 }
 
 async fn ask(
     registry: &Arc<ExecutionRegistry>,
     caller: &Principal,
     name: &str,
-    kind: EventKind,
+    control: Control,
     etag: String,
     request_id: String,
 ) -> Result<v1::Execution, Status> {
@@ -57,7 +91,8 @@ async fn ask(
     let row = registry.client_reads.find(&name).await?;
     check_may_control(caller, &row.execution.principal)?;
     let (reply, received) = oneshot::channel();
-    registry.send(row, Command::Request { kind: Box::new(kind), etag, request_id, reply }).await;
+    let actor = Actor { principal: caller.to_string(), request_id };
+    registry.send(row, Command::Control { control, actor, etag, reply }).await;
     match received.await {
         Ok(described) => described.map(|execution| *execution),
         Err(_) => Err(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry.").into()),
@@ -70,7 +105,7 @@ fn check_may_control(caller: &Principal, started_by: &str) -> Result<(), Status>
         return Ok(());
     }
     let message = format!(
-        "`{started_by}` started this execution, and `{caller}` may cancel, pause and resume only its own. The role operator may do so for \
+        "`{started_by}` started this execution, and `{caller}` may control only its own. The role operator may do so for \
          every execution."
     );
     Err(status::error(Code::PermissionDenied, reasons::ROLE_MISSING, message).with("role", Role::Operator).into())

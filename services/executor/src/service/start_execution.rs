@@ -1,6 +1,6 @@
 use std::{collections::HashMap, sync::Arc};
 
-use belay_execution::{Created, Event, EventKind, ToolFacts, digest};
+use belay_execution::{Actor, Created, Event, ExecutionEvent, ToolFacts, digest};
 use belay_journal::{NewExecution, Refused, SHARDS};
 use belay_plan::{Format, InvalidPlan, Plan, PlannedCall, StepProblem, Violation, limits, nearest};
 use belay_proto::{
@@ -182,25 +182,18 @@ pub(super) async fn start_execution(
         approval_mode: wire::approval_mode(mode),
         workspace,
         labels,
-        principal: principal.clone(),
         tools,
         trace,
         shard,
     };
-    let first = Event { sequence: 1, time: now, kind: EventKind::Created(Box::new(created)) };
+    let actor = Actor { principal, request_id: row.request_id.clone() };
+    let body = ExecutionEvent::Created(Box::new(created)).into();
+    let first = Event { sequence: 1, time: now, actor: Some(actor.clone()), body };
     if validate_only {
         return preview(registry, &ExecutionName { namespace, id }, first);
     }
-    let then = if start_paused {
-        vec![EventKind::Paused {
-            principal,
-            reason: "started paused".into(),
-            discard_calls: false,
-            request_id: String::new(),
-        }]
-    } else {
-        Vec::new()
-    };
+    let paused = ExecutionEvent::Paused { reason: "started paused".into(), discard_calls: false };
+    let then = if start_paused { vec![(Actor::new(actor.principal), paused)] } else { Vec::new() };
     // A task of its own: a caller that disconnects between the commit and the registration must not leave an execution without a driver.
     let create = Driver::create(Arc::clone(registry), row, first, then, catalogue.ledger_id.as_str().into());
     let created = tokio::spawn(create).await;

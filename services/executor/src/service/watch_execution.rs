@@ -18,7 +18,7 @@ use crate::{
     journal_reads::{undecodable, unreadable},
     names::ExecutionName,
     trace::span_of,
-    wire::{self, CallNames},
+    wire,
 };
 
 pub(super) async fn watch_execution(
@@ -65,7 +65,7 @@ pub(super) async fn watch_execution(
         row,
         feed,
         changes,
-        names: names_of(registry, &snapshot),
+        traceparent: traceparent(registry, &snapshot),
         cursor: u64::try_from(cursor).unwrap_or(0),
         last_chunk,
         heartbeat,
@@ -79,7 +79,8 @@ struct Watch {
     row: ExecutionRow,
     feed: Arc<EventFeed>,
     changes: tokio::sync::watch::Receiver<Head>,
-    names: CallNames,
+    /// The execution's span.
+    traceparent: String,
     cursor: u64,
     /// The last output chunk that was sent.
     last_chunk: u64,
@@ -95,14 +96,23 @@ impl Watch {
         reset: Option<v1::WatchReset>,
     ) -> impl futures::Stream<Item = Result<v1::WatchExecutionResponse, Status>> {
         let journal = self.registry.journal.to_string();
-        let response = move |content| v1::WatchExecutionResponse { journal: journal.clone(), content: Some(content) };
+        let response = move |content| v1::WatchExecutionResponse {
+            journal: journal.clone(),
+            content: Some(content),
+            ..v1::WatchExecutionResponse::default()
+        };
         async_stream::try_stream! {
             let ended = is_terminal(snapshot.state());
             let last = sequence_of(&snapshot);
             if let Some(reset) = reset {
                 yield response(Content::Reset(reset));
             }
-            yield response(Content::Snapshot(snapshot));
+            yield v1::WatchExecutionResponse {
+                execution: snapshot.name.clone(),
+                uid: snapshot.uid.clone(),
+                traceparent: self.traceparent.clone(),
+                ..response(Content::Snapshot(snapshot))
+            };
             loop {
                 self.changes.mark_unchanged();
                 for chunk in self.output_before_next() {
@@ -158,8 +168,7 @@ impl Watch {
     async fn next(&self) -> Result<Vec<v1::ExecutionEvent>, Status> {
         let cursor = self.cursor;
         let after = |events: &[v1::ExecutionEvent]| -> Vec<v1::ExecutionEvent> {
-            let news = events.iter().filter(|event| sequence(event) > cursor).cloned();
-            news.map(|event| self.names.complete(event)).collect()
+            events.iter().filter(|event| sequence(event) > cursor).cloned().collect()
         };
         if let Some(events) = self.feed.after(cursor) {
             return Ok(after(&events));
@@ -184,10 +193,11 @@ impl Watch {
     }
 }
 
-fn names_of(registry: &ExecutionRegistry, snapshot: &v1::Execution) -> CallNames {
+/// The execution's span.
+fn traceparent(registry: &ExecutionRegistry, snapshot: &v1::Execution) -> String {
     let trace = snapshot.trace.clone().unwrap_or_default();
     let (_, span) = span_of(&registry.telemetry, &snapshot.uid, &trace.traceparent, &trace.tracestate);
-    CallNames { execution: snapshot.name.clone(), uid: snapshot.uid.clone(), traceparent: span.traceparent() }
+    span.traceparent()
 }
 
 fn sequence_of(snapshot: &v1::Execution) -> u64 {

@@ -5,9 +5,9 @@ use std::{
 };
 
 use belay_execution::{
-    ApprovalMode, Created, DecideContext, ErrorClass, ExecutionState, Json, Receipt, RecoveryClass, ToolFacts,
+    Actor, ApprovalMode, Created, DecideContext, ErrorClass, ExecutionState, Json, Receipt, RecoveryClass, ToolFacts,
 };
-use belay_plan::Format;
+use belay_plan::{Format, Plan};
 
 use super::*;
 
@@ -53,34 +53,32 @@ fn first(trace: (String, String)) -> Event {
         approval_mode: ApprovalMode::Wait,
         workspace: String::new(),
         labels: BTreeMap::new(),
-        principal: "unix:1".into(),
         tools: vec![facts],
         deadline: None,
         trace,
         shard: 0,
     };
-    Event { sequence: 1, time: Timestamp::from_micros(1_000_000), kind: EventKind::Created(Box::new(created)) }
+    let body = ExecutionEvent::Created(Box::new(created)).into();
+    Event { sequence: 1, time: Timestamp::from_micros(1_000_000), actor: Some(Actor::new("unix:1")), body }
 }
 
 /// How a call of this step ends; `None` for the one that runs until it is stopped.
-fn answer(step: &str, call: CallId) -> Option<EventKind> {
+fn answer(call: &OperationId) -> Option<ToolCallEnd> {
     let failure = |class, reason: &str| Failure::new(class, reason, "words for people");
     let receipt = Receipt::default;
-    Some(match (step, call.attempt) {
-        ("denied", _) => EventKind::CallDenied {
-            call,
-            failure: failure(ErrorClass::PolicyDenied, "POLICY_DENIED"),
-            receipt: receipt(),
-        },
+    Some(match (&*call.step, call.attempt) {
+        ("denied", _) => {
+            ToolCallEnd::Denied { failure: failure(ErrorClass::PolicyDenied, "POLICY_DENIED"), receipt: receipt() }
+        }
         ("unknown", _) => {
             let failure = failure(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN");
-            EventKind::CallOutcomeUnknown { call, failure, grant_nonce: String::new() }
+            ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new() }
         }
         ("flaky" | "waits", 1) => {
-            EventKind::CallFailed { call, failure: failure(ErrorClass::Transient, "TOOL_FAILED"), receipt: receipt() }
+            ToolCallEnd::Failed { failure: failure(ErrorClass::Transient, "TOOL_FAILED"), receipt: receipt() }
         }
         ("stopped", _) => return None,
-        _ => EventKind::CallCompleted { call, result: Json::from_text("1"), receipt: receipt() },
+        _ => ToolCallEnd::Completed { result: Json::from_text("1"), receipt: receipt() },
     })
 }
 
@@ -98,27 +96,22 @@ fn story(trace: (String, String)) -> Vec<Vec<Event>> {
         now = now.saturating_add(Duration::from_secs(1));
         let mut batch = Vec::new();
         decide(&mut execution, now, &mut batch);
-        let step = |call: CallId| execution.plan().steps()[call.step].id();
-        let ended =
-            execution.in_flight().find_map(|in_flight| answer(step(in_flight.request.call), in_flight.request.call));
-        let next = match (ended, execution.in_flight().next()) {
-            (Some(ended), _) => ended,
+        let calls = || execution.operations().map(|operation| execution.operation_id(operation.key));
+        let body = |call, end| Body::ToolCall { call, event: ToolCallEvent::Ended(end) };
+        let next = match (calls().find_map(|call| Some((answer(&call)?, call))), calls().next()) {
+            (Some((end, call)), _) => body(call, end),
             // `flaky` may be tried again now.
             (None, _) if execution.totals().completed < 2 => {
                 batches.push(batch);
                 continue;
             }
-            (None, Some(in_flight)) if execution.state() == ExecutionState::Cancelling => {
-                EventKind::CallCancelled { call: in_flight.request.call, failure: None, grant_nonce: String::new() }
+            (None, Some(call)) if execution.state() == ExecutionState::Cancelling => {
+                body(call, ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() })
             }
-            (None, Some(_)) => EventKind::CancelRequested {
-                principal: "unix:1".into(),
-                reason: "enough".into(),
-                request_id: String::new(),
-            },
+            (None, Some(_)) => ExecutionEvent::CancelRequested { reason: "enough".into() }.into(),
             (None, None) => return batches,
         };
-        batch.push(execution.record(now, next).unwrap());
+        batch.push(execution.record(now, None, next).unwrap());
         decide(&mut execution, now, &mut batch);
         batches.push(batch);
     }
@@ -220,8 +213,8 @@ fn without_telemetry_the_caller_s_span_is_passed_on() {
     assert_eq!(stored.0, CALLER);
     let execution = Execution::create(first(stored)).unwrap();
     let trace = Trace::of(&off, &name(), &execution);
-    assert_eq!(trace.traceparent(), CALLER);
-    assert_eq!(trace.call(execution.plan(), CallId { step: 0, attempt: 1, number: 1 }).traceparent(), CALLER);
+    let call = OperationId { step: "good".into(), attempt: 1, number: 1 };
+    assert_eq!(trace.call(&call).traceparent(), CALLER);
     metadata.insert("traceparent", "00-not-a-trace".parse().unwrap());
     let own = initial_trace(&off, &metadata, "8x4k2m9q1p7r3s5t6v8w").0;
     assert!(TraceContext::parse(&own, "").is_ok_and(|own| !own.is_sampled()), "{own}");

@@ -1,16 +1,16 @@
-//! Decodes stored messages into events.
+//! Decodes stored messages into events. Each can be read by itself: steps are named by id.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    CallId, CallRequest, Created, Event, EventKind, Finished, Progress, SkipReason, SubjectKind, Timestamp, ToolFacts,
-    Totals,
+    Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, Finished, OperationId, Progress, SignalReceived,
+    SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts,
+    Totals, WaitCondition, WaitEnd, WaitEvent,
 };
 use belay_journal::Transition;
-use belay_plan::Plan;
 use belay_proto::{
     check::{Refused, check},
-    v1::{self, execution_event::Kind},
+    v1::{self, execution_event::Kind, wait_ended::Cause},
 };
 use prost::Message as _;
 use thiserror::Error;
@@ -91,28 +91,48 @@ pub(crate) fn decode_bytes(mut bytes: &[u8]) -> Result<Vec<v1::ExecutionEvent>, 
     Ok(events)
 }
 
-/// Decodes messages into events. `plan` is the one in the first message.
+/// Decodes messages into events.
 pub(crate) fn to_events(
     messages: impl IntoIterator<Item = v1::ExecutionEvent>,
 ) -> impl Iterator<Item = Result<Event, DecodeError>> {
-    let mut plan: Option<Plan> = None;
-    messages.into_iter().map(move |message| {
-        let sequence = message.sequence;
-        let lacks = |what| DecodeError::Lacks { sequence, what };
-        let time = message.time.as_ref().ok_or_else(|| lacks("its time"))?;
-        let time = Timestamp::from_micros(belay_proto::micros(time));
-        let event = |kind| Event { sequence: u64::try_from(sequence).unwrap_or(0), time, kind };
-        if let Some(Kind::ExecutionCreated(created)) = message.kind {
-            let created = decode_created(created, sequence, &lacks)?;
-            plan = Some(created.plan.clone());
-            return Ok(event(EventKind::Created(Box::new(created))));
-        }
-        let plan = plan.as_ref().ok_or_else(|| lacks("a plan before it"))?;
-        decode_kind(plan, message, &lacks).map(event)
-    })
+    messages.into_iter().map(decode)
+}
+
+/// Decodes one message.
+pub(crate) fn decode(message: v1::ExecutionEvent) -> Result<Event, DecodeError> {
+    let sequence = message.sequence;
+    let lacks = |what| DecodeError::Lacks { sequence, what };
+    let time = message.time.as_ref().ok_or_else(|| lacks("its time"))?;
+    let time = Timestamp::from_micros(belay_proto::micros(time));
+    let actor = message.actor.map(|v1::Actor { principal, request_id }| Actor { principal, request_id });
+    let kind = message.kind.ok_or(DecodeError::UnknownKind(sequence))?;
+    let subject = Named { step_id: message.step_id, attempt: message.attempt, operation: message.operation };
+    let body = decode_kind(subject, kind, sequence, &lacks)?;
+    Ok(Event { sequence: u64::try_from(sequence).unwrap_or(0), time, actor, body })
 }
 
 type Lacks<'a> = &'a dyn Fn(&'static str) -> DecodeError;
+
+/// What a message is about, as it is written.
+struct Named {
+    step_id: String,
+    attempt: i32,
+    operation: i32,
+}
+
+impl Named {
+    fn step(self, lacks: Lacks<'_>) -> Result<(StepId, u32), DecodeError> {
+        let attempt = u32::try_from(self.attempt).map_err(|_| lacks("its attempt"))?;
+        if self.step_id.is_empty() { Err(lacks("its step")) } else { Ok((self.step_id.into(), attempt)) }
+    }
+
+    fn operation(self, lacks: Lacks<'_>) -> Result<OperationId, DecodeError> {
+        let number = u32::try_from(self.operation).ok().filter(|number| *number > 0);
+        let number = number.ok_or_else(|| lacks("the number of its operation"))?;
+        let (step, attempt) = self.step(lacks)?;
+        Ok(OperationId { step, attempt, number })
+    }
+}
 
 fn decode_created(created: v1::ExecutionCreated, sequence: i64, lacks: Lacks<'_>) -> Result<Created, DecodeError> {
     let unknown = |problem| DecodeError::NotUnderstood { sequence, problem };
@@ -125,7 +145,6 @@ fn decode_created(created: v1::ExecutionCreated, sequence: i64, lacks: Lacks<'_>
         approval_mode: approval_mode(mode),
         workspace: created.workspace,
         labels: created.labels,
-        principal: created.principal,
         tools: created
             .tools
             .into_iter()
@@ -134,172 +153,188 @@ fn decode_created(created: v1::ExecutionCreated, sequence: i64, lacks: Lacks<'_>
                     recovery: recovery_from(known(facts.recovery, "the recovery class of a tool").map_err(unknown)?),
                     used_as: facts.used_as,
                     tool: facts.tool,
-                    default_timeout: facts
-                        .default_timeout
-                        .as_ref()
-                        .and_then(belay_proto::to_duration)
-                        .unwrap_or_default(),
+                    default_timeout: duration(facts.default_timeout),
                 })
             })
             .collect::<Result<_, _>>()?,
-        deadline: created.deadline.map(|deadline| Timestamp::from_micros(belay_proto::micros(&deadline))),
+        deadline: created.deadline.as_ref().map(timestamp),
         trace: (trace.traceparent, trace.tracestate),
         shard: u32::try_from(created.shard).unwrap_or(0),
     })
 }
 
-fn decode_kind(plan: &Plan, message: v1::ExecutionEvent, lacks: Lacks<'_>) -> Result<EventKind, DecodeError> {
-    use EventKind as K;
-    let unknown = |problem| DecodeError::NotUnderstood { sequence: message.sequence, problem };
-    let attempt = u32::try_from(message.attempt).unwrap_or(0);
-    let step = || plan.step_index(&message.step_id).ok_or_else(|| lacks("a step of the plan"));
-    let number = || message.call.parse().map_err(|_| lacks("the number of its call"));
-    let call = || Ok(CallId { step: step()?, attempt, number: number()? });
-    let count = |n: i32| usize::try_from(n).unwrap_or(0);
-    let progress = |progress: Option<v1::Progress>| {
-        let v1::Progress { done, total } = progress.unwrap_or_default();
-        Progress { done: count(done), total: count(total) }
-    };
-    let duration = |duration: Option<pbjson_types::Duration>| {
-        duration.as_ref().and_then(belay_proto::to_duration).unwrap_or_default()
-    };
+fn decode_finished(finished: v1::ExecutionFinished, sequence: i64, lacks: Lacks<'_>) -> Result<Finished, DecodeError> {
+    let unknown = |problem| DecodeError::NotUnderstood { sequence, problem };
+    let state = known(finished.state, "the state of an execution").map_err(unknown)?;
+    let counted = finished.totals.unwrap_or_default();
+    Ok(Finished {
+        state: state_from(state).ok_or_else(|| lacks("its state"))?,
+        totals: Totals {
+            total: count(counted.total),
+            completed: count(counted.completed),
+            failed: count(counted.failed),
+            skipped: count(counted.skipped),
+            cancelled: count(counted.cancelled),
+        },
+        failure: finished.failure.map(failure_from).transpose().map_err(unknown)?,
+        duration: duration(finished.duration),
+    })
+}
+
+fn timestamp(time: &pbjson_types::Timestamp) -> Timestamp {
+    Timestamp::from_micros(belay_proto::micros(time))
+}
+
+fn duration(duration: Option<pbjson_types::Duration>) -> Duration {
+    duration.as_ref().and_then(belay_proto::to_duration).unwrap_or_default()
+}
+
+fn count(n: i32) -> usize {
+    usize::try_from(n).unwrap_or(0)
+}
+
+fn progress(progress: Option<v1::Progress>) -> Progress {
+    let v1::Progress { done, total } = progress.unwrap_or_default();
+    Progress { done: count(done), total: count(total) }
+}
+
+fn decode_kind(subject: Named, kind: Kind, sequence: i64, lacks: Lacks<'_>) -> Result<Body, DecodeError> {
+    let unknown = |problem| DecodeError::NotUnderstood { sequence, problem };
     let some_failure = |failure: Option<v1::Failure>| failure.map(failure_from).transpose().map_err(unknown);
     let failure = |failure: Option<v1::Failure>| some_failure(failure)?.ok_or_else(|| lacks("its failure"));
     let receipt = |receipt: Option<v1::Receipt>| receipt_from(receipt.unwrap_or_default()).map_err(unknown);
-    let held = |need: Option<v1::ApprovalNeed>, kind| {
-        let need = need.ok_or_else(|| lacks("what is to be decided"))?;
-        let requirement = requirement_from(need, kind).map_err(unknown)?;
-        Ok(K::CallHeld { call: call()?, requirement: Box::new(requirement) })
+    let execution = |event: ExecutionEvent| Ok(Body::Execution(event));
+    let step = |subject: Named, event| {
+        let (step, attempt) = subject.step(lacks)?;
+        Ok(Body::Step { step, attempt, event })
     };
-    Ok(match message.kind.ok_or(DecodeError::UnknownKind(message.sequence))? {
-        Kind::ExecutionCreated(_) => return Err(lacks("the first place in the list")),
-        Kind::ExecutionStarted(_) => K::Started,
-        Kind::ExecutionPaused(paused) => K::Paused {
-            principal: paused.principal,
-            reason: paused.reason,
-            discard_calls: paused.discard_calls,
-            request_id: paused.request_id,
-        },
-        Kind::ExecutionResumed(resumed) => K::Resumed { principal: resumed.principal, request_id: resumed.request_id },
-        Kind::ExecutionCancelRequested(asked) => {
-            K::CancelRequested { principal: asked.principal, reason: asked.reason, request_id: asked.request_id }
+    let tool_call = |subject: Named, event| Ok(Body::ToolCall { call: subject.operation(lacks)?, event });
+    let ended = |subject: Named, end| tool_call(subject, ToolCallEvent::Ended(end));
+    let held = |subject: Named, need: Option<v1::ApprovalNeed>, kind| {
+        let need = need.ok_or_else(|| lacks("what is to be decided"))?;
+        tool_call(subject, ToolCallEvent::Held(Box::new(requirement_from(need, kind).map_err(unknown)?)))
+    };
+    let approval = |subject: Named, event| Ok(Body::Approval { operation: subject.operation(lacks)?, event });
+    let wait = |subject: Named, event| Ok(Body::Wait { wait: subject.operation(lacks)?, event });
+    match kind {
+        Kind::ExecutionCreated(created) => {
+            execution(ExecutionEvent::Created(Box::new(decode_created(created, sequence, lacks)?)))
+        }
+        Kind::ExecutionStarted(_) => execution(ExecutionEvent::Started),
+        Kind::ExecutionPaused(v1::ExecutionPaused { reason, discard_calls }) => {
+            execution(ExecutionEvent::Paused { reason, discard_calls })
+        }
+        Kind::ExecutionResumed(_) => execution(ExecutionEvent::Resumed),
+        Kind::ExecutionCancelRequested(asked) => execution(ExecutionEvent::CancelRequested { reason: asked.reason }),
+        Kind::SignalReceived(received) => {
+            let payload = json(received.payload, "the payload of a signal").map_err(unknown)?;
+            execution(ExecutionEvent::SignalReceived(SignalReceived { signal: received.signal, payload }))
         }
         Kind::ExecutionRecovered(recovered) => {
-            let calls =
-                recovered.in_doubt.iter().map(|name| parse_call(plan, name).ok_or_else(|| lacks("a call of the plan")));
-            K::Recovered { in_doubt: calls.collect::<Result<_, _>>()? }
+            let named = |v1::OperationRef { step_id, attempt, operation }| Named { step_id, attempt, operation };
+            let in_doubt = recovered.in_doubt.into_iter().map(|operation| named(operation).operation(lacks));
+            execution(ExecutionEvent::Recovered { in_doubt: in_doubt.collect::<Result<_, _>>()? })
         }
-        Kind::ExecutionDeadlineExceeded(_) => K::DeadlineExceeded,
-        Kind::ExecutionAwaitingApproval(_) => K::AwaitingApproval,
+        Kind::ExecutionDeadlineExceeded(_) => execution(ExecutionEvent::DeadlineExceeded),
+        Kind::ExecutionAwaitingApproval(_) => execution(ExecutionEvent::AwaitingApproval),
         Kind::ExecutionFinished(finished) => {
-            let counted = finished.totals.unwrap_or_default();
-            K::Finished(Box::new(Finished {
-                state: state_from(known(finished.state, "the state of an execution").map_err(unknown)?)
-                    .ok_or_else(|| lacks("its state"))?,
-                totals: Totals {
-                    total: count(counted.total),
-                    completed: count(counted.completed),
-                    failed: count(counted.failed),
-                    skipped: count(counted.skipped),
-                    cancelled: count(counted.cancelled),
-                },
-                failure: some_failure(finished.failure)?,
-                duration: duration(finished.duration),
-            }))
+            execution(ExecutionEvent::Finished(Box::new(decode_finished(finished, sequence, lacks)?)))
         }
-        Kind::StepStarted(_) => K::StepStarted { step: step()?, attempt },
+        Kind::StepStarted(_) => step(subject, StepEvent::Started),
         Kind::StepRetryScheduled(retry) => {
-            let not_before = retry.not_before.as_ref().ok_or_else(|| lacks("its time of retry"))?;
-            K::RetryScheduled {
-                step: step()?,
-                attempt,
+            let event = StepEvent::RetryScheduled {
                 failure: failure(retry.failure)?,
                 retry_count: u32::try_from(retry.retry_count).unwrap_or(0),
                 delay: duration(retry.delay),
-                not_before: Timestamp::from_micros(belay_proto::micros(not_before)),
-            }
+                not_before: retry.not_before.as_ref().map(timestamp).ok_or_else(|| lacks("its time of retry"))?,
+            };
+            step(subject, event)
         }
-        Kind::StepCompleted(completed) => K::StepCompleted {
-            step: step()?,
-            attempt,
-            progress: progress(completed.progress),
-            duration: duration(completed.duration),
-        },
-        Kind::StepFailed(failed) => K::StepFailed {
-            step: step()?,
-            attempt,
-            failure: failure(failed.failure)?,
-            progress: progress(failed.progress),
-        },
-        Kind::StepSkipped(skipped) => K::StepSkipped {
-            step: step()?,
-            reason: skip_reason_from(known(skipped.reason, "why a step was skipped").map_err(unknown)?)
-                .ok_or_else(|| lacks("its reason"))?,
-            because: plan.step_index(&skipped.because),
-            progress: progress(skipped.progress),
-        },
+        Kind::StepCompleted(completed) => {
+            let (progress, duration) = (progress(completed.progress), duration(completed.duration));
+            step(subject, StepEvent::Completed { progress, duration })
+        }
+        Kind::StepFailed(failed) => {
+            let (failure, progress) = (failure(failed.failure)?, progress(failed.progress));
+            step(subject, StepEvent::Failed { failure, progress })
+        }
+        Kind::StepSkipped(skipped) => {
+            let reason = known(skipped.reason, "the reason of a skipped step").map_err(unknown)?;
+            let reason = skip_reason_from(reason).ok_or_else(|| lacks("its reason"))?;
+            let because = Some(skipped.because).filter(|because| !because.is_empty()).map(StepId::from);
+            step(subject, StepEvent::Skipped { reason, because, progress: progress(skipped.progress) })
+        }
         Kind::StepCancelled(cancelled) => {
-            K::StepCancelled { step: step()?, attempt, progress: progress(cancelled.progress) }
+            step(subject, StepEvent::Cancelled { progress: progress(cancelled.progress) })
         }
         Kind::StepOutcomeUnknown(unknown) => {
-            K::StepOutcomeUnknown { step: step()?, attempt, failure: failure(unknown.failure)? }
+            step(subject, StepEvent::OutcomeUnknown { failure: failure(unknown.failure)? })
         }
         Kind::ToolCallRequested(request) => {
-            let recovery = recovery_from(known(request.recovery, "the recovery class of a tool").map_err(unknown)?);
-            K::CallRequested(Arc::new(CallRequest {
-                call: call()?,
+            let recovery = recovery_from(known(request.recovery, "the recovery class of a call").map_err(unknown)?);
+            let request = ToolCallRequest {
                 tool: request.tool,
                 arguments: json(request.arguments, "the arguments of the call").map_err(unknown)?,
                 arguments_digest: request.arguments_digest,
                 recovery,
                 ledger_id: request.ledger_id,
                 timeout: duration(request.timeout),
-            }))
+            };
+            tool_call(subject, ToolCallEvent::Requested(Arc::new(request)))
         }
-        Kind::ToolCallCompleted(completed) => K::CallCompleted {
-            call: call()?,
-            result: json(completed.result, "the result of the call").map_err(unknown)?,
-            receipt: receipt(completed.receipt)?,
-        },
+        Kind::ToolCallDispatched(_) => tool_call(subject, ToolCallEvent::Dispatched),
+        Kind::ToolCallEffectProposed(proposed) => held(subject, proposed.need, SubjectKind::Effect),
+        Kind::ToolCallApprovalRequired(required) => held(subject, required.need, SubjectKind::Call),
+        Kind::ToolCallCompleted(completed) => {
+            let result = json(completed.result, "the result of the call").map_err(unknown)?;
+            ended(subject, ToolCallEnd::Completed { result, receipt: receipt(completed.receipt)? })
+        }
         Kind::ToolCallFailed(failed) => {
-            K::CallFailed { call: call()?, failure: failure(failed.failure)?, receipt: receipt(failed.receipt)? }
+            let (failure, receipt) = (failure(failed.failure)?, receipt(failed.receipt)?);
+            ended(subject, ToolCallEnd::Failed { failure, receipt })
         }
-        Kind::ToolCallCancelled(cancelled) => K::CallCancelled {
-            call: call()?,
-            failure: some_failure(cancelled.failure)?,
-            grant_nonce: cancelled.grant_nonce,
-        },
         Kind::ToolCallDenied(denied) => {
-            K::CallDenied { call: call()?, failure: failure(denied.failure)?, receipt: receipt(denied.receipt)? }
+            let (failure, receipt) = (failure(denied.failure)?, receipt(denied.receipt)?);
+            ended(subject, ToolCallEnd::Denied { failure, receipt })
         }
-        Kind::ToolCallEffectProposed(proposed) => return held(proposed.need, SubjectKind::Effect),
-        Kind::ToolCallApprovalRequired(required) => return held(required.need, SubjectKind::Call),
+        Kind::ToolCallCancelled(v1::ToolCallCancelled { failure, grant_nonce }) => {
+            ended(subject, ToolCallEnd::Cancelled { failure: some_failure(failure)?, grant_nonce })
+        }
+        Kind::ToolCallOutcomeUnknown(unknown) => {
+            let (failure, grant_nonce) = (failure(unknown.failure)?, unknown.grant_nonce);
+            ended(subject, ToolCallEnd::OutcomeUnknown { failure, grant_nonce })
+        }
         // Output is transient, and never stored.
-        Kind::ToolCallOutput(_) => return Err(DecodeError::UnknownKind(message.sequence)),
-        Kind::ApprovalRequested(asked) => {
-            K::ApprovalRequested { call: call()?, approval: asked.approval, subject_digest: asked.subject_digest }
+        Kind::ToolCallOutput(_) => Err(DecodeError::UnknownKind(sequence)),
+        Kind::ApprovalRequested(v1::ApprovalRequested { approval: name, subject_digest }) => {
+            approval(subject, ApprovalEvent::Requested { approval: name, subject_digest })
         }
-        Kind::ApprovalDecided(decided) => K::ApprovalDecided {
-            call: call()?,
-            decision: decided_from(known(decided.decision, "the decision of an approval").map_err(unknown)?)
-                .ok_or_else(|| lacks("its decision"))?,
-            approval: decided.approval,
-            principal: decided.principal,
-            reason: decided.reason,
-        },
-        Kind::ToolCallOutcomeUnknown(unknown) => K::CallOutcomeUnknown {
-            call: call()?,
-            failure: failure(unknown.failure)?,
-            grant_nonce: unknown.grant_nonce,
-        },
-    })
-}
-
-pub(crate) fn parse_call(plan: &Plan, name: &str) -> Option<CallId> {
-    let mut parts = name.rsplit('/');
-    let (attempt, number) = parts.next()?.split_once('.')?;
-    let step = parts.nth(1)?;
-    Some(CallId { step: plan.step_index(step)?, attempt: attempt.parse().ok()?, number: number.parse().ok()? })
+        Kind::ApprovalDecided(decided) => {
+            let decision = known(decided.decision, "the decision of an approval").map_err(unknown)?;
+            let decision = decided_from(decision).ok_or_else(|| lacks("its decision"))?;
+            let (name, reason) = (decided.approval, decided.reason);
+            approval(subject, ApprovalEvent::Decided { approval: name, decision, reason })
+        }
+        Kind::WaitStarted(v1::WaitStarted { signal, until }) => {
+            let until = until.as_ref().map(timestamp);
+            let condition = match signal.is_empty() {
+                true => WaitCondition::Time { until: until.ok_or_else(|| lacks("its time"))? },
+                false => WaitCondition::Signal { signal, until },
+            };
+            wait(subject, WaitEvent::Started(condition))
+        }
+        Kind::WaitEnded(ended) => {
+            let sequence = u64::try_from(ended.signal_sequence).map_err(|_| lacks("the number of its signal"))?;
+            let end = match known(ended.cause, "the cause of a wait's end").map_err(unknown)? {
+                Cause::Unspecified => return Err(lacks("its cause")),
+                Cause::Elapsed => WaitEnd::Elapsed,
+                Cause::Signalled => WaitEnd::Signalled { sequence },
+                Cause::TimedOut => WaitEnd::TimedOut,
+                Cause::Cancelled => WaitEnd::Cancelled,
+            };
+            wait(subject, WaitEvent::Ended(end))
+        }
+    }
 }
 
 fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
@@ -317,39 +352,30 @@ fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use belay_execution::{
-        ApprovalRequirement, ChangeKind, Decision, EffectSummary, ErrorClass, Failure, Json, LastOutput, PathChange,
-        PolicyDecision, QuotaState, Receipt, Verdict, WriteBound, WriteMechanism,
+        ApprovalRequirement, ChangeKind, Decision, EffectSummary, ErrorClass, ExecutionState, Failure, Json,
+        LastOutput, PathChange, PolicyDecision, QuotaState, Receipt, Verdict, WriteBound, WriteMechanism,
     };
-    use belay_plan::Format;
 
     use super::*;
-    use crate::wire::{CallNames, encode};
+    use crate::wire::encode;
 
-    /// Events come back as they were stored, including those about approvals. S2-FR-053.
+    /// Events come back as they were stored, each by itself: nothing about its plan has to be known. S2-FR-053, B-12.
     #[test]
-    fn events_about_approvals_come_back_as_they_were() {
-        let plan = Plan::parse(Format::Yaml, "id: p\nsteps: [{id: a, tool: noop}]").unwrap();
-        let execution = "namespaces/default/executions/e".to_owned();
-        let names = CallNames { execution, uid: "u".into(), traceparent: String::new() };
-        let call = CallId { step: 0, attempt: 2, number: 3 };
+    fn events_come_back_as_they_were() {
+        let id = || OperationId { step: "a.b".into(), attempt: 2, number: 3 };
+        let call = |event| Body::ToolCall { call: id(), event };
+        let approval = |event| Body::Approval { operation: id(), event };
+        let wait = |event| Body::Wait { wait: id(), event };
+        let step = |event| Body::Step { step: "a.b".into(), attempt: 2, event };
         let change = |kind| PathChange { path: "a/b".into(), kind, flags: vec!["executable".into()] };
         let kinds = [ChangeKind::Created, ChangeKind::Modified, ChangeKind::Deleted];
         let effect = EffectSummary { created: 1, modified: 2, deleted: 3, changes: kinds.map(change).to_vec() };
         let decision = |verdict| PolicyDecision { verdict, rule: "r".into(), reason: "why".into(), policy_revision: 4 };
         let need = |kind| {
             let (decision, effect) = (decision(Verdict::Prompt), effect.clone());
-            EventKind::CallHeld {
-                call,
-                requirement: Box::new(ApprovalRequirement {
-                    kind,
-                    subject_digest: "sha256:x".into(),
-                    decision,
-                    effect,
-                }),
-            }
+            let subject_digest = "sha256:x".into();
+            call(ToolCallEvent::Held(Box::new(ApprovalRequirement { kind, subject_digest, decision, effect })))
         };
         let receipt = |verdict| Receipt {
             ledger_id: "l".into(),
@@ -388,33 +414,118 @@ mod tests {
             }
         };
         let decided = |decision| {
-            let (approval, principal, reason) = ("ap".to_owned(), "ann".to_owned(), "because".to_owned());
-            EventKind::ApprovalDecided { call, approval, decision, principal, reason }
+            let (name, reason) = ("ap".to_owned(), "because".to_owned());
+            approval(ApprovalEvent::Decided { approval: name, decision, reason })
         };
-        let result = Json::from_text("1");
-        let kinds = [
-            EventKind::AwaitingApproval,
+        let ended = |end| call(ToolCallEvent::Ended(end));
+        let result = || Json::from_text("1");
+        let request = ToolCallRequest {
+            tool: "t".into(),
+            arguments: Json::from_text(r#"{"a":1}"#),
+            arguments_digest: "sha256:z".into(),
+            recovery: belay_execution::RecoveryClass::Idempotent,
+            ledger_id: "l".into(),
+            timeout: Duration::from_secs(9),
+        };
+        let progress = Progress { done: 1, total: 2 };
+        let (plan, time) =
+            ("id: p\nsteps: [{id: a.b, tool: noop}, {id: w, wait: {signal: go}}]", Timestamp::from_micros(7));
+        let created = Created {
+            uid: "u".into(),
+            plan: belay_plan::Plan::parse(belay_plan::Format::Yaml, plan).unwrap(),
+            approval_mode: belay_execution::ApprovalMode::Auto,
+            workspace: "w".into(),
+            labels: [("a".to_owned(), "b".to_owned())].into(),
+            tools: vec![ToolFacts {
+                used_as: "noop".into(),
+                tool: "noop".into(),
+                recovery: belay_execution::RecoveryClass::ReadOnly,
+                default_timeout: Duration::from_millis(1500),
+            }],
+            deadline: Some(time),
+            trace: ("t".into(), "s".into()),
+            shard: 3,
+        };
+        let totals = Totals { total: 2, completed: 1, failed: 1, ..Totals::default() };
+        let finished = Finished {
+            state: ExecutionState::Partial,
+            totals,
+            failure: Some(failure()),
+            duration: Duration::from_secs(1),
+        };
+        let signal = SignalReceived { signal: "go".into(), payload: result() };
+        let bodies = [
+            ExecutionEvent::Created(Box::new(created)).into(),
+            ExecutionEvent::Started.into(),
+            ExecutionEvent::Paused { reason: "r".into(), discard_calls: true }.into(),
+            ExecutionEvent::Resumed.into(),
+            ExecutionEvent::CancelRequested { reason: "r".into() }.into(),
+            ExecutionEvent::SignalReceived(signal).into(),
+            ExecutionEvent::Recovered { in_doubt: vec![id()] }.into(),
+            ExecutionEvent::DeadlineExceeded.into(),
+            ExecutionEvent::AwaitingApproval.into(),
+            ExecutionEvent::Finished(Box::new(finished)).into(),
+            step(StepEvent::Started),
+            step(StepEvent::RetryScheduled {
+                failure: failure(),
+                retry_count: 2,
+                delay: Duration::from_secs(4),
+                not_before: time,
+            }),
+            step(StepEvent::Completed { progress, duration: Duration::from_secs(3) }),
+            step(StepEvent::Failed { failure: failure(), progress }),
+            step(StepEvent::Skipped { reason: SkipReason::TimedOut, because: Some("w".into()), progress }),
+            step(StepEvent::Skipped { reason: SkipReason::NonInteractive, because: None, progress }),
+            step(StepEvent::Cancelled { progress }),
+            step(StepEvent::OutcomeUnknown { failure: failure() }),
+            call(ToolCallEvent::Requested(Arc::new(request))),
+            call(ToolCallEvent::Dispatched),
             need(SubjectKind::Call),
             need(SubjectKind::Effect),
-            EventKind::ApprovalRequested { call, approval: "ap".into(), subject_digest: "sha256:x".into() },
+            approval(ApprovalEvent::Requested { approval: "ap".into(), subject_digest: "sha256:x".into() }),
             decided(Decision::Approved),
             decided(Decision::Denied),
             decided(Decision::Skipped),
             decided(Decision::Expired),
-            EventKind::CallDenied { call, failure: failure(), receipt: receipt(Verdict::Deny) },
-            EventKind::CallCancelled { call, failure: Some(failure()), grant_nonce: "n".into() },
-            EventKind::CallCancelled { call, failure: None, grant_nonce: String::new() },
-            EventKind::CallOutcomeUnknown { call, failure: failure(), grant_nonce: "n".into() },
-            EventKind::CallCompleted { call, result: result.clone(), receipt: receipt(Verdict::Auto) },
-            EventKind::CallCompleted { call, result, receipt: receipt(Verdict::Preview) },
+            ended(ToolCallEnd::Completed { result: result(), receipt: receipt(Verdict::Auto) }),
+            ended(ToolCallEnd::Completed { result: result(), receipt: receipt(Verdict::Preview) }),
+            ended(ToolCallEnd::Failed { failure: failure(), receipt: receipt(Verdict::Prompt) }),
+            ended(ToolCallEnd::Denied { failure: failure(), receipt: receipt(Verdict::Deny) }),
+            ended(ToolCallEnd::Cancelled { failure: Some(failure()), grant_nonce: "n".into() }),
+            ended(ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() }),
+            ended(ToolCallEnd::OutcomeUnknown { failure: failure(), grant_nonce: "n".into() }),
+            wait(WaitEvent::Started(WaitCondition::Time { until: time })),
+            wait(WaitEvent::Started(WaitCondition::Signal { signal: "go".into(), until: Some(time) })),
+            wait(WaitEvent::Started(WaitCondition::Signal { signal: "go".into(), until: None })),
+            wait(WaitEvent::Ended(WaitEnd::Elapsed)),
+            wait(WaitEvent::Ended(WaitEnd::Signalled { sequence: 4 })),
+            wait(WaitEvent::Ended(WaitEnd::TimedOut)),
+            wait(WaitEvent::Ended(WaitEnd::Cancelled)),
         ];
-        for kind in kinds {
-            let event = Event { sequence: 9, time: Timestamp::from_micros(5), kind };
-            let message = encode(&names, &plan, &event);
-            let bytes = message.encode_to_vec();
-            let message = v1::ExecutionEvent::decode(bytes.as_slice()).unwrap();
-            let lacks = |what| DecodeError::Lacks { sequence: 9, what };
-            assert_eq!(decode_kind(&plan, message, &lacks), Ok(event.kind));
+        for body in bodies {
+            for actor in [None, Some(Actor { principal: "ann".into(), request_id: "r1".into() })] {
+                let event = Event { sequence: 9, time: Timestamp::from_micros(5), actor, body: body.clone() };
+                let bytes = encode(&event).encode_to_vec();
+                assert_eq!(decode(v1::ExecutionEvent::decode(bytes.as_slice()).unwrap()), Ok(event));
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_that_lacks_something_is_refused_by_its_number() {
+        let time = Some(belay_proto::timestamp(5));
+        let message = |kind| v1::ExecutionEvent { sequence: 7, time, kind, ..Default::default() };
+        for (message, error) in [
+            (message(None), "event 7 is of a kind that this version does not know"),
+            (v1::ExecutionEvent { time: None, ..message(None) }, "event 7 lacks its time"),
+            (message(Some(Kind::StepStarted(v1::StepStarted {}))), "event 7 lacks its step"),
+            (
+                message(Some(Kind::ToolCallDispatched(v1::ToolCallDispatched {}))),
+                "event 7 lacks the number of its operation",
+            ),
+            (message(Some(Kind::WaitEnded(v1::WaitEnded::default()))), "event 7 lacks its cause"),
+        ] {
+            assert_eq!(decode(message).unwrap_err().to_string(), error);
         }
     }
 }

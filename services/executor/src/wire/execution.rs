@@ -1,11 +1,12 @@
 //! Executions as resources.
 
 use belay_execution::{
-    ApprovalMode, Authorization, Execution, ExecutionState, FailedAttempt, SkipReason, StepState, Waiting,
+    ApprovalMode, Authorization, Execution, ExecutionState, FailedAttempt, SkipReason, StepKey, StepState, StepView,
+    Waiting,
 };
 use belay_journal::{ExecutionRow, StepCounts, Waits};
-use belay_plan::StepKind;
-use belay_proto::v1::{self, execution::State, step_status::State as Step};
+use belay_plan::{StepKind, WaitFor};
+use belay_proto::v1::{self, execution::State, step};
 
 use super::{failure, payload, plan_message, time};
 use crate::names::ExecutionName;
@@ -45,18 +46,19 @@ pub(crate) fn state_from(number: State) -> Option<ExecutionState> {
     })
 }
 
-fn step_state(state: StepState) -> Step {
+fn step_state(state: StepState) -> step::State {
     match state {
-        StepState::Pending => Step::Pending,
-        StepState::Ready => Step::Ready,
-        StepState::Running => Step::Running,
-        StepState::AwaitingApproval => Step::AwaitingApproval,
-        StepState::BackingOff => Step::BackingOff,
-        StepState::OutcomeUnknown => Step::OutcomeUnknown,
-        StepState::Completed => Step::Completed,
-        StepState::Failed => Step::Failed,
-        StepState::Skipped => Step::Skipped,
-        StepState::Cancelled => Step::Cancelled,
+        StepState::Pending => step::State::Pending,
+        StepState::Ready => step::State::Ready,
+        StepState::Running => step::State::Running,
+        StepState::AwaitingApproval => step::State::AwaitingApproval,
+        StepState::Waiting => step::State::Waiting,
+        StepState::BackingOff => step::State::BackingOff,
+        StepState::OutcomeUnknown => step::State::OutcomeUnknown,
+        StepState::Completed => step::State::Completed,
+        StepState::Failed => step::State::Failed,
+        StepState::Skipped => step::State::Skipped,
+        StepState::Cancelled => step::State::Cancelled,
     }
 }
 
@@ -118,15 +120,17 @@ pub(crate) fn step_counts(totals: belay_execution::Totals) -> StepCounts {
 pub(crate) fn waits_for(execution: &Execution) -> Waits {
     let waiting = execution.waiting().into_iter().map(|waiting| waiting_kind(&waiting));
     let undecided = execution
-        .in_flight()
-        .any(|call| call.pending_approval.as_ref().is_some_and(|pending| pending.decided.is_none()));
+        .operations()
+        .any(|operation| operation.pending_approval.as_ref().is_some_and(|pending| pending.decided.is_none()));
     let approval = undecided.then_some(v1::waiting_reason::Kind::Approval);
     waiting.chain(approval).fold(Waits::default(), |waits, kind| waits.with(kind.into()))
 }
 
 fn waiting_kind(waiting: &Waiting) -> v1::waiting_reason::Kind {
     match waiting {
+        Waiting::Time { .. } => v1::waiting_reason::Kind::Time,
         Waiting::Timer { .. } => v1::waiting_reason::Kind::Timer,
+        Waiting::Signal { .. } => v1::waiting_reason::Kind::Signal,
         Waiting::Resume { .. } => v1::waiting_reason::Kind::Resume,
         Waiting::Outcome { .. } => v1::waiting_reason::Kind::Outcome,
         Waiting::Call { .. } => v1::waiting_reason::Kind::Call,
@@ -184,7 +188,7 @@ pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Executio
         totals: Some(totals(execution.totals())),
         last_sequence: i64::try_from(execution.last_sequence()).unwrap_or(i64::MAX),
         etag: etag(execution),
-        principal: created.principal.clone(),
+        principal: execution.principal().to_owned(),
         labels: created.labels.clone(),
         workspace: created.workspace.clone(),
         approval_mode: approval_mode_to(created.approval_mode).into(),
@@ -210,36 +214,55 @@ pub(crate) fn etag(execution: &Execution) -> String {
     format!("{}-{}", execution.created().uid, execution.last_sequence())
 }
 
-fn steps(name: &ExecutionName, execution: &Execution) -> Vec<v1::StepStatus> {
-    let id = |step: usize| execution.plan().steps()[step].id().to_owned();
-    execution
-        .steps()
-        .map(|view| {
-            let StepKind::Tool(tool) = view.step.kind();
-            v1::StepStatus {
-                step_id: view.step.id().to_owned(),
-                title: view.step.title().to_owned(),
-                state: step_state(view.state()).into(),
-                attempt: i32::try_from(view.attempt()).unwrap_or(i32::MAX),
-                max_attempts: i32::try_from(view.step.retry().max_attempts).unwrap_or(i32::MAX),
-                start_time: view.started_at().map(time),
-                end_time: view.ended_at().map(time),
-                output: view.output().map(payload),
-                failure: view.failure().map(failure),
-                skip_reason: view
-                    .skipped()
-                    .map_or(v1::SkipReason::Unspecified, |(reason, _)| skip_reason(reason))
-                    .into(),
-                skipped_because: view.skipped().and_then(|(_, because)| because).map(id).unwrap_or_default(),
-                waiting: view.waiting().map(|waiting| waiting_reason(name, execution, waiting)),
-                tool: tool.tool.clone(),
-                approval: view.approval().unwrap_or_default().to_owned(),
-                failed_attempts: view.failed_attempts().iter().map(failed_attempt).collect(),
-                authorization: view.authorization().map(authorization),
-                approval_wait: Some(view.waited()).filter(|waited| !waited.is_zero()).map(Into::into),
-            }
-        })
-        .collect()
+fn steps(name: &ExecutionName, execution: &Execution) -> Vec<v1::Step> {
+    execution.steps().map(|view| step(name, execution, view)).collect()
+}
+
+fn step(name: &ExecutionName, execution: &Execution, view: StepView<'_>) -> v1::Step {
+    let id = |key: StepKey| execution.step(key).id().as_str().to_owned();
+    let spec = view.spec();
+    v1::Step {
+        name: format!("{name}/steps/{}", view.id()),
+        step_id: view.id().as_str().to_owned(),
+        title: spec.title().to_owned(),
+        state: step_state(view.state()).into(),
+        attempt: i32::try_from(view.attempt()).unwrap_or(i32::MAX),
+        max_attempts: i32::try_from(spec.retry().max_attempts).unwrap_or(i32::MAX),
+        start_time: view.started_at().map(time),
+        end_time: view.ended_at().map(time),
+        output: view.output().map(payload),
+        failure: view.failure().map(failure),
+        skip_reason: view.skipped().map_or(v1::SkipReason::Unspecified, |(reason, _)| skip_reason(reason)).into(),
+        skipped_because: view.skipped().and_then(|(_, because)| because).map(id).unwrap_or_default(),
+        waiting: view.waiting().map(|waiting| waiting_reason(name, execution, waiting)),
+        approvals: view.approvals().map(str::to_owned).collect(),
+        failed_attempts: view.failed_attempts().iter().map(failed_attempt).collect(),
+        authorization: view.authorization().map(authorization),
+        approval_wait: Some(view.waited()).filter(|waited| !waited.is_zero()).map(Into::into),
+        detail: Some(detail(view)),
+    }
+}
+
+fn detail(view: StepView<'_>) -> step::Detail {
+    match view.spec().kind() {
+        StepKind::Tool(tool) => step::Detail::Tool(v1::ToolStepDetail { tool: tool.tool.clone() }),
+        StepKind::Wait(wait) => {
+            let until = view.operations().find_map(|operation| match operation.waiting()? {
+                Waiting::Time { until, .. } => Some(until),
+                Waiting::Signal { until, .. } => until,
+                Waiting::Timer { .. }
+                | Waiting::Resume { .. }
+                | Waiting::Outcome { .. }
+                | Waiting::Call { .. }
+                | Waiting::Approval { .. } => None,
+            });
+            let signal = match &wait.wait_for {
+                WaitFor::Signal(signal) => signal.clone(),
+                WaitFor::Duration(_) | WaitFor::Time(_) => String::new(),
+            };
+            step::Detail::Wait(v1::WaitStepDetail { signal, until: until.map(time) })
+        }
+    }
 }
 
 fn failed_attempt(failed: &FailedAttempt) -> v1::StepAttempt {
@@ -259,6 +282,7 @@ fn authorization(authorization: &Authorization) -> v1::Authorization {
 fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting) -> v1::WaitingReason {
     use v1::waiting_reason::Kind;
     let (kind, since, until, who, next_command) = match waiting {
+        Waiting::Time { since, until } => (Kind::Time, since, Some(until), "the clock".to_owned(), String::new()),
         Waiting::Timer { since, until } => (Kind::Timer, since, Some(until), "the clock".to_owned(), String::new()),
         Waiting::Resume { since } => {
             (Kind::Resume, since, None, "a person".to_owned(), format!("belay executions resume {}", name.id))
@@ -271,8 +295,14 @@ fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting)
             format!("belay executions cancel {}", name.id),
         ),
         Waiting::Call { since } => (Kind::Call, since, None, "the tool".to_owned(), String::new()),
-        Waiting::Approval { since, call } => {
-            let pending = execution.call(call).and_then(|in_flight| in_flight.pending_approval.as_ref());
+        Waiting::Signal { since, until, wait } => {
+            let condition = execution.operation(wait).and_then(|operation| operation.wait());
+            let signal = condition.and_then(|condition| condition.signal()).unwrap_or_default();
+            let next = format!("belay executions signal {} {signal}", name.id);
+            (Kind::Signal, since, until, format!("the signal `{signal}`"), next)
+        }
+        Waiting::Approval { since, operation } => {
+            let pending = execution.operation(operation).and_then(|operation| operation.pending_approval.as_ref());
             let who = pending.map_or_else(
                 || "a person".to_owned(),
                 |pending| {
@@ -286,10 +316,8 @@ fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting)
             (Kind::Approval, since, None, who, id.map(|id| format!("belay approvals show {id}")).unwrap_or_default())
         }
     };
-    let principal = match kind {
-        Kind::Resume => execution.paused_by().unwrap_or_default().to_owned(),
-        _ => String::new(),
-    };
+    let paused_by = execution.paused_by().filter(|_| kind == Kind::Resume);
+    let principal = paused_by.unwrap_or_default().to_owned();
     v1::WaitingReason {
         kind: kind.into(),
         since: Some(time(since)),

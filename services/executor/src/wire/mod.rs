@@ -8,8 +8,8 @@ mod execution;
 mod plan;
 
 pub(crate) use approval::{check_approval, decision_from, receipt_from, requirement_from, subject_kind};
-pub(crate) use decode::{DecodeError, check_known, decode_all, decode_bytes, parse_call, to_events};
-pub(crate) use event::{CallNames, VERSION, encode, output_event, output_frame};
+pub(crate) use decode::{DecodeError, check_known, decode_all, decode_bytes, to_events};
+pub(crate) use event::{VERSION, call_name, encode, output_event, output_frame, parse_call};
 pub(crate) use execution::{
     approval_mode, approval_mode_to, basic, brief, etag, full, state_name, state_number, step_counts, waits_for,
 };

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use belay_plan::{
     Backoff, InvalidPlan, Plan, PlanDraft, PlannedCall, RetryPolicy, StepDraft, StepKindDraft, StepProblem, Violation,
+    WaitDraft,
 };
-use belay_proto::v1;
+use belay_proto::v1::{self, step_spec::Kind, wait_step::Condition};
 
 /// A checked plan from a message.
 pub(crate) fn plan_from(message: v1::Plan) -> Result<Plan, InvalidPlan> {
@@ -34,7 +35,10 @@ pub(crate) fn checked_plan_from(
 /// The prefix of the fields of a draft's placeholder for a message field that could not be read.
 fn unread(field: &str) -> Option<String> {
     if let Some(step) = field.strip_suffix(".kind") {
-        return Some(format!("{step}.tool"));
+        return Some(format!("{step}."));
+    }
+    if let Some(step) = field.strip_suffix(".wait.duration") {
+        return Some(format!("{step}.wait.for"));
     }
     field.strip_suffix(".tool.arguments").map(|step| format!("{step}.arguments"))
 }
@@ -45,19 +49,24 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
     let mut steps = Vec::with_capacity(message.steps.len());
     for (index, step) in message.steps.into_iter().enumerate() {
         let at = |field: &str| format!("steps[{index}].{field}");
-        let tool = match step.kind {
-            Some(v1::step::Kind::Tool(tool)) => tool,
-            None => {
-                violations.push(violation(at("kind"), "a step needs a kind; set `tool`"));
-                v1::ToolStep::default()
+        let (kind, exclusive, verbatim) = match step.kind {
+            Some(Kind::Tool(tool)) => {
+                let arguments = match tool.arguments.as_str() {
+                    "" => serde_json::Value::Object(serde_json::Map::new()),
+                    text => serde_json::from_str(text).unwrap_or_else(|error| {
+                        violations.push(violation(at("tool.arguments"), format!("is not JSON: {error}")));
+                        serde_json::Value::Null
+                    }),
+                };
+                (StepKindDraft::Tool { tool: tool.tool, arguments }, tool.exclusive, tool.verbatim)
             }
-        };
-        let arguments = match tool.arguments.as_str() {
-            "" => serde_json::Value::Object(serde_json::Map::new()),
-            text => serde_json::from_str(text).unwrap_or_else(|error| {
-                violations.push(violation(at("tool.arguments"), format!("is not JSON: {error}")));
-                serde_json::Value::Null
-            }),
+            Some(Kind::Wait(wait)) => {
+                (StepKindDraft::Wait { wait: wait_from(&wait, &at, &mut violations) }, false, Vec::new())
+            }
+            None => {
+                violations.push(violation(at("kind"), "a step needs a kind: set `tool` or `wait`"));
+                (StepKindDraft::Tool { tool: String::new(), arguments: serde_json::Value::Null }, false, Vec::new())
+            }
         };
         let retry = step.retry.map(|retry| retry_from(retry, &at("retry"), &mut violations));
         steps.push(StepDraft {
@@ -66,10 +75,10 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             depends_on: step.depends_on,
             timeout: duration_from(step.timeout.as_ref(), || at("timeout"), &mut violations),
             attempt_timeout: duration_from(step.attempt_timeout.as_ref(), || at("attempt_timeout"), &mut violations),
-            exclusive: tool.exclusive,
-            verbatim: tool.verbatim,
+            exclusive,
+            verbatim,
             retry,
-            kind: StepKindDraft::Tool { tool: tool.tool, arguments },
+            kind,
         });
     }
     let parallelism = u32::try_from(message.parallelism).unwrap_or_else(|_| {
@@ -102,6 +111,19 @@ fn duration_from(
         violations.push(violation(field(), "must not be negative"));
     }
     converted
+}
+
+fn wait_from(wait: &v1::WaitStep, at: &impl Fn(&str) -> String, violations: &mut Vec<Violation>) -> WaitDraft {
+    let unset = WaitDraft::default();
+    match &wait.condition {
+        Some(Condition::Duration(duration)) => {
+            let duration = duration_from(Some(duration), || at("wait.duration"), violations);
+            WaitDraft { duration: Some(duration.unwrap_or_default()), ..unset }
+        }
+        Some(Condition::Until(until)) => WaitDraft { until: Some(belay_proto::micros(until)), ..unset },
+        Some(Condition::Signal(signal)) => WaitDraft { signal: signal.clone(), ..unset },
+        None => unset,
+    }
 }
 
 fn retry_from(retry: v1::RetryPolicy, field: &str, violations: &mut Vec<Violation>) -> RetryPolicy {
@@ -146,21 +168,28 @@ pub(crate) fn plan_message(plan: &Plan) -> v1::Plan {
     }
 }
 
-fn step_message(step: StepDraft) -> v1::Step {
-    let StepKindDraft::Tool { tool, arguments } = step.kind;
-    v1::Step {
+fn step_message(step: StepDraft) -> v1::StepSpec {
+    let kind = match step.kind {
+        StepKindDraft::Tool { tool, arguments } => Kind::Tool(v1::ToolStep {
+            tool,
+            arguments: arguments.to_string(),
+            exclusive: step.exclusive,
+            verbatim: step.verbatim,
+        }),
+        StepKindDraft::Wait { wait: WaitDraft { duration, until, signal } } => {
+            let duration = duration.map(|duration| Condition::Duration(belay_proto::duration(duration)));
+            let until = until.map(|until| Condition::Until(belay_proto::timestamp(until)));
+            Kind::Wait(v1::WaitStep { condition: duration.or(until).or(Some(Condition::Signal(signal))) })
+        }
+    };
+    v1::StepSpec {
         id: step.id,
         title: step.title,
         depends_on: step.depends_on,
         timeout: step.timeout.map(belay_proto::duration),
         attempt_timeout: step.attempt_timeout.map(belay_proto::duration),
         retry: step.retry.map(|retry| retry_message(&retry)),
-        kind: Some(v1::step::Kind::Tool(v1::ToolStep {
-            tool,
-            arguments: arguments.to_string(),
-            exclusive: step.exclusive,
-            verbatim: step.verbatim,
-        })),
+        kind: Some(kind),
     }
 }
 
@@ -199,6 +228,9 @@ mod tests {
               - {id: b, tool: noop, depends_on: [a], timeout: 30s, attempt_timeout: 1s, exclusive: true, retry: {max_attempts: 2}}
               - {id: c, title: C, tool: noop, arguments: {output: '${a.result.n}'}}
               - {id: d, tool: noop, arguments: {output: 'echo ${HOME'}, verbatim: [output]}
+              - {id: e, wait: {for: 90.5s}}
+              - {id: f, wait: {until: 2026-12-01T09:00:00Z}, depends_on: [e]}
+              - {id: g.h, wait: {signal: go}, timeout: 1h}
         ";
         let plan = Plan::parse(belay_plan::Format::Yaml, text).unwrap();
         assert_eq!(plan_from(plan_message(&plan)).unwrap(), plan);
@@ -206,12 +238,12 @@ mod tests {
 
     #[test]
     fn invalid_fields_of_a_message_are_named() {
-        let step = v1::Step {
+        let step = v1::StepSpec {
             id: "a".into(),
             timeout: Some(pbjson_types::Duration { seconds: -1, nanos: 0 }),
-            ..v1::Step::default()
+            ..v1::StepSpec::default()
         };
-        let tool = v1::step::Kind::Tool(v1::ToolStep {
+        let tool = v1::step_spec::Kind::Tool(v1::ToolStep {
             tool: "noop".into(),
             arguments: "{".into(),
             ..v1::ToolStep::default()
@@ -219,7 +251,7 @@ mod tests {
         let message = v1::Plan {
             id: "p".into(),
             parallelism: -1,
-            steps: vec![step.clone(), v1::Step { kind: Some(tool), depends_on: vec!["nowhere".into()], ..step }],
+            steps: vec![step.clone(), v1::StepSpec { kind: Some(tool), depends_on: vec!["nowhere".into()], ..step }],
             ..v1::Plan::default()
         };
         let fields: Vec<String> =

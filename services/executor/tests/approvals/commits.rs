@@ -1,6 +1,6 @@
 //! The consequences of decisions.
 
-use belay_proto::v1::{self, approval::State, step_status, waiting_reason};
+use belay_proto::v1::{self, approval::State, step, waiting_reason};
 
 use crate::support::{World, kinds};
 
@@ -19,8 +19,8 @@ async fn an_approved_effect_is_committed_and_the_plan_goes_on() {
     assert_eq!(waiting.who, "a person (rule writes: files change)");
     let id = approval.name.rsplit('/').next().unwrap();
     assert_eq!(waiting.next_command, format!("belay approvals show {id}"));
-    assert_eq!(waits.steps[0].state(), step_status::State::AwaitingApproval);
-    assert_eq!(waits.steps[0].approval, approval.name);
+    assert_eq!(waits.steps[0].state(), step::State::AwaitingApproval);
+    assert_eq!(waits.steps[0].approvals, [approval.name.as_str()]);
     assert_eq!(world.runner.seen().committed, Vec::<String>::new());
 
     world.gate.decide(&approval.name, State::Approved, "fine");
@@ -49,7 +49,8 @@ async fn an_approved_effect_is_committed_and_the_plan_goes_on() {
     let seen = world.gate.until("the report to the gate", |seen| seen.consumed.contains(&approval.name)).await;
     assert!(seen.delivered.contains(&approval.name) && seen.stale.is_empty());
     let Some(v1::execution_event::Kind::ApprovalDecided(decided)) = &events[7].kind else { panic!("{events:?}") };
-    assert_eq!((decided.principal.as_str(), decided.reason.as_str()), ("ann", "fine"));
+    let by = events[7].actor.as_ref().map(|actor| actor.principal.as_str());
+    assert_eq!((by, decided.reason.as_str()), (Some("ann"), "fine"));
     let Some(v1::execution_event::Kind::ToolCallCompleted(completed)) = &events[8].kind else { panic!("{events:?}") };
     let receipt = completed.receipt.as_ref().unwrap();
     assert_eq!((receipt.grant_nonce.as_str(), receipt.effect_digest.as_str()), ("nonce", "sha256:effect"));
@@ -182,9 +183,7 @@ async fn a_subject_that_changed_is_asked_about_as_it_is_now() {
     world.stop_gate();
     let name = executor.run("a: effect").await;
     let call = format!("{name}/steps/a/calls/1.1");
-    executor
-        .until(&name, "the hold", |execution| execution.steps[0].state() == step_status::State::AwaitingApproval)
-        .await;
+    executor.until(&name, "the hold", |execution| execution.steps[0].state() == step::State::AwaitingApproval).await;
     world.runner.change_subject(&call);
     world.start_gate().await;
     let approval = world.gate.pending_approval("a").await;
@@ -201,10 +200,10 @@ async fn a_result_without_an_approval_is_an_unknown_outcome() {
     let name = executor.run("rogue: effect; b after rogue").await;
     let approval = world.gate.pending_approval("rogue").await;
     world.gate.decide(&approval.name, State::Denied, "");
-    let unknown = |execution: &v1::Execution| execution.steps[0].state() == step_status::State::OutcomeUnknown;
+    let unknown = |execution: &v1::Execution| execution.steps[0].state() == step::State::OutcomeUnknown;
     let found = executor.until(&name, "the unknown outcome", unknown).await;
     assert_eq!(found.steps[0].failure.as_ref().unwrap().reason, "UNAPPROVED_RESULT");
-    assert_eq!(found.steps[1].state(), step_status::State::Pending);
+    assert_eq!(found.steps[1].state(), step::State::Pending);
 }
 
 // A clock that moved must not discard an approved effect: the executor requests another grant from the gate.

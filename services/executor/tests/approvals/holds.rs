@@ -1,6 +1,6 @@
 //! Requests while a call waits for approval.
 
-use belay_proto::v1::{self, ApprovalMode, approval::State, step_status};
+use belay_proto::v1::{self, ApprovalMode, approval::State, step};
 
 use crate::support::World;
 
@@ -14,7 +14,7 @@ async fn a_decision_during_a_pause_is_carried_out_after_it() {
     executor.until_awaiting_approval(&name).await;
     executor.pause(&name).await;
     world.gate.approve(&approval.name);
-    let decided = |execution: &v1::Execution| execution.steps[0].state() != step_status::State::AwaitingApproval;
+    let decided = |execution: &v1::Execution| execution.steps[0].state() != step::State::AwaitingApproval;
     let paused = executor.until(&name, "the stored decision", decided).await;
     assert_eq!(paused.state(), v1::execution::State::Paused);
     assert_eq!(world.runner.seen().asked_to_commit, 0);
@@ -29,7 +29,7 @@ async fn cancelling_an_execution_cancels_its_approval() {
     let executor = world.executor().await;
     let name = executor.run("a: effect").await;
     let approval = world.gate.pending_approval("a").await;
-    executor.until(&name, "the wait", |execution| !execution.steps[0].approval.is_empty()).await;
+    executor.until(&name, "the wait", |execution| !execution.steps[0].approvals.is_empty()).await;
     executor.cancel(&name).await;
     assert_eq!(executor.end(&name).await.state(), v1::execution::State::Cancelled);
     world.gate.until("the cancellation", |seen| seen.cancelled.contains(&approval.name)).await;
@@ -100,7 +100,7 @@ async fn independent_steps_continue() {
     let executor = world.executor().await;
     let name = executor.run("a: effect; b; c after b; d after a").await;
     let waits = executor.until_awaiting_approval(&name).await;
-    let states: Vec<step_status::State> = waits.steps.iter().map(v1::StepStatus::state).collect();
-    use step_status::State as S;
+    let states: Vec<step::State> = waits.steps.iter().map(v1::Step::state).collect();
+    use step::State as S;
     assert_eq!(states, [S::AwaitingApproval, S::Completed, S::Completed, S::Pending]);
 }

@@ -98,9 +98,8 @@ impl Clock for SetBack {
 #[tokio::test]
 async fn a_clock_that_is_set_back_does_not_delay_a_retry() {
     const HOUR: Duration = Duration::from_secs(3600);
-    let backs_off = |execution: &v1::Execution| {
-        execution.steps.iter().any(|step| step.state() == v1::step_status::State::BackingOff)
-    };
+    let backs_off =
+        |execution: &v1::Execution| execution.steps.iter().any(|step| step.state() == v1::step::State::BackingOff);
     let set_back = |clock: &SetBack| clock.0.fetch_add(i64::try_from(HOUR.as_micros()).unwrap(), Ordering::SeqCst);
     let (world, clock) = (World::new().await, Arc::new(SetBack::default()));
     // While the service runs.

@@ -33,7 +33,7 @@ async fn nothing_follows_from_a_reply_that_the_executor_does_not_understand() {
         world.runner.until("the call is sent again", |seen| seen.asked_to_run >= 3).await;
         let waiting = executor.get(&name).await.unwrap();
         let step = &waiting.steps[0];
-        assert_eq!(step.state(), v1::step_status::State::Running, "reply {number}: {waiting:?}");
+        assert_eq!(step.state(), v1::step::State::Running, "reply {number}: {waiting:?}");
 
         world.runner.set(|seen| seen.newer_reply = None);
         if does == "effect" {
@@ -60,10 +60,10 @@ async fn nothing_follows_from_an_approval_that_the_executor_does_not_understand(
     let name = executor.run("a: effect").await;
     world.gate.until("the approval is asked for again", |seen| seen.created >= 3).await;
     let waiting = executor.get(&name).await.unwrap();
-    assert_eq!(waiting.steps[0].approval, "", "{waiting:?}");
+    assert!(waiting.steps[0].approvals.is_empty(), "{waiting:?}");
     world.gate.set(|seen| seen.newer_state = None);
     let approval = world.gate.pending_approval("a").await;
-    executor.until(&name, "the approval", |execution| execution.steps[0].approval == approval.name).await;
+    executor.until(&name, "the approval", |execution| execution.steps[0].approvals == [approval.name.as_str()]).await;
     world.gate.approve(&approval.name);
     executor.assert_completes(&name).await;
 }

@@ -82,16 +82,16 @@ fn assert_stored_clean(state: &Path, secrets: &[String]) {
 /// The step whose arguments, title and result hold all the secrets, one that fails with them, one that says them, and one that needs them.
 fn plan(secrets: &[String]) -> v1::Plan {
     let all = secrets.join(" ");
-    let step = |id: &str, depends_on: &[&str], arguments: Value| v1::Step {
+    let step = |id: &str, depends_on: &[&str], arguments: Value| v1::StepSpec {
         id: id.to_owned(),
         title: format!("{id} with {all}"),
         depends_on: depends_on.iter().map(|&id| id.to_owned()).collect(),
-        kind: Some(v1::step::Kind::Tool(v1::ToolStep {
+        kind: Some(v1::step_spec::Kind::Tool(v1::ToolStep {
             tool: "work".into(),
             arguments: arguments.to_string(),
             ..Default::default()
         })),
-        ..v1::Step::default()
+        ..v1::StepSpec::default()
     };
     let named = json!({"password": secrets[7], "env": [{"name": "DB_PASSWORD", "value": secrets[8]}], "list": ["--api-key", secrets[9]]});
     v1::Plan {
@@ -216,7 +216,7 @@ async fn a_check_and_a_refusal_show_no_secret() {
 
     let mut wrong = plan(&secrets);
     wrong.steps[0].id = secrets[1].clone();
-    wrong.steps[1].kind = Some(v1::step::Kind::Tool(v1::ToolStep {
+    wrong.steps[1].kind = Some(v1::step_spec::Kind::Tool(v1::ToolStep {
         tool: secrets[2].clone(),
         arguments: "{}".into(),
         ..Default::default()
@@ -243,7 +243,7 @@ async fn an_execution_with_secrets_goes_on_after_a_kill() {
     let executor = world.executor().await;
     let mut request = request(&secrets);
     if let Some(Source::Plan(plan)) = &mut request.source {
-        let Some(v1::step::Kind::Tool(give)) = &mut plan.steps[0].kind else { unreachable!("steps call tools") };
+        let Some(v1::step_spec::Kind::Tool(give)) = &mut plan.steps[0].kind else { unreachable!("steps call tools") };
         // The question comes before the step that gives what another one needs.
         give.arguments.insert_str(1, "\"prompt_call\":true,");
     }

@@ -79,7 +79,7 @@ table! {
     "Use another `--id`, or none. For a script that may run twice use `--request-id`: the same request returns the same execution."
 
     REQUEST_ID_REUSED Executions 2 false [] [AlreadyExists]
-    "This request id was used for another request: another plan, other flags, or another decision. Nothing was started or decided."
+    "This request id was used for another request: another plan, other flags, or another decision. Nothing was started, changed or decided."
     "Use a new request id (`--request-id`) for a new request."
 
     EXECUTION_NOT_FOUND Executions 2 false [] [NotFound]
@@ -97,6 +97,10 @@ table! {
     WRONG_STATE Executions 2 false [] [FailedPrecondition]
     "The execution's state does not allow the request; it may be paused already. Nothing happened."
     "`belay executions get ID` shows its state and what it waits for."
+
+    TOO_MANY_SIGNALS Executions 2 false [] [FailedPrecondition]
+    "The execution keeps 1,000 signals that no step has taken. The signal was not taken."
+    "`belay executions get ID` shows which signals its steps wait for: send those, or cancel the execution."
 
     ETAG_MISMATCH Executions 2 false [] [Aborted]
     "The execution changed after it was read. Nothing happened."

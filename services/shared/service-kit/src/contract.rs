@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn explained(problem: Problem, client: Option<u32>) -> (Option<String>, String) {
-        let refused = Refused { path: "plan.steps[1]".into(), message: "belay.v1.Step", problem };
+        let refused = Refused { path: "plan.steps[1]".into(), message: "belay.v1.StepSpec", problem };
         let status = explain(&refused, client);
         assert_eq!(status.code(), Code::InvalidArgument);
         (status::reason(&status), status.message().to_owned())
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(
             message,
             format!(
-                "The request has what this server does not know: `plan.steps[1]`: field 16 of belay.v1.Step is not known. {revisions}: upgrade the server."
+                "The request has what this server does not know: `plan.steps[1]`: field 16 of belay.v1.StepSpec is not known. {revisions}: upgrade the server."
             )
         );
         let (_, message) = explained(Problem::UnknownField(16), Some(REVISION));
@@ -100,7 +100,7 @@ mod tests {
     fn incomplete_and_malformed_requests_have_their_own_reasons() {
         let (reason, message) = explained(Problem::NothingOf { oneof: "kind", members: vec!["tool"] }, None);
         assert_eq!(reason.as_deref(), Some("INVALID_ARGUMENT"));
-        assert_eq!(message, "The request is not complete: `plan.steps[1]`: set `tool` (`kind` of belay.v1.Step).");
+        assert_eq!(message, "The request is not complete: `plan.steps[1]`: set `tool` (`kind` of belay.v1.StepSpec).");
         let (reason, _) = explained(Problem::Malformed("the bytes end within a field".into()), None);
         assert_eq!(reason.as_deref(), Some("MESSAGE_MALFORMED"));
     }

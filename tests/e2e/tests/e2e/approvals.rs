@@ -154,8 +154,9 @@ fn runs_without_a_person_follow_the_policy() {
         if goes {
             scene.assert_deleted();
             let events = scene.home.events("e1");
-            let decided = events.iter().find_map(|event| event.get("approvalDecided")).unwrap();
-            assert_eq!((&decided["principal"], &decided["decision"]), (&"policy".into(), &"DECISION_APPROVE".into()));
+            let event = events.iter().find(|event| event.get("approvalDecided").is_some()).unwrap();
+            let (by, decision) = (&event["actor"]["principal"], &event["approvalDecided"]["decision"]);
+            assert_eq!((by, decision), (&"policy".into(), &"DECISION_APPROVE".into()));
         } else {
             scene.assert_untouched();
         }

@@ -9,7 +9,7 @@ use belay_e2e::{
 use belay_proto::{
     contract::{self, REVISION},
     runner_v1,
-    v1::{self, start_execution_request::Source, step},
+    v1::{self, start_execution_request::Source, step_spec},
 };
 use prost::{Message as _, bytes::BufMut as _, encoding};
 use tonic::{
@@ -94,7 +94,7 @@ async fn a_request_with_more_than_the_service_knows_does_nothing() {
     let client = Client::new(&services.socket());
 
     let tool = v1::ToolStep { tool: "noop".into(), arguments: "{}".into(), ..Default::default() };
-    let step = v1::Step { id: "a".into(), kind: Some(step::Kind::Tool(tool)), ..Default::default() };
+    let step = v1::StepSpec { id: "a".into(), kind: Some(step_spec::Kind::Tool(tool)), ..Default::default() };
     let plan = inside(3, &newer(&step), &v1::Plan { id: "p".into(), ..Default::default() });
     let request = v1::StartExecutionRequest {
         parent: "namespaces/default".into(),
@@ -114,7 +114,7 @@ async fn a_request_with_more_than_the_service_knows_does_nothing() {
         let method = format!("/belay.v1.ExecutorService/{method}");
         let status = send(&services.socket(), &method, plan, REVISION + 1).await.unwrap_err();
         assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "UNKNOWN_FIELD"), "{status:?}");
-        assert!(status.message().contains("`plan.steps[0]`: field 16 of belay.v1.Step is not known"), "{status:?}");
+        assert!(status.message().contains("`plan.steps[0]`: field 16 of belay.v1.StepSpec is not known"), "{status:?}");
         let revisions = format!("revision {} and the server's {REVISION}: upgrade the server", REVISION + 1);
         assert!(status.message().contains(&revisions), "{status:?}");
         let details = status.get_error_details();

@@ -23,4 +23,5 @@ mod settings;
 mod stores;
 mod thousand;
 mod trace;
+mod waits;
 mod watch;

@@ -5,7 +5,7 @@ use belay_e2e::{
     client::{name, retry},
 };
 use belay_proto::v1::{
-    self, execution::State, execution_event::Kind, start_execution_request::Source, step_status::State as Step,
+    self, execution::State, execution_event::Kind, start_execution_request::Source, step::State as Step,
 };
 use tonic::Code;
 
@@ -78,6 +78,9 @@ async fn cancelling_stops_what_runs_and_skips_the_rest() {
     assert_eq!(execution.steps[1].skip_reason(), v1::SkipReason::Cancelled);
 
     client.raw().cancel_execution(cancel).await.expect("the same request again is answered, not refused");
+    // The same id for something else is an error, not a silence.
+    let pause = v1::PauseExecutionRequest { name: name("slow"), request_id: "c".into(), ..Default::default() };
+    assert_eq!(client.raw().pause_execution(pause).await.unwrap_err().code(), Code::AlreadyExists);
     let another = v1::CancelExecutionRequest { name: name("slow"), ..Default::default() };
     let status = client.raw().cancel_execution(another).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition, "what has ended cannot be cancelled");
@@ -99,13 +102,13 @@ async fn a_pause_that_discards_calls_burns_no_attempt() {
     assert_eq!(paused.waiting[0].kind(), v1::waiting_reason::Kind::Resume);
     client.raw().resume_execution(v1::ResumeExecutionRequest { name: name("p"), ..Default::default() }).await.unwrap();
     let picture = client.watch_to_the_end("p").await;
-    let calls: Vec<&str> = picture
+    let calls: Vec<(i32, i32)> = picture
         .events()
         .iter()
         .filter(|event| matches!(event.kind, Some(Kind::ToolCallRequested(_))))
-        .map(|event| event.call.rsplit('/').next().unwrap())
+        .map(|event| (event.attempt, event.operation))
         .collect();
-    assert_eq!(calls, ["1.1", "1.2"]);
+    assert_eq!(calls, [(1, 1), (1, 2)]);
     let execution = client.get("p").await;
     assert_eq!((execution.state(), execution.steps[0].attempt), (State::Completed, 1));
     picture.assert_equals(&execution);

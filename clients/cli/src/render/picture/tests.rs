@@ -1,9 +1,9 @@
 //! What stands on the screen while an execution runs.
 
 use belay_proto::v1::{
-    ApprovalDecided, ApprovalRequested, ErrorClass, ExecutionAwaitingApproval, ExecutionFinished, ExecutionPaused,
-    Failure, Plan, SkipReason, Step, StepCompleted, StepFailed, StepRetryScheduled, StepSkipped, StepStarted,
-    ToolCallEffectProposed, ToolStep, step,
+    Actor, ApprovalDecided, ApprovalRequested, ErrorClass, ExecutionAwaitingApproval, ExecutionFinished,
+    ExecutionPaused, Failure, Plan, SkipReason, StepCompleted, StepFailed, StepRetryScheduled, StepSkipped, StepSpec,
+    StepStarted, ToolCallEffectProposed, ToolStep, ToolStepDetail, WaitEnded, WaitStarted, step, step_spec,
 };
 
 use super::*;
@@ -16,19 +16,19 @@ fn at(seconds: i64) -> Option<Timestamp> {
 
 /// A picture of an execution whose steps are these: id, tool, arguments, what it waits for.
 fn picture_of(steps: &[(&str, &str, &str, &[&str])]) -> Picture {
-    let planned = steps.iter().map(|(id, tool, arguments, after)| Step {
+    let planned = steps.iter().map(|(id, tool, arguments, after)| StepSpec {
         id: (*id).to_owned(),
         depends_on: after.iter().map(|id| (*id).to_owned()).collect(),
-        kind: Some(step::Kind::Tool(ToolStep {
+        kind: Some(step_spec::Kind::Tool(ToolStep {
             tool: (*tool).to_owned(),
             arguments: (*arguments).to_owned(),
             ..Default::default()
         })),
         ..Default::default()
     });
-    let status = steps.iter().map(|(id, tool, ..)| StepStatus {
+    let status = steps.iter().map(|(id, tool, ..)| Step {
         step_id: (*id).to_owned(),
-        tool: (*tool).to_owned(),
+        detail: Some(step::Detail::Tool(ToolStepDetail { tool: (*tool).to_owned() })),
         state: State::Pending.into(),
         max_attempts: 3,
         ..Default::default()
@@ -215,7 +215,8 @@ fn an_approval_is_asked_from_its_request_to_its_decision() {
     assert_eq!(picture.asked().collect::<Vec<_>>(), [APPROVAL]);
     assert_eq!(picture.execution().state(), execution::State::AwaitingApproval);
     assert_eq!(shown(&picture, 112, 60)[1], "? a  waiting for approval · read_file                    9s");
-    picture.apply(&event(6, "a", Kind::ApprovalDecided(ApprovalDecided::default())));
+    let decided = ApprovalDecided { approval: APPROVAL.to_owned(), ..Default::default() };
+    picture.apply(&event(6, "a", Kind::ApprovalDecided(decided)));
     assert_eq!(picture.asked().count(), 0);
     assert_eq!(picture.execution().state(), execution::State::Running);
 }
@@ -224,14 +225,14 @@ fn an_approval_is_asked_from_its_request_to_its_decision() {
 fn an_event_the_snapshot_covers_changes_nothing() {
     let mut picture = picture();
     picture.apply(&event(1, "a", Kind::StepFailed(StepFailed::default())));
-    assert_eq!(picture.step("a").map(StepStatus::state), Some(State::Pending));
+    assert_eq!(picture.step("a").map(Step::state), Some(State::Pending));
 }
 
 #[test]
 fn what_holds_it_up_is_said_with_the_way_out() {
     let mut picture = picture();
-    let paused = ExecutionPaused { principal: "unix:0".to_owned(), ..Default::default() };
-    picture.apply(&event(2, "", Kind::ExecutionPaused(paused)));
+    let actor = Some(Actor { principal: "unix:0".to_owned(), request_id: String::new() });
+    picture.apply(&ExecutionEvent { actor, ..event(2, "", Kind::ExecutionPaused(ExecutionPaused::default())) });
     let row = "! paused by unix:0 3s ago; next: belay executions resume e1";
     assert!(shown(&picture, 105, 80).iter().any(|shown| shown == row), "{:?}", shown(&picture, 105, 80));
     assert_eq!(picture.waits_for(false), ["paused by unix:0; next: belay executions resume e1"]);
@@ -284,7 +285,7 @@ fn a_runner_that_is_away_is_said_until_the_server_says_otherwise() {
 
 #[test]
 fn a_hundred_running_steps_fit_a_window() {
-    let steps = (0..100).map(|i| StepStatus {
+    let steps = (0..100).map(|i| Step {
         step_id: format!("s{i}"),
         state: if i < 50 { State::Running } else { State::Pending }.into(),
         ..Default::default()
@@ -294,4 +295,21 @@ fn a_hundred_running_steps_fit_a_window() {
     assert_eq!(lines.len(), 1 + STEPS_SHOWN + 1 + NEXT_SHOWN + 1);
     assert_eq!(lines[1 + STEPS_SHOWN], "  … and 42 more active");
     assert_eq!(lines.last().unwrap(), "  … and 47 more pending");
+}
+
+#[test]
+fn a_wait_says_for_what_and_how_long_still() {
+    let mut picture = picture();
+    picture.apply(&event(2, "a", Kind::StepStarted(StepStarted {})));
+    let until = at(400);
+    picture.apply(&event(3, "a", Kind::WaitStarted(WaitStarted { signal: String::new(), until })));
+    assert_eq!(picture.step("a").map(Step::state), Some(State::Waiting));
+    let rows = shown(&picture, 340, 80);
+    assert!(rows.iter().any(|row| row.contains("1m 0s left") || row.contains("1m left")), "{rows:?}");
+    picture.apply(&event(4, "a", Kind::WaitEnded(WaitEnded::default())));
+    picture.apply(&event(5, "a", Kind::WaitStarted(WaitStarted { signal: "go".to_owned(), until: None })));
+    let waiting = picture.step("a").and_then(|step| step.waiting.clone()).unwrap();
+    assert_eq!((waiting.kind(), waiting.who.as_str()), (waiting_reason::Kind::Signal, "the signal `go`"));
+    picture.apply(&event(6, "a", Kind::WaitEnded(WaitEnded::default())));
+    assert_eq!(picture.step("a").map(|step| (step.state(), step.waiting.is_none())), Some((State::Running, true)));
 }

@@ -1,15 +1,18 @@
 //! Any plan, any answers, any interference: the rules hold.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use belay_execution::{
-    ApprovalMode, Created, DecideContext, Decision, Event, EventKind, Execution, ExecutionState, Json, SubjectKind,
+    Actor, ApprovalMode, Body, Created, DecideContext, Decision, Event, Execution, ExecutionState, Json, StepId,
+    SubjectKind,
 };
-use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft};
+use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft};
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::json;
 
-use crate::support::{Crash, Outcome, Play, Question, Reply, START, act_of, created, failure, without_recoveries};
+use crate::support::{
+    Crash, Happening, Outcome, Play, Question, Reply, START, act_of, created, failure, without_recoveries,
+};
 
 const MAX_STEPS: usize = 12;
 
@@ -30,8 +33,9 @@ impl World {
     fn play(&self, crashes: &[Option<Crash>]) -> Play {
         let plan = Plan::new(self.plan.clone()).unwrap();
         let replies = self.replies.clone();
-        let script = move |call: belay_execution::CallId, before: usize| {
-            let mut reply = replies[(call.step * 5 + before) % replies.len()].clone();
+        let script = move |call: &belay_execution::OperationId, before: usize| {
+            let step: usize = call.step[1..].parse().unwrap();
+            let mut reply = replies[(step * 5 + before) % replies.len()].clone();
             if before >= PATIENCE {
                 if matches!(reply.outcome, Outcome::Cancelled(_)) {
                     reply.outcome = Outcome::Completed(Json::from_text("{}"));
@@ -68,6 +72,22 @@ struct Seed {
     retry: Option<RetryPolicy>,
     timeout: Option<Duration>,
     attempt_timeout: Option<Duration>,
+    /// It waits, instead of calling a tool.
+    wait: Option<Wait>,
+}
+
+#[derive(Clone, Debug)]
+enum Wait {
+    For(Duration),
+    Signal(&'static str),
+}
+
+fn waits() -> impl Strategy<Value = Wait> {
+    prop_oneof![
+        moments(10).prop_map(|duration| Wait::For(duration + Duration::from_millis(500))),
+        Just(Wait::Signal("go")),
+        Just(Wait::Signal("stop")),
+    ]
 }
 
 fn seeds() -> impl Strategy<Value = Seed> {
@@ -76,16 +96,16 @@ fn seeds() -> impl Strategy<Value = Seed> {
         .prop_map(|(max_attempts, delays)| RetryPolicy { max_attempts, backoff: Backoff::List(delays) });
     // Two wishes at once are rare enough for graphs with some width.
     let wishes = (any::<u16>(), any::<u16>()).prop_map(|(some, others)| some & others);
-    (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8)).prop_map(
-        |(rank, wishes, reads, retry, timeout, attempt_timeout)| Seed {
+    (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), option::weighted(0.2, waits()))
+        .prop_map(|(rank, wishes, reads, retry, timeout, attempt_timeout, wait)| Seed {
             rank,
             wishes,
             reads,
             retry,
             timeout,
             attempt_timeout,
-        },
-    )
+            wait,
+        })
 }
 
 fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
@@ -97,7 +117,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             Some(first) if seed.reads => json!({"n": format!("${{{first}.result.n}}")}),
             _ => json!({}),
         };
-        StepDraft {
+        let step = StepDraft {
             id: format!("s{place}"),
             title: String::new(),
             depends_on,
@@ -107,6 +127,18 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             verbatim: Vec::new(),
             retry: seed.retry.clone(),
             kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments },
+        };
+        let waits = |wait| {
+            let kind = StepKindDraft::Wait { wait };
+            StepDraft { attempt_timeout: None, retry: None, kind, ..step.clone() }
+        };
+        match &seed.wait {
+            None => step,
+            Some(Wait::For(duration)) => {
+                let wait = waits(WaitDraft { duration: Some(*duration), ..WaitDraft::default() });
+                StepDraft { timeout: None, ..wait }
+            }
+            Some(Wait::Signal(signal)) => waits(WaitDraft { signal: (*signal).to_owned(), ..WaitDraft::default() }),
         }
     };
     seeds.iter().enumerate().map(draft).collect()
@@ -176,8 +208,10 @@ fn acts() -> impl Strategy<Value = Vec<(Duration, &'static str)>> {
         3 => Just("pause discarding"),
         8 => Just("resume"),
         1 => Just("cancel"),
+        5 => Just("signal go 1"),
+        2 => Just("signal stop 2"),
     ];
-    vec((moments(40), words), 0..8).prop_map(|mut acts| {
+    vec((moments(40), words), 0..12).prop_map(|mut acts| {
         acts.sort_by_key(|(at, _)| *at);
         acts
     })
@@ -223,43 +257,29 @@ fn tamperings() -> impl Strategy<Value = Tampering> {
 }
 
 impl Tampering {
-    fn apply(&self, kinds: &mut Vec<EventKind>) {
-        let length = kinds.len();
+    fn apply(&self, bodies: &mut Vec<Happening>) {
+        let length = bodies.len();
         match self {
             Self::Omit(place) => {
-                kinds.remove(place.index(length));
+                bodies.remove(place.index(length));
             }
-            Self::Repeat(place) => kinds.insert(place.index(length), kinds[place.index(length)].clone()),
-            Self::Exchange(one, other) => kinds.swap(one.index(length), other.index(length)),
-            Self::Replace(place, by) => kinds[place.index(length)] = kinds[by.index(length)].clone(),
-            Self::Redirect(place, step) => redirect(&mut kinds[place.index(length)], *step),
-            Self::Cut(place) => kinds.truncate(1 + place.index(length)),
+            Self::Repeat(place) => bodies.insert(place.index(length), bodies[place.index(length)].clone()),
+            Self::Exchange(one, other) => bodies.swap(one.index(length), other.index(length)),
+            Self::Replace(place, by) => bodies[place.index(length)] = bodies[by.index(length)].clone(),
+            Self::Redirect(place, step) => redirect(&mut bodies[place.index(length)].1, *step),
+            Self::Cut(place) => bodies.truncate(1 + place.index(length)),
         }
     }
 }
 
-fn redirect(kind: &mut EventKind, to: usize) {
-    use EventKind as K;
-    match kind {
-        K::StepStarted { step, .. }
-        | K::RetryScheduled { step, .. }
-        | K::StepCompleted { step, .. }
-        | K::StepFailed { step, .. }
-        | K::StepSkipped { step, .. }
-        | K::StepCancelled { step, .. }
-        | K::StepOutcomeUnknown { step, .. } => *step = to,
-        K::CallRequested(request) => Arc::make_mut(request).call.step = to,
-        K::CallCompleted { call, .. }
-        | K::CallFailed { call, .. }
-        | K::CallCancelled { call, .. }
-        | K::CallDenied { call, .. }
-        | K::CallHeld { call, .. }
-        | K::ApprovalRequested { call, .. }
-        | K::ApprovalDecided { call, .. }
-        | K::CallOutcomeUnknown { call, .. } => {
-            call.step = to;
-        }
-        _ => {}
+fn redirect(body: &mut Body, to: usize) {
+    let to = StepId::from(format!("s{to}"));
+    match body {
+        Body::Execution(_) => {}
+        Body::Step { step, .. } => *step = to,
+        Body::ToolCall { call: operation, .. }
+        | Body::Approval { operation, .. }
+        | Body::Wait { wait: operation, .. } => operation.step = to,
     }
 }
 
@@ -309,15 +329,18 @@ proptest! {
     #[test]
     fn a_list_that_was_tampered_with_is_refused_or_lived_with(events in lists(), tamperings in vec(tamperings(), 1..4)) {
         let times: Vec<_> = events.iter().map(|event| event.time).collect();
-        let mut kinds: Vec<EventKind> = events.into_iter().map(|event| event.kind).collect();
+        let mut bodies: Vec<Happening> = events.into_iter().map(|event| (event.actor, event.body)).collect();
         for tampering in tamperings {
-            if !kinds.is_empty() {
-                tampering.apply(&mut kinds);
+            if !bodies.is_empty() {
+                tampering.apply(&mut bodies);
             }
         }
         let time = |place: usize| times[place.min(times.len() - 1)];
-        let numbered = kinds.into_iter().zip(1..).enumerate();
-        go_on(Execution::replay(numbered.map(|(place, (kind, sequence))| Event { sequence, time: time(place), kind })).ok());
+        let numbered = bodies.into_iter().zip(1..).enumerate();
+        let event = |(place, ((actor, body), sequence)): (usize, ((Option<Actor>, Body), u64))| {
+            Event { sequence, time: time(place), actor, body }
+        };
+        go_on(Execution::replay(numbered.map(event)).ok());
     }
 
     // Events of one play, in any order: those that are accepted make a history that can be gone on with.
@@ -327,7 +350,7 @@ proptest! {
         for (place, step) in order {
             let mut event = events[place.index(events.len())].clone();
             event.sequence = execution.last_sequence() + 1;
-            redirect(&mut event.kind, step);
+            redirect(&mut event.body, step);
             let mut next = execution.clone();
             if next.apply(&event).is_ok() {
                 execution = next;
@@ -340,20 +363,22 @@ proptest! {
 /// Decides what can be decided now, much later, and once everything is to stop.
 fn go_on(execution: Option<Execution>) {
     let Some(mut execution) = execution else { return };
+    assert!(execution.is_index_consistent());
     stop(execution.clone());
     for hours in [0, 1] {
         let now = START.saturating_add(Duration::from_secs(hours * 3_600));
         execution.advance(DecideContext { now, ledger_id: "ledger" });
         let waiting = execution.steps().filter_map(|step| step.waiting()).chain(execution.waiting()).count();
-        let owned = waiting > 0 || execution.in_flight().len() > 0 || execution.state().is_terminal();
+        let owned = waiting > 0 || execution.operations().len() > 0 || execution.state().is_terminal();
         assert!(owned, "nobody goes on with {execution:?}");
     }
     stop(execution);
 }
 
 fn stop(mut execution: Execution) {
-    if execution.record(START, act_of("cancel")).is_ok() {
+    let (actor, cancel) = act_of("cancel");
+    if execution.record(START, actor, cancel).is_ok() {
         execution.advance(DecideContext { now: START, ledger_id: "ledger" });
-        assert!(execution.state().is_terminal() || execution.in_flight().len() > 0, "nothing ends {execution:?}");
+        assert!(execution.state().is_terminal() || execution.operations().len() > 0, "nothing ends {execution:?}");
     }
 }

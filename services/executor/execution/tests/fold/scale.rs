@@ -39,8 +39,8 @@ fn asked(
 ) -> Play {
     let steps = (0..MAX_STEPS).map(|place| step(place, depends_on(place))).collect();
     let plan = Plan::new(PlanDraft { id: "big".to_owned(), steps, parallelism, ..PlanDraft::default() }).unwrap();
-    let script = move |call: belay_execution::CallId, _| Reply {
-        outcome: if call.step == 0 { first.clone() } else { completed() },
+    let script = move |call: &belay_execution::OperationId, _| Reply {
+        outcome: if &*call.step == "s0" { first.clone() } else { completed() },
         latency: Duration::from_secs(1),
         stops_in: Some(Duration::ZERO),
         questions: questions.clone(),
@@ -106,8 +106,8 @@ fn a_plan_whose_every_step_waits_for_a_person_runs_to_its_end() {
     let mut play = asked(256, |_| None, completed(), vec![question]);
     play.run();
     assert_eq!(play.state(), ExecutionState::Completed);
-    // Held, asked, decided: three more a step; and once it awaited approval.
-    assert_eq!(play.events.len(), 4 + MAX_STEPS * (EVENTS_OF_A_STEP + 3));
+    // Held, asked, decided, dispatched: four more a step; and once it awaited approval.
+    assert_eq!(play.events.len(), 4 + MAX_STEPS * (EVENTS_OF_A_STEP + 4));
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The tables of moves: stories make every row, and no other move can be made at all.
 
-use std::{collections::HashSet, fmt::Debug, hash::Hash, sync::Arc, time::Duration};
+use std::{collections::HashSet, fmt::Debug, hash::Hash, time::Duration};
 
 use belay_execution::{
-    CallId, Decision, EXECUTION_TRANSITIONS, Event, EventKind, Execution, ExecutionState, Finished, Progress, Receipt,
-    STEP_TRANSITIONS, SkipReason,
+    ApprovalEvent, Body, Decision, EXECUTION_TRANSITIONS, Event, Execution, ExecutionEvent, ExecutionState, Finished,
+    OperationId, Progress, Receipt, STEP_TRANSITIONS, SkipReason, StepEvent, ToolCallEnd, ToolCallEvent, WaitCondition,
+    WaitEnd, WaitEvent,
 };
 
-use crate::support::{Play, States, Transitions, act_of, failure, request, requirement, story};
+use crate::support::{Play, States, Transitions, act_of, call, failure, request, requirement, story};
 
 /// Stories that between them make every move.
 fn plays() -> Vec<Play> {
@@ -41,6 +42,8 @@ fn plays() -> Vec<Play> {
         held("approved:2s:conflict"),
         held("denied:9s").acts("2s pause; 3s resume; 4s cancel"),
         held("denied:9s").limit("3s"),
+        pair().waits("a", "2s"),
+        pair().waits("a", "go").acts("1s signal go 1"),
     ];
     let mut plays: Vec<Play> = stories.into_iter().map(|story| story.play()).collect();
     // One whose executor was away from the acceptance until its time was over.
@@ -50,9 +53,9 @@ fn plays() -> Vec<Play> {
     plays.push(late);
     // One whose runner lost a call that it held.
     let mut lost = held("approved").acts("0.5s pause; 9s resume").rehearse();
-    let call = CallId { step: 0, attempt: 1, number: 1 };
+    let event = ToolCallEvent::Ended(ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() });
     let at = lost.now.saturating_add(Duration::from_secs(5));
-    lost.acts.insert(1, (at, EventKind::CallCancelled { call, failure: None, grant_nonce: String::new() }));
+    lost.acts.insert(1, (at, (None, Body::ToolCall { call: call("a", 1, 1), event })));
     lost.run();
     plays.push(lost);
     plays
@@ -76,11 +79,11 @@ fn no_other_move_can_be_made() {
     for play in plays() {
         for length in 1..=play.events.len() {
             let now = Execution::replay(play.events[..length].iter().cloned()).unwrap();
-            for kind in everything(&now) {
-                let event = Event { sequence: now.last_sequence() + 1, time: play.now, kind };
+            for body in everything(&now) {
+                let event = Event { sequence: now.last_sequence() + 1, time: play.now, actor: None, body };
                 let mut next = now.clone();
                 if next.apply(&event).is_ok() {
-                    accepted.note(&States::of(&now), &event.kind, &next);
+                    accepted.note(&States::of(&now), &event.body, &next);
                 }
             }
         }
@@ -98,11 +101,14 @@ fn assert_same<Row: Copy + Debug + Eq + Hash>(what: &str, made: &HashSet<Row>, t
 }
 
 /// Every event that moves something, fitting the present in everything but perhaps the move.
-fn everything(now: &Execution) -> Vec<EventKind> {
+fn everything(now: &Execution) -> Vec<Body> {
     use ExecutionState as S;
-    let mut kinds =
-        vec![EventKind::Started, act_of("pause"), act_of("resume"), act_of("cancel"), EventKind::DeadlineExceeded];
-    kinds.push(EventKind::AwaitingApproval);
+    let mut bodies: Vec<Body> = ["pause", "resume", "cancel"].map(|words| act_of(words).1).into();
+    bodies.extend([
+        ExecutionEvent::Started.into(),
+        ExecutionEvent::DeadlineExceeded.into(),
+        ExecutionEvent::AwaitingApproval.into(),
+    ]);
     let states = [
         S::Pending,
         S::Running,
@@ -115,46 +121,52 @@ fn everything(now: &Execution) -> Vec<EventKind> {
         S::Cancelled,
         S::TimedOut,
     ];
-    kinds.extend(states.map(|state| {
-        EventKind::Finished(Box::new(Finished { state, totals: now.totals(), failure: None, duration: Duration::ZERO }))
+    bodies.extend(states.map(|state| {
+        let (totals, failure, duration) = (now.totals(), None, Duration::ZERO);
+        ExecutionEvent::Finished(Box::new(Finished { state, totals, failure, duration })).into()
     }));
     let progress = Progress { done: now.totals().done() + 1, total: now.totals().total };
-    for (step, view) in now.steps().enumerate() {
-        let attempt = view.attempt();
-        kinds.extend([
-            EventKind::StepStarted { step, attempt: attempt + 1 },
-            EventKind::RetryScheduled {
-                step,
-                attempt,
-                failure: failure("transient"),
-                retry_count: attempt,
-                delay: Duration::ZERO,
-                not_before: now.created_at(),
-            },
-            EventKind::StepCompleted { step, attempt, progress, duration: Duration::ZERO },
-            EventKind::StepFailed { step, attempt, failure: failure("invalid"), progress },
-            EventKind::StepSkipped { step, reason: SkipReason::Cancelled, because: None, progress },
-            EventKind::StepCancelled { step, attempt, progress },
-            EventKind::StepOutcomeUnknown { step, attempt, failure: failure("unknown") },
-        ]);
+    for view in now.steps() {
+        let (step, attempt) = (view.id().clone(), view.attempt());
+        let retry = StepEvent::RetryScheduled {
+            failure: failure("transient"),
+            retry_count: attempt,
+            delay: Duration::ZERO,
+            not_before: now.created_at(),
+        };
+        let events = [
+            retry,
+            StepEvent::Completed { progress, duration: Duration::ZERO },
+            StepEvent::Failed { failure: failure("invalid"), progress },
+            StepEvent::Skipped { reason: SkipReason::Cancelled, because: None, progress },
+            StepEvent::Cancelled { progress },
+            StepEvent::OutcomeUnknown { failure: failure("unknown") },
+        ];
+        bodies.extend(events.map(|event| Body::Step { step: step.clone(), attempt, event }));
+        bodies.push(Body::Step { step: step.clone(), attempt: attempt + 1, event: StepEvent::Started });
         for number in 1..=3 {
-            let call = CallId { step, attempt, number };
-            kinds.extend([
-                EventKind::CallCancelled { call, failure: None, grant_nonce: String::new() },
-                EventKind::CallDenied { call, failure: failure("denied"), receipt: Receipt::default() },
-                EventKind::CallRequested(Arc::new(request(call))),
-            ]);
-            let pending = now.call(call).and_then(|in_flight| in_flight.pending_approval.clone());
-            let (held, asked) =
+            let operation = OperationId { step: step.clone(), attempt, number };
+            let about_call = |event| Body::ToolCall { call: operation.clone(), event };
+            let about_approval = |event| Body::Approval { operation: operation.clone(), event };
+            let about_wait = |event| Body::Wait { wait: operation.clone(), event };
+            let pending = now.operation_key(&operation).and_then(|key| now.operation(key)?.pending_approval.clone());
+            let (subject_digest, asked) =
                 pending.map_or_else(Default::default, |pending| (pending.requirement.subject_digest, pending.approval));
             let approval = asked.unwrap_or_else(|| "approval".to_owned());
-            let (principal, reason) = ("ann".to_owned(), String::new());
-            kinds.extend([
-                EventKind::CallHeld { call, requirement: Box::new(requirement("another")) },
-                EventKind::ApprovalRequested { call, approval: approval.clone(), subject_digest: held },
-                EventKind::ApprovalDecided { call, approval, decision: Decision::Approved, principal, reason },
+            let (receipt, reason) = (Receipt::default(), String::new());
+            bodies.extend([
+                about_call(ToolCallEvent::Ended(ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() })),
+                about_call(ToolCallEvent::Ended(ToolCallEnd::Denied { failure: failure("denied"), receipt })),
+                request(operation.clone()),
+                about_call(ToolCallEvent::Held(Box::new(requirement("another")))),
+                about_call(ToolCallEvent::Dispatched),
+                about_approval(ApprovalEvent::Requested { approval: approval.clone(), subject_digest }),
+                about_approval(ApprovalEvent::Decided { approval, decision: Decision::Approved, reason }),
+                about_wait(WaitEvent::Started(WaitCondition::Time { until: now.created_at() })),
+                about_wait(WaitEvent::Ended(WaitEnd::Elapsed)),
+                about_wait(WaitEvent::Ended(WaitEnd::Cancelled)),
             ]);
         }
     }
-    kinds
+    bodies
 }

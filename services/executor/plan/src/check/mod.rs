@@ -3,12 +3,14 @@
 mod graph;
 mod step;
 
-use std::{collections::HashMap, time::Duration};
+pub use step::is_signal_name;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use crate::{
     InvalidPlan, Plan, PlanDraft, PlannedCall, StepDraft, StepKindDraft, StepProblem,
     error::{Findings, Problem},
-    limits::{MAX_DURATION, MAX_ID_CHARS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_STEPS},
+    limits::{MAX_DURATION, MAX_ID_CHARS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS},
     nearest,
     path::{FieldPath, shown},
     template::json_size,
@@ -90,7 +92,7 @@ pub(crate) fn plan(draft: PlanDraft, places: &[usize], check: CheckCall<'_>) -> 
         stop_on_error: draft.stop_on_error,
         parallelism: usize::try_from(draft.parallelism.max(1)).expect("at most MAX_PARALLELISM"),
         timeout: draft.timeout,
-        steps: draft.steps.into_iter().zip(parts).map(|(step, part)| part.complete(step)).collect(),
+        steps: draft.steps.into_iter().zip(parts).map(|(step, part)| Arc::new(part.complete(step))).collect(),
         dependents,
         index,
     })
@@ -116,7 +118,7 @@ impl<'d> Checker<'d> {
         if size > MAX_PLAN_BYTES {
             self.refuse(&root, || format!("the plan has {size} bytes and the limit is {MAX_PLAN_BYTES}: split it"));
         }
-        self.id(&root.key("id"), &draft.id, true);
+        self.id(&root.key("id"), &draft.id, MAX_ID_CHARS);
         if draft.parallelism > MAX_PARALLELISM {
             self.refuse(&root.key("parallelism"), || {
                 format!("must be 1 to {MAX_PARALLELISM}, not {}", draft.parallelism)
@@ -125,14 +127,14 @@ impl<'d> Checker<'d> {
         self.duration(&root.key("timeout"), draft.timeout);
     }
 
-    /// Only letters, digits and a few signs are allowed, so no id contains control characters.
-    fn id(&mut self, path: &FieldPath, id: &str, dots: bool) {
-        let signs = if dots { "`-`, `_` and `.`" } else { "`-` and `_`" };
-        let shape = || format!("1 to {MAX_ID_CHARS} letters, digits, {signs}, beginning with a letter or a digit");
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || (dots && b == b'.');
+    /// Only letters, digits and a few signs are allowed, so no id contains control characters. `~` is not one of them: it stands in the ids
+    /// of steps that an execution adds itself.
+    fn id(&mut self, path: &FieldPath, id: &str, longest: usize) {
+        let shape = || format!("1 to {longest} letters, digits, `-`, `_` and `.`, beginning with a letter or a digit");
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || b == b'.';
         if id.is_empty() {
             self.refuse(path, || format!("is required: give an id of {}", shape()));
-        } else if id.len() > MAX_ID_CHARS || !id.as_bytes()[0].is_ascii_alphanumeric() || !id.bytes().all(allowed) {
+        } else if id.len() > longest || !id.as_bytes()[0].is_ascii_alphanumeric() || !id.bytes().all(allowed) {
             self.refuse(path, || format!("`{}` is not an id: an id is {}", shown(id), shape()));
         }
     }
@@ -150,7 +152,7 @@ impl<'d> Checker<'d> {
     /// Registers a step's id, before references to it are checked.
     fn register(&mut self, position: usize, step: &'d StepDraft) {
         let path = step_path(position).key("id");
-        self.id(&path, &step.id, false);
+        self.id(&path, &step.id, MAX_STEP_ID_CHARS);
         if step.id.is_empty() {
             return;
         }
@@ -187,10 +189,13 @@ fn step_path(position: usize) -> FieldPath {
 /// The bytes of everything that an author can make long.
 fn plan_size(draft: &PlanDraft) -> usize {
     let steps = draft.steps.iter().map(|step| {
-        let StepKindDraft::Tool { tool, arguments } = &step.kind;
+        let kind = match &step.kind {
+            StepKindDraft::Tool { tool, arguments } => tool.len() + json_size(arguments),
+            StepKindDraft::Wait { wait } => wait.signal.len(),
+        };
         let depends_on: usize = step.depends_on.iter().map(String::len).sum();
         let verbatim: usize = step.verbatim.iter().map(String::len).sum();
-        step.id.len() + step.title.len() + depends_on + verbatim + tool.len() + json_size(arguments)
+        step.id.len() + step.title.len() + depends_on + verbatim + kind
     });
     draft.id.len() + draft.description.len() + steps.sum::<usize>()
 }

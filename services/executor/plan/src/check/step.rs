@@ -1,8 +1,9 @@
 //! The rules for one step, and for references between steps.
 
 use crate::{
-    Backoff, PlannedCall, RetryPolicy, Step, StepDraft, StepKind, StepKindDraft, Template, ToolStep,
-    limits::{MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_TOOL_CHARS},
+    Backoff, PlannedCall, RetryPolicy, StepDraft, StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitDraft,
+    WaitFor, WaitStep,
+    limits::{MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_SIGNAL_CHARS, MAX_TOOL_CHARS},
     nearest,
     path::{FieldPath, shown},
     template::json_size,
@@ -13,26 +14,53 @@ use super::{Checker, step_path};
 /// The result of checking a step.
 pub(super) struct Part {
     pub(super) dependencies: Vec<usize>,
-    /// Whether the tool's name is valid.
-    has_tool: bool,
-    /// The arguments, as far as they could be read.
-    arguments: Template,
-    /// Whether all of them could be read.
-    arguments_are_valid: bool,
+    kind: KindPart,
+}
+
+/// The result of checking what a step does.
+enum KindPart {
+    Tool {
+        /// Whether the tool's name is valid.
+        has_tool: bool,
+        /// The arguments, as far as they could be read.
+        arguments: Template,
+        /// Whether all of them could be read.
+        arguments_are_valid: bool,
+    },
+    /// `None` when nothing valid was named.
+    Wait(Option<WaitFor>),
 }
 
 impl Part {
     /// The step's call, when the tool is named.
     pub(super) fn call<'a>(&'a self, step: usize, draft: &'a StepDraft) -> Option<PlannedCall<'a>> {
-        let StepKindDraft::Tool { tool, .. } = &draft.kind;
-        let arguments = self.arguments_are_valid.then_some(&self.arguments);
-        self.has_tool.then_some(PlannedCall { step, tool, arguments })
+        match (&draft.kind, &self.kind) {
+            (StepKindDraft::Tool { tool, .. }, KindPart::Tool { has_tool, arguments, arguments_are_valid }) => {
+                let arguments = arguments_are_valid.then_some(arguments);
+                has_tool.then_some(PlannedCall { step, tool, arguments })
+            }
+            (StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. }, _) => None,
+        }
+    }
+
+    /// The templates of the step.
+    pub(super) fn templates(&self) -> Option<&Template> {
+        match &self.kind {
+            KindPart::Tool { arguments, .. } => Some(arguments),
+            KindPart::Wait(_) => None,
+        }
     }
 
     /// The step, after the whole plan has been checked.
-    pub(super) fn complete(self, draft: StepDraft) -> Step {
-        let StepKindDraft::Tool { tool, .. } = draft.kind;
-        Step {
+    pub(super) fn complete(self, draft: StepDraft) -> StepSpec {
+        let kind = match (draft.kind, self.kind) {
+            (StepKindDraft::Tool { tool, .. }, KindPart::Tool { arguments, .. }) => {
+                StepKind::Tool(ToolStep { tool, arguments })
+            }
+            (StepKindDraft::Wait { .. }, KindPart::Wait(Some(wait_for))) => StepKind::Wait(WaitStep { wait_for }),
+            (StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. }, _) => unreachable!("the plan is valid"),
+        };
+        StepSpec {
             id: draft.id,
             title: draft.title,
             depends_on: draft.depends_on,
@@ -42,7 +70,7 @@ impl Part {
             exclusive: draft.exclusive,
             verbatim: draft.verbatim,
             retry: draft.retry.unwrap_or_default(),
-            kind: StepKind::Tool(ToolStep { tool, arguments: self.arguments }),
+            kind,
         }
     }
 }
@@ -50,25 +78,36 @@ impl Part {
 impl Checker<'_> {
     pub(super) fn step(&mut self, position: usize, step: &StepDraft, steps: &[StepDraft]) -> Part {
         let path = step_path(position);
-        let StepKindDraft::Tool { tool, arguments } = &step.kind;
-        let has_tool = self.tool(&path.key("tool"), tool);
-        self.verbatim(&path.key("verbatim"), &step.verbatim, arguments);
-        let (arguments, arguments_are_valid) = self.arguments(&path.key("arguments"), arguments, &step.verbatim);
+        let kind = match &step.kind {
+            StepKindDraft::Tool { tool, arguments } => {
+                let has_tool = self.tool(&path.key("tool"), tool);
+                self.verbatim(&path.key("verbatim"), &step.verbatim, arguments);
+                let (arguments, arguments_are_valid) =
+                    self.arguments(&path.key("arguments"), arguments, &step.verbatim);
+                KindPart::Tool { has_tool, arguments, arguments_are_valid }
+            }
+            StepKindDraft::Wait { wait } => KindPart::Wait(self.wait(&path, step, wait)),
+        };
+        let mut part = Part { dependencies: Vec::new(), kind };
         let mut dependencies = Vec::with_capacity(step.depends_on.len());
         let depends_on = path.key("depends_on");
         for (entry, id) in step.depends_on.iter().enumerate() {
             let explain = "name a step of this plan";
             dependencies.extend(self.dependency(&depends_on.index(entry), position, id, steps, explain));
         }
-        for (inner, reference) in arguments.references() {
+        for (inner, reference) in part.templates().into_iter().flat_map(Template::references) {
+            let field = path.key("arguments").join(inner);
+            if let Some(dotted) = reference.dotted_step().filter(|dotted| self.index.contains_key(dotted.as_str())) {
+                let (step, dotted) = (shown(reference.step()), shown(&dotted));
+                self.refuse(&field, || {
+                    format!(
+                        "`${{{reference}}}` could mean the step `{step}` or the step `{dotted}`: write `${{[\"{step}\"].result}}` or \
+                         `${{[\"{dotted}\"].result}}`"
+                    )
+                });
+            }
             let explain = "`${…}` names a step of this plan; `$${` stands for the text `${`, and `verbatim` takes a whole argument as it is";
-            dependencies.extend(self.dependency(
-                &path.key("arguments").join(inner),
-                position,
-                reference.step(),
-                steps,
-                explain,
-            ));
+            dependencies.extend(self.dependency(&field, position, reference.step(), steps, explain));
         }
         dependencies.sort_unstable();
         dependencies.dedup();
@@ -77,7 +116,53 @@ impl Checker<'_> {
         if let Some(retry) = &step.retry {
             self.retry(&path.key("retry"), retry);
         }
-        Part { dependencies, has_tool, arguments, arguments_are_valid }
+        part.dependencies = dependencies;
+        part
+    }
+
+    /// What the step waits for.
+    fn wait(&mut self, path: &FieldPath, step: &StepDraft, wait: &WaitDraft) -> Option<WaitFor> {
+        let WaitDraft { duration, until, signal } = wait;
+        let only_for_tools = [
+            ("verbatim", !step.verbatim.is_empty()),
+            ("exclusive", step.exclusive),
+            ("retry", step.retry.is_some()),
+            ("attempt_timeout", step.attempt_timeout.is_some()),
+        ];
+        for (field, _) in only_for_tools.into_iter().filter(|(_, is_set)| *is_set) {
+            self.refuse(&path.key(field), || "is for steps that call a tool, and this one waits: remove it".to_owned());
+        }
+        let field = path.key("wait");
+        let given = [duration.is_some(), until.is_some(), !signal.is_empty()];
+        if given.into_iter().filter(|is_given| *is_given).count() != 1 {
+            self.refuse(&field, || {
+                "must say one thing: {for: 10m}, {until: 2026-12-01T09:00:00Z} or {signal: NAME}".to_owned()
+            });
+            return None;
+        }
+        if step.timeout.is_some() && signal.is_empty() {
+            self.refuse(&path.key("timeout"), || {
+                "is for waits that may end early, and this one ends by its own time: remove it".to_owned()
+            });
+        }
+        self.duration(&field.key("for"), *duration);
+        if !signal.is_empty() {
+            self.signal(&field.key("signal"), signal);
+        }
+        let signal = || WaitFor::Signal(signal.clone());
+        Some(duration.map(WaitFor::Duration).or(until.map(WaitFor::Time)).unwrap_or_else(signal))
+    }
+
+    fn signal(&mut self, path: &FieldPath, signal: &str) {
+        if !is_signal_name(signal) {
+            self.refuse(path, || {
+                format!(
+                    "`{}` is not a signal's name: it has 1 to {MAX_SIGNAL_CHARS} letters, digits, `-`, `_` and `.`, beginning with a \
+                     letter or a digit",
+                    shown(signal)
+                )
+            });
+        }
     }
 
     /// Whether a tool can have this name.
@@ -188,13 +273,20 @@ impl Checker<'_> {
         let path = match listed {
             Some(entry) => path.key("depends_on").index(entry),
             None => {
-                let mut references = parts[first].arguments.references();
+                let mut references = parts[first].templates().into_iter().flat_map(Template::references);
                 let inner = references.find(|(_, reference)| reference.step() == second_id).map(|(inner, _)| inner);
                 path.key("arguments").join(inner.expect("a dependency is listed or named in a template"))
             }
         };
         self.refuse(&path, || format!("cyclic dependencies: {} (each step waits for the next)", named(cycle, steps)));
     }
+}
+
+/// Whether a signal can have this name.
+pub fn is_signal_name(name: &str) -> bool {
+    name.len() <= MAX_SIGNAL_CHARS
+        && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
 /// The maximum number of steps of a cycle that a message names.

@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use crate::{
-    Backoff, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, duration,
+    Backoff, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft, duration,
     error::Findings,
     limits::MAX_IMPLIED_PARALLELISM,
     path::{FieldPath, shown},
     retry::{DEFAULT_FACTOR, DEFAULT_INITIAL, DEFAULT_MAX},
+    timestamp,
 };
 
 use super::{
@@ -169,14 +170,21 @@ impl<'n> Reader<'n> {
         let Some(mut fields) = step.fields(&mut self.report, "an object with `id` and `tool`") else {
             return (None, draft);
         };
-        let StepKindDraft::Tool { tool, arguments } = &mut draft.kind;
         draft.id = self.optional_text(&mut fields, "id");
         draft.title = self.optional_text(&mut fields, "title");
-        *tool = self.optional_text(&mut fields, "tool");
-        if let Some(value) = fields.take(&mut self.report, "arguments") {
-            self.refuse_imprecise(&value.path, value.node);
-            *arguments = value.node.to_value();
-        }
+        draft.kind = match fields.take_exactly("wait") {
+            Some(wait) => {
+                for field in ["tool", "arguments"] {
+                    if let Some(value) = fields.take(&mut self.report, field) {
+                        value.refuse(&mut self.report, || {
+                            "is for steps that call a tool, and this one waits: remove it, or make two steps".to_owned()
+                        });
+                    }
+                }
+                StepKindDraft::Wait { wait: self.wait(&wait) }
+            }
+            None => self.call(&mut fields),
+        };
         if let Some(value) = fields.take_exactly("verbatim") {
             let names = value.list(&mut self.report, "names of arguments");
             draft.verbatim = names.iter().map(|name| name.text(&mut self.report)).collect();
@@ -198,6 +206,33 @@ impl<'n> Reader<'n> {
         );
         fields.finish(&mut self.report);
         (order, draft)
+    }
+
+    fn call(&mut self, fields: &mut Fields<'n>) -> StepKindDraft {
+        let tool = self.optional_text(fields, "tool");
+        let arguments = fields.take(&mut self.report, "arguments").map(|value| {
+            self.refuse_imprecise(&value.path, value.node);
+            value.node.to_value()
+        });
+        StepKindDraft::Tool { tool, arguments: arguments.unwrap_or_else(|| Json::Object(serde_json::Map::new())) }
+    }
+
+    fn wait(&mut self, wait: &Value<'n>) -> WaitDraft {
+        let what = "an object: {for: 10m}, {until: 2026-12-01T09:00:00Z} or {signal: NAME}";
+        // Stands for what cannot be read: the start of 1970.
+        let unread = Some(0);
+        let Some(mut fields) = wait.fields(&mut self.report, what) else {
+            return WaitDraft { until: unread, ..WaitDraft::default() };
+        };
+        let duration = fields.take_exactly("for").and_then(|value| self.duration(&value));
+        let until = fields.take_exactly("until").and_then(|value| {
+            let text = value.text(&mut self.report);
+            let time = timestamp::parse(&text);
+            time.map_err(|why| value.refuse(&mut self.report, || format!("`{}` {why}", shown(&text)))).ok().or(unread)
+        });
+        let signal = self.optional_text(&mut fields, "signal");
+        fields.finish(&mut self.report);
+        WaitDraft { duration, until, signal }
     }
 
     fn retry(&mut self, retry: &Value<'n>) -> Option<RetryPolicy> {

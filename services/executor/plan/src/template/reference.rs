@@ -15,6 +15,8 @@ pub(super) enum Piece {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reference {
     step: String,
+    /// Whether the step was written as `["id"]`, which can be no other step.
+    is_quoted: bool,
     /// `result` or `output`, as it was written.
     root: String,
     path: Vec<Accessor>,
@@ -35,6 +37,11 @@ impl Reference {
         &self.step
     }
 
+    /// The id of another step that the same text would name if ids with dots needed no quotes: the plan must not have it.
+    pub(crate) fn dotted_step(&self) -> Option<String> {
+        (!self.is_quoted).then(|| format!("{}.{}", self.step, self.root))
+    }
+
     pub(super) fn path(&self) -> &[Accessor] {
         &self.path
     }
@@ -42,7 +49,11 @@ impl Reference {
     /// The first `depth` parts of the path as text, such as `step-1.result.list[0]`.
     pub(super) fn prefix(&self, depth: usize) -> impl fmt::Display {
         fmt::from_fn(move |f| {
-            write!(f, "{}.{}", self.step, self.root)?;
+            if self.step.contains('.') {
+                write!(f, "[\"{}\"].{}", self.step, self.root)?;
+            } else {
+                write!(f, "{}.{}", self.step, self.root)?;
+            }
             for accessor in &self.path[..depth] {
                 match accessor {
                     Accessor::Index(index) => write!(f, "[{index}]")?,
@@ -153,8 +164,14 @@ impl<'a> Scanner<'a> {
         if self.rest.starts_with("secret:") {
             return Err(Fault::Secret);
         }
-        // Ids contain `-` and no `.` or `[`: the id is everything before the path, never a subtraction.
-        let step = self.take_while(is_step_char);
+        // Without quotes an id contains `-` and no `.` or `[`: it is everything before the path, never a subtraction.
+        let (step, is_quoted) = match self.rest.starts_with("[\"") {
+            true => match self.accessor()? {
+                Accessor::Name(step) => (step, true),
+                Accessor::Index(_) => return Err(Fault::NoStep),
+            },
+            false => (self.take_while(is_step_char).to_owned(), false),
+        };
         match self.rest.chars().next() {
             None => return Err(Fault::Unclosed),
             Some('.' | '[') if !step.is_empty() => {}
@@ -164,7 +181,7 @@ impl<'a> Scanner<'a> {
         let root = match self.accessor()? {
             Accessor::Name(name) if name == "result" || name == "output" => name,
             Accessor::Name(name) => {
-                return Err(Fault::NotAResult { step: step.to_owned(), name });
+                return Err(Fault::NotAResult { step, name });
             }
             Accessor::Index(_) => return Err(Fault::Path),
         };
@@ -172,7 +189,7 @@ impl<'a> Scanner<'a> {
         while !self.take("}") {
             path.push(self.accessor()?);
         }
-        Ok(Reference { step: step.to_owned(), root, path })
+        Ok(Reference { step, is_quoted, root, path })
     }
 
     fn accessor(&mut self) -> Result<Accessor, Fault> {

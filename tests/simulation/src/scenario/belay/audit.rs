@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use belay_proto::v1::{self, execution, execution_event::Kind, step_status};
+use belay_proto::v1::{self, execution, execution_event::Kind, step};
 use serde_json::Value;
 
 use super::archive::Archive;
@@ -133,10 +133,11 @@ impl<'a> One<'a, '_> {
         let mut not_before = BTreeMap::<usize, i64>::new();
         let mut conflicts = BTreeMap::<String, u32>::new();
         for (event, sequence) in kept.events.iter().zip(1..) {
-            if event.sequence != sequence || event.event_id != format!("{}.{sequence}", heard.uid) {
-                self.violation(format_args!("event {} ({}) stands at {sequence}", event.sequence, event.event_id));
+            if event.sequence != sequence {
+                self.violation(format_args!("event {} stands at {sequence}", event.sequence));
                 return None;
             }
+            let name = belay_proto::call_name(self.name, event);
             self.before(event, &fold, &mut not_before);
             self.conflicts(event, &mut conflicts);
             if let Err(misfit) = fold.apply(event) {
@@ -148,10 +149,10 @@ impl<'a> One<'a, '_> {
                 Some(Kind::ToolCallRequested(request)) => {
                     let step = fold.index(event).unwrap_or_default();
                     let kind = fold.plan.steps.get(step).and_then(|step| step.kind.as_ref());
-                    let exclusive = matches!(kind, Some(v1::step::Kind::Tool(tool)) if tool.exclusive);
+                    let exclusive = matches!(kind, Some(v1::step_spec::Kind::Tool(tool)) if tool.exclusive);
                     let call = Call::new(step, exclusive, request);
-                    if calls.insert(event.call.clone(), call).is_some() {
-                        self.violation(format_args!("{} was requested twice", event.call));
+                    if calls.insert(name.clone(), call).is_some() {
+                        self.violation(format_args!("{name} was requested twice"));
                     }
                     self.number(event, &calls);
                 }
@@ -161,13 +162,13 @@ impl<'a> One<'a, '_> {
                     | Kind::ToolCallCancelled(_)
                     | Kind::ToolCallDenied(_)
                     | Kind::ToolCallOutcomeUnknown(_),
-                ) => match calls.get_mut(&event.call) {
+                ) => match calls.get_mut(&name) {
                     Some(call) => call.ends.push(event),
-                    None => self.violation(format_args!("{} ended without having been requested", event.call)),
+                    None => self.violation(format_args!("{name} ended without having been requested")),
                 },
                 Some(kind) => {
-                    if let Err(misfit) = calls.get_mut(&event.call).map_or(Ok(()), |call| call.hold(kind)) {
-                        self.violation(format_args!("{}: {misfit}", event.call));
+                    if let Err(misfit) = calls.get_mut(&name).map_or(Ok(()), |call| call.hold(event, kind)) {
+                        self.violation(format_args!("{name}: {misfit}"));
                     }
                 }
                 None => {}
@@ -193,7 +194,7 @@ impl<'a> One<'a, '_> {
 
     /// Checks what must be true before an event.
     fn before(&mut self, event: &v1::ExecutionEvent, fold: &Fold, not_before: &mut BTreeMap<usize, i64>) {
-        use step_status::State as S;
+        use step::State as S;
         let Ok(step) = fold.index(event) else { return };
         let time = event.time.as_ref().map_or(0, belay_proto::micros);
         match &event.kind {
@@ -204,7 +205,7 @@ impl<'a> One<'a, '_> {
                         "step {step} started before step {open}, which it needs, had completed"
                     ));
                 }
-                let is_active = |other: &v1::StepStatus| {
+                let is_active = |other: &v1::Step| {
                     let waits = matches!(other.state(), S::Pending | S::OutcomeUnknown | S::AwaitingApproval)
                         || is_over(other.state());
                     !waits && other.attempt > 0
@@ -233,7 +234,7 @@ impl<'a> One<'a, '_> {
 
     /// The calls of an attempt are numbered from 1, and there is another only after one that was discarded.
     fn number(&mut self, event: &v1::ExecutionEvent, calls: &BTreeMap<String, Call<'_>>) {
-        let name = &event.call;
+        let name = belay_proto::call_name(self.name, event);
         let parts = name.rsplit_once('.').and_then(|(stem, number)| Some((stem, number.parse::<u32>().ok()?)));
         let Some((stem, number)) = parts else {
             return self.violation(format_args!("{name} is no name of a call"));
@@ -249,7 +250,7 @@ impl<'a> One<'a, '_> {
 
     /// A call that conflicts with another commit is repeated exactly three times before its attempt fails with that conflict.
     fn conflicts(&mut self, event: &v1::ExecutionEvent, conflicts: &mut BTreeMap<String, u32>) {
-        let name = &event.call;
+        let name = belay_proto::call_name(self.name, event);
         let Some((attempt, number)) = name.rsplit_once('.') else { return };
         let so_far = conflicts.entry(attempt.to_owned()).or_default();
         let is_conflict =
@@ -291,7 +292,7 @@ impl<'a> One<'a, '_> {
             ));
         }
         let count = |state| picture.steps.iter().filter(|step| step.state() == state).count();
-        use step_status::State as S;
+        use step::State as S;
         let counted = [count(S::Completed), count(S::Failed), count(S::Skipped), count(S::Cancelled)];
         let totals = finished.totals.unwrap_or_default();
         let said = [totals.completed, totals.failed, totals.skipped, totals.cancelled]
@@ -347,12 +348,7 @@ impl<'a> One<'a, '_> {
         let recorded = |id: &str| {
             kept.events
                 .iter()
-                .filter(|event| match &event.kind {
-                    Some(Kind::ExecutionPaused(paused)) => paused.request_id == id,
-                    Some(Kind::ExecutionResumed(resumed)) => resumed.request_id == id,
-                    Some(Kind::ExecutionCancelRequested(cancel)) => cancel.request_id == id,
-                    _ => false,
-                })
+                .filter(|event| event.actor.as_ref().is_some_and(|actor| actor.request_id == id) && event.sequence > 1)
                 .count()
         };
         for request in &heard.requests {
@@ -455,7 +451,7 @@ impl<'a> One<'a, '_> {
     /// A completed call completes its step, once, and its result is the step's output.
     fn output(&mut self, name: &str, call: &Call<'a>, completed: &v1::ToolCallCompleted, fold: &Fold) {
         let step = &fold.picture.steps[call.step];
-        if step.state() != step_status::State::Completed || step.output != completed.result {
+        if step.state() != step::State::Completed || step.output != completed.result {
             self.violation(format_args!("step {} is not what its completed call made it", step.step_id));
         }
         // S2-FR-058: however many attempts, calls and crashes it took, the effect is there once.
@@ -471,7 +467,7 @@ impl<'a> One<'a, '_> {
 
     /// A call gets the arguments of its plan, with the results of earlier steps filled in.
     fn arguments(&mut self, name: &str, call: &Call<'a>, fold: &Fold) {
-        let Some(v1::step::Kind::Tool(tool)) = &fold.plan.steps[call.step].kind else { return };
+        let Some(v1::step_spec::Kind::Tool(tool)) = &fold.plan.steps[call.step].kind else { return };
         let planned: Value = serde_json::from_str(&tool.arguments).unwrap_or_default();
         let output_of = |id: &str| {
             let step = fold.picture.steps.iter().find(|step| step.step_id == id)?;
@@ -492,7 +488,7 @@ impl<'a> One<'a, '_> {
     }
 }
 
-fn is_over(state: step_status::State) -> bool {
-    use step_status::State as S;
+fn is_over(state: step::State) -> bool {
+    use step::State as S;
     matches!(state, S::Completed | S::Failed | S::Skipped | S::Cancelled)
 }

@@ -47,13 +47,13 @@ pub(super) async fn read_everything(
             call_as_stale_owner(&one.execution, owners, &observed, &mut random).await;
         }
         for event in one.events.iter().filter(|event| matches!(event.kind, Some(Kind::ToolCallRequested(_)))) {
-            let request = runner_v1::GetToolCallRequest { name: event.call.clone() };
+            let request = runner_v1::GetToolCallRequest { name: belay_proto::call_name(&name, event) };
             let ask = |mut client: ToolRunnerServiceClient<Channel>| {
                 let request = request.clone();
                 async move { client.get_tool_call(request).await }
             };
             if let Ok(call) = until_answered(&mut random, || ask(runner())).await {
-                stored.calls.insert(event.call.clone(), call);
+                stored.calls.insert(belay_proto::call_name(&name, event), call);
             }
         }
         stored.executions.insert(name, one);
@@ -201,7 +201,7 @@ fn is_over(approval: &v1::Approval, stored: &Stored) -> bool {
                     | Kind::ToolCallOutcomeUnknown(_)
             )
         );
-        is_end && event.call == approval.call
+        is_end && belay_proto::call_name(&approval.execution, event) == approval.call
     };
     let kept = stored.executions.get(&approval.execution);
     approval.state() == approval::State::Approved && kept.is_some_and(|kept| kept.events.iter().any(ends))

@@ -18,6 +18,8 @@ pub(super) struct Hold<'a> {
     pub(super) need: &'a v1::ApprovalNeed,
     pub(super) asked: Option<&'a v1::ApprovalRequested>,
     pub(super) decided: Option<&'a v1::ApprovalDecided>,
+    /// Who decided.
+    pub(super) decided_by: &'a str,
 }
 
 impl<'a> Call<'a> {
@@ -34,14 +36,14 @@ impl<'a> Call<'a> {
     }
 
     /// Records that the call starts to wait, or continues.
-    pub(super) fn hold(&mut self, kind: &'a Kind) -> Result<(), String> {
+    pub(super) fn hold(&mut self, event: &'a v1::ExecutionEvent, kind: &'a Kind) -> Result<(), String> {
         let need = match kind {
             Kind::ToolCallEffectProposed(v1::ToolCallEffectProposed { need })
             | Kind::ToolCallApprovalRequired(v1::ToolCallApprovalRequired { need }) => need.as_ref(),
             _ => None,
         };
         if let Some(need) = need {
-            self.holds.push(Hold { need, asked: None, decided: None });
+            self.holds.push(Hold { need, asked: None, decided: None, decided_by: "" });
             return Ok(());
         }
         let misfit = || format!("{kind:?} without a question");
@@ -52,7 +54,9 @@ impl<'a> Call<'a> {
             }
             Kind::ApprovalDecided(decided) => {
                 let hold = self.holds.last_mut().filter(|hold| hold.decided.is_none());
-                hold.ok_or_else(misfit)?.decided = Some(decided);
+                let hold = hold.ok_or_else(misfit)?;
+                hold.decided = Some(decided);
+                hold.decided_by = event.actor.as_ref().map_or("", |actor| &actor.principal);
             }
             _ => {}
         }

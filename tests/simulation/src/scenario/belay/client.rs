@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use belay_proto::v1::executor_service_client::ExecutorServiceClient;
-use belay_proto::v1::{self, execution, step_status};
+use belay_proto::v1::{self, execution, step};
 use belay_service_kit::status;
 use futures::future::join_all;
 use rand::rngs::StdRng;
@@ -163,9 +163,11 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
             return;
         }
         // Only calls with external effects, and calls of a lost ledger, can have an unknown outcome. Anything else that is stuck stays so, and is found.
-        let in_doubt = |step: &v1::StepStatus| {
+        let in_doubt = |step: &v1::Step| {
             let is_lost = step.failure.as_ref().is_some_and(|failure| failure.reason == "LEDGER_CHANGED");
-            step.state() == step_status::State::OutcomeUnknown && (tools::reaches_out(&step.tool) || is_lost)
+            step.state() == step::State::OutcomeUnknown
+                && (matches!(&step.detail, Some(step::Detail::Tool(detail)) if tools::reaches_out(&detail.tool))
+                    || is_lost)
         };
         let request = format!("{request_id}-{number}");
         let chance = random.random_range(0..100);

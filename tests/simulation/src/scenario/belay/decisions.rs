@@ -187,7 +187,7 @@ impl One<'_> {
                 && kept.subject_digest == hold.need.subject_digest
                 && leads_to(decided.decision(), kept.state())
                 && kept.decided_by == by
-                && decided.principal == by
+                && hold.decided_by == by
         };
         if kept.iter().any(fits) {
             Ok(())

@@ -1,6 +1,6 @@
 //! A client's fold of the events, based on the contract alone.
 
-use belay_proto::v1::{self, execution, execution_event::Kind, step_status};
+use belay_proto::v1::{self, execution, execution_event::Kind, step};
 
 use super::plans;
 
@@ -9,7 +9,7 @@ use super::plans;
 pub(super) struct Picture {
     pub(super) state: i32,
     /// Without fields that follow from the plan or depend on the time.
-    pub(super) steps: Vec<v1::StepStatus>,
+    pub(super) steps: Vec<v1::Step>,
     totals: v1::StepTotals,
     start_time: Option<pbjson_types::Timestamp>,
     end_time: Option<pbjson_types::Timestamp>,
@@ -19,9 +19,10 @@ pub(super) struct Picture {
 impl Picture {
     /// The server's own.
     pub(super) fn of(execution: &v1::Execution) -> Self {
-        let steps = execution.steps.iter().map(|step| v1::StepStatus {
+        let steps = execution.steps.iter().map(|step| v1::Step {
             title: String::new(),
-            tool: String::new(),
+            name: String::new(),
+            detail: None,
             max_attempts: 0,
             waiting: None,
             // Derived from receipts, which a client need not read to follow an execution.
@@ -29,9 +30,9 @@ impl Picture {
             // A sum of times that the events have.
             approval_wait: None,
             // After the decision nothing waits for it.
-            approval: match step.state() {
-                step_status::State::AwaitingApproval => step.approval.clone(),
-                _ => String::new(),
+            approvals: match step.state() {
+                step::State::AwaitingApproval => step.approvals.clone(),
+                _ => Vec::new(),
             },
             ..step.clone()
         });
@@ -73,7 +74,7 @@ impl Fold {
     /// When it has no kind, or is not valid in the current state.
     pub(super) fn apply(&mut self, event: &v1::ExecutionEvent) -> Result<(), String> {
         use execution::State as E;
-        use step_status::State as S;
+        use step::State as S;
         let kind = event.kind.as_ref().ok_or_else(|| format!("event {} says nothing", event.sequence))?;
         let step = match event.step_id.as_str() {
             "" => None,
@@ -146,20 +147,20 @@ impl Fold {
             }
             (Kind::ToolCallCancelled(_), Some(index)) if !self.stopping => {
                 self.picture.steps[index].set_state(S::Ready);
-                self.picture.steps[index].approval.clear();
+                self.picture.steps[index].approvals.clear();
             }
             (Kind::ToolCallEffectProposed(_) | Kind::ToolCallApprovalRequired(_), Some(index)) => {
                 let step = &mut self.picture.steps[index];
                 step.set_state(S::AwaitingApproval);
-                step.approval.clear();
+                step.approvals.clear();
             }
             (Kind::ApprovalRequested(requested), Some(index)) => {
-                self.picture.steps[index].approval.clone_from(&requested.approval);
+                self.picture.steps[index].approvals.push(requested.approval.clone());
             }
             (Kind::ApprovalDecided(_), Some(index)) => {
                 let step = &mut self.picture.steps[index];
                 step.set_state(S::Running);
-                step.approval.clear();
+                step.approvals.clear();
                 if self.picture.state == i32::from(E::AwaitingApproval) {
                     self.picture.state = E::Running.into();
                 }
@@ -175,7 +176,7 @@ impl Fold {
                 if step.state() == S::AwaitingApproval {
                     // It was stopped before a decision was made.
                     step.set_state(S::Running);
-                    step.approval.clear();
+                    step.approvals.clear();
                 }
             }
             (_, step) => return Err(format!("event {} is out of place, step {step:?}", event.sequence)),
@@ -190,16 +191,16 @@ impl Fold {
         self.dependencies = self.plan.steps.iter().map(dependencies).collect();
         self.picture.state = execution::State::Pending.into();
         self.picture.totals.total = i32::try_from(self.plan.steps.len()).unwrap_or(i32::MAX);
-        let pending = |step: &v1::Step| v1::StepStatus {
+        let pending = |step: &v1::StepSpec| v1::Step {
             step_id: step.id.clone(),
-            state: step_status::State::Pending.into(),
-            ..v1::StepStatus::default()
+            state: step::State::Pending.into(),
+            ..v1::Step::default()
         };
         self.picture.steps = self.plan.steps.iter().map(pending).collect();
         self.make_ready();
     }
 
-    fn end(&mut self, index: usize, state: step_status::State, event: &v1::ExecutionEvent) {
+    fn end(&mut self, index: usize, state: step::State, event: &v1::ExecutionEvent) {
         let step = &mut self.picture.steps[index];
         step.set_state(state);
         step.end_time = event.time;
@@ -211,7 +212,7 @@ impl Fold {
     }
 
     fn make_ready(&mut self) {
-        use step_status::State::{Completed, Pending, Ready};
+        use step::State::{Completed, Pending, Ready};
         for (index, dependencies) in self.dependencies.iter().enumerate() {
             let steps = &mut self.picture.steps;
             let met = dependencies.iter().all(|&on| steps[on].state() == Completed);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_proto::v1::{self, ErrorClass, step};
+use belay_proto::v1::{self, ErrorClass, step_spec};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -34,15 +34,15 @@ pub(super) fn crowd(random: &mut StdRng, id: String) -> v1::Plan {
         let tool = v1::ToolStep { tool: APPEND.to_owned(), arguments: arguments.to_string(), ..Default::default() };
         let max_attempts = random.random_range(1..=2);
         let retry = v1::RetryPolicy { max_attempts, ..Default::default() };
-        let kind = Some(step::Kind::Tool(tool));
-        v1::Step { id: format!("s{index}"), retry: Some(retry), kind, ..v1::Step::default() }
+        let kind = Some(step_spec::Kind::Tool(tool));
+        v1::StepSpec { id: format!("s{index}"), retry: Some(retry), kind, ..v1::StepSpec::default() }
     };
     let steps: Vec<_> = (0..8).map(step).collect();
     let count = random.random_range(4..=steps.len());
     v1::Plan { id, steps: steps.into_iter().take(count).collect(), ..v1::Plan::default() }
 }
 
-fn step(random: &mut StdRng, index: usize) -> v1::Step {
+fn step(random: &mut StdRng, index: usize) -> v1::StepSpec {
     let depends_on: Vec<usize> = (0..index).filter(|_| random.random_bool(0.25)).collect();
     let mut arguments = json!({"ms": random.random_range(1..150), "value": value(random, index)});
     let attempts = *[1, 1, 2, 3, 4].choose(random).expect("not empty");
@@ -66,7 +66,7 @@ fn step(random: &mut StdRng, index: usize) -> v1::Step {
     let exclusive = changes_files(tool) && random.random_bool(0.12);
     let tool =
         v1::ToolStep { tool: tool.to_owned(), arguments: arguments.to_string(), exclusive, ..Default::default() };
-    v1::Step {
+    v1::StepSpec {
         id: format!("s{index}"),
         depends_on: depends_on.into_iter().map(|index| format!("s{index}")).collect(),
         timeout: random.random_bool(0.1).then(|| milliseconds(random, 300, 3000)),
@@ -76,8 +76,8 @@ fn step(random: &mut StdRng, index: usize) -> v1::Step {
             backoff: (1..attempts).map(|_| milliseconds(random, 1, 400)).collect(),
             exponential: None,
         }),
-        kind: Some(step::Kind::Tool(tool)),
-        ..v1::Step::default()
+        kind: Some(step_spec::Kind::Tool(tool)),
+        ..v1::StepSpec::default()
     }
 }
 
@@ -130,8 +130,8 @@ fn milliseconds(random: &mut StdRng, least: u64, most: u64) -> pbjson_types::Dur
 }
 
 /// The ids of a step's dependencies: those it lists, and those whose results it uses.
-pub(super) fn dependencies(step: &v1::Step) -> Vec<String> {
-    let Some(step::Kind::Tool(tool)) = &step.kind else {
+pub(super) fn dependencies(step: &v1::StepSpec) -> Vec<String> {
+    let Some(step_spec::Kind::Tool(tool)) = &step.kind else {
         return step.depends_on.clone();
     };
     let used = tool.arguments.split("${").skip(1);

@@ -3,13 +3,21 @@
 use std::time::Duration;
 
 use belay_execution::{
-    Action, ApprovalMode, CallId, DecideContext, ErrorClass, Event, EventKind, Execution, ExecutionState, StepState,
-    Waiting,
+    ApprovalEvent, ApprovalMode, Body, DecideContext, Decision, ErrorClass, Event, Execution, ExecutionEvent,
+    ExecutionState, OperationId, StepState, ToolCallEvent, Verb, Waiting,
 };
 
-use crate::support::{START, Story, act_of, requirement, story, without_recoveries};
+use crate::support::{START, Story, act_of, action, call, is, requirement, story, without_recoveries};
 
-const CALL: CallId = CallId { step: 0, attempt: 1, number: 1 };
+/// The first call of the step `a`.
+fn first() -> OperationId {
+    call("a", 1, 1)
+}
+
+fn record(execution: &mut Execution, words: &str) {
+    let (actor, body) = act_of(words);
+    execution.record(execution.last_time(), actor, body).unwrap();
+}
 
 // S2-X-19: the effect of a call is asked about; a yes puts it in place, and the plan goes on with the next step.
 #[test]
@@ -24,18 +32,19 @@ fn an_effect_is_committed_once_it_is_approved() {
             "62s b call 1.1 ok, b completed, COMPLETED",
         ]
     );
-    let asked = play.just_after(|kind| matches!(kind, EventKind::ApprovalRequested { .. }));
+    let asked = play.just_after(is::approval_requested);
     assert!(asked.is_parked() && asked.actions().is_empty());
     assert_eq!(asked.in_doubt(), []);
     let since = START.saturating_add(Duration::from_secs(1));
-    assert_eq!(asked.waiting(), [Waiting::Approval { since, call: CALL }]);
+    let operation = asked.operation_key(&call("delete", 1, 1)).unwrap();
+    assert_eq!(asked.waiting(), [Waiting::Approval { since, operation }]);
     let step = asked.steps().next().unwrap();
-    assert_eq!((step.state(), step.approval().is_some()), (StepState::AwaitingApproval, true));
-    let approved = play.just_after(|kind| matches!(kind, EventKind::ApprovalDecided { .. }));
+    assert_eq!((step.state(), step.approvals().count()), (StepState::AwaitingApproval, 1));
+    let approved = play.just_after(is::decided);
     assert_eq!((asked.waited(), approved.waited()), (Duration::ZERO, Duration::from_secs(60)));
     assert_eq!(play.execution.waited(), Duration::from_secs(60));
-    assert_eq!(approved.actions(), [Action::Commit(CALL)]);
-    assert_eq!(approved.in_doubt(), [CALL]);
+    assert_eq!(action(&approved), (call("delete", 1, 1), Verb::Commit));
+    assert_eq!(approved.in_doubt(), [operation]);
 }
 
 // A call that is asked about before its work runs with its grant, and may be asked about again for what it did beyond its word.
@@ -51,8 +60,8 @@ fn a_call_is_let_run_and_then_asked_about_its_effect() {
             "10s a APPROVED, a completed, COMPLETED",
         ]
     );
-    let let_run = play.just_after(|kind| matches!(kind, EventKind::ApprovalDecided { .. }));
-    assert_eq!(let_run.actions(), [Action::Dispatch(CALL)]);
+    assert_eq!(play.just_after(is::decided).actions(), [], "it waits for a slot");
+    assert_eq!(action(&play.just_after(is::dispatched)), (first(), Verb::Dispatch));
 }
 
 // S2-X-07: a no ends the step, with the person's words for whoever wrote the plan. It is not tried again.
@@ -71,9 +80,9 @@ fn a_no_fails_the_step_and_says_why() {
     let failure = play.execution.first_failure().unwrap();
     assert_eq!(failure.class, ErrorClass::ApprovalDenied);
     assert_eq!(failure.message, "denied by ann: as I see it");
-    let denied = play.just_after(|kind| matches!(kind, EventKind::ApprovalDecided { .. }));
+    let denied = play.just_after(is::decided);
     assert_eq!(denied.waited(), Duration::from_secs(3), "another step ran during the first second of the step's wait");
-    assert_eq!(denied.actions(), [Action::Discard(CALL)]);
+    assert_eq!(action(&denied), (first(), Verb::Discard));
 }
 
 // B-04: where a policy sets a limit, nobody's answer is a no.
@@ -272,7 +281,7 @@ fn a_decision_during_a_pause_waits_for_the_resumption() {
                 "9s resumed, a completed, COMPLETED",
             ]
         );
-        let decided = play.just_after(|kind| matches!(kind, EventKind::ApprovalDecided { .. }));
+        let decided = play.just_after(is::decided);
         assert!(decided.is_parked() && decided.actions().is_empty());
     }
 }
@@ -281,11 +290,11 @@ fn a_decision_during_a_pause_waits_for_the_resumption() {
 #[test]
 fn a_pause_after_the_decision_stops_the_commit() {
     let play = story("a").replies("a: ok effect:approved:4s").play();
-    let mut paused = play.just_after(|kind| matches!(kind, EventKind::ApprovalDecided { .. }));
-    paused.record(play.now, act_of("pause")).unwrap();
+    let mut paused = play.just_after(is::decided);
+    record(&mut paused, "pause");
     assert!(paused.is_parked());
-    paused.record(play.now, act_of("resume")).unwrap();
-    assert_eq!(paused.actions(), [Action::Commit(CALL)]);
+    record(&mut paused, "resume");
+    assert_eq!(action(&paused), (first(), Verb::Commit));
     assert_eq!(
         story("a").replies("a: ok effect:denied:4s").acts("2s pause; 9s resume").picture()[3..],
         ["5s a DENIED", "9s resumed, a failed APPROVAL_DENIED, FAILED"]
@@ -330,8 +339,8 @@ fn stopping_stops_what_waits() {
         cancelled.picture()[2..],
         ["5s cancel requested, b skipped CANCELLED, a call 1.1 stopped, a cancelled, CANCELLED"]
     );
-    let asked = cancelled.just_after(|kind| matches!(kind, EventKind::CancelRequested { .. }));
-    assert_eq!(asked.actions(), [Action::Cancel(CALL)]);
+    let asked = cancelled.just_after(is::cancel_requested);
+    assert_eq!(action(&asked), (first(), Verb::Cancel));
     assert_eq!(
         held().limit("5s").picture()[2..],
         ["5s out of time, b skipped TIMED_OUT, a call 1.1 stopped, a cancelled, TIMED_OUT"]
@@ -373,10 +382,14 @@ fn a_crash_after_any_event_changes_nothing() {
     }
 }
 
+fn is_about_a(body: &Body) -> bool {
+    body.subject().step().is_some_and(|step| &**step == "a")
+}
+
 /// Why an event cannot be the next one.
 #[track_caller]
-fn refusal(now: &Execution, kind: EventKind) -> String {
-    let event = Event { sequence: now.last_sequence() + 1, time: now.created_at(), kind };
+fn refusal(now: &Execution, body: Body) -> String {
+    let event = Event { sequence: now.last_sequence() + 1, time: now.created_at(), actor: None, body };
     now.clone().apply(&event).expect_err("it was accepted").what
 }
 
@@ -384,58 +397,50 @@ fn refusal(now: &Execution, kind: EventKind) -> String {
 #[test]
 fn what_cannot_be_is_refused() {
     let play = story("a; b").replies("a: ok effect:approved:4s").play();
-    let end = |kind: &EventKind| matches!(kind, EventKind::CallCompleted { call, .. } if *call == CALL);
-    let completed = play.events.iter().find(|event| end(&event.kind)).unwrap().kind.clone();
-    let decided = |kind: &EventKind| matches!(kind, EventKind::ApprovalDecided { .. });
-    let decision = play.events.iter().find(|event| decided(&event.kind)).unwrap().kind.clone();
-    let held = play.just_after(|kind| matches!(kind, EventKind::CallHeld { .. }));
-    let asked = play.just_after(|kind| matches!(kind, EventKind::ApprovalRequested { .. }));
-    let approved = play.just_after(decided);
-    let requested = |digest: &str| EventKind::ApprovalRequested {
-        call: CALL,
-        approval: "namespaces/default/approvals/x".to_owned(),
-        subject_digest: digest.to_owned(),
+    let found = |is: fn(&Body) -> bool| play.events.iter().find(|event| is(&event.body)).unwrap().body.clone();
+    let (completed, decision) = (found(|body| is::call_completed(body) && is_about_a(body)), found(is::decided));
+    let (held, asked) = (play.just_after(is::held), play.just_after(is::approval_requested));
+    let approved = play.just_after(is::decided);
+    let about = |event| Body::Approval { operation: first(), event };
+    let requested = |digest: &str| {
+        let (approval, subject_digest) = ("namespaces/default/approvals/x".to_owned(), digest.to_owned());
+        about(ApprovalEvent::Requested { approval, subject_digest })
     };
-    let again = EventKind::CallHeld { call: CALL, requirement: Box::new(requirement("another")) };
-    let by_mode = EventKind::ApprovalDecided {
-        call: CALL,
-        approval: String::new(),
-        decision: belay_execution::Decision::Skipped,
-        principal: String::new(),
-        reason: String::new(),
-    };
+    let again = Body::ToolCall { call: first(), event: ToolCallEvent::Held(Box::new(requirement("another"))) };
+    let by_mode =
+        about(ApprovalEvent::Decided { approval: String::new(), decision: Decision::Skipped, reason: String::new() });
+    let accept = |now: &mut Execution, body: &Body| drop(now.record(play.now, None, body.clone()).unwrap());
 
-    assert_eq!(refusal(&held, completed.clone()), "step 0 call 1.1 was held, and nobody has approved it");
-    assert!(refusal(&held, decision.clone()).starts_with("nobody was asked about step 0 call 1.1 by the approval"));
+    assert_eq!(refusal(&held, completed.clone()), "`a` 1.1 was held, and nobody has approved it");
+    assert!(refusal(&held, decision.clone()).starts_with("nobody was asked about `a` 1.1 by the approval"));
     assert!(refusal(&held, by_mode.clone()).starts_with("nobody was asked"), "this execution waits for people");
-    assert!(refusal(&held, requested("another")).starts_with("step 0 call 1.1 is held for sha256:"));
-    assert_eq!(refusal(&held, EventKind::AwaitingApproval), "something can go on without a decision");
-    assert!(held.clone().record(play.now, again.clone()).is_ok(), "nobody has been asked about what it was held for");
+    assert!(refusal(&held, requested("another")).starts_with("`a` 1.1 is held for sha256:"));
+    assert_eq!(refusal(&held, ExecutionEvent::AwaitingApproval.into()), "something can go on without a decision");
+    // Nobody has been asked about what it was held for.
+    accept(&mut held.clone(), &again);
 
-    assert_eq!(refusal(&asked, completed.clone()), "step 0 call 1.1 waits for a decision, and cannot end before it");
-    assert_eq!(
-        refusal(&asked, again.clone()),
-        "step 0 call 1.1 waits for a decision, and cannot be held anew before it"
-    );
+    assert_eq!(refusal(&asked, completed.clone()), "`a` 1.1 waits for a decision, and cannot end before it");
+    assert_eq!(refusal(&asked, again.clone()), "`a` 1.1 waits for a decision, and cannot be held anew before it");
     assert!(refusal(&asked, by_mode).starts_with("nobody was asked"));
 
-    assert_eq!(refusal(&approved, decision), "it was decided about step 0 call 1.1 before");
+    assert_eq!(refusal(&approved, decision), "it was decided about `a` 1.1 before");
     let mut held_again = approved.clone();
-    held_again.record(play.now, again.clone()).unwrap();
-    assert_eq!(refusal(&held_again, completed), "step 0 call 1.1 was held, and nobody has approved it");
-    assert_eq!(refusal(&held_again, again.clone()), "step 0 call 1.1 is held for this already");
+    accept(&mut held_again, &again);
+    assert_eq!(refusal(&held_again, completed), "`a` 1.1 was held, and nobody has approved it");
+    assert_eq!(refusal(&held_again, again.clone()), "`a` 1.1 is held for this already");
     // A gate that lost its store forgets a yes: the call is held for the same anew, and asked about.
-    let the_same = play.events.iter().find(|event| matches!(event.kind, EventKind::CallHeld { .. })).unwrap();
+    let the_same = found(is::held);
     let mut forgotten = approved.clone();
-    forgotten.record(play.now, the_same.kind.clone()).unwrap();
-    assert!(forgotten.actions().contains(&Action::RequestApproval(CALL)));
-    assert_eq!(refusal(&forgotten, the_same.kind.clone()), "step 0 call 1.1 is held for this already");
+    accept(&mut forgotten, &the_same);
+    assert!(forgotten.actions().iter().any(|action| action.verb == Verb::RequestApproval));
+    assert_eq!(refusal(&forgotten, the_same), "`a` 1.1 is held for this already");
 
-    let denied = story("a; b").replies("a: ok effect:denied:4s").play().just_after(decided);
-    assert_eq!(refusal(&denied, again.clone()), "step 0 call 1.1 was turned down, and cannot be held anew");
+    let denied = story("a; b").replies("a: ok effect:denied:4s").play().just_after(is::decided);
+    assert_eq!(refusal(&denied, again.clone()), "`a` 1.1 was turned down, and cannot be held anew");
     let mut stopped = asked;
-    stopped.record(play.now, act_of("cancel")).unwrap();
-    assert_eq!(refusal(&stopped, again), "step 0 call 1.1 is being stopped");
+    record(&mut stopped, "cancel");
+    assert_eq!(refusal(&stopped, again), "`a` 1.1 is being stopped");
     let context = DecideContext { now: play.now, ledger_id: "ledger" };
-    assert!(stopped.advance(context).iter().all(|event| !matches!(event.kind, EventKind::Finished(_))));
+    let finishes = |event: &Event| matches!(event.body, Body::Execution(ExecutionEvent::Finished(_)));
+    assert!(!stopped.advance(context).iter().any(finishes));
 }

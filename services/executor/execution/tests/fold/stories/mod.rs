@@ -1,6 +1,7 @@
 //! Small plays: words in, picture out.
 
 mod approvals;
+mod controls;
 mod order;
 mod pausing;
 mod recovery;
@@ -8,3 +9,4 @@ mod retries;
 mod stopping;
 mod templates;
 mod unknown;
+mod waits;

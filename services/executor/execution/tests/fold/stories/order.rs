@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_execution::{EventKind, ExecutionState, Totals};
+use belay_execution::{Body, ExecutionState, StepEvent, Totals};
 
 use crate::support::story;
 
@@ -146,8 +146,10 @@ fn steps_tell_their_duration_and_the_progress() {
     let told: Vec<_> = play
         .events
         .iter()
-        .filter_map(|event| match event.kind {
-            EventKind::StepCompleted { progress, duration, .. } => Some((progress.done, progress.total, duration)),
+        .filter_map(|event| match event.body {
+            Body::Step { event: StepEvent::Completed { progress, duration }, .. } => {
+                Some((progress.done, progress.total, duration))
+            }
             _ => None,
         })
         .collect();

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use belay_execution::{Action, EventKind};
-
-use crate::support::{START, story};
+use crate::support::{START, is, story};
 
 // What runs goes on to its end; nothing starts until somebody resumes it.
 #[test]
@@ -134,6 +132,6 @@ fn a_pause_needs_no_timer() {
     assert!(play.execution.is_parked());
     assert_eq!(play.execution.actions(), []);
     let limited = story("a").limit("99s").tries("a", 2, "60s").replies("a: transient").acts("2s pause").play();
-    let paused = limited.just_after(|kind| matches!(kind, EventKind::Paused { .. }));
-    assert_eq!(paused.actions(), [Action::WakeAt(START.saturating_add(Duration::from_secs(99)))]);
+    let paused = limited.just_after(is::paused);
+    assert_eq!((paused.actions(), paused.wake_at()), (vec![], Some(START.saturating_add(Duration::from_secs(99)))));
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use belay_execution::{DecideContext, Event, EventKind, ExecutionState};
+use belay_execution::{Body, DecideContext, ExecutionState, StepEvent};
 
-use crate::support::{START, Story, act_of, story, without_recoveries};
+use crate::support::{START, Story, act_of, is, story, without_recoveries};
 
 // S2-FR-057: a step that was under way is under way again; its call is asked for under its own name.
 // S2-X-01: what has completed is not touched.
@@ -65,10 +65,10 @@ fn the_same_story_told_twice_is_the_same() {
 #[test]
 fn what_became_due_meanwhile_is_done_at_once() {
     let play = story("a").tries("a", 2, "2s").replies("a: transient, ok").play();
-    let mut late = play.just_after(|kind| matches!(kind, EventKind::RetryScheduled { .. }));
+    let mut late = play.just_after(is::retry_scheduled);
     let now = play.now.saturating_add(Duration::from_secs(3_600));
     let events = late.advance(DecideContext { now, ledger_id: "ledger" });
-    assert!(matches!(events[0].kind, EventKind::StepStarted { step: 0, attempt: 2 }), "{events:?}");
+    assert!(matches!(events[0].body, Body::Step { attempt: 2, event: StepEvent::Started, .. }), "{events:?}");
     assert!(events.iter().all(|event| event.time == now));
 }
 
@@ -76,14 +76,16 @@ fn what_became_due_meanwhile_is_done_at_once() {
 #[test]
 fn a_step_without_its_call_is_not_forgotten() {
     let play = story("a").play();
-    let cut = play.just_after(|kind| matches!(kind, EventKind::StepStarted { .. }));
+    let cut = play.just_after(is::step_started);
     let context = DecideContext { now: play.now, ledger_id: "ledger" };
 
     let mut goes_on = cut.clone();
-    assert!(matches!(goes_on.advance(context)[..], [Event { kind: EventKind::CallRequested(_), .. }]));
+    let decided = goes_on.advance(context);
+    assert!(decided.len() == 1 && is::call_requested(&decided[0].body), "{decided:?}");
 
     let mut stops = cut;
-    stops.record(play.now, act_of("cancel")).unwrap();
+    let (actor, cancel) = act_of("cancel");
+    stops.record(play.now, actor, cancel).unwrap();
     stops.advance(context);
     assert_eq!(stops.state(), ExecutionState::Cancelled);
     assert_eq!(stops.totals().cancelled, 1);
@@ -93,10 +95,11 @@ fn a_step_without_its_call_is_not_forgotten() {
 #[test]
 fn time_never_runs_backwards() {
     let play = story("a; b after a").play();
-    let mut set_back = play.just_after(|kind| matches!(kind, EventKind::CallCompleted { .. }));
+    let mut set_back = play.just_after(is::call_completed);
     let decided = set_back.advance(DecideContext { now: START, ledger_id: "ledger" });
     let a_second_later = START.saturating_add(Duration::from_secs(1));
     assert_eq!(decided.iter().map(|event| event.time).collect::<Vec<_>>(), [a_second_later; 3]);
-    let paused = set_back.record(START, act_of("pause")).unwrap();
+    let (actor, pause) = act_of("pause");
+    let paused = set_back.record(START, actor, pause).unwrap();
     assert_eq!(paused.time, a_second_later);
 }

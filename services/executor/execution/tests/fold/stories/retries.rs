@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_execution::EventKind;
+use belay_execution::{Body, StepEvent, ToolCallEvent};
 use belay_plan::{Backoff, RetryPolicy};
 
 use crate::support::{Story, story};
@@ -12,8 +12,8 @@ fn delays(retry: RetryPolicy) -> Vec<u64> {
     let attempts = retry.max_attempts;
     let replies = format!("draft: {}", vec!["transient"; attempts as usize].join(", "));
     let play = story("draft").retry("draft", retry).replies(&replies).play();
-    let waited = play.events.iter().filter_map(|event| match event.kind {
-        EventKind::RetryScheduled { delay, .. } => Some(delay.as_secs()),
+    let waited = play.events.iter().filter_map(|event| match event.body {
+        Body::Step { event: StepEvent::RetryScheduled { delay, .. }, .. } => Some(delay.as_secs()),
         _ => None,
     });
     waited.collect()
@@ -182,8 +182,8 @@ fn a_step_has_a_time_limit_over_all_its_attempts() {
     let timeouts: Vec<u64> = play
         .events
         .iter()
-        .filter_map(|event| match &event.kind {
-            EventKind::CallRequested(request) => Some(request.timeout.as_secs()),
+        .filter_map(|event| match &event.body {
+            Body::ToolCall { event: ToolCallEvent::Requested(request), .. } => Some(request.timeout.as_secs()),
             _ => None,
         })
         .collect();

@@ -1,8 +1,8 @@
 //! Stop on an error, cancellation and the time limit.
 
-use belay_execution::{Action, CallId, EventKind, ExecutionState, Waiting};
+use belay_execution::{ExecutionState, Verb, Waiting};
 
-use crate::support::story;
+use crate::support::{action, call, is, story};
 
 // S4-16, X12, X14: the first failure stops what runs, skips what has not started, and is the result.
 #[test]
@@ -133,13 +133,15 @@ fn cancelling_ends_a_pause() {
 #[test]
 fn cancelling_waits_for_the_call_and_not_for_a_person() {
     let play = story("a; b").replies("a: ok! 9s").acts("1s pause; 2s cancel").play();
-    let paused = play.just_after(|kind| matches!(kind, EventKind::Paused { .. }));
-    let cancelling = play.just_after(|kind| matches!(kind, EventKind::CancelRequested { .. }));
+    let paused = play.just_after(is::paused);
+    let cancelling = play.just_after(is::cancel_requested);
     assert!(matches!(paused.waiting()[..], [Waiting::Resume { .. }]));
     assert!(paused.paused_by().is_some() && play.execution.paused_by().is_none());
     assert_eq!(cancelling.waiting(), []);
-    let call = CallId { step: 0, attempt: 1, number: 1 };
-    assert_eq!((paused.actions(), cancelling.actions()), (vec![Action::Dispatch(call)], vec![Action::Cancel(call)]));
+    assert_eq!(
+        (action(&paused), action(&cancelling)),
+        ((call("a", 1, 1), Verb::Dispatch), (call("a", 1, 1), Verb::Cancel))
+    );
 }
 
 // What a call that cannot be stopped came to is recorded, and cancellation does not make it undone.

@@ -1,15 +1,14 @@
 //! Outputs that become arguments.
 
-use belay_execution::{EventKind, digest};
+use belay_execution::{Body, ToolCallEvent, digest};
 use serde_json::json;
 
 use crate::support::{Play, story};
 
 /// The arguments of the first call of a step.
 fn arguments(play: &Play, id: &str) -> String {
-    let step = play.execution.plan().step_index(id).unwrap();
-    let request = play.events.iter().find_map(|event| match &event.kind {
-        EventKind::CallRequested(request) if request.call.step == step => Some(request),
+    let request = play.events.iter().find_map(|event| match &event.body {
+        Body::ToolCall { call, event: ToolCallEvent::Requested(request) } if &*call.step == id => Some(request),
         _ => None,
     });
     let request = request.expect("the step made a call");

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_execution::{
-    ApprovalMode, CallId, Decision, ErrorClass, Event, EventKind, ExecutionState, Failure, Finished, Progress,
-    SkipReason, Timestamp, Totals,
+    ApprovalEvent, ApprovalMode, Body, Decision, ErrorClass, Event, ExecutionEvent, ExecutionState, Failure, Finished,
+    OperationId, Progress, SkipReason, StepEvent, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, Totals,
+    WaitCondition, WaitEnd, WaitEvent,
 };
 use belay_plan::Plan;
 
@@ -22,8 +23,8 @@ pub(crate) struct Audit {
     /// Steps that started, have not ended and have not been parked.
     holding: BTreeSet<usize>,
     not_before: BTreeMap<usize, Timestamp>,
-    requested: BTreeSet<CallId>,
-    open: BTreeSet<CallId>,
+    requested: BTreeSet<OperationId>,
+    open: BTreeSet<OperationId>,
     /// The steps whose call has completed.
     effects: BTreeSet<usize>,
     completed: BTreeSet<usize>,
@@ -34,13 +35,20 @@ pub(crate) struct Audit {
     missed: bool,
     mode: ApprovalMode,
     /// What each open call was held for last.
-    held: BTreeMap<CallId, Held>,
+    held: BTreeMap<OperationId, Held>,
     /// Steps that were left out because that was decided about their call.
     left_out: BTreeSet<usize>,
+    /// Approved calls that wait for a slot.
+    queued: BTreeSet<OperationId>,
+    /// What waits, and for what.
+    waits: BTreeMap<OperationId, WaitCondition>,
+    /// Signals that no step has taken, by the sequence number of their event.
+    signals: BTreeMap<u64, String>,
 }
 
 #[derive(Default)]
 struct Held {
+    kind: Option<SubjectKind>,
     digest: String,
     approval: Option<String>,
     decision: Option<Decision>,
@@ -66,6 +74,9 @@ impl Audit {
             mode,
             held: BTreeMap::new(),
             left_out: BTreeSet::new(),
+            queued: BTreeSet::new(),
+            waits: BTreeMap::new(),
+            signals: BTreeMap::new(),
             totals: Totals { total: plan.steps().len(), ..Totals::default() },
             plan,
             last_sequence: 1,
@@ -98,105 +109,157 @@ impl Audit {
         assert!(!self.finished, "{event:?} after the end");
         self.last_sequence = event.sequence;
         self.last_time = event.time;
-        match &event.kind {
-            EventKind::Created(_) => panic!("created twice"),
-            EventKind::Started => {
+        match &event.body {
+            Body::Execution(kind) => self.about_execution(event.sequence, kind),
+            Body::Step { step, attempt, event: kind } => {
+                let step = self.plan.step_index(step).expect("a step of the plan");
+                self.about_step(step, *attempt, kind, event.time);
+            }
+            Body::ToolCall { call, event } => self.about_call(call, event),
+            Body::Approval { operation, event } => self.about_approval(operation, event),
+            Body::Wait { wait, event: kind } => self.about_wait(wait, kind, event.time),
+        }
+    }
+
+    fn step_of(&self, operation: &OperationId) -> usize {
+        self.plan.step_index(&operation.step).expect("a step of the plan")
+    }
+
+    fn about_execution(&mut self, sequence: u64, event: &ExecutionEvent) {
+        match event {
+            ExecutionEvent::Created(_) => panic!("created twice"),
+            ExecutionEvent::Started => {
                 assert!(!self.started && !self.paused && self.stop.is_none());
                 self.started = true;
             }
-            EventKind::Paused { .. } => self.paused = true,
-            EventKind::Resumed { .. } => self.paused = false,
-            EventKind::CancelRequested { .. } => (self.stop, self.paused) = (Some(Stop::Cancel), false),
-            EventKind::DeadlineExceeded => (self.stop, self.paused) = (Some(Stop::Deadline), false),
-            EventKind::Recovered { in_doubt } => {
+            ExecutionEvent::Paused { .. } => self.paused = true,
+            ExecutionEvent::Resumed => self.paused = false,
+            ExecutionEvent::CancelRequested { .. } => (self.stop, self.paused) = (Some(Stop::Cancel), false),
+            ExecutionEvent::DeadlineExceeded => (self.stop, self.paused) = (Some(Stop::Deadline), false),
+            ExecutionEvent::SignalReceived(received) => {
+                self.signals.insert(sequence, received.signal.clone());
+            }
+            ExecutionEvent::Recovered { in_doubt } => {
                 assert!(in_doubt.iter().all(|call| self.open.contains(call)));
                 // What was never held is; what waits for a decision is not, unless it is being stopped.
                 assert!(self.open.iter().all(|call| self.held.contains_key(call) || in_doubt.contains(call)));
                 let waits = |call| self.held.get(call).is_some_and(Held::waits);
                 assert!(self.stop.is_some() || !in_doubt.iter().any(waits));
             }
-            EventKind::AwaitingApproval => {
+            ExecutionEvent::AwaitingApproval => {
                 assert!(self.started && !self.paused && self.stop.is_none());
                 let waits = |call| self.held.get(call).is_some_and(Held::waits);
                 assert!(!self.open.is_empty() && self.open.iter().all(waits), "something is under way");
+                assert!(self.waits.is_empty(), "a wait ends without a decision");
                 assert!(self.not_before.keys().all(|step| self.ended.contains(step)), "a retry is due by itself");
             }
-            EventKind::Finished(finished) => self.finished(finished),
-            EventKind::StepStarted { step, attempt } => self.step_started(*step, *attempt, event.time),
-            EventKind::RetryScheduled { step, attempt, failure, retry_count, delay, not_before } => {
-                self.check_attempt(*step, *attempt);
-                let retry = self.plan.steps()[*step].retry();
-                assert!(failure.class.is_retryable() && *attempt < retry.max_attempts && self.stop.is_none());
+            ExecutionEvent::Finished(finished) => self.finished(finished),
+        }
+    }
+
+    fn about_step(&mut self, step: usize, attempt: u32, event: &StepEvent, time: Timestamp) {
+        match event {
+            StepEvent::Started => self.step_started(step, attempt, time),
+            StepEvent::RetryScheduled { failure, retry_count, delay, not_before } => {
+                self.check_attempt(step, attempt);
+                let retry = self.plan.steps()[step].retry();
+                assert!(failure.class.is_retryable() && attempt < retry.max_attempts && self.stop.is_none());
                 // S2-FR-067: the count is kept; S0-08, S2-FR-065, S4-21: the delay is the plan's, or what the failure asks for.
                 let expected = retry.delay(attempt - 1).max(failure.retry_after.unwrap_or_default());
-                assert_eq!((*retry_count, *delay), (*attempt, expected));
-                assert_eq!(*not_before, event.time.saturating_add(*delay));
-                self.not_before.insert(*step, *not_before);
+                assert_eq!((*retry_count, *delay), (attempt, expected));
+                assert_eq!(*not_before, time.saturating_add(*delay));
+                self.not_before.insert(step, *not_before);
             }
-            EventKind::StepCompleted { step, attempt, progress, .. } => {
-                self.check_attempt(*step, *attempt);
-                assert!(self.effects.contains(step), "step {step} completed without a completed call");
-                self.completed.insert(*step);
+            StepEvent::Completed { progress, .. } => {
+                self.check_attempt(step, attempt);
+                assert!(self.effects.contains(&step), "step {step} completed without a completed call");
+                self.completed.insert(step);
                 self.totals.completed += 1;
-                self.step_ended(*step, *progress);
+                self.step_ended(step, *progress);
             }
-            EventKind::StepFailed { step, attempt, failure, progress } => {
-                self.check_attempt(*step, *attempt);
+            StepEvent::Failed { failure, progress } => {
+                self.check_attempt(step, attempt);
                 self.totals.failed += 1;
-                self.step_ended(*step, *progress);
+                self.step_ended(step, *progress);
                 self.first_failure.get_or_insert_with(|| failure.clone());
                 if self.plan.stop_on_error() || failure.class == ErrorClass::Fatal {
                     self.stop.get_or_insert(Stop::Error);
                 }
             }
-            EventKind::StepSkipped { step, progress, reason, .. } => {
-                let left_out = self.left_out.contains(step);
+            StepEvent::Skipped { progress, reason, .. } => {
+                let left_out = self.left_out.contains(&step);
                 let reasons = [SkipReason::ApprovalSkipped, SkipReason::NonInteractive];
                 assert_eq!(left_out, reasons.contains(reason), "step {step} was skipped for another reason");
-                assert!(left_out || !self.attempts.contains_key(step), "step {step} was skipped after it had started");
+                assert!(left_out || !self.attempts.contains_key(&step), "step {step} was skipped after it had started");
                 self.totals.skipped += 1;
                 self.missed |= *reason == SkipReason::DependencySkipped;
-                self.step_ended(*step, *progress);
+                self.step_ended(step, *progress);
             }
-            EventKind::StepCancelled { step, attempt, progress } => {
-                self.check_attempt(*step, *attempt);
+            StepEvent::Cancelled { progress } => {
+                self.check_attempt(step, attempt);
                 assert!(self.stop.is_some(), "step {step} was cancelled, and nothing was stopped");
                 self.totals.cancelled += 1;
-                self.step_ended(*step, *progress);
+                self.step_ended(step, *progress);
             }
-            EventKind::StepOutcomeUnknown { step, attempt, .. } => {
-                self.check_attempt(*step, *attempt);
-                self.holding.remove(step);
+            StepEvent::OutcomeUnknown { .. } => {
+                self.check_attempt(step, attempt);
+                self.holding.remove(&step);
             }
-            EventKind::CallRequested(request) => self.call_requested(request.call),
-            EventKind::CallCompleted { call, .. } => {
-                // Number 3: what was held completes with a yes to what it was held for last.
-                let yes = self.held.get(call).is_none_or(|held| held.decision == Some(Decision::Approved));
-                assert!(yes, "{call} completed, and nobody had approved it");
-                self.call_ended(*call);
-                // S2-NFR-007: whatever happens, a step takes effect once.
-                assert!(self.effects.insert(call.step), "{call} took effect after another call of its step had");
-            }
-            EventKind::CallDenied { call, .. } => {
-                if self.held.get(call).is_some_and(|held| held.decision == Some(Decision::Skipped)) {
-                    self.left_out.insert(call.step);
-                }
-                self.call_ended(*call);
-            }
-            EventKind::CallHeld { call, requirement } => {
+        }
+    }
+
+    fn about_call(&mut self, call: &OperationId, event: &ToolCallEvent) {
+        match event {
+            ToolCallEvent::Requested(_) => self.requested(call),
+            ToolCallEvent::Held(requirement) => {
                 assert!(self.open.contains(call) && self.stop.is_none());
-                let digest = requirement.subject_digest.clone();
-                let before = self.held.insert(*call, Held { digest: digest.clone(), ..Held::default() });
+                let (kind, digest) = (requirement.kind, requirement.subject_digest.clone());
+                let held = Held { kind: Some(kind), digest: digest.clone(), ..Held::default() };
+                let before = self.held.insert(call.clone(), held);
                 let again = before.is_none_or(|held| held.digest != digest && !held.waits());
                 assert!(again, "{call} was held twice for the same, or before a decision");
-                self.holding.remove(&call.step);
+                self.holding.remove(&self.step_of(call));
             }
-            EventKind::ApprovalRequested { call, approval, subject_digest } => {
+            ToolCallEvent::Dispatched => {
+                self.check_may_start();
+                let held = &self.held[call];
+                assert_eq!((held.kind, held.decision), (Some(SubjectKind::Call), Some(Decision::Approved)));
+                assert!(self.queued.remove(call), "{call} did not wait for a slot");
+                self.holding.insert(self.step_of(call));
+                assert!(self.holding.len() <= self.plan.parallelism(), "more steps at once than the plan allows");
+            }
+            ToolCallEvent::Ended(end) => {
+                match end {
+                    ToolCallEnd::Completed { .. } => {
+                        // Number 3: what was held completes with a yes to what it was held for last.
+                        let yes = self.held.get(call).is_none_or(|held| held.decision == Some(Decision::Approved));
+                        assert!(yes, "{call} completed, and nobody had approved it");
+                        // S2-NFR-007: whatever happens, a step takes effect once.
+                        let first = self.effects.insert(self.step_of(call));
+                        assert!(first, "{call} took effect after another call of its step had");
+                    }
+                    ToolCallEnd::Denied { .. } => {
+                        if self.held.get(call).is_some_and(|held| held.decision == Some(Decision::Skipped)) {
+                            self.left_out.insert(self.step_of(call));
+                        }
+                    }
+                    ToolCallEnd::Failed { .. } | ToolCallEnd::Cancelled { .. } | ToolCallEnd::OutcomeUnknown { .. } => {
+                    }
+                }
+                self.call_ended(call);
+            }
+        }
+    }
+
+    fn about_approval(&mut self, call: &OperationId, event: &ApprovalEvent) {
+        match event {
+            ApprovalEvent::Requested { approval, subject_digest } => {
                 let held = self.held.get_mut(call).expect("only what is held is asked about");
                 assert_eq!(&held.digest, subject_digest);
                 assert!(held.decision.is_none() && held.approval.replace(approval.clone()).is_none());
             }
-            EventKind::ApprovalDecided { call, approval, decision, .. } => {
+            ApprovalEvent::Decided { approval, decision, .. } => {
+                let step = self.step_of(call);
                 let held = self.held.get_mut(call).expect("only what is held is decided about");
                 let asks_nobody = matches!(self.mode, ApprovalMode::Fail | ApprovalMode::Skip);
                 match &held.approval {
@@ -204,12 +267,43 @@ impl Audit {
                     None => assert!(approval.is_empty() && asks_nobody && *decision != Decision::Approved),
                 }
                 assert!(held.decision.replace(*decision).is_none(), "it was decided about {call} twice");
-                self.holding.insert(call.step);
+                match (held.kind, *decision) {
+                    (Some(SubjectKind::Call), Decision::Approved) => drop(self.queued.insert(call.clone())),
+                    _ => drop(self.holding.insert(step)),
+                }
             }
-            EventKind::CallFailed { call, .. }
-            | EventKind::CallCancelled { call, .. }
-            | EventKind::CallOutcomeUnknown { call, .. } => {
-                self.call_ended(*call);
+        }
+    }
+
+    fn about_wait(&mut self, wait: &OperationId, event: &WaitEvent, time: Timestamp) {
+        let step = self.step_of(wait);
+        match event {
+            WaitEvent::Started(condition) => {
+                self.requested(wait);
+                self.open.remove(wait);
+                self.waits.insert(wait.clone(), condition.clone());
+                self.holding.remove(&step);
+            }
+            WaitEvent::Ended(end) => {
+                let condition = self.waits.remove(wait).expect("it waits");
+                match end {
+                    WaitEnd::Elapsed => {
+                        assert!(matches!(condition, WaitCondition::Time { until } if until <= time), "too early");
+                        self.effects.insert(step);
+                    }
+                    WaitEnd::Signalled { sequence } => {
+                        // Each signal is taken once, the oldest first.
+                        let signal = self.signals.remove(sequence).expect("a signal that nobody has taken");
+                        assert_eq!(condition.signal(), Some(signal.as_str()));
+                        assert!(!self.signals.range(..sequence).any(|(_, older)| *older == signal));
+                        self.effects.insert(step);
+                    }
+                    WaitEnd::TimedOut => {
+                        assert!(condition.signal().is_some() && condition.until().is_some_and(|until| until <= time));
+                    }
+                    WaitEnd::Cancelled => assert!(self.stop.is_some(), "nothing was stopped"),
+                }
+                self.holding.insert(step);
             }
         }
     }
@@ -233,27 +327,32 @@ impl Audit {
         );
     }
 
-    fn call_requested(&mut self, call: CallId) {
+    fn requested(&mut self, id: &OperationId) {
         self.check_may_start();
-        self.check_attempt(call.step, call.attempt);
+        let step = self.step_of(id);
+        self.check_attempt(step, id.attempt);
         // Number 12.
-        assert!(!self.effects.contains(&call.step), "{call} was requested after its step had taken effect");
-        assert!(
-            !self.open.iter().any(|open| open.step == call.step),
-            "{call} was requested while another was in flight"
+        assert!(!self.effects.contains(&step), "{id} was requested after its step had taken effect");
+        let other = self.open.iter().chain(self.waits.keys()).any(|open| open.step == id.step);
+        assert!(!other, "{id} was requested while another was in flight");
+        let first = OperationId { number: 0, ..id.clone() };
+        assert_eq!(
+            self.requested.range(&first..id).count() + 1,
+            usize::try_from(id.number).unwrap(),
+            "{id} is out of turn"
         );
-        let before = self.requested.range(CallId { number: 0, ..call }..call).count();
-        assert_eq!(before + 1, usize::try_from(call.number).unwrap(), "{call} is out of turn");
-        assert!(self.requested.insert(call), "{call} was requested twice");
-        self.open.insert(call);
+        assert!(self.requested.insert(id.clone()), "{id} was requested twice");
+        self.open.insert(id.clone());
     }
 
-    fn call_ended(&mut self, call: CallId) {
+    fn call_ended(&mut self, call: &OperationId) {
         // Number 2, first half: never two ends.
-        assert!(self.open.remove(&call), "{call} ended and was not in flight");
-        self.held.remove(&call);
-        if !self.ended.contains(&call.step) {
-            self.holding.insert(call.step);
+        assert!(self.open.remove(call), "{call} ended and was not in flight");
+        self.held.remove(call);
+        self.queued.remove(call);
+        let step = self.step_of(call);
+        if !self.ended.contains(&step) {
+            self.holding.insert(step);
         }
     }
 
@@ -269,6 +368,7 @@ impl Audit {
         self.finished = true;
         // Number 2, second half: never none.
         assert!(self.open.is_empty(), "calls without an end: {:?}", self.open);
+        assert!(self.waits.is_empty(), "waits without an end: {:?}", self.waits);
         // Number 8, S4-09, S4-11.
         assert_eq!(self.ended.len(), self.totals.total);
         assert_eq!((finished.totals, &finished.failure), (self.totals, &self.first_failure));

@@ -1,6 +1,7 @@
 //! A driver without a world around it, and the words in which the stories are told.
 
 mod audit;
+pub(crate) mod is;
 mod picture;
 mod play;
 mod runner;
@@ -8,7 +9,7 @@ mod story;
 mod transitions;
 
 pub(crate) use audit::Audit;
-pub(crate) use play::{Crash, Play, START, created, without_recoveries};
+pub(crate) use play::{Crash, Happening, Play, START, created, without_recoveries};
 pub(crate) use runner::{Outcome, Question, Reply};
-pub(crate) use story::{Story, act_of, failure, request, requirement, story};
+pub(crate) use story::{Story, act_of, action, call, failure, request, requirement, step, story};
 pub(crate) use transitions::{States, Transitions};

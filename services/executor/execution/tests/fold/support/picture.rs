@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use belay_execution::{CallId, EventKind, ExecutionState, SkipReason, SubjectKind};
+use belay_execution::{
+    ApprovalEvent, Body, ExecutionEvent, ExecutionState, OperationId, SkipReason, StepEvent, SubjectKind, ToolCallEnd,
+    ToolCallEvent, WaitCondition, WaitEvent,
+};
 
 use super::{Play, START};
 
@@ -14,79 +17,107 @@ impl Play {
 
     /// What happened to the execution and its steps, without the calls where they say nothing more.
     pub(crate) fn picture(&self) -> Vec<String> {
-        self.draw(|kind| match kind {
-            EventKind::CallRequested(request) => request.call.number > 1,
-            EventKind::CallCompleted { .. }
-            | EventKind::CallFailed { .. }
-            | EventKind::CallDenied { .. }
-            | EventKind::ApprovalRequested { .. }
-            | EventKind::CallOutcomeUnknown { .. } => false,
-            _ => true,
+        self.draw(|body| match body {
+            Body::Execution(_) | Body::Step { .. } | Body::Wait { .. } => true,
+            Body::ToolCall { call, event } => match event {
+                ToolCallEvent::Requested(_) => call.number > 1,
+                ToolCallEvent::Held(_) | ToolCallEvent::Ended(ToolCallEnd::Cancelled { .. }) => true,
+                ToolCallEvent::Dispatched | ToolCallEvent::Ended(_) => false,
+            },
+            Body::Approval { event, .. } => matches!(event, ApprovalEvent::Decided { .. }),
         })
     }
 
-    fn draw(&self, shown: impl Fn(&EventKind) -> bool) -> Vec<String> {
+    fn draw(&self, shown: impl Fn(&Body) -> bool) -> Vec<String> {
         let mut lines: Vec<(Duration, Vec<String>)> = Vec::new();
-        for event in self.events[1..].iter().filter(|event| shown(&event.kind)) {
+        for event in self.events[1..].iter().filter(|event| shown(&event.body)) {
             let at = event.time.since(START);
             if lines.last().is_none_or(|(moment, _)| *moment != at) {
                 lines.push((at, Vec::new()));
             }
             let (_, line) = lines.last_mut().expect("just pushed");
-            line.push(self.words(&event.kind));
+            line.push(words(&event.body));
         }
         lines.into_iter().map(|(at, line)| format!("{}s {}", at.as_secs_f64(), line.join(", "))).collect()
     }
+}
 
-    fn words(&self, kind: &EventKind) -> String {
-        let name = |step: usize| self.execution.plan().steps()[step].id();
-        let call_name = |call: CallId| format!("{} call {}.{}", name(call.step), call.attempt, call.number);
-        match kind {
-            EventKind::Created(_) => "created".to_owned(),
-            EventKind::Started => "started".to_owned(),
-            EventKind::Paused { discard_calls: false, .. } => "paused".to_owned(),
-            EventKind::Paused { discard_calls: true, .. } => "paused, discarding".to_owned(),
-            EventKind::Resumed { .. } => "resumed".to_owned(),
-            EventKind::CancelRequested { .. } => "cancel requested".to_owned(),
-            EventKind::DeadlineExceeded => "out of time".to_owned(),
-            EventKind::Recovered { in_doubt } => format!("recovered with {} in doubt", in_doubt.len()),
-            EventKind::Finished(finished) => match finished.state {
-                ExecutionState::TimedOut => "TIMED_OUT".to_owned(),
-                state => format!("{state:?}").to_uppercase(),
+fn words(body: &Body) -> String {
+    match body {
+        Body::Execution(event) => execution_words(event),
+        Body::Step { step, attempt, event } => format!("{step} {}", step_words(*attempt, event)),
+        Body::ToolCall { call: OperationId { step, attempt, number }, event } => match event {
+            ToolCallEvent::Requested(_) => format!("{step} call {attempt}.{number}"),
+            ToolCallEvent::Dispatched => format!("{step} dispatched"),
+            ToolCallEvent::Held(requirement) => match requirement.kind {
+                SubjectKind::Call => format!("{step} held"),
+                SubjectKind::Effect => format!("{step} held with its effect"),
             },
-            EventKind::StepStarted { step, attempt: 1 } => format!("{} started", name(*step)),
-            EventKind::StepStarted { step, attempt } => format!("{} started attempt {attempt}", name(*step)),
-            EventKind::RetryScheduled { step, failure, delay, .. } => {
-                format!("{} waits {}s after {}", name(*step), delay.as_secs_f64(), failure.reason)
-            }
-            EventKind::StepCompleted { step, .. } => format!("{} completed", name(*step)),
-            EventKind::StepFailed { step, failure, .. } => format!("{} failed {}", name(*step), failure.reason),
-            EventKind::StepSkipped { step, reason, because, .. } => {
-                let because = because.map_or(String::new(), |because| format!(" by {}", name(because)));
-                format!("{} skipped {}{because}", name(*step), skip_words(*reason))
-            }
-            EventKind::StepCancelled { step, .. } => format!("{} cancelled", name(*step)),
-            EventKind::StepOutcomeUnknown { step, .. } => format!("{} unknown", name(*step)),
-            EventKind::CallRequested(request) => call_name(request.call),
-            EventKind::CallCompleted { call, .. } => format!("{} ok", call_name(*call)),
-            EventKind::CallFailed { call, failure, .. } => format!("{} {}", call_name(*call), failure.reason),
-            EventKind::CallCancelled { call, failure: None, .. } => format!("{} stopped", call_name(*call)),
-            EventKind::CallCancelled { call, failure: Some(failure), .. } => {
-                format!("{} stopped {}", call_name(*call), failure.reason)
-            }
-            EventKind::CallDenied { call, failure, .. } => format!("{} denied {}", call_name(*call), failure.reason),
-            EventKind::AwaitingApproval => "awaiting approval".to_owned(),
-            EventKind::CallHeld { call, requirement } => match requirement.kind {
-                SubjectKind::Call => format!("{} held", name(call.step)),
-                SubjectKind::Effect => format!("{} held with its effect", name(call.step)),
-            },
-            EventKind::ApprovalRequested { call, .. } => format!("asked about {}", call_name(*call)),
-            EventKind::ApprovalDecided { call, decision, approval, .. } => {
+            ToolCallEvent::Ended(end) => format!("{step} call {attempt}.{number} {}", end_words(end)),
+        },
+        Body::Approval { operation: OperationId { step, attempt, number }, event } => match event {
+            ApprovalEvent::Requested { .. } => format!("asked about {step} call {attempt}.{number}"),
+            ApprovalEvent::Decided { approval, decision, .. } => {
                 let by = if approval.is_empty() { " by its mode" } else { "" };
-                format!("{} {}{by}", name(call.step), format!("{decision:?}").to_uppercase())
+                format!("{step} {}{by}", format!("{decision:?}").to_uppercase())
             }
-            EventKind::CallOutcomeUnknown { call, .. } => format!("{} unknown", call_name(*call)),
+        },
+        Body::Wait { wait: OperationId { step, .. }, event } => match event {
+            WaitEvent::Started(WaitCondition::Time { .. }) => format!("{step} waits"),
+            WaitEvent::Started(WaitCondition::Signal { signal, .. }) => format!("{step} waits for {signal}"),
+            WaitEvent::Ended(end) => {
+                format!("{step} wait {}", format!("{end:?}").split(' ').next().unwrap_or_default())
+            }
+        },
+    }
+}
+
+fn execution_words(event: &ExecutionEvent) -> String {
+    use ExecutionEvent as E;
+    match event {
+        E::Created(_) => "created".to_owned(),
+        E::Started => "started".to_owned(),
+        E::Paused { discard_calls: false, .. } => "paused".to_owned(),
+        E::Paused { discard_calls: true, .. } => "paused, discarding".to_owned(),
+        E::Resumed => "resumed".to_owned(),
+        E::CancelRequested { .. } => "cancel requested".to_owned(),
+        E::SignalReceived(received) => format!("signal {}", received.signal),
+        E::DeadlineExceeded => "out of time".to_owned(),
+        E::AwaitingApproval => "awaiting approval".to_owned(),
+        E::Recovered { in_doubt } => format!("recovered with {} in doubt", in_doubt.len()),
+        E::Finished(finished) => match finished.state {
+            ExecutionState::TimedOut => "TIMED_OUT".to_owned(),
+            state => format!("{state:?}").to_uppercase(),
+        },
+    }
+}
+
+fn step_words(attempt: u32, event: &StepEvent) -> String {
+    match event {
+        StepEvent::Started if attempt == 1 => "started".to_owned(),
+        StepEvent::Started => format!("started attempt {attempt}"),
+        StepEvent::RetryScheduled { failure, delay, .. } => {
+            format!("waits {}s after {}", delay.as_secs_f64(), failure.reason)
         }
+        StepEvent::Completed { .. } => "completed".to_owned(),
+        StepEvent::Failed { failure, .. } => format!("failed {}", failure.reason),
+        StepEvent::Skipped { reason, because, .. } => {
+            let because = because.as_ref().map_or(String::new(), |because| format!(" by {because}"));
+            format!("skipped {}{because}", skip_words(*reason))
+        }
+        StepEvent::Cancelled { .. } => "cancelled".to_owned(),
+        StepEvent::OutcomeUnknown { .. } => "unknown".to_owned(),
+    }
+}
+
+fn end_words(end: &ToolCallEnd) -> String {
+    match end {
+        ToolCallEnd::Completed { .. } => "ok".to_owned(),
+        ToolCallEnd::Failed { failure, .. } => failure.reason.clone(),
+        ToolCallEnd::Cancelled { failure: None, .. } => "stopped".to_owned(),
+        ToolCallEnd::Cancelled { failure: Some(failure), .. } => format!("stopped {}", failure.reason),
+        ToolCallEnd::Denied { failure, .. } => format!("denied {}", failure.reason),
+        ToolCallEnd::OutcomeUnknown { .. } => "unknown".to_owned(),
     }
 }
 

@@ -6,10 +6,10 @@ use std::{
 };
 
 use belay_execution::{
-    Action, ApprovalMode, Created, DecideContext, Decision, Event, EventKind, Execution, ExecutionState, RecoveryClass,
-    Timestamp, ToolFacts,
+    Action, Actor, ApprovalMode, Body, Created, DecideContext, Decision, Event, Execution, ExecutionEvent,
+    ExecutionState, RecoveryClass, Timestamp, ToolFacts, Verb, WaitEnd, WaitEvent, Work,
 };
-use belay_plan::{Plan, Step, StepKind};
+use belay_plan::{Plan, StepKind};
 
 use super::{
     Audit,
@@ -28,23 +28,22 @@ pub(crate) type Crash = usize;
 
 /// The first event's content for a plan that is accepted at `START`.
 pub(crate) fn created(plan: Plan) -> Created {
-    let facts = |step: &Step| {
-        let StepKind::Tool(tool) = step.kind();
-        ToolFacts {
+    let facts = |kind: &StepKind| match kind {
+        StepKind::Tool(tool) => Some(ToolFacts {
             used_as: tool.tool.clone(),
             tool: tool.tool.clone(),
             recovery: RecoveryClass::Transactional,
             default_timeout: Duration::from_secs(120),
-        }
+        }),
+        StepKind::Wait(_) => None,
     };
     let tools: BTreeMap<String, ToolFacts> =
-        plan.steps().iter().map(facts).map(|facts| (facts.used_as.clone(), facts)).collect();
+        plan.steps().iter().filter_map(|step| facts(step.kind())).map(|facts| (facts.used_as.clone(), facts)).collect();
     Created {
         uid: "uid".to_owned(),
         approval_mode: ApprovalMode::Wait,
         workspace: "workspace".to_owned(),
         labels: BTreeMap::new(),
-        principal: "planner".to_owned(),
         tools: tools.into_values().collect(),
         deadline: plan.timeout().map(|limit| START.saturating_add(limit)),
         trace: (String::new(), String::new()),
@@ -54,10 +53,26 @@ pub(crate) fn created(plan: Plan) -> Created {
 }
 
 /// A list of events as it would be without the crashes.
-pub(crate) fn without_recoveries(events: &[Event]) -> Vec<(Timestamp, &EventKind)> {
-    let real = events.iter().filter(|event| !matches!(event.kind, EventKind::Recovered { .. }));
-    real.map(|event| (event.time, &event.kind)).collect()
+///
+/// Sequence numbers in bodies (of signals that waits took) shift with the recoveries, so they are counted without them.
+pub(crate) fn without_recoveries(events: &[Event]) -> Vec<(Timestamp, Option<Actor>, Body)> {
+    let recovered = |event: &&Event| matches!(event.body, Body::Execution(ExecutionEvent::Recovered { .. }));
+    let before = |sequence: u64| {
+        let recoveries = events.iter().filter(recovered).filter(|event| event.sequence < sequence).count();
+        sequence - recoveries as u64
+    };
+    let real = events.iter().filter(|event| !recovered(event)).map(|event| {
+        let mut body = event.body.clone();
+        if let Body::Wait { event: WaitEvent::Ended(WaitEnd::Signalled { sequence }), .. } = &mut body {
+            *sequence = before(*sequence);
+        }
+        (event.time, event.actor.clone(), body)
+    });
+    real.collect()
 }
+
+/// Something that happens outside, and on whose behalf.
+pub(crate) type Happening = (Option<Actor>, Body);
 
 pub(crate) struct Play {
     /// Everything that is stored.
@@ -67,7 +82,7 @@ pub(crate) struct Play {
     pub(crate) now: Timestamp,
     pub(crate) runner: Runner,
     /// What people ask for, by when.
-    pub(crate) acts: VecDeque<(Timestamp, EventKind)>,
+    pub(crate) acts: VecDeque<(Timestamp, Happening)>,
     /// What was asked for and could not be.
     pub(crate) refused: Vec<String>,
     /// By turn, where it dies.
@@ -86,7 +101,12 @@ pub(crate) struct Play {
 
 impl Play {
     pub(crate) fn new(created: Created, script: Script) -> Self {
-        let first = Event { sequence: 1, time: START, kind: EventKind::Created(Box::new(created)) };
+        let first = Event {
+            sequence: 1,
+            time: START,
+            actor: Some(Actor::new("planner")),
+            body: ExecutionEvent::Created(Box::new(created)).into(),
+        };
         let execution = Execution::create(first.clone()).unwrap();
         Self {
             stored: execution.clone(),
@@ -121,8 +141,8 @@ impl Play {
     }
 
     /// The present as it was right after the first event of a kind.
-    pub(crate) fn just_after(&self, kind: impl Fn(&EventKind) -> bool) -> Execution {
-        let place = self.events.iter().position(|event| kind(&event.kind)).expect("there is such an event");
+    pub(crate) fn just_after(&self, is: impl Fn(&Body) -> bool) -> Execution {
+        let place = self.events.iter().position(|event| is(&event.body)).expect("there is such an event");
         Execution::replay(self.events[..=place].iter().cloned()).unwrap()
     }
 
@@ -131,8 +151,8 @@ impl Play {
     }
 
     /// A principal sends a request now.
-    pub(crate) fn act(&mut self, kind: EventKind) {
-        self.acts.push_front((self.now, kind));
+    pub(crate) fn act(&mut self, act: Happening) {
+        self.acts.push_front((self.now, act));
         self.run();
     }
 
@@ -143,38 +163,38 @@ impl Play {
     }
 
     /// The next event about each call in flight.
-    fn happenings(&self) -> impl Iterator<Item = (Timestamp, EventKind)> {
+    fn happenings(&self) -> impl Iterator<Item = (Timestamp, Happening)> {
         let actions: BTreeSet<Action> = self.execution.actions().into_iter().collect();
-        let stopped = move |call| actions.contains(&Action::Cancel(call));
-        self.execution.in_flight().filter_map(move |in_flight| {
-            let call = in_flight.request.call;
-            self.runner.next(call, in_flight.pending_approval.as_ref(), stopped(call))
+        let stopped = move |operation| actions.contains(&Action { operation, verb: Verb::Cancel });
+        self.execution.operations().filter_map(move |operation| {
+            let id = self.execution.operation_id(operation.key);
+            self.runner.next(&id, operation.pending_approval.as_ref(), stopped(operation.key))
         })
     }
 
     /// What has happened by now and is not recorded: requests of people first.
-    fn due(&mut self) -> Vec<EventKind> {
+    fn due(&mut self) -> Vec<Happening> {
         let mut due = Vec::new();
         let most = if self.batches { usize::MAX } else { 1 };
         while due.len() < most && self.acts.front().is_some_and(|(at, _)| *at <= self.now) {
             due.extend(self.acts.pop_front().map(|(_, kind)| kind));
         }
         let happened = self.happenings().filter(|(at, _)| *at <= self.now).map(|(_, kind)| kind);
-        let happened: Vec<EventKind> = happened.take(most - due.len()).collect();
+        let happened: Vec<Happening> = happened.take(most - due.len()).collect();
         due.extend(happened);
         due
     }
 
     /// One turn: record what happened, decide, store, act. When it dies on the way, its successor replays what was stored and is told
     /// again what was not.
-    fn turn(&mut self, mut outside: Vec<EventKind>) {
+    fn turn(&mut self, mut outside: Vec<Happening>) {
         loop {
             let mut fresh = Vec::new();
             let mut recorded = Vec::new();
             let mut refused = Vec::new();
-            for (place, kind) in outside.iter().enumerate() {
+            for (place, (actor, body)) in outside.iter().enumerate() {
                 let before = self.thorough.then(|| self.execution.clone());
-                match self.execution.record(self.now, kind.clone()) {
+                match self.execution.record(self.now, actor.clone(), body.clone()) {
                     Ok(event) => {
                         fresh.push(event);
                         recorded.push(place);
@@ -206,8 +226,9 @@ impl Play {
             outside.drain(..lost);
             self.refused.extend(refused.into_iter().filter(|(place, _)| *place < lost).map(|(_, why)| why));
             if !self.state().is_terminal() {
-                let in_doubt = self.execution.in_doubt();
-                outside.insert(0, EventKind::Recovered { in_doubt });
+                let in_doubt = self.execution.in_doubt().into_iter().map(|key| self.execution.operation_id(key));
+                let recovered = ExecutionEvent::Recovered { in_doubt: in_doubt.collect() };
+                outside.insert(0, (None, recovered.into()));
             }
         }
     }
@@ -219,7 +240,8 @@ impl Play {
             self.audit.see(&event);
             self.events.push(event.clone());
             if let Some(before) = before {
-                self.transitions.note(&before, &event.kind, &self.stored);
+                self.transitions.note(&before, &event.body, &self.stored);
+                assert!(self.stored.is_index_consistent(), "rebuilt indexes are not those kept: {:?}", self.stored);
                 let replayed = Execution::replay(self.events.iter().cloned()).unwrap();
                 assert_eq!(replayed, self.stored, "replaying is not the same as going on");
                 assert_eq!(replayed.actions(), self.stored.actions());
@@ -231,30 +253,30 @@ impl Play {
 
     fn perform(&mut self) {
         let actions = self.execution.actions();
-        let running = actions.iter().filter(|action| matches!(action, Action::Dispatch(_))).count();
+        let running = actions.iter().filter(|action| action.verb == Verb::Dispatch).count();
         assert!(running <= self.execution.plan().parallelism(), "more calls run at once than the plan allows");
         assert_eq!(actions, self.execution.actions(), "asking twice gave two answers");
-        for action in actions {
-            match action {
-                Action::Dispatch(call) => {
-                    let in_flight = self.execution.call(call).expect("only calls in flight are sent");
-                    let granted = in_flight
-                        .pending_approval
-                        .as_ref()
-                        .is_some_and(|pending| pending.decision() == Some(Decision::Approved));
-                    self.runner.send(&in_flight.request, granted, self.now);
+        for Action { operation, verb } in actions {
+            let call = &self.execution.operation_id(operation);
+            let operation = self.execution.operation(operation).expect("only operations in flight need something");
+            let Work::ToolCall(request) = &operation.work else { panic!("a wait needs nothing") };
+            let pending = operation.pending_approval.as_ref();
+            match verb {
+                Verb::Dispatch => {
+                    let granted = pending.is_some_and(|pending| pending.decision() == Some(Decision::Approved));
+                    self.runner.send(call, request, granted, self.now);
                 }
-                Action::Cancel(call) => self.runner.stop(call, self.now),
-                Action::RequestApproval(call) => self.runner.ask(call, self.now),
-                Action::Commit(call) => self.runner.commit(call, self.now),
-                Action::Discard(call) => {
-                    let pending = self.execution.call(call).and_then(|in_flight| in_flight.pending_approval.as_ref());
+                Verb::Cancel => self.runner.stop(call, self.now),
+                Verb::RequestApproval => self.runner.ask(call, self.now),
+                Verb::Commit => self.runner.commit(call, self.now),
+                Verb::Discard => {
                     let failure = pending.and_then(|pending| pending.denial(self.execution.created().approval_mode));
                     self.runner.discard(call, failure.expect("only what was turned down is given up"), self.now);
                 }
-                Action::WakeAt(moment) => assert!(moment > self.now, "what was due at {moment:?} was not done"),
             }
         }
+        let wake_at = self.execution.wake_at();
+        assert!(wake_at.is_none_or(|at| at > self.now), "what was due at {wake_at:?} was not done");
         self.check_owned();
     }
 

@@ -7,11 +7,11 @@ use std::{
 };
 
 use belay_execution::{
-    ApprovalRequirement, CallId, CallRequest, Decision, ErrorClass, EventKind, Failure, Json, PendingApproval, Receipt,
-    SubjectKind, Timestamp,
+    Actor, ApprovalEvent, ApprovalRequirement, Body, Decision, ErrorClass, Failure, Json, OperationId, PendingApproval,
+    Receipt, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
 };
 
-use super::story::requirement;
+use super::{Happening, story::requirement};
 
 /// How a call ends.
 #[derive(Clone, Debug)]
@@ -47,16 +47,16 @@ pub(crate) struct Reply {
 }
 
 /// From the call and how many calls its step made before.
-pub(crate) type Script = Box<dyn Fn(CallId, usize) -> Reply>;
+pub(crate) type Script = Box<dyn Fn(&OperationId, usize) -> Reply>;
 
 pub(crate) struct Runner {
     script: Script,
-    calls: BTreeMap<CallId, Call>,
+    calls: BTreeMap<OperationId, Call>,
 }
 
 struct Call {
     /// `None` for a call that was stopped before it arrived.
-    request: Option<CallRequest>,
+    request: Option<ToolCallRequest>,
     outcome: Outcome,
     latency: Duration,
     stops_in: Option<Duration>,
@@ -90,7 +90,7 @@ impl Call {
         };
     }
 
-    fn requirement(&self, id: CallId, question: &Question) -> ApprovalRequirement {
+    fn requirement(&self, id: &OperationId, question: &Question) -> ApprovalRequirement {
         ApprovalRequirement { kind: question.kind, ..requirement(&format!("sha256:{id} #{}", self.answered)) }
     }
 }
@@ -101,10 +101,10 @@ impl Runner {
     }
 
     /// Starts a call, or attaches to it, or lets it run that was held before its work.
-    pub(crate) fn send(&mut self, request: &CallRequest, granted: bool, now: Timestamp) {
-        let id = request.call;
-        let before = self.calls.range(CallId { attempt: 0, number: 0, ..id }..id).count();
-        match self.calls.entry(id) {
+    pub(crate) fn send(&mut self, id: &OperationId, request: &ToolCallRequest, granted: bool, now: Timestamp) {
+        let first = OperationId { attempt: 0, number: 0, ..id.clone() };
+        let before = self.calls.range(&first..id).count();
+        match self.calls.entry(id.clone()) {
             Entry::Occupied(mut known) => {
                 let call = known.get_mut();
                 assert!(
@@ -139,13 +139,13 @@ impl Runner {
     }
 
     /// The gate hears of the question.
-    pub(crate) fn ask(&mut self, id: CallId, now: Timestamp) {
-        self.calls.get_mut(&id).expect("only what was sent is held").asked.get_or_insert(now);
+    pub(crate) fn ask(&mut self, id: &OperationId, now: Timestamp) {
+        self.calls.get_mut(id).expect("only what was sent is held").asked.get_or_insert(now);
     }
 
     /// An approved effect is put in place; doing it twice does it once.
-    pub(crate) fn commit(&mut self, id: CallId, now: Timestamp) {
-        let call = self.calls.get_mut(&id).expect("only what was sent is held");
+    pub(crate) fn commit(&mut self, id: &OperationId, now: Timestamp) {
+        let call = self.calls.get_mut(id).expect("only what was sent is held");
         if let (Phase::Held(_), Some(question)) = (call.phase, call.questions.pop_front()) {
             assert_eq!(question.kind, SubjectKind::Effect, "{id} has no effect yet");
             assert!(matches!(question.answer, Some((Decision::Approved, _))), "{id} was committed without a yes");
@@ -157,8 +157,8 @@ impl Runner {
     }
 
     /// A held call is given up.
-    pub(crate) fn discard(&mut self, id: CallId, failure: Failure, now: Timestamp) {
-        let call = self.calls.get_mut(&id).expect("only what was sent is held");
+    pub(crate) fn discard(&mut self, id: &OperationId, failure: Failure, now: Timestamp) {
+        let call = self.calls.get_mut(id).expect("only what was sent is held");
         if let Phase::Held(_) = call.phase {
             call.outcome = Outcome::Denied(failure);
             call.phase = Phase::Ends(now);
@@ -166,8 +166,8 @@ impl Runner {
     }
 
     /// Stops a call, also one that never arrived.
-    pub(crate) fn stop(&mut self, id: CallId, now: Timestamp) {
-        let call = self.calls.entry(id).or_insert(Call {
+    pub(crate) fn stop(&mut self, id: &OperationId, now: Timestamp) {
+        let call = self.calls.entry(id.clone()).or_insert(Call {
             request: None,
             outcome: Outcome::Cancelled(None),
             latency: Duration::ZERO,
@@ -194,44 +194,44 @@ impl Runner {
     /// What the executor hears next about a call, and when, by what it knows of its hold; only its end once it is `stopping`.
     pub(crate) fn next(
         &self,
-        id: CallId,
+        id: &OperationId,
         known: Option<&PendingApproval>,
         stopping: bool,
-    ) -> Option<(Timestamp, EventKind)> {
-        let call = self.calls.get(&id)?;
+    ) -> Option<(Timestamp, Happening)> {
+        let call = self.calls.get(id)?;
+        let about_call = |event| (None, Body::ToolCall { call: id.clone(), event });
+        let about_approval = |event| Body::Approval { operation: id.clone(), event };
         let since = match call.phase {
-            Phase::Ends(at) => return Some((at, self.end(id))),
+            Phase::Ends(at) => return Some((at, about_call(ToolCallEvent::Ended(self.end(id))))),
             Phase::Held(_) if stopping => return None,
             Phase::Held(since) => since,
         };
         let question = call.questions.front().expect("held for something");
         let requirement = call.requirement(id, question);
         let Some(pending) = known.filter(|pending| pending.requirement == requirement) else {
-            return Some((since, EventKind::CallHeld { call: id, requirement: Box::new(requirement) }));
+            return Some((since, about_call(ToolCallEvent::Held(Box::new(requirement)))));
         };
         let asked = call.asked?;
         let approval = format!("namespaces/default/approvals/{id} #{}", call.answered);
         if pending.approval.is_none() {
             let subject_digest = requirement.subject_digest;
-            return Some((asked, EventKind::ApprovalRequested { call: id, approval, subject_digest }));
+            return Some((asked, (None, about_approval(ApprovalEvent::Requested { approval, subject_digest }))));
         }
         let (decision, after) = question.answer.filter(|_| pending.decided.is_none())?;
-        let (principal, reason) = ("ann".to_owned(), "as I see it".to_owned());
-        let decided = EventKind::ApprovalDecided { call: id, approval, decision, principal, reason };
-        Some((asked.saturating_add(after), decided))
+        let reason = "as I see it".to_owned();
+        let decided = about_approval(ApprovalEvent::Decided { approval, decision, reason });
+        Some((asked.saturating_add(after), (Some(Actor::new("ann")), decided)))
     }
 
     /// What the executor records about the end of a call.
-    fn end(&self, id: CallId) -> EventKind {
+    fn end(&self, id: &OperationId) -> ToolCallEnd {
         let receipt = Receipt { ledger_id: "ledger".to_owned(), ..Receipt::default() };
-        match self.calls[&id].outcome.clone() {
-            Outcome::Completed(result) => EventKind::CallCompleted { call: id, result, receipt },
-            Outcome::Failed(failure) => EventKind::CallFailed { call: id, failure, receipt },
-            Outcome::Denied(failure) => EventKind::CallDenied { call: id, failure, receipt },
-            Outcome::Cancelled(failure) => EventKind::CallCancelled { call: id, failure, grant_nonce: String::new() },
-            Outcome::Unknown(failure) => {
-                EventKind::CallOutcomeUnknown { call: id, failure, grant_nonce: String::new() }
-            }
+        match self.calls[id].outcome.clone() {
+            Outcome::Completed(result) => ToolCallEnd::Completed { result, receipt },
+            Outcome::Failed(failure) => ToolCallEnd::Failed { failure, receipt },
+            Outcome::Denied(failure) => ToolCallEnd::Denied { failure, receipt },
+            Outcome::Cancelled(failure) => ToolCallEnd::Cancelled { failure, grant_nonce: String::new() },
+            Outcome::Unknown(failure) => ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new() },
         }
     }
 }

@@ -1,16 +1,17 @@
 //! Stories in words: the steps, what their calls come to, and what people ask for when.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use belay_execution::{
-    ApprovalMode, ApprovalRequirement, CallId, CallRequest, Created, Decision, EffectSummary, ErrorClass, EventKind,
-    Failure, Json, PolicyDecision, RecoveryClass, SubjectKind, Verdict,
+    Actor, ApprovalMode, ApprovalRequirement, Body, Created, Decision, EffectSummary, ErrorClass, Execution,
+    ExecutionEvent, Failure, Json, OperationId, PolicyDecision, RecoveryClass, SignalReceived, StepEvent, SubjectKind,
+    ToolCallEvent, ToolCallRequest, Verb, Verdict,
 };
-use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft};
+use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft};
 use serde_json::{Value, json};
 
 use super::{
-    play::{Play, START, created},
+    play::{Happening, Play, START, created},
     runner::{Outcome, Question, Reply},
 };
 
@@ -19,7 +20,7 @@ pub(crate) struct Story {
     plan: PlanDraft,
     /// By step, one after the other; then `ok 1s`.
     replies: HashMap<String, Vec<Reply>>,
-    acts: Vec<(Duration, EventKind)>,
+    acts: Vec<(Duration, Happening)>,
     mode: ApprovalMode,
 }
 
@@ -92,8 +93,18 @@ impl Story {
     }
 
     pub(crate) fn arguments(mut self, id: &str, value: Value) -> Self {
-        let StepKindDraft::Tool { arguments, .. } = &mut self.step(id).kind;
-        *arguments = value;
+        match &mut self.step(id).kind {
+            StepKindDraft::Tool { arguments, .. } => *arguments = value,
+            StepKindDraft::Wait { .. } => panic!("{id} waits"),
+        }
+        self
+    }
+
+    /// A step waits: for `2s`, or for the signal of this name.
+    pub(crate) fn waits(mut self, id: &str, what: &str) -> Self {
+        let duration = what.strip_suffix('s').and_then(|number| number.parse().ok()).map(Duration::from_secs);
+        let signal = if duration.is_some() { String::new() } else { what.to_owned() };
+        self.step(id).kind = StepKindDraft::Wait { wait: WaitDraft { duration, signal, until: None } };
         self
     }
 
@@ -128,14 +139,15 @@ impl Story {
     pub(crate) fn rehearse(self) -> Play {
         let Story { plan, replies, acts, mode } = self;
         let plan = Plan::new(plan).unwrap();
-        let by_step: Vec<Vec<Reply>> =
-            plan.steps().iter().map(|step| replies.get(step.id()).cloned().unwrap_or_default()).collect();
+        let of_step = |id: &str| (id.to_owned(), replies.get(id).cloned().unwrap_or_default());
+        let by_step: HashMap<String, Vec<Reply>> = plan.steps().iter().map(|step| of_step(step.id())).collect();
         assert!(replies.keys().all(|id| plan.step_index(id).is_some()), "a reply for a step that is not there");
-        let script =
-            move |call: CallId, before: usize| by_step[call.step].get(before).cloned().unwrap_or_else(|| reply("ok"));
+        let script = move |call: &OperationId, before: usize| {
+            by_step[&*call.step].get(before).cloned().unwrap_or_else(|| reply("ok"))
+        };
         let created = Created { approval_mode: mode, ..created(plan) };
         let mut play = Play::new(created, Box::new(script));
-        play.acts = acts.into_iter().map(|(at, kind)| (START.saturating_add(at), kind)).collect();
+        play.acts = acts.into_iter().map(|(at, act)| (START.saturating_add(at), act)).collect();
         play
     }
 
@@ -156,17 +168,31 @@ impl Story {
     }
 }
 
-/// A request of a person, by its words.
-pub(crate) fn act_of(words: &str) -> EventKind {
-    let principal = "person".to_owned();
-    let (reason, request_id) = (String::new(), String::new());
-    match words {
-        "pause" => EventKind::Paused { principal, reason, discard_calls: false, request_id },
-        "pause discarding" => EventKind::Paused { principal, reason, discard_calls: true, request_id },
-        "resume" => EventKind::Resumed { principal, request_id },
-        "cancel" => EventKind::CancelRequested { principal, reason, request_id },
+/// A request of a person, by its words. `signal go 7` sends the signal `go` with 7.
+pub(crate) fn act_of(words: &str) -> Happening {
+    let reason = String::new();
+    let event = match words.split(' ').collect::<Vec<_>>()[..] {
+        ["pause"] => ExecutionEvent::Paused { reason, discard_calls: false },
+        ["pause", "discarding"] => ExecutionEvent::Paused { reason, discard_calls: true },
+        ["resume"] => ExecutionEvent::Resumed,
+        ["cancel"] => ExecutionEvent::CancelRequested { reason },
+        ["signal", signal, payload] => {
+            let (signal, payload) = (signal.to_owned(), Json::from_text(payload));
+            ExecutionEvent::SignalReceived(SignalReceived { signal, payload })
+        }
         _ => panic!("nobody can ask for `{words}`"),
-    }
+    };
+    (Some(Actor::new("person")), event.into())
+}
+
+/// A call of a step: its attempt, and its number within it.
+pub(crate) fn call(step: &str, attempt: u32, number: u32) -> OperationId {
+    OperationId { step: step.into(), attempt, number }
+}
+
+/// An event about a step.
+pub(crate) fn step(step: &str, attempt: u32, event: StepEvent) -> Body {
+    Body::Step { step: step.into(), attempt, event }
 }
 
 /// A failure by the word for its class; its reason is the word in capitals.
@@ -223,16 +249,16 @@ fn seconds(text: &str) -> Duration {
 }
 
 /// A call's intent, with nothing in it that matters.
-pub(crate) fn request(call: CallId) -> CallRequest {
-    CallRequest {
-        call,
+pub(crate) fn request(call: OperationId) -> Body {
+    let request = ToolCallRequest {
         tool: "work".to_owned(),
         arguments: Json::from_text("{}"),
         arguments_digest: String::new(),
         recovery: RecoveryClass::Transactional,
         ledger_id: "ledger".to_owned(),
         timeout: Duration::from_secs(1),
-    }
+    };
+    Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) }
 }
 
 /// What a call is held for, with nothing in it that matters but its digest.
@@ -245,4 +271,11 @@ pub(crate) fn requirement(subject_digest: &str) -> ApprovalRequirement {
     };
     let (kind, effect) = (SubjectKind::Effect, EffectSummary::default());
     ApprovalRequirement { kind, subject_digest: subject_digest.to_owned(), decision, effect }
+}
+
+/// The only thing that the driver has to do.
+#[track_caller]
+pub(crate) fn action(execution: &Execution) -> (OperationId, Verb) {
+    let [action] = execution.actions()[..] else { panic!("to do: {:?}", execution.actions()) };
+    (execution.operation_id(action.operation), action.verb)
 }

@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 
-use belay_execution::{EventKind, Execution, ExecutionState, ExecutionTrigger, StepState, StepTrigger};
+use belay_execution::{
+    ApprovalEvent, Body, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, StepEvent, StepState,
+    StepTrigger, ToolCallEnd, ToolCallEvent, WaitEvent,
+};
 
 /// Transitions that occurred, as rows of the tables.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,19 +28,19 @@ impl States {
 
 impl Transitions {
     /// Records the transitions of one event.
-    pub(crate) fn note(&mut self, before: &States, kind: &EventKind, after: &Execution) {
-        match execution_trigger(kind) {
+    pub(crate) fn note(&mut self, before: &States, body: &Body, after: &Execution) {
+        match execution_trigger(body) {
             // Only moves an execution that waits for approvals alone.
             Some(ExecutionTrigger::ApprovalDecided) if before.state == after.state() => {}
             Some(by) => {
                 self.execution.insert((before.state, by, after.state()));
             }
-            None => assert_eq!(before.state, after.state(), "{kind:?} moved the execution"),
+            None => assert_eq!(before.state, after.state(), "{body:?} moved the execution"),
         }
-        for (step, (from, view)) in before.steps.iter().zip(after.steps()).enumerate() {
+        for (from, view) in before.steps.iter().zip(after.steps()) {
             if *from != view.state() {
-                let by = if kind.step() == Some(step) {
-                    step_trigger(kind, *from, view.state())
+                let by = if body.subject().step() == Some(view.id()) {
+                    step_trigger(body, *from, view.state())
                 } else {
                     Some(StepTrigger::DependenciesCompleted)
                 };
@@ -52,36 +55,51 @@ impl Transitions {
     }
 }
 
-fn execution_trigger(kind: &EventKind) -> Option<ExecutionTrigger> {
-    Some(match kind {
-        EventKind::Started => ExecutionTrigger::Started,
-        EventKind::Paused { .. } => ExecutionTrigger::Paused,
-        EventKind::Resumed { .. } => ExecutionTrigger::Resumed,
-        EventKind::CancelRequested { .. } => ExecutionTrigger::CancelRequested,
-        EventKind::DeadlineExceeded => ExecutionTrigger::DeadlineExceeded,
-        EventKind::AwaitingApproval => ExecutionTrigger::AwaitingApproval,
-        EventKind::ApprovalDecided { .. } => ExecutionTrigger::ApprovalDecided,
-        EventKind::Finished(_) => ExecutionTrigger::Finished,
-        _ => return None,
-    })
+fn execution_trigger(body: &Body) -> Option<ExecutionTrigger> {
+    match body {
+        Body::Execution(event) => match event {
+            ExecutionEvent::Started => Some(ExecutionTrigger::Started),
+            ExecutionEvent::Paused { .. } => Some(ExecutionTrigger::Paused),
+            ExecutionEvent::Resumed => Some(ExecutionTrigger::Resumed),
+            ExecutionEvent::CancelRequested { .. } => Some(ExecutionTrigger::CancelRequested),
+            ExecutionEvent::DeadlineExceeded => Some(ExecutionTrigger::DeadlineExceeded),
+            ExecutionEvent::AwaitingApproval => Some(ExecutionTrigger::AwaitingApproval),
+            ExecutionEvent::Finished(_) => Some(ExecutionTrigger::Finished),
+            ExecutionEvent::Created(_) | ExecutionEvent::SignalReceived(_) | ExecutionEvent::Recovered { .. } => None,
+        },
+        Body::Approval { event: ApprovalEvent::Decided { .. }, .. } => Some(ExecutionTrigger::ApprovalDecided),
+        Body::Approval { .. } | Body::Step { .. } | Body::ToolCall { .. } | Body::Wait { .. } => None,
+    }
 }
 
-fn step_trigger(kind: &EventKind, from: StepState, to: StepState) -> Option<StepTrigger> {
-    Some(match kind {
-        _ if kind.ends_call() && (from, to) == (StepState::AwaitingApproval, StepState::Running) => {
-            StepTrigger::CallEnded
-        }
-        EventKind::CallHeld { .. } => StepTrigger::CallHeld,
-        EventKind::ApprovalDecided { .. } => StepTrigger::ApprovalDecided,
-        EventKind::StepStarted { .. } => StepTrigger::Started,
-        EventKind::CallRequested(_) => StepTrigger::CallRequested,
-        EventKind::CallCancelled { .. } => StepTrigger::CallDiscarded,
-        EventKind::RetryScheduled { .. } => StepTrigger::RetryScheduled,
-        EventKind::StepCompleted { .. } => StepTrigger::Completed,
-        EventKind::StepFailed { .. } => StepTrigger::Failed,
-        EventKind::StepSkipped { .. } => StepTrigger::Skipped,
-        EventKind::StepCancelled { .. } => StepTrigger::Cancelled,
-        EventKind::StepOutcomeUnknown { .. } => StepTrigger::OutcomeUnknown,
-        _ => return None,
-    })
+fn step_trigger(body: &Body, from: StepState, to: StepState) -> Option<StepTrigger> {
+    match body {
+        Body::Execution(_) => None,
+        Body::ToolCall { event, .. } => match event {
+            ToolCallEvent::Ended(_) if (from, to) == (StepState::AwaitingApproval, StepState::Running) => {
+                Some(StepTrigger::CallEnded)
+            }
+            ToolCallEvent::Ended(ToolCallEnd::Cancelled { .. }) => Some(StepTrigger::CallDiscarded),
+            ToolCallEvent::Held(_) => Some(StepTrigger::CallHeld),
+            ToolCallEvent::Requested(_) => Some(StepTrigger::OperationRequested),
+            ToolCallEvent::Dispatched | ToolCallEvent::Ended(_) => None,
+        },
+        Body::Approval { event, .. } => match event {
+            ApprovalEvent::Decided { .. } => Some(StepTrigger::ApprovalDecided),
+            ApprovalEvent::Requested { .. } => None,
+        },
+        Body::Wait { event, .. } => Some(match event {
+            WaitEvent::Started(_) => StepTrigger::WaitStarted,
+            WaitEvent::Ended(_) => StepTrigger::WaitEnded,
+        }),
+        Body::Step { event, .. } => Some(match event {
+            StepEvent::Started => StepTrigger::Started,
+            StepEvent::RetryScheduled { .. } => StepTrigger::RetryScheduled,
+            StepEvent::Completed { .. } => StepTrigger::Completed,
+            StepEvent::Failed { .. } => StepTrigger::Failed,
+            StepEvent::Skipped { .. } => StepTrigger::Skipped,
+            StepEvent::Cancelled { .. } => StepTrigger::Cancelled,
+            StepEvent::OutcomeUnknown { .. } => StepTrigger::OutcomeUnknown,
+        }),
+    }
 }

@@ -21,7 +21,7 @@ fn any_acyclic() -> impl Strategy<Value = PlanDraft> {
             for (from, to, listed) in edges.into_iter().filter(|(from, to, _)| from != to) {
                 let (earlier, later) = (from.min(to), from.max(to));
                 let position = order.iter().position(|n| *n == later).unwrap();
-                let StepKindDraft::Tool { arguments, .. } = &mut steps[position].kind;
+                let StepKindDraft::Tool { arguments, .. } = &mut steps[position].kind else { panic!("a tool step") };
                 match listed {
                     true => steps[position].depends_on.push(format!("s-{earlier}")),
                     false => arguments[format!("from {earlier}")] = json!(format!("${{s-{earlier}.result.x}}")),
@@ -33,7 +33,7 @@ fn any_acyclic() -> impl Strategy<Value = PlanDraft> {
 
 /// What a step of a draft depends on, by id.
 fn dependencies(step: &StepDraft) -> BTreeSet<String> {
-    let StepKindDraft::Tool { arguments, .. } = &step.kind;
+    let StepKindDraft::Tool { arguments, .. } = &step.kind else { panic!("a tool step") };
     let named = arguments.as_object().unwrap().values().map(|value| {
         let text = value.as_str().unwrap();
         text[2..text.find('.').unwrap()].to_owned()
@@ -116,7 +116,7 @@ fn any_draft() -> impl Strategy<Value = PlanDraft> {
     (any_acyclic(), prop::collection::vec(dress, 24), header).prop_map(
         |(mut draft, dresses, (id, description, stop_on_error, parallelism, timeout))| {
             for (step, dress) in draft.steps.iter_mut().zip(dresses) {
-                let StepKindDraft::Tool { tool, arguments } = &mut step.kind;
+                let StepKindDraft::Tool { tool, arguments } = &mut step.kind else { panic!("a tool step") };
                 (step.title, step.timeout, step.attempt_timeout, step.retry, *tool) =
                     (dress.0, dress.1, dress.2, dress.3, dress.4);
                 arguments["value"] = match dress.5 {

@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::{assert_refused, draft, step, step_with, violations};
 use crate::{
-    Backoff, InvalidPlan, Plan, PlanDraft, RetryPolicy, StepDraft, StepKind, StepKindDraft,
+    Backoff, InvalidPlan, Plan, PlanDraft, RetryPolicy, StepDraft, StepKind, StepKindDraft, WaitDraft, WaitFor,
+    WaitStep,
     limits::{MAX_ARGUMENT_BYTES, MAX_DURATION, MAX_PLAN_BYTES, MAX_STEPS, MAX_VIOLATIONS},
 };
 
@@ -28,7 +29,7 @@ fn a_plan_knows_its_steps() {
     assert_eq!(plan.dependents(2), [0_usize; 0]);
     // S4-21: one attempt unless said otherwise.
     assert_eq!(plan.steps()[0].retry(), &RetryPolicy::default());
-    let StepKind::Tool(tool) = plan.steps()[2].kind();
+    let StepKind::Tool(tool) = plan.steps()[2].kind() else { panic!("a tool step") };
     assert_eq!((tool.tool.as_str(), tool.arguments.source()), ("noop", &json!({"x": "${d.result}"})));
 }
 
@@ -50,14 +51,15 @@ fn an_empty_plan_is_refused() {
 
 #[test]
 fn ids_have_a_shape() {
-    let longest = "x".repeat(64);
-    for id in ["a", "A-1_b", "0", longest.as_str()] {
+    let (longest, too_long) = ("x".repeat(128), "x".repeat(129));
+    for id in ["a", "A-1_b", "0", "build.x86_64", longest.as_str()] {
         assert!(Plan::new(draft(vec![step(id, &[])])).is_ok(), "{id}");
     }
-    let too_long = "x".repeat(65);
-    for id in ["-a", "_a", "a b", "a/b", "ä", "a\0", "\0", "a\n", "${a}", too_long.as_str(), "a.b"] {
+    // `~` stands in the ids of steps that an execution adds itself.
+    for id in ["-a", "_a", ".a", "a b", "a/b", "ä", "a\0", "\0", "a\n", "${a}", too_long.as_str(), "a~1"] {
         assert_refused(draft(vec![step(id, &[])]), "steps[0].id: `");
     }
+    let (longest, too_long) = ("x".repeat(64), "x".repeat(65));
     for id in ["a.b-c_1", longest.as_str()] {
         assert!(Plan::new(PlanDraft { id: id.to_owned(), ..draft(vec![step("a", &[])]) }).is_ok(), "{id}");
     }
@@ -246,4 +248,70 @@ fn every_violation_is_reported_up_to_a_limit() {
     assert_eq!(violations.len(), MAX_VIOLATIONS + 1);
     assert_eq!(violations[MAX_VIOLATIONS - 1].field, "steps[99].depends_on[0]");
     assert_eq!(violations[MAX_VIOLATIONS].to_string(), "50 more problems are not listed");
+}
+
+#[test]
+fn a_step_with_dots_in_its_id_is_named_in_quotes() {
+    let with = |id: &str, reference: &str| {
+        let mut after = step("after", &[]);
+        after.kind = StepKindDraft::Tool { tool: "noop".into(), arguments: json!({ "x": reference }) };
+        draft(vec![step(id, &[]), step("a", &[]), after])
+    };
+    let plan = Plan::new(with("a.b", "${[\"a.b\"].result.c} ${[\"a\"].output}")).unwrap();
+    assert_eq!(plan.steps()[2].dependencies(), [0, 1]);
+    // Not the step `a.b`, whose name needs quotes.
+    assert_refused(with("a.b", "${a.b.result}"), "steps[2].arguments.x: `${a.b.result}` must continue with `result`");
+    assert!(Plan::new(with("b", "${a.result.b}")).is_ok());
+    assert_refused(
+        with("a.result", "${a.result.b}"),
+        "steps[2].arguments.x: `${a.result.b}` could mean the step `a` or the step `a.result`: write `${[\"a\"].result}`",
+    );
+    assert!(Plan::new(with("a.result", "${[\"a\"].result.b}")).is_ok());
+    assert_refused(with("b", "${[0].result}"), "steps[2].arguments.x: `${[0].result}` names no step");
+}
+
+fn wait(wait: WaitDraft) -> StepDraft {
+    StepDraft { kind: StepKindDraft::Wait { wait }, ..step("w", &[]) }
+}
+
+#[test]
+fn a_step_waits_for_one_thing() {
+    let (second, none) = (Some(Duration::from_secs(1)), WaitDraft::default());
+    let signal = || WaitDraft { signal: "go".into(), ..WaitDraft::default() };
+    let timed = || WaitDraft { duration: second, ..WaitDraft::default() };
+    let until = || WaitDraft { until: Some(5), ..WaitDraft::default() };
+    for (given, expected) in [
+        (timed(), WaitFor::Duration(Duration::from_secs(1))),
+        (until(), WaitFor::Time(5)),
+        (signal(), WaitFor::Signal("go".into())),
+    ] {
+        let plan = Plan::new(draft(vec![wait(given)])).unwrap();
+        assert_eq!(plan.steps()[0].kind(), &StepKind::Wait(WaitStep { wait_for: expected }));
+        assert_eq!(Plan::new(plan.to_draft()).unwrap(), plan);
+    }
+    for given in [none, WaitDraft { signal: "go".into(), ..timed() }, WaitDraft { until: Some(5), ..timed() }] {
+        assert_refused(draft(vec![wait(given)]), "steps[0].wait: must say one thing: {for: 10m}");
+    }
+    let zero = WaitDraft { duration: Some(Duration::ZERO), ..WaitDraft::default() };
+    assert_refused(draft(vec![wait(zero)]), "steps[0].wait.for: must be longer than 0");
+    let odd = WaitDraft { signal: "a b".into(), ..WaitDraft::default() };
+    assert_refused(draft(vec![wait(odd)]), "steps[0].wait.signal: `a b` is not a signal's name");
+}
+
+#[test]
+fn a_wait_has_no_fields_of_a_call() {
+    let signal = || wait(WaitDraft { signal: "go".into(), ..WaitDraft::default() });
+    assert!(Plan::new(draft(vec![StepDraft { timeout: Some(Duration::from_secs(1)), ..signal() }])).is_ok());
+    let retry = Some(RetryPolicy { max_attempts: 2, backoff: Backoff::List(Vec::new()) });
+    for (step, refused) in [
+        (StepDraft { exclusive: true, ..signal() }, "exclusive: is for steps that call a tool"),
+        (StepDraft { retry, ..signal() }, "retry: is for steps that call a tool"),
+        (StepDraft { verbatim: vec!["a".into()], ..signal() }, "verbatim: is for steps that call a tool"),
+        (StepDraft { attempt_timeout: Some(Duration::from_secs(1)), ..signal() }, "attempt_timeout: is for steps"),
+    ] {
+        assert_refused(draft(vec![step]), &format!("steps[0].{refused}"));
+    }
+    let timed = wait(WaitDraft { duration: Some(Duration::from_secs(1)), ..WaitDraft::default() });
+    let limited = StepDraft { timeout: Some(Duration::from_secs(1)), ..timed };
+    assert_refused(draft(vec![limited]), "steps[0].timeout: is for waits that may end early");
 }

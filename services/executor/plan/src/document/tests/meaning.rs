@@ -5,7 +5,7 @@ use std::{fmt::Write, time::Duration};
 use serde_json::json;
 
 use super::{REQUEST, arguments, one_step, read};
-use crate::{Backoff, Format, Plan, RetryPolicy, Step, StepKind};
+use crate::{Backoff, Format, Plan, RetryPolicy, StepKind};
 
 #[test]
 fn the_author_s_form() {
@@ -71,7 +71,7 @@ fn backoff_has_defaults() {
 #[test]
 fn the_json_form_of_other_planners() {
     let plan = read(REQUEST);
-    let ids: Vec<_> = plan.steps().iter().map(Step::id).collect();
+    let ids: Vec<_> = plan.steps().iter().map(|step| step.id()).collect();
     assert_eq!(ids, ["step-1", "step-2", "step-3"]);
     assert_eq!(plan.steps()[1].dependencies(), [0]);
     assert_eq!(plan.timeout(), Some(Duration::from_secs(120)));
@@ -111,7 +111,7 @@ fn words_that_look_like_truth_values_are_text() {
 fn a_verbatim_argument_is_no_template() {
     let text = "arguments: {script: {lines: ['echo ${HOME}', '$${x}', '${', '${b.result}']}, other: '$${x}'}\n    verbatim: [script]";
     let plan = read(&one_step(text));
-    let StepKind::Tool(tool) = plan.steps()[0].kind();
+    let StepKind::Tool(tool) = plan.steps()[0].kind() else { panic!("a tool step") };
     let resolved = tool.arguments.resolve(&|_| None).unwrap();
     let lines = ["echo ${HOME}", "$${x}", "${", "${b.result}"];
     assert_eq!(resolved, json!({"script": {"lines": lines}, "other": "${x}"}));

@@ -4,7 +4,7 @@ mod hostile;
 mod meaning;
 mod refusals;
 
-use crate::{Format, Plan, Step, StepKind, Violation};
+use crate::{Format, Plan, StepKind, StepSpec, Violation};
 
 pub(super) fn read(text: &str) -> Plan {
     Plan::parse(Format::Auto, text).unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -30,8 +30,8 @@ pub(super) fn one_step(lines: &str) -> String {
     format!("id: demo\nsteps:\n  - id: a\n    tool: noop\n    {lines}\n")
 }
 
-pub(super) fn arguments(step: &Step) -> &serde_json::Value {
-    let StepKind::Tool(tool) = step.kind();
+pub(super) fn arguments(step: &StepSpec) -> &serde_json::Value {
+    let StepKind::Tool(tool) = step.kind() else { panic!("a tool step") };
     tool.arguments.source()
 }
 

@@ -82,7 +82,10 @@ fn unknown_fields_are_named_with_the_nearest() {
             ("paralelism: there is no field `paralelism` here; did you mean `parallelism`?", (2, 1)),
             ("steps[0].dependson: there is no field `dependson` here; did you mean `depends_on`?", (6, 5)),
             ("steps[0].retry.max_atempts: there is no field `max_atempts` here; did you mean `max_attempts`?", (7, 13)),
-            ("steps[0].zzz: there is no field `zzz` here, only id, title, tool, skillId, arguments, params", (8, 5)),
+            (
+                "steps[0].zzz: there is no field `zzz` here, only id, title, wait, tool, skillId, arguments, params",
+                (8, 5),
+            ),
         ],
     );
     // What would change the meaning if it were passed over is not passed over.
@@ -234,4 +237,20 @@ fn problems_in_steps_are_located() {
         crate::StepProblem::locate(crate::Format::Json, text, vec![problem("/tool"), problem("/arguments/n/1")]);
     let places: Vec<_> = located.iter().map(|found| (found.field.as_str(), found.line, found.column)).collect();
     assert_eq!(places, [("plan.steps[1].skillId", 4, 40), ("plan.steps[1].params.n[1]", 4, 68)]);
+}
+
+#[test]
+fn what_a_step_waits_for_is_read_where_it_stands() {
+    assert_refused(
+        "id: p\nsteps:\n  - id: a\n    wait: {until: tomorrow}\n  - id: b\n    tool: t\n    wait: {signal: go}\n  - id: c\n    wait: 10m\n",
+        &[
+            (
+                "steps[0].wait.until: `tomorrow` is not a point in time: write the date, the time and the offset from UTC, such as \
+                 2026-12-01T09:00:00Z or 2026-12-01T10:00:00+01:00",
+                (4, 19),
+            ),
+            ("steps[1].tool: is for steps that call a tool, and this one waits: remove it, or make two steps", (6, 11)),
+            ("steps[2].wait: must be an object: {for: 10m}, {until: 2026-12-01T09:00:00Z} or {signal: NAME}", (9, 11)),
+        ],
+    );
 }

@@ -1,0 +1,207 @@
+//! The fold: applies one event to the state of an execution.
+//!
+//! Nothing is decided here. Two things follow from an event without one of their own, always in the same way, and are part of the format:
+//! a step becomes ready when its last dependency completes, and is marked to be skipped when a dependency ends without completing.
+
+mod step;
+
+use thiserror::Error;
+
+use crate::{
+    Actor, Body, Control, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, MAX_SIGNALS,
+    OperationKey, StepId, StepKey, StepState, StepTrigger, Timestamp, approvals,
+    state::{OperationEnd, PausedBy, Stop},
+    steps,
+    transitions::{execution_transition, step_transition},
+};
+
+/// An event that cannot follow the events before it.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("event {sequence} cannot be: {what}")]
+pub struct IllegalEvent {
+    /// The event's sequence number.
+    pub sequence: u64,
+    /// Why it is illegal.
+    pub what: String,
+}
+
+impl Execution {
+    /// Applies one event.
+    ///
+    /// # Errors
+    /// [`IllegalEvent`] when a sequence number is missing, the transition does not exist, or the event contradicts the state of its step or
+    /// its operation. The execution must not be used after that.
+    pub fn apply(&mut self, event: &Event) -> Result<(), IllegalEvent> {
+        let illegal = |what: String| IllegalEvent { sequence: event.sequence, what };
+        if event.sequence != self.last_sequence + 1 {
+            return Err(illegal(format!("the event before it is {}", self.last_sequence)));
+        }
+        self.apply_body(event).map_err(illegal)?;
+        self.measure_wait(event.time);
+        self.last_sequence = event.sequence;
+        self.last_time = self.last_time.max(event.time);
+        Ok(())
+    }
+
+    fn apply_body(&mut self, event: &Event) -> Result<(), String> {
+        let (time, actor) = (event.time, event.actor.as_ref());
+        match &event.body {
+            Body::Execution(kind) => self.apply_execution(event.sequence, time, actor, kind),
+            Body::Step { step, attempt, event } => step::apply(self, step, *attempt, event, time),
+            Body::ToolCall { call, event } => steps::tool::apply(self, call, event, time),
+            Body::Approval { operation, event } => approvals::apply(self, operation, event, actor, time),
+            Body::Wait { wait, event } => steps::wait::apply(self, wait, event, time),
+        }
+    }
+
+    fn apply_execution(
+        &mut self,
+        sequence: u64,
+        time: Timestamp,
+        actor: Option<&Actor>,
+        event: &ExecutionEvent,
+    ) -> Result<(), String> {
+        use ExecutionEvent as E;
+        match event {
+            E::Created(_) => return Err("`created` comes first and once".into()),
+            E::Started => {
+                if self.started_at.is_some() {
+                    return Err("it has started before".into());
+                }
+                self.transition_execution(ExecutionTrigger::Started, None)?;
+                self.started_at = Some(time);
+            }
+            E::Paused { discard_calls, .. } => {
+                self.transition_execution(ExecutionTrigger::Paused, None)?;
+                let principal = actor.map(|actor| actor.principal.clone()).unwrap_or_default();
+                self.paused = Some(PausedBy { principal, since: time, discard_calls: *discard_calls });
+            }
+            E::Resumed => {
+                self.transition_execution(ExecutionTrigger::Resumed, None)?;
+                self.paused = None;
+            }
+            E::CancelRequested { .. } => {
+                self.transition_execution(ExecutionTrigger::CancelRequested, None)?;
+                self.paused = None;
+                self.stop = Some(Stop::Cancelled);
+            }
+            E::SignalReceived(received) => {
+                if self.state.is_terminal() {
+                    return Err("an execution that ended takes no signal".into());
+                }
+                if self.signals.len() == MAX_SIGNALS {
+                    return Err(format!("it keeps {MAX_SIGNALS} signals already"));
+                }
+                self.signals.push(&received.signal, sequence, received.payload.clone());
+            }
+            E::DeadlineExceeded => {
+                self.transition_execution(ExecutionTrigger::DeadlineExceeded, None)?;
+                self.paused = None;
+                self.stop = Some(Stop::Deadline);
+            }
+            E::AwaitingApproval => {
+                if !self.only_awaits_approvals() {
+                    return Err("something can go on without a decision".into());
+                }
+                self.transition_execution(ExecutionTrigger::AwaitingApproval, None)?;
+            }
+            E::Recovered { .. } => {
+                if self.state.is_terminal() {
+                    return Err("an execution that ended cannot be recovered".into());
+                }
+            }
+            E::Finished(finished) => {
+                self.transition_execution(ExecutionTrigger::Finished, Some(finished.state))?;
+                if self.totals.done() != self.totals.total || finished.totals != self.totals {
+                    return Err(format!("of its steps this is known: {:?}", self.totals));
+                }
+                self.paused = None;
+                self.ended_at = Some(time);
+            }
+        }
+        if let (Some(actor), Some(control)) = (actor, Control::of(event)) {
+            self.requests.insert(&actor.request_id, control.digest(&actor.principal));
+        }
+        Ok(())
+    }
+
+    /// Measures the time in `AwaitingApproval`.
+    fn measure_wait(&mut self, time: Timestamp) {
+        if self.state == ExecutionState::AwaitingApproval {
+            self.awaiting_since.get_or_insert(time);
+        } else if let Some(since) = self.awaiting_since.take() {
+            self.waited += time.since(since);
+        }
+    }
+
+    pub(crate) fn transition_execution(
+        &mut self,
+        by: ExecutionTrigger,
+        to: Option<ExecutionState>,
+    ) -> Result<(), String> {
+        self.state = execution_transition(self.state, by, to)
+            .ok_or_else(|| format!("an execution that is {:?} has no move {by:?}", self.state))?;
+        Ok(())
+    }
+
+    /// The step that an event names.
+    pub(crate) fn named(&self, id: &StepId) -> Result<StepKey, String> {
+        self.steps.key(id).ok_or_else(|| format!("there is no step `{id}`"))
+    }
+
+    /// Returns an error before the execution has started, while it is paused, and once it is being stopped: nothing may start then.
+    pub(crate) fn check_can_start(&self) -> Result<(), String> {
+        if self.started_at.is_none() || self.paused.is_some() || self.stop.is_some() {
+            return Err("nothing may start now".into());
+        }
+        Ok(())
+    }
+
+    /// Checks that a step's next operation has this position.
+    pub(crate) fn check_is_next(&self, key: OperationKey) -> Result<(), String> {
+        let record = &self.steps[key.step];
+        let OperationKey { attempt, number, .. } = key;
+        if attempt != record.attempt || number != record.operations + 1 || !self.index.to_request.contains(&key.step) {
+            let (last_attempt, last) = (record.attempt, record.operations);
+            return Err(format!("`{}` {attempt}.{number} does not follow {last_attempt}.{last}", record.id));
+        }
+        self.check_can_start()
+    }
+
+    pub(crate) fn transition_step(&mut self, step: StepKey, by: StepTrigger, time: Timestamp) -> Result<(), String> {
+        let from = self.steps[step].state;
+        let to = step_transition(from, by)
+            .ok_or_else(|| format!("step `{}`, which is {from:?}, has no move {by:?}", self.steps[step].id))?;
+        self.update_step(step, |record| {
+            if from == StepState::AwaitingApproval {
+                record.waited += time.since(record.since);
+            }
+            (record.state, record.since) = (to, time);
+        });
+        Ok(())
+    }
+
+    /// A step waits for approvals exactly while all its operations do; `by` is what moves it out of that.
+    pub(crate) fn settle_approvals(&mut self, step: StepKey, by: StepTrigger, time: Timestamp) -> Result<(), String> {
+        let record = &self.steps[step];
+        let all_await = record.open.all > 0 && record.open.awaiting == record.open.all;
+        match (record.state, all_await) {
+            (StepState::Running, true) => self.transition_step(step, StepTrigger::CallHeld, time),
+            (StepState::AwaitingApproval, false) => self.transition_step(step, by, time),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends an operation; what that means for its step is decided next.
+    pub(crate) fn end_operation(
+        &mut self,
+        key: OperationKey,
+        end: OperationEnd,
+        time: Timestamp,
+    ) -> Result<(), String> {
+        self.remove_operation(key);
+        self.settle_approvals(key.step, StepTrigger::CallEnded, time)?;
+        self.update_step(key.step, |record| record.end = Some(end));
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! Applies the events about attempts at steps.
+
+use crate::{
+    ErrorClass, Execution, SkipReason, StepEvent, StepId, StepKey, StepState, StepTrigger, Timestamp,
+    state::{OperationEnd, Stop},
+};
+
+pub(super) fn apply(
+    execution: &mut Execution,
+    id: &StepId,
+    attempt: u32,
+    event: &StepEvent,
+    time: Timestamp,
+) -> Result<(), String> {
+    let step = execution.named(id)?;
+    match event {
+        StepEvent::Started => started(execution, step, attempt, time)?,
+        StepEvent::RetryScheduled { failure, not_before, .. } => {
+            check(execution, step, attempt, StepTrigger::RetryScheduled)?;
+            execution.transition_step(step, StepTrigger::RetryScheduled, time)?;
+            execution.update_step(step, |record| {
+                record.not_before = Some(*not_before);
+                record.failed(attempt, failure, time);
+                (record.end, record.attempt_started_at) = (None, None);
+            });
+        }
+        StepEvent::Completed { .. } => {
+            check(execution, step, attempt, StepTrigger::Completed)?;
+            execution.transition_step(step, StepTrigger::Completed, time)?;
+            end(execution, step, time);
+            execution.totals.completed += 1;
+            execution.update_step(step, |record| record.failure = None);
+            release_dependents(execution, step, time)?;
+        }
+        StepEvent::Failed { failure, .. } => {
+            check(execution, step, attempt, StepTrigger::Failed)?;
+            execution.transition_step(step, StepTrigger::Failed, time)?;
+            end(execution, step, time);
+            execution.totals.failed += 1;
+            execution.update_step(step, |record| record.failed(attempt, failure, time));
+            execution.first_failure.get_or_insert_with(|| failure.clone());
+            skip_dependents(execution, step, SkipReason::DependencyFailed);
+            let stops = execution.created.plan.stop_on_error() || failure.class == ErrorClass::Fatal;
+            if execution.stop.is_none() && stops {
+                execution.stop = Some(Stop::Error { step });
+            }
+        }
+        StepEvent::Skipped { reason, because, .. } => {
+            let because = because.as_ref().map(|because| execution.named(because)).transpose()?;
+            let record = &execution.steps[step];
+            if record.attempt > 0 && !matches!(record.end, Some(OperationEnd::Skipped)) {
+                return Err(format!("step `{id}` has started, and can no longer be skipped"));
+            }
+            execution.transition_step(step, StepTrigger::Skipped, time)?;
+            end(execution, step, time);
+            execution.totals.skipped += 1;
+            execution.update_step(step, |record| record.skipped = Some((*reason, because)));
+            skip_dependents(execution, step, SkipReason::DependencySkipped);
+        }
+        StepEvent::Cancelled { .. } => {
+            check(execution, step, attempt, StepTrigger::Cancelled)?;
+            execution.transition_step(step, StepTrigger::Cancelled, time)?;
+            end(execution, step, time);
+            execution.totals.cancelled += 1;
+            skip_dependents(execution, step, SkipReason::DependencySkipped);
+        }
+        StepEvent::OutcomeUnknown { failure } => {
+            check(execution, step, attempt, StepTrigger::OutcomeUnknown)?;
+            execution.transition_step(step, StepTrigger::OutcomeUnknown, time)?;
+            execution.update_step(step, |record| {
+                record.failure = Some(Box::new(failure.clone()));
+                (record.end, record.attempt_started_at) = (None, None);
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Checks what the table of transitions cannot express: an event must name the step's current attempt, and must follow from how the step's
+/// operation ended.
+fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) -> Result<(), String> {
+    let record = &execution.steps[step];
+    let id = &record.id;
+    if attempt != record.attempt {
+        return Err(format!("attempt {attempt} of step `{id}` is not the one under way, which is {}", record.attempt));
+    }
+    let to_request = execution.index.to_request.contains(&step);
+    let leads_there = match (record.state, by) {
+        (StepState::Running, StepTrigger::Completed) => matches!(record.end, Some(OperationEnd::Completed)),
+        (StepState::Running, StepTrigger::RetryScheduled) => matches!(record.end, Some(OperationEnd::Failed(_))),
+        (StepState::Running, StepTrigger::OutcomeUnknown) => matches!(record.end, Some(OperationEnd::Unknown(_))),
+        (StepState::Running, StepTrigger::Failed) => {
+            to_request || matches!(record.end, Some(OperationEnd::Failed(_) | OperationEnd::Denied(_)))
+        }
+        (StepState::Running, StepTrigger::Cancelled) => {
+            to_request || matches!(record.end, Some(OperationEnd::Cancelled))
+        }
+        (StepState::Ready, StepTrigger::Failed | StepTrigger::Cancelled) => to_request,
+        _ => true,
+    };
+    if !leads_there {
+        let state = record.state;
+        return Err(format!("step `{id}`, which is {state:?}, has no operation whose end leads to the move {by:?}"));
+    }
+    Ok(())
+}
+
+fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timestamp) -> Result<(), String> {
+    execution.check_can_start()?;
+    let record = &execution.steps[step];
+    let id = &record.id;
+    if attempt != record.attempt + 1 || execution.index.to_request.contains(&step) {
+        return Err(format!("attempt {attempt} of step `{id}` does not follow attempt {}", record.attempt));
+    }
+    let open = |&&on: &&usize| !execution.steps[StepKey::new(on)].state.is_terminal();
+    if let Some(&on) = record.spec.dependencies().iter().find(open) {
+        let on = &execution.steps[StepKey::new(on)].id;
+        return Err(format!("step `{id}` started before step `{on}`, which it depends on, had ended"));
+    }
+    execution.transition_step(step, StepTrigger::Started, time)?;
+    execution.update_step(step, |record| {
+        (record.attempt, record.operations) = (attempt, 0);
+        (record.conflicts, record.failed_beside) = (0, false);
+        record.not_before = None;
+        record.attempt_started_at = Some(time);
+        record.started_at.get_or_insert(time);
+    });
+    Ok(())
+}
+
+/// What all ends of a step share; the table of transitions has already rejected a second end.
+fn end(execution: &mut Execution, step: StepKey, time: Timestamp) {
+    execution.update_step(step, |record| {
+        record.ended_at = Some(time);
+        (record.attempt_started_at, record.end) = (None, None);
+        (record.not_before, record.to_skip) = (None, None);
+    });
+}
+
+fn release_dependents(execution: &mut Execution, step: StepKey, time: Timestamp) -> Result<(), String> {
+    for index in 0..execution.steps[step].dependents.len() {
+        let dependent = execution.steps[step].dependents[index];
+        let record = &mut execution.steps[dependent];
+        record.open_dependencies -= 1;
+        if record.open_dependencies == 0 && record.state == StepState::Pending {
+            execution.transition_step(dependent, StepTrigger::DependenciesCompleted, time)?;
+        }
+    }
+    Ok(())
+}
+
+/// Marks the steps that depend on `step` to be skipped. Once the execution is being stopped, the stop is the reason instead.
+fn skip_dependents(execution: &mut Execution, step: StepKey, reason: SkipReason) {
+    if execution.stop.is_some() {
+        return;
+    }
+    for index in 0..execution.steps[step].dependents.len() {
+        let dependent = execution.steps[step].dependents[index];
+        if execution.steps[dependent].state == StepState::Pending {
+            execution.update_step(dependent, |record| {
+                record.to_skip.get_or_insert((reason, step));
+            });
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! How an execution ends: what is still open is ended, then the execution itself.
+
+use belay_reasons as reasons;
+
+use crate::{
+    Body, ErrorClass, Execution, ExecutionEvent, ExecutionState, Failure, Finished, SkipReason, StepEvent, StepState,
+    Timestamp, Totals,
+    state::{StepRecord, Stop},
+};
+
+impl Execution {
+    /// Ends every step without an operation in flight, once nothing may start any more.
+    pub(super) fn drain(&self, stop: Stop) -> Vec<Body> {
+        let index = &self.index;
+        if index.pending + index.ready.len() + index.to_request.len() + index.backing_off.len() + index.unknown.len()
+            == 0
+        {
+            return Vec::new();
+        }
+        let (reason, cause) = match stop {
+            Stop::Error { step } => (SkipReason::StopOnError, Some(step)),
+            Stop::Cancelled => (SkipReason::Cancelled, None),
+            Stop::Deadline => (SkipReason::TimedOut, None),
+        };
+        let mut events = Vec::new();
+        for (step, record) in self.steps.iter() {
+            let progress = self.progress(events.len() + 1);
+            let event = match record.state {
+                StepState::Ready | StepState::Pending if record.attempt == 0 => {
+                    let to_skip = record.to_skip.map(|(reason, because)| (reason, Some(because)));
+                    let (reason, because) = to_skip.unwrap_or((reason, cause));
+                    let because = because.map(|because| self.steps[because].id.clone());
+                    StepEvent::Skipped { reason, because, progress }
+                }
+                StepState::Ready | StepState::BackingOff => StepEvent::Cancelled { progress },
+                StepState::Running if index.to_request.contains(&step) => StepEvent::Cancelled { progress },
+                StepState::OutcomeUnknown => StepEvent::Failed {
+                    failure: Failure::new(
+                        ErrorClass::OutcomeUnknown,
+                        reasons::OUTCOME_UNKNOWN,
+                        "The execution was stopped before anybody found out whether the step's call took effect.",
+                    ),
+                    progress,
+                },
+                StepState::Pending
+                | StepState::Running
+                | StepState::AwaitingApproval
+                | StepState::Waiting
+                | StepState::Completed
+                | StepState::Failed
+                | StepState::Skipped
+                | StepState::Cancelled => continue,
+            };
+            events.push(self.about(step, record.attempt, event));
+        }
+        events
+    }
+
+    /// Whether a step was skipped that another step needed, or every step was.
+    fn skipped_a_needed_step(&self) -> bool {
+        let needed = |record: &StepRecord| matches!(record.skipped, Some((SkipReason::DependencySkipped, _)));
+        self.totals.completed == 0 || self.steps.iter().any(|(_, record)| needed(record))
+    }
+
+    pub(super) fn finish(&self, now: Timestamp) -> Body {
+        let Totals { total, completed, failed, .. } = self.totals;
+        // An execution that was stopped too late to stop anything has completed: the totals decide.
+        let state = match self.stop {
+            _ if completed == total => ExecutionState::Completed,
+            Some(Stop::Cancelled) => ExecutionState::Cancelled,
+            Some(Stop::Deadline) => ExecutionState::TimedOut,
+            _ if failed == 0 && self.skipped_a_needed_step() => ExecutionState::Partial,
+            _ if failed == 0 => ExecutionState::Completed,
+            _ if completed > 0 && !self.plan().stop_on_error() => ExecutionState::Partial,
+            _ => ExecutionState::Failed,
+        };
+        ExecutionEvent::Finished(Box::new(Finished {
+            state,
+            totals: self.totals,
+            failure: self.first_failure.clone(),
+            duration: now.since(self.created_at),
+        }))
+        .into()
+    }
+}

@@ -1,0 +1,233 @@
+//! Which events to record now, and what the driver then has to do.
+
+mod finish;
+mod resolve;
+
+use crate::{
+    Actor, Body, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure, OperationKey, Progress,
+    StepEvent, StepKey, Timestamp, ToolCallEvent,
+    apply::IllegalEvent,
+    state::{StepRecord, Stop},
+    steps,
+};
+use belay_reasons as reasons;
+
+/// The inputs of a decision besides the events so far. Their values are recorded in the resulting events, so a replay does not need them.
+#[derive(Clone, Copy, Debug)]
+pub struct DecideContext<'a> {
+    /// The wall clock.
+    pub now: Timestamp,
+    /// The id of the runner's ledger.
+    pub ledger_id: &'a str,
+}
+
+/// What the driver has to do for an operation in flight. Derived from the current state, so a new driver continues where a lost one stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Action {
+    /// The operation.
+    pub operation: OperationKey,
+    /// What to do.
+    pub verb: Verb,
+}
+
+/// What to do for an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// Send the call to the runner under its own name; sending it again attaches to it. A call that was held before it ran is sent with
+    /// the grant of its approval.
+    Dispatch,
+    /// Cancel it, and record how it really ended.
+    Cancel,
+    /// Request approval for it, which its runner holds.
+    RequestApproval,
+    /// Commit its approved effect.
+    Commit,
+    /// Discard it, since it was not approved.
+    Discard,
+}
+
+impl Execution {
+    /// Records something that happened outside: a reply of a runner, a decision of a person.
+    ///
+    /// # Errors
+    /// [`IllegalEvent`] when it is not legal now; the execution is unchanged then.
+    pub fn record(
+        &mut self,
+        now: Timestamp,
+        actor: Option<Actor>,
+        body: impl Into<Body>,
+    ) -> Result<Event, IllegalEvent> {
+        let (sequence, time) = (self.last_sequence + 1, now.max(self.last_time));
+        let event = Event { sequence, time, actor, body: body.into() };
+        // `apply` checks events from outside before it changes anything.
+        self.apply(&event)?;
+        Ok(event)
+    }
+
+    /// Decides everything that can be decided now, and applies it. The driver has to store the events before it acts on them.
+    pub fn advance(&mut self, context: DecideContext<'_>) -> Vec<Event> {
+        let now = context.now.max(self.last_time);
+        let context = DecideContext { now, ..context };
+        let mut events = Vec::new();
+        loop {
+            let decided = self.decide(context);
+            if decided.is_empty() {
+                return events;
+            }
+            for body in decided {
+                let event = Event { sequence: self.last_sequence + 1, time: now, actor: None, body };
+                self.apply(&event).expect("decide only makes moves that exist; shown by the property tests");
+                events.push(event);
+            }
+        }
+    }
+
+    /// What the driver has to do now, besides waiting until [`Self::wake_at`].
+    pub fn actions(&self) -> Vec<Action> {
+        self.needed().collect()
+    }
+
+    fn needed(&self) -> impl Iterator<Item = Action> + '_ {
+        let operations = self.operations.iter().filter(|_| !self.state.is_terminal());
+        operations
+            .filter_map(|operation| Some(Action { operation: operation.key, verb: steps::action(self, operation)? }))
+    }
+
+    /// When a retry, a wait or the deadline is due next; `None` when none is pending.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        if self.state.is_terminal() {
+            return None;
+        }
+        let deadline = match self.stop {
+            None | Some(Stop::Error { .. }) => self.created.deadline,
+            Some(Stop::Cancelled | Stop::Deadline) => None,
+        };
+        let goes_on = self.paused.is_none() && self.stop.is_none();
+        // Without a free slot the execution waits for a running call.
+        let backing_off = self.index.backing_off.first().filter(|_| goes_on && self.has_free_slot());
+        let timer = self.index.timers.first().filter(|_| goes_on);
+        [deadline, backing_off.map(|&(at, _)| at), timer.map(|&(at, _)| at)].into_iter().flatten().min()
+    }
+
+    /// Whether the driver has nothing to do: the execution waits for a time, a decision, a person or nothing at all, and can leave memory.
+    pub fn is_parked(&self) -> bool {
+        self.needed().next().is_none()
+    }
+
+    /// The operations whose end a lost executor may have missed: those for which there is something to do.
+    pub fn in_doubt(&self) -> Vec<OperationKey> {
+        self.needed().map(|action| action.operation).collect()
+    }
+
+    /// The next events that follow from the current state and time; empty when nothing can be decided.
+    ///
+    /// Returns one event, or a group that would come out the same one by one: an executor that crashes after any event continues as if it
+    /// had not crashed.
+    fn decide(&self, context: DecideContext<'_>) -> Vec<Body> {
+        if self.state.is_terminal() {
+            return Vec::new();
+        }
+        let now = context.now;
+        if self.created.deadline.is_some_and(|deadline| deadline <= now)
+            && !matches!(self.stop, Some(Stop::Cancelled | Stop::Deadline))
+        {
+            return vec![ExecutionEvent::DeadlineExceeded.into()];
+        }
+        if let Some(&step) = self.index.to_resolve.first() {
+            return vec![self.resolve_step(step, now)];
+        }
+        if let Some(stop) = self.stop {
+            if let Some(cancelled) = steps::wait::cancelled(self) {
+                return vec![cancelled];
+            }
+            let drain = self.drain(stop);
+            if !drain.is_empty() {
+                return drain;
+            }
+        } else {
+            let next = self.decide_by_mode().or_else(|| self.skip_next()).or_else(|| self.go_on(context));
+            if let Some(next) = next {
+                return vec![next];
+            }
+        }
+        if self.totals.done() == self.totals.total { vec![self.finish(now)] } else { Vec::new() }
+    }
+
+    fn skip_next(&self) -> Option<Body> {
+        let step = *self.index.to_skip.first()?;
+        let (reason, because) = self.steps[step].to_skip?;
+        Some(self.skip(step, reason, Some(because)))
+    }
+
+    /// What happens next in an execution that is neither paused nor stopped.
+    fn go_on(&self, context: DecideContext<'_>) -> Option<Body> {
+        if self.paused.is_some() {
+            return None;
+        }
+        if self.started_at.is_none() {
+            return Some(ExecutionEvent::Started.into());
+        }
+        let awaits = || {
+            (self.state == ExecutionState::Running && self.only_awaits_approvals())
+                .then(|| ExecutionEvent::AwaitingApproval.into())
+        };
+        let next = steps::wait::due(self, context.now).or_else(|| self.dispatch_next());
+        next.or_else(|| self.start_next(context)).or_else(awaits)
+    }
+
+    /// Gives a free slot to the first approved call in plan order.
+    fn dispatch_next(&self) -> Option<Body> {
+        let &call = self.index.queued.first().filter(|_| self.has_unheld_slot())?;
+        Some(Body::ToolCall { call: self.operation_id(call), event: ToolCallEvent::Dispatched })
+    }
+
+    /// Whether a step that has started may send a call. Steps that wait for their next attempt, or whose next operation is still to be
+    /// requested, keep their slot without using it. There is none while commits beside the running calls occupy them all.
+    pub(crate) fn has_free_slot(&self) -> bool {
+        self.index.slots_held - self.index.to_request.len() - self.index.backing_off.len() < self.plan().parallelism()
+    }
+
+    /// Whether a slot is held by no step.
+    pub(crate) fn has_unheld_slot(&self) -> bool {
+        self.index.slots_held < self.plan().parallelism()
+    }
+
+    /// Starts next: the operation of a step that has started, else the retry that has been due longest, else the first ready step in plan
+    /// order.
+    fn start_next(&self, context: DecideContext<'_>) -> Option<Body> {
+        let room = self.has_free_slot();
+        let to_request = self.index.to_request.first().copied().filter(|_| room);
+        let due = self.index.backing_off.first().filter(|(not_before, _)| *not_before <= context.now);
+        let retry = || due.filter(|_| room).map(|&(_, step)| step);
+        let ready = || self.index.ready.first().copied().filter(|_| self.has_unheld_slot());
+        let step = to_request.or_else(retry).or_else(ready)?;
+        if self.step_deadline(step).is_some_and(|deadline| deadline <= context.now) {
+            let message = "The step's time limit ran out between two calls.";
+            return Some(self.fail(step, Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)));
+        }
+        Some(match to_request {
+            Some(_) => steps::next(self, step, context),
+            None => self.about(step, self.steps[step].attempt + 1, StepEvent::Started),
+        })
+    }
+
+    pub(crate) fn step_deadline(&self, step: StepKey) -> Option<Timestamp> {
+        let StepRecord { spec, started_at, waited, .. } = &self.steps[step];
+        let limit = spec.timeout()?;
+        // Time spent waiting for approval does not count towards the step's time limit.
+        Some((*started_at)?.saturating_add(limit + *waited))
+    }
+
+    pub(crate) fn fail(&self, step: StepKey, failure: Failure) -> Body {
+        let event = StepEvent::Failed { failure, progress: self.progress(1) };
+        self.about(step, self.steps[step].attempt, event)
+    }
+
+    fn about(&self, step: StepKey, attempt: u32, event: StepEvent) -> Body {
+        Body::Step { step: self.steps[step].id.clone(), attempt, event }
+    }
+
+    fn progress(&self, more: usize) -> Progress {
+        Progress { done: self.totals.done() + more, total: self.totals.total }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the end of an operation means for its step.
+
+use std::time::Duration;
+
+use crate::{ApprovalMode, Body, Execution, Failure, SkipReason, StepEvent, StepKey, Timestamp, state::OperationEnd};
+
+impl Execution {
+    pub(super) fn resolve_step(&self, step: StepKey, now: Timestamp) -> Body {
+        let record = &self.steps[step];
+        let event = match record.end.as_ref().expect("a step to resolve has an ended operation") {
+            OperationEnd::Completed => {
+                let duration = record.started_at.map_or(Duration::ZERO, |started| now.since(started));
+                StepEvent::Completed { progress: self.progress(1), duration }
+            }
+            OperationEnd::Cancelled => StepEvent::Cancelled { progress: self.progress(1) },
+            OperationEnd::Unknown(failure) => StepEvent::OutcomeUnknown { failure: failure.clone() },
+            OperationEnd::Failed(failure) => self.retry_or_fail(step, failure, now),
+            OperationEnd::Denied(failure) => StepEvent::Failed { failure: failure.clone(), progress: self.progress(1) },
+            OperationEnd::Skipped => {
+                let reason = match self.created.approval_mode {
+                    ApprovalMode::Wait => SkipReason::ApprovalSkipped,
+                    ApprovalMode::Fail | ApprovalMode::Skip | ApprovalMode::Auto => SkipReason::NonInteractive,
+                };
+                StepEvent::Skipped { reason, because: None, progress: self.progress(1) }
+            }
+        };
+        self.about(step, record.attempt, event)
+    }
+
+    fn retry_or_fail(&self, step: StepKey, failure: &Failure, now: Timestamp) -> StepEvent {
+        let record = &self.steps[step];
+        let (attempt, retry) = (record.attempt, record.spec.retry());
+        let fail = |failure| StepEvent::Failed { failure, progress: self.progress(1) };
+        if !failure.class.is_retryable() || attempt >= retry.max_attempts || self.stop.is_some() {
+            return fail(failure.clone());
+        }
+        let delay = failure.delay_before_retry(retry.delay(attempt - 1));
+        let not_before = now.saturating_add(delay);
+        if self.step_deadline(step).is_some_and(|deadline| deadline <= not_before) {
+            let message = format!("{}; the step's time limit leaves no room for another attempt", failure.message);
+            return fail(Failure { message, ..failure.clone() });
+        }
+        StepEvent::RetryScheduled { failure: failure.clone(), retry_count: attempt, delay, not_before }
+    }
+
+    pub(super) fn skip(&self, step: StepKey, reason: SkipReason, because: Option<StepKey>) -> Body {
+        let because = because.map(|because| self.steps[because].id.clone());
+        let record = &self.steps[step];
+        self.about(step, record.attempt, StepEvent::Skipped { reason, because, progress: self.progress(1) })
+    }
+}

@@ -1,0 +1,129 @@
+//! Events about an execution as a whole.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use belay_plan::Plan;
+
+use crate::{ExecutionState, Failure, Json, OperationId, Timestamp, Totals};
+
+/// What happens to an execution as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExecutionEvent {
+    /// It was accepted. The event's actor started it.
+    Created(Box<Created>),
+    /// It began.
+    Started,
+    /// A principal paused it: nothing new starts.
+    Paused {
+        /// The principal's reason.
+        reason: String,
+        /// Running calls are cancelled, and run again after the execution is resumed.
+        discard_calls: bool,
+    },
+    /// A principal resumed it.
+    Resumed,
+    /// A principal cancelled it.
+    CancelRequested {
+        /// The principal's reason.
+        reason: String,
+    },
+    /// A principal sent it a signal. It is kept until a step waits for it.
+    SignalReceived(SignalReceived),
+    /// An executor took over the execution; the ends of these operations were not recorded.
+    Recovered {
+        /// The operations.
+        in_doubt: Vec<OperationId>,
+    },
+    /// Its time limit ran out.
+    DeadlineExceeded,
+    /// No step can make progress until an approval is decided.
+    AwaitingApproval,
+    /// It ended.
+    Finished(Box<Finished>),
+}
+
+/// The first event: everything that is fixed for the execution's life.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Created {
+    /// The execution's random identity.
+    pub uid: String,
+    /// The plan.
+    pub plan: Plan,
+    /// What happens when policy requires approval.
+    pub approval_mode: ApprovalMode,
+    /// The workspace its tools are confined to.
+    pub workspace: String,
+    /// Labels to find it by.
+    pub labels: BTreeMap<String, String>,
+    /// The facts about every tool the plan names.
+    pub tools: Vec<ToolFacts>,
+    /// The time at which its time limit ends it.
+    pub deadline: Option<Timestamp>,
+    /// The `traceparent` and `tracestate` it belongs to; empty when unknown.
+    pub trace: (String, String),
+    /// The shard it belongs to.
+    pub shard: u32,
+}
+
+/// What happens when policy requires approval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ApprovalMode {
+    /// Wait for the decision.
+    #[default]
+    Wait,
+    /// Fail the step.
+    Fail,
+    /// Skip the step.
+    Skip,
+    /// Approve automatically, where policy allows that.
+    Auto,
+}
+
+/// How to recover a call whose outcome is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecoveryClass {
+    /// Changes nothing; always safe to run again.
+    ReadOnly,
+    /// Idempotent: running it again is safe.
+    Idempotent,
+    /// Works in a view; a call that was interrupted has changed nothing.
+    Transactional,
+    /// Has effects outside the workspace; never run again automatically.
+    Manual,
+}
+
+/// The facts about a tool that an execution relies on. The first event records them, so that later changes at the runner do not affect
+/// executions that have started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolFacts {
+    /// The name the plan uses.
+    pub used_as: String,
+    /// The canonical name.
+    pub tool: String,
+    /// How to recover a call whose outcome is not known.
+    pub recovery: RecoveryClass,
+    /// The time limit of one call when the plan sets none.
+    pub default_timeout: Duration,
+}
+
+/// A signal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SignalReceived {
+    /// Its name: steps wait for it by this.
+    pub signal: String,
+    /// What it carries; it becomes the result of the step that waits for it.
+    pub payload: Json,
+}
+
+/// How an execution ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// A terminal state.
+    pub state: ExecutionState,
+    /// How its steps ended.
+    pub totals: Totals,
+    /// The failure of the first step that failed.
+    pub failure: Option<Failure>,
+    /// From acceptance to the end.
+    pub duration: Duration,
+}

@@ -1,0 +1,231 @@
+//! The events of an execution: a header that says when, about what and on whose behalf, and a body by family.
+
+mod execution;
+mod step;
+mod tool_call;
+mod wait;
+
+pub use self::{
+    execution::{ApprovalMode, Created, ExecutionEvent, Finished, RecoveryClass, SignalReceived, ToolFacts},
+    step::{Progress, SkipReason, StepEvent},
+    tool_call::{Receipt, ToolCallEnd, ToolCallEvent, ToolCallRequest, WriteBound, WriteMechanism},
+    wait::{WaitCondition, WaitEnd, WaitEvent},
+};
+
+use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
+
+use crate::{Decision, Timestamp};
+
+/// One event of an execution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// 1, 2, 3, … without gaps.
+    pub sequence: u64,
+    /// When it was recorded.
+    pub time: Timestamp,
+    /// On whose behalf it happened; `None` for what the executor decided or learned by itself.
+    pub actor: Option<Actor>,
+    /// What happened, and to what.
+    pub body: Body,
+}
+
+/// Who asked for something.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Actor {
+    /// The authenticated principal.
+    pub principal: String,
+    /// The id of the request; empty when it had none.
+    pub request_id: String,
+}
+
+impl Actor {
+    /// A principal whose request had no id.
+    pub fn new(principal: impl Into<String>) -> Self {
+        Self { principal: principal.into(), request_id: String::new() }
+    }
+}
+
+/// What happened, by family. The variant says what the event is about, so an event about a call always names one.
+///
+/// No `match` outside tests has a catch-all arm: the compiler finds every place that must know a new kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// About the execution as a whole.
+    Execution(ExecutionEvent),
+    /// About an attempt at a step.
+    Step {
+        /// The step.
+        step: StepId,
+        /// The attempt, from 1; 0 for a step that never started.
+        attempt: u32,
+        /// What happened.
+        event: StepEvent,
+    },
+    /// About a call of a tool.
+    ToolCall {
+        /// The call.
+        call: OperationId,
+        /// What happened.
+        event: ToolCallEvent,
+    },
+    /// About the approval that an operation waits for.
+    Approval {
+        /// The operation.
+        operation: OperationId,
+        /// What happened.
+        event: ApprovalEvent,
+    },
+    /// About a wait for a time, a signal or a person's answer.
+    Wait {
+        /// The wait.
+        wait: OperationId,
+        /// What happened.
+        event: WaitEvent,
+    },
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject<'a> {
+    /// The execution.
+    Execution,
+    /// An attempt at a step.
+    Step {
+        /// The step.
+        step: &'a StepId,
+        /// The attempt, from 1; 0 for a step that never started.
+        attempt: u32,
+    },
+    /// An operation of a step.
+    Operation(&'a OperationId),
+}
+
+impl<'a> Subject<'a> {
+    /// The step; `None` for the execution.
+    pub fn step(self) -> Option<&'a StepId> {
+        match self {
+            Self::Execution => None,
+            Self::Step { step, .. } => Some(step),
+            Self::Operation(operation) => Some(&operation.step),
+        }
+    }
+
+    /// The operation, if it is one.
+    pub fn operation(self) -> Option<&'a OperationId> {
+        match self {
+            Self::Execution | Self::Step { .. } => None,
+            Self::Operation(operation) => Some(operation),
+        }
+    }
+}
+
+impl Body {
+    /// What it is about.
+    pub fn subject(&self) -> Subject<'_> {
+        match self {
+            Self::Execution(_) => Subject::Execution,
+            Self::Step { step, attempt, .. } => Subject::Step { step, attempt: *attempt },
+            Self::ToolCall { call: operation, .. }
+            | Self::Approval { operation, .. }
+            | Self::Wait { wait: operation, .. } => Subject::Operation(operation),
+        }
+    }
+
+    /// How a tool call ended, and which; `None` for all other events.
+    pub fn call_end(&self) -> Option<(&OperationId, &ToolCallEnd)> {
+        match self {
+            Self::ToolCall { call, event } => event.end().map(|end| (call, end)),
+            Self::Execution(_) | Self::Step { .. } | Self::Approval { .. } | Self::Wait { .. } => None,
+        }
+    }
+}
+
+impl From<ExecutionEvent> for Body {
+    fn from(event: ExecutionEvent) -> Self {
+        Self::Execution(event)
+    }
+}
+
+/// What happens to the approval of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApprovalEvent {
+    /// The gate has created the approval.
+    Requested {
+        /// Its name at the gate.
+        approval: String,
+        /// The digest of its subject.
+        subject_digest: String,
+    },
+    /// The approval was decided: by the event's actor, or by the execution's approval mode when there is none.
+    Decided {
+        /// Its name at the gate; empty when the approval mode decided.
+        approval: String,
+        /// What was decided.
+        decision: Decision,
+        /// The reason that was given.
+        reason: String,
+    },
+}
+
+/// A step's id: the author's for a step of the plan.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepId(Arc<str>);
+
+impl StepId {
+    /// The id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for StepId {
+    fn from(id: T) -> Self {
+        Self(id.into())
+    }
+}
+
+impl Deref for StepId {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for StepId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for StepId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for StepId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Identifies an operation by its step's id, the attempt, and the number of the operation within the attempt.
+///
+/// Derived, never random: the same operation has the same identity before and after a crash. An attempt makes more than one call when a call
+/// was discarded through no fault of its step.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId {
+    /// The step.
+    pub step: StepId,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The number within the attempt, from 1.
+    pub number: u32,
+}
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` {}.{}", self.step, self.attempt, self.number)
+    }
+}

@@ -1,0 +1,84 @@
+//! Events about an attempt at a step.
+
+use std::time::Duration;
+
+use crate::{Failure, StepId, Timestamp};
+
+/// What happens to a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepEvent {
+    /// An attempt started.
+    Started,
+    /// The attempt failed, and another one is planned.
+    RetryScheduled {
+        /// What went wrong.
+        failure: Failure,
+        /// How many retries there have been, this one included.
+        retry_count: u32,
+        /// The delay.
+        delay: Duration,
+        /// When the next attempt may start.
+        not_before: Timestamp,
+    },
+    /// It completed; its output is the result of its last operation.
+    Completed {
+        /// The progress of the execution.
+        progress: Progress,
+        /// From the first attempt's start to now.
+        duration: Duration,
+    },
+    /// It failed for good.
+    Failed {
+        /// What went wrong.
+        failure: Failure,
+        /// The progress of the execution.
+        progress: Progress,
+    },
+    /// It will not run, or its approval was decided to skip it.
+    Skipped {
+        /// Why.
+        reason: SkipReason,
+        /// The step because of which it is skipped.
+        because: Option<StepId>,
+        /// The progress of the execution.
+        progress: Progress,
+    },
+    /// It had started and was stopped.
+    Cancelled {
+        /// The progress of the execution.
+        progress: Progress,
+    },
+    /// Whether its call took effect is not known.
+    OutcomeUnknown {
+        /// What is known.
+        failure: Failure,
+    },
+}
+
+/// How many steps have ended, out of how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Steps that have ended.
+    pub done: usize,
+    /// All steps.
+    pub total: usize,
+}
+
+/// Why a step was skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkipReason {
+    /// A step it depends on failed.
+    DependencyFailed,
+    /// A step it depends on was skipped or cancelled.
+    DependencySkipped,
+    /// Another step failed, and the plan says to stop then.
+    StopOnError,
+    /// The execution was cancelled first.
+    Cancelled,
+    /// The execution ran out of time first.
+    TimedOut,
+    /// The decision on its approval was to skip it.
+    ApprovalSkipped,
+    /// Its call required approval, and the execution was started not to ask.
+    NonInteractive,
+}

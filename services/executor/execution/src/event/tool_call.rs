@@ -1,0 +1,152 @@
+//! Events about a call of a tool.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{ApprovalRequirement, EffectSummary, Failure, Json, PolicyDecision, RecoveryClass};
+
+/// What happens to a call of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToolCallEvent {
+    /// The intent to make the call. It holds one of the plan's `parallelism` slots from now on, and goes to the runner.
+    Requested(Arc<ToolCallRequest>),
+    /// The runner holds it until it is approved, before it runs or before its changes are committed.
+    Held(Box<ApprovalRequirement>),
+    /// It was approved before it ran, and holds a slot again: it goes to the runner with its grant.
+    Dispatched,
+    /// It ended.
+    Ended(ToolCallEnd),
+}
+
+impl ToolCallEvent {
+    /// How the call ended, if this event ends it.
+    pub fn end(&self) -> Option<&ToolCallEnd> {
+        match self {
+            Self::Ended(end) => Some(end),
+            Self::Requested(_) | Self::Held(_) | Self::Dispatched => None,
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToolCallEnd {
+    /// With a result.
+    Completed {
+        /// The result.
+        result: Json,
+        /// What the runner certifies.
+        receipt: Receipt,
+    },
+    /// With a failure.
+    Failed {
+        /// What went wrong.
+        failure: Failure,
+        /// What the runner certifies.
+        receipt: Receipt,
+    },
+    /// A policy or a person denied it; nothing of it is left.
+    Denied {
+        /// Who denied it, and why.
+        failure: Failure,
+        /// What the runner certifies.
+        receipt: Receipt,
+    },
+    /// It was cancelled and left no changes.
+    Cancelled {
+        /// Why, when the executor did not request it.
+        failure: Option<Failure>,
+        /// The nonce of the grant that was spent on it nevertheless; empty when none was.
+        grant_nonce: String,
+    },
+    /// Its outcome cannot be known.
+    OutcomeUnknown {
+        /// What is known.
+        failure: Failure,
+        /// The nonce of the grant that was spent on it; empty when none was.
+        grant_nonce: String,
+    },
+}
+
+impl ToolCallEnd {
+    /// The nonce of the grant that was spent on the call; empty when none was.
+    pub fn grant_nonce(&self) -> &str {
+        match self {
+            Self::Completed { receipt, .. } | Self::Failed { receipt, .. } | Self::Denied { receipt, .. } => {
+                &receipt.grant_nonce
+            }
+            Self::Cancelled { grant_nonce, .. } | Self::OutcomeUnknown { grant_nonce, .. } => grant_nonce,
+        }
+    }
+}
+
+/// The intent to make a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCallRequest {
+    /// The tool's canonical name.
+    pub tool: String,
+    /// The arguments, templates resolved, canonical.
+    pub arguments: Json,
+    /// The digest of the arguments.
+    pub arguments_digest: String,
+    /// How to recover a call whose outcome is not known.
+    pub recovery: RecoveryClass,
+    /// The ledger that is expected to record the call.
+    pub ledger_id: String,
+    /// The time limit of the call.
+    pub timeout: Duration,
+}
+
+/// What the runner certifies about a finished call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// The ledger that records the call.
+    pub ledger_id: String,
+    /// How long the tool ran.
+    pub duration: Duration,
+    /// The policy decision that allowed it.
+    pub decision: Option<PolicyDecision>,
+    /// The digest of what it changed and committed; empty when it changed nothing.
+    pub effect_digest: String,
+    /// What it changed and committed.
+    pub effect: Option<EffectSummary>,
+    /// The nonce of the grant that was spent on it; empty when none was needed.
+    pub grant_nonce: String,
+    /// The sandbox layers that were active, by name.
+    pub enforced: Vec<String>,
+    /// Whether the workspace is a directory in which people work as well.
+    pub live_base: bool,
+    /// The last of the calls that committed in the workspace while this one ran.
+    pub commits_beside: Vec<String>,
+    /// The number of those commits.
+    pub commit_count_beside: i64,
+    /// The special files that the call left and that were not committed, the first of them only.
+    pub left_out: Vec<String>,
+    /// How many those were.
+    pub left_out_count: i64,
+    /// The bounds on what it could write.
+    pub write_bounds: Vec<WriteBound>,
+}
+
+/// A bound on what a call could write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteBound {
+    /// What is bounded.
+    pub place: String,
+    /// What enforced it.
+    pub mechanism: WriteMechanism,
+    /// Bytes; 0 means relative to the disk.
+    pub bytes: i64,
+    /// Files, folders and links; 0 means relative to the disk.
+    pub files: i64,
+}
+
+/// What enforces a bound on what a call writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMechanism {
+    /// Not said, or by a runner of a later version.
+    Unknown,
+    /// The size of a file system in memory.
+    Tmpfs,
+    /// A launcher that measures and ends.
+    Watcher,
+}

@@ -1,0 +1,251 @@
+//! Indexes into the steps and operations, so that deciding costs the same at step 10,000 as at step 10.
+//!
+//! What a step or an operation contributes follows from it alone ([`StepClass`], [`OperationClass`]). Every change goes through
+//! [`Execution::update_step`] or one of the functions for operations, which compare the contribution before and after. So the indexes can be
+//! rebuilt, and a test shows after every event that nothing else would come out.
+
+use std::collections::BTreeSet;
+
+use super::{Execution, Life, OpenOperations, Operation, OperationKey, Operations, StepKey, StepRecord, Steps};
+use crate::{StepState, Timestamp};
+
+/// The indexes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Index {
+    /// Steps that hold one of the plan's `parallelism` slots. There are more than slots only while effects are committed or discarded.
+    pub(crate) slots_held: usize,
+    /// Steps in `Pending`.
+    pub(crate) pending: usize,
+    /// Steps in `Ready` whose first attempt has not started.
+    pub(crate) ready: BTreeSet<StepKey>,
+    /// Steps that have started and whose next operation is still to be requested. They keep their slot.
+    pub(crate) to_request: BTreeSet<StepKey>,
+    /// Steps to skip because of a step that they depend on.
+    pub(crate) to_skip: BTreeSet<StepKey>,
+    /// Steps whose operation has ended and that have not been resolved.
+    pub(crate) to_resolve: BTreeSet<StepKey>,
+    /// Steps that wait for their next attempt, by its time.
+    pub(crate) backing_off: BTreeSet<(Timestamp, StepKey)>,
+    /// Steps in `OutcomeUnknown`.
+    pub(crate) unknown: BTreeSet<StepKey>,
+    /// Approved calls that wait for a slot.
+    pub(crate) queued: BTreeSet<OperationKey>,
+    /// Operations whose approval is still to be requested from the gate.
+    pub(crate) approval_to_request: BTreeSet<OperationKey>,
+    /// Operations whose approval is pending at the gate.
+    pub(crate) approval_requested: BTreeSet<OperationKey>,
+    /// Waits that end at a time, by that.
+    pub(crate) timers: BTreeSet<(Timestamp, OperationKey)>,
+    /// Waits for a signal.
+    pub(crate) waits_for_signal: BTreeSet<OperationKey>,
+    /// Waits of all kinds.
+    pub(crate) waits: usize,
+}
+
+/// What a step contributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct StepClass {
+    holds_slot: bool,
+    is_pending: bool,
+    is_ready: bool,
+    to_request: bool,
+    to_skip: bool,
+    to_resolve: bool,
+    backing_off: Option<Timestamp>,
+    is_unknown: bool,
+}
+
+impl StepClass {
+    fn of(record: &StepRecord) -> Self {
+        let started = record.attempt > 0;
+        let idle = record.open.all == 0 && record.end.is_none();
+        let none = Self { to_resolve: record.end.is_some(), ..Self::default() };
+        match record.state {
+            StepState::Pending => Self { is_pending: true, to_skip: record.to_skip.is_some(), ..none },
+            StepState::Ready if !started => Self { is_ready: true, ..none },
+            StepState::Ready | StepState::Running => {
+                let OpenOperations { all, awaiting, queued, .. } = record.open;
+                let none_can_run = all > 0 && awaiting + queued == all;
+                Self { holds_slot: !none_can_run, to_request: idle, ..none }
+            }
+            StepState::BackingOff => Self { holds_slot: true, backing_off: record.not_before, ..none },
+            StepState::OutcomeUnknown => Self { is_unknown: true, ..none },
+            StepState::AwaitingApproval
+            | StepState::Waiting
+            | StepState::Completed
+            | StepState::Failed
+            | StepState::Skipped
+            | StepState::Cancelled => none,
+        }
+    }
+}
+
+/// What an operation contributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct OperationClass {
+    queued: bool,
+    approval_to_request: bool,
+    approval_requested: bool,
+    timer: Option<Timestamp>,
+    waits_for_signal: bool,
+    is_wait: bool,
+    open: OpenOperations,
+}
+
+impl OperationClass {
+    fn of(operation: &Operation) -> Self {
+        let is = |life| operation.life == life;
+        let condition = operation.wait();
+        let requested = operation.requested_approval().is_some();
+        Self {
+            queued: is(Life::Queued),
+            approval_to_request: operation.is_to_request(),
+            approval_requested: requested,
+            timer: condition.and_then(crate::WaitCondition::until),
+            waits_for_signal: condition.is_some_and(|condition| condition.signal().is_some()),
+            is_wait: condition.is_some(),
+            open: OpenOperations {
+                all: 1,
+                awaiting: u32::from(is(Life::AwaitingApproval)),
+                queued: u32::from(is(Life::Queued)),
+                waiting: u32::from(is(Life::Waiting)),
+            },
+        }
+    }
+}
+
+impl Index {
+    fn move_step(&mut self, step: StepKey, before: StepClass, after: StepClass) {
+        if before == after {
+            return;
+        }
+        count(&mut self.slots_held, before.holds_slot, after.holds_slot);
+        count(&mut self.pending, before.is_pending, after.is_pending);
+        toggle(&mut self.ready, step, before.is_ready, after.is_ready);
+        toggle(&mut self.to_request, step, before.to_request, after.to_request);
+        toggle(&mut self.to_skip, step, before.to_skip, after.to_skip);
+        toggle(&mut self.to_resolve, step, before.to_resolve, after.to_resolve);
+        toggle(&mut self.unknown, step, before.is_unknown, after.is_unknown);
+        replace(&mut self.backing_off, step, before.backing_off, after.backing_off);
+    }
+
+    fn move_operation(&mut self, key: OperationKey, before: OperationClass, after: OperationClass) {
+        if before == after {
+            return;
+        }
+        toggle(&mut self.queued, key, before.queued, after.queued);
+        toggle(&mut self.approval_to_request, key, before.approval_to_request, after.approval_to_request);
+        toggle(&mut self.approval_requested, key, before.approval_requested, after.approval_requested);
+        toggle(&mut self.waits_for_signal, key, before.waits_for_signal, after.waits_for_signal);
+        replace(&mut self.timers, key, before.timer, after.timer);
+        count(&mut self.waits, before.is_wait, after.is_wait);
+    }
+
+    /// The indexes of these steps and operations, from nothing.
+    fn rebuilt(steps: &Steps, operations: &Operations) -> Self {
+        let mut index = Self::default();
+        for operation in operations.iter() {
+            index.move_operation(operation.key, OperationClass::default(), OperationClass::of(operation));
+        }
+        for (step, record) in steps.iter() {
+            index.move_step(step, StepClass::default(), StepClass::of(record));
+        }
+        index
+    }
+}
+
+fn count(counter: &mut usize, before: bool, after: bool) {
+    match (before, after) {
+        (false, true) => *counter += 1,
+        (true, false) => *counter -= 1,
+        (true, true) | (false, false) => {}
+    }
+}
+
+fn toggle<T: Ord>(set: &mut BTreeSet<T>, item: T, before: bool, after: bool) {
+    match (before, after) {
+        (false, true) => drop(set.insert(item)),
+        (true, false) => drop(set.remove(&item)),
+        (true, true) | (false, false) => {}
+    }
+}
+
+fn replace<T: Ord + Copy>(
+    set: &mut BTreeSet<(Timestamp, T)>,
+    item: T,
+    before: Option<Timestamp>,
+    after: Option<Timestamp>,
+) {
+    if before != after {
+        before.map(|at| set.remove(&(at, item)));
+        after.map(|at| set.insert((at, item)));
+    }
+}
+
+impl OpenOperations {
+    fn replace(&mut self, before: Self, after: Self) {
+        self.all = self.all + after.all - before.all;
+        self.awaiting = self.awaiting + after.awaiting - before.awaiting;
+        self.queued = self.queued + after.queued - before.queued;
+        self.waiting = self.waiting + after.waiting - before.waiting;
+    }
+}
+
+impl Execution {
+    /// Changes a step, and the indexes with it.
+    pub(crate) fn update_step<T>(&mut self, step: StepKey, change: impl FnOnce(&mut StepRecord) -> T) -> T {
+        let record = &mut self.steps[step];
+        let before = StepClass::of(record);
+        let changed = change(record);
+        let after = StepClass::of(record);
+        self.index.move_step(step, before, after);
+        changed
+    }
+
+    /// Changes an operation in flight, and the indexes with it.
+    pub(crate) fn update_operation(&mut self, key: OperationKey, change: impl FnOnce(&mut Operation)) {
+        let Some(operation) = self.operations.get_mut(key) else { return };
+        let before = OperationClass::of(operation);
+        change(operation);
+        let after = OperationClass::of(operation);
+        self.move_operation(key, before, after);
+    }
+
+    /// Adds an operation in flight.
+    pub(crate) fn insert_operation(&mut self, operation: Operation) {
+        let (key, after) = (operation.key, OperationClass::of(&operation));
+        self.operations.insert(operation);
+        self.move_operation(key, OperationClass::default(), after);
+    }
+
+    /// Removes an operation that has ended.
+    pub(crate) fn remove_operation(&mut self, key: OperationKey) -> Option<Operation> {
+        let operation = self.operations.remove(key)?;
+        self.move_operation(key, OperationClass::of(&operation), OperationClass::default());
+        Some(operation)
+    }
+
+    fn move_operation(&mut self, key: OperationKey, before: OperationClass, after: OperationClass) {
+        self.index.move_operation(key, before, after);
+        if before.open != after.open {
+            self.update_step(key.step, |record| record.open.replace(before.open, after.open));
+        }
+    }
+
+    /// Rebuilds the indexes of steps that were appended.
+    pub(crate) fn index_new(&mut self) {
+        self.index = Index::rebuilt(&self.steps, &self.operations);
+    }
+
+    /// Whether the indexes are those that the steps and operations give. Costs as much as there are steps and operations.
+    pub fn is_index_consistent(&self) -> bool {
+        let open = |step| {
+            let mut open = OpenOperations::default();
+            let operations = self.operations.of_step(step);
+            operations.for_each(|one| open.replace(OpenOperations::default(), OperationClass::of(one).open));
+            open
+        };
+        self.index == Index::rebuilt(&self.steps, &self.operations)
+            && self.steps.iter().all(|(step, record)| record.open == open(step))
+    }
+}

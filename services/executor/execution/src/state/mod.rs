@@ -1,0 +1,472 @@
+//! The state of an execution after its events so far: steps, operations, and what an execution has as a whole.
+
+mod index;
+mod operation;
+mod record;
+mod requests;
+mod signals;
+
+use std::time::Duration;
+
+use belay_plan::{Plan, StepSpec};
+
+pub(crate) use self::{
+    index::Index,
+    operation::Operations,
+    record::{OpenOperations, OperationEnd, StepRecord, Steps},
+    requests::Requests,
+    signals::Signals,
+};
+pub use self::{
+    operation::{Life, Operation, OperationKey, Work},
+    record::{Authorization, FailedAttempt, StepKey, StepRole},
+    signals::MAX_SIGNALS,
+};
+use crate::{
+    Actor, Body, Created, Event, ExecutionEvent, ExecutionState, Failure, Json, OperationId, SkipReason, StepId,
+    StepState, Timestamp, ToolFacts, apply::IllegalEvent,
+};
+
+/// One execution. Created from events and changed only by events.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Execution {
+    pub(crate) created: Created,
+    pub(crate) started_by: Actor,
+    pub(crate) created_at: Timestamp,
+    pub(crate) state: ExecutionState,
+    pub(crate) steps: Steps,
+    pub(crate) operations: Operations,
+    /// Derived from `steps` and `operations`.
+    pub(crate) index: Index,
+    pub(crate) last_sequence: u64,
+    pub(crate) last_time: Timestamp,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) ended_at: Option<Timestamp>,
+    /// Since when it is in `AwaitingApproval`; `None` in other states.
+    pub(crate) awaiting_since: Option<Timestamp>,
+    /// How long it has been in `AwaitingApproval` before.
+    pub(crate) waited: Duration,
+    pub(crate) paused: Option<PausedBy>,
+    pub(crate) stop: Option<Stop>,
+    /// The requests that controlled it.
+    pub(crate) requests: Requests,
+    /// Signals that no step has taken yet.
+    pub(crate) signals: Signals,
+    /// The ledger that the last intent names.
+    pub(crate) ledger_id: String,
+    pub(crate) first_failure: Option<Failure>,
+    pub(crate) totals: Totals,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PausedBy {
+    pub(crate) principal: String,
+    pub(crate) since: Timestamp,
+    pub(crate) discard_calls: bool,
+}
+
+/// Why no further step starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// A step failed in a plan that stops on an error, or failed fatally.
+    Error {
+        step: StepKey,
+    },
+    Cancelled,
+    Deadline,
+}
+
+/// How many steps there are and how they ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // named after the states
+pub struct Totals {
+    pub total: usize,
+    pub completed: usize,
+    pub failed: usize,
+    pub skipped: usize,
+    pub cancelled: usize,
+}
+
+impl Totals {
+    /// Steps that have ended, in whatever state.
+    pub fn done(self) -> usize {
+        self.completed + self.failed + self.skipped + self.cancelled
+    }
+}
+
+/// What an execution or a step waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// The time that a step waits for.
+    Time {
+        /// Since when.
+        since: Timestamp,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// The next attempt.
+    Timer {
+        /// Since when.
+        since: Timestamp,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// A principal has to resume it.
+    Resume {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// A person has to find out what a call did.
+    Outcome {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// A signal.
+    Signal {
+        /// Since when.
+        since: Timestamp,
+        /// Until when; `None` means without a limit.
+        until: Option<Timestamp>,
+        /// The wait.
+        wait: OperationKey,
+    },
+    /// A running call.
+    Call {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// A call has to be approved.
+    Approval {
+        /// Since when.
+        since: Timestamp,
+        /// The operation.
+        operation: OperationKey,
+    },
+}
+
+/// The current state of one step.
+#[derive(Clone, Copy, Debug)]
+pub struct StepView<'a> {
+    /// The step's position.
+    pub key: StepKey,
+    record: &'a StepRecord,
+    operations: &'a Operations,
+}
+
+impl<'a> StepView<'a> {
+    /// Its id.
+    pub fn id(&self) -> &'a StepId {
+        &self.record.id
+    }
+
+    /// What the step is to do.
+    pub fn spec(&self) -> &'a StepSpec {
+        &self.record.spec
+    }
+
+    /// Why the execution has it.
+    pub fn role(&self) -> StepRole {
+        self.record.role
+    }
+
+    /// Its state.
+    pub fn state(&self) -> StepState {
+        self.record.state
+    }
+
+    /// The current or last attempt, from 1; 0 before the first.
+    pub fn attempt(&self) -> u32 {
+        self.record.attempt
+    }
+
+    /// When its first attempt started.
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.record.started_at
+    }
+
+    /// When the current attempt started; `None` between attempts and after the last.
+    pub fn attempt_started_at(&self) -> Option<Timestamp> {
+        self.record.attempt_started_at
+    }
+
+    /// How long it has waited for decisions so far, without a wait that goes on.
+    pub fn waited(&self) -> Duration {
+        self.record.waited
+    }
+
+    /// When it ended.
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.record.ended_at
+    }
+
+    /// Its output, once it has completed.
+    pub fn output(&self) -> Option<&'a Json> {
+        self.record.output.as_ref()
+    }
+
+    /// The last failure.
+    pub fn failure(&self) -> Option<&'a Failure> {
+        self.record.failure.as_deref()
+    }
+
+    /// Its attempts that failed, in order.
+    pub fn failed_attempts(&self) -> &'a [FailedAttempt] {
+        &self.record.failed_attempts
+    }
+
+    /// The authorization of the call that completed it; `None` before that, and when the call changed nothing.
+    pub fn authorization(&self) -> Option<&'a Authorization> {
+        self.record.authorization.as_deref()
+    }
+
+    /// Why it was skipped, and because of which step.
+    pub fn skipped(&self) -> Option<(SkipReason, Option<StepKey>)> {
+        self.record.skipped
+    }
+
+    /// How many calls of its current attempt conflicted with another commit.
+    pub fn conflicts(&self) -> u32 {
+        self.record.conflicts
+    }
+
+    /// Whether a call of its current attempt was made again because it failed while others committed.
+    pub fn failed_beside_commits(&self) -> bool {
+        self.record.failed_beside
+    }
+
+    /// Its operations in flight.
+    pub fn operations(&self) -> impl DoubleEndedIterator<Item = &'a Operation> {
+        self.operations.of_step(self.key)
+    }
+
+    /// The approvals that it waits for.
+    pub fn approvals(&self) -> impl Iterator<Item = &'a str> {
+        self.operations().filter_map(Operation::requested_approval)
+    }
+
+    /// What it waits for.
+    pub fn waiting(&self) -> Option<Waiting> {
+        let since = self.record.since;
+        match self.record.state {
+            StepState::BackingOff => self.record.not_before.map(|until| Waiting::Timer { since, until }),
+            StepState::OutcomeUnknown => Some(Waiting::Outcome { since }),
+            StepState::Running => Some(Waiting::Call { since }),
+            StepState::AwaitingApproval => {
+                self.operations().next().map(|operation| Waiting::Approval { since, operation: operation.key })
+            }
+            StepState::Waiting => self.operations().find_map(Operation::waiting),
+            StepState::Pending
+            | StepState::Ready
+            | StepState::Completed
+            | StepState::Failed
+            | StepState::Skipped
+            | StepState::Cancelled => None,
+        }
+    }
+}
+
+impl Execution {
+    /// The state after these events, the first of which is `Created`.
+    ///
+    /// # Errors
+    /// [`IllegalEvent`], naming the event, when the list has a gap or contains an illegal transition: the store is corrupt, or a newer
+    /// version wrote it.
+    pub fn replay(events: impl IntoIterator<Item = Event>) -> Result<Self, IllegalEvent> {
+        let mut events = events.into_iter();
+        let first = events.next().ok_or(IllegalEvent { sequence: 1, what: "the list of events is empty".into() })?;
+        let mut execution = Self::create(first)?;
+        for event in events {
+            execution.apply(&event)?;
+        }
+        Ok(execution)
+    }
+
+    /// A new execution from its first event.
+    ///
+    /// # Errors
+    /// [`IllegalEvent`] when the event is not `Created` with sequence 1.
+    pub fn create(first: Event) -> Result<Self, IllegalEvent> {
+        let Event { sequence: 1, time, actor, body: Body::Execution(ExecutionEvent::Created(created)) } = first else {
+            return Err(IllegalEvent { sequence: first.sequence, what: "the first event must be `created`".into() });
+        };
+        let mut steps = Steps::default();
+        let twice = |id: StepId| IllegalEvent { sequence: 1, what: format!("two steps have the id `{id}`") };
+        steps.append(created.plan.steps(), StepRole::Planned, time).map_err(twice)?;
+        let mut execution = Self {
+            created: *created,
+            started_by: actor.unwrap_or_default(),
+            created_at: time,
+            state: ExecutionState::Pending,
+            last_sequence: 1,
+            last_time: time,
+            started_at: None,
+            ended_at: None,
+            awaiting_since: None,
+            waited: Duration::ZERO,
+            paused: None,
+            stop: None,
+            requests: Requests::default(),
+            signals: Signals::default(),
+            ledger_id: String::new(),
+            first_failure: None,
+            totals: Totals { total: steps.len(), ..Totals::default() },
+            steps,
+            operations: Operations::default(),
+            index: Index::default(),
+        };
+        execution.index_new();
+        Ok(execution)
+    }
+
+    /// The values that its creation fixed.
+    pub fn created(&self) -> &Created {
+        &self.created
+    }
+
+    /// The plan it carries out.
+    pub fn plan(&self) -> &Plan {
+        &self.created.plan
+    }
+
+    /// Its state.
+    pub fn state(&self) -> ExecutionState {
+        self.state
+    }
+
+    /// The number of the last event.
+    pub fn last_sequence(&self) -> u64 {
+        self.last_sequence
+    }
+
+    /// The time of its last event.
+    pub fn last_time(&self) -> Timestamp {
+        self.last_time
+    }
+
+    /// When it was accepted.
+    pub fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    /// When its first step started.
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.started_at
+    }
+
+    /// When it ended.
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.ended_at
+    }
+
+    /// How long no step could make progress without a decision, without such a wait that goes on.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// How many steps have ended in each state.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The failure of the first step that failed.
+    pub fn first_failure(&self) -> Option<&Failure> {
+        self.first_failure.as_ref()
+    }
+
+    /// The principal that started it.
+    pub fn principal(&self) -> &str {
+        &self.started_by.principal
+    }
+
+    /// Its steps; those of the plan come first, in the plan's order.
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView<'_>> {
+        self.steps.iter().map(|(key, record)| StepView { key, record, operations: &self.operations })
+    }
+
+    /// The step at this position.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn step(&self, key: StepKey) -> StepView<'_> {
+        StepView { key, record: &self.steps[key], operations: &self.operations }
+    }
+
+    /// The step with this id.
+    pub fn step_key(&self, id: &str) -> Option<StepKey> {
+        self.steps.key(id)
+    }
+
+    /// The operations whose intent is recorded and whose end is not, by step in the plan's order.
+    pub fn operations(&self) -> impl ExactSizeIterator<Item = &Operation> {
+        self.operations.iter()
+    }
+
+    /// One of the operations in flight.
+    pub fn operation(&self, key: OperationKey) -> Option<&Operation> {
+        self.operations.get(key)
+    }
+
+    /// The id of an operation at this position.
+    ///
+    /// # Panics
+    /// When its step does not exist.
+    pub fn operation_id(&self, key: OperationKey) -> OperationId {
+        let OperationKey { step, attempt, number } = key;
+        OperationId { step: self.steps[step].id.clone(), attempt, number }
+    }
+
+    /// The position of the operation with this id; `None` when there is no such step.
+    pub fn operation_key(&self, id: &OperationId) -> Option<OperationKey> {
+        let &OperationId { ref step, attempt, number } = id;
+        Some(OperationKey { step: self.steps.key(step)?, attempt, number })
+    }
+
+    /// The operations whose approval is pending at the gate; none while the execution is being stopped.
+    pub fn requested_approvals(&self) -> impl Iterator<Item = OperationKey> + '_ {
+        self.index.approval_requested.iter().copied().filter(|_| self.stop.is_none())
+    }
+
+    /// The principal that paused it; `None` when it is not paused.
+    pub fn paused_by(&self) -> Option<&str> {
+        self.paused.as_ref().map(|paused| paused.principal.as_str())
+    }
+
+    /// The ledger that its last intent names; empty before the first intent.
+    pub fn ledger_id(&self) -> &str {
+        &self.ledger_id
+    }
+
+    /// Whether a request with this id is remembered.
+    pub fn has_seen(&self, request_id: &str) -> bool {
+        self.requests.digest(request_id).is_some()
+    }
+
+    /// What the execution as a whole waits for; empty when it has ended or can make progress.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        if self.state.is_terminal() {
+            return Vec::new();
+        }
+        if let Some(paused) = &self.paused {
+            return vec![Waiting::Resume { since: paused.since }];
+        }
+        let mut waiting: Vec<Waiting> =
+            self.index.unknown.iter().map(|&step| Waiting::Outcome { since: self.steps[step].since }).collect();
+        waiting.extend(self.index.approval_requested.iter().filter_map(|&operation| {
+            let since = self.operations.get(operation)?.pending_approval.as_ref()?.since;
+            Some(Waiting::Approval { since, operation })
+        }));
+        let waits = self.operations.iter().filter(|_| self.index.waits > 0);
+        waiting.extend(waits.filter_map(Operation::waiting));
+        if self.is_parked()
+            && let Some(&(until, step)) = self.index.backing_off.first()
+        {
+            waiting.push(Waiting::Timer { since: self.steps[step].since, until });
+        }
+        waiting
+    }
+
+    /// The facts about the tool that the plan names `used_as`.
+    pub(crate) fn tool(&self, used_as: &str) -> Option<&ToolFacts> {
+        self.created.tools.iter().find(|facts| facts.used_as == used_as)
+    }
+}

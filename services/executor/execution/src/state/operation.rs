@@ -1,0 +1,136 @@
+//! Operations: what is in flight for the steps of an execution.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{Decision, PendingApproval, StepKey, SubjectKind, Timestamp, ToolCallRequest, WaitCondition, Waiting};
+
+/// The position of an operation: its step in the arena, the attempt, and its number within the attempt. It sorts in the plan's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationKey {
+    /// The step.
+    pub step: StepKey,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The number within the attempt, from 1.
+    pub number: u32,
+}
+
+/// An operation whose intent is recorded and whose end is not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation {
+    /// Which it is.
+    pub key: OperationKey,
+    /// When its intent was recorded.
+    pub since: Timestamp,
+    /// What it does.
+    pub work: Work,
+    /// How far it is.
+    pub life: Life,
+    /// The approval that it waits for or waited for.
+    pub pending_approval: Option<PendingApproval>,
+}
+
+/// What an operation does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// A call of a tool.
+    ToolCall(Arc<ToolCallRequest>),
+    /// A wait for a time or a signal.
+    Wait(WaitCondition),
+}
+
+/// How far an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It may be running; sending it again attaches to it.
+    Dispatched,
+    /// It waits for an approval.
+    AwaitingApproval,
+    /// It was approved before it ran, and waits for a slot.
+    Queued,
+    /// Its approval was decided, and the decision is to be carried out: its effect committed, or the operation discarded.
+    Decided,
+    /// It waits for a time or a signal.
+    Waiting,
+}
+
+impl Operation {
+    /// The call's request; `None` for other operations.
+    pub fn tool_call(&self) -> Option<&Arc<ToolCallRequest>> {
+        match &self.work {
+            Work::ToolCall(request) => Some(request),
+            Work::Wait(_) => None,
+        }
+    }
+
+    /// What the wait waits for; `None` for other operations.
+    pub fn wait(&self) -> Option<&WaitCondition> {
+        match &self.work {
+            Work::Wait(condition) => Some(condition),
+            Work::ToolCall(_) => None,
+        }
+    }
+
+    /// The approval that it waits for, once it has been requested.
+    pub fn requested_approval(&self) -> Option<&str> {
+        self.pending_approval.as_ref().filter(|pending| pending.decided.is_none())?.approval.as_deref()
+    }
+
+    /// What it waits for, when that is a time or a signal.
+    pub fn waiting(&self) -> Option<Waiting> {
+        let since = self.since;
+        match &self.work {
+            Work::ToolCall(_) => None,
+            &Work::Wait(WaitCondition::Time { until }) => Some(Waiting::Time { since, until }),
+            &Work::Wait(WaitCondition::Signal { until, .. }) => Some(Waiting::Signal { since, until, wait: self.key }),
+        }
+    }
+
+    /// Whether its approval is still to be requested.
+    pub(crate) fn is_to_request(&self) -> bool {
+        let unrequested = |pending: &PendingApproval| pending.approval.is_none() && pending.decided.is_none();
+        self.pending_approval.as_ref().is_some_and(unrequested)
+    }
+
+    /// Where a decision about its approval takes it.
+    pub(crate) fn life_after(pending: &PendingApproval, decision: Decision) -> Life {
+        match (pending.requirement.kind, decision) {
+            (SubjectKind::Call, Decision::Approved) => Life::Queued,
+            (SubjectKind::Effect, Decision::Approved)
+            | (_, Decision::Denied | Decision::Skipped | Decision::Expired) => Life::Decided,
+        }
+    }
+}
+
+/// The operations in flight.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Operations(BTreeMap<OperationKey, Operation>);
+
+impl Operations {
+    pub(crate) fn get(&self, key: OperationKey) -> Option<&Operation> {
+        self.0.get(&key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: OperationKey) -> Option<&mut Operation> {
+        self.0.get_mut(&key)
+    }
+
+    pub(super) fn insert(&mut self, operation: Operation) {
+        self.0.insert(operation.key, operation);
+    }
+
+    pub(super) fn remove(&mut self, key: OperationKey) -> Option<Operation> {
+        self.0.remove(&key)
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Operation> {
+        self.0.values()
+    }
+
+    /// Those of one step, in order.
+    pub(crate) fn of_step(&self, step: StepKey) -> impl DoubleEndedIterator<Item = &Operation> {
+        let first = OperationKey { step, attempt: 0, number: 0 };
+        let last = OperationKey { step, attempt: u32::MAX, number: u32::MAX };
+        self.0.range(first..=last).map(|(_, operation)| operation)
+    }
+}

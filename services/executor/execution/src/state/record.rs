@@ -1,0 +1,253 @@
+//! The steps of an execution: records in an arena that only grows.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+    ops::{Index, IndexMut},
+    sync::Arc,
+    time::Duration,
+};
+
+use belay_plan::StepSpec;
+
+use crate::{Failure, Json, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
+
+/// The position of a step in its execution's arena. The plan's steps come first, in the plan's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepKey(u32);
+
+impl StepKey {
+    /// The step at this position.
+    ///
+    /// # Panics
+    /// When it is 2³² or more; a plan has at most 10,000 steps.
+    pub fn new(position: usize) -> Self {
+        Self(u32::try_from(position).expect("an execution has fewer than 2^32 steps"))
+    }
+
+    /// Its position.
+    pub fn position(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for StepKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+/// Why an execution has a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepRole {
+    /// The plan names it.
+    Planned,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StepRecord {
+    pub(crate) id: StepId,
+    pub(crate) spec: Arc<StepSpec>,
+    pub(crate) role: StepRole,
+    /// The steps that depend on it, ascending.
+    pub(crate) dependents: Vec<StepKey>,
+    pub(crate) state: StepState,
+    pub(crate) attempt: u32,
+    /// Operations of this attempt so far.
+    pub(crate) operations: u32,
+    /// Calls of this attempt that conflicted with another commit.
+    pub(crate) conflicts: u32,
+    /// Whether a call of this attempt failed while others committed, and was made again for that reason.
+    pub(crate) failed_beside: bool,
+    /// Dependencies that have not completed.
+    pub(crate) open_dependencies: usize,
+    pub(crate) started_at: Option<Timestamp>,
+    /// When the current attempt started.
+    pub(crate) attempt_started_at: Option<Timestamp>,
+    pub(crate) ended_at: Option<Timestamp>,
+    pub(crate) not_before: Option<Timestamp>,
+    /// When it entered its state.
+    pub(crate) since: Timestamp,
+    /// How long it has waited for approvals; not counted as its own time.
+    pub(crate) waited: Duration,
+    pub(crate) output: Option<Json>,
+    /// Boxed, like `authorization`: most steps have neither, and a plan may have 10,000 steps.
+    pub(crate) failure: Option<Box<Failure>>,
+    pub(crate) failed_attempts: Vec<FailedAttempt>,
+    pub(crate) skipped: Option<(SkipReason, Option<StepKey>)>,
+    /// Why it will be skipped: a step that it depends on ended without completing.
+    pub(crate) to_skip: Option<(SkipReason, StepKey)>,
+    /// How its last operation ended, until the step is resolved by that.
+    pub(crate) end: Option<OperationEnd>,
+    /// What authorized the call that completed it.
+    pub(crate) authorization: Option<Box<Authorization>>,
+    /// Its operations in flight; part of the index.
+    pub(crate) open: OpenOperations,
+}
+
+/// How many operations of a step are in flight. Maintained together with the index, and rebuilt with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OpenOperations {
+    /// All of them.
+    pub(crate) all: u32,
+    /// Those that wait for an approval.
+    pub(crate) awaiting: u32,
+    /// Those that were approved and wait for a slot.
+    pub(crate) queued: u32,
+    /// Those that wait for something other than a service or an approval.
+    pub(crate) waiting: u32,
+}
+
+/// How an operation ended, as far as its step is concerned.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum OperationEnd {
+    Completed,
+    Failed(Failure),
+    Denied(Failure),
+    /// Denied by a decision that skips the step.
+    Skipped,
+    Cancelled,
+    Unknown(Failure),
+}
+
+/// What authorized a call: a person, the policy on behalf of one, or a rule alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authorization {
+    /// The policy rule that allowed it or that required the approval.
+    pub rule: String,
+    /// Who approved it: a person, or `policy` in an execution that asks no person; `None` when no approval was required.
+    pub approver: Option<String>,
+    /// How many paths it created, modified and deleted.
+    pub changes: [u32; 3],
+}
+
+impl Authorization {
+    /// The authorization of a call with this receipt; `None` for a call that changed nothing and needed no approval.
+    pub(crate) fn of(receipt: &Receipt, pending: Option<&PendingApproval>) -> Option<Self> {
+        let approver = pending.and_then(|pending| pending.decided.as_ref()).map(|decided| decided.principal.clone());
+        if receipt.effect.is_none() && approver.is_none() {
+            return None;
+        }
+        let asked = pending.map(|pending| &pending.requirement.decision);
+        let rule = asked.or(receipt.decision.as_ref()).map(|decision| decision.rule.clone()).unwrap_or_default();
+        let changes =
+            receipt.effect.as_ref().map_or([0; 3], |effect| [effect.created, effect.modified, effect.deleted]);
+        Some(Self { rule, approver, changes })
+    }
+}
+
+/// How many of a step's failed attempts keep their last output in memory, the latest first. The events keep the output of all.
+const MAX_OUTPUTS_KEPT: usize = 3;
+
+/// An attempt that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailedAttempt {
+    /// Its number, from 1.
+    pub attempt: u32,
+    /// What went wrong.
+    pub failure: Failure,
+    /// When it ended.
+    pub ended_at: Timestamp,
+}
+
+impl StepRecord {
+    fn new(spec: Arc<StepSpec>, role: StepRole, time: Timestamp) -> Self {
+        let open_dependencies = spec.dependencies().len();
+        Self {
+            id: spec.id().into(),
+            role,
+            dependents: Vec::new(),
+            state: if open_dependencies == 0 { StepState::Ready } else { StepState::Pending },
+            spec,
+            attempt: 0,
+            operations: 0,
+            conflicts: 0,
+            failed_beside: false,
+            open_dependencies,
+            started_at: None,
+            attempt_started_at: None,
+            ended_at: None,
+            not_before: None,
+            since: time,
+            waited: Duration::ZERO,
+            output: None,
+            failure: None,
+            failed_attempts: Vec::new(),
+            skipped: None,
+            to_skip: None,
+            end: None,
+            authorization: None,
+            open: OpenOperations::default(),
+        }
+    }
+
+    /// Records the failure of an attempt.
+    pub(crate) fn failed(&mut self, attempt: u32, failure: &Failure, ended_at: Timestamp) {
+        self.failure = Some(Box::new(failure.clone()));
+        self.failed_attempts.push(FailedAttempt { attempt, failure: failure.clone(), ended_at });
+        let with_output = self.failed_attempts.iter_mut().rev().filter(|failed| failed.failure.last_output.is_some());
+        with_output.skip(MAX_OUTPUTS_KEPT).for_each(|failed| failed.failure.last_output = None);
+    }
+}
+
+/// All steps of an execution.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Steps {
+    records: Vec<StepRecord>,
+    keys: HashMap<StepId, StepKey>,
+}
+
+impl Steps {
+    /// Appends steps. Their dependencies are positions in the arena, and may be among the new steps.
+    ///
+    /// # Errors
+    /// The id, when a step has it already.
+    pub(crate) fn append(&mut self, specs: &[Arc<StepSpec>], role: StepRole, time: Timestamp) -> Result<(), StepId> {
+        let first = self.records.len();
+        self.records.reserve(specs.len());
+        self.keys.reserve(specs.len());
+        for spec in specs {
+            let record = StepRecord::new(Arc::clone(spec), role, time);
+            match self.keys.entry(record.id.clone()) {
+                Entry::Occupied(known) => return Err(known.key().clone()),
+                Entry::Vacant(place) => place.insert(StepKey::new(self.records.len())),
+            };
+            self.records.push(record);
+        }
+        for position in first..self.records.len() {
+            let spec = Arc::clone(&self.records[position].spec);
+            for &dependency in spec.dependencies() {
+                self.records[dependency].dependents.push(StepKey::new(position));
+            }
+        }
+        Ok(())
+    }
+
+    /// The step with this id.
+    pub(crate) fn key(&self, id: &str) -> Option<StepKey> {
+        self.keys.get(id).copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (StepKey, &StepRecord)> {
+        self.records.iter().enumerate().map(|(position, record)| (StepKey::new(position), record))
+    }
+}
+
+impl Index<StepKey> for Steps {
+    type Output = StepRecord;
+
+    fn index(&self, step: StepKey) -> &StepRecord {
+        &self.records[step.position()]
+    }
+}
+
+impl IndexMut<StepKey> for Steps {
+    fn index_mut(&mut self, step: StepKey) -> &mut StepRecord {
+        &mut self.records[step.position()]
+    }
+}

@@ -1,0 +1,83 @@
+//! What people and planners ask of a running execution.
+
+use belay_execution::{Actor, Control, Event, Execution, ExecutionState, Json, MAX_SIGNALS, Refused};
+
+use crate::support::{START, story};
+
+fn actor(request_id: &str) -> Actor {
+    Actor { principal: "ann".to_owned(), request_id: request_id.to_owned() }
+}
+
+fn pause() -> Control {
+    Control::Pause { reason: "lunch".to_owned(), discard_calls: false }
+}
+
+fn cancel() -> Control {
+    Control::Cancel { reason: "lunch".to_owned() }
+}
+
+fn signal(payload: &str) -> Control {
+    Control::Signal { signal: "go".to_owned(), payload: Json::from_text(payload) }
+}
+
+#[test]
+fn a_request_becomes_an_event_with_who_asked() {
+    let mut execution = story("a").rehearse().execution;
+    for (id, control) in [("1", pause()), ("2", signal("1")), ("3", Control::Resume), ("4", cancel())] {
+        let events = execution.control(START, actor(id), control).unwrap();
+        assert!(matches!(&events[..], [Event { actor: Some(by), .. }] if *by == actor(id)), "{events:?}");
+    }
+    assert_eq!(execution.state(), ExecutionState::Cancelling);
+}
+
+// A client that did not see the reply sends the request again; and the same id for something else is an error, not a silence.
+#[test]
+fn a_request_with_an_id_is_carried_out_once() {
+    let mut execution = story("a").rehearse().execution;
+    execution.control(START, actor("x"), pause()).unwrap();
+    let paused = execution.clone();
+    assert_eq!(execution.control(START, actor("x"), pause()), Ok(vec![]));
+    let other_reason = Control::Pause { reason: "tea".to_owned(), discard_calls: false };
+    let discarding = Control::Pause { reason: "lunch".to_owned(), discard_calls: true };
+    for other in [cancel(), Control::Resume, other_reason, discarding, signal("1")] {
+        assert_eq!(execution.control(START, actor("x"), other), Err(Refused::RequestIdReused));
+    }
+    let somebody_else = Actor { principal: "bob".to_owned(), ..actor("x") };
+    assert_eq!(execution.control(START, somebody_else, pause()), Err(Refused::RequestIdReused));
+    assert_eq!(execution, paused);
+    // The repetition of a request is answered in whatever state the execution is by then.
+    execution.control(START, actor("y"), cancel()).unwrap();
+    assert_eq!(execution.control(START, actor("x"), pause()), Ok(vec![]));
+    // Without an id each request stands for itself.
+    assert_eq!(execution.control(START, actor(""), cancel()), Err(Refused::WrongState(ExecutionState::Cancelling)));
+}
+
+#[test]
+fn the_last_thousand_requests_are_remembered_also_after_a_replay() {
+    let mut play = story("w").waits("w", "never").rehearse();
+    play.run();
+    for number in 0..MAX_SIGNALS {
+        let events = play.execution.control(START, actor(&number.to_string()), signal(&number.to_string())).unwrap();
+        play.events.extend(events);
+    }
+    let mut replayed = Execution::replay(play.events.clone()).unwrap();
+    assert_eq!(replayed, play.execution);
+    assert_eq!(replayed.control(START, actor("0"), signal("0")), Ok(vec![]));
+    assert_eq!(replayed.control(START, actor("new"), signal("1")), Err(Refused::TooManySignals));
+    replayed.control(START, actor("pause"), pause()).unwrap();
+    // The oldest of 1,001 is forgotten.
+    assert_eq!(replayed.control(START, actor("0"), signal("0")), Err(Refused::TooManySignals));
+    assert_eq!(replayed.control(START, actor("1"), signal("1")), Ok(vec![]));
+}
+
+#[test]
+fn what_cannot_be_done_is_said_by_its_kind() {
+    let ended = story("a").play().execution;
+    for control in [pause(), Control::Resume, cancel(), signal("1")] {
+        let mut execution = ended.clone();
+        assert_eq!(execution.control(START, actor("x"), control), Err(Refused::Ended));
+        assert_eq!(execution, ended);
+    }
+    let mut pending = story("a").rehearse().execution;
+    assert_eq!(pending.control(START, actor("x"), Control::Resume), Err(Refused::WrongState(ExecutionState::Pending)));
+}

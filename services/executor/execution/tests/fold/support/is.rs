@@ -1,0 +1,43 @@
+//! What an event is, for those who look for one.
+
+use belay_execution::{ApprovalEvent, Body, ExecutionEvent, StepEvent, ToolCallEnd, ToolCallEvent};
+
+pub(crate) fn paused(body: &Body) -> bool {
+    matches!(body, Body::Execution(ExecutionEvent::Paused { .. }))
+}
+
+pub(crate) fn cancel_requested(body: &Body) -> bool {
+    matches!(body, Body::Execution(ExecutionEvent::CancelRequested { .. }))
+}
+
+pub(crate) fn step_started(body: &Body) -> bool {
+    matches!(body, Body::Step { event: StepEvent::Started, .. })
+}
+
+pub(crate) fn retry_scheduled(body: &Body) -> bool {
+    matches!(body, Body::Step { event: StepEvent::RetryScheduled { .. }, .. })
+}
+
+pub(crate) fn call_requested(body: &Body) -> bool {
+    matches!(body, Body::ToolCall { event: ToolCallEvent::Requested(_), .. })
+}
+
+pub(crate) fn held(body: &Body) -> bool {
+    matches!(body, Body::ToolCall { event: ToolCallEvent::Held(_), .. })
+}
+
+pub(crate) fn dispatched(body: &Body) -> bool {
+    matches!(body, Body::ToolCall { event: ToolCallEvent::Dispatched, .. })
+}
+
+pub(crate) fn call_completed(body: &Body) -> bool {
+    matches!(body.call_end(), Some((_, ToolCallEnd::Completed { .. })))
+}
+
+pub(crate) fn approval_requested(body: &Body) -> bool {
+    matches!(body, Body::Approval { event: ApprovalEvent::Requested { .. }, .. })
+}
+
+pub(crate) fn decided(body: &Body) -> bool {
+    matches!(body, Body::Approval { event: ApprovalEvent::Decided { .. }, .. })
+}
