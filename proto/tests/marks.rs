@@ -132,7 +132,7 @@ impl Texts for crate::v1::answer::In {
 fn the_texts_of_an_event_are_visited_and_its_names_are_not() {
     let tool = v1::ToolStep {
         tool: "tool".into(),
-        arguments: "arguments".into(),
+        arguments: Some(v1::Payload::of_json("arguments")),
         verbatim: vec!["verbatim".into()],
         ..Default::default()
     };

@@ -15,7 +15,7 @@ fn pool() -> DescriptorPool {
 }
 
 fn plan() -> v1::Plan {
-    let tool = v1::ToolStep { tool: "noop".into(), arguments: "{}".into(), ..Default::default() };
+    let tool = v1::ToolStep { tool: "noop".into(), arguments: Some(v1::Payload::of_json("{}")), ..Default::default() };
     let kind = Some(v1::step_spec::Kind::Tool(tool));
     let step = |id: &str| v1::StepSpec { id: id.into(), kind: kind.clone(), ..Default::default() };
     v1::Plan { id: "plan".into(), steps: vec![step("a"), step("b")], ..Default::default() }

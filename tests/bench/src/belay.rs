@@ -219,10 +219,16 @@ async fn serves(process: &mut Process, address: &Address, service: &str) -> Resu
 /// A load's steps, one after the other.
 fn plan(load: Load) -> v1::Plan {
     let call = |n| match load.work {
-        Work::Nothing => v1::ToolStep { tool: "noop".into(), arguments: "{}".into(), ..Default::default() },
+        Work::Nothing => {
+            v1::ToolStep { tool: "noop".into(), arguments: Some(v1::Payload::of_json("{}")), ..Default::default() }
+        }
         Work::WriteFile => {
             let arguments = serde_json::json!({"path": format!("{n}.txt"), "content": "written by the bench\n"});
-            v1::ToolStep { tool: "write_file".into(), arguments: arguments.to_string(), ..Default::default() }
+            v1::ToolStep {
+                tool: "write_file".into(),
+                arguments: Some(v1::Payload::of_json(arguments.to_string())),
+                ..Default::default()
+            }
         }
     };
     let step =

@@ -106,7 +106,7 @@ fn plan(scale: Scale, beside: bool) -> v1::Plan {
         depends_on: after.into_iter().collect(),
         kind: Some(step_spec::Kind::Tool(v1::ToolStep {
             tool: tool.into(),
-            arguments: arguments.to_string(),
+            arguments: Some(v1::Payload::of_json(arguments.to_string())),
             ..Default::default()
         })),
         ..Default::default()

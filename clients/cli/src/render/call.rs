@@ -1,6 +1,6 @@
 //! What a step does, as one would type or say it: `git log --oneline -3`, `search "^## " in README.md`.
 
-use belay_proto::v1::{Step, StepSpec, step, step_spec, wait_step::Condition};
+use belay_proto::v1::{Payload, Step, StepSpec, ToolStep, step, step_spec, wait_step::Condition};
 use serde_json::Value;
 
 use super::{
@@ -14,7 +14,7 @@ const MAX_CHARS: usize = 200;
 /// The step's call in words.
 pub(crate) fn of_step(step: &StepSpec) -> String {
     match &step.kind {
-        Some(step_spec::Kind::Tool(call)) => of_tool(&call.tool, &call.arguments),
+        Some(step_spec::Kind::Tool(call)) => of_tool(&call.tool, arguments(call)),
         Some(step_spec::Kind::Wait(wait)) => match &wait.condition {
             Some(Condition::Duration(duration)) => format!("wait {}", time::short(time::duration(duration))),
             Some(Condition::Until(until)) => format!("wait until {}", time::date_and_time(until)),
@@ -34,11 +34,16 @@ pub(crate) fn kind_of(step: &Step) -> String {
     }
 }
 
+/// The arguments of a step's call as JSON text; empty where it has none inline.
+fn arguments(call: &ToolStep) -> &str {
+    call.arguments.as_ref().and_then(Payload::as_json).unwrap_or_default()
+}
+
 /// The steps that a step waits for: those it names as dependencies, then those whose results its templates name. `is_step` says what is the
 /// id of a step of the plan.
 pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> Vec<&str> {
     let arguments = match &step.kind {
-        Some(step_spec::Kind::Tool(call)) => call.arguments.as_str(),
+        Some(step_spec::Kind::Tool(call)) => self::arguments(call),
         Some(step_spec::Kind::Wait(_)) | None => "",
     };
     let mut ids: Vec<&str> = step.depends_on.iter().map(String::as_str).collect();
@@ -102,8 +107,6 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use belay_proto::v1::ToolStep;
-
     use super::*;
 
     #[test]
@@ -111,7 +114,10 @@ mod tests {
         let step = |id: &str, after: &[&str], arguments: &str| StepSpec {
             id: id.to_owned(),
             depends_on: after.iter().map(|id| (*id).to_owned()).collect(),
-            kind: Some(step_spec::Kind::Tool(ToolStep { arguments: arguments.to_owned(), ..Default::default() })),
+            kind: Some(step_spec::Kind::Tool(ToolStep {
+                arguments: Some(Payload::of_json(arguments)),
+                ..Default::default()
+            })),
             ..Default::default()
         };
         let is_step = |id: &str| matches!(id, "a" | "ab" | "d");

@@ -1,7 +1,7 @@
 //! JSON for programs: the canonical proto3 form of the contract's messages, with the values of steps in plain sight.
 //!
 //! What differs from what the generated code gives: a `Payload` that stands inline (`{"json": "<text>"}`) and JSON that stands as text
-//! (`arguments` of a plan's steps, the schemas of tools) are replaced by the value itself; times end in `Z` as the canonical form demands;
+//! (the schemas of tools) are replaced by the value itself; times end in `Z` as the canonical form demands;
 //! every failure says whether it is `retryable`, as errors do; commands to type next lead to where this command worked; and what only the
 //! services need is left out.
 
@@ -17,7 +17,7 @@ use crate::{failure::Failure, next};
 /// The fields of the contract whose type is `Payload`.
 const PAYLOADS: [&str; 4] = ["arguments", "output", "payload", "result"];
 /// The fields of the contract that are JSON as text.
-const TEXTS: [&str; 3] = ["arguments", "parametersSchema", "resultSchema"];
+const TEXTS: [&str; 2] = ["parametersSchema", "resultSchema"];
 /// The fields of the contract that only the services need.
 const INTERNAL: [&str; 2] = ["shard", "etag"];
 /// The fields of the contract whose type is `Failure`.
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn json_as_text_is_json_and_what_only_services_need_is_left_out() {
-        let step = ToolStep { arguments: r#"{"path":"a"}"#.to_owned(), ..Default::default() };
+        let step = ToolStep { arguments: Some(Payload::of_json(r#"{"path":"a"}"#)), ..Default::default() };
         assert_eq!(of(&step).unwrap(), json!({"arguments": {"path": "a"}}));
         let execution = Execution {
             etag: "7".to_owned(),

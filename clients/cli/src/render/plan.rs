@@ -62,7 +62,7 @@ fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> {
 
 #[cfg(test)]
 mod tests {
-    use belay_proto::v1::{RetryPolicy, ToolStep, step_spec};
+    use belay_proto::v1::{Payload, RetryPolicy, ToolStep, step_spec};
 
     use super::*;
 
@@ -73,7 +73,7 @@ mod tests {
             depends_on: after.iter().map(|id| (*id).to_owned()).collect(),
             kind: Some(step_spec::Kind::Tool(ToolStep {
                 tool: "read_file".to_owned(),
-                arguments: r#"{"path":"a"}"#.to_owned(),
+                arguments: Some(Payload::of_json(r#"{"path":"a"}"#)),
                 ..Default::default()
             })),
             ..Default::default()

@@ -1,8 +1,8 @@
 //! What a person sees at a terminal while an execution runs, and what is left of it.
 
 use belay_proto::v1::{
-    ApprovalMode, Execution, ExecutionEvent, Plan, Step, StepCompleted, StepFailed, StepSpec, StepStarted, ToolStep,
-    ToolStepDetail, execution::State, execution_event::Kind, step, step_spec,
+    ApprovalMode, Execution, ExecutionEvent, Payload, Plan, Step, StepCompleted, StepFailed, StepSpec, StepStarted,
+    ToolStep, ToolStepDetail, execution::State, execution_event::Kind, step, step_spec,
 };
 
 use crate::{
@@ -18,7 +18,7 @@ fn planned(id: &str, after: &[&str], command: &[&str]) -> StepSpec {
         depends_on: after.iter().map(|id| (*id).to_owned()).collect(),
         kind: Some(step_spec::Kind::Tool(ToolStep {
             tool: "run_terminal".to_owned(),
-            arguments,
+            arguments: Some(Payload::of_json(arguments)),
             ..Default::default()
         })),
         ..Default::default()

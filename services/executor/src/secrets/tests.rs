@@ -20,7 +20,7 @@ fn payload(value: &Value) -> Option<v1::Payload> {
 fn created() -> v1::ExecutionEvent {
     let tool = v1::ToolStep {
         tool: "read_file".into(),
-        arguments: json!({"path": "src/main.rs"}).to_string(),
+        arguments: Some(v1::Payload::of_json(json!({"path": "src/main.rs"}).to_string())),
         ..Default::default()
     };
     let step = v1::StepSpec {

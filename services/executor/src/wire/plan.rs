@@ -6,7 +6,7 @@ use belay_plan::{
     Backoff, InvalidPlan, Plan, PlanDraft, PlannedCall, RetryPolicy, StepDraft, StepKindDraft, StepProblem, Violation,
     WaitDraft,
 };
-use belay_proto::v1::{self, step_spec::Kind, wait_step::Condition};
+use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
 /// A checked plan from a message.
 pub(crate) fn plan_from(message: v1::Plan) -> Result<Plan, InvalidPlan> {
@@ -51,12 +51,16 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         let at = |field: &str| format!("steps[{index}].{field}");
         let (kind, exclusive, verbatim) = match step.kind {
             Some(Kind::Tool(tool)) => {
-                let arguments = match tool.arguments.as_str() {
-                    "" => serde_json::Value::Object(serde_json::Map::new()),
-                    text => serde_json::from_str(text).unwrap_or_else(|error| {
+                let arguments = match tool.arguments.and_then(|arguments| arguments.content) {
+                    None => serde_json::Value::Object(serde_json::Map::new()),
+                    Some(Content::Json(text)) => serde_json::from_str(&text).unwrap_or_else(|error| {
                         violations.push(violation(at("tool.arguments"), format!("is not JSON: {error}")));
                         serde_json::Value::Null
                     }),
+                    Some(Content::Blob(_)) => {
+                        violations.push(violation(at("tool.arguments"), "a blob is not supported: send inline JSON"));
+                        serde_json::Value::Null
+                    }
                 };
                 (StepKindDraft::Tool { tool: tool.tool, arguments }, tool.exclusive, tool.verbatim)
             }
@@ -172,7 +176,7 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
     let kind = match step.kind {
         StepKindDraft::Tool { tool, arguments } => Kind::Tool(v1::ToolStep {
             tool,
-            arguments: arguments.to_string(),
+            arguments: Some(v1::Payload::of_json(arguments.to_string())),
             exclusive: step.exclusive,
             verbatim: step.verbatim,
         }),
@@ -245,7 +249,7 @@ mod tests {
         };
         let tool = v1::step_spec::Kind::Tool(v1::ToolStep {
             tool: "noop".into(),
-            arguments: "{".into(),
+            arguments: Some(v1::Payload::of_json("{")),
             ..v1::ToolStep::default()
         });
         let message = v1::Plan {

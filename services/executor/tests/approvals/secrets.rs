@@ -88,7 +88,7 @@ fn plan(secrets: &[String]) -> v1::Plan {
         depends_on: depends_on.iter().map(|&id| id.to_owned()).collect(),
         kind: Some(v1::step_spec::Kind::Tool(v1::ToolStep {
             tool: "work".into(),
-            arguments: arguments.to_string(),
+            arguments: Some(v1::Payload::of_json(arguments.to_string())),
             ..Default::default()
         })),
         ..v1::StepSpec::default()
@@ -218,7 +218,7 @@ async fn a_check_and_a_refusal_show_no_secret() {
     wrong.steps[0].id = secrets[1].clone();
     wrong.steps[1].kind = Some(v1::step_spec::Kind::Tool(v1::ToolStep {
         tool: secrets[2].clone(),
-        arguments: "{}".into(),
+        arguments: Some(v1::Payload::of_json("{}")),
         ..Default::default()
     }));
     let checked = client.validate_plan(check(wrong.clone())).await.unwrap().into_inner();
@@ -245,7 +245,9 @@ async fn an_execution_with_secrets_goes_on_after_a_kill() {
     if let Some(Source::Plan(plan)) = &mut request.source {
         let Some(v1::step_spec::Kind::Tool(give)) = &mut plan.steps[0].kind else { unreachable!("steps call tools") };
         // The question comes before the step that gives what another one needs.
-        give.arguments.insert_str(1, "\"prompt_call\":true,");
+        let mut arguments = give.arguments.as_ref().and_then(v1::Payload::as_json).unwrap().to_owned();
+        arguments.insert_str(1, "\"prompt_call\":true,");
+        give.arguments = Some(v1::Payload::of_json(arguments));
     }
     let name = executor.client.clone().start_execution(request).await.unwrap().into_inner().name;
     executor.resume(&name).await;

@@ -93,7 +93,7 @@ async fn a_request_with_more_than_the_service_knows_does_nothing() {
     let services = Services::start(folder.path()).await;
     let client = Client::new(&services.socket());
 
-    let tool = v1::ToolStep { tool: "noop".into(), arguments: "{}".into(), ..Default::default() };
+    let tool = v1::ToolStep { tool: "noop".into(), arguments: Some(v1::Payload::of_json("{}")), ..Default::default() };
     let step = v1::StepSpec { id: "a".into(), kind: Some(step_spec::Kind::Tool(tool)), ..Default::default() };
     let plan = inside(3, &newer(&step), &v1::Plan { id: "p".into(), ..Default::default() });
     let request = v1::StartExecutionRequest {

@@ -2,8 +2,8 @@
 
 use belay_proto::v1::{
     Actor, ApprovalDecided, ApprovalRequested, ErrorClass, ExecutionAwaitingApproval, ExecutionFinished,
-    ExecutionPaused, Failure, Plan, SkipReason, StepCompleted, StepFailed, StepRetryScheduled, StepSkipped, StepSpec,
-    StepStarted, ToolCallEffectProposed, ToolStep, ToolStepDetail, WaitEnded, WaitStarted, step, step_spec,
+    ExecutionPaused, Failure, Payload, Plan, SkipReason, StepCompleted, StepFailed, StepRetryScheduled, StepSkipped,
+    StepSpec, StepStarted, ToolCallEffectProposed, ToolStep, ToolStepDetail, WaitEnded, WaitStarted, step, step_spec,
 };
 
 use super::*;
@@ -21,7 +21,7 @@ fn picture_of(steps: &[(&str, &str, &str, &[&str])]) -> Picture {
         depends_on: after.iter().map(|id| (*id).to_owned()).collect(),
         kind: Some(step_spec::Kind::Tool(ToolStep {
             tool: (*tool).to_owned(),
-            arguments: (*arguments).to_owned(),
+            arguments: Some(Payload::of_json(*arguments)),
             ..Default::default()
         })),
         ..Default::default()

@@ -468,7 +468,8 @@ impl<'a> One<'a, '_> {
     /// A call gets the arguments of its plan, with the results of earlier steps filled in.
     fn arguments(&mut self, name: &str, call: &Call<'a>, fold: &Fold) {
         let Some(v1::step_spec::Kind::Tool(tool)) = &fold.plan.steps[call.step].kind else { return };
-        let planned: Value = serde_json::from_str(&tool.arguments).unwrap_or_default();
+        let arguments = tool.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
+        let planned: Value = serde_json::from_str(arguments).unwrap_or_default();
         let output_of = |id: &str| {
             let step = fold.picture.steps.iter().find(|step| step.step_id == id)?;
             Some(json(step.output.as_ref())["run"].clone())

@@ -31,7 +31,11 @@ pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
 pub(super) fn crowd(random: &mut StdRng, id: String) -> v1::Plan {
     let step = |index| {
         let arguments = json!({"ms": 100, "value": index, "path": format!("{}0", policy::FREE)});
-        let tool = v1::ToolStep { tool: APPEND.to_owned(), arguments: arguments.to_string(), ..Default::default() };
+        let tool = v1::ToolStep {
+            tool: APPEND.to_owned(),
+            arguments: Some(v1::Payload::of_json(arguments.to_string())),
+            ..Default::default()
+        };
         let max_attempts = random.random_range(1..=2);
         let retry = v1::RetryPolicy { max_attempts, ..Default::default() };
         let kind = Some(step_spec::Kind::Tool(tool));
@@ -64,8 +68,12 @@ fn step(random: &mut StdRng, index: usize) -> v1::StepSpec {
         arguments["path"] = one.into();
     }
     let exclusive = changes_files(tool) && random.random_bool(0.12);
-    let tool =
-        v1::ToolStep { tool: tool.to_owned(), arguments: arguments.to_string(), exclusive, ..Default::default() };
+    let tool = v1::ToolStep {
+        tool: tool.to_owned(),
+        arguments: Some(v1::Payload::of_json(arguments.to_string())),
+        exclusive,
+        ..Default::default()
+    };
     v1::StepSpec {
         id: format!("s{index}"),
         depends_on: depends_on.into_iter().map(|index| format!("s{index}")).collect(),
@@ -134,7 +142,7 @@ pub(super) fn dependencies(step: &v1::StepSpec) -> Vec<String> {
     let Some(step_spec::Kind::Tool(tool)) = &step.kind else {
         return step.depends_on.clone();
     };
-    let used = tool.arguments.split("${").skip(1);
+    let used = tool.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default().split("${").skip(1);
     let used = used.filter_map(|rest| rest.split_once('.')).map(|(id, _)| id.to_owned());
     step.depends_on.iter().cloned().chain(used).collect()
 }
