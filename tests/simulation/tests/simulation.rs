@@ -106,6 +106,14 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Holds { seeds: 12, counted: &["conflicts", "calls given up after conflicts"] },
     },
     Scenario {
+        name: "belay_waiting",
+        run: belay::waiting,
+        expect: Expect::Holds {
+            seeds: 30,
+            counted: &["signals", "waits ended by their time", "waits ended by a signal"],
+        },
+    },
+    Scenario {
         name: "belay_acknowledging_before_the_commit",
         run: belay::acknowledging_before_the_commit,
         expect: Expect::Found { violation: "is gone", within: 200 },

@@ -206,8 +206,9 @@ impl<'a> One<'a, '_> {
                     ));
                 }
                 let is_active = |other: &v1::Step| {
-                    let waits = matches!(other.state(), S::Pending | S::OutcomeUnknown | S::AwaitingApproval)
-                        || is_over(other.state());
+                    let waits =
+                        matches!(other.state(), S::Pending | S::OutcomeUnknown | S::AwaitingApproval | S::Waiting)
+                            || is_over(other.state());
                     !waits && other.attempt > 0
                 };
                 let others = steps.iter().enumerate().filter(|(other, status)| *other != step && is_active(status));

@@ -52,6 +52,16 @@ impl<'a> Call<'a> {
                 let hold = self.holds.last_mut().filter(|hold| hold.asked.is_none() && hold.decided.is_none());
                 hold.ok_or_else(misfit)?.asked = Some(asked);
             }
+            // Nothing is let run that was not approved.
+            Kind::ToolCallDispatched(_) => {
+                let is_approved = |hold: &Hold<'_>| {
+                    hold.need.kind() == v1::approval_need::Kind::Call
+                        && hold.decided.is_some_and(|decided| decided.decision() == v1::Decision::Approve)
+                };
+                if !self.holds.last().is_some_and(is_approved) {
+                    return Err("it was dispatched without an approval".to_owned());
+                }
+            }
             Kind::ApprovalDecided(decided) => {
                 let hold = self.holds.last_mut().filter(|hold| hold.decided.is_none());
                 let hold = hold.ok_or_else(misfit)?;

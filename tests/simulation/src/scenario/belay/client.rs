@@ -13,7 +13,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use super::observed::Observations;
-use super::{hosts, tools, watcher};
+use super::{hosts, plans, tools, watcher};
 use crate::trace;
 
 /// How long an RPC may take before its connection is replaced: turmoil's TCP does not retransmit what a partition dropped.
@@ -171,6 +171,15 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
         };
         let request = format!("{request_id}-{number}");
         let chance = random.random_range(0..100);
+        let is_wait =
+            |step: &v1::Step| matches!(&step.detail, Some(step::Detail::Wait(wait)) if !wait.signal.is_empty());
+        if execution.steps.iter().any(is_wait) {
+            // Early ones are kept; without one, nothing would end the wait.
+            let waits = execution.steps.iter().any(|step| is_wait(step) && step.state() == step::State::Waiting);
+            if random.random_bool(if observed.is_healed() && waits { 1.0 } else { 0.1 }) {
+                signal(&mut connection, observed, name, format!("{request}-signal")).await;
+            }
+        }
         if execution.steps.iter().any(in_doubt) && (observed.is_healed() || chance < 20) {
             // A person would find out what the call did; here the person cancels the execution.
             cancel(&mut connection, observed, name, request).await;
@@ -217,6 +226,26 @@ async fn cancel(connection: &mut Connection, observed: &Observations, name: &str
         trace::count("cancellations");
         observed.acknowledged(name, request_id);
         observed.saw(&execution);
+    }
+}
+
+/// The same signal twice, with one request id: one of them counts.
+async fn signal(connection: &mut Connection, observed: &Observations, name: &str, request_id: String) {
+    let payload = v1::payload::Content::Json(r#"{"run":0}"#.to_owned());
+    let request = v1::SignalExecutionRequest {
+        name: name.to_owned(),
+        signal: plans::SIGNAL.to_owned(),
+        payload: Some(v1::Payload { content: Some(payload) }),
+        request_id: request_id.clone(),
+    };
+    for _ in 0..2 {
+        let request = request.clone();
+        let answer = connection.ask(|mut client| async move { client.signal_execution(request).await });
+        if let Some(execution) = answer.await {
+            trace::count("signals");
+            observed.acknowledged(name, request_id.clone());
+            observed.saw(&execution);
+        }
     }
 }
 

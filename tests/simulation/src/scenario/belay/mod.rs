@@ -179,6 +179,14 @@ pub fn in_a_crowd(seed: u64) -> Result<(), String> {
     run(seed, Bugs { crowds: true, ..Bugs::default() })
 }
 
+/// Belay as it is, where steps wait for times and signals: each wait ends once, by its time or by a signal that no other step has taken.
+///
+/// # Errors
+/// What was violated.
+pub fn waiting(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { waits: true, ..Bugs::default() })
+}
+
 /// The bug of [`forgetting_calls`] with grants: a runner that has forgotten its calls has also forgotten which grants were spent.
 ///
 /// # Errors
@@ -344,7 +352,10 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     world.host(RUNNER, move || hosts::runner(here.clone()));
     let here = site.clone();
     world.host(EXECUTOR, move || hosts::executor(here.clone()));
-    let orders = orders(&mut random, bugs.crowds);
+    let mut orders = orders(&mut random, bugs.crowds);
+    if bugs.waits {
+        orders.iter_mut().for_each(|order| plans::add_waits(&mut StdRng::seed_from_u64(order.seed), &mut order.plan));
+    }
     for (index, name) in CLIENTS.into_iter().enumerate() {
         let own = orders.iter().skip(index).step_by(CLIENTS.len()).cloned().collect();
         world.client(name, client::work(own, observed.clone()));

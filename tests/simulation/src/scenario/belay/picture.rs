@@ -1,8 +1,11 @@
 //! A client's fold of the events, based on the contract alone.
 
-use belay_proto::v1::{self, execution, execution_event::Kind, step};
+use std::collections::BTreeMap;
+
+use belay_proto::v1::{self, execution, execution_event::Kind, step, wait_ended::Cause};
 
 use super::plans;
+use crate::trace;
 
 /// The state that is the same for every client with the same events.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -56,6 +59,8 @@ pub(super) struct Fold {
     pub(super) dependencies: Vec<Vec<usize>>,
     /// Whether no new step may start.
     stopping: bool,
+    /// What the signals carry that no step has taken, by the sequence of their event.
+    signals: BTreeMap<i64, v1::Payload>,
 }
 
 impl Fold {
@@ -93,6 +98,9 @@ impl Fold {
                 self.stopping = true;
             }
             (Kind::ExecutionRecovered(_), None) => {}
+            (Kind::SignalReceived(received), None) => {
+                self.signals.insert(event.sequence, received.payload.clone().unwrap_or_default());
+            }
             (Kind::ExecutionAwaitingApproval(_), None) => self.picture.state = E::AwaitingApproval.into(),
             (Kind::ExecutionFinished(finished), None) => {
                 self.picture.state = finished.state;
@@ -142,6 +150,25 @@ impl Fold {
                 step.failure = unknown.failure.clone();
             }
             (Kind::ToolCallRequested(_), Some(index)) => self.picture.steps[index].set_state(S::Running),
+            // The decision has moved the step.
+            (Kind::ToolCallDispatched(_), Some(_)) => {}
+            (Kind::WaitStarted(_), Some(index)) => self.picture.steps[index].set_state(S::Waiting),
+            (Kind::WaitEnded(ended), Some(index)) => {
+                let step = &mut self.picture.steps[index];
+                step.set_state(S::Running);
+                match ended.cause() {
+                    Cause::Elapsed => trace::count("waits ended by their time"),
+                    Cause::Signalled => trace::count("waits ended by a signal"),
+                    Cause::TimedOut | Cause::Cancelled | Cause::Unspecified => {}
+                }
+                step.output = match ended.cause() {
+                    Cause::Elapsed => Some(json("null")),
+                    Cause::Signalled => Some(self.signals.remove(&ended.signal_sequence).ok_or_else(|| {
+                        format!("event {} takes a signal that nobody sent, or that was taken before", event.sequence)
+                    })?),
+                    Cause::Unspecified | Cause::TimedOut | Cause::Cancelled => None,
+                };
+            }
             (Kind::ToolCallCompleted(completed), Some(index)) => {
                 self.picture.steps[index].output = completed.result.clone();
             }
@@ -221,4 +248,8 @@ impl Fold {
             }
         }
     }
+}
+
+fn json(text: &str) -> v1::Payload {
+    v1::Payload { content: Some(v1::payload::Content::Json(text.to_owned())) }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_proto::v1::{self, ErrorClass, step_spec};
+use belay_proto::v1::{self, ErrorClass, step_spec, wait_step::Condition};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -86,6 +86,26 @@ fn step(random: &mut StdRng, index: usize) -> v1::StepSpec {
         }),
         kind: Some(step_spec::Kind::Tool(tool)),
         ..v1::StepSpec::default()
+    }
+}
+
+/// The signal that steps wait for.
+pub(super) const SIGNAL: &str = "go";
+
+/// Makes about half of the steps wait instead of calling a tool.
+pub(super) fn add_waits(random: &mut StdRng, plan: &mut v1::Plan) {
+    for step in &mut plan.steps {
+        if random.random_bool(0.5) {
+            continue;
+        }
+        let condition = match random.random_bool(0.4) {
+            true => Condition::Duration(milliseconds(random, 1, 2000)),
+            false => Condition::Signal(SIGNAL.to_owned()),
+        };
+        let is_timed = matches!(condition, Condition::Duration(_));
+        step.timeout = (!is_timed && random.random_bool(0.3)).then(|| milliseconds(random, 300, 3000));
+        (step.attempt_timeout, step.retry) = (None, None);
+        step.kind = Some(step_spec::Kind::Wait(v1::WaitStep { condition: Some(condition) }));
     }
 }
 
