@@ -5,6 +5,8 @@ mod approval;
 mod decode;
 mod event;
 mod execution;
+#[cfg(test)]
+mod golden;
 mod plan;
 
 pub(crate) use approval::{check_approval, decision_from, receipt_from, requirement_from, subject_kind};

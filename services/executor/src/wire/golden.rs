@@ -1,0 +1,184 @@
+//! Golden logs: the events of an eventful execution as each version of the format wrote them, and the state that they came to. Every build replays all of
+//! them ([ADR 7](../../../../docs/adr/0007-decisions-follow-the-new-code.md)).
+//!
+//! `BELAY_UPDATE=1 cargo test -p belay-executor golden` writes those of a new version. Those of older versions never change.
+
+use std::{env, fs, path::PathBuf, time::Duration};
+
+use belay_execution::{
+    Actor, ApprovalEvent, ApprovalMode, ApprovalRequirement, Body, Control, Created, DecideContext, Decision,
+    EffectSummary, ErrorClass, Event, Execution, ExecutionEvent, Failure, Json, OperationId, PolicyDecision, Receipt,
+    RecoveryClass, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, Verdict,
+};
+use belay_plan::{Format, Plan};
+use belay_reasons as reasons;
+use prost::Message as _;
+
+use super::{VERSION, decode::decode_bytes, encode, execution, to_events};
+use crate::names::ExecutionName;
+
+/// Steps that complete, fail, are retried, skipped, held, denied and unknown, and that wait.
+const PLAN: &str = "
+id: golden
+parallelism: 8
+timeout: 9h
+steps:
+  - {id: good, tool: noop, arguments: {output: 9007199254740993}}
+  - {id: flaky, tool: noop, retry: {max_attempts: 2, backoff: [1s]}}
+  - {id: held, tool: noop}
+  - {id: denied, tool: noop}
+  - {id: never, tool: noop, depends_on: [denied]}
+  - {id: unknown, tool: noop}
+  - {id: soon, wait: {for: 2s}}
+  - {id: signal.dotted, wait: {signal: go}}
+  - {id: last, tool: noop, arguments: {output: '${[\"signal.dotted\"].result}'}, depends_on: [soon]}
+  - {id: stopped, tool: noop, depends_on: [last]}
+";
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/wire/golden")
+}
+
+struct Story {
+    execution: Execution,
+    events: Vec<Event>,
+    now: Timestamp,
+}
+
+impl Story {
+    fn begin() -> Self {
+        let facts = ToolFacts {
+            used_as: "noop".into(),
+            tool: "noop".into(),
+            recovery: RecoveryClass::Transactional,
+            default_timeout: Duration::from_secs(120),
+        };
+        let now = Timestamp::from_micros(1_796_115_600_000_000);
+        let plan = Plan::parse(Format::Yaml, PLAN).unwrap();
+        let created = Created {
+            uid: "8x4k2m9q1p7r3s5t6v8w".into(),
+            deadline: plan.timeout().map(|limit| now.saturating_add(limit)),
+            plan,
+            approval_mode: ApprovalMode::Wait,
+            workspace: "/w".into(),
+            labels: [("team".to_owned(), "a".to_owned())].into(),
+            tools: vec![facts],
+            trace: ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into(), String::new()),
+            shard: 7,
+        };
+        let actor = Some(Actor { principal: "person:ann".into(), request_id: "start".into() });
+        let body = ExecutionEvent::Created(Box::new(created)).into();
+        let first = Event { sequence: 1, time: now, actor, body };
+        Self { execution: Execution::create(first.clone()).unwrap(), events: vec![first], now }
+    }
+
+    fn advance(&mut self, seconds: u64) {
+        self.now = self.now.saturating_add(Duration::from_secs(seconds));
+        self.events.extend(self.execution.advance(DecideContext { now: self.now, ledger_id: "ledger" }));
+    }
+
+    fn record(&mut self, actor: Option<Actor>, body: impl Into<Body>) {
+        self.events.push(self.execution.record(self.now, actor, body).unwrap());
+        self.advance(0);
+    }
+
+    fn control(&mut self, request_id: &str, control: Control) {
+        let actor = Actor { principal: "person:ann".into(), request_id: request_id.into() };
+        self.events.extend(self.execution.control(self.now, actor, control).unwrap());
+        self.advance(0);
+    }
+
+    fn call(&mut self, call: &OperationId, event: ToolCallEvent) {
+        self.record(None, Body::ToolCall { call: call.clone(), event });
+    }
+
+    fn end(&mut self, step: &str, attempt: u32, end: ToolCallEnd) {
+        self.call(&OperationId { step: step.into(), attempt, number: 1 }, ToolCallEvent::Ended(end));
+    }
+}
+
+fn completed(result: &str) -> ToolCallEnd {
+    let receipt = Receipt { ledger_id: "ledger".into(), duration: Duration::from_millis(1500), ..Receipt::default() };
+    ToolCallEnd::Completed { result: Json::from_text(result), receipt }
+}
+
+fn failure(class: ErrorClass, reason: &str) -> Failure {
+    Failure::new(class, reason, "words for people")
+}
+
+fn story() -> Vec<Event> {
+    let mut story = Story::begin();
+    story.advance(0);
+    story.end("good", 1, completed("9007199254740993"));
+    let (transient, receipt) = (failure(ErrorClass::Transient, reasons::TOOL_FAILED), Receipt::default());
+    story.end("flaky", 1, ToolCallEnd::Failed { failure: transient, receipt });
+    let denied = failure(ErrorClass::PolicyDenied, reasons::POLICY_DENIED);
+    story.end("denied", 1, ToolCallEnd::Denied { failure: denied, receipt: Receipt::default() });
+    let unknown = failure(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN);
+    story.end("unknown", 1, ToolCallEnd::OutcomeUnknown { failure: unknown, grant_nonce: String::new() });
+    let held = OperationId { step: "held".into(), attempt: 1, number: 1 };
+    let decision =
+        PolicyDecision { verdict: Verdict::Prompt, rule: "ask".into(), reason: "why".into(), policy_revision: 4 };
+    let (subject_digest, effect) = ("sha256:00".to_owned(), EffectSummary::default());
+    let requirement =
+        ApprovalRequirement { kind: SubjectKind::Call, subject_digest: subject_digest.clone(), decision, effect };
+    story.call(&held, ToolCallEvent::Held(Box::new(requirement)));
+    let approval = || "namespaces/n/approvals/a".to_owned();
+    let requested = ApprovalEvent::Requested { approval: approval(), subject_digest };
+    story.record(None, Body::Approval { operation: held.clone(), event: requested });
+    story.control("pause", Control::Pause { reason: "lunch".into(), discard_calls: false });
+    story.control("signal", Control::Signal { signal: "go".into(), payload: Json::from_text(r#"{"n":7}"#) });
+    story.advance(3);
+    story.control("resume", Control::Resume);
+    let decided = ApprovalEvent::Decided { approval: approval(), decision: Decision::Approved, reason: "fine".into() };
+    story.record(Some(Actor::new("person:bob")), Body::Approval { operation: held.clone(), event: decided });
+    story.record(None, ExecutionEvent::Recovered { in_doubt: vec![held] });
+    story.end("held", 1, completed("null"));
+    story.end("flaky", 2, completed("1"));
+    story.end("last", 1, completed(r#"{"n":7}"#));
+    story.control("cancel", Control::Cancel { reason: "enough".into() });
+    story.end("stopped", 1, ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() });
+    assert!(story.execution.state().is_terminal(), "{:?}", story.execution.waiting());
+    story.events
+}
+
+/// The state that encoded events come to, as JSON.
+fn replayed(bytes: &[u8]) -> String {
+    let events: Vec<Event> = to_events(decode_bytes(bytes).unwrap()).collect::<Result<_, _>>().unwrap();
+    let execution = Execution::replay(events).unwrap();
+    assert!(execution.is_index_consistent());
+    let name = ExecutionName { namespace: "n".into(), id: "golden".into() };
+    format!("{:#}\n", serde_json::to_value(execution::full(&name, &execution)).unwrap())
+}
+
+// B-24: a log of every version is replayed by every build, to the state that it came to.
+#[test]
+fn a_golden_log_of_every_version_is_replayed() {
+    let (log, state) = (folder().join(format!("{VERSION}.binpb")), folder().join(format!("{VERSION}.json")));
+    if env::var_os("BELAY_UPDATE").is_some() && !log.exists() {
+        let mut bytes = Vec::new();
+        story().iter().for_each(|event| encode(event).encode_length_delimited(&mut bytes).unwrap());
+        fs::create_dir_all(folder()).unwrap();
+        fs::write(&log, &bytes).unwrap();
+        fs::write(&state, replayed(&bytes)).unwrap();
+    }
+    let mut versions = 0;
+    for version in 2..=VERSION {
+        let read = |ending: &str| fs::read(folder().join(format!("{version}.{ending}")));
+        let (log, state) = (read("binpb").unwrap(), read("json").unwrap());
+        assert_eq!(replayed(&log), String::from_utf8(state).unwrap(), "version {version}");
+        versions += 1;
+    }
+    assert!(versions > 0);
+}
+
+/// What this version writes is what its golden log has: whoever changes the format or what follows from an event writes a new version.
+#[test]
+fn the_golden_log_of_this_version_is_what_it_writes() {
+    let log = fs::read(folder().join(format!("{VERSION}.binpb"))).unwrap();
+    let written: Vec<Event> = to_events(decode_bytes(&log).unwrap()).collect::<Result<_, _>>().unwrap();
+    let mut bytes = Vec::new();
+    written.iter().for_each(|event| encode(event).encode_length_delimited(&mut bytes).unwrap());
+    assert_eq!(bytes, log, "decoded and encoded again, the bytes are the same");
+    assert_eq!(written.len(), story().len());
+}
