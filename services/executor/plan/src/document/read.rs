@@ -219,12 +219,12 @@ impl<'n> Reader<'n> {
 
     fn wait(&mut self, wait: &Value<'n>) -> WaitDraft {
         let what = "an object: {for: 10m}, {until: 2026-12-01T09:00:00Z} or {signal: NAME}";
-        // Stands for what cannot be read: the start of 1970.
-        let unread = Some(0);
+        // What cannot be read is refused once: these stand for it, so that the check does not call it missing.
+        let (unread, unread_duration) = (Some(0), Duration::from_secs(1));
         let Some(mut fields) = wait.fields(&mut self.report, what) else {
             return WaitDraft { until: unread, ..WaitDraft::default() };
         };
-        let duration = fields.take_exactly("for").and_then(|value| self.duration(&value));
+        let duration = fields.take_exactly("for").map(|value| self.duration(&value).unwrap_or(unread_duration));
         let until = fields.take_exactly("until").and_then(|value| {
             let text = value.text(&mut self.report);
             let time = timestamp::parse(&text);

@@ -242,7 +242,7 @@ fn problems_in_steps_are_located() {
 #[test]
 fn what_a_step_waits_for_is_read_where_it_stands() {
     assert_refused(
-        "id: p\nsteps:\n  - id: a\n    wait: {until: tomorrow}\n  - id: b\n    tool: t\n    wait: {signal: go}\n  - id: c\n    wait: 10m\n",
+        "id: p\nsteps:\n  - id: a\n    wait: {until: tomorrow}\n  - id: b\n    tool: t\n    wait: {signal: go}\n  - id: c\n    wait: 10m\n  - id: d\n    wait: {for: -3s}\n",
         &[
             (
                 "steps[0].wait.until: `tomorrow` is not a point in time: write the date, the time and the offset from UTC, such as \
@@ -251,6 +251,7 @@ fn what_a_step_waits_for_is_read_where_it_stands() {
             ),
             ("steps[1].tool: is for steps that call a tool, and this one waits: remove it, or make two steps", (6, 11)),
             ("steps[2].wait: must be an object: {for: 10m}, {until: 2026-12-01T09:00:00Z} or {signal: NAME}", (9, 11)),
+            ("steps[3].wait.for: `-3s` is not a duration: write for example 500ms, 10s, 5m or 1h30m", (11, 17)),
         ],
     );
 }
