@@ -19,6 +19,8 @@ fn make_repository(folder: &Path) -> bool {
     fs::create_dir(folder).unwrap();
     fs::write(folder.join("README.md"), "# Something\n\n## What is there\n\nNot much.\n").unwrap();
     fs::write(folder.join("CHANGELOG.md"), "# Changelog\n\n## Unreleased\n\n- Begun.\n").unwrap();
+    // `git diff` without a refreshed index shows a binary file as changed, since the times of a copy are others.
+    fs::write(folder.join("picture.bin"), b"\0\x01\x02").unwrap();
     git(folder, &["init", "--quiet"])
         && git(folder, &["add", "."])
         && git(folder, &["commit", "--quiet", "-m", "A beginning"])
@@ -61,11 +63,7 @@ fn the_quickstart_works_and_works_again() {
         };
         assert!(output("history")["stdout"].as_str().unwrap().ends_with(" A beginning\n"));
         assert_eq!(output("promises")["matches"][0]["text"], "## What is there");
-        assert!(
-            output("difference")["stdout"].as_str().unwrap().contains("2 files changed"),
-            "{}",
-            output("difference")
-        );
+        assert_eq!(output("difference")["stdout"], " M CHANGELOG.md\n M README.md\n");
         let events = home.events(id);
         assert_eq!(count(&events, "stepRetryScheduled", "network"), 2, "it fails twice");
         assert_eq!(count(&events, "approvalDecided", "stamp"), 1, "what the command changed is decided about");
