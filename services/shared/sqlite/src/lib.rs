@@ -3,6 +3,7 @@
 //! The journal, the ledger and the gate's store are built on this. They define what is stored; this crate defines how it reaches the disk.
 
 mod ballast;
+mod check;
 mod checksum;
 mod error;
 mod group_commit;
@@ -11,7 +12,8 @@ mod open;
 mod positions;
 mod readers;
 
-pub use checksum::{CheckReport, DamagedRow, Table, add_row_sum, check};
+pub use check::{CheckReport, check};
+pub use checksum::{DamagedRow, Table, add_row_sum};
 pub use error::SqliteError;
 pub use group_commit::{CommitError, GroupCommit, MAX_BATCH};
 pub use lane::{Lane, Slot};

@@ -26,6 +26,33 @@ pub struct IllegalEvent {
 }
 
 impl Execution {
+    /// The state after these events, the first of which is `Created`.
+    ///
+    /// # Errors
+    /// [`IllegalEvent`], naming the event, when the list has a gap or contains an illegal transition: the store is corrupt, or a newer
+    /// version wrote it.
+    pub fn replay(events: impl IntoIterator<Item = Event>) -> Result<Self, IllegalEvent> {
+        let mut events = events.into_iter();
+        let first = events.next().ok_or(IllegalEvent { sequence: 1, what: "the list of events is empty".into() })?;
+        let mut execution = Self::create(first)?;
+        for event in events {
+            execution.apply(&event)?;
+        }
+        Ok(execution)
+    }
+
+    /// A new execution from its first event.
+    ///
+    /// # Errors
+    /// [`IllegalEvent`] when the event is not `Created` with sequence 1.
+    pub fn create(first: Event) -> Result<Self, IllegalEvent> {
+        let Event { sequence: 1, time, actor, body: Body::Execution(ExecutionEvent::Created(created)) } = first else {
+            return Err(IllegalEvent { sequence: first.sequence, what: "the first event must be `created`".into() });
+        };
+        let twice = |id: StepId| IllegalEvent { sequence: 1, what: format!("two steps have the id `{id}`") };
+        Self::new(*created, actor.unwrap_or_default(), time).map_err(twice)
+    }
+
     /// Applies one event.
     ///
     /// # Errors
@@ -159,9 +186,8 @@ impl Execution {
 
     /// Checks that a step's next operation has this position.
     pub(crate) fn check_is_next(&self, key: OperationKey) -> Result<(), String> {
-        let record = &self.steps[key.step];
-        let OperationKey { attempt, number, .. } = key;
-        if attempt != record.attempt || number != record.operations + 1 || !self.index.to_request.contains(&key.step) {
+        if key != self.next_operation(key.step) || !self.index.to_request.contains(&key.step) {
+            let (record, OperationKey { attempt, number, .. }) = (&self.steps[key.step], key);
             let (last_attempt, last) = (record.attempt, record.operations);
             return Err(format!("`{}` {attempt}.{number} does not follow {last_attempt}.{last}", record.id));
         }

@@ -75,7 +75,7 @@ pub enum Body {
         /// What happened.
         event: ApprovalEvent,
     },
-    /// About a wait for a time, a signal or a person's answer.
+    /// About a wait for a time or a signal.
     Wait {
         /// The wait.
         wait: OperationId,

@@ -64,7 +64,7 @@ impl StepClass {
             StepState::Pending => Self { is_pending: true, to_skip: record.to_skip.is_some(), ..none },
             StepState::Ready if !started => Self { is_ready: true, ..none },
             StepState::Ready | StepState::Running => {
-                let OpenOperations { all, awaiting, queued, .. } = record.open;
+                let OpenOperations { all, awaiting, queued } = record.open;
                 let none_can_run = all > 0 && awaiting + queued == all;
                 Self { holds_slot: !none_can_run, to_request: idle, ..none }
             }
@@ -108,7 +108,6 @@ impl OperationClass {
                 all: 1,
                 awaiting: u32::from(is(Life::AwaitingApproval)),
                 queued: u32::from(is(Life::Queued)),
-                waiting: u32::from(is(Life::Waiting)),
             },
         }
     }
@@ -187,7 +186,6 @@ impl OpenOperations {
         self.all = self.all + after.all - before.all;
         self.awaiting = self.awaiting + after.awaiting - before.awaiting;
         self.queued = self.queued + after.queued - before.queued;
-        self.waiting = self.waiting + after.waiting - before.waiting;
     }
 }
 

@@ -23,8 +23,7 @@ pub use self::{
     signals::MAX_SIGNALS,
 };
 use crate::{
-    Actor, Body, Created, Event, ExecutionEvent, ExecutionState, Failure, Json, OperationId, SkipReason, StepId,
-    StepState, Timestamp, ToolFacts, apply::IllegalEvent,
+    Actor, Created, ExecutionState, Failure, Json, OperationId, SkipReason, StepId, StepState, Timestamp, ToolFacts,
 };
 
 /// One execution. Created from events and changed only by events.
@@ -266,35 +265,16 @@ impl<'a> StepView<'a> {
 }
 
 impl Execution {
-    /// The state after these events, the first of which is `Created`.
+    /// An execution of which nothing is known but its creation.
     ///
     /// # Errors
-    /// [`IllegalEvent`], naming the event, when the list has a gap or contains an illegal transition: the store is corrupt, or a newer
-    /// version wrote it.
-    pub fn replay(events: impl IntoIterator<Item = Event>) -> Result<Self, IllegalEvent> {
-        let mut events = events.into_iter();
-        let first = events.next().ok_or(IllegalEvent { sequence: 1, what: "the list of events is empty".into() })?;
-        let mut execution = Self::create(first)?;
-        for event in events {
-            execution.apply(&event)?;
-        }
-        Ok(execution)
-    }
-
-    /// A new execution from its first event.
-    ///
-    /// # Errors
-    /// [`IllegalEvent`] when the event is not `Created` with sequence 1.
-    pub fn create(first: Event) -> Result<Self, IllegalEvent> {
-        let Event { sequence: 1, time, actor, body: Body::Execution(ExecutionEvent::Created(created)) } = first else {
-            return Err(IllegalEvent { sequence: first.sequence, what: "the first event must be `created`".into() });
-        };
+    /// The id that two of its steps have.
+    pub(crate) fn new(created: Created, started_by: Actor, time: Timestamp) -> Result<Self, StepId> {
         let mut steps = Steps::default();
-        let twice = |id: StepId| IllegalEvent { sequence: 1, what: format!("two steps have the id `{id}`") };
-        steps.append(created.plan.steps(), StepRole::Planned, time).map_err(twice)?;
+        steps.append(created.plan.steps(), StepRole::Planned, time)?;
         let mut execution = Self {
-            created: *created,
-            started_by: actor.unwrap_or_default(),
+            created,
+            started_by,
             created_at: time,
             state: ExecutionState::Pending,
             last_sequence: 1,
@@ -399,6 +379,12 @@ impl Execution {
     /// The operations whose intent is recorded and whose end is not, by step in the plan's order.
     pub fn operations(&self) -> impl ExactSizeIterator<Item = &Operation> {
         self.operations.iter()
+    }
+
+    /// The position of the operation that a step requests next.
+    pub(crate) fn next_operation(&self, step: StepKey) -> OperationKey {
+        let StepRecord { attempt, operations, .. } = self.steps[step];
+        OperationKey { step, attempt, number: operations + 1 }
     }
 
     /// One of the operations in flight.

@@ -95,8 +95,6 @@ pub(crate) struct OpenOperations {
     pub(crate) awaiting: u32,
     /// Those that were approved and wait for a slot.
     pub(crate) queued: u32,
-    /// Those that wait for something other than a service or an approval.
-    pub(crate) waiting: u32,
 }
 
 /// How an operation ended, as far as its step is concerned.

@@ -151,8 +151,8 @@ pub(crate) fn next(execution: &Execution, step: StepKey, call: &ToolStep, contex
         ledger_id: context.ledger_id.to_owned(),
         timeout: left.min(limit),
     };
-    let key = OperationKey { step, attempt: record.attempt, number: record.operations + 1 };
-    Body::ToolCall { call: execution.operation_id(key), event: ToolCallEvent::Requested(Arc::new(request)) }
+    let call = execution.operation_id(execution.next_operation(step));
+    Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) }
 }
 
 /// While the execution is paused, a held call needs nothing, even if it is decided meanwhile.

@@ -69,7 +69,6 @@ fn ended(execution: &mut Execution, id: &OperationId, end: &WaitEnd, time: Times
 
 /// Starts the wait.
 pub(crate) fn next(execution: &Execution, step: StepKey, wait: &WaitStep, context: DecideContext<'_>) -> Body {
-    let record = &execution.steps[step];
     let condition = match &wait.wait_for {
         WaitFor::Duration(duration) => WaitCondition::Time { until: context.now.saturating_add(*duration) },
         WaitFor::Time(micros) => WaitCondition::Time { until: Timestamp::from_micros(*micros) },
@@ -77,8 +76,8 @@ pub(crate) fn next(execution: &Execution, step: StepKey, wait: &WaitStep, contex
             WaitCondition::Signal { signal: signal.clone(), until: execution.step_deadline(step) }
         }
     };
-    let key = OperationKey { step, attempt: record.attempt, number: record.operations + 1 };
-    Body::Wait { wait: execution.operation_id(key), event: WaitEvent::Started(condition) }
+    let wait = execution.operation_id(execution.next_operation(step));
+    Body::Wait { wait, event: WaitEvent::Started(condition) }
 }
 
 /// A wait needs nothing of a service: its end is decided when its time or its signal has come.
