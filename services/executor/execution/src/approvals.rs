@@ -120,6 +120,7 @@ impl Execution {
             && index.approval_requested.len() == self.operations.iter().len()
             && index.ready.is_empty()
             && index.to_request.is_empty()
+            && index.to_start_without_slot.is_empty()
             && index.to_skip.is_empty()
             && index.to_resolve.is_empty()
             && index.backing_off.is_empty()

@@ -84,7 +84,7 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
     if attempt != record.attempt {
         return Err(format!("attempt {attempt} of step `{id}` is not the one under way, which is {}", record.attempt));
     }
-    let to_request = execution.index.to_request.contains(&step);
+    let to_request = record.is_to_request();
     let leads_there = match (record.state, by) {
         (StepState::Running, StepTrigger::Completed) => matches!(record.end, Some(OperationEnd::Completed)),
         (StepState::Running, StepTrigger::RetryScheduled) => matches!(record.end, Some(OperationEnd::Failed(_))),
@@ -109,7 +109,7 @@ fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timesta
     execution.check_can_start()?;
     let record = &execution.steps[step];
     let id = &record.id;
-    if attempt != record.attempt + 1 || execution.index.to_request.contains(&step) {
+    if attempt != record.attempt + 1 || record.is_to_request() {
         return Err(format!("attempt {attempt} of step `{id}` does not follow attempt {}", record.attempt));
     }
     let open = |&&on: &&usize| !execution.steps[StepKey::new(on)].state.is_terminal();

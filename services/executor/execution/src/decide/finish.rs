@@ -12,9 +12,8 @@ impl Execution {
     /// Ends every step without an operation in flight, once nothing may start any more.
     pub(super) fn drain(&self, stop: Stop) -> Vec<Body> {
         let index = &self.index;
-        if index.pending + index.ready.len() + index.to_request.len() + index.backing_off.len() + index.unknown.len()
-            == 0
-        {
+        let started = index.to_request.len() + index.to_start_without_slot.len() + index.backing_off.len();
+        if index.pending + index.ready.len() + started + index.unknown.len() == 0 {
             return Vec::new();
         }
         let (reason, cause) = match stop {
@@ -33,7 +32,7 @@ impl Execution {
                     StepEvent::Skipped { reason, because, progress }
                 }
                 StepState::Ready | StepState::BackingOff => StepEvent::Cancelled { progress },
-                StepState::Running if index.to_request.contains(&step) => StepEvent::Cancelled { progress },
+                StepState::Running if record.is_to_request() => StepEvent::Cancelled { progress },
                 StepState::OutcomeUnknown => StepEvent::Failed {
                     failure: Failure::new(
                         ErrorClass::OutcomeUnknown,

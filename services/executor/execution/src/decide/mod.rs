@@ -181,10 +181,9 @@ impl Execution {
         Some(Body::ToolCall { call: self.operation_id(call), event: ToolCallEvent::Dispatched })
     }
 
-    /// Whether a step that has started may send a call. Steps that wait for their next attempt, or whose next operation is still to be
-    /// requested, keep their slot without using it. There is none while commits beside the running calls occupy them all.
+    /// Whether a step that has started may send a call. There is no free slot while commits beside the running calls occupy them all.
     pub(crate) fn has_free_slot(&self) -> bool {
-        self.index.slots_held - self.index.to_request.len() - self.index.backing_off.len() < self.plan().parallelism()
+        self.index.slots_held - self.index.slots_idle < self.plan().parallelism()
     }
 
     /// Whether a slot is held by no step.
@@ -192,22 +191,25 @@ impl Execution {
         self.index.slots_held < self.plan().parallelism()
     }
 
-    /// Starts next: the operation of a step that has started, else the retry that has been due longest, else the first ready step in plan
-    /// order.
+    /// Starts next: a step that needs no slot, else the operation of a step that has started, else the retry that has been due longest, else
+    /// the first ready step in plan order.
     fn start_next(&self, context: DecideContext<'_>) -> Option<Body> {
         let room = self.has_free_slot();
-        let to_request = self.index.to_request.first().copied().filter(|_| room);
+        let without_slot = self.index.to_start_without_slot.first().copied();
+        let to_request = || self.index.to_request.first().copied().filter(|_| room);
         let due = self.index.backing_off.first().filter(|(not_before, _)| *not_before <= context.now);
         let retry = || due.filter(|_| room).map(|&(_, step)| step);
         let ready = || self.index.ready.first().copied().filter(|_| self.has_unheld_slot());
-        let step = to_request.or_else(retry).or_else(ready)?;
+        let step = without_slot.or_else(to_request).or_else(retry).or_else(ready)?;
         if self.step_deadline(step).is_some_and(|deadline| deadline <= context.now) {
             let message = "The step's time limit ran out between two calls.";
             return Some(self.fail(step, Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)));
         }
-        Some(match to_request {
-            Some(_) => steps::next(self, step, context),
-            None => self.about(step, self.steps[step].attempt + 1, StepEvent::Started),
+        let record = &self.steps[step];
+        Some(if record.is_to_request() {
+            steps::next(self, step, context)
+        } else {
+            self.about(step, record.attempt + 1, StepEvent::Started)
         })
     }
 

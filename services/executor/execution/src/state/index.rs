@@ -7,19 +7,23 @@
 use std::collections::BTreeSet;
 
 use super::{Execution, Life, OpenOperations, Operation, OperationKey, Operations, StepKey, StepRecord, Steps};
-use crate::{StepState, Timestamp};
+use crate::{StepState, Timestamp, steps::needs_slot};
 
 /// The indexes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Index {
     /// Steps that hold one of the plan's `parallelism` slots. There are more than slots only while effects are committed or discarded.
     pub(crate) slots_held: usize,
+    /// Those of them that no operation uses: their steps wait for their next attempt, or their next operation is still to be requested.
+    pub(crate) slots_idle: usize,
     /// Steps in `Pending`.
     pub(crate) pending: usize,
-    /// Steps in `Ready` whose first attempt has not started.
+    /// Steps in `Ready` whose first attempt has not started, and which then hold a slot.
     pub(crate) ready: BTreeSet<StepKey>,
     /// Steps that have started and whose next operation is still to be requested. They keep their slot.
     pub(crate) to_request: BTreeSet<StepKey>,
+    /// Steps that hold no slot, and whose first attempt can start or whose next operation is still to be requested.
+    pub(crate) to_start_without_slot: BTreeSet<StepKey>,
     /// Steps to skip because of a step that they depend on.
     pub(crate) to_skip: BTreeSet<StepKey>,
     /// Steps whose operation has ended and that have not been resolved.
@@ -46,9 +50,11 @@ pub(crate) struct Index {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct StepClass {
     holds_slot: bool,
+    idles_slot: bool,
     is_pending: bool,
     is_ready: bool,
     to_request: bool,
+    to_start_without_slot: bool,
     to_skip: bool,
     to_resolve: bool,
     backing_off: Option<Timestamp>,
@@ -57,18 +63,26 @@ struct StepClass {
 
 impl StepClass {
     fn of(record: &StepRecord) -> Self {
-        let started = record.attempt > 0;
-        let idle = record.open.all == 0 && record.end.is_none();
+        let (started, slot) = (record.attempt > 0, needs_slot(&record.spec));
         let none = Self { to_resolve: record.end.is_some(), ..Self::default() };
         match record.state {
             StepState::Pending => Self { is_pending: true, to_skip: record.to_skip.is_some(), ..none },
-            StepState::Ready if !started => Self { is_ready: true, ..none },
+            StepState::Ready if !started => Self { is_ready: slot, to_start_without_slot: !slot, ..none },
             StepState::Ready | StepState::Running => {
                 let OpenOperations { all, awaiting, queued } = record.open;
                 let none_can_run = all > 0 && awaiting + queued == all;
-                Self { holds_slot: !none_can_run, to_request: idle, ..none }
+                let to_request = record.is_to_request();
+                Self {
+                    holds_slot: slot && !none_can_run,
+                    idles_slot: slot && to_request,
+                    to_request: slot && to_request,
+                    to_start_without_slot: !slot && to_request,
+                    ..none
+                }
             }
-            StepState::BackingOff => Self { holds_slot: true, backing_off: record.not_before, ..none },
+            StepState::BackingOff => {
+                Self { holds_slot: slot, idles_slot: slot, backing_off: record.not_before, ..none }
+            }
             StepState::OutcomeUnknown => Self { is_unknown: true, ..none },
             StepState::AwaitingApproval
             | StepState::Waiting
@@ -119,9 +133,12 @@ impl Index {
             return;
         }
         count(&mut self.slots_held, before.holds_slot, after.holds_slot);
+        count(&mut self.slots_idle, before.idles_slot, after.idles_slot);
         count(&mut self.pending, before.is_pending, after.is_pending);
         toggle(&mut self.ready, step, before.is_ready, after.is_ready);
         toggle(&mut self.to_request, step, before.to_request, after.to_request);
+        let without_slot = (before.to_start_without_slot, after.to_start_without_slot);
+        toggle(&mut self.to_start_without_slot, step, without_slot.0, without_slot.1);
         toggle(&mut self.to_skip, step, before.to_skip, after.to_skip);
         toggle(&mut self.to_resolve, step, before.to_resolve, after.to_resolve);
         toggle(&mut self.unknown, step, before.is_unknown, after.is_unknown);

@@ -86,6 +86,16 @@ pub(crate) struct StepRecord {
     pub(crate) open: OpenOperations,
 }
 
+impl StepRecord {
+    /// Whether its attempt has started and its next operation is still to be requested.
+    pub(crate) fn is_to_request(&self) -> bool {
+        matches!(self.state, StepState::Ready | StepState::Running)
+            && self.attempt > 0
+            && self.open.all == 0
+            && self.end.is_none()
+    }
+}
+
 /// How many operations of a step are in flight. Maintained together with the index, and rebuilt with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OpenOperations {

@@ -47,6 +47,20 @@ fn a_wait_holds_up_only_what_depends_on_it() {
     );
 }
 
+// It needs no slot to start either: it counts from when it is ready, not from when a call beside it has ended.
+#[test]
+fn a_wait_starts_beside_a_call_that_holds_the_only_slot() {
+    assert_eq!(
+        story("long; pause; b after pause").waits("pause", "1s").replies("long: ok 4s").picture(),
+        [
+            "0s started, pause started, pause waits, long started",
+            "1s pause wait Elapsed, pause completed",
+            "4s long completed, b started",
+            "5s b completed, COMPLETED",
+        ]
+    );
+}
+
 // What the signal carries becomes the step's result.
 #[test]
 fn a_step_waits_for_a_signal() {

@@ -7,7 +7,7 @@ use belay_execution::{
     OperationId, Progress, SkipReason, StepEvent, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, Totals,
     WaitCondition, WaitEnd, WaitEvent,
 };
-use belay_plan::Plan;
+use belay_plan::{Plan, StepKind};
 
 /// REQUIREMENTS section 4, as far as events can show it. Checks events one by one and panics at the first violation.
 pub(crate) struct Audit {
@@ -282,7 +282,6 @@ impl Audit {
                 self.requested(wait);
                 self.open.remove(wait);
                 self.waits.insert(wait.clone(), condition.clone());
-                self.holding.remove(&step);
             }
             WaitEvent::Ended(end) => {
                 let condition = self.waits.remove(wait).expect("it waits");
@@ -303,7 +302,6 @@ impl Audit {
                     }
                     WaitEnd::Cancelled => assert!(self.stop.is_some(), "nothing was stopped"),
                 }
-                self.holding.insert(step);
             }
         }
     }
@@ -319,6 +317,10 @@ impl Audit {
         assert_eq!(attempt, self.attempts.get(&step).copied().unwrap_or(0) + 1);
         assert!(self.not_before.remove(&step).is_none_or(|not_before| not_before <= time), "step {step} did not wait");
         self.attempts.insert(step, attempt);
+        // A wait holds no slot.
+        if matches!(self.plan.steps()[step].kind(), StepKind::Wait(_)) {
+            return;
+        }
         self.holding.insert(step);
         // A decision brings its step back, whoever has taken its place meanwhile; nothing further starts then.
         assert!(

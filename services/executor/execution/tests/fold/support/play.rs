@@ -7,7 +7,7 @@ use std::{
 
 use belay_execution::{
     Action, Actor, ApprovalMode, Body, Created, DecideContext, Decision, Event, Execution, ExecutionEvent,
-    ExecutionState, RecoveryClass, Timestamp, ToolFacts, Verb, WaitEnd, WaitEvent, Work,
+    ExecutionState, RecoveryClass, StepState, StepView, Timestamp, ToolFacts, Verb, WaitEnd, WaitEvent, Work,
 };
 use belay_plan::{Plan, StepKind};
 
@@ -256,6 +256,12 @@ impl Play {
         let running = actions.iter().filter(|action| action.verb == Verb::Dispatch).count();
         assert!(running <= self.execution.plan().parallelism(), "more calls run at once than the plan allows");
         assert_eq!(actions, self.execution.actions(), "asking twice gave two answers");
+        if self.state() == ExecutionState::Running {
+            let waits_for_slot = |step: &StepView<'_>| {
+                matches!(step.spec().kind(), StepKind::Wait(_)) && step.state() == StepState::Ready
+            };
+            assert!(!self.execution.steps().any(|step| waits_for_slot(&step)), "a wait needs no slot");
+        }
         for Action { operation, verb } in actions {
             let call = &self.execution.operation_id(operation);
             let operation = self.execution.operation(operation).expect("only operations in flight need something");
