@@ -65,8 +65,11 @@ pub fn open_with(
     let (store_id, fence, heads, last, stores) = {
         let connection = store.writer.lock().expect("a new connection's lock is not poisoned");
         let (store_id, fence, heads) = begin(&connection, location.accepted, new_store_id).map_err(store_error)?;
+        // The log's last rows may be deleted: the position remembers their number.
+        let last_row = "SELECT max(coalesce((SELECT max(id) FROM log), 0),
+                                   coalesce((SELECT number FROM position WHERE service = ?1), 0))";
         let last_row =
-            connection.query_row("SELECT coalesce(max(id), 0) FROM log", [], |row| row.get(0)).map_err(failed)?;
+            connection.query_row(last_row, [Service::Executor.as_str()], |row| row.get(0)).map_err(failed)?;
         // The sequence remembers keys that are no longer used, too.
         let last_key = "SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'execution'), 0),
                                    coalesce((SELECT max(exec) FROM execution), 0))";
@@ -152,8 +155,10 @@ fn heads_after(connection: &Connection, upto: i64) -> Result<HashMap<ExecutionKe
         // The stored count is older than these rows, unless it was updated in between.
         let recorded = match rows::recorded_head(connection, key)? {
             Ok(Some(recorded)) => recorded,
+            // It was deleted, and these rows are not erased yet.
+            Ok(None) => continue,
             // The events of an execution whose row is damaged are found by the head all the same.
-            Ok(None) | Err(_) => Head { row: 0, last_sequence: 0, rows: 0 },
+            Err(_) => Head { row: 0, last_sequence: 0, rows: 0 },
         };
         let counted = rows.iter().filter(|(id, _)| *id > recorded.row).count() as u64;
         let &(row, last_sequence) = rows.last().expect("each has at least one");

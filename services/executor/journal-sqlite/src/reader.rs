@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 
-use belay_journal::{ExecutionKey, ExecutionRow, JournalReader, Page, Position, Query, StoreError, Transition};
+use belay_journal::{
+    Deletion, ExecutionKey, ExecutionRow, JournalReader, Page, Position, Query, StoreError, Transition,
+};
 use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
 
@@ -134,7 +136,14 @@ impl JournalReader for SqliteReader {
             transitions.truncate(limit);
             Ok(Ok(transitions))
         };
-        read().map_err(failed)?.map_err(damaged)
+        let read = read().map_err(failed)?;
+        // A deletion erases events while this reads them.
+        if !matches!(&read, Ok(transitions) if !transitions.is_empty())
+            && !rows::exists(&self.connection(), key).map_err(failed)?
+        {
+            return Err(StoreError::Missing(key));
+        }
+        read.map_err(damaged)
     }
 
     fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError> {
@@ -174,6 +183,38 @@ impl JournalReader for SqliteReader {
             (after.time, after.key.0, at_most(limit)),
         )?;
         Ok(rows::intact(rows))
+    }
+
+    fn finished(&self, after: Position, until: Position, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
+        let rows = self.rows(
+            "INDEXED BY execution_ended WHERE ended_at IS NOT NULL AND (ended_at, exec) > (?1, ?2) AND (ended_at, exec) <= (?3, ?4)
+             ORDER BY ended_at, exec LIMIT ?5",
+            (after.time, after.key.0, until.time, until.key.0, at_most(limit)),
+        )?;
+        Ok(rows::intact(rows))
+    }
+
+    fn finished_beyond(&self, keep: usize) -> Result<Option<Position>, StoreError> {
+        const BEYOND: &str =
+            "SELECT ended_at, exec FROM execution INDEXED BY execution_ended WHERE ended_at IS NOT NULL
+                              ORDER BY ended_at DESC, exec DESC LIMIT 1 OFFSET ?1";
+        let connection = self.connection();
+        let beyond = connection.prepare_cached(BEYOND).and_then(|mut beyond| {
+            let position = |row: &rusqlite::Row<'_>| Ok(Position { time: row.get(0)?, key: ExecutionKey(row.get(1)?) });
+            beyond.query_row([at_most(keep)], position).optional()
+        });
+        beyond.map_err(failed)
+    }
+
+    fn deletion(&self, namespace: &str, id: &str) -> Result<Option<Deletion>, StoreError> {
+        let found = rows::deletions(&self.connection(), "WHERE namespace = ?1 AND id = ?2", [namespace, id]);
+        found.map_err(failed)?.pop().transpose().map_err(damaged)
+    }
+
+    fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Result<Vec<Deletion>, StoreError> {
+        let open = "INDEXED BY deletion_open WHERE reusable_at IS NULL AND exec > ?1 ORDER BY exec LIMIT ?2";
+        let found = rows::deletions(&self.connection(), open, (after.0, at_most(limit))).map_err(failed)?;
+        Ok(found.into_iter().filter_map(|row| row.inspect_err(rows::report).ok()).collect())
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, StepCounts, Waits};
+use belay_journal::{
+    DeleteRequest, Deletion, ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, StepCounts, Waits,
+};
 use belay_sqlite::DamagedRow;
-use rusqlite::{Connection, OptionalExtension as _, Row};
+use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
 use crate::{
     Head,
-    schema::{EXECUTION, HEAD, SEAL_KEY},
+    schema::{DELETION, EXECUTION, HEAD, SEAL_KEY},
 };
 
 /// The columns of an execution, in the order of [`execution_row`].
@@ -103,6 +105,38 @@ pub(crate) fn seal_key(
         Some((_, false)) => Err(SEAL_KEY.damaged(key.0)),
         found => Ok(found.map(|(wrapped, _)| wrapped)),
     })
+}
+
+/// Whether there is an execution with this key.
+pub(crate) fn exists(connection: &Connection, key: ExecutionKey) -> Result<bool, rusqlite::Error> {
+    connection.prepare_cached("SELECT 1 FROM execution WHERE exec = ?1")?.exists([key.0])
+}
+
+/// The deletions that meet a condition.
+pub(crate) fn deletions(
+    connection: &Connection,
+    condition: &str,
+    values: impl Params,
+) -> Result<Vec<Checked<Deletion>>, rusqlite::Error> {
+    let read = format!(
+        "SELECT exec, namespace, id, shard, deleted_at, request_id, request_hash, reusable_at, {} FROM deletion {condition}",
+        DELETION.intact()
+    );
+    let deletion = |row: &Row<'_>| {
+        if !row.get::<_, bool>(8)? {
+            return Ok(Err(DELETION.damaged(row.get::<_, i64>(0)?)));
+        }
+        Ok(Ok(Deletion {
+            key: ExecutionKey(row.get(0)?),
+            namespace: row.get(1)?,
+            id: row.get(2)?,
+            shard: row.get(3)?,
+            deleted_at: row.get(4)?,
+            request: DeleteRequest { id: row.get(5)?, hash: row.get(6)? },
+            reusable_at: row.get(7)?,
+        }))
+    };
+    connection.prepare_cached(&read)?.query_map(values, deletion)?.collect()
 }
 
 /// The head that the execution's own row names.

@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 5,
-    earlier_lacks: "the checksums of rows",
+    format: 6,
+    earlier_lacks: "the deletions of executions",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -100,6 +100,24 @@ pub(crate) const SCHEMA: Schema = Schema {
             sum        INTEGER NOT NULL,
             PRIMARY KEY (exec, first_seq)
         ) STRICT, WITHOUT ROWID;
+
+        -- What is left of a deleted execution.
+        CREATE TABLE deletion (
+            exec          INTEGER PRIMARY KEY,
+            namespace     TEXT NOT NULL,
+            id            TEXT NOT NULL,
+            shard         INTEGER NOT NULL,
+            deleted_at    INTEGER NOT NULL,
+            request_id    TEXT NOT NULL,
+            request_hash  TEXT NOT NULL,
+            -- Its last row of the log that is still there; 0 when none is.
+            last_log      INTEGER NOT NULL,
+            reusable_at   INTEGER,
+            sum           INTEGER NOT NULL,
+            UNIQUE (namespace, id)
+        ) STRICT;
+        CREATE INDEX deletion_open ON deletion (exec) WHERE reusable_at IS NULL;
+        CREATE INDEX deletion_closed ON deletion (reusable_at) WHERE reusable_at IS NOT NULL;
     ",
 };
 
@@ -166,5 +184,23 @@ pub(crate) const WAYPOINT: Table = Table {
     affects: "nothing but the speed of reading this execution",
 };
 
+pub(crate) const DELETION: Table = Table {
+    name: "deletion",
+    columns: &[
+        "exec",
+        "namespace",
+        "id",
+        "shard",
+        "deleted_at",
+        "request_id",
+        "request_hash",
+        "last_log",
+        "reusable_at",
+    ],
+    sum: "sum",
+    affects: "the deletion of this execution",
+};
+
 /// All of them.
-pub(crate) const TABLES: [&Table; 7] = [&META, &EXECUTION, &HEAD, &LOG, &SEAL_KEY, &WAYPOINT, &belay_sqlite::POSITION];
+pub(crate) const TABLES: [&Table; 8] =
+    [&META, &EXECUTION, &HEAD, &LOG, &SEAL_KEY, &WAYPOINT, &DELETION, &belay_sqlite::POSITION];

@@ -1,7 +1,9 @@
 //! The writer: a batch is one transaction, and each operation is checked completely before its first change.
 
+mod delete;
+
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, LazyLock, MutexGuard, PoisonError},
 };
 
@@ -32,6 +34,8 @@ pub(crate) struct SqliteWriter {
     last_key: i64,
     intervals: Intervals,
     stores: Arc<Stores>,
+    /// A deletion was closed, and the write-ahead log may still have what was deleted.
+    log_has_deleted: bool,
     /// A commit failed, so the state on disk is not known.
     broken: bool,
 }
@@ -46,7 +50,18 @@ impl SqliteWriter {
         stores: Arc<Stores>,
     ) -> Self {
         let rows_since_checkpoint = heads.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
-        Self { store, heads, fences, rows_since_checkpoint, intervals, last_row, last_key, stores, broken: false }
+        Self {
+            store,
+            heads,
+            fences,
+            rows_since_checkpoint,
+            intervals,
+            last_row,
+            last_key,
+            stores,
+            log_has_deleted: false,
+            broken: false,
+        }
     }
 }
 
@@ -56,6 +71,9 @@ impl JournalWriter for SqliteWriter {
             return Err(StoreError::Broken);
         }
         self.store.make_room();
+        let may_empty_log = batch
+            .iter()
+            .any(|operation| matches!(operation, Operation::CloseDeletion { .. } | Operation::DropDeletions { .. }));
         let connection = self.store.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut transaction = Transaction {
             connection,
@@ -64,6 +82,7 @@ impl JournalWriter for SqliteWriter {
             intervals: self.intervals,
             stores: &self.stores,
             changed: HashMap::new(),
+            deleted: HashSet::new(),
             rows: 0,
             last_row: self.last_row,
             last_key: self.last_key,
@@ -71,7 +90,14 @@ impl JournalWriter for SqliteWriter {
         let committed = transaction.run(batch, self.rows_since_checkpoint);
         self.last_row = transaction.last_row;
         self.last_key = transaction.last_key;
+        let deleted = std::mem::take(&mut transaction.deleted);
         let committed = committed.map_err(SqliteError::from).and_then(|committed| {
+            let has_deleted = |answer: &_| matches!(answer, Ok(Done::Closed | Done::Dropped(1..)));
+            self.log_has_deleted |= committed.0.iter().any(has_deleted);
+            // When a reader is in the way, the next of these operations tries again.
+            if self.log_has_deleted && may_empty_log {
+                self.log_has_deleted = !belay_sqlite::empty_log(&transaction.connection)?;
+            }
             self.store.check_in_place()?;
             self.stores.committed(self.last_row);
             Ok(committed)
@@ -83,6 +109,9 @@ impl JournalWriter for SqliteWriter {
                     heads.clear();
                 } else {
                     heads.extend(changed);
+                    for key in deleted {
+                        heads.remove(&key);
+                    }
                 }
                 self.rows_since_checkpoint = since_checkpoint;
                 Ok(answers)
@@ -104,6 +133,8 @@ struct Transaction<'a> {
     stores: &'a Stores,
     /// The heads as this batch leaves them.
     changed: HashMap<ExecutionKey, Head>,
+    /// The executions that this batch deletes.
+    deleted: HashSet<ExecutionKey>,
     rows: u64,
     /// The key of the log's last row.
     last_row: i64,
@@ -142,7 +173,16 @@ impl Transaction<'_> {
                 Operation::Append { key, transition, summary, seal_key, fence } => {
                     self.append(key, &transition, summary.as_ref(), seal_key.as_deref(), fence)?
                 }
+                Operation::Delete { key, deleted_at, request, fence } => {
+                    self.delete(key, deleted_at, &request, fence)?
+                }
+                Operation::Erase { key, max_transitions, fence } => self.erase(key, max_transitions, fence)?,
+                Operation::CloseDeletion { key, reusable_at, fence } => self.close_deletion(key, reusable_at, fence)?,
+                Operation::DropDeletions { now } => Ok(Done::Dropped(self.drop_deletions(now)?)),
             });
+        }
+        if !self.deleted.is_empty() {
+            belay_sqlite::keep_number(&self.connection, self.stores, self.last_row)?;
         }
         let mut since_checkpoint = rows_before + self.rows;
         if since_checkpoint >= self.intervals.checkpoint_rows {
@@ -193,6 +233,9 @@ impl Transaction<'_> {
             .optional()?;
         if let Some(existing) = taken {
             return Ok(Err(Refused::IdTaken { id: execution.id.clone(), existing: ExecutionKey(existing) }));
+        }
+        if let Err(refused) = self.check_id_is_free(execution)? {
+            return Ok(Err(refused));
         }
         let key = self.insert_execution(execution, summary)?;
         let head = self.log(key, Head { row: 0, last_sequence: 0, rows: 0 }, transition, fence)?;
@@ -360,6 +403,9 @@ impl Transaction<'_> {
     }
 
     fn head(&self, key: ExecutionKey) -> Result<Checked<Option<Head>>, rusqlite::Error> {
+        if self.deleted.contains(&key) {
+            return Ok(Ok(None));
+        }
         if let Some(head) = self.changed.get(&key) {
             return Ok(Ok(Some(*head)));
         }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    AnyOf, Comparison, Condition, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, MAX_EXAMINED,
-    NewExecution, Opened, Operation, Order, OrderBy, Page, Position, Query, Refused, StepCounts, Transition, Waits,
+    AnyOf, Comparison, Condition, DeleteRequest, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence,
+    MAX_EXAMINED, NewExecution, Opened, Operation, Order, OrderBy, Page, Position, Query, Refused, StepCounts,
+    StoreError, Transition, Waits,
 };
 
 /// Checks a store's guarantees. `open` opens the same store each time, after the previous handle was dropped.
@@ -23,6 +24,8 @@ pub fn check(open: &mut dyn FnMut() -> Opened) {
     finds_what_to_drive(&mut store);
     lists_namespaces(&mut store);
     keeps_one_key(&mut store);
+    finds_what_has_ended(&mut store);
+    deletes_in_steps(&mut store);
 
     let (fence, store_id) = (store.fence, store.store_id.clone());
     let before = everything(&store);
@@ -32,6 +35,7 @@ pub fn check(open: &mut dyn FnMut() -> Opened) {
     assert_eq!(store.store_id, store_id, "a store keeps its identity");
     assert!(store.fence > fence, "the fence rises whenever the store is opened");
     refuses_an_older_fence(&mut store, key, fence);
+    continues_a_deletion(&mut store);
     continues_after_opening_again(&mut store, key);
 }
 
@@ -411,8 +415,9 @@ fn lists_namespaces(store: &mut Opened) {
 fn keeps_one_key(store: &mut Opened) {
     let fence = store.fence;
     let with_key = |mut operation: Operation, bytes: &[u8]| {
-        let (Operation::Create { seal_key, .. } | Operation::Append { seal_key, .. }) = &mut operation;
-        *seal_key = Some(bytes.to_vec());
+        if let Operation::Create { seal_key, .. } | Operation::Append { seal_key, .. } = &mut operation {
+            *seal_key = Some(bytes.to_vec());
+        }
         operation
     };
     let at_once = with_key(create(new_execution("sealed", "", "", 400), fence), b"first");
@@ -446,6 +451,166 @@ fn keeps_one_key(store: &mut Opened) {
     assert_eq!(store.reader.seal_key(first).unwrap().as_deref(), Some(b"first".as_slice()));
     assert_eq!(store.reader.seal_key(later).unwrap().as_deref(), Some(b"later".as_slice()));
     assert_eq!(store.reader.read(later, 2, 10).unwrap(), vec![transition(3, 1), transition(4, 1)]);
+}
+
+fn ended(ended_at: i64) -> ExecutionSummary {
+    ExecutionSummary { state: 5, ended: true, ended_at: Some(ended_at), ..ExecutionSummary::default() }
+}
+
+/// What retention goes by: the end of executions, whatever their namespace.
+fn finds_what_has_ended(store: &mut Opened) {
+    let fence = store.fence;
+    let before = store.reader.finished(Position::START, Position::after(i64::MAX), 10_000).unwrap();
+    assert!(before.iter().all(|row| row.summary.ended_at.is_some_and(|at| at < 1_000_000)));
+    let mut keys = Vec::new();
+    for (index, ended_at) in [1_000_030, 1_000_010, 1_000_020, 1_000_010].into_iter().enumerate() {
+        let key =
+            created(&commit(store, vec![create(new_execution(&format!("ended-{index}"), "", "", 500), fence)])[0]);
+        assert!(commit(store, vec![update(key, 3, ended(ended_at), fence)])[0].is_ok());
+        keys.push(key);
+    }
+    let after = Position::after(1_000_000);
+    let finished = |after, until, limit| -> Vec<ExecutionKey> {
+        store.reader.finished(after, until, limit).unwrap().iter().map(|row| row.key).collect()
+    };
+    let all = [keys[1], keys[3], keys[2], keys[0]];
+    assert_eq!(finished(after, Position::after(i64::MAX), 10), all);
+    assert_eq!(finished(after, Position::after(i64::MAX), 3), all[..3]);
+    assert_eq!(finished(after, Position::after(1_000_020), 10), all[..3]);
+    assert_eq!(finished(after, Position { time: 1_000_010, key: keys[1] }, 10), all[..1]);
+    assert_eq!(finished(Position { time: 1_000_010, key: keys[1] }, Position::after(1_000_010), 10), all[1..2]);
+    for (keep, last) in [(0, Some(keys[0])), (1, Some(keys[2])), (3, Some(keys[1]))] {
+        assert_eq!(store.reader.finished_beyond(keep).unwrap().map(|position| position.key), last, "keeping {keep}");
+    }
+    assert_eq!(store.reader.finished_beyond(before.len() + 4).unwrap(), None, "there are no more");
+}
+
+fn delete(key: ExecutionKey, request_id: &str, fence: i64) -> Operation {
+    let request = DeleteRequest { id: request_id.into(), hash: "hash".into() };
+    Operation::Delete { key, deleted_at: 600, request, fence: Fence { shard: 7, token: fence } }
+}
+
+fn erase(key: ExecutionKey, max_transitions: usize, fence: i64) -> Operation {
+    Operation::Erase { key, max_transitions, fence: Fence { shard: 7, token: fence } }
+}
+
+fn close(key: ExecutionKey, reusable_at: i64, fence: i64) -> Operation {
+    Operation::CloseDeletion { key, reusable_at, fence: Fence { shard: 7, token: fence } }
+}
+
+/// An execution with a label, a key, a request id and 205 transitions that has ended.
+fn long_and_ended(store: &mut Opened, id: &str) -> ExecutionKey {
+    let fence = store.fence;
+    let mut operation = create(new_execution(id, &format!("request of {id}"), "hash", 500), fence);
+    if let Operation::Create { seal_key, .. } = &mut operation {
+        *seal_key = Some(b"a key".to_vec());
+    }
+    let key = created(&commit(store, vec![operation])[0]);
+    let appends = (3..206).map(|first| append(key, transition(first, 1), fence)).collect();
+    assert!(commit(store, appends).iter().all(Result::is_ok));
+    assert_eq!(commit(store, vec![delete(key, "", fence)]), vec![Err(Refused::NotEnded(key))]);
+    assert!(commit(store, vec![update(key, 206, ended(1_000_040), fence)])[0].is_ok());
+    key
+}
+
+/// B-26: a deletion takes an execution with its key and everything that names it, at once; its events follow in steps.
+fn deletes_in_steps(store: &mut Opened) {
+    let fence = store.fence;
+    let key = long_and_ended(store, "deleted");
+    let neighbour = long_and_ended(store, "neighbour");
+    let before = everything(store);
+
+    let answers = commit(
+        store,
+        vec![
+            delete(key, "x", fence - 1),
+            erase(key, 1, fence),
+            delete(key, "x", fence),
+            delete(key, "x", fence),
+            append(key, transition(207, 1), fence),
+        ],
+    );
+    let expected = vec![
+        Err(Refused::Fenced { shard: 7, yours: fence - 1, newest: fence }),
+        Err(Refused::Missing(key)),
+        Ok(Done::Deleted),
+        Err(Refused::Missing(key)),
+        Err(Refused::Missing(key)),
+    ];
+    assert_eq!(answers, expected);
+    is_gone(store, key);
+    let others: Vec<_> = before.into_iter().filter(|(row, ..)| row.key != key).collect();
+    assert_eq!(everything(store), others, "nothing else has changed");
+
+    let deletion = Deletion {
+        key,
+        namespace: "default".into(),
+        id: "deleted".into(),
+        shard: 7,
+        deleted_at: 600,
+        request: DeleteRequest { id: "x".into(), hash: "hash".into() },
+        reusable_at: None,
+    };
+    assert_eq!(store.reader.deletion("default", "deleted").unwrap(), Some(deletion.clone()));
+    assert_eq!(store.reader.deletion("other", "deleted").unwrap(), None);
+    assert_eq!(store.reader.open_deletions(ExecutionKey(0), 10).unwrap(), vec![deletion.clone()]);
+    assert_eq!(store.reader.open_deletions(key, 10).unwrap(), vec![]);
+    assert_eq!(commit(store, vec![close(key, 700, fence)]), vec![Err(Refused::NotErased(key))]);
+    let again = create(new_execution("deleted", "", "", 10_000), fence);
+    let refused = |reusable_at| Err(Refused::IdDeleted { id: "deleted".into(), reusable_at });
+    assert_eq!(commit(store, vec![again.clone()]), vec![refused(None)]);
+
+    let mut steps = 1;
+    while commit(store, vec![erase(key, 50, fence)]) != vec![Ok(Done::Erased { complete: true })] {
+        steps += 1;
+        assert!(steps < 100);
+    }
+    assert!((5..=6).contains(&steps), "205 transitions in steps of 50: {steps}");
+    assert_eq!(commit(store, vec![erase(key, 50, fence)]), vec![Ok(Done::Erased { complete: true })], "again");
+    assert_eq!(everything(store), others);
+    let answers =
+        commit(store, vec![close(key, 10_001, fence), again.clone(), Operation::DropDeletions { now: 10_000 }]);
+    assert_eq!(answers, vec![Ok(Done::Closed), refused(Some(10_001)), Ok(Done::Dropped(0))]);
+    assert_eq!(store.reader.open_deletions(ExecutionKey(0), 10).unwrap(), vec![], "it is closed");
+    let closed = store.reader.deletion("default", "deleted").unwrap().expect("its name is not free yet");
+    assert_eq!(closed, Deletion { reusable_at: Some(10_001), ..deletion });
+
+    let reused = create(new_execution("deleted", "request of deleted", "another hash", 10_001), fence);
+    let reused = created(&commit(store, vec![reused])[0]);
+    assert!(reused > neighbour, "a key is never used again");
+    assert_eq!(store.reader.read(reused, 0, 10).unwrap(), vec![transition(1, 2)], "it begins anew");
+    assert_eq!(store.reader.deletion("default", "deleted").unwrap(), None);
+
+    assert_eq!(commit(store, vec![delete(neighbour, "", fence)]), vec![Ok(Done::Deleted)]);
+    let answers = commit(store, vec![erase(neighbour, 1000, fence), close(neighbour, 20_000, fence)]);
+    assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed)]);
+    assert_eq!(commit(store, vec![Operation::DropDeletions { now: 19_999 }]), vec![Ok(Done::Dropped(0))]);
+    assert_eq!(commit(store, vec![Operation::DropDeletions { now: 20_000 }]), vec![Ok(Done::Dropped(1))]);
+    assert_eq!(store.reader.deletion("default", "neighbour").unwrap(), None);
+
+    // Continued after the store is opened again.
+    let interrupted = long_and_ended(store, "interrupted");
+    assert_eq!(commit(store, vec![delete(interrupted, "", fence)]), vec![Ok(Done::Deleted)]);
+    assert_eq!(commit(store, vec![erase(interrupted, 50, fence)]), vec![Ok(Done::Erased { complete: false })]);
+}
+
+fn is_gone(store: &Opened, key: ExecutionKey) {
+    assert_eq!(store.reader.get(key).unwrap(), None);
+    assert_eq!(store.reader.find("default", "deleted").unwrap(), None);
+    assert_eq!(store.reader.seal_key(key).unwrap(), None);
+    assert!(matches!(store.reader.read(key, 0, 10), Err(StoreError::Missing(missing)) if missing == key));
+    let label = Condition::Label(true, "id".into(), "deleted".into());
+    assert_eq!(store.reader.list(&Query { filter: one(label), ..EVERYTHING }).unwrap().rows, vec![]);
+}
+
+fn continues_a_deletion(store: &mut Opened) {
+    let fence = store.fence;
+    let open = store.reader.open_deletions(ExecutionKey(0), 10).unwrap();
+    let [Deletion { key, id, .. }] = &open[..] else { panic!("one deletion is open, not {open:?}") };
+    assert_eq!(id, "interrupted");
+    let answers =
+        commit(store, vec![append(*key, transition(207, 1), fence), erase(*key, 10_000, fence), close(*key, 0, fence)]);
+    assert_eq!(answers, vec![Err(Refused::Missing(*key)), Ok(Done::Erased { complete: true }), Ok(Done::Closed)]);
 }
 
 type Everything = Vec<(crate::ExecutionRow, Vec<Transition>, Option<Vec<u8>>)>;

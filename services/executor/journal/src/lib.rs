@@ -14,8 +14,12 @@
 //! 7. A reader sees every committed operation, and nothing else.
 //! 8. What was changed on the disk is never returned: a read of the execution that it belongs to fails with [`StoreError::Damaged`], an append to it
 //!    is refused, and lists leave it out. Everything else can be used.
+//! 9. A deleted execution is gone for every reader when the deletion is committed, and with it its key, without which nothing that it sealed can
+//!    be opened. A [`Deletion`] stays in its place: its events are removed in small steps ([`Operation::Erase`]), and when it is closed
+//!    ([`Operation::CloseDeletion`]), the store's files have none of the execution's bytes.
 
 pub mod conformance;
+mod deletion;
 mod query;
 
 use std::collections::BTreeMap;
@@ -23,6 +27,7 @@ use std::collections::BTreeMap;
 use belay_proto::stores::Stores;
 use thiserror::Error;
 
+pub use deletion::{DeleteRequest, Deletion};
 pub use query::{AnyOf, Comparison, Condition, MAX_EXAMINED, Order, OrderBy, Page, Position, Query};
 
 /// The number of shards. An execution never changes its shard; owners hold shards.
@@ -183,6 +188,40 @@ pub enum Operation {
         /// The writer's fence.
         fence: Fence,
     },
+    /// Deletes an execution that has ended. Its name cannot be used until the [`Deletion`] is closed.
+    Delete {
+        /// The execution.
+        key: ExecutionKey,
+        /// When, in microseconds since the Unix epoch.
+        deleted_at: i64,
+        /// Who asked for it.
+        request: DeleteRequest,
+        /// The writer's fence.
+        fence: Fence,
+    },
+    /// Removes some of a deleted execution's events; repeated until it returns [`Done::Erased`] with `complete`.
+    Erase {
+        /// The deleted execution.
+        key: ExecutionKey,
+        /// The maximum number of transitions to remove.
+        max_transitions: usize,
+        /// The writer's fence.
+        fence: Fence,
+    },
+    /// Closes a deletion: the events are removed, and the other services have forgotten the execution.
+    CloseDeletion {
+        /// The deleted execution.
+        key: ExecutionKey,
+        /// From when on its name may be used again, in microseconds since the Unix epoch.
+        reusable_at: i64,
+        /// The writer's fence.
+        fence: Fence,
+    },
+    /// Removes closed deletions whose names may be used again by now, at most 1,000 of them.
+    DropDeletions {
+        /// Now, in microseconds since the Unix epoch.
+        now: i64,
+    },
 }
 
 /// The outcome of an operation.
@@ -192,6 +231,17 @@ pub enum Done {
     Created(ExecutionKey),
     /// Appended.
     Appended,
+    /// Deleted.
+    Deleted,
+    /// Events of a deleted execution were removed.
+    Erased {
+        /// None is left.
+        complete: bool,
+    },
+    /// The deletion is closed.
+    Closed,
+    /// As many closed deletions were removed.
+    Dropped(usize),
 }
 
 /// Why an operation was refused. It changed nothing.
@@ -237,9 +287,23 @@ pub enum Refused {
     /// The execution already has a key, so nothing that another key sealed could be opened.
     #[error("execution {} already has a key", .0.0)]
     HasSealKey(ExecutionKey),
-    /// There is no such execution.
+    /// There is no such execution, or no such deletion.
     #[error("there is no execution with key {}", .0.0)]
     Missing(ExecutionKey),
+    /// Only an execution that has ended can be deleted.
+    #[error("execution {} has not ended", .0.0)]
+    NotEnded(ExecutionKey),
+    /// Events of the deleted execution are left, so that its deletion cannot be closed.
+    #[error("events of the deleted execution {} are left", .0.0)]
+    NotErased(ExecutionKey),
+    /// An execution with this id was deleted, and the id cannot be used again yet.
+    #[error("execution `{id}` was deleted, and its id cannot be used again yet")]
+    IdDeleted {
+        /// The id.
+        id: String,
+        /// From when on it can be used again, in microseconds since the Unix epoch; `None` while the deletion goes on.
+        reusable_at: Option<i64>,
+    },
 }
 
 /// Why a store cannot be opened, read or written.
@@ -254,6 +318,9 @@ pub enum StoreError {
     /// A row of one execution is damaged; the others can be used. The message names the row.
     #[error("{0}")]
     Damaged(String),
+    /// There is no such execution: it was deleted.
+    #[error("there is no execution with key {}: it was deleted", .0.0)]
+    Missing(ExecutionKey),
     /// The disk is full.
     #[error("the disk is full")]
     Full,
@@ -334,7 +401,8 @@ pub trait JournalReader: Send + Sync {
     /// The namespaces that have executions, in order, those after `after` and at most `limit` of them.
     fn namespaces(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
 
-    /// The transitions of an execution with events after `after`, in order, at most `limit`.
+    /// The transitions of an execution with events after `after`, in order, at most `limit`. [`StoreError::Missing`] when there is no such
+    /// execution.
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError>;
 
     /// The wrapped key of an execution; `None` when no transition of it is sealed.
@@ -353,6 +421,19 @@ pub trait JournalReader: Send + Sync {
     /// The parked executions with a `wake_at` whose `updated_at` is after `after`, in the order of `updated_at` and key, at most `limit`:
     /// when that time is in the future, the clock was set back.
     fn parked_since(&self, after: Position, limit: usize) -> Result<Vec<ExecutionRow>, StoreError>;
+
+    /// The executions that have ended, in the order of their end and key: those after `after` up to and including `until`, at most `limit`.
+    fn finished(&self, after: Position, until: Position, limit: usize) -> Result<Vec<ExecutionRow>, StoreError>;
+
+    /// The position, in the order of [`JournalReader::finished`], of the newest execution that is not among the `keep` that ended last; `None`
+    /// when no more than `keep` have ended. Costs as many steps in an index as `keep`.
+    fn finished_beyond(&self, keep: usize) -> Result<Option<Position>, StoreError>;
+
+    /// The deletion of an execution by its name, closed or not; `None` when it was dropped, or there was none.
+    fn deletion(&self, namespace: &str, id: &str) -> Result<Option<Deletion>, StoreError>;
+
+    /// The deletions that are not closed, in the order of their keys: those after `after`, at most `limit`.
+    fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Result<Vec<Deletion>, StoreError>;
 }
 
 /// An open store.

@@ -17,8 +17,8 @@ pub use checksum::{DamagedRow, Table, add_row_sum};
 pub use error::SqliteError;
 pub use group_commit::{CommitError, GroupCommit, MAX_BATCH};
 pub use lane::{Lane, Slot};
-pub use open::{Location, Schema, Store, Synchronous, open};
-pub use positions::{POSITION, count_commit, positions, store_updates};
+pub use open::{Location, Schema, Store, Synchronous, empty_log, open};
+pub use positions::{POSITION, count_commit, keep_number, positions, store_updates};
 pub use readers::{READERS, Readers};
 
 /// Where blocking work runs.

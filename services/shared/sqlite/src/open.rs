@@ -105,6 +105,23 @@ impl Store {
     }
 }
 
+/// Moves the write-ahead log into the database and empties it, so that no earlier state of a page is left in a file: together with
+/// `secure_delete`, deleted rows are gone from the store's files then. Returns `false` when that has to wait for a reader. Costs two flushes and
+/// writes the pages that have changed.
+///
+/// # Errors
+/// When the store cannot be written.
+pub fn empty_log(connection: &Connection) -> Result<bool, rusqlite::Error> {
+    // A reader of this process ends within milliseconds. A `belay store check` may take long, and no writer waits for it.
+    connection.busy_timeout(Duration::from_millis(20))?;
+    let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    busy.map(|busy| !busy)
+}
+
+/// How long a statement waits for a lock: rusqlite's default.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Opens a database, and creates it if it does not exist.
 ///
 /// # Errors
@@ -196,6 +213,8 @@ fn connect(location: &Location) -> Result<Connection, SqliteError> {
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    // What is deleted is overwritten with zeros, so that a deleted key or secret is not found in the file.
+    connection.pragma_update(None, "secure_delete", true)?;
     // 2 MiB: a log is appended to, and recent pages are in the operating system's cache.
     connection.pragma_update(None, "cache_size", -2 * 1024)?;
     connection.set_prepared_statement_cache_capacity(64);

@@ -102,6 +102,18 @@ pub fn count_commit(transaction: &Connection, stores: &Stores) -> Result<i64, ru
     transaction.prepare_cached(&COUNT)?.query_row([stores.service().as_str()], |row| row.get(0))
 }
 
+/// Stores the number of a commit, inside its transaction, for a store that numbers its commits by the rows that they append: the row with this
+/// number may be deleted before the store is opened again.
+///
+/// # Errors
+/// When the store cannot be written.
+pub fn keep_number(transaction: &Connection, stores: &Stores, number: i64) -> Result<(), rusqlite::Error> {
+    let sum = POSITION.sum_of(["service", "store_id", "generation", "opened", "?2"]);
+    let intact = POSITION.intact();
+    let keep = format!("UPDATE position SET number = ?2, sum = {sum} WHERE service = ?1 AND number < ?2 AND {intact}");
+    transaction.execute(&keep, params![stores.service().as_str(), number]).map(drop)
+}
+
 /// Stores the new positions of other services' stores, inside a commit's transaction; writes nothing when there are none.
 ///
 /// # Errors

@@ -1,0 +1,31 @@
+//! What a store keeps of a deleted execution until everything else of it is gone.
+
+use crate::ExecutionKey;
+
+/// Who asked for a deletion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteRequest {
+    /// The caller's request id; empty when there is none.
+    pub id: String,
+    /// The digest of the request, which distinguishes a repeated request from another one with the same id.
+    pub hash: String,
+}
+
+/// A deleted execution whose name cannot be used again yet. It outlives a crash: the owner continues with each deletion that is not closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    /// The execution's key, which no other execution gets.
+    pub key: ExecutionKey,
+    /// Its namespace's id.
+    pub namespace: String,
+    /// Its id.
+    pub id: String,
+    /// The shard it belonged to.
+    pub shard: u32,
+    /// When it was deleted, in microseconds since the Unix epoch.
+    pub deleted_at: i64,
+    /// Who asked for it.
+    pub request: DeleteRequest,
+    /// From when on its name may be used again, in microseconds since the Unix epoch; `None` until the deletion is closed.
+    pub reusable_at: Option<i64>,
+}
