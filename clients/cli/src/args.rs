@@ -150,6 +150,7 @@ impl Command {
         Some(match self {
             Command::Run(verb) if !verb.dry_run => "belay run",
             Command::Executions(Executions::Cancel(_)) => "belay executions cancel",
+            Command::Executions(Executions::Delete(_)) => "belay executions delete",
             Command::Executions(Executions::Pause(_)) => "belay executions pause",
             Command::Executions(Executions::Resume(_)) => "belay executions resume",
             Command::Executions(Executions::Signal(_)) => "belay executions signal",
@@ -225,6 +226,7 @@ pub(crate) enum Executions {
     Get(executions::get::Get),
     Watch(executions::watch::Watch),
     Cancel(executions::cancel::Cancel),
+    Delete(executions::delete::Delete),
     Pause(executions::pause::Pause),
     Resume(executions::resume::Resume),
     Signal(executions::signal::Signal),

@@ -1,6 +1,6 @@
 //! The feed of changes from the store's writer to the watchers.
 //!
-//! Revisions have no gaps, so a watcher that is close behind gets every change from memory. A watcher that is far behind, or has just begun,
+//! Only revisions of deleted approvals are missing, so a watcher that is close behind gets every change from memory. A watcher that is far behind, or has just begun,
 //! reads the store, and gets each approval in its current state.
 
 use std::{
@@ -42,6 +42,12 @@ impl ChangeFeed {
         let surplus = recent.len().saturating_sub(MAX_RECENT);
         recent.drain(..surplus);
         self.head.send_if_modified(|last| std::mem::replace(last, head) != head);
+    }
+
+    /// Drops the changes of approvals that are deleted; to be called before their last changes are published.
+    pub(crate) fn forget(&self, executions: &[String]) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.retain(|change| !executions.contains(&change.execution));
     }
 
     /// Follows the commits.

@@ -222,6 +222,13 @@ pub(crate) fn unwritable(error: &Failed) -> Status {
     status::error(code, reason, format!("The change could not be stored, and nothing was changed: {error}.")).into()
 }
 
+/// What was to be deleted is deleted, and its bytes are still in a file.
+pub(crate) fn log_in_use() -> Status {
+    let message = "The approvals are deleted, and a reader such as `belay store check` keeps their bytes in the store's write-ahead log \
+                   until it ends: retry.";
+    status::error(Code::Unavailable, reasons::STORE_LOCKED, message).into()
+}
+
 pub(crate) fn no_approval(name: &str) -> Status {
     status::error(Code::NotFound, reasons::APPROVAL_NOT_FOUND, format!("There is no approval `{name}`."))
         .with("name", name)

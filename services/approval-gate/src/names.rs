@@ -63,6 +63,18 @@ pub(crate) fn check_approval(field: &str, name: &str) -> Result<(), Status> {
     }
 }
 
+/// Whether this is `namespaces/*/executions/*`.
+pub(crate) fn check_execution(field: &str, name: &str) -> Result<(), Status> {
+    let parts: Vec<&str> = name.split('/').collect();
+    match parts[..] {
+        ["namespaces", namespace, "executions", id] if is_id(namespace) && is_id(id) => Ok(()),
+        _ => {
+            let message = format!("`{name}` is not the name of an execution: write namespaces/NAMESPACE/executions/ID");
+            Err(status::invalid(field, message).into())
+        }
+    }
+}
+
 /// The namespace in a list's `parent`, `namespaces/*`; `None` for `namespaces/-`, which means all.
 pub(crate) fn parent(parent: &str) -> Result<Option<String>, Status> {
     let wrong = |message| Err(status::invalid("parent", message).into());

@@ -96,6 +96,12 @@ impl Gate {
         self.client.clone().cancel_approval(request).await.map(drop).map_err(gate_error)
     }
 
+    /// Makes the gate forget deleted executions.
+    pub(crate) async fn forget(&self, executions: Vec<String>) -> Result<(), GateError> {
+        let request = self.with_timeout(gate_v1::ForgetExecutionsRequest { executions });
+        self.client.clone().forget_executions(request).await.map(drop).map_err(gate_error)
+    }
+
     /// The names of the pending approvals of a call.
     pub(crate) async fn pending_for_call(&self, execution: &str, call: &str) -> Result<Vec<String>, GateError> {
         let parent = execution.split("/executions/").next().unwrap_or_default();

@@ -63,7 +63,12 @@ impl JournalReads {
         let events = self.read(move |reader| {
             let transitions = reader.read(key, 0, usize::MAX).map_err(|error| unreadable(&error))?;
             let wrapped = || reader.seal_key(key).map_err(|error| unreadable(&error));
-            let (messages, secrets) = vault.open(&transitions, wrapped)?;
+            let opened = vault.open(&transitions, wrapped);
+            // A deletion takes the key between the two reads.
+            if opened.is_err() && matches!(reader.get(key), Ok(None)) {
+                return Err(unreadable(&StoreError::Missing(key)));
+            }
+            let (messages, secrets) = opened?;
             let events: Vec<_> =
                 wire::to_events(messages).collect::<Result<_, _>>().map_err(|error| undecodable(&error, &vault))?;
             Ok((events, secrets))
@@ -103,6 +108,9 @@ pub(crate) fn unreadable(error: &StoreError) -> Status {
     match error {
         // Reading it again would not help, and everything else can be read.
         StoreError::Damaged(row) => corrupt(&format!("The execution cannot be read: {row}.")),
+        StoreError::Missing(_) => {
+            status::error(Code::NotFound, reasons::EXECUTION_DELETED, "The execution was deleted.").into()
+        }
         _ => {
             status::error(Code::Unavailable, store_reason(error), format!("The store cannot be read: {error}.")).into()
         }
@@ -114,6 +122,7 @@ pub fn store_reason(error: &StoreError) -> &'static str {
     match error {
         StoreError::Locked => reasons::STORE_LOCKED,
         StoreError::Corrupt(_) | StoreError::Damaged(_) => reasons::STORE_CORRUPT,
+        StoreError::Missing(_) => reasons::EXECUTION_DELETED,
         StoreError::Full => reasons::STORE_FULL,
         StoreError::Gone => reasons::STORE_GONE,
         StoreError::Behind(_) => reasons::STORE_BEHIND,

@@ -7,6 +7,7 @@ mod acknowledge;
 mod availability;
 mod call_reply;
 mod decisions;
+mod deletions;
 mod driver;
 mod event_feed;
 mod gate;

@@ -24,6 +24,7 @@ use crate::{
     acknowledge,
     availability::Availability,
     decisions::{self, GateNotice, UnownedDecisions},
+    deletions::{self, Deletions},
     driver::{Command, Driver},
     event_feed::{EventFeed, EventFeeds},
     gate::Gate,
@@ -102,6 +103,7 @@ pub struct ExecutionRegistry {
     unowned: Mutex<UnownedDecisions>,
     feeds: Mutex<EventFeeds>,
     pub(crate) timers: Timers,
+    pub(crate) deletions: Deletions,
     acknowledge: mpsc::UnboundedSender<(i32, String)>,
     notices: mpsc::UnboundedSender<GateNotice>,
     /// Since when services do not answer.
@@ -162,6 +164,7 @@ impl ExecutionRegistry {
             unowned: Mutex::default(),
             feeds: Mutex::new(EventFeeds::new(thresholds.max_recent)),
             timers: Timers::new(),
+            deletions: Deletions::new(),
             acknowledge,
             notices,
             availability: Availability::default(),
@@ -171,6 +174,7 @@ impl ExecutionRegistry {
         let (runner, shutdown) = (registry.runner.clone(), registry.shutdown.clone());
         tokio::spawn(acknowledge::resend_lost(Arc::downgrade(&registry), runner, shutdown));
         tokio::spawn(timers::wake_in_time(Arc::downgrade(&registry)));
+        tokio::spawn(deletions::run(Arc::downgrade(&registry)));
         let this = Arc::downgrade(&registry);
         tokio::spawn(async move {
             let behind = stores.behind().await;

@@ -23,6 +23,9 @@ use crate::{
     wire,
 };
 
+/// How long the runner may take to forget executions: it removes their directories.
+const FORGET_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// The time limit of a request that runs no tool.
 const RPC_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -265,6 +268,13 @@ impl Runner {
                 Vec::new()
             }
         }
+    }
+
+    /// Makes the runner forget deleted executions; returns the names of those that it has forgotten.
+    pub(crate) async fn forget(&self, executions: Vec<runner_v1::DeletedExecution>) -> Result<Vec<String>, Status> {
+        let mut request = self.request(runner_v1::ForgetExecutionsRequest { executions });
+        request.set_timeout(FORGET_TIMEOUT);
+        Ok(self.client.clone().forget_executions(request).await?.into_inner().forgotten)
     }
 
     /// Acknowledges calls, so that the runner may forget them.

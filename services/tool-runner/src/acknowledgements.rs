@@ -82,6 +82,11 @@ impl Acknowledgements {
         self.pending_sync().0.get(name) == Some(&true)
     }
 
+    /// Whether effects of calls whose names begin so may not be synced to disk yet.
+    pub(crate) fn has_unsynced(&self, prefix: &str) -> bool {
+        self.pending_sync().0.keys().any(|name| name.starts_with(prefix))
+    }
+
     fn delete_later(self: &Arc<Self>, names: Vec<String>) {
         if names.is_empty() {
             return;

@@ -7,6 +7,7 @@ mod approvals;
 mod commit;
 mod decide;
 mod effect;
+mod forget;
 mod recent_acknowledgements;
 mod record;
 mod recover;

@@ -12,7 +12,10 @@ mod rows;
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use belay_defects::{Defect, is_planted};
@@ -166,6 +169,8 @@ pub(crate) enum Entry {
     FlushDeletes,
     /// Deletes the row of a call that may run again.
     Delete { name: String },
+    /// Deletes every row about the calls of an execution, `namespaces/*/executions/*`, and then its bytes from the files.
+    Forget { execution: String },
     /// A newer fencing token of a shard.
     Fence { shard: i32, token: i64 },
     /// A newer policy.
@@ -272,6 +277,8 @@ pub struct Ledger {
     sealer: Arc<Sealer>,
     /// Ended calls whose rows the next commit deletes.
     pending_deletes: Arc<Mutex<Vec<String>>>,
+    /// Whether the write-ahead log was emptied after the last executions were forgotten.
+    log_is_empty: Arc<AtomicBool>,
     /// The first failed write, after which nothing more is written.
     broken: Arc<watch::Sender<Option<SqliteError>>>,
     writer: GroupCommit<Entry, Written, SqliteError>,
@@ -314,6 +321,8 @@ impl Ledger {
         let broken = Arc::new(watch::Sender::new(None));
         let breaks = Arc::clone(&broken);
         let positions = Arc::clone(&stores);
+        let log_is_empty = Arc::new(AtomicBool::new(true));
+        let empties = Arc::clone(&log_is_empty);
         let writer = GroupCommit::start(threads, "belay-ledger", location.max_batch, move |batch| {
             if let Some(error) = breaks.borrow().clone() {
                 return Err(error);
@@ -323,6 +332,10 @@ impl Ledger {
             let written =
                 rows::write(&store, &seals, &positions, &deletes, &batch, &mut last).map_err(SqliteError::from);
             let written = written.and_then(|(written, number)| {
+                if batch.iter().any(|entry| matches!(entry, Entry::Forget { .. })) {
+                    let connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
+                    empties.store(belay_sqlite::empty_log(&connection)?, Ordering::SeqCst);
+                }
                 store.check_in_place()?;
                 positions.committed(number);
                 Ok(written)
@@ -335,7 +348,20 @@ impl Ledger {
                 }
             })
         });
-        Ok(Self { file_id, id, stores, contents, threads, readers, secrets, sealer, pending_deletes, broken, writer })
+        Ok(Self {
+            file_id,
+            id,
+            stores,
+            contents,
+            threads,
+            readers,
+            secrets,
+            sealer,
+            pending_deletes,
+            log_is_empty,
+            broken,
+            writer,
+        })
     }
 
     /// Closes the ledger, and returns when its file can be opened again.
@@ -387,6 +413,13 @@ impl Ledger {
     /// Makes an entry durable.
     pub(crate) async fn write(&self, entry: Entry) -> Result<Written, LedgerFailure> {
         self.writer.commit(entry).await
+    }
+
+    /// Deletes every row about the calls of an execution. Returns `false` when their bytes are still in a file, because of a reader: to be
+    /// repeated.
+    pub(crate) async fn forget(&self, execution: &str) -> Result<bool, LedgerFailure> {
+        self.write(Entry::Forget { execution: execution.to_owned() }).await?;
+        Ok(self.log_is_empty.load(Ordering::SeqCst))
     }
 
     /// Deletes the rows of ended calls with the next entry that is written, before it. Returns how many deletes are pending.

@@ -33,6 +33,12 @@ pub trait WorkspaceDirectories: Send + Sync + 'static {
     /// [`OpenError`] when it cannot be created.
     fn make(&self, path: &Path) -> Result<(), OpenError>;
 
+    /// Removes a directory of the runner with everything in it. Does nothing if it does not exist.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] when it is open, otherwise an error of the file system.
+    fn remove(&self, path: &Path) -> Result<(), OpenError>;
+
     /// Opens a directory and locks it against other processes until the value is dropped. `forbidden` are directories that calls must never
     /// reach.
     ///

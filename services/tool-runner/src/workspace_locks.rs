@@ -319,6 +319,36 @@ impl WorkspaceLocks {
         self.state().kept.remove(id);
     }
 
+    /// Removes the directory that the runner made for an execution, if there is one. No call of the execution may come any more.
+    pub(crate) async fn remove_own(self: &Arc<Self>, execution: &str) -> Result<()> {
+        let chosen = self.settings.choose("", execution)?;
+        let locks = Arc::clone(self);
+        let remove = move || {
+            let path = match locks.directories.resolve(&chosen.path) {
+                Ok(path) => path,
+                Err(OpenError::Unreachable { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            };
+            // Compared by its canonical path: a link in its place must not lead to the directory of a person.
+            if path != locks.directories.resolve(&locks.settings.own)?.join(chosen.below(&locks.settings)) {
+                return Err(OpenError::Forbidden { path, forbidden: chosen.path.clone() }.into());
+            }
+            {
+                let mut state = locks.state();
+                if state.open.get(&path).is_some_and(|entry| entry.users > 0) {
+                    return Err(OpenError::InUse { path }.into());
+                }
+                // Dropped while the state is locked, as in `close_idle`.
+                drop(state.open.remove(&path));
+                state.redo.remove(&path);
+            }
+            Ok(locks.directories.remove(&path)?)
+        };
+        self.lanes.opens.run(remove).await
+    }
+
     fn leave(self: &Arc<Self>, path: &Path) {
         let generation = {
             let mut state = self.state();

@@ -32,6 +32,13 @@ pub(crate) struct Chosen {
     pub(crate) own: bool,
 }
 
+impl Chosen {
+    /// Its path below the directory of the runner's own workspaces; empty for any other.
+    pub(crate) fn below(&self, workspaces: &Workspaces) -> &Path {
+        self.path.strip_prefix(&workspaces.own).unwrap_or(Path::new(""))
+    }
+}
+
 /// Why a directory may not be a workspace.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NotAllowed {

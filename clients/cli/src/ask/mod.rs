@@ -1,12 +1,14 @@
 //! Asks the person at the terminal about an approval, and sends the decision to the gate.
 
 pub(crate) mod changes;
+mod confirm;
 mod prompt;
 mod queue;
 mod terminal;
 
 use belay_proto::v1::{Approval, ApprovalView, DecideApprovalRequest, Decision, GetApprovalRequest, approval::State};
 
+pub(crate) use confirm::confirm;
 use prompt::{Prompt, Reply};
 pub(crate) use queue::{Question, Queue};
 pub(crate) use terminal::{Terminal, is_attended};

@@ -82,6 +82,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Executions(Executions::List(verb)) => executions::list::list(context, verb).await,
         Command::Executions(Executions::Get(verb)) => executions::get::get(context, verb).await,
         Command::Executions(Executions::Cancel(verb)) => executions::cancel::cancel(context, verb).await,
+        Command::Executions(Executions::Delete(verb)) => executions::delete::delete(context, verb).await,
         Command::Executions(Executions::Pause(verb)) => executions::pause::pause(context, verb).await,
         Command::Executions(Executions::Signal(verb)) => executions::signal::signal(context, verb).await,
         Command::Approvals(Approvals::List(verb)) => approvals::list::list(context, verb).await,

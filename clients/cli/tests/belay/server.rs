@@ -9,11 +9,11 @@ use std::{
 };
 
 use belay_proto::v1::{
-    Approval, CancelExecutionRequest, DecideApprovalRequest, Execution, ExecutionEvent, GetExecutionRequest,
-    ListCapabilitiesRequest, ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse,
-    ListNamespacesRequest, ListNamespacesResponse, PauseExecutionRequest, Plan, PlanViolation, ResumeExecutionRequest,
-    SignalExecutionRequest, StartExecutionRequest, ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest,
-    WatchExecutionRequest, WatchExecutionResponse,
+    Approval, CancelExecutionRequest, DecideApprovalRequest, DeleteExecutionRequest, DeleteExecutionResponse,
+    Execution, ExecutionEvent, GetExecutionRequest, ListCapabilitiesRequest, ListCapabilitiesResponse,
+    ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest, ListNamespacesResponse,
+    PauseExecutionRequest, Plan, PlanViolation, ResumeExecutionRequest, SignalExecutionRequest, StartExecutionRequest,
+    ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
     approval_service_server::ApprovalServiceServer,
     execution_event::Kind,
     executor_service_server::{ExecutorService, ExecutorServiceServer},
@@ -236,6 +236,13 @@ impl ExecutorService for Scripted {
 
     async fn cancel_execution(&self, _: Request<CancelExecutionRequest>) -> Result<Response<Execution>, Status> {
         Err(Status::failed_precondition("the execution has ended"))
+    }
+
+    async fn delete_execution(
+        &self,
+        _: Request<DeleteExecutionRequest>,
+    ) -> Result<Response<DeleteExecutionResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
     }
 
     async fn pause_execution(&self, _: Request<PauseExecutionRequest>) -> Result<Response<Execution>, Status> {

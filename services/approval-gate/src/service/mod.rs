@@ -8,6 +8,7 @@ mod acknowledge_approvals;
 mod cancel_approval;
 mod create_approval;
 mod decide_approval;
+mod forget_executions;
 mod get_approval;
 mod get_approval_change;
 mod get_grant;
@@ -173,6 +174,13 @@ impl ApprovalGateService for ForServices {
         request: Request<gate_v1::AcknowledgeApprovalsRequest>,
     ) -> Result<Response<gate_v1::AcknowledgeApprovalsResponse>, Status> {
         acknowledge_approvals::acknowledge_approvals(&self.gate, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn forget_executions(
+        &self,
+        request: Request<gate_v1::ForgetExecutionsRequest>,
+    ) -> Result<Response<gate_v1::ForgetExecutionsResponse>, Status> {
+        forget_executions::forget_executions(&self.gate, request.into_inner()).await.map(Response::new)
     }
 
     async fn get_grant(

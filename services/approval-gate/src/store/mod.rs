@@ -31,10 +31,10 @@ pub(crate) use read::{Filter, Position};
 const SCHEMA: Schema = Schema {
     // "BLYG"
     application_id: 0x424C_5947,
-    format: 5,
-    earlier_lacks: "the checksums of rows",
+    format: 6,
+    earlier_lacks: "the last revision, which stays when its approval is deleted",
     create: "
-        CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL, sum INTEGER NOT NULL DEFAULT 0) STRICT;
+        CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL, last_revision INTEGER NOT NULL, sum INTEGER NOT NULL DEFAULT 0) STRICT;
         CREATE TABLE approval (
             key        INTEGER PRIMARY KEY,
             name       TEXT NOT NULL UNIQUE,
@@ -70,8 +70,12 @@ const SCHEMA: Schema = Schema {
     ",
 };
 
-const META: Table =
-    Table { name: "meta", columns: &["one", "store_id"], sum: "sum", affects: "the whole store of approvals" };
+const META: Table = Table {
+    name: "meta",
+    columns: &["one", "store_id", "last_revision"],
+    sum: "sum",
+    affects: "the whole store of approvals",
+};
 
 const APPROVAL: Table = Table {
     name: "approval",
@@ -187,6 +191,8 @@ enum Op {
         renews: bool,
     },
     Policy(v1::SignedPolicy),
+    /// The executions to forget.
+    Forget(Vec<String>),
 }
 
 /// The writer's results.
@@ -195,6 +201,8 @@ enum Reply {
     Approval(Option<Approval>),
     Refused(Refusal),
     Grant(runner_v1::Grant),
+    /// What is to be forgotten is deleted, and a reader keeps its bytes in the write-ahead log for now.
+    LogInUse,
     /// The operation needs a row that is damaged; nothing was changed.
     Damaged(DamagedRow),
 }
@@ -336,6 +344,15 @@ impl Store {
         self.writer.commit(Op::Policy(policy)).await.map(drop)
     }
 
+    /// Deletes the approvals of these executions. Returns `false` when their bytes are still in a file, because of a reader: to be repeated.
+    pub(crate) async fn forget(&self, executions: Vec<String>) -> Result<bool, Failed> {
+        match self.writer.commit(Op::Forget(executions)).await? {
+            Reply::Done => Ok(true),
+            Reply::LogInUse => Ok(false),
+            other => Err(unexpected(other)),
+        }
+    }
+
     /// Reads committed data.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
@@ -400,10 +417,19 @@ fn perform(
 ) -> Result<Vec<Reply>, SqliteError> {
     store.make_room();
     let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
-    let write::Committed { answers, changes, head, number } = write::commit(&mut connection, stores, batch)?;
+    let forgotten = |(index, op): (usize, &Op)| match op {
+        Op::Forget(executions) => Some((index, executions.clone())),
+        _ => None,
+    };
+    let (forgets, forgotten): (Vec<usize>, Vec<Vec<String>>) = batch.iter().enumerate().filter_map(forgotten).unzip();
+    let write::Committed { mut answers, changes, head, number } = write::commit(&mut connection, stores, batch)?;
+    if !forgets.is_empty() && !belay_sqlite::empty_log(&connection)? {
+        forgets.into_iter().for_each(|index| answers[index] = Reply::LogInUse);
+    }
     store.check_in_place()?;
     stores.committed(number);
     // The writer publishes, so that watchers see the changes in order.
+    feed.forget(&forgotten.concat());
     feed.publish(changes, head);
     Ok(answers)
 }

@@ -90,7 +90,10 @@ pub(super) fn intact<T>(read: Result<T, SqliteError>) -> Result<Option<T>, Sqlit
 }
 
 pub(super) fn head(connection: &Connection) -> Result<Head, SqliteError> {
-    let revision = connection.query_row("SELECT coalesce(max(revision), 0) FROM approval", [], |row| row.get(0))?;
+    // The approval with the last revision may be deleted.
+    let last =
+        "SELECT max(coalesce((SELECT max(revision) FROM approval), 0), coalesce((SELECT last_revision FROM meta), 0))";
+    let revision = connection.prepare_cached(last)?.query_row([], |row| row.get(0))?;
     let sooner = "SELECT min(expires) FROM approval WHERE state = 1 AND expires IS NOT NULL";
     let next_expiry = connection.prepare_cached(sooner)?.query_row([], |row| row.get(0))?;
     Ok(Head { revision, next_expiry })

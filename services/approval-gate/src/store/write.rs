@@ -24,7 +24,7 @@ pub(super) fn identify(connection: &Connection, new_id: impl FnOnce() -> String)
         Some((id, true)) => Ok(id),
         None => {
             let id = new_id();
-            connection.execute(&META.insert(), params![1, id])?;
+            connection.execute(&META.insert(), params![1, id, 0])?;
             Ok(id)
         }
     }
@@ -107,6 +107,7 @@ impl Writing<'_> {
             Op::Acknowledge(names) => self.acknowledge(names).map(|()| Reply::Done),
             Op::Grant { approval, grant, renews } => self.keep_grant(&approval, &grant, renews).map(Reply::Grant),
             Op::Policy(policy) => self.keep_policy(&policy).map(|()| Reply::Done),
+            Op::Forget(executions) => self.forget(&executions).map(|()| Reply::Done),
         }
     }
 
@@ -202,6 +203,39 @@ impl Writing<'_> {
             .prepare_cached(&format!("{} ON CONFLICT (approval) {conflict}", GRANT.insert()))?
             .execute(params![key, grant.body, grant.signature, grant.key_id])?;
         read::grant(&self.transaction, name)?.ok_or_else(|| damaged("the grant", name))
+    }
+
+    /// Deletes the approvals of these executions, damaged ones too, so that their revisions are not given again.
+    fn forget(&mut self, executions: &[String]) -> Result<(), SqliteError> {
+        const OF: &str = "SELECT key FROM approval WHERE execution = ?1";
+        for execution in executions {
+            let pending = "SELECT name FROM approval WHERE execution = ?1 AND state = 1";
+            let pending: Vec<String> = self
+                .transaction
+                .prepare_cached(pending)?
+                .query_map([execution], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            for name in pending {
+                // For those who watch it now.
+                if let Some(Some((key, approval))) = read::intact(read::find(&self.transaction, &name))?
+                    && let Some(cancelled) = decide::cancel(&approval)
+                {
+                    self.save(key, cancelled)?;
+                }
+            }
+            for delete in [
+                format!("DELETE FROM body WHERE approval IN ({OF})"),
+                format!("DELETE FROM grant WHERE approval IN ({OF})"),
+                "DELETE FROM approval WHERE execution = ?1".to_owned(),
+            ] {
+                self.transaction.prepare_cached(&delete)?.execute([execution])?;
+            }
+        }
+        let sum = META.sum_of(["one", "store_id", "?1"]);
+        let keep =
+            format!("UPDATE meta SET last_revision = ?1, sum = {sum} WHERE last_revision < ?1 AND {}", META.intact());
+        self.transaction.execute(&keep, [self.revision])?;
+        Ok(())
     }
 
     fn keep_policy(&self, policy: &v1::SignedPolicy) -> Result<(), SqliteError> {

@@ -2,6 +2,7 @@
 
 mod creating;
 mod deciding;
+mod forgetting;
 mod granting;
 mod restarting;
 mod support;

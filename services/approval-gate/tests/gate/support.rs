@@ -345,6 +345,13 @@ impl ToolRunnerService for Runner {
         not_called()
     }
 
+    async fn forget_executions(
+        &self,
+        _: Request<runner_v1::ForgetExecutionsRequest>,
+    ) -> Result<Response<runner_v1::ForgetExecutionsResponse>, Status> {
+        not_called()
+    }
+
     async fn commit_effect(
         &self,
         _: Request<runner_v1::CommitEffectRequest>,

@@ -153,7 +153,7 @@ impl Driver {
         let create = Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, fence };
         let key = match registry.commit(create).await.map_err(|error| unwritable(&error))? {
             Ok(belay_journal::Done::Created(key)) => key,
-            Ok(belay_journal::Done::Appended) => return Err(Status::internal("the store returned a mismatched reply")),
+            Ok(_) => return Err(Status::internal("the store returned a mismatched reply")),
             Err(refused) => return Ok(Err(refused)),
         };
         let commands = registry.register(key);

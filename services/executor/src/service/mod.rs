@@ -1,5 +1,6 @@
 //! The methods of `ExecutorService`, one file each.
 
+mod delete_execution;
 mod filter;
 mod list_capabilities;
 mod list_executions;
@@ -123,6 +124,13 @@ impl ExecutorService for Service {
         request: Request<v1::SignalExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
         requests::signal_execution(&self.registry, request).await.map(Response::new)
+    }
+
+    async fn delete_execution(
+        &self,
+        request: Request<v1::DeleteExecutionRequest>,
+    ) -> Result<Response<v1::DeleteExecutionResponse>, Status> {
+        delete_execution::delete_execution(&self.registry, request).await.map(Response::new)
     }
 
     async fn list_capabilities(

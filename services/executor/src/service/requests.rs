@@ -100,7 +100,7 @@ async fn ask(
 }
 
 /// An operator may control every execution, a planner only those it started.
-fn check_may_control(caller: &Principal, started_by: &str) -> Result<(), Status> {
+pub(super) fn check_may_control(caller: &Principal, started_by: &str) -> Result<(), Status> {
     if caller.has(Role::Operator) || caller.to_string() == started_by {
         return Ok(());
     }

@@ -223,7 +223,13 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
             let message = format!("Nothing was started: {row}.");
             return Err(status::error(Code::DataLoss, reasons::STORE_CORRUPT, message).into());
         }
-        Refused::Fenced { .. } | Refused::Gap { .. } | Refused::HasSealKey(_) | Refused::Missing(_) => {
+        Refused::IdDeleted { id, reusable_at } => return Err(recently_deleted(registry, id, *reusable_at)),
+        Refused::Fenced { .. }
+        | Refused::Gap { .. }
+        | Refused::HasSealKey(_)
+        | Refused::Missing(_)
+        | Refused::NotEnded(_)
+        | Refused::NotErased(_) => {
             return Err(
                 status::error(Code::Aborted, reasons::FENCED, format!("Nothing was started: {refused}.")).into()
             );
@@ -251,6 +257,21 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
             Err(status::error(Code::AlreadyExists, reason, message).with("existing", name).into())
         }
     }
+}
+
+/// The error of an id whose execution was deleted, with when it can be used again.
+fn recently_deleted(registry: &ExecutionRegistry, id: &str, reusable_at: Option<i64>) -> Status {
+    let seconds =
+        reusable_at.map(|at| at.saturating_sub(registry.now().as_micros()).max(0).saturating_add(999_999) / 1_000_000);
+    let when = match seconds {
+        None => "once the tool runner and the approval gate have forgotten it".to_owned(),
+        Some(seconds @ ..=90) => format!("in {seconds} s"),
+        Some(seconds) => format!("in {} min", (seconds + 59) / 60),
+    };
+    let message = format!(
+        "Execution `{id}` was deleted, and its id can be used again {when}; nothing was started. Choose another id, or none."
+    );
+    status::error(Code::FailedPrecondition, reasons::EXECUTION_ID_DELETED, message).into()
 }
 
 enum Source {

@@ -2,6 +2,7 @@
 
 mod beside;
 mod commits;
+mod deletions;
 mod holds;
 mod losses;
 mod memory;

@@ -19,9 +19,9 @@ use futures::future::join_all;
 use crate::support::{Executor, Server, TIMEOUT, World};
 
 /// An executor in this process, so that the test can inspect its memory.
-struct Inside {
+pub(crate) struct Inside {
     executions: Arc<ExecutionRegistry>,
-    executor: Executor,
+    pub(crate) executor: Executor,
     server: Server,
     trigger: Trigger,
 }
@@ -31,7 +31,7 @@ async fn inside(world: &World) -> Inside {
 }
 
 /// The same with a wall clock that the test sets.
-async fn inside_with(world: &World, clock: Arc<dyn Clock>, thresholds: Thresholds) -> Inside {
+pub(crate) async fn inside_with(world: &World, clock: Arc<dyn Clock>, thresholds: Thresholds) -> Inside {
     let folder = world.folder.path();
     let journal = loop {
         match belay_journal_sqlite::open(&Location::file(folder.join("journal.db")), || "store".into()) {
@@ -69,7 +69,7 @@ async fn inside_with(world: &World, clock: Arc<dyn Clock>, thresholds: Threshold
 }
 
 impl Inside {
-    fn stop(self) {
+    pub(crate) fn stop(self) {
         self.trigger.pull();
         self.server.stop();
     }

@@ -67,8 +67,8 @@ table! {
     "Set the variable as the message says, or `OTEL_SDK_DISABLED=true` to send no spans."
 
     NO_TERMINAL Input 2 false [] []
-    "An approval must be shown to a person, and standard input or standard error is not a terminal. Nothing was decided."
-    "Look at it with `belay approvals show ID`, then give `--yes`. Scripts that cannot look leave it to the policy: `belay run --approve auto`."
+    "An approval must be shown to a person, or a person must confirm a deletion, and standard input or standard error is not a terminal. Nothing happened."
+    "Look at it with `belay approvals show ID` or `belay executions get ID`, then give `--yes`. Scripts that cannot look leave it to the policy: `belay run --approve auto`."
 
     INTERRUPTED Input 130 true [] []
     "The command was stopped after the plan had been sent and before the server answered. The execution may have started."
@@ -93,6 +93,18 @@ table! {
     EXECUTION_ENDED Executions 2 false [] [FailedPrecondition]
     "The execution has ended, and the request needs one that has not. Nothing happened."
     "`belay executions get ID` shows how it ended. Start the plan again for another execution."
+
+    EXECUTION_NOT_ENDED Executions 2 false [] [FailedPrecondition]
+    "Only an execution that has ended can be deleted, and this one has not. Nothing happened."
+    "Cancel it with `belay executions cancel ID`, or wait for its end, then delete it."
+
+    EXECUTION_DELETED Executions 2 false [] [NotFound]
+    "The execution was deleted while it was read, watched or waited for."
+    "Nothing of it is kept. Start the plan again for another execution."
+
+    EXECUTION_ID_DELETED Executions 2 true [] [FailedPrecondition]
+    "An execution with this id was deleted a short while ago. Its id can be used again 15 minutes after the tool runner and the approval gate have forgotten it, so that nothing that a network has delayed is taken for a part of the new one. Nothing was started."
+    "Choose another id, or start it later."
 
     WRONG_STATE Executions 2 false [] [FailedPrecondition]
     "The execution's state does not allow the request; it may be paused already. Nothing happened."

@@ -48,6 +48,7 @@ const METHODS: &[Method] = &[
     method("belay.v1.ExecutorService/PauseExecution", PLAN, NO_SERVICE),
     method("belay.v1.ExecutorService/ResumeExecution", PLAN, NO_SERVICE),
     method("belay.v1.ExecutorService/SignalExecution", PLAN, NO_SERVICE),
+    method("belay.v1.ExecutorService/DeleteExecution", PLAN, NO_SERVICE),
     method("belay.v1.ExecutorService/ListCapabilities", READ, NO_SERVICE),
     method("belay.v1.ApprovalService/GetApproval", READ, NO_SERVICE),
     method("belay.v1.ApprovalService/ListApprovals", READ, NO_SERVICE),
@@ -61,6 +62,7 @@ const METHODS: &[Method] = &[
     method("belay.gate.v1.ApprovalGateService/WatchDecisions", NO_PERSON, EXECUTOR),
     method("belay.gate.v1.ApprovalGateService/CancelApproval", NO_PERSON, EXECUTOR),
     method("belay.gate.v1.ApprovalGateService/AcknowledgeApprovals", NO_PERSON, EXECUTOR),
+    method("belay.gate.v1.ApprovalGateService/ForgetExecutions", NO_PERSON, EXECUTOR),
     method("belay.gate.v1.ApprovalGateService/GetGrant", NO_PERSON, EXECUTOR),
     method("belay.gate.v1.ApprovalGateService/WatchPolicy", NO_PERSON, EXECUTOR_AND_RUNNER),
     method("belay.gate.v1.ApprovalGateService/GetVerificationKeys", NO_PERSON, EXECUTOR_AND_RUNNER),
@@ -76,6 +78,7 @@ const METHODS: &[Method] = &[
     method("belay.runner.v1.ToolRunnerService/CheckCalls", NO_PERSON, EXECUTOR),
     method("belay.runner.v1.ToolRunnerService/GetEnforcement", NO_PERSON, EXECUTOR_AND_GATE),
     method("belay.runner.v1.ToolRunnerService/AcknowledgeToolCalls", NO_PERSON, EXECUTOR),
+    method("belay.runner.v1.ToolRunnerService/ForgetExecutions", NO_PERSON, EXECUTOR),
     method("belay.runner.v1.ToolRunnerService/WatchUnacknowledgedToolCalls", NO_PERSON, EXECUTOR),
 ];
 
@@ -241,6 +244,7 @@ mod tests {
             (executor("PauseExecution"), &[Planner, Operator]),
             (executor("ResumeExecution"), &[Planner, Operator]),
             (executor("SignalExecution"), &[Planner, Operator]),
+            (executor("DeleteExecution"), &[Planner, Operator]),
             (executor("GetExecution"), &[Planner, Viewer, Approver, Operator]),
             (executor("WatchExecution"), &[Planner, Viewer, Approver, Operator]),
             (approval("ListApprovals"), &[Planner, Viewer, Approver, Operator]),

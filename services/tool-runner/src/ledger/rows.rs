@@ -354,6 +354,15 @@ fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry, last
         Entry::Delete { name } => {
             transaction.prepare_cached("DELETE FROM call WHERE name = ?1")?.execute([name])?;
         }
+        Entry::Forget { execution } => {
+            // Every name that begins with `{execution}/steps/`.
+            let (from, until) = (format!("{execution}/steps/"), format!("{execution}/steps0"));
+            for table in ["call", "held", "set_aside"] {
+                transaction
+                    .prepare_cached(&format!("DELETE FROM {table} WHERE name >= ?1 AND name < ?2"))?
+                    .execute([&from, &until])?;
+            }
+        }
         Entry::Fence { shard, token } => {
             transaction
                 .prepare_cached(

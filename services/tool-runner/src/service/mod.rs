@@ -8,6 +8,7 @@ mod check_calls;
 mod check_workspace;
 mod commit_effect;
 mod discard_effect;
+mod forget_executions;
 mod get_effect;
 mod get_tool_call;
 mod list_tools;
@@ -152,6 +153,13 @@ impl ToolRunnerService for Service {
         acknowledge_tool_calls::acknowledge_tool_calls(&self.calls, request.into_inner()).await.map(Response::new)
     }
 
+    async fn forget_executions(
+        &self,
+        request: Request<runner_v1::ForgetExecutionsRequest>,
+    ) -> Result<Response<runner_v1::ForgetExecutionsResponse>, Status> {
+        forget_executions::forget_executions(&self.calls, request.into_inner()).await.map(Response::new)
+    }
+
     type WatchUnacknowledgedToolCallsStream = Messages<runner_v1::WatchUnacknowledgedToolCallsResponse>;
 
     async fn watch_unacknowledged_tool_calls(
@@ -262,6 +270,22 @@ pub(crate) fn arguments_digest(arguments: &str) -> String {
 
 fn hex(digest: Sha256) -> String {
     HEXLOWER.encode(&digest.finalize())
+}
+
+/// Checks that a name has the form `namespaces/*/executions/*`.
+fn check_execution(field: &str, name: &str) -> Result<(), Status> {
+    let parts: Vec<&str> = name.split('/').collect();
+    match parts[..] {
+        ["namespaces", namespace, "executions", execution]
+            if name.len() <= 512 && [namespace, execution].iter().all(|part| !part.is_empty()) =>
+        {
+            Ok(())
+        }
+        _ => {
+            let message = format!("`{name}` is not the name of an execution: use namespaces/N/executions/E");
+            Err(status::invalid(field, message).into())
+        }
+    }
 }
 
 /// Checks that a name has the form `namespaces/*/executions/*/steps/*/calls/*`.

@@ -33,6 +33,10 @@ impl WorkspaceDirectories for HostDirectories {
         make_for_good(path).map_err(|source| OpenError::Unreachable { path: path.to_owned(), source })
     }
 
+    fn remove(&self, path: &Path) -> Result<(), OpenError> {
+        belay_workspace::remove_workspace(path)
+    }
+
     fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
         let forbidden: Vec<&Path> = forbidden.iter().map(PathBuf::as_path).collect();
         Ok(Arc::new(Workspace::open(path, &forbidden)?))

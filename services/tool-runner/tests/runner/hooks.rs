@@ -59,6 +59,10 @@ impl<H: Hooks> WorkspaceDirectories for Hooked<H> {
         HostDirectories.make(path)
     }
 
+    fn remove(&self, path: &Path) -> Result<(), OpenError> {
+        HostDirectories.remove(path)
+    }
+
     fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
         Ok(Arc::new(HookedDirectory(self.0.clone(), self.0.open(path, forbidden)?)))
     }

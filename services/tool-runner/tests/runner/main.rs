@@ -3,6 +3,7 @@
 mod calls;
 mod flow;
 mod flushes;
+mod forgetting;
 mod full_disk;
 mod hooks;
 mod hostile;

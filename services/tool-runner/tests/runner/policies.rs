@@ -108,6 +108,12 @@ impl ApprovalGateService for Gate {
     ) -> Reply<gate_v1::AcknowledgeApprovalsResponse> {
         unexpected()
     }
+    async fn forget_executions(
+        &self,
+        _: Request<gate_v1::ForgetExecutionsRequest>,
+    ) -> Reply<gate_v1::ForgetExecutionsResponse> {
+        unexpected()
+    }
     async fn get_grant(&self, _: Request<gate_v1::GetGrantRequest>) -> Reply<runner_v1::Grant> {
         unexpected()
     }

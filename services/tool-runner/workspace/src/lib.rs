@@ -57,6 +57,7 @@ pub use effect::EffectError;
 pub use manifest::{Act, Change, Flag, Flagged, Manifest};
 pub use order::Order;
 pub use path::{OWN, PathError, RelPath};
+pub use remove::remove_workspace;
 pub use stat::{FileKind, FileTime};
 pub use stores::enclosing_state_directory;
 pub use tree::{Content, Digest, LeftOut, Limits, Node, Stop, TreeError};

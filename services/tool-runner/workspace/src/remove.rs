@@ -6,14 +6,54 @@
 use std::{
     ffi::{OsStr, OsString},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
+    sync::Arc,
 };
 
-use rustix::io::Errno;
+use rustix::{
+    fs::{CWD, FlockOperation, Mode, OFlags, flock, fsync, openat},
+    io::Errno,
+};
 
 use crate::{
+    OpenError, Undisturbed,
     disk::{Disk, Rename},
-    open::{DIRECTORY, names, open_entry, stat_entry},
+    open::{DIRECTORY, names, open_beneath, open_entry, stat_entry},
+    path::{OWN, RelPath},
 };
+
+/// Removes a workspace with everything in it, and returns when that is durable. Only for a directory that no person owns. Does nothing when there is
+/// none; does not follow a symbolic link.
+///
+/// # Errors
+///
+/// [`OpenError::InUse`] when the workspace is open, here or in another process; otherwise an error of the file system.
+pub fn remove_workspace(path: &Path) -> Result<(), OpenError> {
+    let unreachable = |source: Errno| OpenError::Unreachable { path: path.to_owned(), source: source.into() };
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(OpenError::Root) };
+    let parent = match openat(CWD, parent, DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(parent) => parent,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(unreachable(errno)),
+    };
+    if stat_entry(&parent, name).map_err(unreachable)?.is_none() {
+        return Ok(());
+    }
+    // Held until the directory is gone.
+    let _lock =
+        match open_beneath(&parent, &RelPath::root().join(name).join(OWN.as_ref()).join("lock".as_ref()), OFlags::RDWR)
+        {
+            Ok(lock) => match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse { path: path.to_owned() }),
+                _ => Some(lock),
+            },
+            // It was never opened, or an earlier removal was interrupted.
+            Err(_) => None,
+        };
+    let disk = Disk::of(&parent, Arc::new(Undisturbed));
+    remove_tree(&disk, &parent, name).map_err(unreachable)?;
+    fsync(&parent).map_err(unreachable)
+}
 
 /// Removes the entry of this name, if there is one. Never follows a symbolic link.
 pub(crate) fn remove_tree(disk: &Disk, folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
@@ -73,9 +113,30 @@ fn open_writable(disk: &Disk, folder: BorrowedFd<'_>, name: &OsStr) -> Result<Ow
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::Undisturbed;
-    use rustix::fs::{Mode, mkdirat};
-    use std::{fs, os::unix::fs::symlink, sync::Arc};
+    use crate::Workspace;
+    use rustix::fs::mkdirat;
+    use std::{fs, os::unix::fs::symlink};
+
+    #[test]
+    fn a_workspace_is_removed_unless_it_is_open() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("workspace");
+        fs::create_dir_all(path.join("deep/er")).unwrap();
+        fs::write(path.join("deep/file"), "x").unwrap();
+        let open = Workspace::open(&path, &[]).unwrap();
+        assert!(matches!(remove_workspace(&path), Err(OpenError::InUse { .. })));
+        assert!(path.join("deep/file").exists());
+        drop(open);
+        remove_workspace(&path).unwrap();
+        assert!(!path.exists() && place.path().exists());
+        remove_workspace(&path).expect("there is none");
+        remove_workspace(&place.path().join("no/parent")).expect("there is none");
+        fs::create_dir(place.path().join("kept")).unwrap();
+        fs::write(place.path().join("kept/file"), "x").unwrap();
+        symlink(place.path().join("kept"), &path).unwrap();
+        remove_workspace(&path).unwrap();
+        assert!(!path.is_symlink() && place.path().join("kept/file").exists(), "the link goes, its target stays");
+    }
 
     /// Deeper than the limit of open files, with directories that deny listing and a link to elsewhere.
     #[test]

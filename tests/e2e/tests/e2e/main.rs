@@ -6,6 +6,7 @@ mod cli;
 mod collector;
 mod contract;
 mod crash;
+mod deletion;
 mod deploy;
 mod disk;
 mod embedded;

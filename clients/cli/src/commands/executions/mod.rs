@@ -1,6 +1,7 @@
 //! `belay executions …`.
 
 pub(crate) mod cancel;
+pub(crate) mod delete;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod pause;

@@ -25,6 +25,8 @@ pub(crate) struct Seen {
     pub(crate) consumed: BTreeSet<String>,
     pub(crate) stale: BTreeSet<String>,
     pub(crate) cancelled: BTreeSet<String>,
+    /// The deleted executions that it has forgotten, once for each request.
+    pub(crate) forgotten: Vec<String>,
     pub(crate) modes: BTreeSet<i32>,
     pub(crate) grants: usize,
     /// Returns the current digest of a call, which the gate checks as the real one does.
@@ -227,6 +229,18 @@ impl ApprovalGateService for Gate {
             seen.stale.extend(request.stale);
         });
         Ok(Response::new(gate_v1::AcknowledgeApprovalsResponse {}))
+    }
+
+    async fn forget_executions(
+        &self,
+        request: Request<gate_v1::ForgetExecutionsRequest>,
+    ) -> Result<Response<gate_v1::ForgetExecutionsResponse>, Status> {
+        let executions = request.into_inner().executions;
+        self.set(|seen| {
+            seen.approvals.retain(|_, approval| !executions.contains(&approval.execution));
+            seen.forgotten.extend(executions);
+        });
+        Ok(Response::new(gate_v1::ForgetExecutionsResponse {}))
     }
 
     async fn get_grant(

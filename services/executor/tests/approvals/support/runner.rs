@@ -28,6 +28,10 @@ pub(crate) struct Seen {
     /// The names of the calls whose effects were committed, once for each commit.
     pub(crate) committed: Vec<String>,
     pub(crate) discarded: Vec<String>,
+    /// The deleted executions that it has forgotten, once for each request.
+    pub(crate) forgotten: Vec<String>,
+    /// The execution whose directory is in use, so that it cannot be forgotten.
+    pub(crate) in_use: Option<String>,
     pub(crate) traces: BTreeSet<String>,
     /// The number of requests to commit.
     pub(crate) asked_to_commit: usize,
@@ -321,6 +325,20 @@ impl ToolRunnerService for Runner {
             }
             yield end;
         })))
+    }
+
+    async fn forget_executions(
+        &self,
+        request: Request<runner_v1::ForgetExecutionsRequest>,
+    ) -> Result<Response<runner_v1::ForgetExecutionsResponse>, Status> {
+        let asked: Vec<String> = request.into_inner().executions.into_iter().map(|execution| execution.name).collect();
+        let mut forgotten = Vec::new();
+        self.set(|seen| {
+            forgotten = asked.into_iter().filter(|name| seen.in_use.as_ref() != Some(name)).collect();
+            seen.calls.retain(|name, _| !forgotten.iter().any(|execution| name.starts_with(&format!("{execution}/"))));
+            seen.forgotten.extend(forgotten.iter().cloned());
+        });
+        Ok(Response::new(runner_v1::ForgetExecutionsResponse { forgotten }))
     }
 
     async fn get_tool_call(&self, _: Request<runner_v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {

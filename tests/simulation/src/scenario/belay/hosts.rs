@@ -490,10 +490,13 @@ struct Remembered {
 
 impl JournalWriter for Remembered {
     fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, StoreError> {
-        let last = batch.last().cloned();
+        // Dropping closed deletions has no fence: it changes nothing that an owner decides.
+        let last = batch.iter().rfind(|operation| !matches!(operation, Operation::DropDeletions { .. })).cloned();
         let now = now_micros();
         self.owners.with(|owned| {
-            owned.last_operation = last;
+            if last.is_some() {
+                owned.last_operation = last;
+            }
             for operation in &batch {
                 // Recorded before the result is known: an operation that failed but was stored is not written again.
                 if let Operation::Append { key, transition, .. } = operation
@@ -511,7 +514,11 @@ impl JournalWriter for Remembered {
             Operation::Create { execution, .. } => {
                 Some(format!("namespaces/{}/executions/{}", execution.namespace, execution.id))
             }
-            Operation::Append { .. } => None,
+            Operation::Append { .. }
+            | Operation::Delete { .. }
+            | Operation::Erase { .. }
+            | Operation::CloseDeletion { .. }
+            | Operation::DropDeletions { .. } => None,
         });
         let created: Vec<Option<String>> = created.collect();
         let answers = self.writer.commit(batch)?;

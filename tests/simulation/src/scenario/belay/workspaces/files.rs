@@ -65,6 +65,16 @@ impl Files {
         Ok(Self { folder: folder.to_owned(), log, length, changes, is_dirty: true, done: Vec::new() })
     }
 
+    /// Removes everything in a workspace's folder, if there is one.
+    pub(super) fn remove(folder: &Path) -> io::Result<()> {
+        if disk::exists(folder)? {
+            for name in disk::names(folder)? {
+                disk::remove(&folder.join(name), true)?;
+            }
+        }
+        Ok(())
+    }
+
     /// All applied changes, the oldest first.
     pub(super) fn changes(&self) -> &[Change] {
         &self.changes

@@ -77,6 +77,13 @@ impl WorkspaceDirectories for ModelDirectories {
             .map_err(|failure| OpenError::Unreachable { path: path.to_owned(), source: failure.into() })
     }
 
+    fn remove(&self, path: &Path) -> Result<(), OpenError> {
+        if lock(&self.open).contains(path) {
+            return Err(OpenError::InUse { path: path.to_owned() });
+        }
+        Files::remove(path).map_err(|source| OpenError::Unreachable { path: path.to_owned(), source })
+    }
+
     fn open(&self, path: &Path, _forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
         if !lock(&self.open).insert(path.to_owned()) {
             return Err(OpenError::InUse { path: path.to_owned() });

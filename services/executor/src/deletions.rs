@@ -1,0 +1,158 @@
+//! Completes deletions: erases the events of deleted executions, and makes the tool runner and the approval gate forget them.
+//!
+//! The journal decides first: [`Operation::Delete`] takes the execution and leaves a deletion that outlives a crash. Everything that follows is
+//! idempotent and is done again until it has succeeded, by the next process too; [`Operation::CloseDeletion`] ends it.
+//!
+//! The name of a deleted execution stays reserved until [`NAME_RESERVED`] after that. The names of calls are derived from it, so a call of a new
+//! execution would have the name of an old one. By then the runner has no row of the old call to attach to, and no request for the old call is
+//! on its way any more: the runner rejects those that a network delayed for 10 minutes, and the new call would be rejected with them.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use belay_journal::{Deletion, Done, ExecutionKey, Operation, Refused};
+use belay_proto::runner_v1;
+use futures::future::join_all;
+use tokio::sync::{Notify, watch};
+
+use crate::{
+    gate::GateError,
+    journal_reads::unreadable,
+    names::ExecutionName,
+    registry::{ExecutionRegistry, unwritable},
+};
+
+/// How long the name of a deleted execution stays reserved after the other services have forgotten it: longer than the runner remembers that it
+/// has forgotten a call.
+pub(crate) const NAME_RESERVED: Duration = Duration::from_secs(15 * 60);
+
+/// The delay before trying again what has failed: doubles from the first to the last.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(30));
+
+/// The interval at which reserved names are freed.
+const DROP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How many deletions are completed together, with one request to each service and one emptied write-ahead log in each store.
+const PAGE: usize = 64;
+
+/// How many transitions one commit erases, so that the commits of running executions do not wait long behind it.
+const ERASED_TRANSITIONS: usize = 256;
+
+/// Wakes the task that completes deletions, and tells how far it is.
+pub(crate) struct Deletions {
+    wake: Notify,
+    /// How many rounds have ended.
+    rounds: watch::Sender<u64>,
+}
+
+impl Deletions {
+    pub(crate) fn new() -> Self {
+        Self { wake: Notify::new(), rounds: watch::Sender::new(0) }
+    }
+
+    /// There is a deletion to complete.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Changes whenever some deletions may have been completed.
+    pub(crate) fn rounds(&self) -> watch::Receiver<u64> {
+        self.rounds.subscribe()
+    }
+}
+
+/// Completes every deletion of the journal, until the service stops.
+pub(crate) async fn run(registry: Weak<ExecutionRegistry>) {
+    let (mut backoff, longest) = BACKOFF;
+    loop {
+        let Some(this) = registry.upgrade() else { return };
+        let wait = match complete_all(&this).await {
+            Ok(()) => {
+                backoff = BACKOFF.0;
+                DROP_INTERVAL
+            }
+            Err(why) => {
+                tracing::warn!(why, "Deleted executions are not forgotten everywhere yet; retrying");
+                let wait = backoff;
+                backoff = (backoff * 2).min(longest);
+                wait
+            }
+        };
+        this.deletions.rounds.send_modify(|rounds| *rounds += 1);
+        let shutdown = this.shutdown.clone();
+        tokio::select! {
+            biased;
+            () = shutdown.requested() => return,
+            () = this.deletions.wake.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Completes the deletions that are open now, then frees the names that are not reserved any more. Returns why some of them are left.
+async fn complete_all(registry: &Arc<ExecutionRegistry>) -> Result<(), String> {
+    let mut after = ExecutionKey(i64::MIN);
+    let mut outcome = Ok(());
+    loop {
+        let open = registry.reads.read(move |reader| reader.open_deletions(after, PAGE)).await;
+        let open = open.map_err(|error| unreadable(&error).to_string())?;
+        let Some(last) = open.last() else { break };
+        after = last.key;
+        if let Err(why) = complete(registry, open).await {
+            outcome = Err(why);
+        }
+        registry.deletions.rounds.send_modify(|rounds| *rounds += 1);
+    }
+    let now = registry.now().as_micros();
+    while let Done::Dropped(1..) = commit(registry, Operation::DropDeletions { now }).await? {}
+    outcome
+}
+
+async fn complete(registry: &Arc<ExecutionRegistry>, deletions: Vec<Deletion>) -> Result<(), String> {
+    for deletion in &deletions {
+        let (key, fence) = (deletion.key, registry.fence(deletion.shard));
+        let erase = || Operation::Erase { key, max_transitions: ERASED_TRANSITIONS, fence };
+        while commit(registry, erase()).await? != (Done::Erased { complete: true }) {}
+    }
+    let deleted = |deletion: &Deletion| runner_v1::DeletedExecution {
+        name: name_of(deletion),
+        fence: Some(registry.runner_fence(deletion.shard)),
+    };
+    let forgotten = registry.runner.forget(deletions.iter().map(deleted).collect()).await;
+    let forgotten = forgotten.map_err(|status| format!("the tool runner: {status}"))?;
+    let (done, left): (Vec<_>, Vec<_>) =
+        deletions.into_iter().partition(|deletion| forgotten.contains(&name_of(deletion)));
+    if !done.is_empty() {
+        let forgotten = registry.gate.forget(done.iter().map(name_of).collect()).await;
+        forgotten.map_err(|error| {
+            let (GateError::Unavailable(status) | GateError::Busy(status) | GateError::Refused(status)) = error;
+            format!("the approval gate: {status}")
+        })?;
+    }
+    let reserved = i64::try_from(NAME_RESERVED.as_micros()).unwrap_or(i64::MAX);
+    let reusable_at = registry.now().as_micros().saturating_add(reserved);
+    // At the same time, so that they are one commit.
+    let closing = done.iter().map(|deletion| {
+        let fence = registry.fence(deletion.shard);
+        commit(registry, Operation::CloseDeletion { key: deletion.key, reusable_at, fence })
+    });
+    join_all(closing).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+    match left.first() {
+        None => Ok(()),
+        Some(first) => {
+            Err(format!("the tool runner cannot forget {} of them now, such as {}", left.len(), name_of(first)))
+        }
+    }
+}
+
+/// Commits an operation that is refused only when another owner has taken over or a row is damaged.
+async fn commit(registry: &ExecutionRegistry, operation: Operation) -> Result<Done, String> {
+    let committed = registry.commit(operation).await.map_err(|error| unwritable(&error).to_string())?;
+    committed.map_err(|refused: Refused| refused.to_string())
+}
+
+fn name_of(deletion: &Deletion) -> String {
+    ExecutionName { namespace: deletion.namespace.clone(), id: deletion.id.clone() }.to_string()
+}

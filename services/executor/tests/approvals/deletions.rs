@@ -1,0 +1,183 @@
+//! Deleting executions that have ended, and what is left to do when a service is away or the executor is killed.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use belay_executor::Thresholds;
+use belay_proto::v1::{self, watch_execution_response::Content};
+use belay_service_kit::{Clock, status};
+use futures::future::join_all;
+use tonic::{Code, Status};
+
+use crate::{
+    memory::inside_with,
+    support::{Executor, World, plan},
+};
+
+fn request(name: &str) -> v1::DeleteExecutionRequest {
+    v1::DeleteExecutionRequest { name: name.into(), ..v1::DeleteExecutionRequest::default() }
+}
+
+async fn delete(executor: &Executor, request: v1::DeleteExecutionRequest) -> Result<bool, (Code, String)> {
+    let deleted = executor.client.clone().delete_execution(request).await;
+    deleted.map(|response| response.into_inner().complete).map_err(refusal)
+}
+
+fn refusal(status: Status) -> (Code, String) {
+    (status.code(), status::reason(&status).unwrap_or_else(|| status.message().to_owned()))
+}
+
+fn refused<T>(code: Code, reason: &str) -> Result<T, (Code, String)> {
+    Err((code, reason.to_owned()))
+}
+
+async fn until_forgotten(world: &World, name: &str) {
+    world.gate.until("the gate to forget it", |seen| seen.forgotten.iter().any(|forgotten| forgotten == name)).await;
+    assert!(world.runner.seen().forgotten.iter().any(|forgotten| forgotten == name), "the runner comes first");
+}
+
+/// B-26.
+#[tokio::test]
+async fn a_deleted_execution_is_gone_everywhere() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a: effect").await;
+    let approval = world.gate.pending_approval("a").await;
+    executor.until_awaiting_approval(&name).await;
+    let not_ended = refused(Code::FailedPrecondition, "EXECUTION_NOT_ENDED");
+    assert_eq!(delete(&executor, request(&name)).await, not_ended, "it waits for a person");
+    world.gate.approve(&approval.name);
+    let ended = executor.end(&name).await;
+    let other = executor.run("a").await;
+    executor.assert_completes(&other).await;
+
+    let with = |etag: &str, id: &str| v1::DeleteExecutionRequest {
+        etag: etag.into(),
+        request_id: id.into(),
+        ..request(&name)
+    };
+    assert_eq!(delete(&executor, with("another", "")).await, refused(Code::Aborted, "ETAG_MISMATCH"));
+    assert_eq!(delete(&executor, with(&ended.etag, "once")).await, Ok(true), "both services have forgotten it");
+    assert_eq!(world.runner.seen().forgotten, [name.as_str()]);
+    assert_eq!(world.gate.seen().forgotten, [name.as_str()]);
+    assert!(world.gate.seen().approvals.is_empty());
+
+    assert_eq!(executor.get(&name).await.map_err(refusal), refused(Code::NotFound, "EXECUTION_NOT_FOUND"));
+    let list = v1::ListExecutionsRequest { parent: "namespaces/-".into(), ..v1::ListExecutionsRequest::default() };
+    let listed = executor.client.clone().list_executions(list).await.unwrap().into_inner().executions;
+    assert_eq!(listed.iter().map(|execution| execution.name.as_str()).collect::<Vec<_>>(), [other.as_str()]);
+    assert_eq!(delete(&executor, request(&name)).await, refused(Code::NotFound, "EXECUTION_NOT_FOUND"));
+    assert_eq!(delete(&executor, with(&ended.etag, "once")).await, Ok(true), "the same request again");
+    let reused = refused(Code::AlreadyExists, "REQUEST_ID_REUSED");
+    assert_eq!(delete(&executor, with("", "once")).await, reused, "another request with its id");
+
+    let (_, id) = name.rsplit_once('/').unwrap();
+    let again = v1::StartExecutionRequest { execution_id: id.into(), ..plan("a") };
+    let started = executor.client.clone().start_execution(again).await.map(drop).map_err(refusal);
+    assert_eq!(started, refused(Code::FailedPrecondition, "EXECUTION_ID_DELETED"));
+}
+
+/// B-26: whichever service is away, and wherever the executor is killed, the deletion is completed later.
+#[tokio::test]
+async fn an_interrupted_deletion_is_completed_after_a_restart() {
+    let cases = [(true, true, false), (true, false, false), (false, true, false), (false, false, true)];
+    join_all(cases.map(|(runner, gate, in_use)| interrupted(runner, gate, in_use))).await;
+}
+
+async fn interrupted(runner_away: bool, gate_away: bool, in_use: bool) {
+    let mut world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a; b").await;
+    executor.assert_completes(&name).await;
+    if runner_away {
+        world.stop_runner();
+    }
+    if gate_away {
+        world.stop_gate();
+    }
+    if in_use {
+        world.runner.set(|seen| seen.in_use = Some(name.clone()));
+    }
+    assert_eq!(delete(&executor, request(&name)).await, Ok(false), "it is not complete");
+    let gone = refused(Code::NotFound, "EXECUTION_NOT_FOUND");
+    assert_eq!(executor.get(&name).await.map_err(refusal), gone, "it is gone for its readers all the same");
+    executor.kill().await;
+    if runner_away {
+        world.start_runner().await;
+    }
+    if gate_away {
+        world.start_gate().await;
+    }
+    world.runner.set(|seen| seen.in_use = None);
+    let executor = world.executor().await;
+    until_forgotten(&world, &name).await;
+    assert_eq!(executor.get(&name).await.map_err(refusal), gone);
+}
+
+/// A wall clock that the test sets.
+#[derive(Debug)]
+struct Manual(AtomicI64);
+
+impl Clock for Manual {
+    fn now_micros(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// A new execution under an old name is another one: it makes its calls, and does not get the results of the old one's.
+#[tokio::test]
+async fn an_id_can_be_used_again_after_a_while() {
+    let world = World::new().await;
+    let clock = Arc::new(Manual(AtomicI64::new(1_700_000_000_000_000)));
+    let inside = inside_with(&world, Arc::<Manual>::clone(&clock), Thresholds::default()).await;
+    let executor = &inside.executor;
+    let start =
+        || v1::StartExecutionRequest { execution_id: "nightly".into(), request_id: "the same".into(), ..plan("a") };
+    let started = executor.client.clone().start_execution(start()).await.unwrap().into_inner();
+    executor.assert_completes(&started.name).await;
+    assert_eq!(delete(executor, request(&started.name)).await, Ok(true));
+    let refuse = async || executor.client.clone().start_execution(start()).await.unwrap_err();
+    assert!(refuse().await.message().contains("in 15 min"), "{}", refuse().await);
+    clock.0.fetch_add((14 * 60 + 30) * 1_000_000, Ordering::SeqCst);
+    assert!(refuse().await.message().contains("again in 3"), "{}", refuse().await);
+    clock.0.fetch_add(40 * 1_000_000, Ordering::SeqCst);
+    let again = executor.client.clone().start_execution(start()).await.unwrap().into_inner();
+    assert_eq!(again.name, started.name);
+    assert_ne!(again.uid, started.uid);
+    executor.assert_completes(&again.name).await;
+    let worked = world.runner.seen().worked;
+    assert_eq!((worked.len(), &worked[0]), (2, &worked[1]), "the call of the same name was made again");
+    inside.stop();
+}
+
+/// A watcher of an execution that is deleted gets a clear end.
+#[tokio::test]
+async fn a_watch_of_a_deleted_execution_ends() {
+    let world = World::new().await;
+    let steps: Vec<String> = (0..40).map(|step| format!("s{step}")).collect();
+    world.runner.set(|seen| {
+        for step in &steps {
+            seen.results.insert(step.clone(), serde_json::json!("x".repeat(90_000)));
+        }
+    });
+    let clock = Arc::new(Manual(AtomicI64::new(1_700_000_000_000_000)));
+    let thresholds = Thresholds { watch_page: 1, ..Thresholds::default() };
+    let inside = inside_with(&world, clock, thresholds).await;
+    let name = inside.executor.run(&steps.join("; ")).await;
+    inside.executor.end(&name).await;
+    // More than the connection buffers, so the server has not read all events when the execution is deleted.
+    let mut watch = inside.executor.watch(&name, Some(0)).await;
+    assert!(matches!(watch.message().await.unwrap().unwrap().content, Some(Content::Snapshot(_))));
+    assert_eq!(delete(&inside.executor, request(&name)).await, Ok(true));
+    let end = loop {
+        match watch.message().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("it ends as if every event had been sent"),
+            Err(status) => break refusal(status),
+        }
+    };
+    assert_eq!(end, (Code::NotFound, "EXECUTION_DELETED".to_owned()));
+    inside.stop();
+}
