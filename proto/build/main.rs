@@ -1,6 +1,7 @@
 //! Compiles the contract without protoc: protox parses it, and everything that is generated comes from the same descriptors.
 
 mod names;
+mod services;
 mod tables;
 mod texts;
 
@@ -43,14 +44,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(out.join(file), code)?;
     }
 
+    let mut config = prost_build::Config::new();
+    // The codec checks requests before prost drops what it does not know.
+    config.service_generator(Box::new(services::Services::new("crate::codec::CheckedCodec")));
     tonic_prost_build::configure()
+        .build_client(false)
+        .build_server(false)
         .compile_well_known_types(true)
         // Ordered maps: the same message always has the same bytes.
         .btree_map(".")
         .extern_path(".google.protobuf", "::pbjson_types")
-        // Checks requests before prost drops what it does not know.
-        .codec_path("crate::codec::CheckedCodec")
-        .compile_fds(compiler.file_descriptor_set())?;
+        .compile_fds_with_config(compiler.file_descriptor_set(), config)?;
     pbjson_build::Builder::new()
         .register_descriptors(&bytes)?
         .btree_map(["."])

@@ -47,6 +47,7 @@ pub mod facts;
 mod payload;
 pub mod stores;
 pub mod texts;
+pub mod watch;
 
 /// The name of the tool call that an event of this execution is about; empty when it is about no operation.
 pub fn call_name(execution: &str, event: &v1::ExecutionEvent) -> String {

@@ -7,8 +7,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use belay_all_in_one::{Embedded, StartError};
 use belay_proto::v1::{
-    Execution, ExecutionView, GetExecutionRequest, ResumeExecutionRequest, WatchExecutionRequest,
-    WatchExecutionResponse, execution::State,
+    Execution, ExecutionView, ResumeExecutionRequest, WatchExecutionRequest, WatchExecutionResponse, execution::State,
 };
 use belay_reasons as reasons;
 use futures::{FutureExt as _, StreamExt as _};
@@ -27,7 +26,7 @@ use crate::{
     exit::Exit,
     failure::{Failure, Report},
     follow::{self, HEARTBEAT, Seen, Watchable},
-    names, next,
+    names, next, read,
     render::{
         approval::Turn,
         execution, json,
@@ -96,7 +95,7 @@ pub(crate) async fn attend(
 
     let embedded = session.is_embedded();
     let finished = match end {
-        End::Finished => Some(get(&mut session.client, &attendance.name).await),
+        End::Finished => Some(read::execution(&mut session.client, &attendance.name, context.screen.format).await),
         _ => None,
     };
     match &end {
@@ -319,6 +318,7 @@ impl Watchable for Watched<'_> {
             after_sequence: after,
             heartbeat_interval: Some(HEARTBEAT.into()),
             journal: journal.to_owned(),
+            view: ExecutionView::Full.into(),
         };
         Ok(self.session.client.watch_execution(request).await?.into_inner())
     }
@@ -342,7 +342,7 @@ pub(crate) async fn take_up(client: &mut Client, name: &str) -> Result<Execution
     match client.resume_execution(request).await {
         Ok(execution) => Ok(execution.into_inner()),
         Err(status) if status.code() == Code::FailedPrecondition => {
-            let execution = get(client, name).await?;
+            let execution = read::execution(client, name, Format::Text).await?;
             match execution.state() {
                 State::Pending | State::Running | State::AwaitingApproval => Ok(execution),
                 _ => Err(refused(&status, name)),
@@ -350,9 +350,4 @@ pub(crate) async fn take_up(client: &mut Client, name: &str) -> Result<Execution
         }
         Err(status) => Err(refused(&status, name)),
     }
-}
-
-async fn get(client: &mut Client, name: &str) -> Result<Execution, Failure> {
-    let request = GetExecutionRequest { name: name.to_owned(), view: ExecutionView::Full.into() };
-    Ok(client.get_execution(request).await?.into_inner())
 }

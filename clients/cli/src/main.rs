@@ -15,6 +15,7 @@ mod follow;
 mod names;
 mod next;
 mod plan_file;
+mod read;
 mod render;
 mod screen;
 mod signals;

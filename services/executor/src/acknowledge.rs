@@ -151,7 +151,7 @@ async fn stored(
         // No call is in flight.
         return Ok((shard, calls));
     }
-    let (events, _) = registry.reads.events(row.key).await?;
+    let events = registry.reads.events(row.key).await?.events;
     Ok((shard, ended(&events, calls)))
 }
 

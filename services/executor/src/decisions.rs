@@ -27,6 +27,7 @@ use crate::{
     acknowledge::ended,
     driver::Command,
     gate::{Gate, GateError, not_understood},
+    journal_reads::StoredEvents,
     names::ExecutionName,
     registry::ExecutionRegistry,
     wire,
@@ -142,7 +143,7 @@ async fn is_obsolete(registry: &ExecutionRegistry, approval: &v1::Approval) -> R
     if row.summary.ended || row.summary.parked {
         return Ok(row.summary.ended);
     }
-    let (events, _) = registry.reads.events(row.key).await?;
+    let events = registry.reads.events(row.key).await?.events;
     Ok(!ended(&events, vec![approval.call.clone()]).is_empty())
 }
 
@@ -308,7 +309,7 @@ pub(crate) async fn report_late_decision(
     approval: &v1::Approval,
 ) -> bool {
     match registry.reads.events(key).await {
-        Ok((events, _)) => {
+        Ok(StoredEvents { events, .. }) => {
             let notices = outcome::notices_from(&events, approval);
             tracing::debug!(approval = approval.name, ?notices, "No call waits for this decision");
             notices.into_iter().for_each(|notice| registry.notify_gate(notice));

@@ -1,17 +1,27 @@
 //! The event feed of an execution: what its driver publishes to watchers.
 //!
 //! Live and replay are one path: a watcher asks for the events after its cursor, and gets them from the last transitions in memory or from
-//! the journal. The driver only signals that there are more.
+//! the journal. The driver only signals that there are more. An event is encoded once, for the store; watchers get those bytes.
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
 };
 
-use belay_journal::ExecutionKey;
+use belay_journal::{ExecutionKey, Transition};
 use belay_proto::v1;
-use prost::Message as _;
+use prost::{
+    Message as _,
+    bytes::{Buf as _, Bytes},
+    encoding::decode_varint,
+};
 use tokio::sync::watch;
+
+use crate::{names::ExecutionName, view::View, wire::DecodeError};
+
+/// How many bytes of transitions are kept in memory for watchers; the latest is kept whatever its size.
+const MAX_RECENT_BYTES: usize = 1024 * 1024;
 
 /// How many bytes of output are kept in memory for watchers. A watcher that is further behind misses some, and sees that from the offsets.
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
@@ -21,11 +31,73 @@ const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 pub(crate) struct EventFeed {
     /// How many transitions are kept in memory for watchers.
     max_recent: usize,
-    recent: Mutex<VecDeque<Arc<[v1::ExecutionEvent]>>>,
+    recent: Mutex<Recent>,
     output: Mutex<RecentOutput>,
     head: watch::Sender<Head>,
     /// The execution after its end.
     ended: watch::Sender<Option<Arc<v1::Execution>>>,
+    /// What readers see.
+    pub(crate) view: View,
+}
+
+/// The transitions that are kept in memory.
+#[derive(Debug, Default)]
+struct Recent {
+    transitions: VecDeque<Encoded>,
+    bytes: usize,
+}
+
+/// Events of one transition as they are stored, and as watchers get them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Encoded {
+    first: u64,
+    count: u64,
+    /// One after the other, each with its length before it.
+    bytes: Bytes,
+}
+
+impl From<&Transition> for Encoded {
+    fn from(transition: &Transition) -> Self {
+        let Transition { first_sequence, count, shown, .. } = transition;
+        Self { first: *first_sequence, count: u64::from(*count), bytes: Bytes::copy_from_slice(shown) }
+    }
+}
+
+impl Encoded {
+    /// The sequence of the last event.
+    pub(crate) fn last(&self) -> u64 {
+        self.first + self.count.saturating_sub(1)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The events after `cursor` by their sequence, each with its length before it; an error when the bytes are no such list.
+    pub(crate) fn after(&self, cursor: u64) -> impl Iterator<Item = Result<(u64, Bytes), DecodeError>> + use<> {
+        let (mut rest, mut sequence) = (self.bytes.clone(), self.first);
+        let events = std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let whole = rest.clone();
+            let length = decode_varint(&mut rest).map_err(|error| DecodeError::Damaged(error.to_string()));
+            let event = length.and_then(|length| {
+                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                if length > rest.len() {
+                    return Err(DecodeError::Damaged("an event is longer than its transition".to_owned()));
+                }
+                rest.advance(length);
+                Ok((sequence, whole.slice(..whole.len() - rest.len())))
+            });
+            if event.is_err() {
+                rest.clear();
+            }
+            sequence += 1;
+            Some(event)
+        });
+        events.skip_while(move |event| event.as_ref().is_ok_and(|(sequence, _)| *sequence <= cursor))
+    }
 }
 
 /// A chunk of a tool's output.
@@ -35,8 +107,8 @@ pub(crate) struct OutputChunk {
     pub(crate) number: u64,
     /// The last committed sequence when it was written: watchers get it after that event.
     pub(crate) after: u64,
-    pub(crate) event: Arc<v1::ExecutionEvent>,
-    bytes: usize,
+    /// The event, with its length before it.
+    pub(crate) event: Bytes,
 }
 
 /// The chunks that are kept in memory.
@@ -63,25 +135,43 @@ impl EventFeed {
             output: Mutex::default(),
             head: watch::Sender::default(),
             ended: watch::Sender::default(),
+            view: View::default(),
         }
     }
 
-    /// Publishes a committed transition.
-    pub(crate) fn publish(&self, events: Vec<v1::ExecutionEvent>) {
-        let Some(event) = events.last() else { return };
-        let last = sequence(event);
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.head.receiver_count() == 0 {
-            // A later watcher reads the journal.
-            recent.clear();
-            *self.output.lock().unwrap_or_else(PoisonError::into_inner) = RecentOutput::default();
-        } else {
-            recent.push_back(events.into());
-            if recent.len() > self.max_recent {
-                recent.pop_front();
+    /// Whether anybody watches; else what is published need not be copied.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.head.receiver_count() > 0
+    }
+
+    /// Publishes a committed transition whose last event is `last`: its events when somebody watches, which a later watcher reads from the
+    /// journal.
+    pub(crate) fn publish(&self, last: u64, events: Option<Encoded>) {
+        let mut recent = lock(&self.recent);
+        match events {
+            None => {
+                *recent = Recent::default();
+                *lock(&self.output) = RecentOutput::default();
+            }
+            Some(events) => {
+                recent.bytes += events.len();
+                recent.transitions.push_back(events);
+                while recent.transitions.len() > self.max_recent
+                    || recent.bytes > MAX_RECENT_BYTES && recent.transitions.len() > 1
+                {
+                    let oldest = recent.transitions.pop_front();
+                    recent.bytes -= oldest.map_or(0, |oldest| oldest.len());
+                }
             }
         }
+        drop(recent);
         self.head.send_modify(|head| head.last = last);
+    }
+
+    /// How long a watcher that has got events leaves the next ones to gather: a fortieth of a millisecond for each that watches the same
+    /// execution. A thousand watchers that each wake for every event would take the time from the execution that they watch.
+    pub(crate) fn pace(&self) -> Duration {
+        WATCHER_PACE * u32::try_from(self.head.receiver_count()).unwrap_or(u32::MAX)
     }
 
     /// Publishes the execution after its end, so that waiting requests need not read it from the store.
@@ -97,28 +187,28 @@ impl EventFeed {
     }
 
     /// Publishes output, if anyone is watching.
-    pub(crate) fn publish_output(&self, event: v1::ExecutionEvent) {
-        if self.head.receiver_count() == 0 {
+    pub(crate) fn publish_output(&self, event: &v1::ExecutionEvent) {
+        if !self.is_watched() {
             return;
         }
-        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = event.encoded_len();
-        output.bytes += bytes;
+        let event = Bytes::from(event.encode_length_delimited_to_vec());
+        let mut output = lock(&self.output);
+        output.bytes += event.len();
         self.head.send_modify(|head| {
             head.chunks += 1;
             let (number, after) = (head.chunks, head.last);
-            output.chunks.push_back(OutputChunk { number, after, bytes, event: Arc::new(event) });
+            output.chunks.push_back(OutputChunk { number, after, event });
         });
         while output.bytes > MAX_OUTPUT_BYTES
             && let Some(oldest) = output.chunks.pop_front()
         {
-            output.bytes -= oldest.bytes;
+            output.bytes -= oldest.event.len();
         }
     }
 
     /// The chunks after chunk `number` that are still in memory.
     pub(crate) fn output_after(&self, number: u64) -> Vec<OutputChunk> {
-        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let output = lock(&self.output);
         let known = output.chunks.partition_point(|chunk| chunk.number <= number);
         output.chunks.range(known..).cloned().collect()
     }
@@ -129,14 +219,11 @@ impl EventFeed {
     }
 
     /// The transition that contains the event after `cursor`, if it is in memory.
-    pub(crate) fn after(&self, cursor: u64) -> Option<Arc<[v1::ExecutionEvent]>> {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let holds = |events: &Arc<[v1::ExecutionEvent]>| {
-            events.first().is_some_and(|first| sequence(first) <= cursor + 1)
-                && events.last().is_some_and(|last| sequence(last) > cursor)
-        };
+    pub(crate) fn after(&self, cursor: u64) -> Option<Encoded> {
+        let recent = lock(&self.recent);
+        let holds = |events: &&Encoded| events.first <= cursor + 1 && events.last() > cursor;
         // Most watchers are close behind.
-        recent.iter().rev().find(|events| holds(events)).cloned()
+        recent.transitions.iter().rev().find(holds).cloned()
     }
 }
 
@@ -150,12 +237,26 @@ pub(crate) struct EventFeeds {
     known: HashMap<ExecutionKey, Weak<EventFeed>>,
     /// The number of entries at which unused ones are swept; it doubles, so that sweeps are rare.
     sweep_at: usize,
+    /// Executions that readers look at, the latest last: their feeds, with what readers see, stay in memory.
+    viewed: VecDeque<Viewed>,
 }
+
+/// An execution that readers look at.
+#[derive(Debug)]
+struct Viewed {
+    name: ExecutionName,
+    key: ExecutionKey,
+    feed: Arc<EventFeed>,
+}
+
+/// How many executions' views are kept for readers, and how many bytes of events, as they are stored, those were folded from.
+const MAX_VIEWED: usize = 128;
+const MAX_VIEWED_BYTES: usize = 64 * 1024 * 1024;
 
 impl EventFeeds {
     /// Feeds that each keep `max_recent` transitions.
     pub(crate) fn new(max_recent: usize) -> Self {
-        Self { max_recent, known: HashMap::new(), sweep_at: 0 }
+        Self { max_recent, known: HashMap::new(), sweep_at: 0, viewed: VecDeque::new() }
     }
 
     /// The feed of an execution; a new one when none is in use.
@@ -171,35 +272,125 @@ impl EventFeeds {
         self.known.insert(key, Arc::downgrade(&feed));
         feed
     }
+
+    /// The key and feed of an execution that readers have looked at lately.
+    pub(crate) fn viewed(&mut self, name: &ExecutionName) -> Option<(ExecutionKey, Arc<EventFeed>)> {
+        let place = self.viewed.iter().rposition(|viewed| viewed.name == *name)?;
+        let found = self.viewed.remove(place)?;
+        let result = (found.key, Arc::clone(&found.feed));
+        self.viewed.push_back(found);
+        Some(result)
+    }
+
+    /// Gives up what readers see of an execution.
+    pub(crate) fn forget(&mut self, key: ExecutionKey) {
+        self.viewed.retain(|viewed| viewed.key != key);
+        if let Some(feed) = self.known.get(&key).and_then(Weak::upgrade) {
+            feed.view.give_up();
+        }
+    }
+
+    /// Keeps what readers see of an execution, and gives up what has not been looked at for longest.
+    pub(crate) fn keep_view(&mut self, name: ExecutionName, key: ExecutionKey) -> Arc<EventFeed> {
+        let feed = self.of(key);
+        self.viewed.retain(|viewed| viewed.key != key);
+        self.viewed.push_back(Viewed { name, key, feed: Arc::clone(&feed) });
+        let mut bytes: usize = self.viewed.iter().map(|viewed| viewed.feed.view.bytes()).sum();
+        while self.viewed.len() > MAX_VIEWED || bytes > MAX_VIEWED_BYTES && self.viewed.len() > 1 {
+            let Some(oldest) = self.viewed.pop_front() else { break };
+            bytes -= oldest.feed.view.bytes();
+            oldest.feed.view.give_up();
+        }
+        feed
+    }
 }
 
-pub(crate) fn sequence(event: &v1::ExecutionEvent) -> u64 {
-    u64::try_from(event.sequence).unwrap_or(0)
+/// See [`EventFeed::pace`].
+const WATCHER_PACE: Duration = Duration::from_micros(25);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn events(sequences: std::ops::RangeInclusive<i64>) -> Vec<v1::ExecutionEvent> {
-        sequences.map(|sequence| v1::ExecutionEvent { sequence, ..v1::ExecutionEvent::default() }).collect()
+    fn events(sequences: std::ops::RangeInclusive<u64>, size: usize) -> Encoded {
+        let (first, count) = (*sequences.start(), sequences.clone().count() as u64);
+        let mut bytes = Vec::new();
+        for sequence in sequences {
+            let event =
+                v1::ExecutionEvent { sequence: sequence as i64, step_id: "x".repeat(size), ..Default::default() };
+            event.encode_length_delimited(&mut bytes).unwrap();
+        }
+        Encoded { first, count, bytes: bytes.into() }
+    }
+
+    fn publish(feed: &EventFeed, events: Encoded) {
+        feed.publish(events.last(), feed.is_watched().then_some(events));
     }
 
     #[test]
     fn recent_transitions_are_found_by_sequence() {
         let feed = EventFeed::new(256);
-        feed.publish(events(1..=2));
+        publish(&feed, events(1..=2, 1));
         let subscriber = feed.subscribe();
         assert_eq!(feed.after(0), None, "there was no watcher");
-        feed.publish(events(3..=5));
-        feed.publish(events(6..=6));
-        let first = |cursor| feed.after(cursor).map(|events| sequence(&events[0]));
+        publish(&feed, events(3..=5, 1));
+        publish(&feed, events(6..=6, 1));
+        let first = |cursor| feed.after(cursor).map(|events| events.first);
         assert_eq!((first(1), first(2), first(3), first(5), first(6)), (None, Some(3), Some(3), Some(6), None));
         assert_eq!(*subscriber.borrow(), Head { last: 6, chunks: 0 });
         for n in 7..1000 {
-            feed.publish(events(n..=n));
+            publish(&feed, events(n..=n, 1));
         }
         assert_eq!((first(5), first(998)), (None, Some(999)), "only the last ones are kept");
+    }
+
+    /// B-22: what watchers share is bounded in bytes, not only in events.
+    #[test]
+    fn recent_transitions_are_bounded_in_bytes() {
+        let feed = EventFeed::new(256);
+        let _subscriber = feed.subscribe();
+        for n in 1..=9 {
+            publish(&feed, events(n..=n, MAX_RECENT_BYTES / 4));
+        }
+        let kept: Vec<u64> = (0..9).filter(|&cursor| feed.after(cursor).is_some()).collect();
+        assert_eq!(kept, [6, 7, 8]);
+        publish(&feed, events(10..=10, 2 * MAX_RECENT_BYTES));
+        assert_eq!((feed.after(8), feed.after(9).map(|events| events.last())), (None, Some(10)), "the latest is kept");
+    }
+
+    #[test]
+    fn events_are_taken_out_of_a_transition_as_they_are_stored() {
+        let transition = events(3..=5, 200);
+        let after = |cursor| transition.after(cursor).collect::<Result<Vec<_>, _>>().unwrap();
+        let all = after(0);
+        assert_eq!(all.iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(), [3, 4, 5]);
+        for (sequence, bytes) in &all {
+            let event = v1::ExecutionEvent::decode_length_delimited(bytes.clone()).unwrap();
+            assert_eq!((event.sequence as u64, event.step_id.len()), (*sequence, 200));
+        }
+        assert_eq!((after(2).len(), after(4).len(), after(5).len()), (3, 1, 0));
+        let cut = Encoded { bytes: transition.bytes.slice(..transition.bytes.len() - 1), ..transition };
+        let read: Vec<_> = cut.after(0).map(|event| event.map(|(sequence, _)| sequence).ok()).collect();
+        assert_eq!(read, [Some(3), Some(4), None], "damage is noticed");
+    }
+
+    /// B-22: what readers see is bounded, whatever they look at.
+    #[test]
+    fn the_executions_that_were_looked_at_for_longest_are_given_up() {
+        let mut feeds = EventFeeds::new(256);
+        let name = |n: usize| ExecutionName { namespace: "default".into(), id: format!("e{n}") };
+        let key = |n: usize| ExecutionKey(n.try_into().unwrap());
+        for n in 0..MAX_VIEWED {
+            feeds.keep_view(name(n), key(n));
+        }
+        assert_eq!(feeds.viewed(&name(0)).map(|(key, _)| key), Some(key(0)), "looked at again");
+        feeds.keep_view(name(MAX_VIEWED), key(MAX_VIEWED));
+        assert!(feeds.viewed(&name(0)).is_some() && feeds.viewed(&name(1)).is_none());
+        assert_eq!(feeds.viewed.len(), MAX_VIEWED);
     }
 
     #[test]
@@ -218,7 +409,7 @@ mod tests {
         let feed = EventFeed::new(256);
         feed.finish(|| unreachable!("no request waits"));
         let end = feed.subscribe_end();
-        feed.publish(events(1..=2));
+        publish(&feed, events(1..=2, 1));
         assert_eq!(feed.after(0), None);
         feed.finish(|| v1::Execution { name: "e".into(), ..v1::Execution::default() });
         assert_eq!(end.borrow().as_ref().map(|execution| execution.name.as_str()), Some("e"));
@@ -228,17 +419,17 @@ mod tests {
     fn output_is_kept_for_watchers_and_bounded() {
         let feed = EventFeed::new(256);
         let chunk = |bytes| v1::ExecutionEvent { step_id: "x".repeat(bytes), ..v1::ExecutionEvent::default() };
-        feed.publish_output(chunk(1));
+        feed.publish_output(&chunk(1));
         assert!(feed.output_after(0).is_empty(), "there was no watcher");
         let _subscriber = feed.subscribe();
-        feed.publish(events(1..=2));
-        feed.publish_output(chunk(1));
-        feed.publish(events(3..=3));
-        feed.publish_output(chunk(2));
+        publish(&feed, events(1..=2, 1));
+        feed.publish_output(&chunk(1));
+        publish(&feed, events(3..=3, 1));
+        feed.publish_output(&chunk(2));
         let kept =
             |number| feed.output_after(number).iter().map(|output| (output.number, output.after)).collect::<Vec<_>>();
         assert_eq!((kept(0), kept(1)), (vec![(1, 2), (2, 3)], vec![(2, 3)]));
-        feed.publish_output(chunk(MAX_OUTPUT_BYTES - 4));
+        feed.publish_output(&chunk(MAX_OUTPUT_BYTES - 8));
         assert_eq!(kept(0), [(3, 3)], "the oldest go");
     }
 }

@@ -22,6 +22,26 @@ pub(crate) struct JournalReads {
     lane: Lane,
 }
 
+/// An execution's events as they are stored.
+pub(crate) struct StoredEvents {
+    /// The events with their secrets.
+    pub(crate) events: Vec<Event>,
+    /// The secrets to hide in them.
+    pub(crate) secrets: Secrets,
+    /// Their size as they are stored, without what is sealed.
+    pub(crate) bytes: usize,
+}
+
+/// An execution that was folded from its stored events.
+pub(crate) struct Replayed {
+    /// The execution.
+    pub(crate) execution: Execution,
+    /// The secrets to hide in it.
+    pub(crate) secrets: Secrets,
+    /// The size of its events as they are stored, without what is sealed.
+    pub(crate) bytes: usize,
+}
+
 impl JournalReads {
     /// `lane` has at most as many slots as the reader has connections.
     pub(crate) fn new(reader: Arc<dyn JournalReader>, vault: Arc<Vault>, lane: Lane) -> Self {
@@ -48,17 +68,17 @@ impl JournalReads {
         })
     }
 
-    /// Reads an execution from the store, with the secrets to hide in it.
-    pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<(Execution, Secrets), Status> {
-        let (events, secrets) = self.events(key).await?;
+    /// Reads an execution from the store.
+    pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<Replayed, Status> {
+        let StoredEvents { events, secrets, bytes } = self.events(key).await?;
         // The error may quote the plan.
         let damaged =
             |illegal| corrupt(&self.vault.shown(format!("The execution's events are inconsistent: {illegal}.")));
-        Ok((Execution::replay(events).map_err(damaged)?, secrets))
+        Ok(Replayed { execution: Execution::replay(events).map_err(damaged)?, secrets, bytes })
     }
 
-    /// Reads an execution's events from the store, with the secrets to hide in them.
-    pub(crate) async fn events(&self, key: ExecutionKey) -> Result<(Vec<Event>, Secrets), Status> {
+    /// Reads an execution's events from the store.
+    pub(crate) async fn events(&self, key: ExecutionKey) -> Result<StoredEvents, Status> {
         let vault = Arc::clone(&self.vault);
         let events = self.read(move |reader| {
             let transitions = reader.read(key, 0, usize::MAX).map_err(|error| unreadable(&error))?;
@@ -71,7 +91,8 @@ impl JournalReads {
             let (messages, secrets) = opened?;
             let events: Vec<_> =
                 wire::to_events(messages).collect::<Result<_, _>>().map_err(|error| undecodable(&error, &vault))?;
-            Ok((events, secrets))
+            let bytes = transitions.iter().map(|transition| transition.shown.len()).sum();
+            Ok(StoredEvents { events, secrets, bytes })
         });
         events.await
     }

@@ -24,6 +24,7 @@ mod settings;
 mod thresholds;
 mod timers;
 mod trace;
+mod view;
 mod wire;
 
 pub use belay_redaction::{MasterKey, Redactor};

@@ -32,6 +32,16 @@ impl std::fmt::Display for ExecutionName {
     }
 }
 
+/// The parts of a step's name: its execution's name, and its id.
+pub(crate) fn step_name(field: &str, name: &str) -> Result<(ExecutionName, String), Status> {
+    let parts = name.rsplit_once("/steps/").filter(|(_, step)| !step.is_empty() && !step.contains('/'));
+    let (execution, step) = parts.ok_or_else(|| {
+        let message = format!("`{name}` is not the name of a step: use namespaces/NAMESPACE/executions/ID/steps/STEP");
+        Status::from(status::invalid(field, message))
+    })?;
+    Ok((ExecutionName::parse(field, execution)?, step.to_owned()))
+}
+
 /// The namespace in `namespaces/*`; `default` when `parent` is empty.
 pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
     match parent.strip_prefix("namespaces/") {
@@ -66,6 +76,11 @@ mod tests {
         ] {
             let status = ExecutionName::parse("name", bad).unwrap_err();
             assert!(status.message().starts_with("name: "), "{status}");
+        }
+        let (execution, step) = step_name("name", &format!("{name}/steps/a.b")).unwrap();
+        assert_eq!((execution.to_string().as_str(), step.as_str()), (name, "a.b"));
+        for bad in ["", name, "steps/a", &format!("{name}/steps/"), &format!("{name}/steps/a/calls/1.1")] {
+            assert!(step_name("name", bad).unwrap_err().message().starts_with("name: "), "{bad}");
         }
         assert_eq!(namespace("parent", "").unwrap(), "default");
         assert_eq!(namespace("parent", "namespaces/x").unwrap(), "x");

@@ -47,7 +47,7 @@ impl OutputForwarder {
 
     fn publish(&self, event: &v1::ExecutionEvent, now: Timestamp, shown: Option<v1::ToolCallOutput>) {
         if let Some(output) = shown {
-            self.feed.publish_output(wire::output_event(event, now, output));
+            self.feed.publish_output(&wire::output_event(event, now, output));
         }
     }
 }

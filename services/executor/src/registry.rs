@@ -34,6 +34,7 @@ use crate::{
     secrets::Vault,
     thresholds::Thresholds,
     timers::{self, Timers},
+    view::Seen,
 };
 
 /// The parts of the service, including everything that a simulation replaces.
@@ -280,9 +281,16 @@ impl ExecutionRegistry {
 
     /// Commits an operation to the store.
     pub(crate) async fn commit(&self, operation: Operation) -> Result<Result<Done, Refused>, Failed> {
+        let deleted = match &operation {
+            Operation::Delete { key, .. } => Some(*key),
+            _ => None,
+        };
         let done = self.writer.commit(operation).await;
-        if let Err(CommitError::Failed(error)) = &done {
-            self.fail(Arc::clone(error));
+        match &done {
+            // From here on nobody reads it: a reader that found it before finds nothing in the journal.
+            Ok(Ok(_)) => deleted.into_iter().for_each(|key| lock(&self.feeds).forget(key)),
+            Ok(Err(_)) | Err(CommitError::Stopped) => {}
+            Err(CommitError::Failed(error)) => self.fail(Arc::clone(error)),
         }
         done
     }
@@ -360,6 +368,20 @@ impl ExecutionRegistry {
     pub(crate) fn notify_gate(&self, notice: GateNotice) {
         // An error means that the service is stopping.
         drop(self.notices.send(notice));
+    }
+
+    /// Looks at an execution as it is committed, apart from its driver. The next readers find what was folded for this one.
+    pub(crate) async fn look<T>(&self, name: &ExecutionName, look: impl FnOnce(&Seen<'_>) -> T) -> Result<T, Status> {
+        let viewed = lock(&self.feeds).viewed(name);
+        let (key, feed) = match viewed {
+            Some(viewed) => viewed,
+            None => {
+                let key = self.client_reads.find(name).await?.key;
+                (key, lock(&self.feeds).keep_view(name.clone(), key))
+            }
+        };
+        let seen = feed.view.look(&self.client_reads, key, name, look).await;
+        seen.inspect_err(|_| lock(&self.feeds).forget(key))
     }
 
     /// Sends a command to an execution if it is in memory, and returns whether it is.

@@ -16,7 +16,7 @@ use std::{
 use belay_execution::Execution;
 use belay_journal::Transition;
 use belay_proto::{
-    texts::{Text, Texts as _},
+    texts::{Text, Texts},
     v1::{self, execution_event::Kind},
 };
 use belay_redaction::{Bound, MasterKey, NotOpened, Redactor, SealKey, is_telling, open, seal};
@@ -181,25 +181,21 @@ impl Vault {
     }
 
     /// Hides secrets in a plan that belongs to no execution.
-    pub(crate) fn plan(&self, mut plan: v1::Plan) -> v1::Plan {
-        plan.texts(&mut |text| hide::show(&self.redactor, text));
-        plan
+    pub(crate) fn plan(&self, plan: v1::Plan) -> v1::Plan {
+        shown(&self.redactor, plan)
     }
 }
 
-impl Secrets {
-    /// The execution as it is shown, with its secrets hidden.
-    pub(crate) fn describe(&self, name: &ExecutionName, execution: &Execution) -> v1::Execution {
-        let mut described = wire::full(name, execution);
-        described.texts(&mut |text| hide::show(&self.redactor, text));
-        described
-    }
+/// A message with its secrets hidden.
+pub(crate) fn shown<M: Texts>(redactor: &Redactor, mut message: M) -> M {
+    message.texts(&mut |text| hide::show(redactor, text));
+    message
+}
 
-    /// The same without the plan and the steps.
+impl Secrets {
+    /// The execution in BASIC view, with its secrets hidden.
     pub(crate) fn summarize(&self, name: &ExecutionName, execution: &Execution) -> v1::Execution {
-        let mut summary = wire::brief(name, execution);
-        summary.texts(&mut |text| hide::show(&self.redactor, text));
-        summary
+        shown(&self.redactor, wire::brief(name, execution))
     }
 
     /// A text of the execution as it is shown.
@@ -208,9 +204,9 @@ impl Secrets {
         words
     }
 
-    /// The redactor for the output of this execution's tools.
-    pub(crate) fn redactor(&self) -> Redactor {
-        self.redactor.clone()
+    /// What hides the execution's secrets, as far as its events go.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     /// Hides the secrets in a message; returns whether that changed it.

@@ -76,6 +76,24 @@ impl Belay {
         Ok(self.client.clone().start_execution(request).await?.into_inner().name)
     }
 
+    /// Accepts one execution, of which nothing starts before [`Self::resume`].
+    pub(crate) async fn begin_paused(&self, load: Load) -> Result<String> {
+        let source = Some(Source::Plan(plan(load)));
+        let request = v1::StartExecutionRequest { source, start_paused: true, ..Default::default() };
+        Ok(self.client.clone().start_execution(request).await?.into_inner().name)
+    }
+
+    /// Resumes an execution.
+    pub(crate) async fn resume(&self, name: &str) -> Result<()> {
+        let request = v1::ResumeExecutionRequest { name: name.into(), ..Default::default() };
+        self.client.clone().resume_execution(request).await?;
+        Ok(())
+    }
+
+    pub(crate) fn executor_pid(&self) -> u32 {
+        self.executor.pid()
+    }
+
     /// Cancels an execution and returns when it has ended.
     pub(crate) async fn cancel(&self, name: &str) -> Result<()> {
         let request = v1::CancelExecutionRequest { name: name.into(), ..Default::default() };
@@ -128,8 +146,7 @@ impl Belay {
         let request = v1::WatchExecutionRequest {
             name: name.into(),
             after_sequence: Some(0),
-            heartbeat_interval: None,
-            journal: String::new(),
+            ..v1::WatchExecutionRequest::default()
         };
         let mut events = Vec::new();
         let watching = async {
@@ -237,7 +254,7 @@ fn plan(load: Load) -> v1::Plan {
 }
 
 /// From each call's request to the next one's, in microseconds: a whole turn of intent, call, result and commit.
-fn step_latencies(events: &[ExecutionEvent]) -> Vec<u64> {
+pub(crate) fn step_latencies(events: &[ExecutionEvent]) -> Vec<u64> {
     let requested = |event: &&ExecutionEvent| matches!(event.kind, Some(Kind::ToolCallRequested(_)));
     let times = events.iter().filter(requested).filter_map(|event| event.time.as_ref());
     let times: Vec<i64> = times.map(belay_proto::micros).collect();

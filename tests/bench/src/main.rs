@@ -8,6 +8,7 @@ mod crash;
 mod floor;
 mod journalled;
 mod launch;
+mod looking;
 mod place;
 mod proc;
 mod process;
@@ -48,6 +49,9 @@ struct Settings {
     /// Measure only this load (executions x steps), and write no result.json: for profiling, or to try a change.
     #[arg(long, value_name = "EXECUTIONSxSTEPS", value_parser = load, conflicts_with_all = ["quick", "check"])]
     load: Option<Load>,
+    /// Measure only what looking at an execution costs it, and write no result.json.
+    #[arg(long, conflicts_with_all = ["quick", "check", "load"])]
+    looking: bool,
     /// Exit with 1 when a target is missed. Times in milliseconds do not count, since they depend on the machine.
     #[arg(long)]
     check: bool,
@@ -103,6 +107,12 @@ async fn measure(settings: &Settings) -> Result<bool> {
     };
     let root = settings.dir.clone().unwrap_or_else(|| target.join("bench"));
     let file_system = place::on_disk(&root)?;
+    if settings.looking {
+        for _ in 0..settings.rounds {
+            println!("{:?}", looking::measure(&binaries, &root, Scale::FULL.looking).await?);
+        }
+        return Ok(true);
+    }
     if let Some(load) = settings.load {
         return only(load, settings.rounds, &binaries, &root).await.map(|()| true);
     }
@@ -110,14 +120,21 @@ async fn measure(settings: &Settings) -> Result<bool> {
 
     eprintln!("Counting flushes");
     let flushes = rounds::flushes(&binaries, &root, scale).await?;
-    let mut measured =
-        Measured { rounds: Vec::new(), crashes: Vec::new(), flushes, launches: Vec::new(), beside: Vec::new() };
+    let mut measured = Measured {
+        rounds: Vec::new(),
+        crashes: Vec::new(),
+        flushes,
+        launches: Vec::new(),
+        beside: Vec::new(),
+        looking: Vec::new(),
+    };
     for number in 0..rounds {
         eprintln!("Round {} of {rounds}", number + 1);
         measured.rounds.push(rounds::round(number, &binaries, &root, scale).await?);
         measured.crashes.push(crash::crash(&binaries, &Place::new(&root)?, scale.crash).await?);
         measured.launches.push(launch::launch(&root, scale.launches)?);
         measured.beside.push(beside::measure(&binaries, &root, scale.beside).await?);
+        measured.looking.push(looking::measure(&binaries, &root, scale.looking).await?);
     }
 
     let rows = report::rows(&measured);

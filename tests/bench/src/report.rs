@@ -7,6 +7,7 @@ use crate::{
     beside::{Beside, Slowest},
     crash::Crash,
     launch::Launch,
+    looking::Looking,
     rounds::{Flushes, Round, Side},
     table::{Bound, Row, Target},
 };
@@ -19,6 +20,7 @@ pub(crate) struct Measured {
     pub(crate) flushes: Flushes,
     pub(crate) launches: Vec<Launch>,
     pub(crate) beside: Vec<Beside>,
+    pub(crate) looking: Vec<Looking>,
 }
 
 /// What is told: the table's rows, and what they were made from.
@@ -84,6 +86,13 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         beside("read_file p99 beside a command; floor: alone", &measured.beside, |slowest| slowest.read_file),
         beside("write_file p99 beside a command; floor: alone", &measured.beside, |slowest| slowest.write_file),
         beside("`true` p99 beside a command; floor: alone", &measured.beside, |slowest| slowest.command),
+        looking("step p50, polled; floor: alone", &measured.looking, 1.1, |looking| looking.polled_us),
+        looking("step p50, 1,000 watchers; floor: alone", &measured.looking, 2.0, |looking| looking.watched_us),
+        looking("step p50, 200 watchers that never read; floor: alone", &measured.looking, 1.1, |looking| {
+            looking.stuck_us
+        }),
+        watched("executor's memory, 1,000 watchers", &measured.looking, 1024.0, |looking| looking.watched_kib),
+        watched("executor's memory, 200 that never read", &measured.looking, 256.0, |looking| looking.stuck_kib),
         launch("sandbox launch, workspace read-only", &measured.launches, |launch| launch.read_only_us),
         launch("sandbox launch, workspace copy-on-write", &measured.launches, |launch| launch.staged_us),
     ]
@@ -99,6 +108,30 @@ fn beside(metric: &'static str, rounds: &[Beside], of: fn(&Slowest) -> u64) -> R
         ratio: stats::median(rounds.iter().map(|round| of(&round.beside) as f64 / of(&round.alone) as f64)),
         target: Some(Target::Ratio(Bound::AtMost(2.0))),
         note: None,
+    }
+}
+
+fn looking(metric: &'static str, rounds: &[Looking], most: f64, of: fn(&Looking) -> u64) -> Row {
+    Row {
+        id: "P9",
+        metric,
+        unit: "µs",
+        floor: stats::median(rounds.iter().map(|round| round.alone_us as f64)),
+        belay: stats::median(rounds.iter().map(|round| of(round) as f64)),
+        ratio: stats::median(rounds.iter().map(|round| of(round) as f64 / round.alone_us as f64)),
+        target: Some(Target::Ratio(Bound::AtMost(most))),
+        note: None,
+    }
+}
+
+fn watched(metric: &'static str, rounds: &[Looking], most: f64, of: fn(&Looking) -> u64) -> Row {
+    Row {
+        id: "P9",
+        metric,
+        unit: "MiB",
+        belay: stats::median(rounds.iter().map(|round| of(round) as f64 / KIB_PER_MIB)),
+        target: Some(Target::Figure(Bound::AtMost(most))),
+        ..Row::default()
     }
 }
 

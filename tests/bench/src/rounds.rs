@@ -10,6 +10,7 @@ use crate::{
     beside,
     floor::Floor,
     journalled::Journalled,
+    looking,
     place::Place,
     proc,
     strace::{self, Counted},
@@ -29,6 +30,7 @@ pub(crate) struct Scale {
     pub(crate) crash: Load,
     pub(crate) launches: usize,
     pub(crate) beside: beside::Scale,
+    pub(crate) looking: looking::Scale,
 }
 
 impl Scale {
@@ -42,6 +44,7 @@ impl Scale {
         crash: Load::of_nothing(64, 200),
         launches: 100,
         beside: beside::Scale { calls: 200, seconds: 60 },
+        looking: looking::Scale { steps: 1000, watchers: 1000, stuck: 200 },
     };
 
     pub(crate) const QUICK: Self = Self {
@@ -54,6 +57,7 @@ impl Scale {
         crash: Load::of_nothing(64, 60),
         launches: 20,
         beside: beside::Scale { calls: 20, seconds: 30 },
+        looking: looking::Scale { steps: 200, watchers: 100, stuck: 50 },
     };
 }
 

@@ -79,6 +79,19 @@ impl Client {
         retry(|| async { self.raw().get_execution(request.clone()).await }).await.expect("the execution is there")
     }
 
+    /// Its steps with their outputs; at most 1,000.
+    ///
+    /// # Panics
+    /// When there is no such execution.
+    pub async fn steps(&self, id: &str) -> Vec<v1::Step> {
+        let view = v1::StepView::Full.into();
+        let request = v1::ListStepsRequest { parent: name(id), page_size: 1_000, view, ..Default::default() };
+        let page =
+            retry(|| async { self.raw().list_steps(request.clone()).await }).await.expect("the execution is there");
+        assert_eq!(page.next_page_token, "", "all of them");
+        page.steps
+    }
+
     /// Begins to watch.
     ///
     /// # Errors

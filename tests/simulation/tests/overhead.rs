@@ -257,7 +257,7 @@ async fn calls_beyond_the_runners_limit_wait_and_burn_no_attempt() {
     };
     let mut most_waiting = 0;
     let ended = loop {
-        let request = v1::GetExecutionRequest { name: name.clone(), ..Default::default() };
+        let request = v1::GetExecutionRequest { name: name.clone(), view: v1::ExecutionView::Full.into() };
         let execution = inside.client.clone().get_execution(request).await.unwrap().into_inner();
         let waiting = execution.steps.iter().filter(|step| step.waiting.as_ref().is_some_and(is_limit)).count();
         assert_eq!(execution.waiting.iter().filter(|reason| is_limit(reason)).count(), waiting.min(1));

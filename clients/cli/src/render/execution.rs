@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use belay_proto::v1::{EffectSummary, Execution, Step, execution, step::State, waiting_reason};
+use belay_proto::v1::{EffectSummary, Execution, Step, execution, payload::Content, step::State, waiting_reason};
 use belay_reasons as reasons;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -58,6 +58,18 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
         );
     }
     lines.push(next::line(next_command(execution, is_driven)));
+    lines
+}
+
+/// One step, why its attempts failed, and its output.
+pub(crate) fn step(step: &Step, now: Duration) -> Vec<Line> {
+    let mut lines = table(&[step_row(step, now)]);
+    lines.extend(failed_attempts(step));
+    if let Some(Content::Json(output)) = step.output.as_ref().and_then(|output| output.content.as_ref()) {
+        let pretty = serde_json::from_str::<serde_json::Value>(output).map(|value| format!("{value:#}"));
+        lines.push(Line::default().and(Style::Strong, "output"));
+        lines.extend(pretty.as_ref().unwrap_or(output).lines().map(Line::new));
+    }
     lines
 }
 

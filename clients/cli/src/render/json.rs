@@ -207,7 +207,6 @@ mod tests {
         assert_eq!(of(&step).unwrap(), json!({"arguments": {"path": "a"}}));
         let execution = Execution {
             etag: "7".to_owned(),
-            shard: 9,
             failure: Some(belay_proto::v1::Failure {
                 reason: "TOOL_FAILED".to_owned(),
                 message: "boom".to_owned(),

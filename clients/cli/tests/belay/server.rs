@@ -8,16 +8,20 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use belay_proto::v1::{
-    Approval, CancelExecutionRequest, DecideApprovalRequest, DeleteExecutionRequest, DeleteExecutionResponse,
-    Execution, ExecutionEvent, GetExecutionRequest, ListCapabilitiesRequest, ListCapabilitiesResponse,
-    ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest, ListNamespacesResponse,
-    PauseExecutionRequest, Plan, PlanViolation, ResumeExecutionRequest, SignalExecutionRequest, StartExecutionRequest,
-    ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
-    approval_service_server::ApprovalServiceServer,
-    execution_event::Kind,
-    executor_service_server::{ExecutorService, ExecutorServiceServer},
-    watch_execution_response::Content,
+use belay_proto::{
+    v1::{
+        Approval, CancelExecutionRequest, DecideApprovalRequest, DeleteExecutionRequest, DeleteExecutionResponse,
+        Execution, ExecutionEvent, GetExecutionRequest, GetStepRequest, ListCapabilitiesRequest,
+        ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest,
+        ListNamespacesResponse, ListStepsRequest, ListStepsResponse, PauseExecutionRequest, Plan, PlanViolation,
+        ResumeExecutionRequest, SignalExecutionRequest, StartExecutionRequest, Step, ValidatePlanRequest,
+        ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
+        approval_service_server::ApprovalServiceServer,
+        execution_event::Kind,
+        executor_service_server::{ExecutorService, ExecutorServiceServer},
+        watch_execution_response::Content,
+    },
+    watch::WatchMessage,
 };
 use futures::Stream;
 use tempfile::TempDir;
@@ -137,6 +141,10 @@ impl Scripted {
     }
 }
 
+fn watched(content: Content) -> WatchMessage {
+    WatchExecutionResponse { journal: "journal".into(), content: Some(content), ..Default::default() }.into()
+}
+
 #[tonic::async_trait]
 impl ExecutorService for Scripted {
     async fn validate_plan(&self, _: Request<ValidatePlanRequest>) -> Result<Response<ValidatePlanResponse>, Status> {
@@ -163,6 +171,19 @@ impl ExecutorService for Scripted {
         Ok(Response::new(self.get(&request.into_inner().name)?))
     }
 
+    async fn get_step(&self, request: Request<GetStepRequest>) -> Result<Response<Step>, Status> {
+        let name = request.into_inner().name;
+        let (execution, _) = name.rsplit_once("/steps/").unwrap();
+        let steps = self.get(execution)?.steps;
+        let found = steps.into_iter().find(|step| name.ends_with(&format!("/steps/{}", step.step_id)));
+        found.map(Response::new).ok_or_else(|| Status::not_found("there is no such step"))
+    }
+
+    async fn list_steps(&self, request: Request<ListStepsRequest>) -> Result<Response<ListStepsResponse>, Status> {
+        let steps = self.get(&request.into_inner().parent)?.steps;
+        Ok(Response::new(ListStepsResponse { steps, ..Default::default() }))
+    }
+
     async fn list_executions(
         &self,
         request: Request<ListExecutionsRequest>,
@@ -187,7 +208,7 @@ impl ExecutorService for Scripted {
         Err(Status::unimplemented("not scripted"))
     }
 
-    type WatchExecutionStream = Pin<Box<dyn Stream<Item = Result<WatchExecutionResponse, Status>> + Send>>;
+    type WatchExecutionStream = Pin<Box<dyn Stream<Item = Result<WatchMessage, Status>> + Send>>;
 
     async fn watch_execution(
         &self,
@@ -200,7 +221,7 @@ impl ExecutorService for Scripted {
         let mut sent = request.after_sequence.unwrap_or(snapshot.last_sequence);
         let (world, mut changed) = (self.world.clone(), self.changed.subscribe());
         Ok(Response::new(Box::pin(async_stream::try_stream! {
-            yield WatchExecutionResponse { journal: "journal".into(), content: Some(Content::Snapshot(snapshot)), ..Default::default() };
+            yield watched(Content::Snapshot(snapshot));
             loop {
                 let events: Vec<ExecutionEvent> = {
                     let world = world.lock().unwrap();
@@ -210,7 +231,7 @@ impl ExecutorService for Scripted {
                 for event in events {
                     sent = event.sequence;
                     let is_last = matches!(event.kind, Some(Kind::ExecutionFinished(_)));
-                    yield WatchExecutionResponse { journal: "journal".into(), content: Some(Content::Event(event)), ..Default::default() };
+                    yield watched(Content::Event(event));
                     if is_last {
                         return;
                     }

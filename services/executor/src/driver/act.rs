@@ -12,6 +12,7 @@ use crate::{
     decisions::{self, GateNotice},
     operation::{Busy, ToolCallOperation},
     output::OutputForwarder,
+    view::LiveWaits,
     wire,
 };
 
@@ -61,7 +62,7 @@ impl Driver {
             fence: self.registry.runner_fence(created.shard),
             maybe_sent: verb == Verb::Cancel || self.in_doubt.contains(&key),
             updates: self.update_sender.clone(),
-            output: OutputForwarder::new(Arc::clone(&self.feed), id, self.secrets.redactor()),
+            output: OutputForwarder::new(Arc::clone(&self.feed), id, self.secrets.redactor().clone()),
             backoff: ToolCallOperation::MIN_BACKOFF,
             is_busy: false,
             delay: match self.disk_full.contains_key(&key.step) {
@@ -92,26 +93,31 @@ impl Driver {
         }
     }
 
-    pub(super) fn describe(&self) -> Box<v1::Execution> {
-        let mut described = self.secrets.describe(&self.name, &self.execution);
-        self.add_waits(&mut described);
-        Box::new(described)
-    }
-
-    /// The same without the plan and the steps.
+    /// The execution in BASIC view: the answer to a request that changed it. Everything else that is read comes from the feed's view.
     pub(super) fn summarize(&self) -> Box<v1::Execution> {
         let mut summary = self.secrets.summarize(&self.name, &self.execution);
-        self.add_waits(&mut summary);
+        summary.waiting.extend(self.waits().execution);
         Box::new(summary)
     }
 
-    /// Adds waiting reasons that are not in the execution's events.
-    fn add_waits(&self, described: &mut v1::Execution) {
+    /// Shows readers the reasons for waiting that are in no event.
+    pub(super) fn publish_waits(&mut self) {
+        let waits = self.waits();
+        let is_shown = !waits.is_empty();
+        if is_shown || self.shows_waits {
+            self.feed.view.set_waits(waits);
+        }
+        self.shows_waits = is_shown;
+    }
+
+    /// The reasons for waiting that are in no event.
+    fn waits(&self) -> LiveWaits {
+        let mut waits = LiveWaits::default();
         if let Some(since) = self.runner_unavailable_since {
-            described.waiting.push(availability::runner_away(since));
+            waits.execution.push(availability::runner_away(since));
         }
         if let Some(since) = self.clocks_differ_since {
-            described.waiting.push(v1::WaitingReason {
+            waits.execution.push(v1::WaitingReason {
                 kind: v1::waiting_reason::Kind::Runner.into(),
                 since: Some(wire::time(since)),
                 until: None,
@@ -122,7 +128,7 @@ impl Driver {
             });
         }
         if let Some(&since) = self.disk_full.values().min() {
-            described.waiting.push(v1::WaitingReason {
+            waits.execution.push(v1::WaitingReason {
                 kind: v1::waiting_reason::Kind::Workspace.into(),
                 since: Some(wire::time(since)),
                 until: None,
@@ -132,17 +138,13 @@ impl Driver {
             });
         }
         if let Some(since) = self.gate_unavailable_since {
-            described.waiting.push(availability::gate_away(since));
+            waits.execution.push(availability::gate_away(since));
         }
         for service in [Busy::Runner, Busy::Gate] {
             let waiting = || self.busy.iter().filter(|(_, (_, busy))| *busy == service);
             let longest = waiting().map(|(_, (since, _))| *since).min();
-            described.waiting.extend(longest.map(|since| limit_reached(service, since)));
-            for (call, (since, _)) in waiting() {
-                if let Some(step) = described.steps.get_mut(call.step.position()) {
-                    step.waiting = Some(limit_reached(service, *since));
-                }
-            }
+            waits.execution.extend(longest.map(|since| limit_reached(service, since)));
+            waits.steps.extend(waiting().map(|(call, (since, _))| (call.step, limit_reached(service, *since))));
         }
         for (call, (since, other)) in &self.waits_for {
             let waiting = v1::WaitingReason {
@@ -153,11 +155,10 @@ impl Driver {
                 next_command: String::new(),
                 principal: String::new(),
             };
-            described.waiting.push(waiting.clone());
-            if let Some(step) = described.steps.get_mut(call.step.position()) {
-                step.waiting = Some(waiting);
-            }
+            waits.execution.push(waiting.clone());
+            waits.steps.push((call.step, waiting));
         }
+        waits
     }
 }
 

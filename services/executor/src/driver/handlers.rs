@@ -13,7 +13,7 @@ use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use super::{Command, Driver, DriverExit, Replies};
+use super::{Command, Driver, DriverExit, Reply};
 use crate::{
     decisions::{self, GateNotice},
     operation::Update,
@@ -174,14 +174,12 @@ impl Driver {
         }
     }
 
-    pub(super) fn on_command(&mut self, command: Command, events: &mut Vec<Event>, replies: &mut Replies) {
+    pub(super) fn on_command(&mut self, command: Command, events: &mut Vec<Event>, replies: &mut Vec<Reply>) {
         match command {
-            Command::Describe { reply } => replies.full.push(reply),
-            Command::Summarize { reply } => replies.brief.push(reply),
             Command::Control { control, actor, etag, reply } => match self.on_control(control, actor, &etag) {
                 Ok(recorded) => {
                     events.extend(recorded);
-                    replies.full.push(reply);
+                    replies.push(reply);
                 }
                 Err(status) => drop(reply.send(Err(status))),
             },

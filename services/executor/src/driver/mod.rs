@@ -22,7 +22,8 @@ use tracing::Instrument as _;
 
 use crate::{
     decisions::{self, GateNotice},
-    event_feed::EventFeed,
+    event_feed::{Encoded, EventFeed},
+    journal_reads::Replayed,
     names::ExecutionName,
     operation::{Busy, OperationHandle, Update},
     registry::{ExecutionRegistry, unwritable},
@@ -36,23 +37,10 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 
 pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
 
-/// The callers that get their reply once everything so far is durable.
-#[derive(Default)]
-pub(super) struct Replies {
-    /// With the whole execution.
-    pub(super) full: Vec<Reply>,
-    /// Without its plan and its steps.
-    pub(super) brief: Vec<Reply>,
-}
-
 /// A command to a driver.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Return the execution.
-    Describe { reply: Reply },
-    /// Return the execution without its plan and its steps.
-    Summarize { reply: Reply },
-    /// A principal's request.
+    /// A principal's request. The reply is the execution in BASIC view, once the request's events are durable.
     Control { control: Control, actor: Actor, etag: String, reply: Reply },
     /// The gate's decision about a call.
     Decided { approval: Box<v1::Approval> },
@@ -107,6 +95,8 @@ pub(crate) struct Driver {
     clocks_differ_since: Option<Timestamp>,
     /// Steps whose last call found the workspace's disk full, and since when.
     disk_full: BTreeMap<StepKey, Timestamp>,
+    /// Whether readers see reasons for waiting that are in no event.
+    shows_waits: bool,
     drained: Vec<oneshot::Sender<()>>,
     ledger_id: Arc<str>,
 }
@@ -148,7 +138,8 @@ impl Driver {
         row.labels = registry.vault.labels(row.labels);
         let summary = summary_of(&execution, &secrets, now, registry.thresholds.park_after);
         let fence = registry.fence(row.shard);
-        let described = Box::new(secrets.describe(&name, &execution));
+        let described = Box::new(secrets.summarize(&name, &execution));
+        let (last, shown_bytes) = (transition.last_sequence(), transition.shown.len());
         let reserved = registry.reserve_name(&name);
         let create = Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, fence };
         let key = match registry.commit(create).await.map_err(|error| unwritable(&error))? {
@@ -161,12 +152,14 @@ impl Driver {
         let taken = Loaded { key, name, execution, secrets, trace, summary, ledger_id };
         let mut driver = Self::new(registry, taken, commands);
         driver.trace.record(&driver.execution, &events);
-        driver.feed.publish(messages);
         let log_span = driver.trace.log_span();
         log_span.in_scope(|| {
             driver.log_accepted();
             driver.log(&events);
         });
+        // Nobody can watch or read it yet, except one who asked for it after the commit, and who then reads the journal.
+        driver.feed.view.keep(events, shown_bytes, driver.secrets.redactor());
+        driver.feed.publish(last, None);
         tokio::spawn(driver.run().instrument(log_span));
         Ok(Ok(described))
     }
@@ -211,7 +204,7 @@ impl Driver {
     }
 
     async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<Loaded, Status> {
-        let (execution, secrets) = registry.reads.replay(row.key).await?;
+        let Replayed { execution, secrets, .. } = registry.reads.replay(row.key).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
         // When the runner is unavailable, expect the ledger of the last intent; a later mismatch is reported by the runner.
         let ledger_id = match registry.runner.catalogue(false).await {
@@ -253,6 +246,7 @@ impl Driver {
             gate_unavailable_since: None,
             clocks_differ_since: None,
             disk_full: BTreeMap::new(),
+            shows_waits: false,
             drained: Vec::new(),
             ledger_id,
         }
@@ -278,7 +272,7 @@ impl Driver {
 
     async fn drive(&mut self) -> Result<(), DriverExit> {
         let mut events = Vec::new();
-        let mut replies = Replies::default();
+        let mut replies = Vec::new();
         let shutdown = self.registry.shutdown.clone();
         let mut stop = pin!(shutdown.requested());
         let in_doubt = self.execution.in_doubt();
@@ -301,15 +295,12 @@ impl Driver {
                 decisions::report_late_decision(&self.registry, self.key, &approval).await;
             }
             // A caller that has disconnected needs no reply.
-            if !replies.full.is_empty() {
-                let described = self.describe();
-                replies.full.drain(..).for_each(|reply| drop(reply.send(Ok(described.clone()))));
-            }
-            if !replies.brief.is_empty() {
-                let summarized = self.summarize();
-                replies.brief.drain(..).for_each(|reply| drop(reply.send(Ok(summarized.clone()))));
+            if !replies.is_empty() {
+                let summary = self.summarize();
+                replies.drain(..).for_each(|reply: Reply| drop(reply.send(Ok(summary.clone()))));
             }
             let wake_at = self.act();
+            self.publish_waits();
             if self.execution.is_parked() {
                 for drained in self.drained.drain(..) {
                     // An error means that the caller has disconnected.
@@ -335,7 +326,7 @@ impl Driver {
         wake_at: Option<Timestamp>,
         stop: Pin<&mut impl Future<Output = ()>>,
         events: &mut Vec<Event>,
-        replies: &mut Replies,
+        replies: &mut Vec<Reply>,
     ) -> Result<(), DriverExit> {
         let wait = wake_at.map(|at| at.since(self.now()));
         tokio::select! {
@@ -360,6 +351,8 @@ impl Driver {
         let random = || self.registry.ids.next_key();
         let Sealed { transition, new_key: seal_key } =
             self.registry.vault.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, random);
+        let (last, bytes) = (transition.last_sequence(), transition.shown.len());
+        let shown = self.feed.is_watched().then(|| Encoded::from(&transition));
         let summary = summary_of(&self.execution, &self.secrets, now, self.registry.thresholds.park_after);
         let changed = self.summary.is_outdated_by(&summary).then(|| summary.clone());
         let fence = self.registry.fence(self.execution.created().shard);
@@ -373,9 +366,10 @@ impl Driver {
         self.log(&events);
         // Spans first: a watcher that sees the end may stop the process.
         self.trace.record(&self.execution, &events);
-        self.feed.publish(messages);
+        self.feed.view.keep(events, bytes, self.secrets.redactor());
+        self.feed.publish(last, shown);
         if self.summary.ended {
-            self.feed.finish(|| *self.describe());
+            self.feed.finish(|| *self.summarize());
         }
         for call in self.unacknowledged.drain(..) {
             let name = wire::call_name(&self.execution_name, &call);
@@ -415,9 +409,7 @@ fn refuse_all(mut commands: mpsc::UnboundedReceiver<Command>, status: &Status) {
     commands.close();
     while let Ok(command) = commands.try_recv() {
         match command {
-            Command::Describe { reply } | Command::Summarize { reply } | Command::Control { reply, .. } => {
-                drop(reply.send(Err(status.clone())))
-            }
+            Command::Control { reply, .. } => drop(reply.send(Err(status.clone()))),
             // The decision stays undelivered, and the next watch returns it again.
             Command::Decided { .. } | Command::RecheckApprovals => {}
             // Dropping the sender is the reply.

@@ -94,8 +94,7 @@ fn not_ended(name: &ExecutionName) -> Status {
 }
 
 async fn check_etag(registry: &ExecutionRegistry, row: &ExecutionRow, etag: &str) -> Result<(), Status> {
-    let (execution, _) = registry.client_reads.replay(row.key).await?;
-    let current = wire::etag(&execution);
+    let current = wire::etag(&registry.client_reads.replay(row.key).await?.execution);
     if current == etag {
         return Ok(());
     }

@@ -2,9 +2,11 @@
 
 mod delete_execution;
 mod filter;
+mod get_execution;
 mod list_capabilities;
 mod list_executions;
 mod list_namespaces;
+mod list_steps;
 mod requests;
 mod start_execution;
 mod wait_execution;
@@ -12,17 +14,18 @@ mod watch_execution;
 
 use std::{pin::Pin, sync::Arc};
 
-use belay_journal::ExecutionRow;
-use belay_proto::v1::{
-    self,
-    executor_service_server::{ExecutorService, ExecutorServiceServer},
+use belay_proto::{
+    v1::{
+        self,
+        executor_service_server::{ExecutorService, ExecutorServiceServer},
+    },
+    watch::WatchMessage,
 };
 use belay_service_kit::{Hosted, host::MAX_MESSAGE_BYTES};
 use futures::Stream;
-use tokio::sync::oneshot;
 use tonic::{Request, Response, Status, service::Routes};
 
-use crate::{ExecutionRegistry, driver::Command, names::ExecutionName};
+use crate::ExecutionRegistry;
 
 /// The service, ready to be served.
 pub fn hosted(registry: Arc<ExecutionRegistry>) -> Hosted {
@@ -40,7 +43,7 @@ type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl ExecutorService for Service {
-    type WatchExecutionStream = Messages<v1::WatchExecutionResponse>;
+    type WatchExecutionStream = Messages<WatchMessage>;
 
     async fn validate_plan(
         &self,
@@ -60,14 +63,18 @@ impl ExecutorService for Service {
         &self,
         request: Request<v1::GetExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        let request = request.into_inner();
-        let name = ExecutionName::parse("name", &request.name)?;
-        let row = self.registry.client_reads.find(&name).await?;
-        match request.view() {
-            v1::ExecutionView::Basic => summarize(&self.registry, &name, &row).await,
-            v1::ExecutionView::Unspecified | v1::ExecutionView::Full => describe(&self.registry, &name, &row).await,
-        }
-        .map(Response::new)
+        get_execution::get_execution(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_step(&self, request: Request<v1::GetStepRequest>) -> Result<Response<v1::Step>, Status> {
+        list_steps::get_step(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_steps(
+        &self,
+        request: Request<v1::ListStepsRequest>,
+    ) -> Result<Response<v1::ListStepsResponse>, Status> {
+        list_steps::list_steps(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_executions(
@@ -139,46 +146,4 @@ impl ExecutorService for Service {
     ) -> Result<Response<v1::ListCapabilitiesResponse>, Status> {
         list_capabilities::list_capabilities(&self.registry, request.into_inner()).await.map(Response::new)
     }
-}
-
-/// Describes an execution: from memory if it is there, else from the store, which no driver is changing then.
-async fn describe(
-    registry: &Arc<ExecutionRegistry>,
-    name: &ExecutionName,
-    row: &ExecutionRow,
-) -> Result<v1::Execution, Status> {
-    let (reply, received) = oneshot::channel();
-    if registry.try_send(row.key, Command::Describe { reply })
-        && let Ok(described) = received.await
-    {
-        return with_waits(registry, described);
-    }
-    let (execution, secrets) = registry.client_reads.replay(row.key).await?;
-    with_waits(registry, Ok(Box::new(secrets.describe(name, &execution))))
-}
-
-/// The same without the plan and the steps.
-async fn summarize(
-    registry: &Arc<ExecutionRegistry>,
-    name: &ExecutionName,
-    row: &ExecutionRow,
-) -> Result<v1::Execution, Status> {
-    let (reply, received) = oneshot::channel();
-    if registry.try_send(row.key, Command::Summarize { reply })
-        && let Ok(summarized) = received.await
-    {
-        return with_waits(registry, summarized);
-    }
-    let (execution, secrets) = registry.client_reads.replay(row.key).await?;
-    with_waits(registry, Ok(Box::new(secrets.summarize(name, &execution))))
-}
-
-/// Adds the unavailable services that the execution needs, whether or not one of its calls has tried them.
-fn with_waits(
-    registry: &ExecutionRegistry,
-    described: Result<Box<v1::Execution>, Status>,
-) -> Result<v1::Execution, Status> {
-    let mut execution = *described?;
-    registry.availability.add_to(&mut execution);
-    Ok(execution)
 }

@@ -12,7 +12,7 @@ use belay_service_kit::{Principal, status};
 use prost::Message as _;
 use tonic::{Code, Request, Status};
 
-use super::{describe, requests::check};
+use super::{get_execution::show, requests::check};
 use crate::{
     ExecutionRegistry,
     driver::Driver,
@@ -209,7 +209,7 @@ pub(super) async fn start_execution(
 fn preview(registry: &ExecutionRegistry, name: &ExecutionName, first: Event) -> Result<v1::Execution, Status> {
     let execution = belay_execution::Execution::create(first)
         .map_err(|illegal| Status::internal(format!("a new execution cannot begin: {illegal}")))?;
-    Ok(registry.vault.secrets().describe(name, &execution))
+    Ok(registry.vault.secrets().summarize(name, &execution))
 }
 
 /// Replies to a repeated request with the execution that it started, and to any other request with the same name or request id with an
@@ -243,7 +243,7 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
     let row = row.ok_or_else(|| Status::internal("the store names an execution that it does not have"))?;
     let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
     match reason {
-        None => describe(registry, &name, &row).await,
+        None => show(registry, &name, v1::ExecutionView::Basic).await,
         Some(reason) => {
             let message = match reason {
                 reasons::EXECUTION_EXISTS => {

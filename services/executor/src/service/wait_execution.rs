@@ -1,10 +1,10 @@
 use std::{sync::Arc, time::Duration};
 
-use belay_proto::v1;
+use belay_proto::v1::{self, ExecutionView};
 use belay_service_kit::status;
 use tonic::Status;
 
-use super::describe;
+use super::get_execution::show;
 use crate::{ExecutionRegistry, names::ExecutionName};
 
 /// The longest wait, which is also the default.
@@ -27,7 +27,7 @@ pub(super) async fn wait_execution(
     let feed = registry.feed(row.key);
     let mut end = feed.subscribe_end();
     if registry.client_reads.find(&name).await?.summary.ended {
-        return describe(registry, &name, &row).await;
+        return show(registry, &name, ExecutionView::Basic).await;
     }
     tokio::select! {
         biased;
@@ -38,5 +38,5 @@ pub(super) async fn wait_execution(
         () = registry.shutdown.requested() => {}
         () = tokio::time::sleep(longest) => {}
     }
-    describe(registry, &name, &row).await
+    show(registry, &name, ExecutionView::Basic).await
 }

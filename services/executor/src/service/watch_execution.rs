@@ -2,29 +2,40 @@ use std::{sync::Arc, time::Duration};
 
 use belay_defects::{Defect, is_planted};
 use belay_journal::{ExecutionKey, ExecutionRow};
-use belay_proto::v1::{self, execution_event::Kind, watch_execution_response::Content};
+use belay_proto::{
+    v1::{self, watch_execution_response::Content},
+    watch::WatchMessage,
+};
 use belay_reasons as reasons;
 use belay_service_kit::{
     Taken, status,
     watch::{Wake, heartbeat_interval, wake},
 };
 use futures::FutureExt as _;
+use prost::bytes::Bytes;
 use tonic::{Code, Status};
 
-use super::{Messages, describe};
+use super::{Messages, get_execution::show};
 use crate::{
     ExecutionRegistry,
-    event_feed::{EventFeed, Head, sequence},
+    event_feed::{Encoded, EventFeed, Head},
     journal_reads::{undecodable, unreadable},
     names::ExecutionName,
     trace::span_of,
-    wire,
+    wire::{self, DecodeError},
 };
+
+/// How many bytes of events a watcher reads from the journal at a time, unless one transition alone has more: what one that never reads
+/// holds in memory.
+const MAX_PAGE_BYTES: usize = 256 * 1024;
+
+/// From which pace on a watcher waits: the clock of waits has a resolution of a millisecond.
+const MIN_PACE: Duration = Duration::from_millis(1);
 
 pub(super) async fn watch_execution(
     registry: &Arc<ExecutionRegistry>,
     request: v1::WatchExecutionRequest,
-) -> Result<Messages<v1::WatchExecutionResponse>, Status> {
+) -> Result<Messages<WatchMessage>, Status> {
     let name = ExecutionName::parse("name", &request.name)?;
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
     let taken = registry.watchers.take()?;
@@ -33,7 +44,7 @@ pub(super) async fn watch_execution(
     let feed = registry.feed(row.key);
     let changes = feed.subscribe();
     let last_chunk = changes.borrow().chunks;
-    let snapshot = describe(registry, &name, &row).await?;
+    let snapshot = show(registry, &name, request.view()).await?;
     let last = snapshot.last_sequence;
     let mut reset = None;
     let is_unchecked = is_planted(Defect::StaleCursorTrusted) || is_planted(Defect::CursorAheadRejected);
@@ -68,6 +79,7 @@ pub(super) async fn watch_execution(
         traceparent: traceparent(registry, &snapshot),
         cursor: u64::try_from(cursor).unwrap_or(0),
         last_chunk,
+        page: registry.thresholds.watch_page,
         heartbeat,
         _taken: taken,
     };
@@ -84,6 +96,8 @@ struct Watch {
     cursor: u64,
     /// The last output chunk that was sent.
     last_chunk: u64,
+    /// How many transitions to read from the journal at a time.
+    page: usize,
     heartbeat: Duration,
     /// Counts against the limit of waiting requests.
     _taken: Taken,
@@ -94,32 +108,35 @@ impl Watch {
         mut self,
         snapshot: v1::Execution,
         reset: Option<v1::WatchReset>,
-    ) -> impl futures::Stream<Item = Result<v1::WatchExecutionResponse, Status>> {
+    ) -> impl futures::Stream<Item = Result<WatchMessage, Status>> {
         let journal = self.registry.journal.to_string();
+        let encoded_journal = Bytes::from(journal.clone());
         let response = move |content| v1::WatchExecutionResponse {
             journal: journal.clone(),
             content: Some(content),
             ..v1::WatchExecutionResponse::default()
         };
+        let message = move |event| WatchMessage::Event { journal: encoded_journal.clone(), event };
         async_stream::try_stream! {
             let ended = is_terminal(snapshot.state());
             let last = sequence_of(&snapshot);
             if let Some(reset) = reset {
-                yield response(Content::Reset(reset));
+                yield response(Content::Reset(reset)).into();
             }
-            yield v1::WatchExecutionResponse {
+            let first = v1::WatchExecutionResponse {
                 execution: snapshot.name.clone(),
                 uid: snapshot.uid.clone(),
                 traceparent: self.traceparent.clone(),
                 ..response(Content::Snapshot(snapshot))
             };
+            yield first.into();
             loop {
                 self.changes.mark_unchanged();
                 for chunk in self.output_before_next() {
-                    yield response(Content::Event(chunk));
+                    yield message(chunk);
                 }
-                let events = self.next().await?;
-                if events.is_empty() {
+                let transitions = self.next().await?;
+                if transitions.is_empty() {
                     if ended && self.cursor >= last {
                         return;
                     }
@@ -132,64 +149,74 @@ impl Watch {
                         Wake::Quiet => {
                             let time = Some(belay_proto::timestamp(self.registry.clock.now_micros()));
                             let last_sequence = i64::try_from(self.cursor).unwrap_or(i64::MAX);
-                            yield response(Content::Heartbeat(v1::Heartbeat { last_sequence, time }));
+                            yield response(Content::Heartbeat(v1::Heartbeat { last_sequence, time })).into();
                         }
                     }
                     continue;
                 }
-                for event in events {
-                    for chunk in self.output_before_next() {
-                        yield response(Content::Event(chunk));
+                for transition in transitions {
+                    for event in transition.after(self.cursor) {
+                        let (sequence, event) = event.map_err(|error| undecodable(&error, &self.registry.vault))?;
+                        for chunk in self.output_before_next() {
+                            yield message(chunk);
+                        }
+                        self.cursor = sequence;
+                        let finished = sequence == transition.last() && wire::is_end(&event);
+                        yield message(event);
+                        if finished {
+                            return;
+                        }
                     }
-                    self.cursor = sequence(&event);
-                    let finished = matches!(event.kind, Some(Kind::ExecutionFinished(_)));
-                    yield response(Content::Event(event));
-                    if finished {
-                        return;
-                    }
+                }
+                let pace = self.feed.pace();
+                if pace >= MIN_PACE {
+                    tokio::time::sleep(pace).await;
                 }
             }
         }
     }
 
     /// Output since the last call, as far as it belongs before the next event.
-    fn output_before_next(&mut self) -> Vec<v1::ExecutionEvent> {
+    fn output_before_next(&mut self) -> Vec<Bytes> {
         if self.changes.borrow().chunks <= self.last_chunk {
             return Vec::new();
         }
         let chunks = self.feed.output_after(self.last_chunk).into_iter().take_while(|chunk| chunk.after <= self.cursor);
-        let (numbers, events): (Vec<u64>, Vec<_>) =
-            chunks.map(|chunk| (chunk.number, v1::ExecutionEvent::clone(&chunk.event))).unzip();
+        let (numbers, events): (Vec<u64>, Vec<Bytes>) = chunks.map(|chunk| (chunk.number, chunk.event)).unzip();
         self.last_chunk = numbers.last().copied().unwrap_or(self.last_chunk);
         events
     }
 
-    /// The next events after the cursor, from memory or from the store; empty when there are none yet.
-    async fn next(&self) -> Result<Vec<v1::ExecutionEvent>, Status> {
+    /// The next transitions with events after the cursor, from memory or from the store; none when there are none yet.
+    async fn next(&mut self) -> Result<Vec<Encoded>, Status> {
         let cursor = self.cursor;
-        let after = |events: &[v1::ExecutionEvent]| -> Vec<v1::ExecutionEvent> {
-            events.iter().filter(|event| sequence(event) > cursor).cloned().collect()
-        };
         if let Some(events) = self.feed.after(cursor) {
-            return Ok(after(&events));
+            return Ok(vec![events]);
         }
         let known = self.changes.borrow().last;
         if known != 0 && known <= cursor {
             return Ok(Vec::new());
         }
-        let (key, page): (ExecutionKey, usize) = (self.row.key, self.registry.thresholds.watch_page);
-        let transitions = self
-            .registry
-            .client_reads
-            .read(move |reader| reader.read(key, cursor, page))
-            .await
-            .map_err(|error| unreadable(&error))?;
-        let mut events = Vec::new();
-        for transition in &transitions {
-            let decoded = wire::decode_all(transition).map_err(|error| undecodable(&error, &self.registry.vault))?;
-            events.extend(after(&decoded));
+        let (key, page): (ExecutionKey, usize) = (self.row.key, self.page);
+        let read = self.registry.client_reads.read(move |reader| reader.read(key, cursor, page)).await;
+        let read = read.map_err(|error| unreadable(&error))?;
+        let (mut transitions, mut bytes) = (Vec::new(), 0);
+        for transition in &read {
+            if transition.version > wire::VERSION {
+                let newer = DecodeError::Newer(transition.version);
+                return Err(undecodable(&newer, &self.registry.vault));
+            }
+            bytes += transition.shown.len();
+            if bytes > MAX_PAGE_BYTES && !transitions.is_empty() {
+                break;
+            }
+            transitions.push(Encoded::from(transition));
         }
-        Ok(events)
+        // Where events are large, the rest of a page would be read again and again.
+        let is_whole = transitions.len() == read.len();
+        let page = if is_whole { self.page.saturating_mul(2) } else { transitions.len() };
+        self.page = page.clamp(1, self.registry.thresholds.watch_page.max(1));
+        Ok(transitions)
     }
 }
 

@@ -54,6 +54,17 @@ impl DecodeError {
     }
 }
 
+/// Whether an encoded event, with its length before it, is the last of its execution. Reads no more of it than that.
+pub(crate) fn is_end(event: &[u8]) -> bool {
+    /// What matters of a `belay.v1.ExecutionEvent`; a test compares the number with the contract.
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct End {
+        #[prost(message, optional, tag = "27")]
+        finished: Option<()>,
+    }
+    End::decode_length_delimited(event).is_ok_and(|event| event.finished.is_some())
+}
+
 /// Checks that encoded messages, of which an execution is carried out, have nothing that this version does not know: it would be carried out
 /// without that.
 pub(crate) fn check_known(mut bytes: &[u8]) -> Result<(), DecodeError> {
@@ -359,6 +370,16 @@ mod tests {
 
     use super::*;
     use crate::wire::encode;
+
+    /// A watch ends after this event, of which it reads nothing else.
+    #[test]
+    fn the_last_event_is_told_from_its_bytes() {
+        let event = |kind| v1::ExecutionEvent { sequence: 9, kind: Some(kind), ..v1::ExecutionEvent::default() };
+        let finished = v1::ExecutionFinished { state: 5, ..v1::ExecutionFinished::default() };
+        assert!(is_end(&event(Kind::ExecutionFinished(finished)).encode_length_delimited_to_vec()));
+        let started = event(Kind::ExecutionStarted(v1::ExecutionStarted {})).encode_length_delimited_to_vec();
+        assert!(!is_end(&started) && !is_end(&started[..3]) && !is_end(&[]));
+    }
 
     /// Events come back as they were stored, each by itself: nothing about its plan has to be known. S2-FR-053, B-12.
     #[test]

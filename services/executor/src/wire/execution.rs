@@ -1,14 +1,14 @@
 //! Executions as resources.
 
 use belay_execution::{
-    ApprovalMode, Authorization, Execution, ExecutionState, FailedAttempt, SkipReason, StepKey, StepState, StepView,
-    Waiting,
+    ApprovalMode, Authorization, Execution, ExecutionState, FailedAttempt, Failure, SkipReason, StepKey, StepState,
+    StepView, Waiting,
 };
 use belay_journal::{ExecutionRow, StepCounts, Waits};
 use belay_plan::{StepKind, WaitFor};
 use belay_proto::v1::{self, execution::State, step};
 
-use super::{failure, payload, plan_message, time};
+use super::{failure, failure_without_output, payload, plan_message, time};
 use crate::names::ExecutionName;
 
 pub(crate) fn state(state: ExecutionState) -> State {
@@ -165,18 +165,17 @@ pub(crate) fn basic(row: &ExecutionRow) -> v1::Execution {
         principal: execution.principal.clone(),
         labels: execution.labels.clone(),
         create_time: Some(belay_proto::timestamp(execution.created_at)),
-        shard: i32::try_from(execution.shard).unwrap_or(i32::MAX),
         ..v1::Execution::default()
     }
 }
 
-/// All fields.
+/// The FULL view: all fields, with the steps in BASIC view.
 pub(crate) fn full(name: &ExecutionName, execution: &Execution) -> v1::Execution {
-    let (plan, steps) = (Some(plan_message(execution.plan())), steps(name, execution));
-    v1::Execution { plan, steps, ..brief(name, execution) }
+    let steps = execution.steps().map(|view| step(name, execution, view, StepDetails::Brief)).collect();
+    v1::Execution { plan: Some(plan_message(execution.plan())), steps, ..brief(name, execution) }
 }
 
-/// Everything but the plan and the steps.
+/// The BASIC view: everything but the plan and the steps.
 pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Execution {
     let created = execution.created();
     let waiting = execution.waiting().into_iter().map(|waiting| waiting_reason(name, execution, waiting)).collect();
@@ -200,7 +199,6 @@ pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Executio
         failure: execution.first_failure().map(failure),
         waiting,
         trace: Some(v1::TraceContext { traceparent: created.trace.0.clone(), tracestate: created.trace.1.clone() }),
-        shard: i32::try_from(created.shard).unwrap_or(i32::MAX),
         ..v1::Execution::default()
     }
 }
@@ -214,13 +212,27 @@ pub(crate) fn etag(execution: &Execution) -> String {
     format!("{}-{}", execution.created().uid, execution.last_sequence())
 }
 
-fn steps(name: &ExecutionName, execution: &Execution) -> Vec<v1::Step> {
-    execution.steps().map(|view| step(name, execution, view)).collect()
+/// How much of a step a message has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StepDetails {
+    /// The BASIC view.
+    Brief,
+    /// The FULL view, with the output and what failed attempts printed last.
+    Full,
 }
 
-fn step(name: &ExecutionName, execution: &Execution, view: StepView<'_>) -> v1::Step {
+/// A step of an execution.
+pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'_>, details: StepDetails) -> v1::Step {
     let id = |key: StepKey| execution.step(key).id().as_str().to_owned();
     let spec = view.spec();
+    let is_full = details == StepDetails::Full;
+    let failure = |failed: &Failure| if is_full { failure(failed) } else { failure_without_output(failed) };
+    let failed_attempt = |failed: &FailedAttempt| v1::StepAttempt {
+        attempt: i32::try_from(failed.attempt).unwrap_or(i32::MAX),
+        failure: Some(failure(&failed.failure)),
+        end_time: Some(time(failed.ended_at)),
+    };
+    let output_bytes = view.output().map_or(0, |output| output.as_str().len());
     v1::Step {
         name: format!("{name}/steps/{}", view.id()),
         step_id: view.id().as_str().to_owned(),
@@ -230,7 +242,8 @@ fn step(name: &ExecutionName, execution: &Execution, view: StepView<'_>) -> v1::
         max_attempts: i32::try_from(spec.retry().max_attempts).unwrap_or(i32::MAX),
         start_time: view.started_at().map(time),
         end_time: view.ended_at().map(time),
-        output: view.output().map(payload),
+        output: view.output().filter(|_| is_full).map(payload),
+        output_bytes: i64::try_from(output_bytes).unwrap_or(i64::MAX),
         failure: view.failure().map(failure),
         skip_reason: view.skipped().map_or(v1::SkipReason::Unspecified, |(reason, _)| skip_reason(reason)).into(),
         skipped_because: view.skipped().and_then(|(_, because)| because).map(id).unwrap_or_default(),
@@ -262,14 +275,6 @@ fn detail(view: StepView<'_>) -> step::Detail {
             };
             step::Detail::Wait(v1::WaitStepDetail { signal, until: until.map(time) })
         }
-    }
-}
-
-fn failed_attempt(failed: &FailedAttempt) -> v1::StepAttempt {
-    v1::StepAttempt {
-        attempt: i32::try_from(failed.attempt).unwrap_or(i32::MAX),
-        failure: Some(failure(&failed.failure)),
-        end_time: Some(time(failed.ended_at)),
     }
 }
 

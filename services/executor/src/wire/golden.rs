@@ -11,6 +11,7 @@ use belay_execution::{
     RecoveryClass, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, Verdict,
 };
 use belay_plan::{Format, Plan};
+use belay_proto::v1;
 use belay_reasons as reasons;
 use prost::Message as _;
 
@@ -148,7 +149,10 @@ fn replayed(bytes: &[u8]) -> String {
     let execution = Execution::replay(events).unwrap();
     assert!(execution.is_index_consistent());
     let name = ExecutionName { namespace: "n".into(), id: "golden".into() };
-    format!("{:#}\n", serde_json::to_value(execution::full(&name, &execution)).unwrap())
+    let details = execution::StepDetails::Full;
+    let steps = execution.steps().map(|step| execution::step(&name, &execution, step, details)).collect();
+    let state = v1::Execution { steps, ..execution::full(&name, &execution) };
+    format!("{:#}\n", serde_json::to_value(state).unwrap())
 }
 
 // B-24: a log of every version is replayed by every build, to the state that it came to.

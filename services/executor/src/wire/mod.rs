@@ -10,10 +10,11 @@ mod golden;
 mod plan;
 
 pub(crate) use approval::{check_approval, decision_from, receipt_from, requirement_from, subject_kind};
-pub(crate) use decode::{DecodeError, check_known, decode_all, decode_bytes, to_events};
+pub(crate) use decode::{DecodeError, check_known, decode_all, decode_bytes, is_end, to_events};
 pub(crate) use event::{VERSION, call_name, encode, output_event, output_frame, parse_call};
 pub(crate) use execution::{
-    approval_mode, approval_mode_to, basic, brief, etag, full, state_name, state_number, step_counts, waits_for,
+    StepDetails, approval_mode, approval_mode_to, basic, brief, etag, full, state_name, state_number, step,
+    step_counts, waits_for,
 };
 pub(crate) use plan::{checked_plan_from, plan_from, plan_message};
 
@@ -60,16 +61,29 @@ pub(crate) fn json(payload: Option<v1::Payload>, what: &'static str) -> Result<J
 }
 
 pub(crate) fn failure(failure: &Failure) -> v1::Failure {
+    let last_output = failure.last_output.as_deref().map(last_output);
+    let cause = failure.cause.as_deref().map(|cause| Box::new(self::failure(cause)));
+    v1::Failure { last_output, cause, ..failure_alone(failure) }
+}
+
+/// A failure without what its call printed last, and without its causes' output.
+pub(crate) fn failure_without_output(failure: &Failure) -> v1::Failure {
+    let cause = failure.cause.as_deref().map(|cause| Box::new(failure_without_output(cause)));
+    v1::Failure { cause, ..failure_alone(failure) }
+}
+
+/// A failure without output and cause.
+fn failure_alone(failure: &Failure) -> v1::Failure {
     v1::Failure {
         error_class: class_to(failure.class).into(),
         message: failure.message.clone(),
         reason: failure.reason.clone(),
         retryable: failure.class.is_retryable(),
-        last_output: failure.last_output.as_deref().map(last_output),
+        last_output: None,
         metadata: failure.metadata.clone(),
         retry_after: failure.retry_after.map(belay_proto::duration),
         quota: failure.quota.as_deref().map(quota),
-        cause: failure.cause.as_deref().map(|cause| Box::new(self::failure(cause))),
+        cause: None,
     }
 }
 

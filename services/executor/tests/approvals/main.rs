@@ -8,6 +8,7 @@ mod losses;
 mod memory;
 mod newer;
 mod output;
+mod reads;
 mod secrets;
 mod starts;
 mod support;

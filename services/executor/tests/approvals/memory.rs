@@ -9,7 +9,7 @@ use std::{
 };
 
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner, Thresholds};
-use belay_journal::StoreError;
+use belay_journal::{Opened, StoreError};
 use belay_proto::v1;
 use belay_service_kit::{Access, Clock, Ids, Shutdown, SystemClock, net, shutdown::Trigger};
 use belay_sqlite::{Location, Threads};
@@ -32,6 +32,16 @@ async fn inside(world: &World) -> Inside {
 
 /// The same with a wall clock that the test sets.
 pub(crate) async fn inside_with(world: &World, clock: Arc<dyn Clock>, thresholds: Thresholds) -> Inside {
+    inside_on(world, clock, thresholds, |journal| journal).await
+}
+
+/// The same on a journal that the test has changed.
+pub(crate) async fn inside_on(
+    world: &World,
+    clock: Arc<dyn Clock>,
+    thresholds: Thresholds,
+    change: impl FnOnce(Opened) -> Opened,
+) -> Inside {
     let folder = world.folder.path();
     let journal = loop {
         match belay_journal_sqlite::open(&Location::file(folder.join("journal.db")), || "store".into()) {
@@ -44,7 +54,7 @@ pub(crate) async fn inside_with(world: &World, clock: Arc<dyn Clock>, thresholds
     let channel = |name: &str| net::connect_lazy(&net::Address::Unix(folder.join(name)));
     let (trigger, shutdown) = Shutdown::new();
     let executions = ExecutionRegistry::new(Parts {
-        journal,
+        journal: change(journal),
         threads: Threads::Real,
         runner: Runner::new(channel("runner"), None).unwrap(),
         gate: Gate::new(channel("gate"), None).unwrap(),

@@ -186,6 +186,10 @@ async fn secrets_reach_the_tools_and_nothing_else() {
     assert_clean("a live watch", &live, &secrets);
     assert_clean("a watch afterwards", &watched(&executor, &name).await, &secrets);
     assert_clean("an execution", &ended.encode_to_vec(), &secrets);
+    for step in executor.steps(&name, 2).await {
+        assert_clean("a step", &step.encode_to_vec(), &secrets);
+        assert_eq!(executor.step(&name, &step.step_id).await.unwrap(), step);
+    }
     let waited = v1::WaitExecutionRequest { name: name.clone(), longest_wait: None };
     assert_clean("a wait", &client.wait_execution(waited).await.unwrap().into_inner().encode_to_vec(), &secrets);
     let list = v1::ListExecutionsRequest {
@@ -263,6 +267,10 @@ async fn an_execution_with_secrets_goes_on_after_a_kill() {
     assert_eq!(arguments[&format!("{name}/steps/give/calls/1.1")]["named"]["password"], json!(secrets[7]));
     assert_eq!(arguments[&format!("{name}/steps/need/calls/1.1")]["copy"], json!(secrets[7]));
     assert_clean("an execution", &ended.encode_to_vec(), &secrets);
+    for step in executor.steps(&name, 2).await {
+        assert_clean("a step", &step.encode_to_vec(), &secrets);
+        assert_eq!(executor.step(&name, &step.step_id).await.unwrap(), step);
+    }
     assert_clean("its events", &watched(&executor, &name).await, &secrets);
     assert_stored_clean(&world.folder.path().join("state"), &secrets);
 }

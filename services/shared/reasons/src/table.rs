@@ -86,6 +86,10 @@ table! {
     "No execution has this name, or an id that begins with what was typed."
     "`belay executions list` shows the executions. Check `--namespace`, `--state-dir` and `BELAY_SERVER`."
 
+    STEP_NOT_FOUND Executions 2 false [] [NotFound]
+    "The execution's plan has no step with this id."
+    "`belay executions get` shows the ids of its steps."
+
     EXECUTION_AMBIGUOUS Executions 2 false [] []
     "More than one execution has an id that begins with what was typed."
     "Type more of the id, or `@last` for the newest."

@@ -41,6 +41,8 @@ const METHODS: &[Method] = &[
     method("belay.v1.ExecutorService/GetExecution", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/ListExecutions", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/ListNamespaces", READ, NO_SERVICE),
+    method("belay.v1.ExecutorService/GetStep", READ, NO_SERVICE),
+    method("belay.v1.ExecutorService/ListSteps", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/WatchExecution", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/WaitExecution", READ, NO_SERVICE),
     // A planner for its own executions only: the executor compares the names.

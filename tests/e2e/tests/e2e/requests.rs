@@ -149,7 +149,7 @@ async fn outputs_flow_from_step_to_step() {
     let picture = client.watch_to_the_end("flow").await;
     let execution = client.get("flow").await;
     picture.assert_equals(&execution);
-    let Some(v1::payload::Content::Json(output)) = execution.steps[0].output.clone().unwrap().content else {
+    let Some(v1::payload::Content::Json(output)) = client.steps("flow").await[0].output.clone().unwrap().content else {
         panic!("inline")
     };
     assert_eq!(output, r#"[9007199254740993,"is 9007199254740993"]"#);

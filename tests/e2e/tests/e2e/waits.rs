@@ -60,7 +60,7 @@ steps:
     let ended = client.get("waits").await;
     picture.assert_equals(&ended);
     assert_eq!(ended.state(), State::Completed);
-    let outputs: Vec<_> = ended.steps.iter().filter_map(|step| step.output.as_ref()?.content.clone()).collect();
+    let outputs: Vec<_> = client.steps("waits").await.into_iter().filter_map(|step| step.output?.content).collect();
     let json = |text: &str| Content::Json(text.to_owned());
     assert_eq!(outputs, [json("null"), json(r#"{"n":7}"#), json("\"kept\""), json("\"done\""), json("\"7, kept\"")]);
     assert_eq!(picture.count(|kind| matches!(kind, Kind::SignalReceived(_))), 2);

@@ -114,7 +114,7 @@ async fn live_output_and_approvals_leave_no_gap_either() {
     assert_eq!(later.events(), picture.events(), "live and later, the same events");
     let execution = client.get("talking").await;
     picture.assert_equals(&execution);
-    let output = execution.steps[0].output.clone().and_then(|payload| payload.content);
+    let output = client.steps("talking").await[0].output.clone().and_then(|payload| payload.content);
     let Some(v1::payload::Content::Json(output)) = output else { panic!("inline") };
     assert!(output.contains(r#""stdout":"0.1\n0.2\n0.3\n"#), "what was said is in the result: {output}");
     let asked = |kind: &v1::execution_event::Kind| matches!(kind, v1::execution_event::Kind::ApprovalDecided(_));

@@ -13,7 +13,7 @@ use crate::{
     exit::Exit,
     failure::{Failure, Report},
     follow::is_over,
-    names, next,
+    names, next, read,
     render::{execution, time, words},
 };
 
@@ -44,9 +44,10 @@ pub(crate) async fn cancel(context: &Context, verb: Cancel) -> Result<Exit, Fail
             let answer = client.cancel_execution(request).await;
             let asked = answer.map_err(|status| refused(&status, &name))?.into_inner();
             match tokio::time::timeout(MAX_WAIT, until_over(client, asked)).await {
-                Ok(ended) => ended,
-                Err(_) => Err(still_running(&name)),
+                Ok(ended) => ended?,
+                Err(_) => return Err(still_running(&name)),
             }
+            Ok(read::execution(client, &name, context.screen.format).await?)
         })
         .await?;
     if execution.state() != State::Cancelled {
@@ -56,13 +57,13 @@ pub(crate) async fn cancel(context: &Context, verb: Cancel) -> Result<Exit, Fail
     Ok(Exit::OK)
 }
 
-async fn until_over(client: &mut Client, mut execution: Execution) -> Result<Execution, Failure> {
+async fn until_over(client: &mut Client, mut execution: Execution) -> Result<(), Failure> {
     while !is_over(execution.state()) {
         tokio::time::sleep(LOOK_AGAIN).await;
-        let request = GetExecutionRequest { name: execution.name.clone(), view: ExecutionView::Full.into() };
+        let request = GetExecutionRequest { name: execution.name.clone(), view: ExecutionView::Basic.into() };
         execution = client.get_execution(request).await?.into_inner();
     }
-    Ok(execution)
+    Ok(())
 }
 
 fn still_running(name: &str) -> Failure {

@@ -1,24 +1,29 @@
 //! `belay executions get`.
 
-use belay_proto::v1::{Execution, ExecutionView, GetExecutionRequest};
+use belay_proto::v1::{Execution, Step};
 
 use super::super::Context;
 use crate::{
     args::{Which, help},
     clock,
-    connect::{Client, Needs, Session},
+    connect::{Needs, Session},
     exit::Exit,
     failure::Failure,
-    names,
+    names, read,
     render::execution,
 };
 
 /// Show an execution: its steps, their failures, what it waits for, what to type next
+///
+/// With `--step`, one step and its output. With `-o json`, every step has its output.
 #[derive(clap::Args, Debug)]
-#[command(after_help = help!("belay executions get @last"))]
+#[command(after_help = help!("belay executions get @last --step build"))]
 pub(crate) struct Get {
     #[command(flatten)]
     which: Which,
+    /// Only this step, with its output
+    #[arg(long, value_name = "STEP")]
+    step: Option<String>,
 }
 
 /// Shows the execution.
@@ -26,17 +31,27 @@ pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
     let mut session = Session::open(&context.place, Needs::Records).await?;
     // Services that run only for the moment of this command drive nothing on.
     let is_driven = !session.is_embedded();
-    let answer = ask(&mut session.client, &context.namespace, &verb.which.id).await;
+    let client = &mut session.client;
+    let answer = async {
+        let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
+        match &verb.step {
+            None => read::execution(client, &name, context.screen.format).await.map(Found::Execution),
+            Some(step) => read::step(client, &format!("{name}/steps/{step}")).await.map(Found::Step),
+        }
+        .map_err(Failure::from)
+    };
+    let answer = answer.await;
     session.close().await;
-    let execution = answer?;
-    context.screen.show(&execution, || {
-        execution::full(&context.place.with_workspace(execution.clone()), is_driven, clock::now())
-    })?;
+    match answer? {
+        Found::Execution(execution) => context.screen.show(&execution, || {
+            execution::full(&context.place.with_workspace(execution.clone()), is_driven, clock::now())
+        })?,
+        Found::Step(step) => context.screen.show(&step, || execution::step(&step, clock::now()))?,
+    }
     Ok(Exit::OK)
 }
 
-async fn ask(client: &mut Client, namespace: &str, id: &str) -> Result<Execution, Failure> {
-    let name = names::resolve(client, namespace, id).await?;
-    let view = ExecutionView::Full.into();
-    Ok(client.get_execution(GetExecutionRequest { name, view }).await?.into_inner())
+enum Found {
+    Execution(Execution),
+    Step(Step),
 }

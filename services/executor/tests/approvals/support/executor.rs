@@ -73,6 +73,27 @@ impl Executor {
         self.client.clone().get_execution(request).await.map(tonic::Response::into_inner)
     }
 
+    /// Its steps with their outputs, on pages of this size.
+    pub(crate) async fn steps(&self, name: &str, page_size: i32) -> Vec<v1::Step> {
+        let (mut steps, mut page_token) = (Vec::new(), String::new());
+        loop {
+            let view = v1::StepView::Full.into();
+            let request = v1::ListStepsRequest { parent: name.to_owned(), page_size, page_token, view };
+            let page = self.client.clone().list_steps(request).await.unwrap().into_inner();
+            steps.extend(page.steps);
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return steps;
+            }
+        }
+    }
+
+    /// One step with its output.
+    pub(crate) async fn step(&self, name: &str, step: &str) -> Result<v1::Step, Status> {
+        let request = v1::GetStepRequest { name: format!("{name}/steps/{step}"), ..Default::default() };
+        self.client.clone().get_step(request).await.map(tonic::Response::into_inner)
+    }
+
     /// The execution in BASIC view.
     pub(crate) async fn summary(&self, name: &str) -> v1::Execution {
         let request = v1::GetExecutionRequest { name: name.to_owned(), view: v1::ExecutionView::Basic.into() };

@@ -14,7 +14,7 @@ use super::effects;
 use super::hosts::{Inventoried, Owners};
 use super::observed::{Observations, ObservedExecution};
 use super::outside::{Outside, Run};
-use super::picture::{Fold, Picture};
+use super::picture::{Account, Depth, Fold, Picture};
 use super::plans;
 use crate::trace;
 use crate::world::TICK;
@@ -174,7 +174,7 @@ impl<'a> One<'a, '_> {
                 None => {}
             }
             if let Some(account) = heard.accounts.get(&sequence)
-                && *account != fold.picture
+                && !account.agrees_with(&fold.picture)
             {
                 let picture = &fold.picture;
                 self.violation(format_args!(
@@ -186,7 +186,8 @@ impl<'a> One<'a, '_> {
         if let Some(sequence) = heard.accounts.keys().find(|sequence| **sequence > last) {
             self.violation(format_args!("an account at event {sequence} was given, which is gone"));
         }
-        if Picture::of(&kept.execution) != fold.picture || kept.execution.last_sequence != last {
+        let account = Account::new(&kept.execution, Depth::Outputs);
+        if !account.agrees_with(&fold.picture) || kept.execution.last_sequence != last {
             self.violation("the last account is not what the events make");
         }
         Some((fold, calls))
@@ -211,11 +212,16 @@ impl<'a> One<'a, '_> {
                             || is_over(other.state());
                     !waits && other.attempt > 0
                 };
-                let others = steps.iter().enumerate().filter(|(other, status)| *other != step && is_active(status));
+                // A wait holds no slot.
+                let is_call = |step: usize| matches!(fold.plan.steps[step].kind, Some(v1::step_spec::Kind::Tool(_)));
+                let others = steps
+                    .iter()
+                    .enumerate()
+                    .filter(|(other, status)| *other != step && is_call(*other) && is_active(status));
                 let at_once = others.count() + 1;
                 let most = usize::try_from(fold.plan.parallelism.max(1)).unwrap_or(usize::MAX);
                 // A retry keeps its slot, and an approved call waits for one.
-                if event.attempt == 1 && at_once > most {
+                if event.attempt == 1 && is_call(step) && at_once > most {
                     self.violation(format_args!("{at_once} steps at once, and at most {most} may be"));
                 }
                 if event.attempt != steps[step].attempt + 1 || not_before.get(&step).is_some_and(|at| time < *at) {

@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use super::audit::Kept;
-use super::client::{Connection, RPC_TIMEOUT, pause};
+use super::client::{Connection, RPC_TIMEOUT, pause, with_outputs};
 use super::decisions::Stored;
 use super::hosts::{self, Owners};
 use super::observed::Observations;
@@ -44,7 +44,7 @@ pub(super) async fn read_everything(
         let one = read(&mut connection, &name, &observed, &mut random).await;
         let has_called = one.events.iter().any(|event| matches!(event.kind, Some(Kind::ToolCallRequested(_))));
         if let Some(owners) = owners.as_ref().filter(|_| has_called) {
-            call_as_stale_owner(&one.execution, owners, &observed, &mut random).await;
+            call_as_stale_owner(&one, owners, &observed, &mut random).await;
         }
         for event in one.events.iter().filter(|event| matches!(event.kind, Some(Kind::ToolCallRequested(_)))) {
             let request = runner_v1::GetToolCallRequest { name: belay_proto::call_name(&name, event) };
@@ -261,6 +261,7 @@ async fn read(connection: &mut Connection, name: &str, observed: &Observations, 
         let request = v1::WatchExecutionRequest {
             name: name.to_owned(),
             after_sequence: Some(0),
+            view: v1::ExecutionView::Full.into(),
             ..v1::WatchExecutionRequest::default()
         };
         let read = connection.ask(|mut client| async move {
@@ -281,7 +282,10 @@ async fn read(connection: &mut Connection, name: &str, observed: &Observations, 
         match read.await {
             Some(kept) => {
                 observed.saw(&kept.execution);
-                return kept;
+                match with_outputs(connection, &kept.execution).await {
+                    Some(execution) => return Kept { execution, ..kept },
+                    None => pause(random, 100).await,
+                }
             }
             None => pause(random, 100).await,
         }
@@ -289,11 +293,15 @@ async fn read(connection: &mut Connection, name: &str, observed: &Observations, 
 }
 
 /// A runner rejects calls of a replaced executor. S2-NFR-005, B-08.
-async fn call_as_stale_owner(execution: &v1::Execution, owners: &Owners, observed: &Observations, random: &mut StdRng) {
+async fn call_as_stale_owner(kept: &Kept, owners: &Owners, observed: &Observations, random: &mut StdRng) {
+    let shard = kept.events.iter().find_map(|event| match &event.kind {
+        Some(Kind::ExecutionCreated(created)) => Some(created.shard),
+        _ => None,
+    });
     let request = runner_v1::CallToolRequest {
-        name: format!("{}/steps/stale/calls/1.1", execution.name),
+        name: format!("{}/steps/stale/calls/1.1", kept.execution.name),
         tool: SEND.to_owned(),
-        fence: Some(runner_v1::Fence { shard: execution.shard, token: 0 }),
+        fence: Some(runner_v1::Fence { shard: shard.unwrap_or_default(), token: 0 }),
         ..runner_v1::CallToolRequest::default()
     };
     let newest = owners.newest_fence();

@@ -13,6 +13,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use super::observed::Observations;
+use super::picture::Depth;
 use super::{hosts, plans, tools, watcher};
 use crate::trace;
 
@@ -211,7 +212,21 @@ async fn look(connection: &mut Connection, name: &str, random: &mut StdRng) -> O
         answer.await?
     };
     connection.observed.saw(&execution);
+    if random.random_bool(0.3) {
+        with_outputs(connection, &execution).await;
+    }
     Some(execution)
+}
+
+/// The execution with the outputs of its steps, when it is still in this state.
+pub(super) async fn with_outputs(connection: &mut Connection, execution: &v1::Execution) -> Option<v1::Execution> {
+    let view = v1::StepView::Full.into();
+    let request = v1::ListStepsRequest { parent: execution.name.clone(), page_size: 1_000, view, ..Default::default() };
+    let answer = connection.ask(|mut client| async move { client.list_steps(request).await });
+    let page = answer.await.filter(|page| page.last_sequence == execution.last_sequence)?;
+    let whole = v1::Execution { steps: page.steps, ..execution.clone() };
+    connection.observed.saw_to(&whole, Depth::Outputs);
+    Some(whole)
 }
 
 async fn cancel(connection: &mut Connection, observed: &Observations, name: &str, request_id: String) {

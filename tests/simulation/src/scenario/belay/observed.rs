@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use belay_proto::v1::Decision;
 use belay_proto::v1::{self, approval};
 
-use super::picture::Picture;
+use super::picture::{Account, Depth};
 use crate::checker::Checker;
 use crate::trace;
 
@@ -73,7 +73,7 @@ pub(super) struct ObservedExecution {
     /// Events by sequence.
     pub(super) events: BTreeMap<i64, v1::ExecutionEvent>,
     /// The server's snapshots, by the sequence of their last event.
-    pub(super) accounts: BTreeMap<i64, Picture>,
+    pub(super) accounts: BTreeMap<i64, Account>,
     /// The ids of the requests to pause, resume and cancel that were acknowledged.
     pub(super) requests: BTreeSet<String>,
 }
@@ -106,18 +106,27 @@ impl Observations {
         self.saw(execution);
     }
 
-    /// Records a full snapshot of an execution.
+    /// Records an answer about an execution.
     pub(super) fn saw(&self, execution: &v1::Execution) {
+        let depth = if execution.plan.is_some() { Depth::Steps } else { Depth::Basic };
+        self.saw_to(execution, depth);
+    }
+
+    /// Records what the server told of an execution.
+    pub(super) fn saw_to(&self, execution: &v1::Execution, depth: Depth) {
         let mut state = self.state();
         let heard = state.executions.entry(execution.name.clone()).or_default();
-        heard.shard = execution.shard;
         if !self.journal_remembers {
             return;
         }
-        let account = Picture::of(execution);
-        let before = heard.accounts.insert(execution.last_sequence, account.clone());
+        let account = Account::new(execution, depth);
+        let known = heard.accounts.entry(execution.last_sequence).or_insert_with(|| account.clone());
+        let agrees = known.agrees(&account);
+        if known.depth < depth {
+            *known = account;
+        }
         drop(state);
-        if before.is_some_and(|before| before != account) {
+        if !agrees {
             let (name, sequence) = (&execution.name, execution.last_sequence);
             self.violation(format_args!("{name} was one thing at event {sequence}, which is gone, and is another"));
         }
@@ -127,6 +136,9 @@ impl Observations {
     pub(super) fn shown(&self, name: &str, journal: &str, event: v1::ExecutionEvent) {
         let mut state = self.state();
         let sequence = event.sequence;
+        if let Some(v1::execution_event::Kind::ExecutionCreated(created)) = &event.kind {
+            state.executions.entry(name.to_owned()).or_default().shard = created.shard;
+        }
         let before = if self.journal_remembers {
             let heard = state.executions.entry(name.to_owned()).or_default();
             heard.events.insert(sequence, event.clone())

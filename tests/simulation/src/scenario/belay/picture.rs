@@ -19,7 +19,52 @@ pub(super) struct Picture {
     failure: Option<v1::Failure>,
 }
 
+/// How much of an execution the server has told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Depth {
+    /// BASIC: nothing of the steps.
+    Basic,
+    /// FULL: the steps, without outputs.
+    Steps,
+    /// The steps with their outputs.
+    Outputs,
+}
+
+/// What the server has told of an execution.
+#[derive(Debug, Clone)]
+pub(super) struct Account {
+    pub(super) depth: Depth,
+    pub(super) picture: Picture,
+}
+
+impl Account {
+    pub(super) fn new(execution: &v1::Execution, depth: Depth) -> Self {
+        Self { depth, picture: Picture::of(execution).cut_to(depth) }
+    }
+
+    /// Whether it is part of this picture.
+    pub(super) fn agrees_with(&self, picture: &Picture) -> bool {
+        self.picture == picture.clone().cut_to(self.depth)
+    }
+
+    /// Whether two accounts of the same state agree as far as both go.
+    pub(super) fn agrees(&self, other: &Self) -> bool {
+        let depth = self.depth.min(other.depth);
+        self.picture.clone().cut_to(depth) == other.picture.clone().cut_to(depth)
+    }
+}
+
 impl Picture {
+    /// As much of it as an answer of this depth tells.
+    fn cut_to(mut self, depth: Depth) -> Self {
+        match depth {
+            Depth::Basic => self.steps.clear(),
+            Depth::Steps => self.steps.iter_mut().for_each(|step| step.output = None),
+            Depth::Outputs => {}
+        }
+        self
+    }
+
     /// The server's own.
     pub(super) fn of(execution: &v1::Execution) -> Self {
         let steps = execution.steps.iter().map(|step| v1::Step {
@@ -27,6 +72,8 @@ impl Picture {
             name: String::new(),
             detail: None,
             max_attempts: 0,
+            // Follows from the output.
+            output_bytes: 0,
             waiting: None,
             // Derived from receipts, which a client need not read to follow an execution.
             authorization: None,

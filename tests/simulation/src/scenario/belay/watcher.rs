@@ -24,6 +24,7 @@ pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRn
             after_sequence: Some(cursor.sequence),
             heartbeat_interval: Some(belay_proto::duration(HEARTBEAT)),
             journal: cursor.journal.clone(),
+            view: v1::ExecutionView::Full.into(),
         };
         trace::detail(format_args!("watches {name} after {}", cursor.sequence));
         let stream = connection.ask(|mut client| async move { client.watch_execution(request).await });

@@ -1,0 +1,82 @@
+use std::sync::Arc;
+
+use belay_execution::StepKey;
+use belay_proto::v1;
+use belay_reasons as reasons;
+use belay_service_kit::status;
+use prost::Message as _;
+use tonic::{Code, Status};
+
+use crate::{
+    ExecutionRegistry,
+    names::{ExecutionName, step_name},
+    view::Seen,
+    wire::StepDetails,
+};
+
+/// The size of a page when the request names none, and the largest.
+const PAGE_SIZE: (usize, usize) = (100, 1000);
+
+/// How many bytes of steps a page has, unless one step alone has more.
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+pub(super) async fn get_step(
+    registry: &Arc<ExecutionRegistry>,
+    request: v1::GetStepRequest,
+) -> Result<v1::Step, Status> {
+    let (name, step) = step_name("name", &request.name)?;
+    let details = match request.view() {
+        v1::StepView::Basic => StepDetails::Brief,
+        v1::StepView::Unspecified | v1::StepView::Full => StepDetails::Full,
+    };
+    let look = |seen: &Seen<'_>| {
+        let key = seen.execution.step_key(&step);
+        key.map(|key| seen.step(key, details))
+    };
+    registry.look(&name, look).await?.ok_or_else(|| {
+        let message = format!("Execution `{}` has no step `{step}`.", name.id);
+        status::error(Code::NotFound, reasons::STEP_NOT_FOUND, message).with("name", &request.name).into()
+    })
+}
+
+pub(super) async fn list_steps(
+    registry: &Arc<ExecutionRegistry>,
+    request: v1::ListStepsRequest,
+) -> Result<v1::ListStepsResponse, Status> {
+    let name = ExecutionName::parse("parent", &request.parent)?;
+    let details = match request.view() {
+        v1::StepView::Unspecified | v1::StepView::Basic => StepDetails::Brief,
+        v1::StepView::Full => StepDetails::Full,
+    };
+    let size = match request.page_size {
+        0 => PAGE_SIZE.0,
+        size => usize::try_from(size)
+            .map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?
+            .min(PAGE_SIZE.1),
+    };
+    // The token is the number of steps on the pages before. The plan does not change.
+    let before = match request.page_token.as_str() {
+        "" => 0,
+        token => token.parse().map_err(|_| {
+            Status::from(status::invalid("page_token", "is not one that this method returned: begin without one"))
+        })?,
+    };
+    registry.look(&name, |seen| page(seen, before, size, details)).await
+}
+
+fn page(seen: &Seen<'_>, before: usize, size: usize, details: StepDetails) -> v1::ListStepsResponse {
+    let keys: Vec<StepKey> = seen.execution.steps().skip(before).take(size + 1).map(|step| step.key).collect();
+    let (mut steps, mut bytes) = (Vec::new(), 0);
+    for &key in keys.iter().take(size) {
+        let step = seen.step(key, details);
+        bytes += step.encoded_len();
+        if bytes > MAX_PAGE_BYTES && !steps.is_empty() {
+            break;
+        }
+        steps.push(step);
+    }
+    let is_last = steps.len() == keys.len();
+    let next_page_token = if is_last { String::new() } else { (before + steps.len()).to_string() };
+    let last_sequence = i64::try_from(seen.execution.last_sequence()).unwrap_or(i64::MAX);
+    v1::ListStepsResponse { steps, next_page_token, last_sequence }
+}

@@ -1,0 +1,196 @@
+//! What readers see of an execution: a fold of its own, apart from the driver's, that follows the committed events.
+//!
+//! The first reader has it folded from the journal. From then on the driver hands over what it commits, which costs it a reference, and the
+//! next reader applies that. So neither a reader nor the number of steps that it looks at holds up the execution. A view that is not looked
+//! at is given up after a while, and all views together are bounded: the next reader folds again.
+
+use std::{
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use belay_execution::{Event, Execution, StepKey};
+use belay_journal::ExecutionKey;
+use belay_proto::v1;
+use belay_redaction::Redactor;
+use tonic::Status;
+
+use crate::{
+    journal_reads::{JournalReads, Replayed},
+    names::ExecutionName,
+    secrets::shown,
+    wire,
+};
+
+/// How many bytes of events, as they are stored, a driver keeps for the next reader. Beyond that nobody looks often enough for it to be
+/// worth keeping.
+const MAX_KEPT_BYTES: usize = 1024 * 1024;
+
+/// How many times a view is folded again when a driver gave it up meanwhile. More than one in a row would take a driver that commits faster
+/// than the journal is read.
+const MAX_FOLDS: usize = 3;
+
+/// What readers see of one execution.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    folded: tokio::sync::Mutex<Option<Folded>>,
+    /// What the driver has committed since; `None` while no reader follows.
+    kept: Mutex<Option<Kept>>,
+    /// The reasons for waiting that are in no event.
+    waits: Mutex<Arc<LiveWaits>>,
+    /// The size of its events as they are stored.
+    bytes: AtomicUsize,
+}
+
+/// The execution as of its last event that a reader has applied.
+#[derive(Debug)]
+struct Folded {
+    execution: Execution,
+    redactor: Redactor,
+}
+
+/// Transitions that no reader has applied yet.
+#[derive(Debug, Default)]
+struct Kept {
+    events: Vec<Arc<[Event]>>,
+    bytes: usize,
+    /// Hides the secrets that are known after them; `None` before the first.
+    redactor: Option<Redactor>,
+}
+
+/// Reasons for waiting that only the driver knows: services that do not answer or are at their limit, calls that wait for others.
+#[derive(Debug, Default)]
+pub(crate) struct LiveWaits {
+    /// Those of the execution.
+    pub(crate) execution: Vec<v1::WaitingReason>,
+    /// Those of its steps.
+    pub(crate) steps: Vec<(StepKey, v1::WaitingReason)>,
+}
+
+impl LiveWaits {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.execution.is_empty() && self.steps.is_empty()
+    }
+}
+
+/// An execution that a reader looks at.
+pub(crate) struct Seen<'a> {
+    name: &'a ExecutionName,
+    pub(crate) execution: &'a Execution,
+    redactor: &'a Redactor,
+    waits: &'a LiveWaits,
+}
+
+impl Seen<'_> {
+    /// The execution in this view, with its secrets hidden.
+    pub(crate) fn execution(&self, view: v1::ExecutionView) -> v1::Execution {
+        let mut message = match view {
+            v1::ExecutionView::Unspecified | v1::ExecutionView::Basic => wire::brief(self.name, self.execution),
+            v1::ExecutionView::Full => wire::full(self.name, self.execution),
+        };
+        message.waiting.extend(self.waits.execution.iter().cloned());
+        for (step, waiting) in &self.waits.steps {
+            if let Some(step) = message.steps.get_mut(step.position()) {
+                step.waiting = Some(waiting.clone());
+            }
+        }
+        shown(self.redactor, message)
+    }
+
+    /// A step in this view, with its secrets hidden.
+    pub(crate) fn step(&self, step: StepKey, view: wire::StepDetails) -> v1::Step {
+        let mut message = wire::step(self.name, self.execution, self.execution.step(step), view);
+        if let Some((_, waiting)) = self.waits.steps.iter().rev().find(|(waiting, _)| *waiting == step) {
+            message.waiting = Some(waiting.clone());
+        }
+        shown(self.redactor, message)
+    }
+}
+
+impl View {
+    /// Keeps committed events for the next reader, if one follows. `bytes` is their size as they are stored.
+    pub(crate) fn keep(&self, events: Vec<Event>, bytes: usize, redactor: &Redactor) {
+        let mut kept = lock(&self.kept);
+        let Some(following) = kept.as_mut() else { return };
+        following.bytes += bytes;
+        if following.bytes > MAX_KEPT_BYTES {
+            *kept = None;
+            return;
+        }
+        following.events.push(events.into());
+        following.redactor = Some(redactor.clone());
+    }
+
+    /// Replaces the reasons for waiting that are in no event.
+    pub(crate) fn set_waits(&self, waits: LiveWaits) {
+        *lock(&self.waits) = Arc::new(waits);
+    }
+
+    /// Looks at the execution as it is committed.
+    ///
+    /// # Errors
+    /// Why the journal cannot be read.
+    pub(crate) async fn look<T>(
+        &self,
+        reads: &JournalReads,
+        key: ExecutionKey,
+        name: &ExecutionName,
+        look: impl FnOnce(&Seen<'_>) -> T,
+    ) -> Result<T, Status> {
+        let mut folded = self.folded.lock().await;
+        for _ in 0..MAX_FOLDS {
+            if let Some(current) = self.follow(&mut folded) {
+                let waits = Arc::clone(&lock(&self.waits));
+                let Folded { execution, redactor } = current;
+                return Ok(look(&Seen { name, execution, redactor, waits: &waits }));
+            }
+            // What is committed from now on is kept; what was committed before is in the journal, and what is in both is applied once.
+            *lock(&self.kept) = Some(Kept::default());
+            let replayed = reads.replay(key).await.inspect_err(|_| *lock(&self.kept) = None)?;
+            let Replayed { execution, secrets, bytes } = replayed;
+            self.bytes.store(bytes, Ordering::Relaxed);
+            *folded = Some(Folded { execution, redactor: secrets.redactor().clone() });
+        }
+        Err(Status::unavailable("the execution changes faster than its journal is read; retry"))
+    }
+
+    /// Applies what was kept; `None` when the execution has to be folded from the journal.
+    fn follow<'a>(&self, folded: &'a mut Option<Folded>) -> Option<&'a Folded> {
+        let kept = lock(&self.kept).as_mut().map(mem::take);
+        let (Some(kept), Some(current)) = (kept, folded.as_mut()) else {
+            *folded = None;
+            return None;
+        };
+        self.bytes.fetch_add(kept.bytes, Ordering::Relaxed);
+        for event in kept.events.iter().flat_map(|events| events.iter()) {
+            if event.sequence > current.execution.last_sequence() && current.execution.apply(event).is_err() {
+                *folded = None;
+                return None;
+            }
+        }
+        if let Some(redactor) = kept.redactor {
+            current.redactor = redactor;
+        }
+        folded.as_ref()
+    }
+
+    /// The size of the events it was folded from, as they are stored.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Gives up what was folded, unless a reader is looking at it: then what follows is not kept, and the next reader folds again.
+    pub(crate) fn give_up(&self) {
+        *lock(&self.kept) = None;
+        if let Ok(mut folded) = self.folded.try_lock() {
+            *folded = None;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

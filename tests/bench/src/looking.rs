@@ -1,0 +1,149 @@
+//! What looking at a busy execution costs it: a poller, watchers that keep up, and watchers that never read.
+
+use std::path::Path;
+
+use belay_bench::stats;
+use belay_proto::v1::{self, ExecutionView, executor_service_client::ExecutorServiceClient};
+use belay_service_kit::net::{self, Address};
+use futures::future;
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tonic::{Streaming, transport::Channel};
+
+use crate::{
+    Result,
+    belay::{Belay, step_latencies},
+    place::Place,
+    proc,
+    subject::Load,
+};
+
+/// How many watchers share a connection, as those of one program would.
+const WATCHERS_PER_CONNECTION: u32 = 50;
+
+/// The size of a measurement.
+#[derive(Clone, Copy)]
+pub(crate) struct Scale {
+    /// How many steps the execution has that is looked at.
+    pub(crate) steps: u32,
+    /// How many watchers read every event.
+    pub(crate) watchers: u32,
+    /// How many never read.
+    pub(crate) stuck: u32,
+}
+
+/// One round. Latencies are the p50 of a step in microseconds, memory is that of the executor in KiB while it is looked at.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Looking {
+    pub(crate) alone_us: u64,
+    pub(crate) polled_us: u64,
+    pub(crate) watched_us: u64,
+    pub(crate) stuck_us: u64,
+    pub(crate) watched_kib: u64,
+    pub(crate) stuck_kib: u64,
+    /// How often the poller was answered.
+    pub(crate) polls: u64,
+}
+
+/// Runs the same execution alone, polled, watched by many, and watched by some that never read.
+///
+/// # Errors
+/// When an execution does not complete, or a watcher misses an event.
+pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale) -> Result<Looking> {
+    let place = Place::new(root)?;
+    let belay = Belay::start(binaries, &place).await?;
+    let address = place.socket("executor.sock");
+    let load = Load::of_nothing(1, scale.steps);
+    run(&belay, Load::of_nothing(1, scale.steps.min(200)), async |_| Ok(())).await?;
+
+    let (alone_us, _) = run(&belay, load, async |_| Ok(())).await?;
+    let mut polls = JoinSet::new();
+    let (polled_us, _) = run(&belay, load, async |name| {
+        polls.spawn(poll(address.clone(), name.to_owned()));
+        Ok(())
+    })
+    .await?;
+    let polls = polls.join_next().await.ok_or("no poller ran")???;
+
+    let mut readers = JoinSet::new();
+    let (watched_us, last) = run(&belay, load, async |name| {
+        for stream in watch(&address, name, scale.watchers).await? {
+            readers.spawn(read(stream));
+        }
+        Ok(())
+    })
+    .await?;
+    let watched_kib = proc::resident_kib(&[belay.executor_pid()])?;
+    while let Some(seen) = readers.join_next().await {
+        let seen = seen??;
+        if seen != last {
+            return Err(format!("a watcher saw {seen} events of {last}").into());
+        }
+    }
+
+    let mut stuck = Vec::new();
+    let (stuck_us, _) = run(&belay, load, async |name| {
+        stuck = watch(&address, name, scale.stuck).await?;
+        Ok(())
+    })
+    .await?;
+    let stuck_kib = proc::resident_kib(&[belay.executor_pid()])?;
+    drop(stuck);
+    Ok(Looking { alone_us, polled_us, watched_us, stuck_us, watched_kib, stuck_kib, polls })
+}
+
+/// Runs one execution while something looks at it: it is started paused, so that those who look are there before its first step. Returns
+/// the p50 of its steps, and the sequence of its last event.
+async fn run(belay: &Belay, load: Load, look: impl AsyncFnOnce(&str) -> Result<()>) -> Result<(u64, i64)> {
+    let name = belay.begin_paused(load).await?;
+    look(&name).await?;
+    belay.resume(&name).await?;
+    belay.finish(std::slice::from_ref(&name), load.steps).await?;
+    let events = belay.events(&name, |_| false).await?;
+    let p50 = stats::percentile(&mut step_latencies(&events), 50).ok_or("no step was measured")?;
+    Ok((p50, events.last().map_or(0, |last| last.sequence)))
+}
+
+/// Gets the execution again and again until it has ended; returns how often.
+async fn poll(address: Address, name: String) -> Result<u64> {
+    let mut client = ExecutorServiceClient::new(net::connect_lazy(&address));
+    let mut polls = 0;
+    loop {
+        let request = v1::GetExecutionRequest { name: name.clone(), view: ExecutionView::Basic.into() };
+        let execution = client.get_execution(request).await?.into_inner();
+        polls += 1;
+        if execution.end_time.is_some() {
+            return Ok(polls);
+        }
+    }
+}
+
+/// Begins watches, each of which has got its first message.
+async fn watch(address: &Address, name: &str, count: u32) -> Result<Vec<Streaming<v1::WatchExecutionResponse>>> {
+    let begin = async |mut client: ExecutorServiceClient<Channel>| {
+        let request =
+            v1::WatchExecutionRequest { name: name.to_owned(), after_sequence: Some(0), ..Default::default() };
+        let mut stream = client.watch_execution(request).await?.into_inner();
+        stream.message().await?;
+        Result::Ok(stream)
+    };
+    let connections = count.div_ceil(WATCHERS_PER_CONNECTION);
+    let clients: Vec<ExecutorServiceClient<Channel>> =
+        (0..connections).map(|_| ExecutorServiceClient::new(net::connect_lazy(address))).collect();
+    let watchers = clients.iter().cycle().take(usize::try_from(count)?);
+    future::try_join_all(watchers.map(|client| begin(client.clone()))).await
+}
+
+/// Reads a watch to its end; returns the sequence of the last event, which must follow the others without a gap.
+async fn read(mut stream: Streaming<v1::WatchExecutionResponse>) -> Result<i64> {
+    let mut last = 0;
+    while let Some(message) = stream.message().await? {
+        if let Some(v1::watch_execution_response::Content::Event(event)) = message.content {
+            if event.sequence != last + 1 {
+                return Err(format!("a watcher saw event {} after event {last}", event.sequence).into());
+            }
+            last = event.sequence;
+        }
+    }
+    Ok(last)
+}
