@@ -121,7 +121,7 @@ struct RecentOutput {
 /// The position of the feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// The last committed sequence; 0 before the first.
+    /// The last committed sequence; 0 before the first, and while it is not known.
     pub(crate) last: u64,
     /// The number of output chunks so far.
     pub(crate) chunks: u64,
@@ -166,6 +166,13 @@ impl EventFeed {
         }
         drop(recent);
         self.head.send_modify(|head| head.last = last);
+    }
+
+    /// Makes readers and watchers read the journal: a driver has ended, and may have committed events that it did not publish.
+    pub(crate) fn read_again(&self) {
+        self.view.give_up();
+        // The last sequence is not known.
+        self.publish(0, None);
     }
 
     /// How long a watcher that has got events leaves the next ones to gather: a fortieth of a millisecond for each that watches the same

@@ -47,6 +47,8 @@ pub(crate) enum Update {
     ClocksDiffer,
     /// Another executor owns the shard.
     Fenced,
+    /// The operation failed by a fault in the executor.
+    Fault(OperationKey),
 }
 
 /// Which service is at its limit.
@@ -110,6 +112,18 @@ pub(crate) struct ToolCallOperation {
     pub(crate) log_span: Span,
 }
 
+/// Reports to the driver when the operation panics: nothing else would come from it.
+struct ReportFault(mpsc::UnboundedSender<Update>, OperationKey);
+
+impl Drop for ReportFault {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // An error means that the driver has ended.
+            drop(self.0.send(Update::Fault(self.1)));
+        }
+    }
+}
+
 /// The driver has ended because the service is stopping; the next driver starts the operation again.
 struct DriverGone;
 
@@ -118,7 +132,12 @@ impl ToolCallOperation {
     pub(crate) const MIN_BACKOFF: Duration = BACKOFF.0;
 
     pub(crate) fn start(self, verb: Verb) -> OperationHandle {
-        let task = tokio::spawn(Box::pin(Box::new(self).run(verb)));
+        let fault = ReportFault(self.updates.clone(), self.key);
+        let run = Box::new(self).run(verb);
+        let task = tokio::spawn(Box::pin(async move {
+            let _fault = fault;
+            run.await;
+        }));
         OperationHandle { verb, task: task.abort_handle() }
     }
 

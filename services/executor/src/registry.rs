@@ -34,7 +34,8 @@ use crate::{
     secrets::Vault,
     thresholds::Thresholds,
     timers::{self, Timers},
-    view::Seen,
+    view::{LiveWaits, Seen},
+    wire,
 };
 
 /// The parts of the service, including everything that a simulation replaces.
@@ -103,6 +104,9 @@ pub struct ExecutionRegistry {
     /// Decisions about executions that this process does not drive.
     unowned: Mutex<UnownedDecisions>,
     feeds: Mutex<EventFeeds>,
+    /// Executions that this process drives no more, since their drivers failed again and again: the answer to requests for them, and their
+    /// feeds, by which readers see why they wait.
+    set_aside: Mutex<HashMap<ExecutionKey, (Status, Arc<EventFeed>)>>,
     pub(crate) timers: Timers,
     pub(crate) deletions: Deletions,
     acknowledge: mpsc::UnboundedSender<(i32, String)>,
@@ -164,6 +168,7 @@ impl ExecutionRegistry {
             ahead: Mutex::default(),
             unowned: Mutex::default(),
             feeds: Mutex::new(EventFeeds::new(thresholds.max_recent)),
+            set_aside: Mutex::default(),
             timers: Timers::new(),
             deletions: Deletions::new(),
             acknowledge,
@@ -333,6 +338,9 @@ impl ExecutionRegistry {
             }
             created.await;
         }
+        if let Some(status) = self.why_aside(row.key) {
+            return command.refuse(&status);
+        }
         let mut live = self.live();
         // A driver unloads under this lock and only with an empty queue, so a command that was sent is received.
         if let Some(sender) = live.get(&row.key) {
@@ -391,6 +399,9 @@ impl ExecutionRegistry {
 
     /// Loads an execution into memory, unless it is there.
     pub(crate) fn load(self: &Arc<Self>, row: ExecutionRow) {
+        if self.why_aside(row.key).is_some() {
+            return;
+        }
         let mut live = self.live();
         if live.contains_key(&row.key) {
             return;
@@ -426,6 +437,19 @@ impl ExecutionRegistry {
             lock(&self.driven).remove(&key);
         }
         true
+    }
+
+    /// Drives an execution no more, since its drivers failed again and again. Requests for it get `status`.
+    pub(crate) fn set_aside(&self, key: ExecutionKey, status: Status) {
+        let feed = self.feed(key);
+        feed.view.set_waits(LiveWaits { execution: vec![fault_wait(self.now())], steps: Vec::new() });
+        lock(&self.set_aside).insert(key, (status, feed));
+        self.evict(key);
+    }
+
+    /// The answer to requests for an execution that is set aside; `None` for any other.
+    fn why_aside(&self, key: ExecutionKey) -> Option<Status> {
+        lock(&self.set_aside).get(&key).map(|(status, _)| status.clone())
     }
 
     /// Removes an execution and its queued commands from memory; their callers get an error.
@@ -478,6 +502,16 @@ impl Drop for ReservedName<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What an execution waits for that is set aside.
+fn fault_wait(since: Timestamp) -> v1::WaitingReason {
+    v1::WaitingReason {
+        kind: v1::waiting_reason::Kind::Fault.into(),
+        since: Some(wire::time(since)),
+        who: "a restart of the executor, in which a fault stopped it; the executor's log names the fault".into(),
+        ..v1::WaitingReason::default()
+    }
 }
 
 /// How many executions a start reads and loads at a time.

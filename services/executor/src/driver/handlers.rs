@@ -13,7 +13,7 @@ use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use super::{Command, Driver, DriverExit, Reply};
+use super::{Command, Driver, Exit, Reply};
 use crate::{
     decisions::{self, GateNotice},
     operation::Update,
@@ -30,7 +30,7 @@ const MAX_DISK_FULL_CALLS: u32 = 66;
 const MAX_RERUNS: u32 = 3;
 
 impl Driver {
-    pub(super) fn on_update(&mut self, update: Update, events: &mut Vec<Event>) -> Result<(), DriverExit> {
+    pub(super) fn on_update(&mut self, update: Update, events: &mut Vec<Event>) -> Result<(), Exit> {
         let now = self.now();
         match update {
             Update::RunnerUnavailable => drop(self.runner_unavailable_since.get_or_insert(now)),
@@ -42,7 +42,11 @@ impl Driver {
             }
             Update::Fenced => {
                 self.registry.fail(Arc::new(StoreError::Superseded));
-                return Err(DriverExit::Lost(Status::aborted("another executor owns the execution")));
+                return Err(Exit::Lost(Status::aborted("another executor owns the execution")));
+            }
+            Update::Fault(call) => {
+                let id = self.execution.operation_id(call);
+                return Err(Exit::Fault(format!("an operation of {id} failed")));
             }
             Update::Ended(call, end) => {
                 self.clear_unavailable();
@@ -83,12 +87,7 @@ impl Driver {
         (self.runner_unavailable_since, self.gate_unavailable_since, self.clocks_differ_since) = (None, None, None);
     }
 
-    fn on_call_end(
-        &mut self,
-        key: OperationKey,
-        ended: ToolCallEnd,
-        events: &mut Vec<Event>,
-    ) -> Result<(), DriverExit> {
+    fn on_call_end(&mut self, key: OperationKey, ended: ToolCallEnd, events: &mut Vec<Event>) -> Result<(), Exit> {
         let in_flight = self.execution.operation(key).expect("the caller has looked");
         let recovery = in_flight.tool_call().map(|request| request.recovery);
         let stopping = self.operations.get(&key).is_some_and(|operation| operation.verb == Verb::Cancel);
@@ -139,7 +138,7 @@ impl Driver {
             .and_then(|pending| decisions::notice_after(approved(pending)?, pending.requirement.kind, &event));
         let call = self.execution.operation_id(key);
         let event = self.execution.record(self.now(), None, Body::ToolCall { call: call.clone(), event });
-        events.push(event.map_err(|error| DriverExit::Lost(Status::internal(error.to_string())))?);
+        events.push(event.map_err(|error| Exit::Lost(Status::internal(error.to_string())))?);
         self.operations.remove(&key);
         self.waits_for.remove(&key);
         self.busy.remove(&key);

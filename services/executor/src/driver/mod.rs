@@ -2,6 +2,7 @@
 
 mod act;
 mod handlers;
+mod life;
 mod log;
 
 use std::{
@@ -17,8 +18,9 @@ use belay_execution::{
 use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, Operation, Refused, Waits};
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
-use tonic::{Code, Status};
-use tracing::Instrument as _;
+use tonic::Status;
+
+use life::Exit;
 
 use crate::{
     decisions::{self, GateNotice},
@@ -31,9 +33,6 @@ use crate::{
     trace::Trace,
     wire,
 };
-
-/// The delay before retrying to read an execution: doubles from the first to the last.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
 
@@ -50,14 +49,6 @@ pub(crate) enum Command {
     PauseAndDrain { principal: String, reason: String, reply: oneshot::Sender<()> },
 }
 
-/// Why a driver stops before its execution has ended.
-enum DriverExit {
-    /// The store failed, or another owner wrote to it.
-    Lost(Status),
-    /// The service is stopping.
-    Stopping,
-}
-
 pub(crate) struct Driver {
     /// How far the execution's time is ahead of the service's clock, in microseconds; see [`Self::now`].
     ahead: i64,
@@ -69,7 +60,6 @@ pub(crate) struct Driver {
     execution: Execution,
     trace: Trace,
     feed: Arc<EventFeed>,
-    commands: mpsc::UnboundedReceiver<Command>,
     updates: mpsc::UnboundedReceiver<Update>,
     update_sender: mpsc::UnboundedSender<Update>,
     /// The operation in flight for each call; at most one.
@@ -112,6 +102,19 @@ struct Loaded {
     ledger_id: Arc<str>,
 }
 
+impl Command {
+    /// Answers a command that is not carried out.
+    pub(crate) fn refuse(self, status: &Status) {
+        match self {
+            Self::Control { reply, .. } => drop(reply.send(Err(status.clone()))),
+            // The decision stays undelivered, and the next watch returns it again.
+            Self::Decided { .. } | Self::RecheckApprovals => {}
+            // Dropping the sender is the reply.
+            Self::PauseAndDrain { .. } => {}
+        }
+    }
+}
+
 impl Driver {
     /// Creates an execution: stores it with its first events, and starts its driver.
     pub(crate) async fn create(
@@ -150,7 +153,7 @@ impl Driver {
         let commands = registry.register(key);
         drop(reserved);
         let taken = Loaded { key, name, execution, secrets, trace, summary, ledger_id };
-        let mut driver = Self::new(registry, taken, commands);
+        let mut driver = Self::new(Arc::clone(&registry), taken);
         driver.trace.record(&driver.execution, &events);
         let log_span = driver.trace.log_span();
         log_span.in_scope(|| {
@@ -160,7 +163,8 @@ impl Driver {
         // Nobody can watch or read it yet, except one who asked for it after the commit, and who then reads the journal.
         driver.feed.view.keep(events, shown_bytes, driver.secrets.redactor());
         driver.feed.publish(last, None);
-        tokio::spawn(driver.run().instrument(log_span));
+        let name = driver.name.clone();
+        tokio::spawn(life::live(registry, key, name, life::First::Driver(Box::new(driver)), commands));
         Ok(Ok(described))
     }
 
@@ -170,37 +174,8 @@ impl Driver {
         row: ExecutionRow,
         commands: mpsc::UnboundedReceiver<Command>,
     ) {
-        tokio::spawn(async move {
-            let key = row.key;
-            let mut pause = BACKOFF.0;
-            let taken = loop {
-                match Self::from_store(&registry, row.clone()).await {
-                    Ok(taken) => break taken,
-                    // A temporary disk failure must not leave the execution without a driver.
-                    Err(status) if status.code() == Code::Unavailable => {
-                        tracing::warn!(execution.key = key.0, %status, "An execution cannot be loaded now; retrying");
-                        tokio::select! {
-                            biased;
-                            () = registry.shutdown.requested() => return registry.evict(key),
-                            () = tokio::time::sleep(pause) => pause = (pause * 2).min(BACKOFF.1),
-                        }
-                    }
-                    Err(status) => {
-                        tracing::error!(execution.key = key.0, %status, "An execution cannot be loaded");
-                        registry.evict(key);
-                        return refuse_all(commands, &status);
-                    }
-                }
-            };
-            let mut driver = Self::new(registry, taken, commands);
-            // A call whose approval is still pending has not been sent again since it was held.
-            let sent = driver.execution.operations().filter(|operation| {
-                operation.pending_approval.as_ref().is_none_or(|pending| pending.decided.is_some())
-            });
-            driver.in_doubt = sent.map(|operation| operation.key).collect();
-            let log_span = driver.trace.log_span();
-            driver.run().instrument(log_span).await;
-        });
+        let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
+        tokio::spawn(life::live(registry, row.key, name, life::First::Row(Box::new(row)), commands));
     }
 
     async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<Loaded, Status> {
@@ -215,7 +190,7 @@ impl Driver {
         Ok(Loaded { key: row.key, name, execution, secrets, trace, summary: row.summary, ledger_id })
     }
 
-    fn new(registry: Arc<ExecutionRegistry>, taken: Loaded, commands: mpsc::UnboundedReceiver<Command>) -> Self {
+    fn new(registry: Arc<ExecutionRegistry>, taken: Loaded) -> Self {
         let Loaded { key, name, execution, secrets, trace, summary, ledger_id } = taken;
         let (update_sender, updates) = mpsc::unbounded_channel();
         // Not less than when it left memory: since its last event it has gone by the service's clock.
@@ -230,7 +205,6 @@ impl Driver {
             name,
             execution,
             trace,
-            commands,
             updates,
             update_sender,
             operations: HashMap::new(),
@@ -258,19 +232,15 @@ impl Driver {
         Timestamp::from_micros(self.registry.now().as_micros().saturating_add(self.ahead))
     }
 
-    async fn run(mut self) {
-        match self.drive().await {
-            Ok(()) => {}
-            Err(DriverExit::Stopping) => self.registry.evict(self.key),
-            Err(DriverExit::Lost(status)) => {
-                tracing::error!(execution.name = %self.name, %status, "An execution is stopped until the next start of the executor");
-                self.registry.evict(self.key);
-                refuse_all(self.commands, &status);
-            }
+    /// Drives the execution until it leaves memory, or something prevents that.
+    async fn run(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Exit {
+        match self.drive(commands).await {
+            Ok(()) => Exit::Unloaded,
+            Err(exit) => exit,
         }
     }
 
-    async fn drive(&mut self) -> Result<(), DriverExit> {
+    async fn drive(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Result<(), Exit> {
         let mut events = Vec::new();
         let mut replies = Vec::new();
         let shutdown = self.registry.shutdown.clone();
@@ -312,11 +282,11 @@ impl Driver {
                     self.registry.set_timer(wake_at.as_micros().saturating_sub(self.ahead), self.ahead, self.key);
                 }
                 self.registry.keep_ahead(self.key, if self.summary.ended { 0 } else { self.ahead });
-                if self.registry.unload(self.key, self.summary.ended, &self.commands) {
+                if self.registry.unload(self.key, self.summary.ended, commands) {
                     return Ok(());
                 }
             }
-            self.receive(wake_at, stop.as_mut(), &mut events, &mut replies).await?;
+            self.receive(wake_at, stop.as_mut(), commands, &mut events, &mut replies).await?;
         }
     }
 
@@ -325,28 +295,29 @@ impl Driver {
         &mut self,
         wake_at: Option<Timestamp>,
         stop: Pin<&mut impl Future<Output = ()>>,
+        commands: &mut mpsc::UnboundedReceiver<Command>,
         events: &mut Vec<Event>,
         replies: &mut Vec<Reply>,
-    ) -> Result<(), DriverExit> {
+    ) -> Result<(), Exit> {
         let wait = wake_at.map(|at| at.since(self.now()));
         tokio::select! {
             biased;
-            () = stop => return Err(DriverExit::Stopping),
+            () = stop => return Err(Exit::Stopping),
             Some(update) = self.updates.recv() => self.on_update(update, events)?,
-            Some(command) = self.commands.recv() => self.on_command(command, events, replies),
+            Some(command) = commands.recv() => self.on_command(command, events, replies),
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
         while let Ok(update) = self.updates.try_recv() {
             self.on_update(update, events)?;
         }
-        while let Ok(command) = self.commands.try_recv() {
+        while let Ok(command) = commands.try_recv() {
             self.on_command(command, events, replies);
         }
         Ok(())
     }
 
     /// Stores events; only then are they published, acknowledged and acted on.
-    async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), DriverExit> {
+    async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), Exit> {
         let mut messages = messages_of(&events);
         let random = || self.registry.ids.next_key();
         let Sealed { transition, new_key: seal_key } =
@@ -359,8 +330,8 @@ impl Driver {
         let append = Operation::Append { key: self.key, transition, summary: changed, seal_key, fence };
         match self.registry.commit(append).await {
             Ok(Ok(_)) => {}
-            Ok(Err(refused)) => return Err(DriverExit::Lost(Status::aborted(refused.to_string()))),
-            Err(error) => return Err(DriverExit::Lost(unwritable(&error))),
+            Ok(Err(refused)) => return Err(Exit::Lost(Status::aborted(refused.to_string()))),
+            Err(error) => return Err(Exit::Lost(unwritable(&error))),
         }
         self.summary = summary;
         self.log(&events);
@@ -402,18 +373,5 @@ fn summary_of(execution: &Execution, secrets: &Secrets, now: Timestamp, park_aft
         // A tool's failure reason may quote its arguments.
         failure_reason: failure.map(|failure| secrets.shown(failure.reason.clone())),
         steps: wire::step_counts(execution.totals()),
-    }
-}
-
-fn refuse_all(mut commands: mpsc::UnboundedReceiver<Command>, status: &Status) {
-    commands.close();
-    while let Ok(command) = commands.try_recv() {
-        match command {
-            Command::Control { reply, .. } => drop(reply.send(Err(status.clone()))),
-            // The decision stays undelivered, and the next watch returns it again.
-            Command::Decided { .. } | Command::RecheckApprovals => {}
-            // Dropping the sender is the reply.
-            Command::PauseAndDrain { .. } => {}
-        }
     }
 }

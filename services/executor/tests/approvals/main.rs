@@ -3,6 +3,7 @@
 mod beside;
 mod commits;
 mod deletions;
+mod faults;
 mod holds;
 mod losses;
 mod memory;

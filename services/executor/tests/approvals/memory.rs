@@ -9,7 +9,7 @@ use std::{
 };
 
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner, Thresholds};
-use belay_journal::{Opened, StoreError};
+use belay_journal::StoreError;
 use belay_proto::v1;
 use belay_service_kit::{Access, Clock, Ids, Shutdown, SystemClock, net, shutdown::Trigger};
 use belay_sqlite::{Location, Threads};
@@ -20,7 +20,7 @@ use crate::support::{Executor, Server, TIMEOUT, World};
 
 /// An executor in this process, so that the test can inspect its memory.
 pub(crate) struct Inside {
-    executions: Arc<ExecutionRegistry>,
+    pub(crate) executions: Arc<ExecutionRegistry>,
     pub(crate) executor: Executor,
     server: Server,
     trigger: Trigger,
@@ -32,15 +32,15 @@ async fn inside(world: &World) -> Inside {
 
 /// The same with a wall clock that the test sets.
 pub(crate) async fn inside_with(world: &World, clock: Arc<dyn Clock>, thresholds: Thresholds) -> Inside {
-    inside_on(world, clock, thresholds, |journal| journal).await
+    inside_on(world, clock, thresholds, |parts| parts).await
 }
 
-/// The same on a journal that the test has changed.
+/// The same of parts that the test has changed.
 pub(crate) async fn inside_on(
     world: &World,
     clock: Arc<dyn Clock>,
     thresholds: Thresholds,
-    change: impl FnOnce(Opened) -> Opened,
+    change: impl FnOnce(Parts) -> Parts,
 ) -> Inside {
     let folder = world.folder.path();
     let journal = loop {
@@ -53,8 +53,8 @@ pub(crate) async fn inside_on(
     };
     let channel = |name: &str| net::connect_lazy(&net::Address::Unix(folder.join(name)));
     let (trigger, shutdown) = Shutdown::new();
-    let executions = ExecutionRegistry::new(Parts {
-        journal: change(journal),
+    let executions = ExecutionRegistry::new(change(Parts {
+        journal,
         threads: Threads::Real,
         runner: Runner::new(channel("runner"), None).unwrap(),
         gate: Gate::new(channel("gate"), None).unwrap(),
@@ -66,7 +66,7 @@ pub(crate) async fn inside_on(
         shutdown,
         limits: Default::default(),
         thresholds,
-    });
+    }));
     let socket = folder.join("inside");
     let server = Server::start(
         &socket,

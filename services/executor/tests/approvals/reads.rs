@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use belay_executor::Thresholds;
+use belay_executor::{Parts, Thresholds};
 use belay_journal::{Done, JournalWriter, Opened, Operation, Refused, StoreError};
 use belay_proto::v1::{self, ExecutionView, step::State, watch_execution_response::Content};
 use belay_service_kit::SystemClock;
@@ -153,7 +153,10 @@ async fn reads_are_answered_while_the_driver_waits_for_the_disk() {
         held.1.notify_all();
     };
     let gate = Arc::clone(&held);
-    let change = |opened: Opened| Opened { writer: Box::new(HeldUp { writer: opened.writer, held: gate }), ..opened };
+    let change = |parts: Parts| {
+        let writer = Box::new(HeldUp { writer: parts.journal.writer, held: gate });
+        Parts { journal: Opened { writer, ..parts.journal }, ..parts }
+    };
     let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), change).await;
     let executor = &inside.executor;
     let name = executor.run("a; b: prompt_call after a").await;

@@ -86,6 +86,10 @@ table! {
     "No execution has this name, or an id that begins with what was typed."
     "`belay executions list` shows the executions. Check `--namespace`, `--state-dir` and `BELAY_SERVER`."
 
+    EXECUTION_SET_ASIDE Executions 1 false [] [Internal]
+    "A fault in the executor stopped the execution several times in a row, so it is driven no more until the executor is restarted. Nothing of it is lost."
+    "Restart the executor, and report the fault that its log names. `belay executions get` shows how far it is."
+
     STEP_NOT_FOUND Executions 2 false [] [NotFound]
     "The execution's plan has no step with this id."
     "`belay executions get` shows the ids of its steps."
