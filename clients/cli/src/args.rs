@@ -8,7 +8,8 @@ use belay_all_in_one::{ConfigSource, PolicyChoice};
 
 use crate::{
     commands::{
-        approvals, completions, config, doctor, executions, explain, plan, policy, principals, run, serve, store, tools,
+        approvals, completions, config, doctor, executions, explain, plan, policy, principals, prune, run, serve,
+        store, tools,
     },
     connect::{Address, Place},
     next::Typed,
@@ -184,10 +185,11 @@ pub(crate) enum Config {
     Show(config::Show),
 }
 
-/// Check the stores in the state directory
+/// Check the stores in the state directory, and delete what is old
 #[derive(Debug, Subcommand)]
 pub(crate) enum Store {
     Check(store::Check),
+    Prune(prune::Prune),
 }
 
 /// The policy for services that start in this process.

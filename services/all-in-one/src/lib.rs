@@ -196,6 +196,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         telemetry: spans.executor.clone(),
         shutdown: stop.clone(),
         limits: limits.executor,
+        retention: config.loaded.settings.retention,
         thresholds: belay_executor::Thresholds::default(),
     });
     let asking = belay_approval_gate::hosted_for_services(Arc::clone(&gate));

@@ -57,6 +57,20 @@ impl Deletions {
         self.wake.notify_one();
     }
 
+    /// Returns when fewer than `count` deletions are open.
+    pub(crate) async fn until_fewer_than(&self, registry: &ExecutionRegistry, count: usize) -> Result<(), String> {
+        let mut rounds = self.rounds();
+        loop {
+            rounds.mark_unchanged();
+            let open = registry.reads.read(move |reader| reader.open_deletions(ExecutionKey(i64::MIN), count)).await;
+            if open.map_err(|error| unreadable(&error).to_string())?.len() < count {
+                return Ok(());
+            }
+            // Never an error: this has the sender.
+            let _ = rounds.changed().await;
+        }
+    }
+
     /// Changes whenever some deletions may have been completed.
     pub(crate) fn rounds(&self) -> watch::Receiver<u64> {
         self.rounds.subscribe()

@@ -17,6 +17,7 @@ mod operation;
 mod output;
 mod paths;
 mod registry;
+mod retention;
 mod runner;
 mod secrets;
 mod service;

@@ -58,6 +58,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         telemetry: spans.clone(),
         shutdown: stop.clone(),
         limits: operator.services.executor,
+        retention: operator.retention,
         thresholds: Thresholds::default(),
     };
     let registry = ExecutionRegistry::new(parts);

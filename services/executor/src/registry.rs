@@ -14,7 +14,7 @@ use belay_proto::{runner_v1, stores::Position, v1};
 use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
-use belay_settings::ExecutorLimits;
+use belay_settings::{ExecutorLimits, Retention};
 use belay_sqlite::{CommitError, GroupCommit, Lane, READERS, Threads};
 use belay_telemetry::Telemetry;
 use tokio::sync::{Notify, mpsc, watch};
@@ -30,6 +30,7 @@ use crate::{
     gate::Gate,
     journal_reads::{JournalReads, store_reason},
     names::ExecutionName,
+    retention,
     runner::Runner,
     secrets::Vault,
     thresholds::Thresholds,
@@ -62,6 +63,8 @@ pub struct Parts {
     pub shutdown: Shutdown,
     /// The limits. Beyond them a request gets RESOURCE_EXHAUSTED with a delay.
     pub limits: ExecutorLimits,
+    /// Which executions that have ended are kept.
+    pub retention: Retention,
     /// The sizes and durations at which it changes how it works.
     pub thresholds: Thresholds,
 }
@@ -132,6 +135,7 @@ impl ExecutionRegistry {
             telemetry,
             shutdown,
             limits,
+            retention,
             thresholds,
         } = parts;
         let Opened { mut writer, reader, stores, fence, .. } = journal;
@@ -181,6 +185,7 @@ impl ExecutionRegistry {
         tokio::spawn(acknowledge::resend_lost(Arc::downgrade(&registry), runner, shutdown));
         tokio::spawn(timers::wake_in_time(Arc::downgrade(&registry)));
         tokio::spawn(deletions::run(Arc::downgrade(&registry)));
+        tokio::spawn(retention::run(Arc::downgrade(&registry), retention));
         let this = Arc::downgrade(&registry);
         tokio::spawn(async move {
             let behind = stores.behind().await;

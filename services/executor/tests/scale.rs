@@ -137,6 +137,7 @@ async fn measured() {
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         shutdown,
         limits: Default::default(),
+        retention: Default::default(),
         thresholds: Thresholds::default(),
     });
     executions.drive_all().await.unwrap();

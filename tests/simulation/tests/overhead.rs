@@ -150,6 +150,7 @@ async fn inside(max_calls: Option<u32>) -> Inside {
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         shutdown: stop.clone(),
         limits,
+        retention: Default::default(),
         thresholds: belay_executor::Thresholds::default(),
     });
     executions.drive_all().await.unwrap();

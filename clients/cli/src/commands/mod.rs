@@ -10,6 +10,7 @@ mod listing;
 pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod principals;
+pub(crate) mod prune;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod store;
@@ -96,6 +97,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Config(Config::Show(verb)) => config::show(context, verb).await,
         Command::Principals(verb) => principals::principals(context, &verb),
         Command::Store(Store::Check(verb)) => store::check(context, verb).await,
+        Command::Store(Store::Prune(verb)) => prune::prune(context, verb).await,
         Command::Doctor(verb) => doctor::doctor(context, verb).await,
         Command::Tools(Tools::List(verb)) => tools::list::list(context, verb).await,
         Command::Tools(Tools::Describe(verb)) => tools::describe::describe(context, verb).await,

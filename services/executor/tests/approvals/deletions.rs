@@ -5,15 +5,16 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-use belay_executor::Thresholds;
+use belay_executor::{Parts, Thresholds};
 use belay_proto::v1::{self, watch_execution_response::Content};
 use belay_service_kit::{Clock, status};
+use belay_settings::{Retention, Sourced};
 use futures::future::join_all;
 use tonic::{Code, Status};
 
 use crate::{
-    memory::inside_with,
-    support::{Executor, World, plan},
+    memory::{inside_on, inside_with},
+    support::{Executor, Seen, World, plan},
 };
 
 fn request(name: &str) -> v1::DeleteExecutionRequest {
@@ -180,4 +181,49 @@ async fn a_watch_of_a_deleted_execution_ends() {
     };
     assert_eq!(end, (Code::NotFound, "EXECUTION_DELETED".to_owned()));
     inside.stop();
+}
+
+/// B-26: executions go by age and by count, the oldest end first; what has not ended stays however old it is.
+#[tokio::test]
+async fn retention_deletes_what_is_older_and_what_is_more() {
+    let world = World::new().await;
+    let clock = Arc::new(Manual(AtomicI64::new(1_700_000_000_000_000)));
+    let start = async |retention| {
+        let change = |parts: Parts| Parts { retention, ..parts };
+        inside_on(&world, Arc::<Manual>::clone(&clock), Thresholds::default(), change).await
+    };
+    let hours = |hours: i64| clock.0.fetch_add(hours * 3_600_000_000, Ordering::SeqCst);
+    let inside = start(Retention::default()).await;
+    let parked = inside.executor.run("p: effect").await;
+    world.gate.pending_approval("p").await;
+    let mut names = Vec::new();
+    for _ in 0..5 {
+        let name = inside.executor.run("a").await;
+        inside.executor.assert_completes(&name).await;
+        names.push(name);
+        hours(1);
+    }
+    inside.stop();
+    // They ended 5, 4, 3, 2 and 1 hours ago.
+    let set = |finished_for, keep_last| Retention {
+        finished_for: Sourced { value: finished_for, ..Retention::default().finished_for },
+        keep_last: Sourced { value: keep_last, ..Retention::default().keep_last },
+    };
+    for (retention, kept) in [
+        (set(Some(100 * 3600), Some(5)), 5),
+        (set(Some(4 * 3600 + 1800), None), 4),
+        (set(None, Some(3)), 3),
+        (set(Some(3600 + 1800), Some(2)), 1),
+        (set(None, Some(0)), 0),
+    ] {
+        let inside = start(retention).await;
+        let gone = names.len() - kept;
+        let forgotten = |seen: &Seen| names[..gone].iter().all(|name| seen.forgotten.contains(name));
+        world.gate.until("the gate to forget the old ones", forgotten).await;
+        for (index, name) in names.iter().enumerate() {
+            assert_eq!(inside.executor.get(name).await.is_ok(), index >= gone, "{index} of {kept}");
+        }
+        assert!(inside.executor.get(&parked).await.is_ok(), "it has not ended");
+        inside.stop();
+    }
 }

@@ -12,6 +12,7 @@ use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner
 use belay_journal::StoreError;
 use belay_proto::v1;
 use belay_service_kit::{Access, Clock, Ids, Shutdown, SystemClock, net, shutdown::Trigger};
+use belay_settings::Retention;
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::Telemetry;
 use futures::future::join_all;
@@ -65,6 +66,7 @@ pub(crate) async fn inside_on(
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         shutdown,
         limits: Default::default(),
+        retention: Retention::default(),
         thresholds,
     }));
     let socket = folder.join("inside");

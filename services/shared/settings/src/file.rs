@@ -4,7 +4,7 @@ use std::path::Path;
 
 use belay_yaml::{Bounds, Reader, Value, Violation};
 
-use crate::{Commands, Origin, Services, Sourced, read};
+use crate::{Commands, Origin, Retention, Services, Sourced, read};
 
 /// The format has six levels; the limit is higher, so that a value that is nested too deep is reported by its field name.
 const BOUNDS: Bounds = Bounds { what: "settings file", max_depth: 10, max_nodes: 20_000, max_text: 256 * 1024 };
@@ -103,6 +103,8 @@ pub struct Settings {
     pub commands: Commands,
     /// The limits of each service.
     pub services: Services,
+    /// Which executions that have ended are kept.
+    pub retention: Retention,
 }
 
 /// The text of a settings file.

@@ -5,8 +5,8 @@ use std::path::Path;
 use belay_yaml::{Node, Reader, Value, nearest, seconds, shown};
 
 use crate::{
-    Cache, CacheUse, Commands, KNOWN_CACHES, KnownCache, LogFormat, LogLevel, Place, Services, Settings, Shown,
-    Sourced,
+    Cache, CacheUse, Commands, KNOWN_CACHES, KnownCache, LogFormat, LogLevel, Place, Retention, Services, Settings,
+    Shown, Sourced,
     paths::{self, absolute, is_system},
     size,
 };
@@ -16,7 +16,10 @@ const MAX_ENTRIES: usize = 500;
 /// The maximum length of a variable, in bytes.
 const MAX_VALUE: usize = 32 * 1024;
 
-const SECTIONS: &str = "log commands services";
+/// The longest retention, in seconds: a hundred years.
+const MAX_RETENTION: u64 = 36_500 * 86_400;
+
+const SECTIONS: &str = "log commands services retention";
 const LOG: &str = "level format";
 const COMMANDS: &str = "find_toolchains read_only path env plans_may_set view scratch reserve limits caches";
 const VIEW: &str = "size files";
@@ -26,6 +29,7 @@ const SERVICES: &str = "executor runner gate";
 const EXECUTOR: &str = "executions watchers";
 const RUNNER: &str = "calls";
 const GATE: &str = "approvals previews watchers";
+const RETENTION: &str = "finished_for keep_last";
 const USES: &[(&str, CacheUse)] = &[("off", CacheUse::Off), ("read", CacheUse::Read), ("keep", CacheUse::Keep)];
 
 /// Reads all sections. An invalid value adds a violation and keeps the default.
@@ -43,7 +47,34 @@ pub(crate) fn settings(reader: &mut Reader, root: &Node, home: Option<&Path>, se
             }),
             "commands" => commands(reader, node, field, home, &mut settings.commands),
             "services" => services(reader, node, field, &mut settings.services),
+            "retention" => retention(reader, node, field, &mut settings.retention),
             _ => return Err(SECTIONS),
+        }
+        Ok(())
+    });
+}
+
+fn retention(reader: &mut Reader, node: &Node, field: &str, to: &mut Retention) {
+    let is_unlimited = |node: &Node| matches!(&node.value, Value::Text(text) if text == "unlimited");
+    reader.map(node, field, |reader, key, field, node| {
+        match key {
+            "finished_for" => {
+                let value = match &node.value {
+                    _ if is_unlimited(node) => Some(None),
+                    Value::Text(text) => {
+                        seconds(text).filter(|seconds| (1..=MAX_RETENTION).contains(seconds)).map(Some)
+                    }
+                    _ => None,
+                };
+                if value.is_none() {
+                    let message = "must be `unlimited`, or a whole number with a unit: 30d, 12h, 90m or 90s";
+                    reader.refuse(field, node.line, message);
+                }
+                set(&mut to.finished_for, value, node);
+            }
+            "keep_last" if is_unlimited(node) => set(&mut to.keep_last, Some(None), node),
+            "keep_last" => set(&mut to.keep_last, number(reader, node, field, 0, 1_000_000_000).map(Some), node),
+            _ => return Err(RETENTION),
         }
         Ok(())
     });

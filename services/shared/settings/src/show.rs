@@ -120,7 +120,24 @@ pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<O
         rows.push(row(format!("commands.caches.{}", cache.value.name), cache, value));
     }
     rows.extend(of_services);
+    let retention = &settings.retention;
+    rows.push(row("retention.finished_for", &retention.finished_for, limit(retention.finished_for.value, shown_time)));
+    rows.push(row(
+        "retention.keep_last",
+        &retention.keep_last,
+        limit(retention.keep_last.value, |kept| kept.to_string()),
+    ));
     rows
+}
+
+/// A time in seconds, in the largest unit that fits.
+fn shown_time(seconds: u64) -> String {
+    match seconds {
+        _ if seconds.is_multiple_of(86_400) => format!("{}d", seconds / 86_400),
+        _ if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
+        _ if seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
+        _ => format!("{seconds}s"),
+    }
 }
 
 fn or(rows: Vec<Row>, none: Row) -> Vec<Row> {

@@ -127,3 +127,40 @@ fn what_has_not_ended_is_not_deleted() {
     assert_eq!(home.run(["approve", &approval, "--yes"]).code, 0);
     assert_eq!(run.end().code, 0);
 }
+
+/// B-26: with the command, and by the settings of a server.
+#[test]
+fn old_executions_go_by_command_and_by_the_settings() {
+    let home = Home::new();
+    let plan = home.file("quick.yaml", "id: quick\nsteps: [{id: a, tool: noop}]\n");
+    for id in ["one", "two", "three", "four"] {
+        assert_eq!(home.run(["run", &plan, "--id", id]).code, 0);
+    }
+    let left = || -> Vec<String> {
+        let listed = home.json(&["executions", "list"]).1;
+        let listed = listed["executions"].as_array().cloned().unwrap_or_default();
+        listed.iter().map(|execution| execution["name"].as_str().unwrap().rsplit('/').next().unwrap().into()).collect()
+    };
+    assert_eq!(home.run(["store", "prune", "--yes"]).code, 2, "which ones?");
+    let kept = home.run(["store", "prune", "--older-than", "1d"]);
+    assert!(kept.code == 0 && kept.out.contains("nothing to delete"), "{}", kept.out);
+    let would = home.run(["store", "prune", "--keep", "2", "--dry-run"]);
+    assert!(would.code == 0 && would.out.contains("2 executions would be deleted; nothing was"), "{}", would.out);
+    assert!(would.out.contains("one") && would.out.contains("two") && !would.out.contains("three"), "{}", would.out);
+    let (code, would) = home.json(&["store", "prune", "--keep", "3", "--dry-run"]);
+    assert_eq!((code, would["wouldDelete"].clone()), (0, serde_json::json!(["namespaces/default/executions/one"])));
+    let refused = home.run(["store", "prune", "--keep", "2"]);
+    assert!(refused.code == 2 && refused.talk.contains("--yes"), "{}", refused.talk);
+    assert_eq!(left(), ["four", "three", "two", "one"]);
+    let pruned = home.run(["store", "prune", "--keep", "2", "--yes"]);
+    assert_eq!((pruned.code, pruned.out.trim()), (0, "2 executions deleted"), "{}", pruned.talk);
+    assert_eq!(left(), ["four", "three"]);
+
+    fs::create_dir_all(home.path("config/belay")).unwrap();
+    fs::write(home.path("config/belay/config.yaml"), "retention: {keep_last: 1}\n").unwrap();
+    let shown = home.run(["config", "show"]).out;
+    assert!(shown.contains("retention.keep_last") && shown.contains("retention.finished_for"), "{shown}");
+    let mut server = home.serve_with(&[]);
+    server.wait_for_talk("the retention settings do not keep were deleted");
+    assert_eq!(left(), ["four"]);
+}

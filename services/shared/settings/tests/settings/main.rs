@@ -222,6 +222,28 @@ fn every_service_limit_is_at_least_one() {
     assert_eq!((services.executor.executions.value, services.executor.watchers.value), (3, 7));
 }
 
+/// B-26: everything is kept unless the operator says otherwise.
+#[test]
+fn retention_is_by_age_and_by_count() {
+    let read = |text: &str| {
+        let retention = File::parse(text, None).unwrap().retention;
+        (retention.finished_for.value, retention.keep_last.value)
+    };
+    assert_eq!(read(""), (None, None));
+    assert_eq!(read("retention: {finished_for: 30d, keep_last: 10000}"), (Some(30 * 86_400), Some(10_000)));
+    assert_eq!(read("retention: {finished_for: 90s, keep_last: 0}"), (Some(90), Some(0)));
+    assert_eq!(read("retention: {finished_for: unlimited, keep_last: unlimited}"), (None, None));
+    for wrong in ["30", "0d", "-1d", "1.5d", "soon", "[]", "99999999999999999999d", "40000d"] {
+        let said = one(&format!("retention: {{finished_for: {wrong}}}"));
+        assert!(
+            said.starts_with("1 retention.finished_for: must be `unlimited`, or a whole number with a unit"),
+            "{said}"
+        );
+    }
+    assert!(one("retention: {keep_last: many}").contains("must be a whole number between 0 and 1000000000"));
+    assert!(one("retention: {keep_lst: 5}").contains("did you mean `keep_last`?"));
+}
+
 #[test]
 fn all_violations_are_reported_at_once_in_line_order() {
     let said = said("commands:\n  path: [x]\n  limits: {processes: 0}\nlogs: {}\n");
@@ -235,7 +257,7 @@ fn all_violations_are_reported_at_once_in_line_order() {
 
 #[test]
 fn every_value_has_its_origin() {
-    let text = "commands:\n  path: [/usr/local/go/bin]\n  limits: {processes: 200}\n  caches: {pip: off, cargo: keep}\nservices: {runner: {calls: 4}}\n";
+    let text = "commands:\n  path: [/usr/local/go/bin]\n  limits: {processes: 200}\n  caches: {pip: off, cargo: keep}\nservices: {runner: {calls: 4}}\nretention: {finished_for: 720m}\n";
     let settings = File::parse(text, None).unwrap();
     let env = |name: &str| (name == "BELAY_LOG").then(|| "belay=debug".into());
     let file = Path::new("/etc/belay/config.yaml");
@@ -281,7 +303,9 @@ services.executor.watchers = 10000 (default)
 services.runner.calls = 4 (/etc/belay/config.yaml:5)
 services.gate.approvals = 10000 (default)
 services.gate.previews = 16 (default)
-services.gate.watchers = 10000 (default)";
+services.gate.watchers = 10000 (default)
+retention.finished_for = 12h (/etc/belay/config.yaml:6)
+retention.keep_last = unlimited (default)";
     assert_eq!(shown.join("\n"), expected);
 }
 

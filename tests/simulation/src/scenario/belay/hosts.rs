@@ -403,6 +403,7 @@ async fn run_executor(site: Site) -> Outcome {
         telemetry: no_spans(site.seed),
         shutdown: shutdown.clone(),
         limits: Default::default(),
+        retention: Default::default(),
         thresholds: site.knobs.executor,
     });
     executions.drive_all().await?;
