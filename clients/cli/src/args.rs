@@ -9,7 +9,7 @@ use belay_all_in_one::{ConfigSource, PolicyChoice};
 use crate::{
     commands::{
         approvals, completions, config, doctor, executions, explain, plan, policy, principals, prune, run, serve,
-        store, tools,
+        stats, store, tools,
     },
     connect::{Address, Place},
     next::Typed,
@@ -185,11 +185,12 @@ pub(crate) enum Config {
     Show(config::Show),
 }
 
-/// Check the stores in the state directory, and delete what is old
+/// Check and measure the stores in the state directory, and delete what is old
 #[derive(Debug, Subcommand)]
 pub(crate) enum Store {
     Check(store::Check),
     Prune(prune::Prune),
+    Stats(stats::Stats),
 }
 
 /// The policy for services that start in this process.

@@ -11,6 +11,7 @@ mod doctor;
 mod error;
 mod policy;
 mod principals;
+mod sizes;
 pub mod spans;
 mod state_dir;
 mod stores;
@@ -22,6 +23,7 @@ pub use doctor::{Diagnosis, Folder, Probe, Program, doctor};
 pub use error::StartError;
 pub use policy::{PolicyChoice, PolicyFacts, PolicyRefused, PolicyViolation, check_policy, is_same_policy};
 pub use principals::{PrincipalEntry, PrincipalsFile, Role, WithToken};
+pub use sizes::{MeasuredStore, Sizes, measure_stores};
 pub use spans::telemetry;
 pub use state_dir::{StateDir, find_running, is_state_dir, own_workspace};
 

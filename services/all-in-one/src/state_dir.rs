@@ -158,7 +158,7 @@ impl StateDir {
 }
 
 const EXECUTOR_SOCKET: &str = "executor.sock";
-const WORKSPACES: &str = "workspaces";
+pub(crate) const WORKSPACES: &str = "workspaces";
 
 /// The workspace of an execution that names none, by its full name: the services create it when a call needs it.
 pub fn own_workspace(state_dir: &Path, execution: &str) -> PathBuf {

@@ -21,7 +21,7 @@ pub use policy::ActivePolicy;
 pub use runner::{InvalidToken, RunnerClient};
 pub use service::{hosted, hosted_for_services};
 pub use settings::Settings;
-pub use store::{Store, StoreError, check};
+pub use store::{Store, StoreError, check, measure};
 
 use std::sync::Arc;
 

@@ -25,7 +25,9 @@ use belay_proto::{
     stores::{Service, Stores},
     v1,
 };
-use belay_sqlite::{CheckReport, CommitError, GroupCommit, Location, Readers, Schema, SqliteError, Table, Threads};
+use belay_sqlite::{
+    CheckReport, CommitError, GroupCommit, Location, Readers, Schema, SqliteError, StoreSize, Table, Threads,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -141,6 +143,15 @@ pub fn check(location: &Location) -> Result<Option<CheckReport>, SqliteError> {
         }
         Ok(())
     })
+}
+
+/// Measures a ledger, whether or not a process has it open; `None` when there is none.
+///
+/// # Errors
+/// [`SqliteError`] when it cannot be opened or read.
+pub fn measure(location: &Location) -> Result<Option<StoreSize>, SqliteError> {
+    let counts = [("calls", "SELECT count(*) FROM call"), ("waiting", "SELECT count(*) FROM held")];
+    belay_sqlite::measure(location, &SCHEMA, &counts)
 }
 
 /// Why the ledger cannot be opened.

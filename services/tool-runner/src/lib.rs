@@ -33,7 +33,7 @@ mod workspaces;
 pub use calls::Calls;
 pub use commands::CommandSettings;
 pub use enforcement::Enforcement;
-pub use ledger::{Ledger, LedgerError, LedgerFailure, check};
+pub use ledger::{Ledger, LedgerError, LedgerFailure, check, measure};
 pub use policy::{Accepted, GateChannel, InvalidToken, PolicyHolder, Refused};
 pub use registry::{
     Annotations, Invocation, Operation, Output, PlannedProblem, Recovery, Registry, RegistryError, Tool, ToolFailure,

@@ -13,6 +13,7 @@ pub(crate) mod principals;
 pub(crate) mod prune;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod stats;
 pub(crate) mod store;
 pub(crate) mod tools;
 
@@ -97,6 +98,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Config(Config::Show(verb)) => config::show(context, verb).await,
         Command::Principals(verb) => principals::principals(context, &verb),
         Command::Store(Store::Check(verb)) => store::check(context, verb).await,
+        Command::Store(Store::Stats(verb)) => stats::stats(context, verb).await,
         Command::Store(Store::Prune(verb)) => prune::prune(context, verb).await,
         Command::Doctor(verb) => doctor::doctor(context, verb).await,
         Command::Tools(Tools::List(verb)) => tools::list::list(context, verb).await,

@@ -13,8 +13,8 @@ use belay_proto::{
     v1::{self, Approval, approval::State},
 };
 use belay_sqlite::{
-    CheckReport, CommitError, DamagedRow, GroupCommit, Lane, Location, READERS, Readers, Schema, SqliteError, Table,
-    Threads,
+    CheckReport, CommitError, DamagedRow, GroupCommit, Lane, Location, READERS, Readers, Schema, SqliteError,
+    StoreSize, Table, Threads,
 };
 use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _};
@@ -137,6 +137,19 @@ pub fn check(location: &Location) -> Result<Option<CheckReport>, StoreError> {
         Ok(())
     });
     Ok(report?)
+}
+
+/// Measures a gate's store, whether or not a process has it open; `None` when there is none.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be opened or read.
+pub fn measure(location: &Location) -> Result<Option<StoreSize>, StoreError> {
+    let counts = [
+        ("approvals", "SELECT count(*) FROM approval"),
+        ("pending", "SELECT count(*) FROM approval WHERE state = 1"),
+        ("grants", "SELECT count(*) FROM grant"),
+    ];
+    Ok(belay_sqlite::measure(location, &SCHEMA, &counts)?)
 }
 
 /// Why the gate's store cannot be opened.

@@ -23,7 +23,7 @@ use std::{
 
 use belay_journal::{ExecutionKey, Opened, SHARDS, StoreError};
 use belay_proto::stores::Service;
-use belay_sqlite::{CheckReport, DamagedRow, Location, SqliteError};
+use belay_sqlite::{CheckReport, DamagedRow, Location, SqliteError, StoreSize};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::schema::{LOG, META};
@@ -208,6 +208,20 @@ pub fn check(location: &Location) -> Result<Option<CheckReport>, StoreError> {
         Ok(())
     })
     .map_err(store_error)
+}
+
+/// Measures a journal, whether or not a process has it open; `None` when there is none.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be opened or read.
+pub fn measure(location: &Location) -> Result<Option<StoreSize>, StoreError> {
+    let counts = [
+        ("executions", "SELECT count(*) FROM execution"),
+        ("unfinished", "SELECT count(*) FROM execution WHERE ended = 0"),
+        ("events", "SELECT coalesce(sum(count), 0) FROM log"),
+        ("deletions", "SELECT count(*) FROM deletion WHERE reusable_at IS NULL"),
+    ];
+    belay_sqlite::measure(location, &schema::SCHEMA, &counts).map_err(store_error)
 }
 
 /// The name of the execution that a damaged row belongs to, where the row still tells.

@@ -11,6 +11,7 @@ mod lane;
 mod open;
 mod positions;
 mod readers;
+mod size;
 
 pub use check::{CheckReport, check};
 pub use checksum::{DamagedRow, Table, add_row_sum};
@@ -20,6 +21,7 @@ pub use lane::{Lane, Slot};
 pub use open::{Location, Schema, Store, Synchronous, empty_log, open};
 pub use positions::{POSITION, count_commit, keep_number, positions, store_updates};
 pub use readers::{READERS, Readers};
+pub use size::{StoreSize, measure};
 
 /// Where blocking work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -132,7 +132,8 @@ fn what_has_not_ended_is_not_deleted() {
 #[test]
 fn old_executions_go_by_command_and_by_the_settings() {
     let home = Home::new();
-    let plan = home.file("quick.yaml", "id: quick\nsteps: [{id: a, tool: noop}]\n");
+    let plan =
+        home.file("quick.yaml", "id: quick\nsteps: [{id: a, tool: write_file, arguments: {path: f, content: x}}]\n");
     for id in ["one", "two", "three", "four"] {
         assert_eq!(home.run(["run", &plan, "--id", id]).code, 0);
     }
@@ -160,7 +161,19 @@ fn old_executions_go_by_command_and_by_the_settings() {
     fs::write(home.path("config/belay/config.yaml"), "retention: {keep_last: 1}\n").unwrap();
     let shown = home.run(["config", "show"]).out;
     assert!(shown.contains("retention.keep_last") && shown.contains("retention.finished_for"), "{shown}");
+    let count = |of: &str| home.json(&["store", "stats"]).1["stores"][0]["counts"][of].clone();
+    assert_eq!((count("executions"), count("deletions")), (2.into(), 0.into()));
     let mut server = home.serve_with(&[]);
     server.wait_for_talk("the retention settings do not keep were deleted");
     assert_eq!(left(), ["four"]);
+    // The server may still be forgetting `three`.
+    while count("deletions") != 0 {}
+    let stats = home.run(["store", "stats"]);
+    assert_eq!((stats.code, count("executions")), (0, 1.into()), "beside a running server");
+    for words in ["journal.db", "1 execution, ", "ledger.db", "gate.db", "1 directory made for executions", "total"] {
+        assert!(stats.out.contains(words), "{words}: {}", stats.out);
+    }
+    let stats = home.json(&["store", "stats"]).1;
+    assert!(stats["stores"][0]["tableBytes"]["log"].as_u64().is_some_and(|bytes| bytes > 0), "{stats}");
+    assert!(stats["totalBytes"].as_u64() > stats["stores"][0]["fileBytes"].as_u64(), "{stats}");
 }
