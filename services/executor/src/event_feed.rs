@@ -244,26 +244,38 @@ pub(crate) struct EventFeeds {
     known: HashMap<ExecutionKey, Weak<EventFeed>>,
     /// The number of entries at which unused ones are swept; it doubles, so that sweeps are rare.
     sweep_at: usize,
-    /// Executions that readers look at, the latest last: their feeds, with what readers see, stay in memory.
-    viewed: VecDeque<Viewed>,
+    /// Executions that readers look at: their feeds, with what readers see, stay in memory.
+    viewed: HashMap<ExecutionName, Viewed>,
+    /// How often readers have looked.
+    looks: u64,
 }
 
 /// An execution that readers look at.
 #[derive(Debug)]
 struct Viewed {
-    name: ExecutionName,
     key: ExecutionKey,
     feed: Arc<EventFeed>,
+    /// When readers looked last, by [`EventFeeds::looks`].
+    last: u64,
 }
 
-/// How many executions' views are kept for readers, and how many bytes of events, as they are stored, those were folded from.
-const MAX_VIEWED: usize = 128;
-const MAX_VIEWED_BYTES: usize = 64 * 1024 * 1024;
+impl Viewed {
+    fn weight(&self) -> usize {
+        self.feed.view.bytes() + MIN_VIEW_BYTES
+    }
+}
+
+/// How much the views that are kept for readers may weigh together: the events that they were folded from, as they are stored. In memory they
+/// are some three times as large.
+const MAX_VIEWED_BYTES: usize = 32 * 1024 * 1024;
+
+/// What a view weighs at least: so there are at most 4,096.
+const MIN_VIEW_BYTES: usize = 8 * 1024;
 
 impl EventFeeds {
     /// Feeds that each keep `max_recent` transitions.
     pub(crate) fn new(max_recent: usize) -> Self {
-        Self { max_recent, known: HashMap::new(), sweep_at: 0, viewed: VecDeque::new() }
+        Self { max_recent, known: HashMap::new(), sweep_at: 0, viewed: HashMap::new(), looks: 0 }
     }
 
     /// The feed of an execution; a new one when none is in use.
@@ -282,16 +294,15 @@ impl EventFeeds {
 
     /// The key and feed of an execution that readers have looked at lately.
     pub(crate) fn viewed(&mut self, name: &ExecutionName) -> Option<(ExecutionKey, Arc<EventFeed>)> {
-        let place = self.viewed.iter().rposition(|viewed| viewed.name == *name)?;
-        let found = self.viewed.remove(place)?;
-        let result = (found.key, Arc::clone(&found.feed));
-        self.viewed.push_back(found);
-        Some(result)
+        self.looks += 1;
+        let viewed = self.viewed.get_mut(name)?;
+        viewed.last = self.looks;
+        Some((viewed.key, Arc::clone(&viewed.feed)))
     }
 
     /// Gives up what readers see of an execution.
     pub(crate) fn forget(&mut self, key: ExecutionKey) {
-        self.viewed.retain(|viewed| viewed.key != key);
+        self.viewed.retain(|_, viewed| viewed.key != key);
         if let Some(feed) = self.known.get(&key).and_then(Weak::upgrade) {
             feed.view.give_up();
         }
@@ -300,13 +311,24 @@ impl EventFeeds {
     /// Keeps what readers see of an execution, and gives up what has not been looked at for longest.
     pub(crate) fn keep_view(&mut self, name: ExecutionName, key: ExecutionKey) -> Arc<EventFeed> {
         let feed = self.of(key);
-        self.viewed.retain(|viewed| viewed.key != key);
-        self.viewed.push_back(Viewed { name, key, feed: Arc::clone(&feed) });
-        let mut bytes: usize = self.viewed.iter().map(|viewed| viewed.feed.view.bytes()).sum();
-        while self.viewed.len() > MAX_VIEWED || bytes > MAX_VIEWED_BYTES && self.viewed.len() > 1 {
-            let Some(oldest) = self.viewed.pop_front() else { break };
-            bytes -= oldest.feed.view.bytes();
-            oldest.feed.view.give_up();
+        self.looks += 1;
+        self.viewed.insert(name, Viewed { key, feed: Arc::clone(&feed), last: self.looks });
+        let mut weight: usize = self.viewed.values().map(Viewed::weight).sum();
+        if weight > MAX_VIEWED_BYTES {
+            let mut looked: Vec<(u64, usize)> =
+                self.viewed.values().map(|viewed| (viewed.last, viewed.weight())).collect();
+            looked.sort_unstable();
+            looked.pop();
+            // An eighth less than is allowed, so that this is rare.
+            let given_up = looked.into_iter().take_while(|(_, bytes)| {
+                let is_too_much = weight > MAX_VIEWED_BYTES / 8 * 7;
+                weight -= bytes;
+                is_too_much
+            });
+            let until = given_up.last().map_or(0, |(last, _)| last);
+            for (_, viewed) in self.viewed.extract_if(|_, viewed| viewed.last <= until) {
+                viewed.feed.view.give_up();
+            }
         }
         feed
     }
@@ -391,13 +413,16 @@ mod tests {
         let mut feeds = EventFeeds::new(256);
         let name = |n: usize| ExecutionName { namespace: "default".into(), id: format!("e{n}") };
         let key = |n: usize| ExecutionKey(n.try_into().unwrap());
-        for n in 0..MAX_VIEWED {
+        let most = MAX_VIEWED_BYTES / MIN_VIEW_BYTES;
+        for n in 0..most {
             feeds.keep_view(name(n), key(n));
         }
         assert_eq!(feeds.viewed(&name(0)).map(|(key, _)| key), Some(key(0)), "looked at again");
-        feeds.keep_view(name(MAX_VIEWED), key(MAX_VIEWED));
-        assert!(feeds.viewed(&name(0)).is_some() && feeds.viewed(&name(1)).is_none());
-        assert_eq!(feeds.viewed.len(), MAX_VIEWED);
+        feeds.keep_view(name(most), key(most));
+        assert!(feeds.viewed(&name(0)).is_some() && feeds.viewed(&name(most)).is_some());
+        assert!(feeds.viewed(&name(1)).is_none() && feeds.viewed.len() == most / 8 * 7);
+        feeds.forget(key(0));
+        assert!(feeds.viewed(&name(0)).is_none());
     }
 
     #[test]

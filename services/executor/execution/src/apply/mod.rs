@@ -146,7 +146,8 @@ impl Execution {
                 self.ended_at = Some(time);
             }
         }
-        if let (Some(actor), Some(control)) = (actor, Control::of(event)) {
+        let asked = actor.filter(|actor| !actor.request_id.is_empty());
+        if let (Some(actor), Some(control)) = (asked, Control::of(event)) {
             self.requests.insert(&actor.request_id, control.digest(&actor.principal));
         }
         Ok(())
