@@ -8,8 +8,8 @@ use crate::{
     clock,
     connect::{Needs, Session},
     exit::Exit,
-    failure::Failure,
-    names, read,
+    failure::{Failure, Report},
+    names, next, read,
     render::execution,
 };
 
@@ -35,12 +35,15 @@ pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
     let answer = async {
         let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
         match &verb.step {
-            None => read::execution(client, &name, context.screen.format).await.map(Found::Execution),
-            Some(step) => read::step(client, &format!("{name}/steps/{step}")).await.map(Found::Step),
+            None => Ok(Found::Execution(read::execution(client, &name, context.screen.format).await?)),
+            Some(step) => {
+                let found = read::step(client, &format!("{name}/steps/{step}")).await;
+                let steps = || next::about(&["executions", "get"], &name, &[]);
+                found.map(Found::Step).map_err(|status| Report::of_status(&status).next(steps()).into())
+            }
         }
-        .map_err(Failure::from)
     };
-    let answer = answer.await;
+    let answer: Result<Found, Failure> = answer.await;
     session.close().await;
     match answer? {
         Found::Execution(execution) => context.screen.show(&execution, || {
