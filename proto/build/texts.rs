@@ -25,6 +25,7 @@ enum Mark {
     Json,
     Labels,
     Exact,
+    Schema,
 }
 
 impl Mark {
@@ -34,6 +35,7 @@ impl Mark {
             Self::Words => Some("Words"),
             Self::Json => Some("Json"),
             Self::Labels => Some("Labels"),
+            Self::Schema => Some("Schema"),
             Self::Plain | Self::Exact => None,
         }
     }
@@ -93,6 +95,7 @@ fn mark(field: &FieldDescriptor, option: &ExtensionDescriptor) -> Result<Option<
         3 => Some(Mark::Json),
         4 => Some(Mark::Labels),
         5 => Some(Mark::Exact),
+        6 => Some(Mark::Schema),
         other => return Err(format!("`({OPTION}) = {other}` has no meaning here")),
     };
     let allowed: &[Mark] = if field.is_map() {
@@ -111,7 +114,7 @@ fn mark(field: &FieldDescriptor, option: &ExtensionDescriptor) -> Result<Option<
         }
     } else {
         match field.kind() {
-            Kind::String => &[Mark::Plain, Mark::Words, Mark::Json],
+            Kind::String => &[Mark::Plain, Mark::Words, Mark::Json, Mark::Schema],
             Kind::Bytes => &[Mark::Plain, Mark::Exact],
             Kind::Message(message) if is_unmarkable(&message) => {
                 return Err(format!("{} can contain text that no mark describes", message.full_name()));

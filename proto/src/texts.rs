@@ -9,6 +9,8 @@ pub enum Text<'a> {
     Words(&'a mut String),
     /// A JSON value as text.
     Json(&'a mut String),
+    /// A JSON Schema as text.
+    Schema(&'a mut String),
     /// Labels.
     Labels(&'a mut BTreeMap<String, String>),
 }

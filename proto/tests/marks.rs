@@ -48,7 +48,7 @@ fn generate(messages: &str) -> Result<String, String> {
 #[test]
 fn a_text_field_that_a_method_returns_has_to_be_marked() {
     let hint = |kinds: &str| format!("add `[(belay.v1.text) = …]`, one of {kinds}: see belay/v1/options.proto");
-    let words = hint("TEXT_PLAIN, TEXT_WORDS, TEXT_JSON");
+    let words = hint("TEXT_PLAIN, TEXT_WORDS, TEXT_JSON, TEXT_SCHEMA");
     let cases = [
         ("message Answer { string a = 1; }", format!("belay.v1.Answer.a: {words}")),
         ("message Answer { oneof one { string a = 1; } }", format!("belay.v1.Answer.a: {words}")),
@@ -99,6 +99,7 @@ fn a_text_of_every_shape_is_visited() {
            map<string, In> named = 5 [(belay.v1.text) = TEXT_PLAIN];
            In type = 6;
            oneof choice { string text = 7 [(belay.v1.text) = TEXT_WORDS]; In in_part = 8; Empty empty = 9; }
+           string schema = 10 [(belay.v1.text) = TEXT_SCHEMA];
            message In { Answer again = 1; }
            message Empty { bool a = 1; }
          }",
@@ -112,6 +113,7 @@ fn a_text_of_every_shape_is_visited() {
         let value = &mut self.labels; each(Text::Labels(value));
         for value in self.named.values_mut() { value.texts(each); }
         if let Some(value) = &mut self.r#type { value.texts(each); }
+        let value = &mut self.schema; each(Text::Schema(value));
         match &mut self.choice {
             Some(crate::v1::answer::Choice::Text(value)) => each(Text::Words(value)),
             Some(crate::v1::answer::Choice::InPart(value)) => value.texts(each),
@@ -152,6 +154,7 @@ fn the_texts_of_an_event_are_visited_and_its_names_are_not() {
         visited.push(match text {
             Text::Words(words) => format!("words {words}"),
             Text::Json(json) => format!("json {json}"),
+            Text::Schema(schema) => format!("schema {schema}"),
             Text::Labels(labels) => format!("labels {labels:?}"),
         });
     });

@@ -127,6 +127,7 @@ fn the_requests_of_every_method_that_may_change_something_are_checked() {
 }
 
 const CHANGES: &[(&str, Role)] = &[
+    ("belay.v1.AnswerFormRequest", v1::AnswerFormRequest::ROLE),
     ("belay.v1.DecideApprovalRequest", v1::DecideApprovalRequest::ROLE),
     ("belay.v1.ValidatePlanRequest", v1::ValidatePlanRequest::ROLE),
     ("belay.v1.StartExecutionRequest", v1::StartExecutionRequest::ROLE),
@@ -134,9 +135,11 @@ const CHANGES: &[(&str, Role)] = &[
     ("belay.v1.PauseExecutionRequest", v1::PauseExecutionRequest::ROLE),
     ("belay.v1.ResumeExecutionRequest", v1::ResumeExecutionRequest::ROLE),
     ("belay.v1.SignalExecutionRequest", v1::SignalExecutionRequest::ROLE),
+    ("belay.v1.DeleteExecutionRequest", v1::DeleteExecutionRequest::ROLE),
     ("belay.gate.v1.CreateApprovalRequest", gate_v1::CreateApprovalRequest::ROLE),
     ("belay.gate.v1.CancelApprovalRequest", gate_v1::CancelApprovalRequest::ROLE),
     ("belay.gate.v1.AcknowledgeApprovalsRequest", gate_v1::AcknowledgeApprovalsRequest::ROLE),
+    ("belay.gate.v1.ForgetExecutionsRequest", gate_v1::ForgetExecutionsRequest::ROLE),
     ("belay.gate.v1.GetGrantRequest", gate_v1::GetGrantRequest::ROLE),
     ("belay.runner.v1.CallToolRequest", runner_v1::CallToolRequest::ROLE),
     ("belay.runner.v1.CancelToolCallRequest", runner_v1::CancelToolCallRequest::ROLE),
@@ -144,6 +147,7 @@ const CHANGES: &[(&str, Role)] = &[
     ("belay.runner.v1.DiscardEffectRequest", runner_v1::DiscardEffectRequest::ROLE),
     ("belay.runner.v1.CheckWorkspaceRequest", runner_v1::CheckWorkspaceRequest::ROLE),
     ("belay.runner.v1.CheckCallsRequest", runner_v1::CheckCallsRequest::ROLE),
+    ("belay.runner.v1.ForgetExecutionsRequest", runner_v1::ForgetExecutionsRequest::ROLE),
     ("belay.runner.v1.AcknowledgeToolCallsRequest", runner_v1::AcknowledgeToolCallsRequest::ROLE),
 ];
 

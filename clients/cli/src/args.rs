@@ -158,12 +158,13 @@ impl Command {
             Command::Approve(_) | Command::Approvals(Approvals::Approve(_)) => "belay approvals approve",
             Command::Deny(_) | Command::Approvals(Approvals::Deny(_)) => "belay approvals deny",
             Command::Approvals(Approvals::Skip(_)) => "belay approvals skip",
+            Command::Approvals(Approvals::Answer(_)) => "belay approvals answer",
             _ => return None,
         })
     }
 }
 
-/// List, show and decide approvals
+/// List, show and decide approvals, and answer forms
 #[derive(Debug, Subcommand)]
 pub(crate) enum Approvals {
     List(approvals::list::List),
@@ -171,6 +172,7 @@ pub(crate) enum Approvals {
     Approve(approvals::decide::Approve),
     Deny(approvals::decide::Deny),
     Skip(approvals::decide::Skip),
+    Answer(approvals::answer::Answer),
 }
 
 /// Check policies: what runs without approval, what needs approval, what is denied

@@ -3,7 +3,7 @@
 //! Each function takes a stored approval and returns its next state. Only [`decide`] records a person's approval. It requires the person's
 //! authenticated principal and the digest of what they saw, so no text, timeout or service can approve in their place.
 
-use belay_proto::v1::{Approval, Decision, approval::State};
+use belay_proto::v1::{Approval, Decision, approval::State, approval_need::Kind};
 use belay_service_kit::Principal;
 use thiserror::Error;
 
@@ -31,6 +31,10 @@ pub(crate) enum Refusal {
     OwnRequest(String),
     #[error("This request id was used for another decision. Use a new one for a new request.")]
     OtherRequest,
+    #[error("A form cannot be approved: answer it, deny it or skip it.")]
+    IsForm,
+    #[error("This asks for a decision and not for an answer: approve it, deny it or skip it.")]
+    NoForm,
 }
 
 fn already(state: State, by: &str) -> String {
@@ -71,17 +75,52 @@ pub(crate) fn decide(
             expected: approval.subject_digest.clone(),
         });
     }
+    let is_form = approval.kind() == Kind::Form;
+    if is_form && choice.decision == Decision::Approve {
+        return Err(Refusal::IsForm);
+    }
     let decided = state_after(choice.decision);
     match approval.state() {
         State::Pending => {}
         state if approval.decided_by == choice.by && decided == decision_behind(state) => return Ok(None),
         state => return Err(Refusal::AlreadyDecided { state, by: approval.decided_by.clone() }),
     }
-    // An unknown requester may be the person who decides.
-    if separate_duties && (approval.requested_by.is_empty() || approval.requested_by == choice.by) {
+    // An unknown requester may be the person who decides. What becomes of a form authorizes nothing, so anybody may say it.
+    if separate_duties && !is_form && (approval.requested_by.is_empty() || approval.requested_by == choice.by) {
         return Err(Refusal::OwnRequest(approval.requested_by.clone()));
     }
     Ok(Some(resolved(approval, decided, choice.by, choice.reason, now)))
+}
+
+/// Answers a form. A second answer is refused, also the same one: only the request's id tells a repetition from it.
+///
+/// # Errors
+/// [`Refusal`]; the form does not change.
+pub(crate) fn answer(form: &Approval, by: &str, subject_digest: &str, now: i64) -> Result<Approval, Refusal> {
+    if !Principal::names_a_person(by) {
+        return Err(Refusal::NotAPerson(by.to_owned()));
+    }
+    if form.kind() != Kind::Form {
+        return Err(Refusal::NoForm);
+    }
+    if subject_digest != form.subject_digest {
+        let (found, expected) = (subject_digest.to_owned(), form.subject_digest.clone());
+        return Err(Refusal::DigestMismatch { found, expected });
+    }
+    match form.state() {
+        State::Pending => Ok(resolved(form, State::Answered, by, "", now)),
+        state => Err(Refusal::AlreadyDecided { state, by: form.decided_by.clone() }),
+    }
+}
+
+/// Asks a form again whose answer the executor has lost; `None` when it was not answered.
+pub(crate) fn ask_again(form: &Approval) -> Option<Approval> {
+    (form.state() == State::Answered).then(|| Approval {
+        state: State::Pending.into(),
+        decided_by: String::new(),
+        decide_time: None,
+        ..form.clone()
+    })
 }
 
 /// The approval with a decision.
@@ -142,6 +181,7 @@ pub(crate) fn word(state: State) -> &'static str {
         State::Cancelled => "cancelled",
         State::Consumed => "approved and used",
         State::Stale => "approved, but out of date",
+        State::Answered => "answered",
     }
 }
 
@@ -149,7 +189,7 @@ pub(crate) fn word(state: State) -> &'static str {
 mod tests {
     use super::*;
 
-    const ALL: [State; 9] = [
+    const ALL: [State; 10] = [
         State::Unspecified,
         State::Pending,
         State::Approved,
@@ -159,6 +199,7 @@ mod tests {
         State::Cancelled,
         State::Consumed,
         State::Stale,
+        State::Answered,
     ];
 
     fn pending() -> Approval {
@@ -273,5 +314,43 @@ mod tests {
         }
         assert_eq!(close(&pending(), State::Consumed), None, "what was not approved cannot have been used");
         assert_eq!(cancel(&pending()).unwrap().state(), State::Cancelled);
+    }
+
+    fn form() -> Approval {
+        Approval { kind: Kind::Form.into(), ..pending() }
+    }
+
+    #[test]
+    fn a_form_is_answered_once_by_a_person_who_saw_it() {
+        let answered = answer(&form(), "person:bob", "sha256:aa", 7).unwrap();
+        assert_eq!((answered.state(), answered.decided_by.as_str()), (State::Answered, "person:bob"));
+        for state in ALL.into_iter().filter(|state| *state != State::Pending) {
+            let ended = Approval { state: state.into(), decided_by: "person:bob".into(), ..form() };
+            let again = answer(&ended, "person:bob", "sha256:aa", 8);
+            assert!(matches!(again, Err(Refusal::AlreadyDecided { .. })), "{state:?}");
+        }
+        for by in ["service:executor", "", "policy"] {
+            assert_eq!(answer(&form(), by, "sha256:aa", 7), Err(Refusal::NotAPerson(by.into())));
+        }
+        let other = answer(&form(), "person:bob", "sha256:ab", 7);
+        assert!(matches!(other, Err(Refusal::DigestMismatch { .. })));
+        assert_eq!(answer(&pending(), "person:bob", "sha256:aa", 7), Err(Refusal::NoForm));
+    }
+
+    /// Nothing is authorized by a form: separate duties say nothing about it, and nobody approves it.
+    #[test]
+    fn a_form_is_denied_or_skipped_and_not_approved() {
+        let decide = |decision| decide(&form(), choice("person:ann", decision), true, 0);
+        assert_eq!(decide(Decision::Approve), Err(Refusal::IsForm));
+        assert_eq!(decide(Decision::Deny).unwrap().unwrap().state(), State::Denied);
+        assert_eq!(decide(Decision::Skip).unwrap().unwrap().state(), State::Skipped);
+    }
+
+    #[test]
+    fn only_an_answered_form_is_asked_again() {
+        for state in ALL {
+            let again = ask_again(&Approval { state: state.into(), ..form() });
+            assert_eq!(again.map(|again| again.state()), (state == State::Answered).then_some(State::Pending));
+        }
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     ActivePolicy, Parts, Store,
     decide::Refusal,
     feed::Head,
+    form::AnswerKey,
     policy::{self, StoredPolicyError},
     preview::Opened,
     runner::RunnerClient,
@@ -38,6 +39,7 @@ pub struct Gate {
     pub(crate) store: Store,
     pub(crate) key: SigningKey,
     pub(crate) keys: Keys,
+    pub(crate) answer_key: AnswerKey,
     pub(crate) runner: RunnerClient,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Ids,
@@ -80,10 +82,12 @@ impl Gate {
         let Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown, limits } = parts;
         let active = publish(&store, &policy, &key).await?;
         let keys = Keys::new([key.verifying_key()]);
+        let answer_key = AnswerKey::new(&key);
         let gate = Arc::new(Self {
             store,
             key,
             keys,
+            answer_key,
             runner,
             clock,
             ids,
@@ -243,6 +247,8 @@ impl From<Refusal> for Status {
             Refusal::DigestMismatch { .. } => (reasons::DIGEST_MISMATCH, Code::FailedPrecondition),
             Refusal::AlreadyDecided { .. } => (reasons::ALREADY_DECIDED, Code::FailedPrecondition),
             Refusal::OtherRequest => (reasons::REQUEST_ID_REUSED, Code::AlreadyExists),
+            Refusal::IsForm => (reasons::FORM_NEEDS_ANSWER, Code::FailedPrecondition),
+            Refusal::NoForm => (reasons::NO_FORM, Code::FailedPrecondition),
         };
         let error = status::error(code, reason, refusal.to_string());
         match refusal {
@@ -262,7 +268,10 @@ pub(crate) mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::{names::approval_of, store::NewApproval};
+    use crate::{
+        names::approval_of,
+        store::{NewApproval, Rendered},
+    };
 
     /// Goes with tokio's paused clock.
     #[derive(Debug)]
@@ -300,7 +309,8 @@ pub(crate) mod tests {
             expire_time: expires_after.map(|after| belay_proto::timestamp(now + after.as_micros() as i64)),
             ..Approval::default()
         };
-        let new = NewApproval { basic, namespace: "default".into(), subject: Vec::new(), preview: Default::default() };
+        let rendered = Rendered::Preview(Default::default());
+        let new = NewApproval { basic, namespace: "default".into(), subject: Vec::new(), rendered };
         gate.store.create(new).await.unwrap()
     }
 

@@ -6,6 +6,7 @@
 
 mod decide;
 mod feed;
+mod form;
 mod gate;
 pub mod keys;
 mod names;

@@ -67,7 +67,7 @@ async fn receive(registry: Weak<ExecutionRegistry>, gate: Gate) {
                             backoff = BACKOFF.0;
                             let Some(registry) = registry.upgrade() else { return };
                             if let Some(Content::Approval(approval)) = message.content
-                                && !deliver(&registry, approval).await
+                                && !deliver(&registry, Delivery { approval, answer: message.answer }).await
                             {
                                 // The next watch returns it again.
                                 break true;
@@ -140,8 +140,13 @@ async fn is_obsolete(registry: &ExecutionRegistry, approval: &v1::Approval) -> R
         Err(status) if status.code() == Code::NotFound => return Ok(false),
         row => row?,
     };
-    if row.summary.ended || row.summary.parked {
-        return Ok(row.summary.ended);
+    if row.summary.ended {
+        return Ok(true);
+    }
+    if row.summary.parked {
+        let is_form = approval.kind() == v1::approval_need::Kind::Form;
+        // Its row says that it waits for a form, but not for which: if it is another one, this one stays until the execution goes on.
+        return Ok(is_form && !row.summary.waits_for.contains(v1::waiting_reason::Kind::Form.into()));
     }
     let events = registry.reads.events(row.key).await?.events;
     Ok(!ended(&events, vec![approval.call.clone()]).is_empty())
@@ -199,10 +204,11 @@ async fn recheck_all(registry: &Arc<ExecutionRegistry>, gate: &Gate) -> Result<(
     }
 }
 
-/// The parked executions of a namespace that wait for an approval.
+/// The parked executions of a namespace that wait for an approval or for the answer to a form.
 fn waiting_for_approval(namespace: String) -> Query {
-    let approval = Condition::WaitsFor(true, v1::waiting_reason::Kind::Approval.into());
-    let filter = vec![AnyOf(vec![approval])];
+    use v1::waiting_reason::Kind;
+    let waits_for = [Kind::Approval, Kind::Form].map(|kind| Condition::WaitsFor(true, kind.into()));
+    let filter = vec![AnyOf(waits_for.into())];
     Query { namespace: Some(namespace), filter, order: Order::NEWEST_FIRST, after: None, limit: RECHECK_PAGE }
 }
 
@@ -247,7 +253,8 @@ pub(crate) async fn recheck_approval(
         let Some(registry) = registry.upgrade() else { return };
         match registry.gate.create(asked.clone(), &trace).await {
             Ok(approval) => {
-                deliver(&registry, approval).await;
+                // The answer to a form comes with the decisions.
+                deliver(&registry, Delivery { approval, answer: None }).await;
                 return;
             }
             Err(GateError::Refused(status)) => {
@@ -264,16 +271,25 @@ pub(crate) async fn recheck_approval(
     }
 }
 
+/// What the gate delivers: a decision, or what became of a form.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) approval: v1::Approval,
+    /// The answer to a form.
+    pub(crate) answer: Option<v1::Payload>,
+}
+
 /// Delivers a decision to its execution, loading the execution if needed. When the execution has ended, reports to the gate how the decision
 /// was used. Returns `false` when the store cannot be read now; the decision then stays undelivered.
-pub(crate) async fn deliver(registry: &Arc<ExecutionRegistry>, approval: v1::Approval) -> bool {
+pub(crate) async fn deliver(registry: &Arc<ExecutionRegistry>, delivery: Delivery) -> bool {
+    let Delivery { approval, .. } = &delivery;
     let name = approval.name.clone();
-    if let Err(problem) = wire::check_approval(&approval) {
+    if let Err(problem) = wire::check_approval(approval) {
         // Not acknowledged, so the gate sends it to a newer executor.
         tracing::error!(approval = name, status = %not_understood(&problem), "A decision is left to the approval gate");
         return true;
     }
-    if wire::decision_from(approval.state()).is_none() {
+    if wire::is_pending(approval.state()) {
         return true;
     }
     let row = match ExecutionName::parse("execution", &approval.execution) {
@@ -282,16 +298,16 @@ pub(crate) async fn deliver(registry: &Arc<ExecutionRegistry>, approval: v1::App
     };
     match row {
         Ok(row) if row.summary.ended => {
-            return report_late_decision(registry, row.key, &approval).await;
+            return report_late_decision(registry, row.key, approval).await;
         }
         Ok(row) => {
-            if let Some(approval) = registry.unless_unowned(row.key, approval) {
-                registry.send(row, Command::Decided { approval: Box::new(approval) }).await;
+            if let Some(Delivery { approval, answer }) = registry.unless_unowned(row.key, delivery) {
+                registry.send(row, Command::Decided { approval: Box::new(approval), answer }).await;
             }
         }
         Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => {
             tracing::warn!(approval = name, "Dropped a decision for an execution that this journal does not have");
-            GateNotice::dropped(&approval).into_iter().for_each(|notice| registry.notify_gate(notice));
+            GateNotice::dropped(approval).into_iter().for_each(|notice| registry.notify_gate(notice));
         }
         Err(status) => {
             tracing::error!(approval = name, %status, "A decision cannot be delivered now; it will be delivered again");
@@ -329,26 +345,26 @@ pub(crate) struct UnownedDecisions {
     /// This executor drives every execution in the store.
     none: bool,
     /// By execution, then by the approval's name.
-    kept: HashMap<ExecutionKey, BTreeMap<String, v1::Approval>>,
+    kept: HashMap<ExecutionKey, BTreeMap<String, Delivery>>,
 }
 
 impl UnownedDecisions {
     /// Returns the decision when this executor drives its execution, else keeps it.
-    pub(crate) fn keep(&mut self, key: ExecutionKey, driven: bool, approval: v1::Approval) -> Option<v1::Approval> {
+    pub(crate) fn keep(&mut self, key: ExecutionKey, driven: bool, delivery: Delivery) -> Option<Delivery> {
         if self.none || driven {
-            return Some(approval);
+            return Some(delivery);
         }
-        self.kept.entry(key).or_default().insert(approval.name.clone(), approval);
+        self.kept.entry(key).or_default().insert(delivery.approval.name.clone(), delivery);
         None
     }
 
     /// Removes and returns the decisions kept for an execution that this executor drives from now on.
-    pub(crate) fn claim(&mut self, key: ExecutionKey) -> Vec<v1::Approval> {
+    pub(crate) fn claim(&mut self, key: ExecutionKey) -> Vec<Delivery> {
         self.kept.remove(&key).unwrap_or_default().into_values().collect()
     }
 
     /// This executor drives every execution from now on: removes and returns all decisions kept.
-    pub(crate) fn claim_all(&mut self) -> Vec<v1::Approval> {
+    pub(crate) fn claim_all(&mut self) -> Vec<Delivery> {
         self.none = true;
         std::mem::take(&mut self.kept).into_values().flat_map(BTreeMap::into_values).collect()
     }

@@ -10,6 +10,7 @@ mod decisions;
 mod deletions;
 mod driver;
 mod event_feed;
+mod form_request;
 mod gate;
 mod journal_reads;
 mod names;

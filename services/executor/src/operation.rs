@@ -35,7 +35,7 @@ pub(crate) enum Update {
     Held(OperationKey, ApprovalRequirement),
     /// The exclusive call whose end this call waits for; empty when it no longer waits.
     WaitingForCall(OperationKey, String),
-    /// The gate has created the approval.
+    /// The gate has created the approval, or asks the form.
     ApprovalRequested(OperationKey, Box<v1::Approval>),
     /// A service is at its limit; the call waits until it is retried.
     Busy(OperationKey, Busy),
@@ -72,6 +72,12 @@ enum GrantReply {
 pub(crate) struct OperationHandle {
     pub(crate) verb: Verb,
     task: AbortHandle,
+}
+
+impl OperationHandle {
+    pub(crate) fn new(verb: Verb, task: AbortHandle) -> Self {
+        Self { verb, task }
+    }
 }
 
 impl Drop for OperationHandle {
@@ -240,6 +246,7 @@ impl ToolCallOperation {
                 subject_digest: subject_digest.clone(),
                 requested_by: self.principal.clone(),
                 approval_mode: wire::approval_mode_to(self.mode).into(),
+                form: Vec::new(),
             };
             match self.registry.gate.create(request, &self.trace).await {
                 Ok(approval) => return Ok(Update::ApprovalRequested(self.key, Box::new(approval))),

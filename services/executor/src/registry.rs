@@ -23,7 +23,7 @@ use tonic::{Code, Status};
 use crate::{
     acknowledge,
     availability::Availability,
-    decisions::{self, GateNotice, UnownedDecisions},
+    decisions::{self, Delivery, GateNotice, UnownedDecisions},
     deletions::{self, Deletions},
     driver::{Command, Driver},
     event_feed::{EventFeed, EventFeeds},
@@ -218,8 +218,8 @@ impl ExecutionRegistry {
         }
         self.timers.look_now();
         tokio::spawn(timers::recheck_after_set_back(Arc::downgrade(self)));
-        for approval in early {
-            decisions::deliver(self, approval).await;
+        for delivery in early {
+            decisions::deliver(self, delivery).await;
         }
         Ok(count)
     }
@@ -363,18 +363,18 @@ impl ExecutionRegistry {
         self.drive(row.key);
         // This process drives the execution from now on, so it takes the decisions that were kept for it.
         let decided = lock(&self.unowned).claim(row.key);
-        for approval in decided {
-            self.try_send(row.key, Command::Decided { approval: Box::new(approval) });
+        for Delivery { approval, answer } in decided {
+            self.try_send(row.key, Command::Decided { approval: Box::new(approval), answer });
         }
         Driver::spawn_from_store(Arc::clone(self), row, commands);
     }
 
     /// Returns the decision when this process drives its execution. Otherwise returns `None` and keeps it, undelivered, in case this
     /// process takes over the execution.
-    pub(crate) fn unless_unowned(&self, key: ExecutionKey, approval: v1::Approval) -> Option<v1::Approval> {
+    pub(crate) fn unless_unowned(&self, key: ExecutionKey, delivery: Delivery) -> Option<Delivery> {
         let mut unowned = lock(&self.unowned);
         let driven = lock(&self.driven).contains(&key);
-        unowned.keep(key, driven, approval)
+        unowned.keep(key, driven, delivery)
     }
 
     /// Queues a notice to the gate.

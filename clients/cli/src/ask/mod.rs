@@ -2,13 +2,20 @@
 
 pub(crate) mod changes;
 mod confirm;
+mod form;
 mod prompt;
 mod queue;
 mod terminal;
 
-use belay_proto::v1::{Approval, ApprovalView, DecideApprovalRequest, Decision, GetApprovalRequest, approval::State};
+use belay_proto::v1::{
+    AnswerFormRequest, Approval, ApprovalView, DecideApprovalRequest, Decision, GetApprovalRequest, Payload,
+    approval::State, approval_need,
+};
+use belay_reasons as reasons;
+use serde_json::Value;
 
 pub(crate) use confirm::confirm;
+use form::FormPrompt;
 use prompt::{Prompt, Reply};
 pub(crate) use queue::{Question, Queue};
 pub(crate) use terminal::{Terminal, is_attended};
@@ -21,6 +28,7 @@ use crate::{
     render::{
         approval::{self, Turn},
         diff::Extent,
+        form::Shape,
         text::{Line, Style, visible},
         words,
     },
@@ -37,6 +45,14 @@ const HELP: [&str; 5] = [
     "s  skip: nothing is written, and the step is left out",
     "v  view all: every change with its whole difference",
     "q  quit: nothing is decided; the execution waits, and you come back with `belay approve`",
+];
+
+/// What each letter does for a form.
+const FORM_HELP: [&str; 4] = [
+    "a  answer: you are asked for the fields, and send them after a look at the whole; the step continues with them",
+    "d  deny: the step fails, and your reason is sent to the planner",
+    "s  skip: the step is left out",
+    "q  quit: nothing is answered; the execution waits, and you come back with `belay approvals answer`",
 ];
 
 /// The outcome of a question.
@@ -65,6 +81,9 @@ pub(crate) async fn ask(
     screen.say(&Line::default());
     say(&approval::question(&asked, turn, columns));
     terminal.forget_typed();
+    if asked.kind() == approval_need::Kind::Form {
+        return ask_form(screen, gate, terminal, &asked).await;
+    }
     let mut prompt = Prompt::default();
     loop {
         screen.ask(&Line::default().and(Style::Strong, prompt.question(screen.talk_columns().unwrap_or(COLUMNS))));
@@ -85,6 +104,60 @@ pub(crate) async fn ask(
                 return decide(gate, &asked, decision, reason).await.map(|decided| Answer::Decided(Box::new(decided)));
             }
         }
+    }
+}
+
+/// Asks for the answer to a form that was shown.
+async fn ask_form(
+    screen: Screen,
+    gate: &mut Gate,
+    terminal: &mut Terminal,
+    asked: &Approval,
+) -> Result<Answer, Failure> {
+    let schema = asked.form.as_ref().map(|form| form.schema.as_str()).unwrap_or_default();
+    let mut prompt = FormPrompt::new(Shape::of(schema));
+    loop {
+        screen.ask(&Line::default().and(Style::Strong, prompt.question()));
+        match prompt.take(terminal.line().await.as_deref()) {
+            form::Reply::Again(hint) if hint.is_empty() => {}
+            form::Reply::Again(hint) => screen.say(&Line::default().and(Style::Warn, hint)),
+            form::Reply::Help => FORM_HELP.iter().for_each(|line| screen.say(&Line::new(line))),
+            form::Reply::Leave => {
+                screen.say(&Line::default());
+                return Ok(Answer::Left);
+            }
+            form::Reply::Decided(decision, reason) => {
+                return decide(gate, asked, decision, reason).await.map(|decided| Answer::Decided(Box::new(decided)));
+            }
+            form::Reply::Answered(value) => match answer(gate, asked, &value, String::new()).await {
+                Ok(answered) => return Ok(Answer::Decided(Box::new(answered))),
+                Err(report) if report.code == reasons::ANSWER_INVALID => {
+                    let lines = std::iter::once(&report.message).chain(&report.details);
+                    lines.for_each(|line| screen.say(&Line::default().and(Style::Bad, visible(line))));
+                    prompt.begin_again();
+                }
+                Err(report) => return Err(report.into()),
+            },
+        }
+    }
+}
+
+/// Sends the answer to a form that was shown.
+pub(crate) async fn answer(
+    gate: &mut Gate,
+    shown: &Approval,
+    value: &Value,
+    request_id: String,
+) -> Result<Approval, Report> {
+    let request = AnswerFormRequest {
+        name: shown.name.clone(),
+        subject_digest: shown.subject_digest.clone(),
+        answer: Some(Payload::of_json(value.to_string())),
+        request_id,
+    };
+    match gate.answer_form(request).await {
+        Ok(answered) => Ok(answered.into_inner()),
+        Err(status) => Err(of_refusal(&status, shown)),
     }
 }
 
@@ -110,16 +183,18 @@ pub(crate) async fn decide(
     };
     match gate.decide_approval(request).await {
         Ok(decided) => Ok(decided.into_inner()),
-        Err(status) => {
-            let mut report = Report::of_status(&status);
-            // A refusal may name a better command, such as the one that adds a missing role.
-            let details = status.get_error_details();
-            if !details.error_info().is_some_and(|info| info.metadata.contains_key("next_command")) {
-                report.next = Some(words::show_approval(&shown.name));
-            }
-            Err(report.into())
-        }
+        Err(status) => Err(of_refusal(&status, shown).into()),
     }
+}
+
+fn of_refusal(status: &tonic::Status, shown: &Approval) -> Report {
+    let mut report = Report::of_status(status);
+    // A refusal may name a better command, such as the one that adds a missing role.
+    let details = status.get_error_details();
+    if !details.error_info().is_some_and(|info| info.metadata.contains_key("next_command")) {
+        report.next = Some(words::show_approval(&shown.name));
+    }
+    report
 }
 
 /// `approved delete_file notes.txt (step tidy of e1)`.

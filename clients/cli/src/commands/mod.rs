@@ -94,6 +94,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         }
         Command::Approvals(Approvals::Deny(verb)) | Command::Deny(verb) => approvals::decide::deny(context, verb).await,
         Command::Approvals(Approvals::Skip(verb)) => approvals::decide::skip(context, verb).await,
+        Command::Approvals(Approvals::Answer(verb)) => approvals::answer::answer(context, verb).await,
         Command::Policy(Policy::Check(verb)) => policy::check(context, verb).await,
         Command::Config(Config::Show(verb)) => config::show(context, verb).await,
         Command::Principals(verb) => principals::principals(context, &verb),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use belay_proto::v1::{Approval, approval::State, approval_need};
+use belay_proto::v1::{Approval, Form, approval::State, approval_need};
 use serde_json::Value;
 
 use super::{
     diff::{self, Extent},
-    json,
+    form, json,
     text::{Line, Style, shorten, table, visible},
     time, words,
 };
@@ -40,10 +40,12 @@ impl Turn {
 
 /// The question to a person, for a window of this many columns.
 pub(crate) fn question(approval: &Approval, turn: Turn, columns: usize) -> Vec<Line> {
-    let wants = Line::default()
-        .and(Style::Warn, "? ")
-        .and(Style::Strong, visible(&approval.step_id))
-        .and(Style::Plain, format!(" wants to {}", wants(approval)));
+    let wants = match is_form(approval) {
+        true => " asks you".to_owned(),
+        false => format!(" wants to {}", wants(approval)),
+    };
+    let wants =
+        Line::default().and(Style::Warn, "? ").and(Style::Strong, visible(&approval.step_id)).and(Style::Plain, wants);
     let turn = match turn.of {
         ..=1 => Line::default(),
         of => Line::default().and(Style::Dim, format!("{} of {of}", turn.number)),
@@ -76,7 +78,13 @@ pub(crate) fn full(approval: &Approval, extent: Extent) -> Vec<Line> {
 
 fn body(approval: &Approval, extent: Extent) -> Vec<Line> {
     let mut lines = headline(approval);
+    if let Some(form) = &approval.form {
+        lines.extend(form_lines(form));
+    }
     lines.extend(table(&facts(approval, extent)));
+    if is_form(approval) {
+        return lines;
+    }
     let preview = approval.preview.clone().unwrap_or_default();
     let mut warnings = diff::warnings(preview.files.iter().filter_map(|file| file.change.as_ref()));
     if warnings.len() > MAX_WARNINGS {
@@ -96,6 +104,18 @@ fn body(approval: &Approval, extent: Extent) -> Vec<Line> {
     }
     lines.push(what_it_is(approval, extent));
     lines
+}
+
+fn is_form(approval: &Approval) -> bool {
+    approval.kind() == approval_need::Kind::Form
+}
+
+/// What a person has to know to answer, and the fields.
+fn form_lines(asked: &Form) -> Vec<Line> {
+    let said = asked.description.lines().map(|line| Line::new("  ").and(Style::Plain, visible(line)));
+    let fields =
+        form::fields(&asked.schema).into_iter().map(|field| Line::new("  - ").and(Style::Plain, visible(&field)));
+    said.chain(fields).collect()
 }
 
 fn is_open(approval: &Approval) -> bool {
@@ -188,7 +208,13 @@ fn what_it_is(approval: &Approval, extent: Extent) -> Line {
 pub(crate) fn next_commands(approval: &Approval, is_attended: bool) -> Vec<Line> {
     // Without a terminal `approve` cannot ask, and what it would show has been shown here.
     let yes: &[&str] = if is_attended { &[] } else { &["--yes"] };
+    let answer: &[&str] = if is_attended { &[] } else { &["--value", "…"] };
     match approval.state() {
+        State::Pending if is_form(approval) => vec![
+            next::line(about(&["approvals", "answer"], &approval.name, answer)),
+            next::also(about(&["deny"], &approval.name, &["--reason", "…"])),
+            next::also(about(&["approvals", "skip"], &approval.name, &[])),
+        ],
         State::Pending => vec![
             next::line(about(&["approve"], &approval.name, yes)),
             next::also(about(&["deny"], &approval.name, &["--reason", "…"])),
@@ -205,13 +231,21 @@ pub(crate) fn list(approvals: &[Approval], now: Duration) -> Vec<Line> {
         let state = approval.state();
         let age = time::between(approval.create_time.as_ref(), Some(now)).map(time::short).unwrap_or_default();
         let changes = approval.effect.as_ref().filter(|_| approval.kind() == approval_need::Kind::Effect);
+        let changes = changes.map(words::effect);
         vec![
             (Style::Strong, names::id(&approval.name).to_owned()),
             (words::approval_style(state), words::approval_state(state)),
             (Style::Plain, age),
             (Style::Plain, format!("{}/{}", names::id(&approval.execution), approval.step_id)),
             (Style::Plain, shorten(&visible(&approval.operation), MAX_OPERATION_CHARS)),
-            (Style::Dim, changes.map(words::effect).unwrap_or_else(|| "not run yet".to_owned())),
+            (
+                Style::Dim,
+                if is_form(approval) {
+                    "an answer".to_owned()
+                } else {
+                    changes.unwrap_or_else(|| "not run yet".to_owned())
+                },
+            ),
         ]
     });
     table(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
@@ -336,6 +370,43 @@ mod tests {
         }
         let only = screen(&question(&approval(), Turn::ONLY, 80));
         assert!(only.starts_with("? tidy wants to delete 1 file\n  delete_file"), "{only}");
+    }
+
+    #[test]
+    fn a_form_shows_what_is_asked_and_how_it_is_answered() {
+        let form = Form {
+            title: "Which version?".to_owned(),
+            description: "It is released\x1b[2J at once.\nThink.".to_owned(),
+            schema: r#"{"type":"object","required":["version"],"properties":{"version":{"type":"string"}}}"#.to_owned(),
+        };
+        let asked = Approval {
+            kind: approval_need::Kind::Form.into(),
+            operation: form.title.clone(),
+            form: Some(form),
+            decision: None,
+            effect: None,
+            preview: None,
+            tool: String::new(),
+            step_id: "ask".to_owned(),
+            ..approval()
+        };
+        assert_eq!(
+            screen(&question(&asked, Turn::ONLY, 80)),
+            "? ask asks you\n\
+             \x20 Which version?\n\
+             \x20 It is released\\u{1b}[2J at once.\n\
+             \x20 Think.\n\
+             \x20 - version (text)\n\
+             \x20 step  ask of e1 for unix:1000\n"
+        );
+        assert_eq!(
+            screen(&next_commands(&asked, false)),
+            "next: belay approvals answer x7k2 --value '…'\n\
+             \x20     belay deny x7k2 --reason '…'\n\
+             \x20     belay approvals skip x7k2\n"
+        );
+        let listed = screen(&list(&[asked], Duration::from_secs(1_795_230_305)));
+        assert!(listed.ends_with("e1/ask  Which version?  an answer\n"), "{listed}");
     }
 
     #[test]

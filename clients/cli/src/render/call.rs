@@ -19,6 +19,8 @@ pub(crate) fn of_step(step: &StepSpec) -> String {
             Some(Condition::Duration(duration)) => format!("wait {}", time::short(time::duration(duration))),
             Some(Condition::Until(until)) => format!("wait until {}", time::date_and_time(until)),
             Some(Condition::Signal(signal)) => format!("wait for the signal {}", shorten(&clean(signal), MAX_CHARS)),
+            Some(Condition::Form(form)) if form.title.is_empty() => "ask a person".to_owned(),
+            Some(Condition::Form(form)) => format!("ask {}", shorten(&clean(&form.title), MAX_CHARS)),
             None => "wait".to_owned(),
         },
         None => String::new(),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_proto::v1::{
-    ApprovalDecided, ApprovalNeed, Decision, ExecutionEvent, Failure, Progress, Receipt, execution_event::Kind,
-    wait_ended,
+    ApprovalDecided, ApprovalNeed, Decision, ExecutionEvent, Failure, Progress, Receipt, WaitEnded,
+    execution_event::Kind, step::State, wait_ended,
 };
 
 use super::{
@@ -167,22 +167,28 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             (Style::Plain, format!("has not run{}", asks(required.need.as_ref())))
         }
         Kind::ApprovalRequested(requested) => {
-            (Style::Warn, format!("waiting for approval; next: {}", words::show_approval(&requested.approval)))
+            // The gate asks the form of a step that waits.
+            let is_form = step.is_some_and(|step| step.state() == State::Waiting);
+            let what = if is_form { "waiting for an answer" } else { "waiting for approval" };
+            (Style::Warn, format!("{what}; next: {}", words::show_approval(&requested.approval)))
         }
         Kind::ApprovalDecided(decided) => approval_decided(event, decided),
         Kind::ToolCallDispatched(_) => (Style::Plain, "running, now that it is approved".to_owned()),
         Kind::WaitStarted(wait) => {
             let until = wait.until.as_ref().map(|until| format!(" until {}", time::date_and_time(until)));
             let until = until.unwrap_or_default();
-            match wait.signal.as_str() {
-                "" => (Style::Plain, format!("waits{until}")),
-                signal => (Style::Plain, format!("waits for the signal {}{until}", clean(signal))),
+            match (wait.signal.as_str(), &wait.form) {
+                (_, Some(form)) => (Style::Plain, format!("asks {}{until}", clean(&form.title))),
+                ("", None) => (Style::Plain, format!("waits{until}")),
+                (signal, None) => (Style::Plain, format!("waits for the signal {}{until}", clean(signal))),
             }
         }
         Kind::WaitEnded(wait) => match wait.cause() {
             wait_ended::Cause::Elapsed => (Style::Plain, "its time has come".to_owned()),
             wait_ended::Cause::Signalled => (Style::Plain, "its signal came".to_owned()),
-            wait_ended::Cause::TimedOut => (Style::Bad, "its signal did not come in time".to_owned()),
+            wait_ended::Cause::TimedOut => (Style::Bad, "nothing came in time".to_owned()),
+            wait_ended::Cause::Answered => (Style::Good, format!("answered{}", by(event))),
+            wait_ended::Cause::Declined => declined(event, wait),
             wait_ended::Cause::Cancelled => (Style::Warn, "stopped waiting".to_owned()),
             wait_ended::Cause::Unspecified => (Style::Warn, "its wait ended".to_owned()),
         },
@@ -211,6 +217,13 @@ fn approval_decided(event: &ExecutionEvent, decided: &ApprovalDecided) -> (Style
     };
     let automatic = if decided.approval.is_empty() { ", without asking a person" } else { "" };
     (style, format!("{what}{}{automatic}{}", by(event), why(&decided.reason)))
+}
+
+/// How a form was declined.
+fn declined(event: &ExecutionEvent, wait: &WaitEnded) -> (Style, String) {
+    let what = if wait.decision() == Decision::Skip { "skipped" } else { "denied" };
+    let reason = if event.actor.is_some() { why(&wait.reason) } else { ", without asking a person".to_owned() };
+    (if wait.decision() == Decision::Skip { Style::Warn } else { Style::Bad }, format!("{what}{}{reason}", by(event)))
 }
 
 /// `: Deleting asks first. (rule file_delete)`.

@@ -15,9 +15,9 @@ use super::text::is_dangerous;
 use crate::{failure::Failure, next};
 
 /// The fields of the contract whose type is `Payload`.
-const PAYLOADS: [&str; 4] = ["arguments", "output", "payload", "result"];
+const PAYLOADS: [&str; 5] = ["answer", "arguments", "output", "payload", "result"];
 /// The fields of the contract that are JSON as text.
-const TEXTS: [&str; 2] = ["parametersSchema", "resultSchema"];
+const TEXTS: [&str; 3] = ["parametersSchema", "resultSchema", "schema"];
 /// The fields of the contract that only the services need.
 const INTERNAL: [&str; 2] = ["shard", "etag"];
 /// The fields of the contract whose type is `Failure`.
@@ -121,7 +121,8 @@ fn unwrap_payload(payload: &mut Value) {
 #[cfg(test)]
 mod tests {
     use belay_proto::v1::{
-        BlobRef, Payload, Step, ToolCallRequested, ToolStep, execution_event::Kind, payload::Content, step,
+        BlobRef, Form, Payload, Step, ToolCallRequested, ToolStep, WaitEnded, execution_event::Kind, payload::Content,
+        step,
     };
     use pbjson_types::Timestamp;
     use serde_json::json;
@@ -205,6 +206,10 @@ mod tests {
     fn json_as_text_is_json_and_what_only_services_need_is_left_out() {
         let step = ToolStep { arguments: Some(Payload::of_json(r#"{"path":"a"}"#)), ..Default::default() };
         assert_eq!(of(&step).unwrap(), json!({"arguments": {"path": "a"}}));
+        let form = Form { schema: r#"{"type":"object"}"#.to_owned(), ..Default::default() };
+        assert_eq!(of(&form).unwrap(), json!({"schema": {"type": "object"}}));
+        let ended = WaitEnded { answer: payload(r#"{"n":1}"#), ..Default::default() };
+        assert_eq!(of(&ended).unwrap(), json!({"answer": {"n": 1}}));
         let execution = Execution {
             etag: "7".to_owned(),
             failure: Some(belay_proto::v1::Failure {

@@ -5,6 +5,7 @@ pub(crate) mod call;
 pub(crate) mod diff;
 pub(crate) mod event;
 pub(crate) mod execution;
+pub(crate) mod form;
 pub(crate) mod json;
 pub(crate) mod live;
 pub(crate) mod output;

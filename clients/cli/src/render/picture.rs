@@ -246,17 +246,26 @@ impl Picture {
             Kind::ToolCallEffectProposed(_) | Kind::ToolCallApprovalRequired(_) => State::AwaitingApproval,
             Kind::ApprovalRequested(requested) => {
                 step.approvals.push(requested.approval.clone());
+                // The gate asks a form: its step waits for the answer.
+                if step.state() == State::Waiting {
+                    return;
+                }
                 State::AwaitingApproval
             }
             Kind::ApprovalDecided(decided) => {
                 step.approvals.retain(|approval| *approval != decided.approval);
                 State::Running
             }
-            Kind::ToolCallRequested(_) | Kind::WaitEnded(_) => State::Running,
+            Kind::WaitEnded(_) => {
+                step.approvals.clear();
+                State::Running
+            }
+            Kind::ToolCallRequested(_) => State::Running,
             Kind::WaitStarted(wait) => {
-                let (kind, who) = match wait.signal.as_str() {
-                    "" => (waiting_reason::Kind::Time, String::new()),
-                    signal => (waiting_reason::Kind::Signal, format!("the signal `{signal}`")),
+                let (kind, who) = match (wait.signal.as_str(), &wait.form) {
+                    (_, Some(form)) => (waiting_reason::Kind::Form, format!("a person's answer to `{}`", form.title)),
+                    ("", None) => (waiting_reason::Kind::Time, String::new()),
+                    (signal, None) => (waiting_reason::Kind::Signal, format!("the signal `{signal}`")),
                 };
                 let (kind, since, until) = (kind.into(), event.time, wait.until);
                 step.waiting = Some(WaitingReason { kind, since, until, who, ..Default::default() });

@@ -122,7 +122,7 @@ pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
         SkipReason::Cancelled => "the execution was cancelled".to_owned(),
         SkipReason::TimedOut => "the execution ran out of time".to_owned(),
         SkipReason::ApprovalSkipped => "a person chose to skip it".to_owned(),
-        SkipReason::NonInteractive => "it needs approval, and this run cannot ask".to_owned(),
+        SkipReason::NonInteractive => "it needs a person, and this run cannot ask".to_owned(),
         SkipReason::Unspecified => "for a reason that this version of belay does not know".to_owned(),
     }
 }
@@ -167,7 +167,8 @@ pub(crate) fn waited_for(reason: &WaitingReason) -> String {
             None => "waiting for a time".to_owned(),
         },
         (Kind::Signal, "") => "waiting for a signal".to_owned(),
-        (Kind::Signal, who) => format!("waiting for {}", clean(who)),
+        (Kind::Form, "") => "waiting for an answer".to_owned(),
+        (Kind::Signal | Kind::Form, who) => format!("waiting for {}", clean(who)),
         (Kind::Approval, _) if !is_service_away(reason) => "waiting for approval".to_owned(),
         (Kind::Resume, _) if reason.principal.is_empty() => "paused".to_owned(),
         (Kind::Resume, _) => format!("paused by {}", reason.principal),
@@ -190,12 +191,12 @@ pub(crate) fn is_own_call(reason: &WaitingReason) -> bool {
 
 /// Whether an event announces it: an approval was requested, or the execution was paused.
 pub(crate) fn is_announced_by_event(reason: &WaitingReason) -> bool {
-    matches!(reason.kind(), Kind::Resume | Kind::Approval | Kind::Outcome) && !is_service_away(reason)
+    matches!(reason.kind(), Kind::Resume | Kind::Approval | Kind::Form | Kind::Outcome) && !is_service_away(reason)
 }
 
-/// Whether it waits for a person to decide about an approval.
+/// Whether it waits for a person to decide about an approval, or to answer a form.
 pub(crate) fn is_pending_approval(reason: &WaitingReason) -> bool {
-    reason.kind() == Kind::Approval && !is_service_away(reason)
+    matches!(reason.kind(), Kind::Approval | Kind::Form) && !is_service_away(reason)
 }
 
 /// Whether it waits for a service that does not answer: then no person can end the wait by a decision.
@@ -235,7 +236,7 @@ pub(crate) fn approval_style(state: approval::State) -> Style {
     use approval::State;
     match state {
         State::Pending => Style::Warn,
-        State::Approved | State::Consumed => Style::Good,
+        State::Approved | State::Consumed | State::Answered => Style::Good,
         State::Denied | State::Expired => Style::Bad,
         _ => Style::Dim,
     }

@@ -1,13 +1,14 @@
 //! The approval gate's half of the scripted server.
 
 use belay_proto::v1::{
-    Approval, DecideApprovalRequest, Decision, FileDiff, GetApprovalChangeRequest, GetApprovalChangeResponse,
-    GetApprovalRequest, ListApprovalChangesRequest, ListApprovalChangesResponse, ListApprovalsRequest,
-    ListApprovalsResponse, WatchApprovalsRequest, WatchApprovalsResponse, approval::State,
+    AnswerFormRequest, Approval, DecideApprovalRequest, Decision, FileDiff, GetApprovalChangeRequest,
+    GetApprovalChangeResponse, GetApprovalRequest, ListApprovalChangesRequest, ListApprovalChangesResponse,
+    ListApprovalsRequest, ListApprovalsResponse, WatchApprovalsRequest, WatchApprovalsResponse, approval::State,
     approval_service_server::ApprovalService,
 };
 use futures::stream::Empty;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::server::Scripted;
 
@@ -68,6 +69,22 @@ impl ApprovalService for Scripted {
         let is_last = at + 1 >= file.unified.lines().count();
         let next_page_token = if is_last { String::new() } else { (at + 1).to_string() };
         Ok(Response::new(GetApprovalChangeResponse { change: Some(FileDiff { unified, ..file }), next_page_token }))
+    }
+
+    async fn answer_form(&self, request: Request<AnswerFormRequest>) -> Result<Response<Approval>, Status> {
+        let request = request.into_inner();
+        let mut world = self.world.lock().unwrap();
+        world.answers.push(request.clone());
+        if let Some(why) = world.refused_answers.pop() {
+            let mut details = ErrorDetails::with_error_info("ANSWER_INVALID", "belay.dev", []);
+            details.add_bad_request_violation("answer/version", &why);
+            let message = format!("The answer does not match the form: /version: {why}.");
+            return Err(Status::with_error_details(Code::InvalidArgument, message, details));
+        }
+        let found = world.approvals.iter_mut().find(|approval| approval.name == request.name);
+        let approval = found.ok_or_else(|| Status::not_found("there is no such approval"))?;
+        approval.set_state(State::Answered);
+        Ok(Response::new(approval.clone()))
     }
 
     async fn decide_approval(&self, request: Request<DecideApprovalRequest>) -> Result<Response<Approval>, Status> {

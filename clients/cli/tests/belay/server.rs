@@ -49,6 +49,9 @@ pub(crate) struct World {
     /// The approvals there are, in the order of a list.
     pub(crate) approvals: Vec<Approval>,
     /// The decisions that were sent.
+    pub(crate) answers: Vec<belay_proto::v1::AnswerFormRequest>,
+    /// Why the next answers are refused, the last first.
+    pub(crate) refused_answers: Vec<String>,
     pub(crate) decisions: Vec<DecideApprovalRequest>,
 }
 

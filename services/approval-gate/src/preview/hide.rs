@@ -7,13 +7,14 @@
 use std::borrow::Cow;
 
 use belay_proto::texts::{Text, Texts};
-use belay_redaction::{Found, REDACTED, Redactor};
+use belay_redaction::{Found, REDACTED, Redactor, each_string};
 
 /// Redacts the texts of a message.
 pub(crate) fn hide_texts(redactor: &Redactor, message: &mut impl Texts) {
     message.texts(&mut |text| match text {
         Text::Words(words) => hide(redactor, words),
         Text::Json(json) => hide_json(redactor, json),
+        Text::Schema(schema) => hide_schema(redactor, schema),
         Text::Labels(labels) => labels.values_mut().for_each(|value| hide(redactor, value)),
     });
 }
@@ -23,6 +24,18 @@ fn hide_json(redactor: &Redactor, json: &mut String) {
         match serde_json::from_str(json) {
             Ok(value) => *json = redactor.redact_json::<&str>(&value, &[]).shown.to_string(),
             Err(_) => hide(redactor, json),
+        }
+    }
+}
+
+fn hide_schema(redactor: &Redactor, schema: &mut String) {
+    if redactor.may_hide(schema) {
+        match serde_json::from_str(schema) {
+            Ok(mut value) => {
+                each_string(&mut value, &mut |text| hide(redactor, text));
+                *schema = value.to_string();
+            }
+            Err(_) => hide(redactor, schema),
         }
     }
 }

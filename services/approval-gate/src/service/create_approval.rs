@@ -1,4 +1,4 @@
-use belay_grant::{Kind, Subject};
+use belay_grant::{Kind, Subject, digest_of};
 use belay_policy::{Gravity, NonInteractive, Policy};
 use belay_proto::{
     gate_v1,
@@ -12,10 +12,11 @@ use tonic::{Code, Status};
 use crate::{
     Gate,
     decide::{self, POLICY},
-    gate::{unreadable, unwritable},
+    form::Form,
+    gate::{no_approval, unreadable, unwritable},
     names::{CallName, approval_of},
     preview::{self, preview, shown},
-    store::NewApproval,
+    store::{NewApproval, Rendered},
 };
 
 /// The maximum length of `requested_by`, in characters.
@@ -34,11 +35,15 @@ pub(super) async fn create_approval(
     gate.expire_due().await?;
     let name = approval_of(&call.namespace, &request.call, &request.subject_digest);
     if let Some(there) = gate.store.get(&name).await.map_err(|error| unreadable(&error))? {
-        return the_same(there, &request);
+        let there = the_same(there, &request)?;
+        return if there.state() == State::Answered { ask_if_lost(gate, there).await } else { Ok(there) };
     }
 
     if request.approval_mode() != v1::ApprovalMode::Auto {
         gate.approvals.check(gate.store.count_open().await.map_err(|error| unreadable(&error))?)?;
+    }
+    if !request.form.is_empty() {
+        return create_form(gate, request, trace.as_ref(), name, call).await;
     }
     let _taken = gate.previews.take()?;
     let held = gate.runner.held(&request.call).await?;
@@ -53,9 +58,69 @@ pub(super) async fn create_approval(
     let preview = gate.store.work(render).await;
     let mut basic = asked(gate, name, &request, trace.as_ref(), &subject);
     preview::hide_texts(&gate.redactor, &mut basic);
-    let new = NewApproval { basic, namespace: call.namespace, subject: bytes, preview };
+    let rendered = Rendered::Preview(preview);
+    let new = NewApproval { basic, namespace: call.namespace, subject: bytes, rendered };
     let kept = gate.store.create(new).await.map_err(|error| unwritable(&error))?;
     the_same(kept, &request)
+}
+
+/// Creates the request for an answer to a form. Whether a person may answer is not a question of policy: an answer authorizes nothing, so no
+/// rule asks for it, it does not expire, and the person who started the execution may give it.
+async fn create_form(
+    gate: &Gate,
+    request: gate_v1::CreateApprovalRequest,
+    trace: Option<&TraceContext>,
+    name: String,
+    call: CallName,
+) -> Result<Approval, Status> {
+    if digest_of(&request.form) != request.subject_digest {
+        return Err(status::invalid("subject_digest", "is not the digest of `form`").into());
+    }
+    let form = Form::parse(&request.form).map_err(|why| Status::from(status::invalid("form", why)))?;
+    let rendered = form.shown(&gate.redactor);
+    let mut basic = Approval {
+        name,
+        state: State::Pending.into(),
+        kind: v1::approval_need::Kind::Form.into(),
+        execution: call.execution,
+        step_id: shown(&call.step),
+        call: request.call.clone(),
+        operation: form.title.clone(),
+        subject_digest: request.subject_digest.clone(),
+        requested_by: shown(&request.requested_by),
+        create_time: Some(belay_proto::timestamp(gate.clock.now_micros())),
+        trace: trace.map(trace_message),
+        ..Approval::default()
+    };
+    preview::hide_texts(&gate.redactor, &mut basic);
+    basic.operation.clone_from(&rendered.title);
+    let new = NewApproval {
+        basic,
+        namespace: call.namespace,
+        subject: request.form.clone(),
+        rendered: Rendered::Form(rendered),
+    };
+    let kept = gate.store.create(new).await.map_err(|error| unwritable(&error))?;
+    the_same(kept, &request)
+}
+
+/// Asks an answered form again when its answer is gone: the executor acknowledged it and asks nevertheless, so it has lost the answer with its
+/// journal; or the gate can no longer open it.
+async fn ask_if_lost(gate: &Gate, form: Approval) -> Result<Approval, Status> {
+    let sealed = gate.store.sealed_answer(&form.name).await.map_err(|error| unreadable(&error))?;
+    if sealed.is_some_and(|sealed| gate.answer_key.open(&form.name, &sealed).is_some()) {
+        return Ok(form);
+    }
+    tracing::warn!(
+        approval = form.name,
+        "The executor asks for an answer that is no longer kept; a person is asked again"
+    );
+    let asked = gate.store.ask_again(&form.name, form.revision).await.map_err(|error| unwritable(&error))?;
+    asked.ok_or_else(|| no_approval(&form.name))
+}
+
+fn trace_message(trace: &TraceContext) -> v1::TraceContext {
+    v1::TraceContext { traceparent: trace.traceparent(), tracestate: trace.tracestate().to_owned() }
 }
 
 /// Checks that an existing approval is for the same request: names derived from call and digest could collide, and an approval that names
@@ -111,10 +176,7 @@ fn asked(
         effect: (subject.kind == Kind::Effect).then(|| preview::summary(subject)),
         requested_by: shown(&request.requested_by),
         create_time: Some(belay_proto::timestamp(now)),
-        trace: trace.map(|trace| v1::TraceContext {
-            traceparent: trace.traceparent(),
-            tracestate: trace.tracestate().to_owned(),
-        }),
+        trace: trace.map(trace_message),
         ..Approval::default()
     };
     if request.approval_mode() != v1::ApprovalMode::Auto {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The maximum length of a request id, in characters.
-const MAX_REQUEST_ID_CHARS: usize = 128;
+pub(super) const MAX_REQUEST_ID_CHARS: usize = 128;
 
 pub(super) async fn decide_approval(
     gate: &Gate,

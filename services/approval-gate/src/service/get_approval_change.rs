@@ -5,7 +5,7 @@ use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use super::list_approval_changes::{page_size, page_start};
+use super::list_approval_changes::{no_changes, page_size, page_start};
 use crate::{
     Gate,
     gate::{no_approval, unreadable},
@@ -48,6 +48,9 @@ async fn contents(gate: &Gate, name: &str) -> Result<Arc<Opened>, Status> {
     }
     let approval = gate.store.get(name).await.map_err(|error| unreadable(&error))?;
     let approval = approval.ok_or_else(|| no_approval(name))?;
+    if approval.kind() == v1::approval_need::Kind::Form {
+        return Err(no_changes(name));
+    }
     let call = CallName::parse("call", &approval.call)?;
     let held = gate.runner.held(&approval.call).await.map_err(|refused| match refused.code() {
         Code::FailedPrecondition => no_contents(name),

@@ -45,6 +45,9 @@ pub(super) async fn list_approval_changes(
 pub(super) async fn subject_of(gate: &Gate, name: &str) -> Result<Subject, Status> {
     let approval = gate.store.get_full(name).await.map_err(|error| unreadable(&error))?;
     let approval = approval.ok_or_else(|| no_approval(name))?;
+    if approval.kind() == v1::approval_need::Kind::Form {
+        return Err(no_changes(name));
+    }
     Subject::parse(&approval.subject).map_err(|error| {
         status::error(
             Code::DataLoss,
@@ -53,6 +56,12 @@ pub(super) async fn subject_of(gate: &Gate, name: &str) -> Result<Subject, Statu
         )
         .into()
     })
+}
+
+/// A form changes no files.
+pub(super) fn no_changes(name: &str) -> Status {
+    let message = format!("`{name}` is a form, which changes no files.");
+    status::error(Code::NotFound, reasons::CHANGE_NOT_FOUND, message).into()
 }
 
 /// The page size: 1,000 by default, at most 10,000.

@@ -5,6 +5,7 @@
 //! and never gets a grant.
 
 mod acknowledge_approvals;
+mod answer_form;
 mod cancel_approval;
 mod create_approval;
 mod decide_approval;
@@ -35,7 +36,7 @@ use belay_proto::{
     },
 };
 use belay_service_kit::{Hosted, Principal, host::MAX_MESSAGE_BYTES};
-use belay_telemetry::TraceContext;
+use belay_telemetry::{RpcSpan, TraceContext};
 use futures::Stream;
 use tonic::{Request, Response, Status, service::Routes};
 
@@ -109,9 +110,27 @@ impl ApprovalService for ForPeople {
         request: Request<v1::DecideApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
         let by = Principal::of(&request)?;
-        let mut span = self.gate.begin_request("belay.v1.ApprovalService/DecideApproval", request.metadata());
+        let span = self.gate.begin_request("belay.v1.ApprovalService/DecideApproval", request.metadata());
         let answer = decide_approval::decide_approval(&self.gate, by, request.into_inner()).await;
-        // The decision belongs to the execution's trace; the person's own trace is only linked.
+        self.decided(span, answer)
+    }
+
+    async fn answer_form(&self, request: Request<v1::AnswerFormRequest>) -> Result<Response<v1::Approval>, Status> {
+        let by = Principal::of(&request)?;
+        let span = self.gate.begin_request("belay.v1.ApprovalService/AnswerForm", request.metadata());
+        let answer = answer_form::answer_form(&self.gate, by, request.into_inner()).await;
+        self.decided(span, answer)
+    }
+}
+
+impl ForPeople {
+    /// The reply to a person's decision or answer, with its span.
+    fn decided(
+        &self,
+        mut span: RpcSpan,
+        answer: Result<v1::Approval, Status>,
+    ) -> Result<Response<v1::Approval>, Status> {
+        // It belongs to the execution's trace; the person's own trace is only linked.
         let asked = answer.as_ref().ok().and_then(|approval| approval.trace.as_ref());
         if let Some(asked) = asked.and_then(|trace| TraceContext::parse(&trace.traceparent, &trace.tracestate).ok()) {
             span.belongs_to(asked);

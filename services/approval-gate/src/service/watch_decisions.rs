@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use belay_proto::gate_v1::{self, watch_decisions_response::Content};
+use belay_proto::v1::{self, approval::State};
 use belay_service_kit::watch::heartbeat_interval;
 use futures::StreamExt as _;
 use tonic::Status;
@@ -9,7 +10,7 @@ use super::{
     Messages,
     watch_approvals::{Update, watch},
 };
-use crate::{Gate, store::Filter};
+use crate::{Gate, gate::unreadable, store::Filter};
 
 pub(super) async fn watch_decisions(
     gate: &Arc<Gate>,
@@ -17,12 +18,28 @@ pub(super) async fn watch_decisions(
 ) -> Result<Messages<gate_v1::WatchDecisionsResponse>, Status> {
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
     let updates = watch(gate, Filter::default(), true, 0, heartbeat).await?;
-    Ok(Box::pin(updates.map(|update| {
-        let content = match update? {
-            Update::Approval(approval) => Content::Approval(*approval),
-            // A watch without a cursor is never reset.
-            Update::Quiet(_) | Update::Reset(_) => Content::Heartbeat(gate_v1::WatchDecisionsHeartbeat {}),
-        };
-        Ok(gate_v1::WatchDecisionsResponse { content: Some(content) })
+    let gate = Arc::clone(gate);
+    Ok(Box::pin(updates.then(move |update| {
+        let gate = Arc::clone(&gate);
+        async move {
+            let (content, answer) = match update? {
+                Update::Approval(approval) => {
+                    let answer = answer(&gate, &approval).await?;
+                    (Content::Approval(*approval), answer)
+                }
+                // A watch without a cursor is never reset.
+                Update::Quiet(_) | Update::Reset(_) => (Content::Heartbeat(gate_v1::WatchDecisionsHeartbeat {}), None),
+            };
+            Ok(gate_v1::WatchDecisionsResponse { content: Some(content), answer })
+        }
     })))
+}
+
+/// The answer to a form; `None` for a decision, and for an answer that was acknowledged meanwhile.
+async fn answer(gate: &Gate, approval: &v1::Approval) -> Result<Option<v1::Payload>, Status> {
+    if approval.state() != State::Answered {
+        return Ok(None);
+    }
+    let sealed = gate.store.sealed_answer(&approval.name).await.map_err(|error| unreadable(&error))?;
+    Ok(sealed.and_then(|sealed| gate.answer_key.open(&approval.name, &sealed)).map(v1::Payload::of_json))
 }

@@ -31,8 +31,8 @@ pub(crate) use read::{Filter, Position};
 const SCHEMA: Schema = Schema {
     // "BLYG"
     application_id: 0x424C_5947,
-    format: 6,
-    earlier_lacks: "the last revision, which stays when its approval is deleted",
+    format: 7,
+    earlier_lacks: "the answers to forms",
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL, last_revision INTEGER NOT NULL, sum INTEGER NOT NULL DEFAULT 0) STRICT;
         CREATE TABLE approval (
@@ -55,7 +55,7 @@ const SCHEMA: Schema = Schema {
         CREATE INDEX approval_open ON approval (key) WHERE state = 1;
         CREATE INDEX approval_other ON approval (namespace, key) WHERE state <> 1;
         CREATE INDEX approval_execution ON approval (execution, revision);
-        CREATE INDEX approval_undelivered ON approval (revision) WHERE delivered = 0 AND state BETWEEN 2 AND 5;
+        CREATE INDEX approval_undelivered ON approval (revision) WHERE delivered = 0 AND state IN (2, 3, 4, 5, 9);
         CREATE INDEX approval_expires ON approval (expires) WHERE state = 1 AND expires IS NOT NULL;
         -- Written once and seldom read: apart from what changes and is listed.
         CREATE TABLE body (approval INTEGER PRIMARY KEY REFERENCES approval (key), subject BLOB NOT NULL, preview BLOB NOT NULL, sum INTEGER NOT NULL) STRICT;
@@ -66,6 +66,8 @@ const SCHEMA: Schema = Schema {
             key_id     TEXT NOT NULL,
             sum        INTEGER NOT NULL DEFAULT 0
         ) STRICT;
+        -- Sealed, and only until the executor has acknowledged it.
+        CREATE TABLE answer (approval INTEGER PRIMARY KEY REFERENCES approval (key), sealed BLOB NOT NULL, sum INTEGER NOT NULL) STRICT;
         CREATE TABLE policy (revision INTEGER PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL, key_id TEXT NOT NULL, sum INTEGER NOT NULL) STRICT;
     ",
 };
@@ -111,6 +113,9 @@ const GRANT: Table = Table {
     affects: "the call that this approval allows",
 };
 
+const ANSWER: Table =
+    Table { name: "answer", columns: &["approval", "sealed"], sum: "sum", affects: "the answer to this form" };
+
 const POLICY: Table = Table {
     name: "policy",
     columns: &["revision", "body", "signature", "key_id"],
@@ -118,7 +123,7 @@ const POLICY: Table = Table {
     affects: "this revision of the policy",
 };
 
-const TABLES: [&Table; 6] = [&META, &APPROVAL, &BODY, &GRANT, &POLICY, &belay_sqlite::POSITION];
+const TABLES: [&Table; 7] = [&META, &APPROVAL, &BODY, &GRANT, &ANSWER, &POLICY, &belay_sqlite::POSITION];
 
 /// Reads every row of a gate's store, whether or not a process has it open; `None` when there is none.
 ///
@@ -126,7 +131,9 @@ const TABLES: [&Table; 6] = [&META, &APPROVAL, &BODY, &GRANT, &POLICY, &belay_sq
 /// [`StoreError`] when it cannot be opened.
 pub fn check(location: &Location) -> Result<Option<CheckReport>, StoreError> {
     let report = belay_sqlite::check(location, &SCHEMA, &TABLES, |connection, report| {
-        for row in report.rows.iter_mut().filter(|row| ["approval", "body", "grant"].contains(&row.table.as_str())) {
+        for row in
+            report.rows.iter_mut().filter(|row| ["approval", "body", "grant", "answer"].contains(&row.table.as_str()))
+        {
             let key = row.key.parse::<i64>().unwrap_or(0);
             let name =
                 connection.query_row("SELECT name FROM approval WHERE key = ?1", [key], |row| row.get::<_, String>(0));
@@ -167,7 +174,16 @@ pub(crate) struct NewApproval {
     pub(crate) basic: Approval,
     pub(crate) namespace: String,
     pub(crate) subject: Vec<u8>,
-    pub(crate) preview: v1::Preview,
+    pub(crate) rendered: Rendered,
+}
+
+/// What a person sees before deciding.
+#[derive(Clone, Debug)]
+pub(crate) enum Rendered {
+    /// For a call or an effect.
+    Preview(v1::Preview),
+    /// For a form.
+    Form(v1::Form),
 }
 
 /// The id that a caller gave to a request.
@@ -191,7 +207,14 @@ enum Op {
         now: i64,
         /// The request of the change, if it has an id: made again, it changes nothing.
         request: Option<RequestId>,
+        /// The sealed answer that the change stores.
+        answer: Option<Vec<u8>>,
         change: Change,
+    },
+    /// Asks a form again that has this revision.
+    AskAgain {
+        name: String,
+        revision: i64,
     },
     Lapse {
         now: i64,
@@ -305,11 +328,48 @@ impl Store {
         request: Option<RequestId>,
         change: impl FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send + 'static,
     ) -> Result<Result<Option<Approval>, Refusal>, Failed> {
-        match self.writer.commit(Op::Change { name: name.to_owned(), now, request, change: Box::new(change) }).await? {
+        self.change_with(name, now, request, None, Box::new(change)).await
+    }
+
+    /// The same for the answer to a form, which is stored with the change.
+    pub(crate) async fn answer(
+        &self,
+        name: &str,
+        now: i64,
+        request: Option<RequestId>,
+        sealed: Vec<u8>,
+        change: impl FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send + 'static,
+    ) -> Result<Result<Option<Approval>, Refusal>, Failed> {
+        self.change_with(name, now, request, Some(sealed), Box::new(change)).await
+    }
+
+    async fn change_with(
+        &self,
+        name: &str,
+        now: i64,
+        request: Option<RequestId>,
+        answer: Option<Vec<u8>>,
+        change: Change,
+    ) -> Result<Result<Option<Approval>, Refusal>, Failed> {
+        match self.writer.commit(Op::Change { name: name.to_owned(), now, request, answer, change }).await? {
             Reply::Approval(approval) => Ok(Ok(approval)),
             Reply::Refused(refusal) => Ok(Err(refusal)),
             other => Err(unexpected(other)),
         }
+    }
+
+    /// Asks an answered form again, unless it has changed since this revision. Returns its current state.
+    pub(crate) async fn ask_again(&self, name: &str, revision: i64) -> Result<Option<Approval>, Failed> {
+        match self.writer.commit(Op::AskAgain { name: name.to_owned(), revision }).await? {
+            Reply::Approval(approval) => Ok(approval),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// The sealed answer to a form; `None` before it is answered, and once the executor has acknowledged it.
+    pub(crate) async fn sealed_answer(&self, name: &str) -> Result<Option<Vec<u8>>, SqliteError> {
+        let name = name.to_owned();
+        self.read(move |connection| read::sealed_answer(connection, &name)).await
     }
 
     /// Expires every due approval.

@@ -5,13 +5,13 @@ use std::sync::LazyLock;
 use belay_grant::digest_of;
 use belay_proto::{
     runner_v1,
-    v1::{self, Approval, approval::State},
+    v1::{self, Approval, approval::State, approval_need::Kind},
 };
 use belay_sqlite::{DamagedRow, SqliteError};
 use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
-use super::{APPROVAL, BODY, GRANT, POLICY, damaged, decoded};
+use super::{ANSWER, APPROVAL, BODY, GRANT, POLICY, damaged, decoded};
 use crate::feed::Head;
 
 /// A filter for approvals.
@@ -137,8 +137,14 @@ pub(super) fn find_full(connection: &Connection, name: &str) -> Result<Option<Ap
     if digest_of(&subject) != approval.subject_digest {
         return Err(damaged("the subject", name));
     }
-    let preview = v1::Preview::decode(preview.as_slice()).map_err(|_| damaged("the preview", name))?;
-    (approval.subject, approval.preview) = (subject, Some(preview));
+    approval.subject = subject;
+    let undecodable = |_| damaged("the preview", name);
+    match approval.kind() {
+        Kind::Form => approval.form = Some(v1::Form::decode(preview.as_slice()).map_err(undecodable)?),
+        Kind::Unspecified | Kind::Call | Kind::Effect => {
+            approval.preview = Some(v1::Preview::decode(preview.as_slice()).map_err(undecodable)?);
+        }
+    }
     Ok(Some(approval))
 }
 
@@ -151,7 +157,7 @@ fn list_query(filter: &Filter, pending: bool) -> String {
 }
 
 fn changes_query(filter: &Filter, undelivered: bool) -> String {
-    let delivery = if undelivered { "delivered = 0 AND state BETWEEN 2 AND 5 AND " } else { "" };
+    let delivery = if undelivered { "delivered = 0 AND state IN (2, 3, 4, 5, 9) AND " } else { "" };
     let condition = filter.condition();
     format!(
         "SELECT {} FROM approval WHERE {delivery}{condition} AND revision > :after ORDER BY revision LIMIT :limit",
@@ -213,6 +219,21 @@ pub(super) fn changes(
         found.extend(intact(approval(row))?.map(|(_, approval)| approval));
     }
     Ok(found)
+}
+
+/// The sealed answer to a form, if it is kept.
+pub(super) fn sealed_answer(connection: &Connection, name: &str) -> Result<Option<Vec<u8>>, SqliteError> {
+    let kept = format!(
+        "SELECT sealed, {} FROM answer JOIN approval ON approval.key = answer.approval WHERE name = ?1",
+        ANSWER.intact()
+    );
+    let answer = connection.prepare_cached(&kept)?.query_row([name], |row| {
+        if !row.get::<_, bool>(1)? {
+            return Ok(Err(SqliteError::Row(ANSWER.damaged(name))));
+        }
+        Ok(Ok(row.get(0)?))
+    });
+    answer.optional()?.transpose()
 }
 
 /// The grant of an approval, if there is one.

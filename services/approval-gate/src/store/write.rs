@@ -9,7 +9,7 @@ use belay_sqlite::SqliteError;
 use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-use super::{APPROVAL, BODY, GRANT, META, NewApproval, Op, POLICY, Reply, RequestId, damaged, read};
+use super::{ANSWER, APPROVAL, BODY, GRANT, META, NewApproval, Op, POLICY, Rendered, Reply, RequestId, damaged, read};
 use crate::{
     decide::{self, Refusal},
     feed::Head,
@@ -71,7 +71,7 @@ impl Writing<'_> {
     fn try_perform(&mut self, op: Op) -> Result<Reply, SqliteError> {
         match op {
             Op::Create(new) => self.create(*new).map(|approval| Reply::Approval(Some(approval))),
-            Op::Change { name, now, request, change } => {
+            Op::Change { name, now, request, answer, change } => {
                 if let Some(request) = &request
                     && let Some((digest, decided)) = read::of_request(&self.transaction, &request.id)?
                 {
@@ -88,6 +88,9 @@ impl Writing<'_> {
                     Ok(None) => Ok(Reply::Approval(Some(approval))),
                     Ok(Some(changed)) => {
                         let changed = self.save(key, changed)?;
+                        if let Some(answer) = answer {
+                            self.transaction.prepare_cached(&ANSWER.insert())?.execute(params![key, answer])?;
+                        }
                         if let Some(RequestId { id, digest }) = request {
                             self.transaction
                                 .prepare_cached("UPDATE approval SET request = ?2, request_digest = ?3 WHERE key = ?1")?
@@ -104,6 +107,7 @@ impl Writing<'_> {
                 }
                 Ok(Reply::Done)
             }
+            Op::AskAgain { name, revision } => self.ask_again(&name, revision).map(Reply::Approval),
             Op::Acknowledge(names) => self.acknowledge(names).map(|()| Reply::Done),
             Op::Grant { approval, grant, renews } => self.keep_grant(&approval, &grant, renews).map(Reply::Grant),
             Op::Policy(policy) => self.keep_policy(&policy).map(|()| Reply::Done),
@@ -112,7 +116,7 @@ impl Writing<'_> {
     }
 
     fn create(&mut self, new: NewApproval) -> Result<Approval, SqliteError> {
-        let NewApproval { mut basic, namespace, subject, preview } = new;
+        let NewApproval { mut basic, namespace, subject, rendered } = new;
         if let Some((_, there)) = read::find(&self.transaction, &basic.name)? {
             return Ok(there);
         }
@@ -137,7 +141,11 @@ impl Writing<'_> {
             ])?;
         let key = self.transaction.last_insert_rowid();
         self.transaction.prepare_cached(&APPROVAL.stamp("key = ?1"))?.execute([key])?;
-        self.transaction.prepare_cached(&BODY.insert())?.execute(params![key, subject, preview.encode_to_vec()])?;
+        let rendered = match rendered {
+            Rendered::Preview(preview) => preview.encode_to_vec(),
+            Rendered::Form(form) => form.encode_to_vec(),
+        };
+        self.transaction.prepare_cached(&BODY.insert())?.execute(params![key, subject, rendered])?;
         self.changes.push(basic.clone());
         Ok(basic)
     }
@@ -186,9 +194,30 @@ impl Writing<'_> {
             let (sum, intact) = (APPROVAL.sum_of(columns), APPROVAL.intact());
             let delivered =
                 format!("UPDATE approval SET delivered = 1, sum = {sum} WHERE name = ?1 AND state <> 1 AND {intact}");
-            self.transaction.prepare_cached(&delivered)?.execute([name])?;
+            if self.transaction.prepare_cached(&delivered)?.execute([name])? > 0 {
+                self.forget_answer(name)?;
+            }
         }
         Ok(())
+    }
+
+    /// Deletes the answer to a form, if there is one.
+    fn forget_answer(&self, name: &str) -> Result<(), SqliteError> {
+        let answer = "DELETE FROM answer WHERE approval = (SELECT key FROM approval WHERE name = ?1)";
+        self.transaction.prepare_cached(answer)?.execute([name])?;
+        Ok(())
+    }
+
+    fn ask_again(&mut self, name: &str, revision: i64) -> Result<Option<Approval>, SqliteError> {
+        let Some((key, approval)) = read::find(&self.transaction, name)? else { return Ok(None) };
+        let Some(pending) = decide::ask_again(&approval).filter(|_| approval.revision == revision) else {
+            return Ok(Some(approval));
+        };
+        self.forget_answer(name)?;
+        // The request that answered it has to be possible again.
+        let undo = "UPDATE approval SET delivered = 0, request = NULL, request_digest = NULL WHERE key = ?1";
+        self.transaction.prepare_cached(undo)?.execute([key])?;
+        self.save(key, pending).map(Some)
     }
 
     fn keep_grant(&self, name: &str, grant: &runner_v1::Grant, renews: bool) -> Result<runner_v1::Grant, SqliteError> {
@@ -225,6 +254,7 @@ impl Writing<'_> {
             }
             for delete in [
                 format!("DELETE FROM body WHERE approval IN ({OF})"),
+                format!("DELETE FROM answer WHERE approval IN ({OF})"),
                 format!("DELETE FROM grant WHERE approval IN ({OF})"),
                 "DELETE FROM approval WHERE execution = ?1".to_owned(),
             ] {

@@ -3,6 +3,7 @@
 mod creating;
 mod deciding;
 mod forgetting;
+mod forms;
 mod granting;
 mod restarting;
 mod support;

@@ -198,6 +198,7 @@ pub(crate) fn request(subject: &Subject, mode: v1::ApprovalMode) -> gate_v1::Cre
         subject_digest: subject.digest(),
         requested_by: "person:planner".into(),
         approval_mode: mode.into(),
+        ..Default::default()
     }
 }
 

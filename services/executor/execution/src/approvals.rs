@@ -9,7 +9,7 @@ use belay_reasons as reasons;
 use crate::{
     Actor, ApprovalEvent, ApprovalMode, ApprovalRequirement, Body, Decided, Decision, Execution, ExecutionState,
     ExecutionTrigger, Life, Operation, OperationId, OperationKey, PendingApproval, StepTrigger, Timestamp,
-    state::OperationEnd,
+    state::OperationEnd, steps,
 };
 
 pub(crate) fn apply(
@@ -67,6 +67,9 @@ impl Execution {
     }
 
     fn requested(&mut self, id: &OperationId, key: OperationKey, approval: &str, digest: &str) -> Result<(), String> {
+        if self.in_flight(id)?.wait().is_some() {
+            return steps::wait::asked(self, id, approval, digest);
+        }
         let pending = self.pending(id)?;
         let held_for = &pending.requirement.subject_digest;
         if held_for != digest {

@@ -36,14 +36,14 @@ pub use canonical::{Json, digest};
 pub use control::{Control, Refused};
 pub use decide::{Action, DecideContext, Verb};
 pub use event::{
-    Actor, ApprovalEvent, ApprovalMode, Body, Created, Event, ExecutionEvent, Finished, OperationId, Progress, Receipt,
-    RecoveryClass, SignalReceived, SkipReason, StepEvent, StepId, Subject, ToolCallEnd, ToolCallEvent, ToolCallRequest,
-    ToolFacts, WaitCondition, WaitEnd, WaitEvent, WriteBound, WriteMechanism,
+    Actor, ApprovalEvent, ApprovalMode, Body, Created, Event, ExecutionEvent, Finished, Form, OperationId, Progress,
+    Receipt, RecoveryClass, SignalReceived, SkipReason, StepEvent, StepId, Subject, ToolCallEnd, ToolCallEvent,
+    ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use state::{
     Authorization, Execution, FailedAttempt, Life, MAX_SIGNALS, Operation, OperationKey, StepKey, StepRole, StepView,
-    Totals, Waiting, Work,
+    Totals, Wait, Waiting, Work,
 };
 pub use time::Timestamp;
 pub use transitions::{

@@ -92,4 +92,21 @@ pub struct WaitDraft {
     /// For a signal of this name; none when empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub signal: String,
+    /// For a person's answer to this form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<FormDraft>,
+}
+
+/// An unchecked form that a person answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FormDraft {
+    /// The question, in one line; may hold templates. The step's title when empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub title: String,
+    /// What a person has to know to answer; may hold templates.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The JSON Schema of the answer: an object without templates.
+    pub schema: Value,
 }

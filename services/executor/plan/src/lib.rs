@@ -1,11 +1,11 @@
 //! A checked plan: steps with dependencies, as data.
 //!
 //! A plan begins as a [`PlanDraft`] (what a client sent) or as a text (what an author wrote, YAML or JSON) and becomes a [`Plan`] only
-//! by passing every check that needs no tool catalogue. There is no unchecked `Plan`. The error is an [`InvalidPlan`], with every invalid field
+//! by passing every check that needs no tool catalogue and no JSON Schema. There is no unchecked `Plan`. The error is an [`InvalidPlan`], with every invalid field
 //! by the name that its author used.
 //!
-//! This crate is pure: no clocks, files, sockets or tools. A caller that knows the tools passes a function that checks each call
-//! ([`Plan::parse_with`]), so that one error has all violations.
+//! This crate is pure: no clocks, files, sockets or tools. A caller that knows the tools and JSON Schema passes a function that checks each call
+//! and each form ([`Plan::parse_with`]), so that one error has all violations.
 
 mod check;
 mod document;
@@ -22,9 +22,9 @@ mod timestamp;
 
 pub use check::is_signal_name;
 pub use document::Format;
-pub use draft::{PlanDraft, StepDraft, StepKindDraft, WaitDraft};
+pub use draft::{FormDraft, PlanDraft, StepDraft, StepKindDraft, WaitDraft};
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use nearest::nearest;
-pub use plan::{Plan, PlannedCall, StepKind, StepSpec, ToolStep, WaitFor, WaitStep};
+pub use plan::{FormSpec, Plan, Planned, PlannedCall, StepKind, StepSpec, ToolStep, WaitFor, WaitStep};
 pub use retry::{Backoff, RetryPolicy};
 pub use template::{Template, TemplateError, Unresolved};

@@ -29,6 +29,15 @@ pub const MAX_STEP_ID_CHARS: usize = 128;
 /// The maximum length of a signal's name, in characters.
 pub const MAX_SIGNAL_CHARS: usize = 128;
 
+/// The maximum length of a form's title, in characters, as it is written and with its templates resolved.
+pub const MAX_FORM_TITLE_CHARS: usize = 200;
+
+/// The maximum length of a form's description, in characters, as it is written and with its templates resolved.
+pub const MAX_FORM_DESCRIPTION_CHARS: usize = 8_000;
+
+/// The maximum size of a form's schema in bytes, as compact JSON.
+pub const MAX_SCHEMA_BYTES: usize = 32 * 1024;
+
 /// The maximum length of a tool's name, in characters.
 pub const MAX_TOOL_CHARS: usize = 128;
 

@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use crate::{PlanDraft, RetryPolicy, StepDraft, StepKindDraft, Template, WaitDraft};
+use serde_json::Value;
+
+use crate::{FormDraft, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, Template, WaitDraft};
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
 /// their limits.
@@ -60,6 +62,52 @@ pub enum WaitFor {
     Time(i64),
     /// For a signal of this name.
     Signal(String),
+    /// For a person's answer to this form.
+    Form(FormSpec),
+}
+
+/// A form that a person answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FormSpec {
+    /// An object with the strings `title`, which is empty when the step's title serves, and `description`.
+    pub texts: Template,
+    /// The JSON Schema of the answer.
+    pub schema: Value,
+}
+
+impl FormSpec {
+    /// The title as it was written; empty when the step's title serves.
+    pub fn title(&self) -> &str {
+        self.texts.source()[TITLE].as_str().unwrap_or_default()
+    }
+
+    /// The description as it was written.
+    pub fn description(&self) -> &str {
+        self.texts.source()[DESCRIPTION].as_str().unwrap_or_default()
+    }
+
+    /// The texts of a form, before they are checked.
+    pub(crate) fn texts_of(form: &FormDraft) -> Value {
+        serde_json::json!({TITLE: form.title, DESCRIPTION: form.description})
+    }
+}
+
+/// The members of [`FormSpec::texts`].
+const TITLE: &str = "title";
+const DESCRIPTION: &str = "description";
+
+/// What of a plan is checked with knowledge that is not in it.
+#[derive(Clone, Copy, Debug)]
+pub enum Planned<'a> {
+    /// The call of a step.
+    Call(PlannedCall<'a>),
+    /// The schema of a form.
+    Form {
+        /// The step's index in the plan, from 0.
+        step: usize,
+        /// The schema, an object within the limits.
+        schema: &'a Value,
+    },
 }
 
 /// The call of a step whose tool is named, in a plan that may have other problems.
@@ -180,6 +228,15 @@ impl StepSpec {
         &self.retry
     }
 
+    /// The form that a person has to answer, when the step waits for that.
+    pub fn form(&self) -> Option<&FormSpec> {
+        match &self.kind {
+            StepKind::Wait(WaitStep { wait_for: WaitFor::Form(form) }) => Some(form),
+            StepKind::Wait(WaitStep { wait_for: WaitFor::Duration(_) | WaitFor::Time(_) | WaitFor::Signal(_) })
+            | StepKind::Tool(_) => None,
+        }
+    }
+
     /// What the step does.
     pub fn kind(&self) -> &StepKind {
         &self.kind
@@ -195,6 +252,14 @@ impl StepSpec {
                     WaitFor::Duration(duration) => WaitDraft { duration: Some(*duration), ..WaitDraft::default() },
                     WaitFor::Time(micros) => WaitDraft { until: Some(*micros), ..WaitDraft::default() },
                     WaitFor::Signal(signal) => WaitDraft { signal: signal.clone(), ..WaitDraft::default() },
+                    WaitFor::Form(form) => WaitDraft {
+                        form: Some(FormDraft {
+                            title: form.title().to_owned(),
+                            description: form.description().to_owned(),
+                            schema: form.schema.clone(),
+                        }),
+                        ..WaitDraft::default()
+                    },
                 },
             },
         };

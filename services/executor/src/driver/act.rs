@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use belay_execution::{OperationKey, Timestamp, Verb};
+use belay_execution::{Body, Event, OperationKey, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent};
 use belay_proto::{gate_v1, v1};
 use tracing::Span;
 
@@ -10,6 +10,7 @@ use super::Driver;
 use crate::{
     availability,
     decisions::{self, GateNotice},
+    form_request::{FormRequest, create_request},
     operation::{Busy, ToolCallOperation},
     output::OutputForwarder,
     view::LiveWaits,
@@ -36,10 +37,16 @@ impl Driver {
 
     fn start_operation(&mut self, key: OperationKey, verb: Verb) {
         let in_flight = self.execution.operation(key).expect("actions name operations in flight only");
-        let request = Arc::clone(in_flight.tool_call().expect("only calls of tools need something"));
         let created = self.execution.created();
         let id = self.execution.operation_id(key);
         let name = wire::call_name(&self.execution_name, &id);
+        if let Some(form) = in_flight.wait().and_then(WaitCondition::form) {
+            let request = create_request(name, form, self.execution.principal().to_owned());
+            let (registry, updates) = (Arc::clone(&self.registry), self.update_sender.clone());
+            let asking = FormRequest { registry, key, request, trace: self.trace.call(&id), updates };
+            return drop(self.operations.insert(key, asking.start()));
+        }
+        let request = Arc::clone(in_flight.tool_call().expect("only forms and calls of tools need something"));
         if verb == Verb::Cancel
             && let Some(pending) = in_flight.pending_approval.as_ref().filter(|pending| pending.decided.is_none())
         {
@@ -74,22 +81,43 @@ impl Driver {
         self.operations.insert(key, operation.start(verb));
     }
 
-    /// Requests every pending approval from the gate again. The gate returns the approval that it has; a gate that lost its store creates
+    /// Requests every pending approval and answer from the gate again. The gate returns the approval that it has; a gate that lost its store creates
     /// it again, under the same name.
     pub(super) fn recheck_approvals(&self) {
         let created = self.execution.created();
         for key in self.execution.requested_approvals() {
-            let operation = self.execution.operation(key);
-            let Some(pending) = operation.and_then(|operation| operation.pending_approval.clone()) else { continue };
+            let Some(operation) = self.execution.operation(key) else { continue };
             let id = self.execution.operation_id(key);
-            let asked = gate_v1::CreateApprovalRequest {
-                call: wire::call_name(&self.execution_name, &id),
-                subject_digest: pending.requirement.subject_digest,
-                requested_by: self.execution.principal().to_owned(),
-                approval_mode: wire::approval_mode_to(created.approval_mode).into(),
+            let (call, requested_by) =
+                (wire::call_name(&self.execution_name, &id), self.execution.principal().to_owned());
+            let asked = match (operation.pending_approval.as_ref(), operation.wait().and_then(WaitCondition::form)) {
+                (Some(pending), _) => gate_v1::CreateApprovalRequest {
+                    call,
+                    subject_digest: pending.requirement.subject_digest.clone(),
+                    requested_by,
+                    approval_mode: wire::approval_mode_to(created.approval_mode).into(),
+                    form: Vec::new(),
+                },
+                (None, Some(form)) => create_request(call, form, requested_by),
+                (None, None) => continue,
             };
             let trace = self.trace.call(&id);
             tokio::spawn(decisions::recheck_approval(Arc::downgrade(&self.registry), asked, trace));
+        }
+    }
+
+    /// Withdraws the forms whose waits ended without a person. Called before the operations of these events are aborted.
+    pub(super) fn withdraw_forms(&mut self, events: &[Event]) {
+        for event in events {
+            let Body::Wait { wait, event: WaitEvent::Ended(WaitEnd::TimedOut | WaitEnd::Cancelled) } = &event.body
+            else {
+                continue;
+            };
+            let step = self.execution.step_key(&wait.step).map(|step| self.execution.step(step));
+            if step.is_some_and(|step| step.spec().form().is_some()) {
+                let call = wire::call_name(&self.execution_name, wait);
+                self.notices.push(GateNotice::Withdraw { execution: self.execution_name.clone(), call });
+            }
         }
     }
 

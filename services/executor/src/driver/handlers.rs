@@ -5,10 +5,11 @@ use std::sync::Arc;
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
     Actor, ApprovalEvent, ApprovalRequirement, Body, Control, Decision, ErrorClass, Event, ExecutionEvent, Failure,
-    OperationKey, PendingApproval, Receipt, RecoveryClass, Refused, ToolCallEnd, ToolCallEvent, Verb,
+    OperationKey, PendingApproval, Receipt, RecoveryClass, Refused, ToolCallEnd, ToolCallEvent, Verb, WaitEnd,
+    WaitEvent,
 };
 use belay_journal::StoreError;
-use belay_proto::v1;
+use belay_proto::v1::{self, approval::State};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
@@ -75,7 +76,8 @@ impl Driver {
                 if self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::RequestApproval) {
                     self.operations.remove(&call);
                 }
-                if !self.on_approval(call, &approval, events) && wire::decision_from(approval.state()).is_none() {
+                // An answer comes with the decisions.
+                if !self.on_approval(call, &approval, None, events) && wire::is_pending(approval.state()) {
                     self.notices.push(GateNotice::Cancel(approval.name));
                 }
             }
@@ -183,9 +185,9 @@ impl Driver {
                 Err(status) => drop(reply.send(Err(status))),
             },
             Command::RecheckApprovals => self.recheck_approvals(),
-            Command::Decided { approval } => {
+            Command::Decided { approval, answer } => {
                 let call = wire::parse_call(&approval.call).and_then(|call| self.execution.operation_key(&call));
-                if !call.is_some_and(|call| self.on_approval(call, &approval, events)) {
+                if !call.is_some_and(|call| self.on_approval(call, &approval, answer, events)) {
                     self.late_decisions.push(*approval);
                 }
             }
@@ -200,7 +202,16 @@ impl Driver {
 
     /// Records the gate's approval of a call and its decision, as far as they are new. Returns `false` when the call is not held for this
     /// approval.
-    fn on_approval(&mut self, call: OperationKey, approval: &v1::Approval, events: &mut Vec<Event>) -> bool {
+    fn on_approval(
+        &mut self,
+        call: OperationKey,
+        approval: &v1::Approval,
+        answer: Option<v1::Payload>,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        if self.execution.operation(call).is_some_and(|operation| operation.wait().is_some()) {
+            return self.on_form(call, approval, answer, events);
+        }
         let pending = self.execution.operation(call).and_then(|in_flight| in_flight.pending_approval.as_ref());
         let Some(pending) = pending else { return false };
         if pending.requirement.subject_digest != approval.subject_digest {
@@ -231,6 +242,54 @@ impl Driver {
         if decision != Decision::Approved {
             self.notices.push(GateNotice::Delivered(name));
         }
+        true
+    }
+
+    /// Records that the gate asks a form, and what became of it, as far as that is new. Returns `false` when no step waits for this form.
+    fn on_form(
+        &mut self,
+        wait: OperationKey,
+        asked: &v1::Approval,
+        answer: Option<v1::Payload>,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let Some(operation) = self.execution.operation(wait) else { return false };
+        let form = operation.wait().and_then(|condition| condition.form());
+        if form.is_none_or(|form| form.subject_digest != asked.subject_digest) {
+            return false;
+        }
+        let known = operation.requested_answer().map(str::to_owned);
+        if known.as_ref().is_some_and(|known| *known != asked.name) {
+            return false;
+        }
+        let (now, id) = (self.now(), self.execution.operation_id(wait));
+        if known.is_none() {
+            let (approval, subject_digest) = (asked.name.clone(), asked.subject_digest.clone());
+            let event = ApprovalEvent::Requested { approval, subject_digest };
+            let Ok(event) = self.execution.record(now, None, Body::Approval { operation: id.clone(), event }) else {
+                return false;
+            };
+            events.push(event);
+        }
+        let end = match (asked.state(), wire::decision_from(asked.state())) {
+            (State::Answered, _) => match wire::json(answer, "the answer to a form") {
+                Ok(answer) => WaitEnd::Answered { answer },
+                // The next message of the watch has it, or the gate has to ask again.
+                Err(_) => return true,
+            },
+            (_, Some(decision @ (Decision::Denied | Decision::Skipped))) => {
+                WaitEnd::Declined { decision, reason: asked.decide_reason.clone() }
+            }
+            // Only this executor cancels a form, and only when no step waits for it.
+            (_, None | Some(Decision::Approved | Decision::Expired)) => return true,
+        };
+        let actor = Some(Actor::new(asked.decided_by.clone()));
+        let Ok(event) = self.execution.record(now, actor, Body::Wait { wait: id, event: WaitEvent::Ended(end) }) else {
+            return false;
+        };
+        events.push(event);
+        self.operations.remove(&wait);
+        self.notices.push(GateNotice::Delivered(asked.name.clone()));
         true
     }
 

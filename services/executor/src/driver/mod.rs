@@ -41,8 +41,8 @@ pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
 pub(crate) enum Command {
     /// A principal's request. The reply is the execution in BASIC view, once the request's events are durable.
     Control { control: Control, actor: Actor, etag: String, reply: Reply },
-    /// The gate's decision about a call.
-    Decided { approval: Box<v1::Approval> },
+    /// The gate's decision about a call, or what became of a form. `answer` is the answer to a form.
+    Decided { approval: Box<v1::Approval>, answer: Option<v1::Payload> },
     /// The gate may have lost its store: make sure that it has every pending approval.
     RecheckApprovals,
     /// Pause and discard running calls; reply when none is left.
@@ -255,6 +255,7 @@ impl Driver {
             let now = self.now();
             events.extend(self.execution.advance(DecideContext { now, ledger_id: &self.ledger_id }));
             if !events.is_empty() {
+                self.withdraw_forms(&events);
                 self.make_durable(std::mem::take(&mut events), now).await?;
             }
             for notice in self.notices.drain(..) {

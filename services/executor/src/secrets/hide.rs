@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use belay_proto::texts::Text;
-use belay_redaction::{Hidden, REDACTED, RedactedJson, Redactor};
+use belay_redaction::{Hidden, REDACTED, RedactedJson, Redactor, each_string};
 use serde_json::Value;
 
 /// Hides the secrets in a text.
@@ -24,6 +24,7 @@ pub(super) fn hide(redactor: &Redactor, text: Text<'_>, found: &mut Vec<String>)
                 Err(_) => hide_words(redactor, json, found),
             }
         }
+        Text::Schema(schema) => hide_schema(redactor, schema, found),
         Text::Labels(labels) => {
             if labels.is_empty() {
                 return false;
@@ -43,6 +44,19 @@ fn hide_words(redactor: &Redactor, words: &mut String, found: &mut Vec<String>) 
     // A text that is hidden already may match again.
     let changed = *words != redacted.text;
     *words = redacted.text;
+    changed
+}
+
+fn hide_schema(redactor: &Redactor, schema: &mut String, found: &mut Vec<String>) -> bool {
+    if !redactor.may_hide(schema) {
+        return false;
+    }
+    let Ok(mut value) = serde_json::from_str(schema) else { return hide_words(redactor, schema, found) };
+    let mut changed = false;
+    each_string(&mut value, &mut |text| changed |= hide_words(redactor, text, found));
+    if changed {
+        *schema = value.to_string();
+    }
     changed
 }
 

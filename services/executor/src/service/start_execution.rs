@@ -2,7 +2,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use belay_execution::{Actor, Created, Event, ExecutionEvent, ToolFacts, digest};
 use belay_journal::{NewExecution, Refused, SHARDS};
-use belay_plan::{Format, InvalidPlan, Plan, PlannedCall, StepProblem, Violation, limits, nearest};
+use belay_plan::{Format, InvalidPlan, Plan, Planned, PlannedCall, StepProblem, Violation, limits, nearest};
 use belay_proto::{
     runner_v1,
     v1::{self, start_execution_request::Source as StartSource, validate_plan_request::Source as ValidateSource},
@@ -60,8 +60,10 @@ struct ForeseenProblems {
 /// Lets the runner check every call that can be read, whatever else is wrong with the plan.
 async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProblems {
     let (mut calls, mut planned) = (Vec::new(), Vec::new());
-    let collect = |call: PlannedCall<'_>| {
-        if let Some(arguments) = call.arguments {
+    let collect = |of_plan: Planned<'_>| {
+        if let Planned::Call(call) = of_plan
+            && let Some(arguments) = call.arguments
+        {
             // The value of a template is not known yet.
             calls.push((call.step, arguments.reference_paths()));
             let arguments = v1::payload::Content::Json(arguments.source().to_string());
@@ -279,8 +281,8 @@ enum Source {
     Document(v1::PlanDocument),
 }
 
-/// Reads and checks a plan, with what `check` finds in its calls.
-fn plan_with(source: &Source, check: impl FnMut(PlannedCall<'_>) -> Vec<StepProblem>) -> Result<Plan, InvalidPlan> {
+/// Reads and checks a plan, with what `check` finds in its calls and forms.
+fn plan_with(source: &Source, check: impl FnMut(Planned<'_>) -> Vec<StepProblem>) -> Result<Plan, InvalidPlan> {
     match source {
         Source::Message(plan) => wire::checked_plan_from(plan.clone(), check),
         Source::Document(document) => Plan::parse_with(format_of(document), &document.text, check),
@@ -295,12 +297,23 @@ fn checked(
     refused: &HashMap<usize, Vec<StepProblem>>,
 ) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
     let mut tools = Vec::<ToolFacts>::new();
-    let plan = plan_with(source, |call| {
+    let plan = plan_with(source, |planned| {
+        let call = match planned {
+            Planned::Call(call) => call,
+            Planned::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
+        };
         let mut problems = problems_of_call(&call, catalogue, &mut tools);
         problems.extend(refused.get(&call.step).into_iter().flatten().cloned());
         problems
     })?;
     Ok((plan, tools))
+}
+
+/// The problem of a form's schema, if it is none.
+fn problems_of_form(step: usize, schema: &serde_json::Value) -> Option<StepProblem> {
+    let invalid = belay_json_schema::Schema::of_form(schema).err()?;
+    let pointer = format!("/wait/form/schema{}", invalid.pointer);
+    Some(StepProblem { step, pointer, message: invalid.to_string() })
 }
 
 /// The problems of a step's call with its tool; adds the facts about the tool to `tools`.

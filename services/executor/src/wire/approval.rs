@@ -51,7 +51,8 @@ pub(crate) fn subject_kind(need: &v1::ApprovalNeed) -> Result<SubjectKind, NotUn
     match known(need.kind, what)? {
         Kind::Call => Ok(SubjectKind::Call),
         Kind::Effect => Ok(SubjectKind::Effect),
-        Kind::Unspecified => Err(NotUnderstood::Missing(what)),
+        // No call needs an answer.
+        Kind::Form | Kind::Unspecified => Err(NotUnderstood::Missing(what)),
     }
 }
 
@@ -67,7 +68,8 @@ pub(crate) fn check_approval(approval: &v1::Approval) -> Result<(), NotUnderstoo
         | State::Expired
         | State::Cancelled
         | State::Consumed
-        | State::Stale => Ok(()),
+        | State::Stale
+        | State::Answered => Ok(()),
     }
 }
 
@@ -91,15 +93,30 @@ pub(crate) fn decided_from(decision: v1::Decision) -> Option<Decision> {
     }
 }
 
-/// The decision of an approval in this state; `None` while it is pending. One that can no longer be decided or used counts as expired. A
+/// The decision of an approval in this state; `None` while it is pending, and for a form that was answered, which is no decision. One that can no longer be decided or used counts as expired. A
 /// consumed one was approved; the runner knows the outcome.
 pub(crate) fn decision_from(state: State) -> Option<Decision> {
     match state {
-        State::Unspecified | State::Pending => None,
+        State::Unspecified | State::Pending | State::Answered => None,
         State::Approved | State::Consumed => Some(Decision::Approved),
         State::Denied => Some(Decision::Denied),
         State::Skipped => Some(Decision::Skipped),
         State::Expired | State::Cancelled | State::Stale => Some(Decision::Expired),
+    }
+}
+
+/// Whether it still waits for a person.
+pub(crate) fn is_pending(state: State) -> bool {
+    match state {
+        State::Unspecified | State::Pending => true,
+        State::Approved
+        | State::Denied
+        | State::Skipped
+        | State::Expired
+        | State::Cancelled
+        | State::Consumed
+        | State::Stale
+        | State::Answered => false,
     }
 }
 

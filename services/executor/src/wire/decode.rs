@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, Finished, OperationId, Progress, SignalReceived,
-    SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts,
-    Totals, WaitCondition, WaitEnd, WaitEvent,
+    Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, Finished, Form, Json, OperationId, Progress,
+    SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
+    ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent,
 };
 use belay_journal::Transition;
 use belay_proto::{
@@ -326,11 +326,15 @@ fn decode_kind(subject: Named, kind: Kind, sequence: i64, lacks: Lacks<'_>) -> R
             let (name, reason) = (decided.approval, decided.reason);
             approval(subject, ApprovalEvent::Decided { approval: name, decision, reason })
         }
-        Kind::WaitStarted(v1::WaitStarted { signal, until }) => {
+        Kind::WaitStarted(v1::WaitStarted { signal, until, form, subject_digest }) => {
             let until = until.as_ref().map(timestamp);
-            let condition = match signal.is_empty() {
-                true => WaitCondition::Time { until: until.ok_or_else(|| lacks("its time"))? },
-                false => WaitCondition::Signal { signal, until },
+            let condition = match (form, signal.is_empty()) {
+                (Some(v1::Form { title, description, schema }), _) => {
+                    let form = Form { title, description, schema: Json::from_text(schema), subject_digest };
+                    WaitCondition::Form { form: Arc::new(form), until }
+                }
+                (None, true) => WaitCondition::Time { until: until.ok_or_else(|| lacks("its time"))? },
+                (None, false) => WaitCondition::Signal { signal, until },
             };
             wait(subject, WaitEvent::Started(condition))
         }
@@ -340,6 +344,14 @@ fn decode_kind(subject: Named, kind: Kind, sequence: i64, lacks: Lacks<'_>) -> R
                 Cause::Unspecified => return Err(lacks("its cause")),
                 Cause::Elapsed => WaitEnd::Elapsed,
                 Cause::Signalled => WaitEnd::Signalled { sequence },
+                Cause::Answered => {
+                    WaitEnd::Answered { answer: json(ended.answer, "the answer to a form").map_err(unknown)? }
+                }
+                Cause::Declined => {
+                    let decision = known(ended.decision, "the decision about a form").map_err(unknown)?;
+                    let decision = decided_from(decision).ok_or_else(|| lacks("its decision"))?;
+                    WaitEnd::Declined { decision, reason: ended.reason }
+                }
                 Cause::TimedOut => WaitEnd::TimedOut,
                 Cause::Cancelled => WaitEnd::Cancelled,
             };
@@ -518,6 +530,12 @@ mod tests {
             wait(WaitEvent::Started(WaitCondition::Time { until: time })),
             wait(WaitEvent::Started(WaitCondition::Signal { signal: "go".into(), until: Some(time) })),
             wait(WaitEvent::Started(WaitCondition::Signal { signal: "go".into(), until: None })),
+            wait(WaitEvent::Started(WaitCondition::Form {
+                form: Arc::new(Form::new("t".into(), "d".into(), &serde_json::json!({"type": "object"}))),
+                until: Some(time),
+            })),
+            wait(WaitEvent::Ended(WaitEnd::Answered { answer: result() })),
+            wait(WaitEvent::Ended(WaitEnd::Declined { decision: Decision::Skipped, reason: "why".into() })),
             wait(WaitEvent::Ended(WaitEnd::Elapsed)),
             wait(WaitEvent::Ended(WaitEnd::Signalled { sequence: 4 })),
             wait(WaitEvent::Ended(WaitEnd::TimedOut)),

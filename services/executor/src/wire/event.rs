@@ -1,9 +1,8 @@
 //! Encodes events as messages, the same for the store and for watchers.
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, ExecutionState, Finished, OperationId, Progress,
-    StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitCondition, WaitEnd,
-    WaitEvent,
+    Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, ExecutionState, Finished, Form, OperationId, Progress,
+    StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent,
 };
 use belay_proto::v1::{self, execution_event::Kind, wait_ended::Cause};
 
@@ -14,7 +13,7 @@ use super::{
 };
 
 /// The version of the events' meaning that this version writes.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// The name of a call: opaque to everybody else.
 pub(crate) fn call_name(execution: &str, call: &OperationId) -> String {
@@ -258,20 +257,38 @@ fn approval_kind(event: &ApprovalEvent) -> Kind {
 fn wait_kind(event: &WaitEvent) -> Kind {
     match event {
         WaitEvent::Started(condition) => {
-            let (signal, until) = match condition {
-                WaitCondition::Time { until } => (String::new(), Some(*until)),
-                WaitCondition::Signal { signal, until } => (signal.clone(), *until),
-            };
-            Kind::WaitStarted(v1::WaitStarted { signal, until: until.map(time) })
+            let until = condition.until().map(time);
+            let signal = condition.signal().unwrap_or_default().to_owned();
+            let form = condition.form();
+            Kind::WaitStarted(v1::WaitStarted {
+                signal,
+                until,
+                form: form.map(|form| form_message(form)),
+                subject_digest: form.map(|form| form.subject_digest.clone()).unwrap_or_default(),
+            })
         }
         WaitEvent::Ended(end) => {
-            let (cause, sequence) = match end {
-                WaitEnd::Elapsed => (Cause::Elapsed, 0),
-                WaitEnd::Signalled { sequence } => (Cause::Signalled, i64::try_from(*sequence).unwrap_or(i64::MAX)),
-                WaitEnd::TimedOut => (Cause::TimedOut, 0),
-                WaitEnd::Cancelled => (Cause::Cancelled, 0),
-            };
-            Kind::WaitEnded(v1::WaitEnded { cause: cause.into(), signal_sequence: sequence })
+            let by = |cause: Cause| v1::WaitEnded { cause: cause.into(), ..v1::WaitEnded::default() };
+            Kind::WaitEnded(match end {
+                WaitEnd::Elapsed => by(Cause::Elapsed),
+                WaitEnd::Signalled { sequence } => {
+                    let signal_sequence = i64::try_from(*sequence).unwrap_or(i64::MAX);
+                    v1::WaitEnded { signal_sequence, ..by(Cause::Signalled) }
+                }
+                WaitEnd::Answered { answer } => v1::WaitEnded { answer: Some(payload(answer)), ..by(Cause::Answered) },
+                WaitEnd::Declined { decision, reason } => v1::WaitEnded {
+                    decision: decision_to(*decision).into(),
+                    reason: reason.clone(),
+                    ..by(Cause::Declined)
+                },
+                WaitEnd::TimedOut => by(Cause::TimedOut),
+                WaitEnd::Cancelled => by(Cause::Cancelled),
+            })
         }
     }
+}
+
+fn form_message(form: &Form) -> v1::Form {
+    let Form { title, description, schema, .. } = form;
+    v1::Form { title: title.clone(), description: description.clone(), schema: schema.as_str().to_owned() }
 }

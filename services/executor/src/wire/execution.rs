@@ -123,7 +123,10 @@ pub(crate) fn waits_for(execution: &Execution) -> Waits {
         .operations()
         .any(|operation| operation.pending_approval.as_ref().is_some_and(|pending| pending.decided.is_none()));
     let approval = undecided.then_some(v1::waiting_reason::Kind::Approval);
-    waiting.chain(approval).fold(Waits::default(), |waits, kind| waits.with(kind.into()))
+    // Also while the execution is paused: its forms stay in the inbox.
+    let asks = execution.operations().any(|operation| operation.wait().is_some_and(|wait| wait.form().is_some()));
+    let form = asks.then_some(v1::waiting_reason::Kind::Form);
+    waiting.chain(approval).chain(form).fold(Waits::default(), |waits, kind| waits.with(kind.into()))
 }
 
 fn waiting_kind(waiting: &Waiting) -> v1::waiting_reason::Kind {
@@ -131,6 +134,7 @@ fn waiting_kind(waiting: &Waiting) -> v1::waiting_reason::Kind {
         Waiting::Time { .. } => v1::waiting_reason::Kind::Time,
         Waiting::Timer { .. } => v1::waiting_reason::Kind::Timer,
         Waiting::Signal { .. } => v1::waiting_reason::Kind::Signal,
+        Waiting::Form { .. } => v1::waiting_reason::Kind::Form,
         Waiting::Resume { .. } => v1::waiting_reason::Kind::Resume,
         Waiting::Outcome { .. } => v1::waiting_reason::Kind::Outcome,
         Waiting::Call { .. } => v1::waiting_reason::Kind::Call,
@@ -262,18 +266,20 @@ fn detail(view: StepView<'_>) -> step::Detail {
         StepKind::Wait(wait) => {
             let until = view.operations().find_map(|operation| match operation.waiting()? {
                 Waiting::Time { until, .. } => Some(until),
-                Waiting::Signal { until, .. } => until,
+                Waiting::Signal { until, .. } | Waiting::Form { until, .. } => until,
                 Waiting::Timer { .. }
                 | Waiting::Resume { .. }
                 | Waiting::Outcome { .. }
                 | Waiting::Call { .. }
                 | Waiting::Approval { .. } => None,
             });
-            let signal = match &wait.wait_for {
-                WaitFor::Signal(signal) => signal.clone(),
-                WaitFor::Duration(_) | WaitFor::Time(_) => String::new(),
+            let (signal, form) = match &wait.wait_for {
+                WaitFor::Signal(signal) => (signal.clone(), String::new()),
+                WaitFor::Form(form) if form.title().is_empty() => (String::new(), view.spec().title().to_owned()),
+                WaitFor::Form(form) => (String::new(), form.title().to_owned()),
+                WaitFor::Duration(_) | WaitFor::Time(_) => Default::default(),
             };
-            step::Detail::Wait(v1::WaitStepDetail { signal, until: until.map(time) })
+            step::Detail::Wait(v1::WaitStepDetail { signal, until: until.map(time), form })
         }
     }
 }
@@ -305,6 +311,14 @@ fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting)
             let signal = condition.and_then(|condition| condition.signal()).unwrap_or_default();
             let next = format!("belay executions signal {} {signal}", name.id);
             (Kind::Signal, since, until, format!("the signal `{signal}`"), next)
+        }
+        Waiting::Form { since, until, wait } => {
+            let wait = execution.operation(wait);
+            let form = wait.and_then(|wait| wait.wait()?.form());
+            let who =
+                form.map_or_else(|| "a person".to_owned(), |form| format!("a person's answer to `{}`", form.title));
+            let id = wait.and_then(|wait| wait.requested_answer()?.rsplit('/').next());
+            (Kind::Form, since, until, who, id.map(|id| format!("belay approvals answer {id}")).unwrap_or_default())
         }
         Waiting::Approval { since, operation } => {
             let pending = execution.operation(operation).and_then(|operation| operation.pending_approval.as_ref());

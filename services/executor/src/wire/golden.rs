@@ -8,7 +8,7 @@ use std::{env, fs, path::PathBuf, time::Duration};
 use belay_execution::{
     Actor, ApprovalEvent, ApprovalMode, ApprovalRequirement, Body, Control, Created, DecideContext, Decision,
     EffectSummary, ErrorClass, Event, Execution, ExecutionEvent, Failure, Json, OperationId, PolicyDecision, Receipt,
-    RecoveryClass, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, Verdict,
+    RecoveryClass, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, Verdict, WaitEnd, WaitEvent,
 };
 use belay_plan::{Format, Plan};
 use belay_proto::v1;
@@ -31,6 +31,8 @@ steps:
   - {id: never, tool: noop, depends_on: [denied]}
   - {id: unknown, tool: noop}
   - {id: soon, wait: {for: 2s}}
+  - {id: asked, wait: {form: {title: 'Of ${good.result}?', description: d, schema: {type: integer}}}, timeout: 8h}
+  - {id: declined, wait: {form: {title: Else?, schema: {}}}}
   - {id: signal.dotted, wait: {signal: go}}
   - {id: last, tool: noop, arguments: {output: '${[\"signal.dotted\"].result}'}, depends_on: [soon]}
   - {id: stopped, tool: noop, depends_on: [last]}
@@ -93,6 +95,17 @@ impl Story {
         self.record(None, Body::ToolCall { call: call.clone(), event });
     }
 
+    /// The gate asks the form of a step, and a person answers.
+    fn answer(&mut self, step: &str, end: WaitEnd) {
+        let wait = OperationId { step: step.into(), attempt: 1, number: 1 };
+        let key = self.execution.operation_key(&wait).unwrap();
+        let form = self.execution.operation(key).unwrap().wait().unwrap().form().unwrap();
+        let (approval, subject_digest) = (format!("namespaces/n/approvals/{step}"), form.subject_digest.clone());
+        let event = ApprovalEvent::Requested { approval, subject_digest };
+        self.record(None, Body::Approval { operation: wait.clone(), event });
+        self.record(Some(Actor::new("person:bob")), Body::Wait { wait, event: WaitEvent::Ended(end) });
+    }
+
     fn end(&mut self, step: &str, attempt: u32, end: ToolCallEnd) {
         self.call(&OperationId { step: step.into(), attempt, number: 1 }, ToolCallEvent::Ended(end));
     }
@@ -127,6 +140,9 @@ fn story() -> Vec<Event> {
     let approval = || "namespaces/n/approvals/a".to_owned();
     let requested = ApprovalEvent::Requested { approval: approval(), subject_digest };
     story.record(None, Body::Approval { operation: held.clone(), event: requested });
+    let answer = WaitEnd::Answered { answer: Json::from_text("7") };
+    story.answer("asked", answer);
+    story.answer("declined", WaitEnd::Declined { decision: Decision::Skipped, reason: "no".into() });
     story.control("pause", Control::Pause { reason: "lunch".into(), discard_calls: false });
     story.control("signal", Control::Signal { signal: "go".into(), payload: Json::from_text(r#"{"n":7}"#) });
     story.advance(3);

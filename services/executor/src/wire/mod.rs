@@ -9,7 +9,7 @@ mod execution;
 mod golden;
 mod plan;
 
-pub(crate) use approval::{check_approval, decision_from, receipt_from, requirement_from, subject_kind};
+pub(crate) use approval::{check_approval, decision_from, is_pending, receipt_from, requirement_from, subject_kind};
 pub(crate) use decode::{DecodeError, check_known, decode_all, decode_bytes, is_end, to_events};
 pub(crate) use event::{VERSION, call_name, encode, output_event, output_frame, parse_call};
 pub(crate) use execution::{

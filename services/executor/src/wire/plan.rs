@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_plan::{
-    Backoff, InvalidPlan, Plan, PlanDraft, PlannedCall, RetryPolicy, StepDraft, StepKindDraft, StepProblem, Violation,
-    WaitDraft,
+    Backoff, FormDraft, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, StepDraft, StepKindDraft, StepProblem,
+    Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -13,10 +13,10 @@ pub(crate) fn plan_from(message: v1::Plan) -> Result<Plan, InvalidPlan> {
     checked_plan_from(message, |_| Vec::new())
 }
 
-/// A checked plan from a message, with what `check` finds wrong in its calls; the error has everything.
+/// A checked plan from a message, with what `check` finds wrong in its calls and forms; the error has everything.
 pub(crate) fn checked_plan_from(
     message: v1::Plan,
-    check: impl FnMut(PlannedCall<'_>) -> Vec<StepProblem>,
+    check: impl FnMut(Planned<'_>) -> Vec<StepProblem>,
 ) -> Result<Plan, InvalidPlan> {
     let (draft, mut violations) = draft(message);
     let checked = Plan::new_with(draft, check);
@@ -36,6 +36,9 @@ pub(crate) fn checked_plan_from(
 fn unread(field: &str) -> Option<String> {
     if let Some(step) = field.strip_suffix(".kind") {
         return Some(format!("{step}."));
+    }
+    if field.ends_with(".wait.form.schema") {
+        return Some(field.to_owned());
     }
     if let Some(step) = field.strip_suffix(".wait.duration") {
         return Some(format!("{step}.wait.for"));
@@ -126,6 +129,14 @@ fn wait_from(wait: &v1::WaitStep, at: &impl Fn(&str) -> String, violations: &mut
         }
         Some(Condition::Until(until)) => WaitDraft { until: Some(belay_proto::micros(until)), ..unset },
         Some(Condition::Signal(signal)) => WaitDraft { signal: signal.clone(), ..unset },
+        Some(Condition::Form(form)) => {
+            let v1::Form { title, description, schema } = form.clone();
+            let schema = serde_json::from_str(&schema).unwrap_or_else(|error| {
+                violations.push(violation(at("wait.form.schema"), format!("is not JSON: {error}")));
+                serde_json::Value::Null
+            });
+            WaitDraft { form: Some(FormDraft { title, description, schema }), ..unset }
+        }
         None => unset,
     }
 }
@@ -180,10 +191,13 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
             exclusive: step.exclusive,
             verbatim: step.verbatim,
         }),
-        StepKindDraft::Wait { wait: WaitDraft { duration, until, signal } } => {
+        StepKindDraft::Wait { wait: WaitDraft { duration, until, signal, form } } => {
             let duration = duration.map(|duration| Condition::Duration(belay_proto::duration(duration)));
             let until = until.map(|until| Condition::Until(belay_proto::timestamp(until)));
-            Kind::Wait(v1::WaitStep { condition: duration.or(until).or(Some(Condition::Signal(signal))) })
+            let form = form.map(|FormDraft { title, description, schema }| {
+                Condition::Form(v1::Form { title, description, schema: schema.to_string() })
+            });
+            Kind::Wait(v1::WaitStep { condition: duration.or(until).or(form).or(Some(Condition::Signal(signal))) })
         }
     };
     v1::StepSpec {
@@ -235,6 +249,7 @@ mod tests {
               - {id: e, wait: {for: 90.5s}}
               - {id: f, wait: {until: 2026-12-01T09:00:00Z}, depends_on: [e]}
               - {id: g.h, wait: {signal: go}, timeout: 1h}
+              - {id: i, wait: {form: {title: '${a.result}?', schema: {type: object}}}, timeout: 1h}
         ";
         let plan = Plan::parse(belay_plan::Format::Yaml, text).unwrap();
         assert_eq!(plan_from(plan_message(&plan)).unwrap(), plan);

@@ -4,6 +4,7 @@ mod beside;
 mod commits;
 mod deletions;
 mod faults;
+mod forms;
 mod holds;
 mod losses;
 mod memory;

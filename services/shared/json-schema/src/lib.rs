@@ -1,8 +1,8 @@
-//! JSON Schema (draft 2020-12 unless the schema says otherwise) for the parameters and results of tools.
+//! JSON Schema (draft 2020-12 unless the schema says otherwise) for the parameters and results of tools, and for forms.
 //!
 //! A crate of its own because the validator has many dependencies: crates that do not check schemas do not compile them.
 
-use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, ValidationError, error::ValidationErrorKind};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -14,8 +14,18 @@ pub struct Schema {
 
 /// The text is not a valid schema.
 #[derive(Debug, Error)]
-#[error("not a JSON Schema: {0}")]
-pub struct InvalidSchema(String);
+#[error("not a JSON Schema: {message}")]
+pub struct InvalidSchema {
+    /// Where, as a JSON pointer (RFC 6901) into the schema; empty for the whole schema.
+    pub pointer: String,
+    message: String,
+}
+
+/// The members of a schema that refer to another one.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+
+/// The longest compiled pattern of a form, in bytes.
+const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 
 /// One thing that is wrong with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +44,25 @@ impl Schema {
     /// # Errors
     /// [`InvalidSchema`] when the text is not JSON or not a schema.
     pub fn new(text: &str) -> Result<Self, InvalidSchema> {
-        let schema: Value = serde_json::from_str(text).map_err(|error| InvalidSchema(error.to_string()))?;
-        let validator = jsonschema::validator_for(&schema).map_err(|error| InvalidSchema(error.to_string()))?;
+        let unread = |error: serde_json::Error| InvalidSchema { pointer: String::new(), message: error.to_string() };
+        let schema: Value = serde_json::from_str(text).map_err(unread)?;
+        let validator = jsonschema::validator_for(&schema).map_err(invalid)?;
         Ok(Self { validator })
+    }
+
+    /// Compiles the schema of a form, which anybody who may start a plan has written and which services evaluate: without references, which can
+    /// repeat a schema without end, and with patterns that are matched in linear time. `format` is checked, as people who fill in forms expect.
+    ///
+    /// # Errors
+    /// [`InvalidSchema`] when it is not a schema, or has what a form cannot have.
+    pub fn of_form(schema: &Value) -> Result<Self, InvalidSchema> {
+        if let Some(pointer) = reference(schema, String::new()) {
+            let message = "a form's schema refers to no other: write it out where it is used".to_owned();
+            return Err(InvalidSchema { pointer, message });
+        }
+        let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES);
+        let options = jsonschema::options().with_pattern_options(patterns).should_validate_formats(true);
+        Ok(Self { validator: options.build(schema).map_err(invalid)? })
     }
 
     /// Everything that is wrong with a value.
@@ -64,6 +90,25 @@ impl Schema {
                 unknown: unknown(error.kind()),
             })
             .collect()
+    }
+}
+
+fn invalid(error: ValidationError<'_>) -> InvalidSchema {
+    InvalidSchema { pointer: error.instance_path().as_str().to_owned(), message: error.to_string() }
+}
+
+/// Where a schema refers to another one, if it does.
+fn reference(schema: &Value, pointer: String) -> Option<String> {
+    let below = |key: &str, value| reference(value, format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")));
+    match schema {
+        Value::Object(members) => members.iter().find_map(|(key, value)| {
+            if REFERENCES.contains(&key.as_str()) && value.is_string() {
+                return Some(format!("{pointer}/{key}"));
+            }
+            below(key, value)
+        }),
+        Value::Array(items) => items.iter().enumerate().find_map(|(index, value)| below(&index.to_string(), value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
 }
 
@@ -120,5 +165,29 @@ mod tests {
         for bad in ["{", r#"{"type": 7}"#, r#"{"$ref": "https://example.com/schema.json"}"#] {
             assert!(Schema::new(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_form_s_schema_refers_to_nothing_and_is_evaluated_in_bounded_time() {
+        let schema = |schema: Value| Schema::of_form(&schema);
+        for (bad, pointer) in [
+            (json!({"$ref": "#"}), "/$ref"),
+            (json!({"properties": {"a": {"items": {"$ref": "#/properties/a"}}}}), "/properties/a/items/$ref"),
+            (json!({"allOf": [{"$dynamicRef": "#a"}]}), "/allOf/0/$dynamicRef"),
+            (json!({"type": 7}), "/type"),
+            (json!({"properties": {"a": {"type": "text"}}}), "/properties/a/type"),
+            (json!({"pattern": "(a)\\1"}), "/pattern"),
+            (json!({"pattern": "(((((a{99}){99}){99}){99}){99}){99}"}), "/pattern"),
+            (json!({"$schema": "https://example.com/other"}), ""),
+        ] {
+            assert_eq!(schema(bad.clone()).unwrap_err().pointer, pointer, "{bad}");
+        }
+        let named = schema(json!({"properties": {"$ref": {"type": "string"}}})).unwrap();
+        assert_eq!(named.violations(&json!({"$ref": 1})).len(), 1, "a property may have any name");
+        let slow = schema(json!({"pattern": "^(a+)+$"})).unwrap();
+        assert_eq!(slow.violations(&json!("a".repeat(10_000) + "b")).len(), 1, "matched in linear time");
+        let day = schema(json!({"type": "string", "format": "date"})).unwrap();
+        assert_eq!((day.violations(&json!("2026-02-30")).len(), day.violations(&json!("2026-02-28")).len()), (1, 0));
+        assert!(schema(json!({"format": "password"})).unwrap().violations(&json!("x")).is_empty());
     }
 }

@@ -295,8 +295,8 @@ table! {
     "Nothing, unless the step was meant to run."
 
     NON_INTERACTIVE Approvals 33 false [ApprovalDenied] []
-    "A rule of the policy requires approval, and this execution cannot ask a person (`--approve fail`, or `auto` where a person is required). The call's changes were discarded."
-    "Use `--approve prompt` and decide on the terminal or with `belay approve`; or allow it with a rule: the message shows one with `decide: auto`."
+    "A rule of the policy requires approval, or a step waits for a person's answer to a form, and this execution cannot ask a person (`--approve fail`, or `auto` where a person is required). The call's changes were discarded."
+    "Use `--approve prompt` and decide or answer on the terminal, or with `belay approve` and `belay approvals answer`; or allow it with a rule: the message shows one with `decide: auto`."
 
     APPROVAL_NOT_FOUND Approvals 2 false [] [NotFound]
     "No approval has this name, or an id that begins with what was typed."
@@ -317,6 +317,18 @@ table! {
     OWN_REQUEST Approvals 2 false [] [PermissionDenied]
     "You started what is to be decided, and the policy has `approvals: {separate_duties: true}`. Nothing was decided."
     "Have another person decide, or change the policy."
+
+    ANSWER_INVALID Approvals 2 false [] [InvalidArgument]
+    "The answer does not match the schema of the form; the message names each place by its JSON pointer. The form still waits for an answer."
+    "`belay approvals show ID` shows the form and its schema. Correct the answer and send it again."
+
+    FORM_NEEDS_ANSWER Approvals 2 false [] [FailedPrecondition]
+    "A form cannot be approved: its step waits for an answer. Nothing was decided."
+    "Answer it with `belay approvals answer ID`; or deny or skip it."
+
+    NO_FORM Approvals 2 false [] [FailedPrecondition]
+    "An answer was sent to an approval, which asks for a decision. Nothing was decided."
+    "Decide it with `belay approve ID` or `belay deny ID`."
 
     CONTENTS_GONE Approvals 2 false [] [FailedPrecondition]
     "The contents of the approval's files are gone, because its call no longer waits for a decision."

@@ -42,6 +42,16 @@ pub struct NotRestored {
     pub pointer: String,
 }
 
+/// Visits every string of a value that is no name of a member.
+pub fn each_string(value: &mut Value, each: &mut dyn FnMut(&mut String)) {
+    match value {
+        Value::String(text) => each(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_string(item, each)),
+        Value::Object(members) => members.values_mut().for_each(|member| each_string(member, each)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 /// The exact value that [`Redactor::redact_json`] was given.
 ///
 /// # Errors

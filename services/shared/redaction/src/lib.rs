@@ -26,7 +26,7 @@ mod text;
 mod values;
 
 pub use engine::{Found, Redactor};
-pub use json::{Hidden, NotRestored, RedactedJson, restore};
+pub use json::{Hidden, NotRestored, RedactedJson, each_string, restore};
 pub use known::is_telling;
 pub use literals::LiteralRefused;
 pub use seal::{Bound, MasterKey, NotOpened, SealKey, open, seal};

@@ -306,7 +306,7 @@ impl Calls {
         let secrets = self.ledger.secrets_of(&waiting.tool, &record::json_of(waiting.arguments.as_ref()));
         let failed = failed.map(|mut failed| {
             failed.texts(&mut |text| match text {
-                Text::Words(words) | Text::Json(words) => *words = secrets.text(words),
+                Text::Words(words) | Text::Json(words) | Text::Schema(words) => *words = secrets.text(words),
                 Text::Labels(facts) => facts.values_mut().for_each(|fact| *fact = secrets.text(fact)),
             });
             failed

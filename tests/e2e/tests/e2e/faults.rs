@@ -118,7 +118,7 @@ fn a_store_of_another_version_is_refused() {
     for (store, lacks) in [
         ("journal.db", "it lacks the deletions of executions"),
         ("ledger.db", "it lacks the checksums of rows"),
-        ("gate.db", "it lacks the last revision"),
+        ("gate.db", "it lacks the answers to forms"),
     ] {
         let open = || rusqlite::Connection::open(home.state().join(store)).unwrap();
         let set = |version: i64| open().pragma_update(None, "user_version", version).unwrap();

@@ -65,6 +65,7 @@ impl Scene {
             subject_digest: held.approval_need.as_ref().unwrap().subject_digest.clone(),
             requested_by: "test".into(),
             approval_mode: v1::ApprovalMode::Wait.into(),
+            form: Vec::new(),
         };
         retry(|| async { self.gate().create_approval(request.clone()).await }).await.unwrap()
     }

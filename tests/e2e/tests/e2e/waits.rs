@@ -1,4 +1,4 @@
-//! Steps that wait for a time or a signal, across losses of the executor.
+//! Steps that wait for a time, a signal or a person's answer, across losses of the executor.
 
 use std::time::Duration;
 
@@ -122,4 +122,69 @@ fn a_person_sends_a_signal() {
     let completed = events.iter().find(|event| event.get("toolCallCompleted").is_some()).unwrap();
     assert_eq!(completed["toolCallCompleted"]["result"], 7);
     assert_eq!(completed["call"], "namespaces/default/executions/e1/steps/a/calls/1.1");
+}
+
+/// A form is answered once, by the command line, although the server is killed while it waits and right after the answer.
+#[test]
+fn a_form_of_a_server_that_is_killed_is_answered_once() {
+    let home = Home::new();
+    let plan = home.file(
+        "p.yaml",
+        "
+id: asks
+steps:
+  - id: ask
+    wait:
+      form:
+        title: Which version?
+        schema: {type: object, required: [version], properties: {version: {type: string, pattern: '^[0-9.]+$'}}}
+  - {id: note, tool: noop, arguments: {output: '${ask.result.version}'}}
+",
+    );
+    let server = home.serve();
+    let mut run = home.start(["run", &plan, "--id", "e1", "--approve", "prompt", "-o", "jsonl"]);
+    run.wait_for("approvalRequested");
+    let (_, execution) = home.json(&["executions", "get", "e1"]);
+    assert_eq!(execution["waiting"][0]["kind"], "KIND_FORM", "{execution}");
+    let next = execution["waiting"][0]["nextCommand"].as_str().unwrap().to_owned();
+    let id = next.strip_prefix("belay approvals answer ").expect("it says what to type").to_owned();
+    let (_, waiting) = home.json(&["executions", "list", "--filter", "waits_for = FORM"]);
+    assert_eq!(waiting["executions"][0]["name"], "namespaces/default/executions/e1", "{waiting}");
+    let listed = home.run(["approvals", "list", "--state", "pending"]);
+    assert!(listed.out.contains("e1/ask") && listed.out.contains("Which version?"), "{listed:?}");
+    run.kill();
+    server.kill();
+
+    let server = home.serve();
+    let answer =
+        |value: &str, more: &[&str]| home.run([&["approvals", "answer", &id, "--value", value], more].concat());
+    let refused = answer(r#"{"version": "one"}"#, &[]);
+    assert!(refused.code == 2 && refused.talk.contains("/version: "), "{refused:?}");
+    let answered = answer(r#"{"version": "1.2"}"#, &["--request-id", "r1"]);
+    assert!(answered.code == 0 && answered.out.contains("answered Which version?"), "{answered:?}");
+    server.kill();
+
+    let _server = home.serve();
+    let again = answer(r#"{"version": "1.2"}"#, &["--request-id", "r1"]);
+    assert_eq!(again.code, 0, "the same request: {again:?}");
+    let second = answer(r#"{"version": "1.3"}"#, &[]);
+    assert!(second.code == 2 && second.talk.contains("ALREADY_DECIDED"), "{second:?}");
+    let ended = home.run(["executions", "watch", "e1"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let events = home.events("e1");
+    let ends: Vec<_> = events.iter().filter_map(|event| event.get("waitEnded")).collect();
+    let [end] = ends[..] else { panic!("it ends once: {ends:?}") };
+    assert_eq!((&end["cause"], &end["answer"]["version"]), (&"CAUSE_ANSWERED".into(), &"1.2".into()));
+    let note = events.iter().find_map(|event| event.get("toolCallCompleted")).unwrap();
+    assert_eq!(note["result"], "1.2");
+}
+
+/// Without a terminal nobody is asked: the step fails at once and says why.
+#[test]
+fn a_form_fails_at_once_where_nobody_is_asked() {
+    let home = Home::new();
+    let plan = home.file("p.yaml", "{id: p, steps: [{id: ask, wait: {form: {title: 'Now?', schema: {}}}}]}");
+    let ended = home.run(["run", &plan]);
+    assert_eq!(ended.code, 33, "{ended:?}");
+    assert!(ended.talk.contains("NON_INTERACTIVE") && ended.talk.contains("answer the form `Now?`"), "{ended:?}");
 }

@@ -108,7 +108,7 @@ async fn decide_at_once(context: &Context, which: &Which, decision: Decision, re
 }
 
 /// Makes a decision at the gate, and prints it with the command to type next.
-async fn with_gate(
+pub(super) async fn with_gate(
     context: &Context,
     work: impl AsyncFnOnce(&mut Gate) -> Result<Option<Approval>, Failure>,
 ) -> Result<Exit, Failure> {
@@ -136,7 +136,7 @@ async fn with_gate(
 }
 
 /// A decision is made once. The gate refuses a second one, too; this checks before anything is shown.
-fn refuse_decided(asked: &Approval) -> Result<(), Failure> {
+pub(super) fn refuse_decided(asked: &Approval) -> Result<(), Failure> {
     if asked.state() == State::Pending {
         return Ok(());
     }

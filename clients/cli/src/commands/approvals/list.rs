@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The states an approval can be in.
-const STATES: [State; 8] = [
+const STATES: [State; 9] = [
     State::Pending,
     State::Approved,
     State::Denied,
@@ -25,6 +25,7 @@ const STATES: [State; 8] = [
     State::Cancelled,
     State::Consumed,
     State::Stale,
+    State::Answered,
 ];
 
 /// List approvals: pending ones, oldest first; then the others, newest first

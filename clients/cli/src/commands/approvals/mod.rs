@@ -1,5 +1,6 @@
 //! `belay approvals …`.
 
+pub(crate) mod answer;
 pub(crate) mod decide;
 pub(crate) mod list;
 pub(crate) mod show;
@@ -21,6 +22,13 @@ pub(crate) struct Which {
     /// The approval: its id, the beginning of its id, its full name, or @last for the latest
     #[arg(value_name = "ID")]
     id: String,
+}
+
+impl Which {
+    /// What was typed.
+    fn id(&self) -> &str {
+        &self.id
+    }
 }
 
 /// The approval a person means, in FULL view.

@@ -302,12 +302,12 @@ fn a_wait_says_for_what_and_how_long_still() {
     let mut picture = picture();
     picture.apply(&event(2, "a", Kind::StepStarted(StepStarted {})));
     let until = at(400);
-    picture.apply(&event(3, "a", Kind::WaitStarted(WaitStarted { signal: String::new(), until })));
+    picture.apply(&event(3, "a", Kind::WaitStarted(WaitStarted { until, ..Default::default() })));
     assert_eq!(picture.step("a").map(Step::state), Some(State::Waiting));
     let rows = shown(&picture, 340, 80);
     assert!(rows.iter().any(|row| row.contains("1m 0s left") || row.contains("1m left")), "{rows:?}");
     picture.apply(&event(4, "a", Kind::WaitEnded(WaitEnded::default())));
-    picture.apply(&event(5, "a", Kind::WaitStarted(WaitStarted { signal: "go".to_owned(), until: None })));
+    picture.apply(&event(5, "a", Kind::WaitStarted(WaitStarted { signal: "go".to_owned(), ..Default::default() })));
     let waiting = picture.step("a").and_then(|step| step.waiting.clone()).unwrap();
     assert_eq!((waiting.kind(), waiting.who.as_str()), (waiting_reason::Kind::Signal, "the signal `go`"));
     picture.apply(&event(6, "a", Kind::WaitEnded(WaitEnded::default())));

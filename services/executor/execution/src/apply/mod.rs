@@ -77,7 +77,7 @@ impl Execution {
             Body::Step { step, attempt, event } => step::apply(self, step, *attempt, event, time),
             Body::ToolCall { call, event } => steps::tool::apply(self, call, event, time),
             Body::Approval { operation, event } => approvals::apply(self, operation, event, actor, time),
-            Body::Wait { wait, event } => steps::wait::apply(self, wait, event, time),
+            Body::Wait { wait, event } => steps::wait::apply(self, wait, event, actor, time),
         }
     }
 

@@ -38,7 +38,7 @@ pub enum Verb {
     Dispatch,
     /// Cancel it, and record how it really ended.
     Cancel,
-    /// Request approval for it, which its runner holds.
+    /// Request approval for it, which its runner holds; or the answer to its form.
     RequestApproval,
     /// Commit its approved effect.
     Commit,
@@ -114,9 +114,11 @@ impl Execution {
         self.needed().next().is_none()
     }
 
-    /// The operations whose end a lost executor may have missed: those for which there is something to do.
+    /// The calls whose end a lost executor may have missed: those for which there is something to do.
     pub fn in_doubt(&self) -> Vec<OperationKey> {
-        self.needed().map(|action| action.operation).collect()
+        let is_call =
+            |key: &OperationKey| self.operation(*key).is_some_and(|operation| operation.tool_call().is_some());
+        self.needed().map(|action| action.operation).filter(is_call).collect()
     }
 
     /// The next events that follow from the current state and time; empty when nothing can be decided.

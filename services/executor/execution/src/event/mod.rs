@@ -9,7 +9,7 @@ pub use self::{
     execution::{ApprovalMode, Created, ExecutionEvent, Finished, RecoveryClass, SignalReceived, ToolFacts},
     step::{Progress, SkipReason, StepEvent},
     tool_call::{Receipt, ToolCallEnd, ToolCallEvent, ToolCallRequest, WriteBound, WriteMechanism},
-    wait::{WaitCondition, WaitEnd, WaitEvent},
+    wait::{Form, WaitCondition, WaitEnd, WaitEvent},
 };
 
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
@@ -68,14 +68,14 @@ pub enum Body {
         /// What happened.
         event: ToolCallEvent,
     },
-    /// About the approval that an operation waits for.
+    /// About the approval that an operation waits for; for a wait for a form, that the gate asks for the answer.
     Approval {
         /// The operation.
         operation: OperationId,
         /// What happened.
         event: ApprovalEvent,
     },
-    /// About a wait for a time or a signal.
+    /// About a wait for a time, a signal or a person's answer.
     Wait {
         /// The wait.
         wait: OperationId,

@@ -1,6 +1,10 @@
 //! Events about a wait.
 
-use crate::Timestamp;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{Decision, Json, Timestamp, digest};
 
 /// What happens to a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,14 +30,56 @@ pub enum WaitCondition {
         /// When the step's time limit ends the wait; `None` means no limit.
         until: Option<Timestamp>,
     },
+    /// A person's answer to a form.
+    Form {
+        /// The form.
+        form: Arc<Form>,
+        /// When the step's time limit ends the wait; `None` means no limit.
+        until: Option<Timestamp>,
+    },
+}
+
+/// A form that a person answers, with its templates resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The question, in one line.
+    pub title: String,
+    /// What a person has to know to answer.
+    pub description: String,
+    /// The JSON Schema of the answer.
+    pub schema: Json,
+    /// `sha256:` over [`Self::subject`]. An answer is bound to it.
+    pub subject_digest: String,
+}
+
+impl Form {
+    /// A form with its digest.
+    pub fn new(title: String, description: String, schema: &Value) -> Self {
+        let form = Self { title, description, schema: Json::canonical(schema), subject_digest: String::new() };
+        Self { subject_digest: digest(form.subject().as_str().as_bytes()), ..form }
+    }
+
+    /// The exact text that is digested, and that the gate keeps.
+    pub fn subject(&self) -> Json {
+        let Self { title, description, schema, .. } = self;
+        Json::canonical(&json!({"title": title, "description": description, "schema": schema.value()}))
+    }
 }
 
 impl WaitCondition {
     /// The signal that it waits for.
     pub fn signal(&self) -> Option<&str> {
         match self {
-            Self::Time { .. } => None,
+            Self::Time { .. } | Self::Form { .. } => None,
             Self::Signal { signal, .. } => Some(signal),
+        }
+    }
+
+    /// The form that a person has to answer.
+    pub fn form(&self) -> Option<&Arc<Form>> {
+        match self {
+            Self::Time { .. } | Self::Signal { .. } => None,
+            Self::Form { form, .. } => Some(form),
         }
     }
 
@@ -41,7 +87,7 @@ impl WaitCondition {
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Time { until } => Some(*until),
-            Self::Signal { until, .. } => *until,
+            Self::Signal { until, .. } | Self::Form { until, .. } => *until,
         }
     }
 }
@@ -55,6 +101,18 @@ pub enum WaitEnd {
     Signalled {
         /// The sequence number of the event that brought it.
         sequence: u64,
+    },
+    /// A person, the event's actor, answered the form.
+    Answered {
+        /// The answer.
+        answer: Json,
+    },
+    /// Nobody will answer the form. The event's actor declined it, or the execution's approval mode when there is none.
+    Declined {
+        /// Whether the step fails (denied) or is skipped.
+        decision: Decision,
+        /// The reason that was given.
+        reason: String,
     },
     /// The step's time limit ran out first.
     TimedOut,

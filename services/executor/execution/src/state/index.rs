@@ -42,6 +42,8 @@ pub(crate) struct Index {
     pub(crate) timers: BTreeSet<(Timestamp, OperationKey)>,
     /// Waits for a signal.
     pub(crate) waits_for_signal: BTreeSet<OperationKey>,
+    /// Waits for a person's answer.
+    pub(crate) waits_for_answer: BTreeSet<OperationKey>,
     /// Waits of all kinds.
     pub(crate) waits: usize,
 }
@@ -102,6 +104,7 @@ struct OperationClass {
     approval_requested: bool,
     timer: Option<Timestamp>,
     waits_for_signal: bool,
+    waits_for_answer: bool,
     is_wait: bool,
     open: OpenOperations,
 }
@@ -117,6 +120,7 @@ impl OperationClass {
             approval_requested: requested,
             timer: condition.and_then(crate::WaitCondition::until),
             waits_for_signal: condition.is_some_and(|condition| condition.signal().is_some()),
+            waits_for_answer: condition.is_some_and(|condition| condition.form().is_some()),
             is_wait: condition.is_some(),
             open: OpenOperations {
                 all: 1,
@@ -153,6 +157,7 @@ impl Index {
         toggle(&mut self.approval_to_request, key, before.approval_to_request, after.approval_to_request);
         toggle(&mut self.approval_requested, key, before.approval_requested, after.approval_requested);
         toggle(&mut self.waits_for_signal, key, before.waits_for_signal, after.waits_for_signal);
+        toggle(&mut self.waits_for_answer, key, before.waits_for_answer, after.waits_for_answer);
         replace(&mut self.timers, key, before.timer, after.timer);
         count(&mut self.waits, before.is_wait, after.is_wait);
     }

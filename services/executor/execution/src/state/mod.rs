@@ -18,7 +18,7 @@ pub(crate) use self::{
     signals::Signals,
 };
 pub use self::{
-    operation::{Life, Operation, OperationKey, Work},
+    operation::{Life, Operation, OperationKey, Wait, Work},
     record::{Authorization, FailedAttempt, StepKey, StepRole},
     signals::MAX_SIGNALS,
 };
@@ -122,6 +122,15 @@ pub enum Waiting {
     },
     /// A signal.
     Signal {
+        /// Since when.
+        since: Timestamp,
+        /// Until when; `None` means without a limit.
+        until: Option<Timestamp>,
+        /// The wait.
+        wait: OperationKey,
+    },
+    /// A person's answer to a form.
+    Form {
         /// Since when.
         since: Timestamp,
         /// Until when; `None` means without a limit.
@@ -238,9 +247,9 @@ impl<'a> StepView<'a> {
         self.operations.of_step(self.key)
     }
 
-    /// The approvals that it waits for.
+    /// The approvals that it waits for, and the forms whose answer it waits for, by their names at the gate.
     pub fn approvals(&self) -> impl Iterator<Item = &'a str> {
-        self.operations().filter_map(Operation::requested_approval)
+        self.operations().filter_map(|operation| operation.requested_approval().or(operation.requested_answer()))
     }
 
     /// What it waits for.
@@ -407,9 +416,12 @@ impl Execution {
         Some(OperationKey { step: self.steps.key(step)?, attempt, number })
     }
 
-    /// The operations whose approval is pending at the gate; none while the execution is being stopped.
+    /// The operations whose approval or answer is pending at the gate; none while the execution is being stopped.
     pub fn requested_approvals(&self) -> impl Iterator<Item = OperationKey> + '_ {
-        self.index.approval_requested.iter().copied().filter(|_| self.stop.is_none())
+        let is_asked =
+            |key: &&OperationKey| self.operations.get(**key).is_some_and(|it| it.requested_answer().is_some());
+        let forms = self.index.waits_for_answer.iter().filter(is_asked);
+        self.index.approval_requested.iter().chain(forms).copied().filter(|_| self.stop.is_none())
     }
 
     /// The principal that paused it; `None` when it is not paused.

@@ -35,8 +35,17 @@ pub struct Operation {
 pub enum Work {
     /// A call of a tool.
     ToolCall(Arc<ToolCallRequest>),
-    /// A wait for a time or a signal.
-    Wait(WaitCondition),
+    /// A wait for a time, a signal or a person's answer.
+    Wait(Wait),
+}
+
+/// A wait that goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wait {
+    /// What it waits for.
+    pub condition: WaitCondition,
+    /// The name of the form at the gate, once the gate has confirmed that it asks for the answer; `None` for other waits.
+    pub approval: Option<String>,
 }
 
 /// How far an operation is.
@@ -50,7 +59,7 @@ pub enum Life {
     Queued,
     /// Its approval was decided, and the decision is to be carried out: its effect committed, or the operation discarded.
     Decided,
-    /// It waits for a time or a signal.
+    /// It waits for a time, a signal or a person's answer.
     Waiting,
 }
 
@@ -66,7 +75,7 @@ impl Operation {
     /// What the wait waits for; `None` for other operations.
     pub fn wait(&self) -> Option<&WaitCondition> {
         match &self.work {
-            Work::Wait(condition) => Some(condition),
+            Work::Wait(wait) => Some(&wait.condition),
             Work::ToolCall(_) => None,
         }
     }
@@ -76,13 +85,24 @@ impl Operation {
         self.pending_approval.as_ref().filter(|pending| pending.decided.is_none())?.approval.as_deref()
     }
 
-    /// What it waits for, when that is a time or a signal.
+    /// The name of its form at the gate, once the gate asks for the answer.
+    pub fn requested_answer(&self) -> Option<&str> {
+        match &self.work {
+            Work::Wait(wait) => wait.approval.as_deref(),
+            Work::ToolCall(_) => None,
+        }
+    }
+
+    /// What it waits for, when it is a wait.
     pub fn waiting(&self) -> Option<Waiting> {
         let since = self.since;
         match &self.work {
             Work::ToolCall(_) => None,
-            &Work::Wait(WaitCondition::Time { until }) => Some(Waiting::Time { since, until }),
-            &Work::Wait(WaitCondition::Signal { until, .. }) => Some(Waiting::Signal { since, until, wait: self.key }),
+            Work::Wait(wait) => Some(match wait.condition {
+                WaitCondition::Time { until } => Waiting::Time { since, until },
+                WaitCondition::Signal { until, .. } => Waiting::Signal { since, until, wait: self.key },
+                WaitCondition::Form { until, .. } => Waiting::Form { since, until, wait: self.key },
+            }),
         }
     }
 

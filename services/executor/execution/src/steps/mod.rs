@@ -32,6 +32,6 @@ pub(crate) fn next(execution: &Execution, step: StepKey, context: DecideContext<
 pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Verb> {
     match &operation.work {
         Work::ToolCall(_) => tool::action(execution, operation),
-        Work::Wait(_) => wait::action(),
+        Work::Wait(wait) => wait::action(execution, wait),
     }
 }

@@ -1,22 +1,29 @@
-//! Steps that wait for a time or a signal. A waiting step holds no slot, and its execution can leave memory.
+//! Steps that wait for a time, a signal or a person's answer to a form. A waiting step holds no slot, and its execution can leave memory.
 
-use belay_plan::{StepKind, WaitFor, WaitStep};
+use std::{borrow::Cow, sync::Arc};
+
+use belay_plan::{
+    FormSpec, StepKind, Unresolved, WaitFor, WaitStep,
+    limits::{MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS},
+};
 use belay_reasons as reasons;
 
 use crate::{
-    Body, DecideContext, ErrorClass, Execution, Failure, Json, Life, Operation, OperationId, OperationKey, StepKey,
-    StepTrigger, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent, Work, state::OperationEnd,
+    Actor, ApprovalMode, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Form, Json, Life, Operation,
+    OperationId, OperationKey, StepKey, StepTrigger, Timestamp, Verb, Wait, WaitCondition, WaitEnd, WaitEvent, Work,
+    state::OperationEnd,
 };
 
 pub(crate) fn apply(
     execution: &mut Execution,
     id: &OperationId,
     event: &WaitEvent,
+    actor: Option<&Actor>,
     time: Timestamp,
 ) -> Result<(), String> {
     match event {
         WaitEvent::Started(condition) => started(execution, id, condition, time),
-        WaitEvent::Ended(end) => ended(execution, id, end, time),
+        WaitEvent::Ended(end) => ended(execution, id, end, actor, time),
     }
 }
 
@@ -33,15 +40,21 @@ fn started(
         return Err(format!("step `{}` waits for nothing", id.step));
     }
     execution.update_step(step, |record| record.operations = key.number);
-    let work = Work::Wait(condition.clone());
+    let work = Work::Wait(Wait { condition: condition.clone(), approval: None });
     execution.insert_operation(Operation { key, since: time, work, life: Life::Waiting, pending_approval: None });
     execution.transition_step(step, StepTrigger::WaitStarted, time)
 }
 
-fn ended(execution: &mut Execution, id: &OperationId, end: &WaitEnd, time: Timestamp) -> Result<(), String> {
+fn ended(
+    execution: &mut Execution,
+    id: &OperationId,
+    end: &WaitEnd,
+    actor: Option<&Actor>,
+    time: Timestamp,
+) -> Result<(), String> {
     let operation = execution.in_flight(id)?;
     let key = operation.key;
-    let Work::Wait(condition) = &operation.work else { return Err(format!("{id} is no wait")) };
+    let Work::Wait(Wait { condition, approval }) = &operation.work else { return Err(format!("{id} is no wait")) };
     let (output, end) = match (end, condition) {
         (WaitEnd::Elapsed, WaitCondition::Time { until }) if *until <= time => {
             (Some(Json::from_text("null")), OperationEnd::Completed)
@@ -56,6 +69,20 @@ fn ended(execution: &mut Execution, id: &OperationId, end: &WaitEnd, time: Times
             let message = format!("The signal `{signal}` did not come within the step's time limit.");
             (None, OperationEnd::Failed(Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)))
         }
+        (WaitEnd::TimedOut, WaitCondition::Form { until: Some(until), .. }) if *until <= time => {
+            let message = "Nobody answered the form within the step's time limit.";
+            (None, OperationEnd::Failed(Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)))
+        }
+        (WaitEnd::Answered { answer }, WaitCondition::Form { .. })
+            if actor.is_some() && approval.is_some() && execution.stop.is_none() =>
+        {
+            (Some(answer.clone()), OperationEnd::Completed)
+        }
+        (WaitEnd::Declined { decision, reason }, WaitCondition::Form { form, .. })
+            if may_decline(execution, actor, approval.as_deref(), *decision) =>
+        {
+            (None, declined(form, actor, *decision, reason))
+        }
         (WaitEnd::Cancelled, _) if execution.stop.is_some() => (None, OperationEnd::Cancelled),
         (end, condition) => return Err(format!("{id}, which waits for {condition:?}, cannot end by {end:?}")),
     };
@@ -67,6 +94,89 @@ fn ended(execution: &mut Execution, id: &OperationId, end: &WaitEnd, time: Times
     Ok(())
 }
 
+/// The gate asks a form.
+pub(crate) fn asked(execution: &mut Execution, id: &OperationId, approval: &str, digest: &str) -> Result<(), String> {
+    let operation = execution.in_flight(id)?;
+    let key = operation.key;
+    let Work::Wait(wait) = &operation.work else { return Err(format!("{id} is no wait")) };
+    let form = wait.condition.form().ok_or_else(|| format!("{id} waits for no answer"))?;
+    if form.subject_digest != digest {
+        return Err(format!("{id} waits for an answer to {}, and was asked about as {digest}", form.subject_digest));
+    }
+    if approval.is_empty() || wait.approval.is_some() {
+        return Err(format!("nothing is to be asked about {id}"));
+    }
+    let work = Work::Wait(Wait { approval: Some(approval.to_owned()), ..wait.clone() });
+    execution.update_operation(key, |operation| operation.work = work);
+    Ok(())
+}
+
+/// A person may deny or skip a form that the gate asks about; an execution that asks no person declines each by its mode.
+fn may_decline(execution: &Execution, actor: Option<&Actor>, approval: Option<&str>, decision: Decision) -> bool {
+    if execution.stop.is_some() || !matches!(decision, Decision::Denied | Decision::Skipped) {
+        return false;
+    }
+    match actor {
+        Some(_) => approval.is_some(),
+        None => declined_by_mode(execution) == Some(decision),
+    }
+}
+
+/// How the execution's approval mode declines a form; `None` when it asks a person. A policy that decides without a person knows no answer.
+fn declined_by_mode(execution: &Execution) -> Option<Decision> {
+    match execution.created.approval_mode {
+        ApprovalMode::Wait => None,
+        ApprovalMode::Fail | ApprovalMode::Auto => Some(Decision::Denied),
+        ApprovalMode::Skip => Some(Decision::Skipped),
+    }
+}
+
+/// What it means for the step that nobody will answer.
+fn declined(form: &Form, actor: Option<&Actor>, decision: Decision, reason: &str) -> OperationEnd {
+    if decision == Decision::Skipped {
+        return OperationEnd::Skipped;
+    }
+    let said = if reason.is_empty() { "no reason given" } else { reason };
+    let (reason, message) = match actor {
+        Some(actor) => (reasons::APPROVAL_DENIED, format!("{} denied the form: {said}", actor.principal)),
+        None => {
+            let title = &form.title;
+            let message = format!(
+                "A person has to answer the form `{title}`, but this run cannot ask. Use `--approve prompt`, and answer it on the \
+                 terminal or with `belay approvals answer`."
+            );
+            (reasons::NON_INTERACTIVE, message)
+        }
+    };
+    OperationEnd::Denied(Failure::new(ErrorClass::ApprovalDenied, reason, message))
+}
+
+/// The form with its templates resolved.
+fn resolved(execution: &Execution, step: StepKey, spec: &FormSpec) -> Result<Form, String> {
+    let output = |id: &str| {
+        let output = execution.steps[execution.steps.key(id)?].output.as_ref()?;
+        Some(Cow::Owned(output.value()))
+    };
+    let texts = spec.texts.resolve(&output).map_err(|unresolved: Unresolved| unresolved.to_string())?;
+    let text = |field: &str, most: usize| {
+        let text = match &texts[field] {
+            serde_json::Value::String(text) => text.clone(),
+            value => value.to_string(),
+        };
+        match text.chars().count() {
+            length if length > most => Err(format!(
+                "wait.form.{field}: has {length} characters with its references resolved, and the limit is {most}"
+            )),
+            _ => Ok(text),
+        }
+    };
+    let title = text("title", MAX_FORM_TITLE_CHARS)?;
+    // A value that a reference brings in may have several lines.
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    let title = if title.is_empty() { execution.steps[step].spec.title().to_owned() } else { title };
+    Ok(Form::new(title, text("description", MAX_FORM_DESCRIPTION_CHARS)?, &spec.schema))
+}
+
 /// Starts the wait.
 pub(crate) fn next(execution: &Execution, step: StepKey, wait: &WaitStep, context: DecideContext<'_>) -> Body {
     let condition = match &wait.wait_for {
@@ -75,32 +185,46 @@ pub(crate) fn next(execution: &Execution, step: StepKey, wait: &WaitStep, contex
         WaitFor::Signal(signal) => {
             WaitCondition::Signal { signal: signal.clone(), until: execution.step_deadline(step) }
         }
+        WaitFor::Form(spec) => match resolved(execution, step, spec) {
+            Ok(form) => WaitCondition::Form { form: Arc::new(form), until: execution.step_deadline(step) },
+            Err(message) => {
+                let failure = Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message);
+                return execution.fail(step, failure);
+            }
+        },
     };
     let wait = execution.operation_id(execution.next_operation(step));
     Body::Wait { wait, event: WaitEvent::Started(condition) }
 }
 
-/// A wait needs nothing of a service: its end is decided when its time or its signal has come.
-pub(crate) fn action() -> Option<Verb> {
-    None
+/// A form is to be asked at the gate; other waits need nothing of a service.
+pub(crate) fn action(execution: &Execution, wait: &Wait) -> Option<Verb> {
+    let goes_on = execution.paused.is_none() && execution.stop.is_none() && declined_by_mode(execution).is_none();
+    let is_to_ask = wait.condition.form().is_some() && wait.approval.is_none();
+    (goes_on && is_to_ask).then_some(Verb::RequestApproval)
 }
 
-/// The end of the first wait that can end now: by its signal, else by its time.
+/// The end of the first wait that can end now: a form by a mode that asks no person, else a wait by its signal, else by its time.
 pub(crate) fn due(execution: &Execution, now: Timestamp) -> Option<Body> {
     let ended = |key, end| Body::Wait { wait: execution.operation_id(key), event: WaitEvent::Ended(end) };
     let signalled = |&key: &OperationKey| {
-        let Work::Wait(condition) = &execution.operations.get(key)?.work else { return None };
-        let sequence = execution.signals.first(condition.signal()?)?;
+        let sequence = execution.signals.first(execution.operations.get(key)?.wait()?.signal()?)?;
         Some(ended(key, WaitEnd::Signalled { sequence }))
     };
+    if let (Some(decision), Some(&form)) = (declined_by_mode(execution), execution.index.waits_for_answer.first()) {
+        return Some(ended(form, WaitEnd::Declined { decision, reason: reasons::NON_INTERACTIVE.to_owned() }));
+    }
     if execution.signals.len() > 0
         && let Some(end) = execution.index.waits_for_signal.iter().find_map(signalled)
     {
         return Some(end);
     }
     let &(_, key) = execution.index.timers.first().filter(|(until, _)| *until <= now)?;
-    let is_limit = execution.index.waits_for_signal.contains(&key);
-    Some(ended(key, if is_limit { WaitEnd::TimedOut } else { WaitEnd::Elapsed }))
+    let end = match execution.operations.get(key)?.wait()? {
+        WaitCondition::Time { .. } => WaitEnd::Elapsed,
+        WaitCondition::Signal { .. } | WaitCondition::Form { .. } => WaitEnd::TimedOut,
+    };
+    Some(ended(key, end))
 }
 
 /// The end of the first wait of an execution that is being stopped.

@@ -6,7 +6,7 @@ use belay_execution::{
     Actor, ApprovalMode, Body, Created, DecideContext, Decision, Event, Execution, ExecutionState, Json, StepId,
     SubjectKind,
 };
-use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft};
+use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft};
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::json;
 
@@ -15,6 +15,19 @@ use crate::support::{
 };
 
 const MAX_STEPS: usize = 12;
+
+/// What people do about the forms of steps.
+const ABOUT_FORMS: &[&str] = &[
+    r#"answer s0 {"n":1}"#,
+    r#"answer s1 {"n":2}"#,
+    "answer s2 7",
+    "answer s3 null",
+    "answer s4 {}",
+    "deny s0",
+    "deny s2",
+    "skip s1",
+    "skip s3",
+];
 
 /// Calls after which a step's runner no longer gives up by itself, so that every play ends.
 const PATIENCE: usize = 8;
@@ -80,13 +93,15 @@ struct Seed {
 enum Wait {
     For(Duration),
     Signal(&'static str),
+    Form,
 }
 
 fn waits() -> impl Strategy<Value = Wait> {
     prop_oneof![
-        moments(10).prop_map(|duration| Wait::For(duration + Duration::from_millis(500))),
-        Just(Wait::Signal("go")),
-        Just(Wait::Signal("stop")),
+        1 => moments(10).prop_map(|duration| Wait::For(duration + Duration::from_millis(500))),
+        1 => Just(Wait::Signal("go")),
+        1 => Just(Wait::Signal("stop")),
+        2 => Just(Wait::Form),
     ]
 }
 
@@ -113,6 +128,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
         let granted =
             |other: &usize| seed.wishes & (1 << other) != 0 && (seeds[*other].rank, *other) < (seed.rank, place);
         let depends_on: Vec<String> = (0..seeds.len()).filter(granted).map(|other| format!("s{other}")).collect();
+        let depends_first = depends_on.first().cloned();
         let arguments = match depends_on.first() {
             Some(first) if seed.reads => json!({"n": format!("${{{first}.result.n}}")}),
             _ => json!({}),
@@ -137,6 +153,12 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             Some(Wait::For(duration)) => {
                 let wait = waits(WaitDraft { duration: Some(*duration), ..WaitDraft::default() });
                 StepDraft { timeout: None, ..wait }
+            }
+            Some(Wait::Form) => {
+                let reads = depends_first.filter(|_| seed.reads);
+                let title = reads.map_or_else(String::new, |first| format!("${{{first}.result.n}}?"));
+                let form = FormDraft { title, schema: json!({}), ..FormDraft::default() };
+                waits(WaitDraft { form: Some(form), ..WaitDraft::default() })
             }
             Some(Wait::Signal(signal)) => waits(WaitDraft { signal: (*signal).to_owned(), ..WaitDraft::default() }),
         }
@@ -210,6 +232,7 @@ fn acts() -> impl Strategy<Value = Vec<(Duration, &'static str)>> {
         1 => Just("cancel"),
         5 => Just("signal go 1"),
         2 => Just("signal stop 2"),
+        6 => proptest::sample::select(ABOUT_FORMS),
     ];
     vec((moments(40), words), 0..12).prop_map(|mut acts| {
         acts.sort_by_key(|(at, _)| *at);

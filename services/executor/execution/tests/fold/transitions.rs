@@ -4,8 +4,8 @@ use std::{collections::HashSet, fmt::Debug, hash::Hash, time::Duration};
 
 use belay_execution::{
     ApprovalEvent, Body, Decision, EXECUTION_TRANSITIONS, Event, Execution, ExecutionEvent, ExecutionState, Finished,
-    OperationId, Progress, Receipt, STEP_TRANSITIONS, SkipReason, StepEvent, ToolCallEnd, ToolCallEvent, WaitCondition,
-    WaitEnd, WaitEvent,
+    Json, OperationId, Progress, Receipt, STEP_TRANSITIONS, SkipReason, StepEvent, ToolCallEnd, ToolCallEvent,
+    WaitCondition, WaitEnd, WaitEvent,
 };
 
 use crate::support::{Play, States, Transitions, act_of, call, failure, request, requirement, story};
@@ -164,6 +164,7 @@ fn everything(now: &Execution) -> Vec<Body> {
                 about_approval(ApprovalEvent::Decided { approval, decision: Decision::Approved, reason }),
                 about_wait(WaitEvent::Started(WaitCondition::Time { until: now.created_at() })),
                 about_wait(WaitEvent::Ended(WaitEnd::Elapsed)),
+                about_wait(WaitEvent::Ended(WaitEnd::Answered { answer: Json::from_text("1") })),
                 about_wait(WaitEvent::Ended(WaitEnd::Cancelled)),
             ]);
         }

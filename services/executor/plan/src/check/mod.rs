@@ -8,7 +8,7 @@ pub use step::is_signal_name;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use crate::{
-    InvalidPlan, Plan, PlanDraft, PlannedCall, StepDraft, StepKindDraft, StepProblem,
+    InvalidPlan, Plan, PlanDraft, Planned, StepDraft, StepKindDraft, StepProblem,
     error::{Findings, Problem},
     limits::{MAX_DURATION, MAX_ID_CHARS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS},
     nearest,
@@ -28,13 +28,13 @@ impl Plan {
         Self::new_with(draft, |_| Vec::new())
     }
 
-    /// The same, with additional checks of each call by `check`, whatever else is wrong with the plan.
+    /// The same, with additional checks of each call and each form by `check`, whatever else is wrong with the plan.
     ///
     /// # Errors
     /// [`InvalidPlan`] with every violation.
     pub fn new_with(
         draft: PlanDraft,
-        mut check: impl FnMut(PlannedCall<'_>) -> Vec<StepProblem>,
+        mut check: impl FnMut(Planned<'_>) -> Vec<StepProblem>,
     ) -> Result<Self, InvalidPlan> {
         let places: Vec<usize> = (0..draft.steps.len()).collect();
         plan(draft, &places, &mut check).map_err(|mut problems| {
@@ -44,11 +44,11 @@ impl Plan {
     }
 }
 
-/// Checks a call with knowledge that is not in the plan.
-pub(crate) type CheckCall<'c> = &'c mut dyn FnMut(PlannedCall<'_>) -> Vec<StepProblem>;
+/// Checks a call or a form with knowledge that is not in the plan.
+pub(crate) type CheckPlanned<'c> = &'c mut dyn FnMut(Planned<'_>) -> Vec<StepProblem>;
 
 /// Checks a draft. `places` gives, for each step of the draft, its position in the author's document, for messages about other steps.
-pub(crate) fn plan(draft: PlanDraft, places: &[usize], check: CheckCall<'_>) -> Result<Plan, Findings<Problem>> {
+pub(crate) fn plan(draft: PlanDraft, places: &[usize], check: CheckPlanned<'_>) -> Result<Plan, Findings<Problem>> {
     let mut checker = Checker {
         index: HashMap::with_capacity(draft.steps.len()),
         places,
@@ -73,7 +73,7 @@ pub(crate) fn plan(draft: PlanDraft, places: &[usize], check: CheckCall<'_>) -> 
         parts.push(checker.step(position, step, &draft.steps));
     }
     for (step, (part, planned)) in parts.iter().zip(&draft.steps).enumerate() {
-        let problems = part.call(step, planned).map(&mut *check).into_iter().flatten();
+        let problems = part.planned(step, planned).map(&mut *check).into_iter().flatten();
         problems.for_each(|problem| checker.findings.add(|| problem.into()));
     }
     let dependencies: Vec<&[usize]> = parts.iter().map(|part| &part.dependencies[..]).collect();
@@ -191,7 +191,11 @@ fn plan_size(draft: &PlanDraft) -> usize {
     let steps = draft.steps.iter().map(|step| {
         let kind = match &step.kind {
             StepKindDraft::Tool { tool, arguments } => tool.len() + json_size(arguments),
-            StepKindDraft::Wait { wait } => wait.signal.len(),
+            StepKindDraft::Wait { wait } => {
+                let form = wait.form.as_ref();
+                let form = form.map(|form| form.title.len() + form.description.len() + json_size(&form.schema));
+                wait.signal.len() + form.unwrap_or_default()
+            }
         };
         let depends_on: usize = step.depends_on.iter().map(String::len).sum();
         let verbatim: usize = step.verbatim.iter().map(String::len).sum();

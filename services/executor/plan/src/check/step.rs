@@ -1,9 +1,12 @@
 //! The rules for one step, and for references between steps.
 
 use crate::{
-    Backoff, PlannedCall, RetryPolicy, StepDraft, StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitDraft,
-    WaitFor, WaitStep,
-    limits::{MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_SIGNAL_CHARS, MAX_TOOL_CHARS},
+    Backoff, FormDraft, FormSpec, Planned, PlannedCall, RetryPolicy, StepDraft, StepKind, StepKindDraft, StepSpec,
+    Template, ToolStep, WaitDraft, WaitFor, WaitStep,
+    limits::{
+        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_DEPTH, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS,
+        MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_TOOL_CHARS,
+    },
     nearest,
     path::{FieldPath, shown},
     template::json_size,
@@ -31,22 +34,33 @@ enum KindPart {
     Wait(Option<WaitFor>),
 }
 
+/// The field of a step that has its form.
+const FORM: &[&str] = &["wait", "form"];
+
+fn within(path: &FieldPath, keys: &[&'static str]) -> FieldPath {
+    keys.iter().fold(path.clone(), |path, &key| path.key(key))
+}
+
 impl Part {
-    /// The step's call, when the tool is named.
-    pub(super) fn call<'a>(&'a self, step: usize, draft: &'a StepDraft) -> Option<PlannedCall<'a>> {
+    /// The step's call, when the tool is named, or its form, when the schema is within the limits.
+    pub(super) fn planned<'a>(&'a self, step: usize, draft: &'a StepDraft) -> Option<Planned<'a>> {
         match (&draft.kind, &self.kind) {
             (StepKindDraft::Tool { tool, .. }, KindPart::Tool { has_tool, arguments, arguments_are_valid }) => {
                 let arguments = arguments_are_valid.then_some(arguments);
-                has_tool.then_some(PlannedCall { step, tool, arguments })
+                has_tool.then_some(Planned::Call(PlannedCall { step, tool, arguments }))
+            }
+            (StepKindDraft::Wait { .. }, KindPart::Wait(Some(WaitFor::Form(form)))) => {
+                Some(Planned::Form { step, schema: &form.schema })
             }
             (StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. }, _) => None,
         }
     }
 
-    /// The templates of the step.
-    pub(super) fn templates(&self) -> Option<&Template> {
+    /// The templates of the step, and the field of the step in which they stand.
+    pub(super) fn templates(&self) -> Option<(&'static [&'static str], &Template)> {
         match &self.kind {
-            KindPart::Tool { arguments, .. } => Some(arguments),
+            KindPart::Tool { arguments, .. } => Some((&["arguments"], arguments)),
+            KindPart::Wait(Some(WaitFor::Form(form))) => Some((FORM, &form.texts)),
             KindPart::Wait(_) => None,
         }
     }
@@ -95,8 +109,11 @@ impl Checker<'_> {
             let explain = "name a step of this plan";
             dependencies.extend(self.dependency(&depends_on.index(entry), position, id, steps, explain));
         }
-        for (inner, reference) in part.templates().into_iter().flat_map(Template::references) {
-            let field = path.key("arguments").join(inner);
+        let templates = part.templates().map(|(place, template)| (within(&path, place), template));
+        let references = templates.iter().flat_map(|(place, template)| {
+            template.references().map(move |(inner, reference)| (place.join(inner), reference))
+        });
+        for (field, reference) in references {
             if let Some(dotted) = reference.dotted_step().filter(|dotted| self.index.contains_key(dotted.as_str())) {
                 let (step, dotted) = (shown(reference.step()), shown(&dotted));
                 self.refuse(&field, || {
@@ -122,7 +139,7 @@ impl Checker<'_> {
 
     /// What the step waits for.
     fn wait(&mut self, path: &FieldPath, step: &StepDraft, wait: &WaitDraft) -> Option<WaitFor> {
-        let WaitDraft { duration, until, signal } = wait;
+        let WaitDraft { duration, until, signal, form } = wait;
         let only_for_tools = [
             ("verbatim", !step.verbatim.is_empty()),
             ("exclusive", step.exclusive),
@@ -133,24 +150,70 @@ impl Checker<'_> {
             self.refuse(&path.key(field), || "is for steps that call a tool, and this one waits: remove it".to_owned());
         }
         let field = path.key("wait");
-        let given = [duration.is_some(), until.is_some(), !signal.is_empty()];
+        let given = [duration.is_some(), until.is_some(), !signal.is_empty(), form.is_some()];
         if given.into_iter().filter(|is_given| *is_given).count() != 1 {
             self.refuse(&field, || {
-                "must say one thing: {for: 10m}, {until: 2026-12-01T09:00:00Z} or {signal: NAME}".to_owned()
+                "must say one thing: {for: 10m}, {until: 2026-12-01T09:00:00Z}, {signal: NAME} or {form: {schema: …}}"
+                    .to_owned()
             });
             return None;
         }
-        if step.timeout.is_some() && signal.is_empty() {
+        if step.timeout.is_some() && (duration.is_some() || until.is_some()) {
             self.refuse(&path.key("timeout"), || {
                 "is for waits that may end early, and this one ends by its own time: remove it".to_owned()
             });
         }
         self.duration(&field.key("for"), *duration);
+        if let Some(form) = form {
+            return self.form(&field.key("form"), form).map(WaitFor::Form);
+        }
         if !signal.is_empty() {
             self.signal(&field.key("signal"), signal);
         }
         let signal = || WaitFor::Signal(signal.clone());
         Some(duration.map(WaitFor::Duration).or(until.map(WaitFor::Time)).unwrap_or_else(signal))
+    }
+
+    /// The form, when it is within the limits and its templates can be read.
+    fn form(&mut self, path: &FieldPath, form: &FormDraft) -> Option<FormSpec> {
+        let limited = [
+            ("title", &form.title, MAX_FORM_TITLE_CHARS),
+            ("description", &form.description, MAX_FORM_DESCRIPTION_CHARS),
+        ];
+        for (field, text, most) in limited {
+            let length = text.chars().count();
+            if length > most {
+                self.refuse(&path.key(field), || format!("has {length} characters and the limit is {most}"));
+            }
+        }
+        if form.title.contains(['\n', '\r']) {
+            self.refuse(&path.key("title"), || {
+                "must be one line: put what a person has to know into `description`".to_owned()
+            });
+        }
+        let schema = path.key("schema");
+        let size = json_size(&form.schema);
+        let is_within = if !form.schema.is_object() {
+            self.refuse(&schema, || {
+                "must be a JSON Schema, an object such as {type: object, properties: {version: {type: string}}}"
+                    .to_owned()
+            });
+            false
+        } else if size > MAX_SCHEMA_BYTES {
+            self.refuse(&schema, || format!("has {size} bytes as JSON and the limit is {MAX_SCHEMA_BYTES}"));
+            false
+        } else if is_deeper(&form.schema, MAX_DEPTH) {
+            self.refuse(&schema, || format!("is nested more than {MAX_DEPTH} levels deep"));
+            false
+        } else {
+            true
+        };
+        let (texts, errors) = Template::read(&FormSpec::texts_of(form), &[]);
+        let is_read = errors.is_empty();
+        for error in errors {
+            self.refuse(&path.join(&error.field), || error.message);
+        }
+        (is_within && is_read).then(|| FormSpec { texts, schema: form.schema.clone() })
     }
 
     fn signal(&mut self, path: &FieldPath, signal: &str) {
@@ -273,9 +336,11 @@ impl Checker<'_> {
         let path = match listed {
             Some(entry) => path.key("depends_on").index(entry),
             None => {
-                let mut references = parts[first].templates().into_iter().flat_map(Template::references);
+                let (place, template) =
+                    parts[first].templates().expect("a dependency is listed or named in a template");
+                let mut references = template.references();
                 let inner = references.find(|(_, reference)| reference.step() == second_id).map(|(inner, _)| inner);
-                path.key("arguments").join(inner.expect("a dependency is listed or named in a template"))
+                within(&path, place).join(inner.expect("a dependency is listed or named in a template"))
             }
         };
         self.refuse(&path, || format!("cyclic dependencies: {} (each step waits for the next)", named(cycle, steps)));
@@ -287,6 +352,16 @@ pub fn is_signal_name(name: &str) -> bool {
     name.len() <= MAX_SIGNAL_CHARS
         && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+/// Whether lists and objects are nested more than `levels` deep.
+fn is_deeper(value: &serde_json::Value, levels: usize) -> bool {
+    let mut below: Box<dyn Iterator<Item = &serde_json::Value>> = match value {
+        serde_json::Value::Array(items) => Box::new(items.iter()),
+        serde_json::Value::Object(members) => Box::new(members.values()),
+        _ => return false,
+    };
+    levels == 0 || below.any(|value| is_deeper(value, levels - 1))
 }
 
 /// The maximum number of steps of a cycle that a message names.

@@ -14,8 +14,8 @@ mod yaml;
 use std::collections::HashSet;
 
 use crate::{
-    InvalidPlan, Plan, PlannedCall, StepProblem, Violation,
-    check::{self, CheckCall},
+    InvalidPlan, Plan, Planned, StepProblem, Violation,
+    check::{self, CheckPlanned},
     error::{Findings, Problem},
     limits::MAX_PLAN_BYTES,
 };
@@ -45,14 +45,14 @@ impl Plan {
         Self::parse_with(format, text, |_| Vec::new())
     }
 
-    /// The same, with additional checks of each call by `check`, whatever else is wrong with the plan.
+    /// The same, with additional checks of each call and each form by `check`, whatever else is wrong with the plan.
     ///
     /// # Errors
     /// [`InvalidPlan`] with every violation.
     pub fn parse_with(
         format: Format,
         text: &str,
-        mut check: impl FnMut(PlannedCall<'_>) -> Vec<StepProblem>,
+        mut check: impl FnMut(Planned<'_>) -> Vec<StepProblem>,
     ) -> Result<Self, InvalidPlan> {
         parse(format, text, &mut check).map_err(InvalidPlan::from)
     }
@@ -65,7 +65,7 @@ impl StepProblem {
     }
 }
 
-fn parse(format: Format, text: &str, check: CheckCall<'_>) -> Result<Plan, Findings<Violation>> {
+fn parse(format: Format, text: &str, check: CheckPlanned<'_>) -> Result<Plan, Findings<Violation>> {
     if text.len() > MAX_PLAN_BYTES {
         let message = format!("the plan has {} bytes and the limit is {MAX_PLAN_BYTES}: split it", text.len());
         return Err(whole(message, 0, 0));
@@ -114,7 +114,7 @@ fn whole(message: String, line: u32, column: u32) -> Findings<Violation> {
     findings
 }
 
-fn read_and_check(text: &str, root: &Node, check: CheckCall<'_>) -> Result<Plan, Findings<Finding>> {
+fn read_and_check(text: &str, root: &Node, check: CheckPlanned<'_>) -> Result<Plan, Findings<Finding>> {
     let document = read::read(text, root);
     let checked = check::plan(document.draft, &document.origin.places, check);
     if document.findings.is_empty() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use crate::{
-    Backoff, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft, duration,
+    Backoff, FormDraft, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft, duration,
     error::Findings,
     limits::MAX_IMPLIED_PARALLELISM,
     path::{FieldPath, shown},
@@ -218,7 +218,7 @@ impl<'n> Reader<'n> {
     }
 
     fn wait(&mut self, wait: &Value<'n>) -> WaitDraft {
-        let what = "an object: {for: 10m}, {until: 2026-12-01T09:00:00Z} or {signal: NAME}";
+        let what = "an object: {for: 10m}, {until: 2026-12-01T09:00:00Z}, {signal: NAME} or {form: {schema: …}}";
         // What cannot be read is refused once: these stand for it, so that the check does not call it missing.
         let (unread, unread_duration) = (Some(0), Duration::from_secs(1));
         let Some(mut fields) = wait.fields(&mut self.report, what) else {
@@ -231,8 +231,26 @@ impl<'n> Reader<'n> {
             time.map_err(|why| value.refuse(&mut self.report, || format!("`{}` {why}", shown(&text)))).ok().or(unread)
         });
         let signal = self.optional_text(&mut fields, "signal");
+        let form = fields.take_exactly("form").map(|form| self.form(&form));
         fields.finish(&mut self.report);
-        WaitDraft { duration, until, signal }
+        WaitDraft { duration, until, signal, form }
+    }
+
+    fn form(&mut self, form: &Value<'n>) -> FormDraft {
+        // What cannot be read is refused once: this stands for it, so that the check does not call it missing.
+        let unread = || Json::Object(serde_json::Map::new());
+        let Some(mut fields) = form.fields(&mut self.report, "an object with `title`, `description` and `schema`")
+        else {
+            return FormDraft { schema: unread(), ..FormDraft::default() };
+        };
+        let title = self.optional_text(&mut fields, "title");
+        let description = self.optional_text(&mut fields, "description");
+        let schema = fields.take_exactly("schema").map(|schema| {
+            self.refuse_imprecise(&schema.path, schema.node);
+            schema.node.to_value()
+        });
+        fields.finish(&mut self.report);
+        FormDraft { title, description, schema: schema.unwrap_or(Json::Null) }
     }
 
     fn retry(&mut self, retry: &Value<'n>) -> Option<RetryPolicy> {

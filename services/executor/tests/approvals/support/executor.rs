@@ -201,7 +201,7 @@ pub(crate) fn kinds(events: &[v1::ExecutionEvent]) -> Vec<String> {
     let kind = |event: &v1::ExecutionEvent| {
         let value = serde_json::to_value(event).unwrap();
         let fields = value.as_object().unwrap();
-        let known = ["execution", "step", "toolCall", "approval"];
+        let known = ["execution", "step", "toolCall", "approval", "wait"];
         let is_kind =
             |field: &&String| known.iter().any(|prefix| field.starts_with(prefix) && fields[*field].is_object());
         fields.keys().find(is_kind).cloned().unwrap_or_default()

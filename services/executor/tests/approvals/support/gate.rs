@@ -8,7 +8,7 @@ use std::{
 use belay_proto::{
     gate_v1::{self, approval_gate_service_server::ApprovalGateService, watch_decisions_response::Content},
     runner_v1,
-    v1::{self, approval::State},
+    v1::{self, approval::State, approval_need::Kind},
 };
 use belay_service_kit::status;
 use futures::Stream;
@@ -39,6 +39,10 @@ pub(crate) struct Seen {
     pub(crate) created: usize,
     /// The state that a newer gate replies with.
     pub(crate) newer_state: Option<i32>,
+    /// The answers to forms that are not acknowledged, by approval.
+    pub(crate) answers: BTreeMap<String, String>,
+    /// The subjects of forms, by approval.
+    pub(crate) forms: BTreeMap<String, String>,
 }
 
 impl std::fmt::Debug for Runner {
@@ -94,6 +98,12 @@ impl Gate {
         self.decide(name, State::Approved, "");
     }
 
+    /// The person answers a form.
+    pub(crate) fn answer(&self, name: &str, answer: &str) {
+        self.set(|seen| drop(seen.answers.insert(name.to_owned(), answer.to_owned())));
+        self.decide(name, State::Answered, "");
+    }
+
     /// The person decides.
     pub(crate) fn decide(&self, name: &str, state: State, reason: &str) {
         self.set(|seen| {
@@ -122,10 +132,12 @@ impl ApprovalGateService for Gate {
         request: Request<gate_v1::CreateApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
         let request = request.into_inner();
-        let checked = self
-            .seen()
-            .runner
-            .is_none_or(|runner| runner.subject(&request.call).as_deref() == Some(request.subject_digest.as_str()));
+        let is_form = !request.form.is_empty();
+        let checked = is_form
+            || self
+                .seen()
+                .runner
+                .is_none_or(|runner| runner.subject(&request.call).as_deref() == Some(request.subject_digest.as_str()));
         if !checked {
             let error = status::error(Code::FailedPrecondition, "SUBJECT_CHANGED", "The runner holds something else.");
             return Err(error.into());
@@ -143,6 +155,7 @@ impl ApprovalGateService for Gate {
             let approval = seen.approvals.entry(name.clone()).or_insert_with(|| v1::Approval {
                 name,
                 state: policy.unwrap_or(State::Pending).into(),
+                kind: if is_form { Kind::Form } else { Kind::Unspecified }.into(),
                 decided_by: policy.map(|_| "policy".to_owned()).unwrap_or_default(),
                 execution: execution.to_owned(),
                 step_id: step.to_owned(),
@@ -151,7 +164,14 @@ impl ApprovalGateService for Gate {
                 requested_by: request.requested_by.clone(),
                 ..v1::Approval::default()
             });
+            // A lost answer is asked for again.
+            if approval.state() == State::Answered && seen.delivered.remove(&approval.name) {
+                approval.state = State::Pending.into();
+            }
             reply = approval.clone();
+            if is_form {
+                seen.forms.insert(reply.name.clone(), String::from_utf8(request.form.clone()).expect("it is JSON"));
+            }
             seen.created += 1;
             reply.state = seen.newer_state.unwrap_or(reply.state);
         });
@@ -180,7 +200,7 @@ impl ApprovalGateService for Gate {
         Ok(Response::new(Box::pin(async_stream::try_stream! {
             let mut sent = BTreeSet::new();
             while reply.changed().await.is_ok() {
-                let decided: Vec<v1::Approval> = {
+                let decided: Vec<(v1::Approval, Option<v1::Payload>)> = {
                     let seen = reply.borrow_and_update();
                     let due = seen.approvals.values().filter(|approval| {
                         approval.state() != State::Pending
@@ -188,11 +208,12 @@ impl ApprovalGateService for Gate {
                             && !seen.delivered.contains(&approval.name)
                             && !sent.contains(&approval.name)
                     });
-                    due.cloned().collect()
+                    let answer = |name| seen.answers.get(name).map(|answer| v1::Payload::of_json(answer.clone()));
+                    due.map(|approval| (approval.clone(), answer(&approval.name))).collect()
                 };
-                for approval in decided {
+                for (approval, answer) in decided {
                     sent.insert(approval.name.clone());
-                    yield gate_v1::WatchDecisionsResponse { content: Some(Content::Approval(approval)) };
+                    yield gate_v1::WatchDecisionsResponse { content: Some(Content::Approval(approval)), answer };
                 }
             }
         })))
@@ -223,6 +244,7 @@ impl ApprovalGateService for Gate {
             return Err(Status::unavailable("the gate is away"));
         }
         self.set(|seen| {
+            request.delivered.iter().for_each(|name| drop(seen.answers.remove(name)));
             seen.delivered.extend(request.delivered);
             seen.delivered.extend(request.consumed.iter().chain(&request.stale).cloned());
             seen.consumed.extend(request.consumed);

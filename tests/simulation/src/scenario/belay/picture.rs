@@ -81,7 +81,7 @@ impl Picture {
             approval_wait: None,
             // After the decision nothing waits for it.
             approvals: match step.state() {
-                step::State::AwaitingApproval => step.approvals.clone(),
+                step::State::AwaitingApproval | step::State::Waiting => step.approvals.clone(),
                 _ => Vec::new(),
             },
             ..step.clone()
@@ -203,17 +203,20 @@ impl Fold {
             (Kind::WaitEnded(ended), Some(index)) => {
                 let step = &mut self.picture.steps[index];
                 step.set_state(S::Running);
+                step.approvals.clear();
                 match ended.cause() {
                     Cause::Elapsed => trace::count("waits ended by their time"),
                     Cause::Signalled => trace::count("waits ended by a signal"),
-                    Cause::TimedOut | Cause::Cancelled | Cause::Unspecified => {}
+                    Cause::Answered => trace::count("waits ended by an answer"),
+                    Cause::Declined | Cause::TimedOut | Cause::Cancelled | Cause::Unspecified => {}
                 }
                 step.output = match ended.cause() {
                     Cause::Elapsed => Some(json("null")),
                     Cause::Signalled => Some(self.signals.remove(&ended.signal_sequence).ok_or_else(|| {
                         format!("event {} takes a signal that nobody sent, or that was taken before", event.sequence)
                     })?),
-                    Cause::Unspecified | Cause::TimedOut | Cause::Cancelled => None,
+                    Cause::Answered => ended.answer.clone(),
+                    Cause::Unspecified | Cause::Declined | Cause::TimedOut | Cause::Cancelled => None,
                 };
             }
             (Kind::ToolCallCompleted(completed), Some(index)) => {

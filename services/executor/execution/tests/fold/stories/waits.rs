@@ -1,12 +1,13 @@
-//! Steps that wait for a time or a signal.
+//! Steps that wait for a time, a signal or a person's answer.
 
 use std::time::Duration;
 
 use belay_execution::{
-    Body, DecideContext, ExecutionState, Json, MAX_SIGNALS, StepState, WaitCondition, WaitEnd, WaitEvent, Waiting,
+    ApprovalEvent, ApprovalMode, Body, DecideContext, Decision, ExecutionState, Json, MAX_SIGNALS, StepState, Verb,
+    WaitCondition, WaitEnd, WaitEvent, Waiting,
 };
 
-use crate::support::{START, act_of, call, story};
+use crate::support::{START, act_of, action, call, story};
 
 // Nothing is done meanwhile: the execution can leave memory, and is woken by the time.
 #[test]
@@ -172,4 +173,151 @@ fn signals_that_nobody_takes_are_bounded() {
         execution.record(START, actor.clone(), other.clone()).unwrap();
     }
     assert_eq!(execution.record(START, actor, other).unwrap_err().what, "it keeps 1000 signals already");
+}
+
+// The question goes to the gate once; the answer is the step's result.
+#[test]
+fn a_step_waits_for_an_answer() {
+    let story = story("a; ask after a; b after ask")
+        .asks("ask", "How many of ${a.result.n}?")
+        .output("a", &serde_json::json!({"n": 7}))
+        .arguments("b", serde_json::json!({"n": "${ask.result.n}"}));
+    let play = story.acts(r#"9s answer ask {"n":3}"#).play();
+    assert_eq!(
+        play.full_picture(),
+        [
+            "0s started, a started, a call 1.1",
+            "1s a call 1.1 ok, a completed, ask started, ask asks How many of 7?, asked about ask call 1.1",
+            "9s ask wait Answered, ask completed, b started, b call 1.1",
+            "10s b call 1.1 ok, b completed, COMPLETED",
+        ]
+    );
+    assert_eq!(play.execution.steps().nth(1).unwrap().output(), Some(&Json::from_text(r#"{"n":3}"#)));
+
+    let to_ask = play.just_after(|body| matches!(body, Body::Wait { event: WaitEvent::Started(_), .. }));
+    assert_eq!(action(&to_ask), (call("ask", 1, 1), Verb::RequestApproval), "until the gate has confirmed it");
+    assert!(to_ask.in_doubt().is_empty());
+    let asked = play.just_after(|body| matches!(body, Body::Approval { .. }));
+    assert!(asked.is_parked() && asked.actions().is_empty() && asked.wake_at().is_none());
+    let wait = asked.operation_key(&call("ask", 1, 1)).unwrap();
+    let since = START.saturating_add(Duration::from_secs(1));
+    assert_eq!(asked.waiting(), [Waiting::Form { since, until: None, wait }]);
+    assert_eq!(asked.requested_approvals().collect::<Vec<_>>(), [wait], "asked again from a gate that lost its store");
+    let step = asked.steps().nth(1).unwrap();
+    assert_eq!((asked.state(), step.state()), (ExecutionState::Running, StepState::Waiting));
+    assert_eq!(step.approvals().collect::<Vec<_>>(), ["form `ask` 1.1"]);
+}
+
+// The digest covers what was shown: another title, description or schema is another question.
+#[test]
+fn a_form_s_digest_is_of_all_of_it() {
+    let form = |title: &str, description: &str, schema| {
+        belay_execution::Form::new(title.into(), description.into(), &schema).subject_digest
+    };
+    let one = form("t", "d", serde_json::json!({"b": 1, "a": 2}));
+    assert_eq!(one, form("t", "d", serde_json::json!({"a": 2, "b": 1})));
+    for other in [form("u", "d", serde_json::json!({"b": 1, "a": 2})), form("t", "", serde_json::json!({}))] {
+        assert_ne!(one, other);
+    }
+}
+
+#[test]
+fn a_form_can_be_denied_skipped_or_run_out() {
+    let asked = || story("ask; b after ask").asks("ask", "?");
+    assert_eq!(
+        asked().acts("2s deny ask").picture()[1..],
+        ["2s ask wait Declined (Denied), ask failed APPROVAL_DENIED, b skipped DEPENDENCY_FAILED by ask, FAILED"]
+    );
+    assert_eq!(
+        asked().acts("2s skip ask").picture()[1..],
+        ["2s ask wait Declined (Skipped), ask skipped APPROVAL_SKIPPED, b skipped DEPENDENCY_SKIPPED by ask, PARTIAL"]
+    );
+    assert_eq!(
+        asked().step_limit("ask", "5s").acts("6s answer ask 1").picture()[1..],
+        ["5s ask wait TimedOut, ask failed STEP_TIMEOUT, b skipped DEPENDENCY_FAILED by ask, FAILED"]
+    );
+    assert_eq!(
+        asked().acts("1s cancel; 2s answer ask 1").picture()[1..],
+        ["1s cancel requested, ask wait Cancelled, ask cancelled, b skipped CANCELLED, CANCELLED"]
+    );
+}
+
+// B-04: where no person is asked, the step does not wait for one.
+#[test]
+fn an_execution_that_asks_no_person_declines_forms_at_once() {
+    let asked = |mode| story("ask; b after ask").asks("ask", "?").mode(mode).picture();
+    for mode in [ApprovalMode::Fail, ApprovalMode::Auto] {
+        assert_eq!(
+            asked(mode),
+            ["0s started, ask started, ask asks ?, ask wait Declined (Denied), ask failed NON_INTERACTIVE, \
+              b skipped DEPENDENCY_FAILED by ask, FAILED"]
+        );
+    }
+    assert_eq!(
+        asked(ApprovalMode::Skip),
+        ["0s started, ask started, ask asks ?, ask wait Declined (Skipped), ask skipped NON_INTERACTIVE, \
+          b skipped DEPENDENCY_SKIPPED by ask, PARTIAL"]
+    );
+}
+
+// The person's time is theirs: an answer during a pause counts, and what depends on it starts after the pause.
+#[test]
+fn a_form_is_answered_during_a_pause() {
+    let story = story("ask; b after ask").asks("ask", "?").acts("1s pause; 2s answer ask 1; 9s resume");
+    assert_eq!(
+        story.picture()[1..],
+        ["1s paused", "2s ask wait Answered, ask completed", "9s resumed, b started", "10s b completed, COMPLETED"]
+    );
+}
+
+#[test]
+fn a_form_whose_texts_do_not_resolve_fails_its_step() {
+    let asked =
+        |value: serde_json::Value| story("a; ask after a").asks("ask", "${a.result.text}").output("a", &value).play();
+    let long = asked(serde_json::json!({"text": "x".repeat(201)}));
+    assert_eq!(long.picture()[1..], ["1s a completed, ask started, ask failed UNRESOLVED_REFERENCE, PARTIAL"]);
+    let failure = long.execution.steps().nth(1).unwrap().failure().cloned().unwrap();
+    assert!(failure.message.starts_with("wait.form.title: has 201 characters"), "{failure}");
+    let missing = asked(serde_json::json!({}));
+    assert_eq!(missing.picture()[1..], ["1s a completed, ask started, ask failed UNRESOLVED_REFERENCE, PARTIAL"]);
+    let lines = asked(serde_json::json!({"text": "two\nlines"}));
+    assert_eq!(lines.picture()[1..], ["1s a completed, ask started, ask asks two lines"], "a title is one line");
+    let step_title = story("ask").asks("ask", "").play();
+    assert_eq!(step_title.picture(), ["0s started, ask started, ask asks ask"], "the step's title serves");
+}
+
+#[test]
+fn what_a_form_cannot_do_is_refused() {
+    let play = story("ask; b after ask").asks("ask", "?").play();
+    let ended = |end| Body::Wait { wait: call("ask", 1, 1), event: WaitEvent::Ended(end) };
+    let answered = || ended(WaitEnd::Answered { answer: Json::from_text("1") });
+    let person = || Some(belay_execution::Actor::new("person"));
+    let record = |actor, body| play.execution.clone().record(play.now, actor, body).map_err(|illegal| illegal.what);
+    assert!(record(person(), answered()).is_ok());
+    assert!(record(None, answered()).unwrap_err().contains("cannot end by Answered"), "somebody has to answer");
+    let declined = |decision| ended(WaitEnd::Declined { decision, reason: String::new() });
+    assert!(record(None, declined(Decision::Denied)).is_err(), "only a mode declines without a person");
+    for decision in [Decision::Approved, Decision::Expired] {
+        assert!(record(person(), declined(decision)).is_err(), "{decision:?}");
+    }
+    assert!(record(person(), ended(WaitEnd::Elapsed)).is_err());
+    let requested = |digest: &str| {
+        let event = ApprovalEvent::Requested { approval: "form".into(), subject_digest: digest.into() };
+        Body::Approval { operation: call("ask", 1, 1), event }
+    };
+    let to_ask = play.just_after(|body| matches!(body, Body::Wait { .. }));
+    let early = to_ask.clone().record(play.now, person(), answered()).unwrap_err();
+    assert!(early.what.contains("cannot end by Answered"), "nobody was asked yet");
+    let other = to_ask.clone().record(play.now, None, requested("sha256:other")).unwrap_err();
+    assert!(other.what.contains("was asked about as sha256:other"));
+    let digest = to_ask.operations().next().unwrap().wait().unwrap().form().unwrap().subject_digest.clone();
+    assert!(to_ask.clone().record(play.now, None, requested(&digest)).is_ok());
+    assert_eq!(record(None, requested(&digest)).unwrap_err(), "nothing is to be asked about `ask` 1.1");
+    let signal = story("w").waits("w", "go").play();
+    let asked = ApprovalEvent::Requested { approval: "form".into(), subject_digest: digest };
+    let body = Body::Approval { operation: call("w", 1, 1), event: asked };
+    assert_eq!(
+        signal.execution.clone().record(signal.now, None, body).unwrap_err().what,
+        "`w` 1.1 waits for no answer"
+    );
 }

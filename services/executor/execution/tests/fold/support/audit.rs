@@ -42,6 +42,8 @@ pub(crate) struct Audit {
     queued: BTreeSet<OperationId>,
     /// What waits, and for what.
     waits: BTreeMap<OperationId, WaitCondition>,
+    /// The forms that the gate asks.
+    asked: BTreeSet<OperationId>,
     /// Signals that no step has taken, by the sequence number of their event.
     signals: BTreeMap<u64, String>,
 }
@@ -76,6 +78,7 @@ impl Audit {
             left_out: BTreeSet::new(),
             queued: BTreeSet::new(),
             waits: BTreeMap::new(),
+            asked: BTreeSet::new(),
             signals: BTreeMap::new(),
             totals: Totals { total: plan.steps().len(), ..Totals::default() },
             plan,
@@ -117,7 +120,7 @@ impl Audit {
             }
             Body::ToolCall { call, event } => self.about_call(call, event),
             Body::Approval { operation, event } => self.about_approval(operation, event),
-            Body::Wait { wait, event: kind } => self.about_wait(wait, kind, event.time),
+            Body::Wait { wait, event: kind } => self.about_wait(wait, kind, event),
         }
     }
 
@@ -253,6 +256,12 @@ impl Audit {
 
     fn about_approval(&mut self, call: &OperationId, event: &ApprovalEvent) {
         match event {
+            ApprovalEvent::Requested { subject_digest, .. } if self.waits.contains_key(call) => {
+                assert_eq!(self.mode, ApprovalMode::Wait, "a run that cannot ask has asked");
+                let form = self.waits[call].form().expect("only a form is asked");
+                assert_eq!(&form.subject_digest, subject_digest);
+                assert!(self.asked.insert(call.clone()), "{call} was asked twice");
+            }
             ApprovalEvent::Requested { approval, subject_digest } => {
                 let held = self.held.get_mut(call).expect("only what is held is asked about");
                 assert_eq!(&held.digest, subject_digest);
@@ -275,9 +284,9 @@ impl Audit {
         }
     }
 
-    fn about_wait(&mut self, wait: &OperationId, event: &WaitEvent, time: Timestamp) {
-        let step = self.step_of(wait);
-        match event {
+    fn about_wait(&mut self, wait: &OperationId, kind: &WaitEvent, event: &Event) {
+        let (step, time) = (self.step_of(wait), event.time);
+        match kind {
             WaitEvent::Started(condition) => {
                 self.requested(wait);
                 self.open.remove(wait);
@@ -298,7 +307,24 @@ impl Audit {
                         self.effects.insert(step);
                     }
                     WaitEnd::TimedOut => {
-                        assert!(condition.signal().is_some() && condition.until().is_some_and(|until| until <= time));
+                        let by_limit = condition.signal().is_some() || condition.form().is_some();
+                        assert!(by_limit && condition.until().is_some_and(|until| until <= time));
+                    }
+                    WaitEnd::Answered { .. } => {
+                        let asked = condition.form().is_some() && self.asked.contains(wait);
+                        assert!(asked && event.actor.is_some() && self.stop.is_none(), "{wait} was not asked");
+                        self.effects.insert(step);
+                    }
+                    WaitEnd::Declined { decision, .. } => {
+                        assert!(condition.form().is_some() && self.stop.is_none());
+                        // A person declines what they were asked, and the mode what nobody is asked.
+                        assert_eq!(event.actor.is_some(), self.mode == ApprovalMode::Wait);
+                        assert_eq!(event.actor.is_some(), self.asked.contains(wait));
+                        match decision {
+                            Decision::Denied => assert_ne!(self.mode, ApprovalMode::Skip),
+                            Decision::Skipped => drop(self.left_out.insert(step)),
+                            Decision::Approved | Decision::Expired => panic!("a form is denied or skipped"),
+                        }
                     }
                     WaitEnd::Cancelled => assert!(self.stop.is_some(), "nothing was stopped"),
                 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_execution::{
     ApprovalEvent, Body, ExecutionEvent, ExecutionState, OperationId, SkipReason, StepEvent, SubjectKind, ToolCallEnd,
-    ToolCallEvent, WaitCondition, WaitEvent,
+    ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
 };
 
 use super::{Play, START};
@@ -65,6 +65,10 @@ fn words(body: &Body) -> String {
         Body::Wait { wait: OperationId { step, .. }, event } => match event {
             WaitEvent::Started(WaitCondition::Time { .. }) => format!("{step} waits"),
             WaitEvent::Started(WaitCondition::Signal { signal, .. }) => format!("{step} waits for {signal}"),
+            WaitEvent::Started(WaitCondition::Form { form, .. }) => format!("{step} asks {}", form.title),
+            WaitEvent::Ended(WaitEnd::Declined { decision, .. }) => {
+                format!("{step} wait Declined ({decision:?})")
+            }
             WaitEvent::Ended(end) => {
                 format!("{step} wait {}", format!("{end:?}").split(' ').next().unwrap_or_default())
             }

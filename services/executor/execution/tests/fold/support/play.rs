@@ -6,8 +6,9 @@ use std::{
 };
 
 use belay_execution::{
-    Action, Actor, ApprovalMode, Body, Created, DecideContext, Decision, Event, Execution, ExecutionEvent,
-    ExecutionState, RecoveryClass, StepState, StepView, Timestamp, ToolFacts, Verb, WaitEnd, WaitEvent, Work,
+    Action, Actor, ApprovalEvent, ApprovalMode, Body, Created, DecideContext, Decision, Event, Execution,
+    ExecutionEvent, ExecutionState, OperationKey, RecoveryClass, StepState, StepView, Timestamp, ToolFacts, Verb,
+    WaitEnd, WaitEvent, Work,
 };
 use belay_plan::{Plan, StepKind};
 
@@ -92,6 +93,8 @@ pub(crate) struct Play {
     /// Whether each event is checked against a replay of all before it, and every step looked at; both are quadratic.
     pub(crate) thorough: bool,
     pub(crate) transitions: Transitions,
+    /// The forms that the gate was given.
+    asked: BTreeSet<OperationKey>,
     /// How many events each turn came to.
     pub(crate) turns: Vec<usize>,
     /// The present as the store has it, built up event by event.
@@ -121,6 +124,7 @@ impl Play {
             batches: false,
             thorough: true,
             transitions: Transitions::default(),
+            asked: BTreeSet::new(),
             turns: Vec::new(),
         }
     }
@@ -265,7 +269,19 @@ impl Play {
         for Action { operation, verb } in actions {
             let call = &self.execution.operation_id(operation);
             let operation = self.execution.operation(operation).expect("only operations in flight need something");
-            let Work::ToolCall(request) = &operation.work else { panic!("a wait needs nothing") };
+            let request = match &operation.work {
+                Work::ToolCall(request) => request,
+                Work::Wait(wait) => {
+                    assert_eq!(verb, Verb::RequestApproval);
+                    let form = wait.condition.form().expect("only a form is asked");
+                    let (approval, subject_digest) = (format!("form {call}"), form.subject_digest.clone());
+                    let event = ApprovalEvent::Requested { approval, subject_digest };
+                    if self.asked.insert(operation.key) {
+                        self.acts.push_front((self.now, (None, Body::Approval { operation: call.clone(), event })));
+                    }
+                    continue;
+                }
+            };
             let pending = operation.pending_approval.as_ref();
             match verb {
                 Verb::Dispatch => {

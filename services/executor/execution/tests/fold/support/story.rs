@@ -5,9 +5,9 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use belay_execution::{
     Actor, ApprovalMode, ApprovalRequirement, Body, Created, Decision, EffectSummary, ErrorClass, Execution,
     ExecutionEvent, Failure, Json, OperationId, PolicyDecision, RecoveryClass, SignalReceived, StepEvent, SubjectKind,
-    ToolCallEvent, ToolCallRequest, Verb, Verdict,
+    ToolCallEvent, ToolCallRequest, Verb, Verdict, WaitEnd, WaitEvent,
 };
-use belay_plan::{Backoff, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft};
+use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft};
 use serde_json::{Value, json};
 
 use super::{
@@ -104,7 +104,14 @@ impl Story {
     pub(crate) fn waits(mut self, id: &str, what: &str) -> Self {
         let duration = what.strip_suffix('s').and_then(|number| number.parse().ok()).map(Duration::from_secs);
         let signal = if duration.is_some() { String::new() } else { what.to_owned() };
-        self.step(id).kind = StepKindDraft::Wait { wait: WaitDraft { duration, signal, until: None } };
+        self.step(id).kind = StepKindDraft::Wait { wait: WaitDraft { duration, signal, ..WaitDraft::default() } };
+        self
+    }
+
+    /// A step waits for a person's answer to a form with this title.
+    pub(crate) fn asks(mut self, id: &str, title: &str) -> Self {
+        let form = FormDraft { title: title.to_owned(), schema: json!({"type": "object"}), ..FormDraft::default() };
+        self.step(id).kind = StepKindDraft::Wait { wait: WaitDraft { form: Some(form), ..WaitDraft::default() } };
         self
     }
 
@@ -168,9 +175,13 @@ impl Story {
     }
 }
 
-/// A request of a person, by its words. `signal go 7` sends the signal `go` with 7.
+/// A request of a person, by its words. `signal go 7` sends the signal `go` with 7; `answer a 7` answers the form of the step `a`.
 pub(crate) fn act_of(words: &str) -> Happening {
     let reason = String::new();
+    let ended = |step: &str, end| {
+        let body = Body::Wait { wait: call(step, 1, 1), event: WaitEvent::Ended(end) };
+        (Some(Actor::new("person")), body)
+    };
     let event = match words.split(' ').collect::<Vec<_>>()[..] {
         ["pause"] => ExecutionEvent::Paused { reason, discard_calls: false },
         ["pause", "discarding"] => ExecutionEvent::Paused { reason, discard_calls: true },
@@ -180,6 +191,9 @@ pub(crate) fn act_of(words: &str) -> Happening {
             let (signal, payload) = (signal.to_owned(), Json::from_text(payload));
             ExecutionEvent::SignalReceived(SignalReceived { signal, payload })
         }
+        ["answer", step, answer] => return ended(step, WaitEnd::Answered { answer: Json::from_text(answer) }),
+        ["deny", step] => return ended(step, WaitEnd::Declined { decision: Decision::Denied, reason }),
+        ["skip", step] => return ended(step, WaitEnd::Declined { decision: Decision::Skipped, reason }),
         _ => panic!("nobody can ask for `{words}`"),
     };
     (Some(Actor::new("person")), event.into())

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{assert_refused, draft, step, step_with, violations};
 use crate::{
-    Backoff, InvalidPlan, Plan, PlanDraft, RetryPolicy, StepDraft, StepKind, StepKindDraft, WaitDraft, WaitFor,
-    WaitStep,
+    Backoff, FormDraft, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, StepDraft, StepKind, StepKindDraft,
+    StepProblem, WaitDraft, WaitFor, WaitStep,
     limits::{MAX_ARGUMENT_BYTES, MAX_DURATION, MAX_PLAN_BYTES, MAX_STEPS, MAX_VIOLATIONS},
 };
 
@@ -314,4 +314,64 @@ fn a_wait_has_no_fields_of_a_call() {
     let timed = wait(WaitDraft { duration: Some(Duration::from_secs(1)), ..WaitDraft::default() });
     let limited = StepDraft { timeout: Some(Duration::from_secs(1)), ..timed };
     assert_refused(draft(vec![limited]), "steps[0].timeout: is for waits that may end early");
+}
+
+fn form(form: FormDraft) -> StepDraft {
+    wait(WaitDraft { form: Some(form), ..WaitDraft::default() })
+}
+
+#[test]
+fn a_form_has_texts_with_templates_and_a_schema() {
+    let schema = json!({"type": "object", "properties": {"version": {"type": "string", "default": "${x"}}});
+    let written = FormDraft {
+        title: "Release ${a.result.name}?".into(),
+        description: "It has ${a.result.count} changes.".into(),
+        schema: schema.clone(),
+    };
+    let mut seen = Vec::new();
+    let drafted = draft(vec![step("a", &[]), StepDraft { timeout: Some(Duration::from_secs(60)), ..form(written) }]);
+    let plan = Plan::new_with(drafted, |planned| {
+        if let Planned::Form { step, schema } = planned {
+            seen.push((step, schema.clone()));
+        }
+        Vec::new()
+    })
+    .unwrap();
+    assert_eq!(seen, [(1, schema)]);
+    assert_eq!(plan.steps()[1].dependencies(), [0], "a template names a dependency");
+    assert_eq!(Plan::new(plan.to_draft()).unwrap(), plan);
+}
+
+#[test]
+fn a_form_is_within_its_limits() {
+    let good = || FormDraft { schema: json!({}), ..FormDraft::default() };
+    let deep = (0..40).fold(json!({}), |inner, _| json!({ "not": inner }));
+    for (wrong, refused) in [
+        (FormDraft { schema: json!(true), ..good() }, "schema: must be a JSON Schema, an object"),
+        (FormDraft { schema: json!({"title": "x".repeat(40_000)}), ..good() }, "schema: has 40012 bytes as JSON"),
+        (FormDraft { schema: deep, ..good() }, "schema: is nested more than 32 levels deep"),
+        (FormDraft { title: "x".repeat(201), ..good() }, "title: has 201 characters and the limit is 200"),
+        (FormDraft { title: "a\nb".into(), ..good() }, "title: must be one line"),
+        (FormDraft { title: "${".into(), ..good() }, "title: "),
+        (FormDraft { description: "x".repeat(8_001), ..good() }, "description: has 8001 characters"),
+        (FormDraft { description: "${nowhere.result}".into(), ..good() }, "description: there is no step `nowhere`"),
+    ] {
+        assert_refused(draft(vec![form(wrong)]), &format!("steps[0].wait.form.{refused}"));
+    }
+    let both = WaitDraft { form: Some(good()), signal: "go".into(), ..WaitDraft::default() };
+    assert_refused(draft(vec![wait(both)]), "steps[0].wait: must say one thing");
+    let itself = FormDraft { title: "${w.result}".into(), ..good() };
+    assert_refused(draft(vec![form(itself)]), "steps[0].wait.form.title: `w` is the step itself");
+}
+
+#[test]
+fn what_else_is_wrong_with_a_schema_stands_at_its_field() {
+    let schema = FormDraft { schema: json!({"type": 7}), ..FormDraft::default() };
+    let refused = Plan::new_with(draft(vec![form(schema)]), |planned| match planned {
+        Planned::Form { step, .. } => {
+            vec![StepProblem { step, pointer: "/wait/form/schema/type".into(), message: "no".into() }]
+        }
+        Planned::Call(_) => Vec::new(),
+    });
+    assert_eq!(refused.unwrap_err().violations[0].field, "steps[0].wait.form.schema.type");
 }

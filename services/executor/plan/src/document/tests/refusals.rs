@@ -1,7 +1,7 @@
 //! What is wrong with a document, by the author's names and with its place.
 
 use super::{REQUEST, assert_refused, one_step, read, violations};
-use crate::{Format, Plan, StepProblem};
+use crate::{Format, Plan, Planned, StepProblem};
 
 #[test]
 fn order_is_stable_and_given_by_all_or_none() {
@@ -187,7 +187,8 @@ steps:
     tool: taken
 ";
     let mut calls = Vec::new();
-    let checked = Plan::parse_with(Format::Auto, text, |call| {
+    let checked = Plan::parse_with(Format::Auto, text, |planned| {
+        let Planned::Call(call) = planned else { panic!("no step waits") };
         calls.push((call.step, call.tool.to_owned(), call.arguments.is_some()));
         let problem = |pointer: &str| StepProblem { step: call.step, pointer: pointer.into(), message: "no".into() };
         if call.tool == "taken" { Vec::new() } else { vec![problem("/tool")] }
@@ -250,8 +251,24 @@ fn what_a_step_waits_for_is_read_where_it_stands() {
                 (4, 19),
             ),
             ("steps[1].tool: is for steps that call a tool, and this one waits: remove it, or make two steps", (6, 11)),
-            ("steps[2].wait: must be an object: {for: 10m}, {until: 2026-12-01T09:00:00Z} or {signal: NAME}", (9, 11)),
+            (
+                "steps[2].wait: must be an object: {for: 10m}, {until: 2026-12-01T09:00:00Z}, {signal: NAME} or {form: {schema: …}}",
+                (9, 11),
+            ),
             ("steps[3].wait.for: `-3s` is not a duration: write for example 500ms, 10s, 5m or 1h30m", (11, 17)),
+        ],
+    );
+}
+
+#[test]
+fn a_form_is_read_where_it_stands() {
+    assert_refused(
+        "id: p\nsteps:\n  - id: a\n    wait:\n      form: {title: [x], schema: {}, fields: []}\n  - id: b\n    wait:\n      form: {title: T}\n  - id: c\n    wait: {form: text}\n",
+        &[
+            ("steps[0].wait.form.title: must be text", (5, 21)),
+            ("steps[0].wait.form.fields: there is no field `fields` here, only title, description, schema", (5, 38)),
+            ("steps[1].wait.form.schema: must be a JSON Schema, an object such as", (8, 13)),
+            ("steps[2].wait.form: must be an object with `title`, `description` and `schema`", (10, 18)),
         ],
     );
 }
