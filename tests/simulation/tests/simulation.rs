@@ -110,7 +110,14 @@ const SCENARIOS: &[Scenario] = &[
         run: belay::waiting,
         expect: Expect::Holds {
             seeds: 30,
-            counted: &["signals", "waits ended by their time", "waits ended by a signal"],
+            counted: &[
+                "signals",
+                "waits ended by their time",
+                "waits ended by a signal",
+                "waits ended by an answer",
+                "answers refused",
+                "second answers refused",
+            ],
         },
     },
     Scenario {

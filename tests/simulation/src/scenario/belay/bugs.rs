@@ -29,7 +29,7 @@ pub(super) struct Bugs {
     pub(super) damages_a_row: bool,
     /// Whether all executions append to one file at once, repeatedly. Neither a fault nor a bug.
     pub(super) crowds: bool,
-    /// Whether some steps wait for a time or a signal. Neither a fault nor a bug.
+    /// Whether some steps wait for a time, a signal or an answer. Neither a fault nor a bug.
     pub(super) waits: bool,
     /// Whether the executor's journal is once replaced by an older copy, which is accepted as an operator would do.
     pub(super) restores_journal: bool,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use belay_grant::{Expected, Grant, Signed, Subject, digest_of};
 use belay_proto::v1::approval_need;
 use belay_proto::v1::execution_event::Kind;
+use belay_proto::v1::wait_ended::Cause;
 use belay_proto::{
     runner_v1,
     v1::{self, ApprovalMode, approval, tool_call},
@@ -39,6 +40,7 @@ pub(super) struct Stored {
 /// a person's decision leads to one.
 pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) -> Violations {
     let mut violations = approvals(evidence, calls);
+    violations.extend(forms(evidence));
     let mut spent = BTreeMap::new();
     for (name, (mode, call)) in calls {
         let one = One { evidence, runs, name, mode: *mode, call };
@@ -69,6 +71,13 @@ fn approvals(evidence: &Evidence<'_>, calls: &Calls<'_>) -> Violations {
     let Stored { approvals, grants, asked, .. } = evidence.stored;
     let mut violations = Violations::new();
     for (name, approval) in approvals {
+        if approval.kind() == approval_need::Kind::Form {
+            if digest_of(&approval.subject) != approval.subject_digest {
+                violations.push(format!("{name} is not the form that it says: {approval:?}"));
+            }
+            trace::count(if approval.state() == approval::State::Pending { "forms left open" } else { "forms closed" });
+            continue;
+        }
         let subject = Subject::parse(&approval.subject);
         let is_about = |subject: &Subject| {
             subject.execution == approval.execution
@@ -106,6 +115,42 @@ fn approvals(evidence: &Evidence<'_>, calls: &Calls<'_>) -> Violations {
     let nonces: Vec<_> = grants.values().filter_map(|grant| parse(grant).map(|grant| grant.nonce)).collect();
     if nonces.iter().collect::<BTreeSet<_>>().len() != grants.len() {
         violations.push("two grants have the same nonce, or one cannot be read".to_owned());
+    }
+    violations
+}
+
+/// Each form is asked once and answered at most once, by the person, and no acknowledged answer is lost.
+fn forms(evidence: &Evidence<'_>) -> Violations {
+    let mut violations = Violations::new();
+    for (name, kept) in &evidence.stored.executions {
+        let mut asked = BTreeMap::<String, &str>::new();
+        for event in &kept.events {
+            let wait = belay_proto::call_name(name, event);
+            match &event.kind {
+                Some(Kind::ApprovalRequested(requested)) => drop(asked.insert(wait, &requested.approval)),
+                Some(Kind::WaitEnded(ended)) => {
+                    let approval = asked.remove(&wait);
+                    let by = event.actor.as_ref().map_or("", |actor| &actor.principal);
+                    let is_answered = ended.cause() == Cause::Answered;
+                    if is_answered && (approval.is_none() || by != PERSON) {
+                        violations.push(format!("{wait} was answered by `{by}`, about {approval:?}"));
+                    }
+                    let given = approval.and_then(|approval| evidence.stored.asked.get(approval)?.answer.as_ref());
+                    let Some(given) = given else { continue };
+                    let taken = ended.answer.as_ref().and_then(v1::Payload::as_json);
+                    let is_lost = match ended.cause() {
+                        Cause::Answered => taken != Some(given.as_str()),
+                        // The answer came when nobody needed it any more.
+                        Cause::TimedOut | Cause::Cancelled => false,
+                        Cause::Declined | Cause::Unspecified | Cause::Elapsed | Cause::Signalled => true,
+                    };
+                    if is_lost {
+                        violations.push(format!("{wait} was answered {given}, and ended by {ended:?}"));
+                    }
+                }
+                _ => {}
+            }
+        }
     }
     violations
 }

@@ -179,7 +179,8 @@ pub fn in_a_crowd(seed: u64) -> Result<(), String> {
     run(seed, Bugs { crowds: true, ..Bugs::default() })
 }
 
-/// Belay as it is, where steps wait for times and signals: each wait ends once, by its time or by a signal that no other step has taken.
+/// Belay as it is, where steps wait for times, signals and people's answers: each wait ends once, by its time, by a signal that no other step has
+/// taken, or by the answer that a person gave.
 ///
 /// # Errors
 /// What was violated.

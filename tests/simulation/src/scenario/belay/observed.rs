@@ -39,6 +39,8 @@ pub(super) struct ObservedApproval {
     pub(super) shown: BTreeMap<i64, v1::Approval>,
     /// The decision that was acknowledged to a person.
     pub(super) decided: Option<Decision>,
+    /// The answer to a form that was acknowledged to a person.
+    pub(super) answer: Option<String>,
 }
 
 /// Whether an approval in state `before` may later be in state `after`.
@@ -194,6 +196,16 @@ impl Observations {
         let before = self.state().approvals.entry(name.clone()).or_default().decided.replace(decision);
         if before.is_some_and(|before| before != decision) || !leads_to(decision, state) {
             self.violation(format_args!("{name} was decided {before:?}, then {decision:?}, and is {state:?}"));
+        }
+    }
+
+    /// Records an acknowledged answer.
+    pub(super) fn answered(&self, form: &v1::Approval, answer: &str) {
+        if form.state() != approval::State::Answered {
+            self.violation(format_args!("{} was answered, and is {:?}", form.name, form.state()));
+        }
+        if self.gate_remembers {
+            self.state().approvals.entry(form.name.clone()).or_default().answer = Some(answer.to_owned());
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belay_proto::v1::Decision;
 use belay_proto::v1::approval_service_client::ApprovalServiceClient;
-use belay_proto::v1::{self, approval, watch_approvals_response::Content};
+use belay_proto::v1::{self, approval, approval_need, watch_approvals_response::Content};
 use belay_service_kit::status;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -36,6 +36,8 @@ struct Intention {
     /// When to send it; `None`: after the last fault.
     after: Option<Instant>,
     decision: Decision,
+    /// Whether it is a form: APPROVE means to answer it.
+    is_form: bool,
     /// Whether to send a wrong digest first.
     is_confused: bool,
     /// Whether to send the decision twice.
@@ -148,6 +150,7 @@ impl Person {
                     70..85 => Decision::Deny,
                     _ => Decision::Skip,
                 },
+                is_form: approval.kind() == approval_need::Kind::Form,
                 is_confused: random.random_bool(0.15),
                 is_repeated: random.random_bool(0.2),
             });
@@ -173,8 +176,73 @@ impl Person {
         }
     }
 
+    /// Answers a form; returns whether that is final. A wrong digest, an answer that does not match and a second answer are refused; the same
+    /// request again is not.
+    async fn answer(&mut self, name: &str, intention: &Intention) -> bool {
+        let answer = format!(r#"{{"run":{}}}"#, self.random.random_range(0..1_000_000));
+        let request = v1::AnswerFormRequest {
+            name: name.to_owned(),
+            subject_digest: intention.subject_digest.clone(),
+            answer: Some(v1::Payload::of_json(answer.clone())),
+            request_id: format!("answer-{}", self.random.random::<u64>()),
+        };
+        if intention.is_confused {
+            let subject_digest = format!("sha256:{}", "0".repeat(64));
+            let answer = Some(v1::Payload::of_json(r#"{"run":"many"}"#));
+            for wrong in [
+                v1::AnswerFormRequest { subject_digest, request_id: String::new(), ..request.clone() },
+                v1::AnswerFormRequest { answer, request_id: String::new(), ..request.clone() },
+            ] {
+                match self.ask_form(wrong).await {
+                    Ok(_) => self.observed.violation(format_args!("{name} took an answer that it must not take")),
+                    Err(Some(reason)) if matches!(&*reason, "DIGEST_MISMATCH" | "ANSWER_INVALID") => {
+                        trace::count("answers refused");
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        for _ in 0..=u8::from(intention.is_repeated) {
+            match self.ask_form(request.clone()).await {
+                Ok(approval) => {
+                    trace::count("forms answered");
+                    self.observed.answered(&approval, &answer);
+                }
+                Err(Some(reason)) if reason == "ALREADY_DECIDED" => return true,
+                Err(_) => return false,
+            }
+        }
+        if intention.is_repeated {
+            let other = v1::AnswerFormRequest { request_id: format!("{}-other", request.request_id), ..request };
+            match self.ask_form(other).await {
+                Ok(_) => self.observed.violation(format_args!("{name} was answered twice")),
+                Err(Some(reason)) if reason == "ALREADY_DECIDED" => trace::count("second answers refused"),
+                Err(_) => {}
+            }
+        }
+        true
+    }
+
+    async fn ask_form(&mut self, request: v1::AnswerFormRequest) -> Result<v1::Approval, Option<String>> {
+        trace::event(format_args!("{} is to be answered", request.name));
+        match tokio::time::timeout(RPC_TIMEOUT, self.gate.answer_form(request)).await {
+            Ok(Ok(approval)) => Ok(approval.into_inner()),
+            Ok(Err(status)) => {
+                refused(&self.observed, &status);
+                Err(status::reason(&status))
+            }
+            Err(_) => {
+                self.gate = connect();
+                Err(None)
+            }
+        }
+    }
+
     /// Sends a decision; returns whether it is final.
     async fn send(&mut self, name: &str, intention: &Intention) -> bool {
+        if intention.is_form && intention.decision == Decision::Approve {
+            return self.answer(name, intention).await;
+        }
         let mut request = v1::DecideApprovalRequest {
             name: name.to_owned(),
             subject_digest: intention.subject_digest.clone(),
@@ -237,7 +305,7 @@ fn refused(observed: &Observations, status: &Status) {
     trace::event(format_args!("a person is refused: {code:?} {message}"));
     let is_ours = std::error::Error::source(status).is_none();
     match status::reason(status).as_deref() {
-        Some(reason) if EXPECTED.contains(&reason) || reason == "DIGEST_MISMATCH" => {}
+        Some(reason) if EXPECTED.contains(&reason) || matches!(reason, "DIGEST_MISMATCH" | "ANSWER_INVALID") => {}
         Some("APPROVAL_NOT_FOUND") => observed.approval_is_gone(message),
         Some(reason) => observed.violation(format_args!("{reason}: {message}")),
         None if is_ours && matches!(code, Code::Internal | Code::DataLoss | Code::InvalidArgument) => {

@@ -98,9 +98,15 @@ pub(super) fn add_waits(random: &mut StdRng, plan: &mut v1::Plan) {
         if random.random_bool(0.5) {
             continue;
         }
-        let condition = match random.random_bool(0.4) {
-            true => Condition::Duration(milliseconds(random, 1, 2000)),
-            false => Condition::Signal(SIGNAL.to_owned()),
+        let condition = match random.random_range(0..100) {
+            0..35 => Condition::Duration(milliseconds(random, 1, 2000)),
+            35..70 => Condition::Signal(SIGNAL.to_owned()),
+            _ => Condition::Form(v1::Form {
+                title: "How many runs?".to_owned(),
+                description: String::new(),
+                schema: json!({"type": "object", "required": ["run"], "properties": {"run": {"type": "integer"}}})
+                    .to_string(),
+            }),
         };
         let is_timed = matches!(condition, Condition::Duration(_));
         step.timeout = (!is_timed && random.random_bool(0.3)).then(|| milliseconds(random, 300, 3000));
