@@ -2,42 +2,17 @@ use std::sync::Arc;
 
 use belay_execution::StepKey;
 use belay_proto::v1;
-use belay_reasons as reasons;
 use belay_service_kit::status;
 use prost::Message as _;
-use tonic::{Code, Status};
+use tonic::Status;
 
-use crate::{
-    ExecutionRegistry,
-    names::{ExecutionName, step_name},
-    view::Seen,
-    wire::StepDetails,
-};
+use crate::{ExecutionRegistry, names::ExecutionName, view::Seen, wire::StepDetails};
 
 /// The size of a page when the request names none, and the largest.
 const PAGE_SIZE: (usize, usize) = (100, 1000);
 
 /// How many bytes of steps a page has, unless one step alone has more.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
-
-pub(super) async fn get_step(
-    registry: &Arc<ExecutionRegistry>,
-    request: v1::GetStepRequest,
-) -> Result<v1::Step, Status> {
-    let (name, step) = step_name("name", &request.name)?;
-    let details = match request.view() {
-        v1::StepView::Basic => StepDetails::Brief,
-        v1::StepView::Unspecified | v1::StepView::Full => StepDetails::Full,
-    };
-    let look = |seen: &Seen<'_>| {
-        let key = seen.execution.step_key(&step);
-        key.map(|key| seen.step(key, details))
-    };
-    registry.look(&name, look).await?.ok_or_else(|| {
-        let message = format!("Execution `{}` has no step `{step}`.", name.id);
-        status::error(Code::NotFound, reasons::STEP_NOT_FOUND, message).with("name", &request.name).into()
-    })
-}
 
 pub(super) async fn list_steps(
     registry: &Arc<ExecutionRegistry>,

@@ -3,6 +3,7 @@
 mod delete_execution;
 mod filter;
 mod get_execution;
+mod get_step;
 mod list_capabilities;
 mod list_executions;
 mod list_namespaces;
@@ -67,7 +68,7 @@ impl ExecutorService for Service {
     }
 
     async fn get_step(&self, request: Request<v1::GetStepRequest>) -> Result<Response<v1::Step>, Status> {
-        list_steps::get_step(&self.registry, request.into_inner()).await.map(Response::new)
+        get_step::get_step(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_steps(
