@@ -60,6 +60,17 @@ async fn a_step_waits_for_a_person_s_answer() {
     let schema = json!({"type": "object", "required": ["version"]});
     assert_eq!(subject, json!({"title": "Which version?", "description": "Say it.", "schema": schema}));
 
+    // Also while it is paused, lists say that it waits for a form: what nobody waits for is withdrawn.
+    executor.pause(&name).await;
+    let list = v1::ListExecutionsRequest {
+        parent: "namespaces/-".into(),
+        filter: "waits_for = FORM AND state = PAUSED".into(),
+        ..Default::default()
+    };
+    let listed = executor.client.clone().list_executions(list).await.unwrap().into_inner().executions;
+    assert_eq!(listed.iter().map(|execution| execution.name.as_str()).collect::<Vec<_>>(), [name.as_str()]);
+    executor.resume(&name).await;
+
     world.gate.answer(&asked.name, r#"{"version":"1.2"}"#);
     let ended = executor.end(&name).await;
     assert_eq!((ended.state(), output(&executor, &name).await), (Whole::Completed, json!({"version": "1.2"})));
