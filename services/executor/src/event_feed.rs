@@ -5,7 +5,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicUsize},
     time::Duration,
 };
 
@@ -128,14 +128,14 @@ pub(crate) struct Head {
 }
 
 impl EventFeed {
-    pub(crate) fn new(max_recent: usize) -> Self {
+    pub(crate) fn new(max_recent: usize, kept_of_all: Arc<AtomicUsize>) -> Self {
         Self {
             max_recent,
             recent: Mutex::default(),
             output: Mutex::default(),
             head: watch::Sender::default(),
             ended: watch::Sender::default(),
-            view: View::default(),
+            view: View::new(kept_of_all),
         }
     }
 
@@ -248,6 +248,8 @@ pub(crate) struct EventFeeds {
     viewed: HashMap<ExecutionName, Viewed>,
     /// How often readers have looked.
     looks: u64,
+    /// How many bytes all views keep that no reader has applied yet.
+    kept_of_all: Arc<AtomicUsize>,
 }
 
 /// An execution that readers look at.
@@ -275,7 +277,14 @@ const MIN_VIEW_BYTES: usize = 8 * 1024;
 impl EventFeeds {
     /// Feeds that each keep `max_recent` transitions.
     pub(crate) fn new(max_recent: usize) -> Self {
-        Self { max_recent, known: HashMap::new(), sweep_at: 0, viewed: HashMap::new(), looks: 0 }
+        Self {
+            max_recent,
+            known: HashMap::new(),
+            sweep_at: 0,
+            viewed: HashMap::new(),
+            looks: 0,
+            kept_of_all: Arc::default(),
+        }
     }
 
     /// The feed of an execution; a new one when none is in use.
@@ -287,7 +296,7 @@ impl EventFeeds {
             self.known.retain(|_, feed| feed.strong_count() > 0);
             self.sweep_at = 2 * self.known.len();
         }
-        let feed = Arc::new(EventFeed::new(self.max_recent));
+        let feed = Arc::new(EventFeed::new(self.max_recent, Arc::clone(&self.kept_of_all)));
         self.known.insert(key, Arc::downgrade(&feed));
         feed
     }
@@ -362,7 +371,7 @@ mod tests {
 
     #[test]
     fn recent_transitions_are_found_by_sequence() {
-        let feed = EventFeed::new(256);
+        let feed = EventFeed::new(256, Arc::default());
         publish(&feed, events(1..=2, 1));
         let subscriber = feed.subscribe();
         assert_eq!(feed.after(0), None, "there was no watcher");
@@ -380,7 +389,7 @@ mod tests {
     /// B-22: what watchers share is bounded in bytes, not only in events.
     #[test]
     fn recent_transitions_are_bounded_in_bytes() {
-        let feed = EventFeed::new(256);
+        let feed = EventFeed::new(256, Arc::default());
         let _subscriber = feed.subscribe();
         for n in 1..=9 {
             publish(&feed, events(n..=n, MAX_RECENT_BYTES / 4));
@@ -438,7 +447,7 @@ mod tests {
 
     #[test]
     fn waiting_for_the_end_keeps_no_events() {
-        let feed = EventFeed::new(256);
+        let feed = EventFeed::new(256, Arc::default());
         feed.finish(|| unreachable!("no request waits"));
         let end = feed.subscribe_end();
         publish(&feed, events(1..=2, 1));
@@ -449,7 +458,7 @@ mod tests {
 
     #[test]
     fn output_is_kept_for_watchers_and_bounded() {
-        let feed = EventFeed::new(256);
+        let feed = EventFeed::new(256, Arc::default());
         let chunk = |bytes| v1::ExecutionEvent { step_id: "x".repeat(bytes), ..v1::ExecutionEvent::default() };
         feed.publish_output(&chunk(1));
         assert!(feed.output_after(0).is_empty(), "there was no watcher");

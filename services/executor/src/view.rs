@@ -25,20 +25,25 @@ use crate::{
     wire,
 };
 
-/// How many bytes of events, as they are stored, a driver keeps for the next reader. Beyond that nobody looks often enough for it to be
-/// worth keeping.
-const MAX_KEPT_BYTES: usize = 1024 * 1024;
+/// How many bytes of events, as they are stored, a driver keeps for the next reader of its execution. Beyond that nobody looks often enough
+/// for it to be worth keeping.
+const MAX_KEPT_BYTES: usize = 4 * 1024 * 1024;
+
+/// How many bytes all drivers keep for readers.
+const MAX_KEPT_BYTES_OF_ALL: usize = 32 * 1024 * 1024;
 
 /// How many times a view is folded again when a driver gave it up meanwhile. More than one in a row would take a driver that commits faster
 /// than the journal is read.
 const MAX_FOLDS: usize = 3;
 
 /// What readers see of one execution.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct View {
     folded: tokio::sync::Mutex<Option<Folded>>,
     /// What the driver has committed since; `None` while no reader follows.
     kept: Mutex<Option<Kept>>,
+    /// How many bytes all drivers keep.
+    kept_of_all: Arc<AtomicUsize>,
     /// The reasons for waiting that are in no event.
     waits: Mutex<Arc<LiveWaits>>,
     /// The size of its events as they are stored.
@@ -53,12 +58,25 @@ struct Folded {
 }
 
 /// Transitions that no reader has applied yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
     events: Vec<Arc<[Event]>>,
     bytes: usize,
+    of_all: Arc<AtomicUsize>,
     /// Hides the secrets that are known after them; `None` before the first.
     redactor: Option<Redactor>,
+}
+
+impl Kept {
+    fn nothing(of_all: &Arc<AtomicUsize>) -> Self {
+        Self { events: Vec::new(), bytes: 0, of_all: Arc::clone(of_all), redactor: None }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.of_all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// Reasons for waiting that only the driver knows: services that do not answer or are at their limit, calls that wait for others.
@@ -111,12 +129,24 @@ impl Seen<'_> {
 }
 
 impl View {
+    /// A view that nobody has looked at. `kept_of_all` is shared by all views.
+    pub(crate) fn new(kept_of_all: Arc<AtomicUsize>) -> Self {
+        Self {
+            folded: tokio::sync::Mutex::default(),
+            kept: Mutex::default(),
+            kept_of_all,
+            waits: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
     /// Keeps committed events for the next reader, if one follows. `bytes` is their size as they are stored.
     pub(crate) fn keep(&self, events: Vec<Event>, bytes: usize, redactor: &Redactor) {
         let mut kept = lock(&self.kept);
         let Some(following) = kept.as_mut() else { return };
         following.bytes += bytes;
-        if following.bytes > MAX_KEPT_BYTES {
+        let of_all = self.kept_of_all.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if following.bytes > MAX_KEPT_BYTES || of_all > MAX_KEPT_BYTES_OF_ALL {
             *kept = None;
             return;
         }
@@ -148,7 +178,7 @@ impl View {
                 return Ok(look(&Seen { name, execution, redactor, waits: &waits }));
             }
             // What is committed from now on is kept; what was committed before is in the journal, and what is in both is applied once.
-            *lock(&self.kept) = Some(Kept::default());
+            *lock(&self.kept) = Some(Kept::nothing(&self.kept_of_all));
             let replayed = reads.replay(key).await.inspect_err(|_| *lock(&self.kept) = None)?;
             let Replayed { execution, secrets, bytes } = replayed;
             self.bytes.store(bytes, Ordering::Relaxed);
@@ -159,7 +189,7 @@ impl View {
 
     /// Applies what was kept; `None` when the execution has to be folded from the journal.
     fn follow<'a>(&self, folded: &'a mut Option<Folded>) -> Option<&'a Folded> {
-        let kept = lock(&self.kept).as_mut().map(mem::take);
+        let kept = lock(&self.kept).as_mut().map(|kept| mem::replace(kept, Kept::nothing(&self.kept_of_all)));
         let (Some(kept), Some(current)) = (kept, folded.as_mut()) else {
             *folded = None;
             return None;
@@ -171,8 +201,8 @@ impl View {
                 return None;
             }
         }
-        if let Some(redactor) = kept.redactor {
-            current.redactor = redactor;
+        if let Some(redactor) = &kept.redactor {
+            current.redactor = redactor.clone();
         }
         folded.as_ref()
     }
@@ -193,4 +223,39 @@ impl View {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_execution::{ExecutionEvent, Timestamp};
+
+    use super::*;
+
+    fn event() -> Vec<Event> {
+        let body = ExecutionEvent::Started.into();
+        vec![Event { sequence: 1, time: Timestamp::from_micros(0), actor: None, body }]
+    }
+
+    /// B-22: what drivers keep for readers who do not come back is bounded, for one execution and for all.
+    #[test]
+    fn what_is_kept_for_readers_is_bounded() {
+        let (of_all, redactor) = (Arc::new(AtomicUsize::new(0)), Redactor::new());
+        let views: Vec<View> = (0..20).map(|_| View::new(Arc::clone(&of_all))).collect();
+        let keep = |view: &View, bytes| {
+            view.keep(event(), bytes, &redactor);
+            lock(&view.kept).as_ref().map(|kept| kept.events.len())
+        };
+        assert_eq!(keep(&views[0], 1), None, "no reader follows");
+        for view in &views {
+            *lock(&view.kept) = Some(Kept::nothing(&of_all));
+        }
+        assert_eq!(keep(&views[0], MAX_KEPT_BYTES), Some(1));
+        assert_eq!((keep(&views[0], 1), of_all.load(Ordering::Relaxed)), (None, 0), "it is given up");
+        let kept: Vec<_> = views[1..].iter().map(|view| keep(view, MAX_KEPT_BYTES)).collect();
+        let most = MAX_KEPT_BYTES_OF_ALL / MAX_KEPT_BYTES;
+        assert_eq!(kept.iter().filter(|kept| kept.is_some()).count(), most);
+        assert_eq!(of_all.load(Ordering::Relaxed), MAX_KEPT_BYTES_OF_ALL);
+        drop(views);
+        assert_eq!(of_all.load(Ordering::Relaxed), 0);
+    }
 }
