@@ -167,15 +167,22 @@ impl ToolCallOperation {
     }
 
     async fn dispatch(&mut self) -> Result<Update, DriverGone> {
-        let mut ledger_id = self.request.ledger_id.clone();
-        let mut grant = match self.approval() {
+        let grant = match self.approval() {
             Some(approval) => match Box::pin(self.grant(approval)).await? {
                 GrantReply::Granted(grant) => Some(grant),
+                GrantReply::DecisionLost if self.maybe_sent => None,
                 GrantReply::DecisionLost => return Ok(self.request_again()),
                 GrantReply::Refused(why) => return Box::pin(self.fail_unusable_approval(why)).await,
             },
             None => None,
         };
+        self.send(grant).await
+    }
+
+    /// Sends the call until it has ended or is held. Without a grant for a call whose decision the gate has lost: an earlier operation may
+    /// have sent the grant, and then the runner knows how the call ended. It is asked before a person is asked again.
+    async fn send(&mut self, mut grant: Option<runner_v1::Grant>) -> Result<Update, DriverGone> {
+        let mut ledger_id = self.request.ledger_id.clone();
         let mut reholds = 0;
         loop {
             match self.call(&ledger_id, grant.clone()).await {
@@ -277,6 +284,7 @@ impl ToolCallOperation {
         let approval = self.approval().unwrap_or_default();
         let mut grant = match self.grant(approval).await? {
             GrantReply::Granted(grant) => grant,
+            GrantReply::DecisionLost if self.maybe_sent => return Box::pin(self.send(None)).await,
             GrantReply::DecisionLost => return Ok(self.request_again()),
             GrantReply::Refused(why) => return self.fail_unusable_approval(why).await,
         };
