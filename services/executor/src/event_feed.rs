@@ -139,13 +139,12 @@ impl EventFeed {
         }
     }
 
-    /// Whether anybody watches; else what is published need not be copied.
+    /// Whether there are watchers; else what is published need not be copied.
     pub(crate) fn is_watched(&self) -> bool {
         self.head.receiver_count() > 0
     }
 
-    /// Publishes a committed transition whose last event is `last`: its events when somebody watches, which a later watcher reads from the
-    /// journal.
+    /// Publishes a committed transition whose last event is `last`. `events` is `None` without watchers: a later watcher reads the journal.
     pub(crate) fn publish(&self, last: u64, events: Option<Encoded>) {
         let mut recent = lock(&self.recent);
         match events {

@@ -297,7 +297,7 @@ impl ExecutionRegistry {
         };
         let done = self.writer.commit(operation).await;
         match &done {
-            // From here on nobody reads it: a reader that found it before finds nothing in the journal.
+            // A reader that found it before finds nothing in the journal from here on.
             Ok(Ok(_)) => deleted.into_iter().for_each(|key| lock(&self.feeds).forget(key)),
             Ok(Err(_)) | Err(CommitError::Stopped) => {}
             Err(CommitError::Failed(error)) => self.fail(Arc::clone(error)),

@@ -25,8 +25,8 @@ use crate::{
     wire,
 };
 
-/// How many bytes of events, as they are stored, a driver keeps for the next reader of its execution. Beyond that nobody looks often enough
-/// for it to be worth keeping.
+/// How many bytes of events, as they are stored, a driver keeps for the next reader of its execution. Beyond that
+/// readers come too rarely for it to be worth keeping.
 const MAX_KEPT_BYTES: usize = 4 * 1024 * 1024;
 
 /// How many bytes all drivers keep for readers.
@@ -129,7 +129,7 @@ impl Seen<'_> {
 }
 
 impl View {
-    /// A view that nobody has looked at. `kept_of_all` is shared by all views.
+    /// A view without readers. `kept_of_all` is shared by all views.
     pub(crate) fn new(kept_of_all: Arc<AtomicUsize>) -> Self {
         Self {
             folded: tokio::sync::Mutex::default(),

@@ -46,6 +46,17 @@ pub enum StepKind {
     Wait(WaitStep),
 }
 
+impl StepKind {
+    /// Whether a step of this kind holds one of the plan's `parallelism` slots while it works. A step that holds none starts as soon as it is
+    /// ready.
+    pub fn needs_slot(&self) -> bool {
+        match self {
+            Self::Tool(_) => true,
+            Self::Wait(_) => false,
+        }
+    }
+}
+
 /// A step that waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitStep {

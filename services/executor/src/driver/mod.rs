@@ -160,7 +160,7 @@ impl Driver {
             driver.log_accepted();
             driver.log(&events);
         });
-        // Nobody can watch or read it yet, except one who asked for it after the commit, and who then reads the journal.
+        // A watcher or reader that found it since the commit reads the journal.
         driver.feed.view.keep(events, shown_bytes, driver.secrets.redactor());
         driver.feed.publish(last, None);
         let name = driver.name.clone();

@@ -1,21 +1,16 @@
 use std::sync::Arc;
 
 use belay_proto::v1;
-use belay_service_kit::status;
 use tonic::Status;
 
+use super::list_executions::page_size;
 use crate::ExecutionRegistry;
 
 pub(super) async fn list_capabilities(
     registry: &Arc<ExecutionRegistry>,
     request: v1::ListCapabilitiesRequest,
 ) -> Result<v1::ListCapabilitiesResponse, Status> {
-    let size = match request.page_size {
-        0 => 100,
-        size => usize::try_from(size)
-            .map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?
-            .min(1000),
-    };
+    let size = page_size(request.page_size, 100)?;
     // A later page is of the same list, if the runner still offers it.
     let catalogue = registry.runner.catalogue(request.page_token.is_empty()).await?;
     Ok(page(&catalogue.tools, size, &request.page_token))

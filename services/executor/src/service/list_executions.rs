@@ -12,10 +12,13 @@ use crate::{ExecutionRegistry, journal_reads::unreadable, names::namespace, secr
 /// The parent of all namespaces.
 const ALL_NAMESPACES: &str = "namespaces/-";
 
-/// How many entries a page has where the request says so many.
-pub(super) fn page_size(requested: i32) -> Result<usize, Status> {
+/// The size of a page of executions or namespaces for which a request names none.
+pub(super) const DEFAULT_PAGE_SIZE: usize = 50;
+
+/// How many entries a page has where the request says so many; `default` where it says nothing.
+pub(super) fn page_size(requested: i32, default: usize) -> Result<usize, Status> {
     match requested {
-        0 => Ok(50),
+        0 => Ok(default),
         size => match usize::try_from(size) {
             Ok(size) => Ok(size.min(1000)),
             Err(_) => Err(status::invalid("page_size", "must not be negative").into()),
@@ -56,7 +59,7 @@ fn query(vault: &Vault, request: &v1::ListExecutionsRequest) -> Result<Query, St
             invalid("page_token", what.to_owned())
         })?),
     };
-    Ok(Query { namespace, filter, order, after, limit: page_size(request.page_size)? })
+    Ok(Query { namespace, filter, order, after, limit: page_size(request.page_size, DEFAULT_PAGE_SIZE)? })
 }
 
 /// A label is stored with its secrets hidden, and is found by what is stored.

@@ -3,14 +3,14 @@ use std::sync::Arc;
 use belay_proto::v1;
 use tonic::Status;
 
-use super::list_executions::page_size;
+use super::list_executions::{DEFAULT_PAGE_SIZE, page_size};
 use crate::{ExecutionRegistry, journal_reads::unreadable};
 
 pub(super) async fn list_namespaces(
     registry: &Arc<ExecutionRegistry>,
     request: v1::ListNamespacesRequest,
 ) -> Result<v1::ListNamespacesResponse, Status> {
-    let size = page_size(request.page_size)?;
+    let size = page_size(request.page_size, DEFAULT_PAGE_SIZE)?;
     // The token is the last namespace of the previous page.
     let after = request.page_token;
     let read = registry.client_reads.read(move |reader| reader.namespaces(&after, size + 1)).await;

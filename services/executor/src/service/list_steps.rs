@@ -6,10 +6,8 @@ use belay_service_kit::status;
 use prost::Message as _;
 use tonic::Status;
 
+use super::list_executions::page_size;
 use crate::{ExecutionRegistry, names::ExecutionName, view::Seen, wire::StepDetails};
-
-/// The size of a page when the request names none, and the largest.
-const PAGE_SIZE: (usize, usize) = (100, 1000);
 
 /// How many bytes of steps a page has, unless one step alone has more.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -23,12 +21,7 @@ pub(super) async fn list_steps(
         v1::StepView::Unspecified | v1::StepView::Basic => StepDetails::Brief,
         v1::StepView::Full => StepDetails::Full,
     };
-    let size = match request.page_size {
-        0 => PAGE_SIZE.0,
-        size => usize::try_from(size)
-            .map_err(|_| Status::from(status::invalid("page_size", "must not be negative")))?
-            .min(PAGE_SIZE.1),
-    };
+    let size = page_size(request.page_size, 100)?;
     // The token is the number of steps on the pages before. The plan does not change.
     let before = match request.page_token.as_str() {
         "" => 0,

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::{Execution, Life, OpenOperations, Operation, OperationKey, Operations, StepKey, StepRecord, Steps};
-use crate::{StepState, Timestamp, steps::needs_slot};
+use crate::{StepState, Timestamp};
 
 /// The indexes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,7 +65,7 @@ struct StepClass {
 
 impl StepClass {
     fn of(record: &StepRecord) -> Self {
-        let (started, slot) = (record.attempt > 0, needs_slot(&record.spec));
+        let (started, slot) = (record.attempt > 0, record.spec.kind().needs_slot());
         let none = Self { to_resolve: record.end.is_some(), ..Self::default() };
         match record.state {
             StepState::Pending => Self { is_pending: true, to_skip: record.to_skip.is_some(), ..none },

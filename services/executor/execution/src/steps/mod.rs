@@ -7,18 +7,9 @@
 pub(crate) mod tool;
 pub(crate) mod wait;
 
-use belay_plan::{StepKind, StepSpec};
+use belay_plan::StepKind;
 
 use crate::{Body, DecideContext, Execution, Operation, StepKey, Verb, Work};
-
-/// Whether a step of this kind holds one of the plan's `parallelism` slots while it works. A step that holds none starts as soon as it is
-/// ready.
-pub(crate) fn needs_slot(spec: &StepSpec) -> bool {
-    match spec.kind() {
-        StepKind::Tool(_) => true,
-        StepKind::Wait(_) => false,
-    }
-}
 
 /// The event with which a started step requests its next operation, or fails.
 pub(crate) fn next(execution: &Execution, step: StepKey, context: DecideContext<'_>) -> Body {

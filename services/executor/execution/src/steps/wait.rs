@@ -54,7 +54,7 @@ fn ended(
 ) -> Result<(), String> {
     let operation = execution.in_flight(id)?;
     let key = operation.key;
-    let Work::Wait(Wait { condition, approval }) = &operation.work else { return Err(format!("{id} is no wait")) };
+    let Work::Wait(Wait { condition, approval }) = &operation.work else { return Err(format!("{id} is not a wait")) };
     let (output, end) = match (end, condition) {
         (WaitEnd::Elapsed, WaitCondition::Time { until }) if *until <= time => {
             (Some(Json::from_text("null")), OperationEnd::Completed)
@@ -98,7 +98,7 @@ fn ended(
 pub(crate) fn asked(execution: &mut Execution, id: &OperationId, approval: &str, digest: &str) -> Result<(), String> {
     let operation = execution.in_flight(id)?;
     let key = operation.key;
-    let Work::Wait(wait) = &operation.work else { return Err(format!("{id} is no wait")) };
+    let Work::Wait(wait) = &operation.work else { return Err(format!("{id} is not a wait")) };
     let form = wait.condition.form().ok_or_else(|| format!("{id} waits for no answer"))?;
     if form.subject_digest != digest {
         return Err(format!("{id} waits for an answer to {}, and was asked about as {digest}", form.subject_digest));

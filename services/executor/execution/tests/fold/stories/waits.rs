@@ -162,7 +162,7 @@ fn what_a_wait_cannot_do_is_refused() {
     let mut running = start.execution;
     running.advance(DecideContext { now: START, ledger_id: "ledger" });
     let no_wait = Body::Wait { wait: call("a", 1, 1), event: WaitEvent::Ended(WaitEnd::Elapsed) };
-    assert_eq!(running.record(START, None, no_wait).unwrap_err().what, "`a` 1.1 is no wait");
+    assert_eq!(running.record(START, None, no_wait).unwrap_err().what, "`a` 1.1 is not a wait");
 }
 
 #[test]
