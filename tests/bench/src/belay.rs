@@ -10,7 +10,10 @@ use belay_proto::v1::{
     self, ExecutionEvent, execution::State, execution_event::Kind, executor_service_client::ExecutorServiceClient,
     start_execution_request::Source, step_spec, watch_execution_response::Content,
 };
-use belay_service_kit::net::{self, Address};
+use belay_service_kit::{
+    Clock as _, SystemClock,
+    net::{self, Address},
+};
 use futures::future;
 use tonic::transport::Channel;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
@@ -53,9 +56,21 @@ impl Belay {
 
     /// Kills the executor with SIGKILL and starts it again on the same state. Returns when it serves.
     pub(crate) async fn lose_executor(&mut self, place: &Place) -> Result<()> {
+        self.without_executor(place, async || Ok(())).await.map(drop)
+    }
+
+    /// Kills the executor with SIGKILL, does something, and starts it again on the same state. Returns when it serves: the time from the start
+    /// of its process to that.
+    pub(crate) async fn without_executor(
+        &mut self,
+        place: &Place,
+        then: impl AsyncFnOnce() -> Result<()>,
+    ) -> Result<Duration> {
         self.executor.kill().await?;
+        then().await?;
+        let began = SystemClock.now_micros();
         self.executor = start_executor(&self.program, place).await?;
-        Ok(())
+        Ok(Duration::from_micros(u64::try_from(SystemClock.now_micros() - began).unwrap_or(0)))
     }
 
     /// Starts executions, all at once, and returns their names when all are accepted.

@@ -9,6 +9,7 @@ mod floor;
 mod journalled;
 mod launch;
 mod looking;
+mod parked;
 mod place;
 mod proc;
 mod process;
@@ -52,6 +53,10 @@ struct Settings {
     /// Measure only what looking at an execution costs it, and write no result.json.
     #[arg(long, conflicts_with_all = ["quick", "check", "load"])]
     looking: bool,
+    /// Measure only what so many parked executions cost, and write no result.json.
+    #[arg(long, value_name = "EXECUTIONS", value_parser = clap::value_parser!(u32).range(1000..=10_000_000),
+          conflicts_with_all = ["quick", "check", "load", "looking"])]
+    parked: Option<u32>,
     /// Exit with 1 when a target is missed. Times in milliseconds do not count, since they depend on the machine.
     #[arg(long)]
     check: bool,
@@ -113,6 +118,12 @@ async fn measure(settings: &Settings) -> Result<bool> {
         }
         return Ok(true);
     }
+    if let Some(executions) = settings.parked {
+        for _ in 0..settings.rounds {
+            println!("{:#?}", parked::measure(&binaries, &root, executions).await?);
+        }
+        return Ok(true);
+    }
     if let Some(load) = settings.load {
         return only(load, settings.rounds, &binaries, &root).await.map(|()| true);
     }
@@ -120,6 +131,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
 
     eprintln!("Counting flushes");
     let flushes = rounds::flushes(&binaries, &root, scale).await?;
+    eprintln!("Storing {} parked executions", scale.parked);
     let mut measured = Measured {
         rounds: Vec::new(),
         crashes: Vec::new(),
@@ -127,6 +139,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         launches: Vec::new(),
         beside: Vec::new(),
         looking: Vec::new(),
+        parked: parked::measure(&binaries, &root, scale.parked).await?,
     };
     for number in 0..rounds {
         eprintln!("Round {} of {rounds}", number + 1);

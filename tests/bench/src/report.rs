@@ -8,6 +8,7 @@ use crate::{
     crash::Crash,
     launch::Launch,
     looking::Looking,
+    parked::Parked,
     rounds::{Flushes, Round, Side},
     table::{Bound, Row, Target},
 };
@@ -21,6 +22,7 @@ pub(crate) struct Measured {
     pub(crate) launches: Vec<Launch>,
     pub(crate) beside: Vec<Beside>,
     pub(crate) looking: Vec<Looking>,
+    pub(crate) parked: Parked,
 }
 
 /// What is told: the table's rows, and what they were made from.
@@ -93,6 +95,9 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         }),
         watched("executor's memory, 1,000 watchers", &measured.looking, 1024.0, |looking| looking.watched_kib),
         watched("executor's memory, 200 that never read", &measured.looking, 256.0, |looking| looking.stuck_kib),
+        parked("start beside parked executions", "ms", measured.parked.start_ms, 3000.0),
+        parked("executor's memory beside them", "MiB", measured.parked.used_kib as f64 / KIB_PER_MIB, 300.0),
+        parked("slowest page of a list of them", "ms", measured.parked.slowest_page_ms(), 20.0),
         launch("sandbox launch, workspace read-only", &measured.launches, |launch| launch.read_only_us),
         launch("sandbox launch, workspace copy-on-write", &measured.launches, |launch| launch.staged_us),
     ]
@@ -133,6 +138,14 @@ fn watched(metric: &'static str, rounds: &[Looking], most: f64, of: fn(&Looking)
         target: Some(Target::Figure(Bound::AtMost(most))),
         ..Row::default()
     }
+}
+
+fn parked(metric: &'static str, unit: &'static str, figure: f64, most: f64) -> Row {
+    let target = match unit {
+        "ms" => Target::Time(Bound::AtMost(most)),
+        _ => Target::Figure(Bound::AtMost(most)),
+    };
+    Row { id: "P8", metric, unit, belay: Some(figure), target: Some(target), ..Row::default() }
 }
 
 fn launch(metric: &'static str, launches: &[Launch], of: fn(&Launch) -> f64) -> Row {

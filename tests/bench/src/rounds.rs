@@ -31,6 +31,8 @@ pub(crate) struct Scale {
     pub(crate) launches: usize,
     pub(crate) beside: beside::Scale,
     pub(crate) looking: looking::Scale,
+    /// How many executions are parked.
+    pub(crate) parked: u32,
 }
 
 impl Scale {
@@ -45,6 +47,7 @@ impl Scale {
         launches: 100,
         beside: beside::Scale { calls: 200, seconds: 60 },
         looking: looking::Scale { steps: 1000, watchers: 1000, stuck: 200 },
+        parked: 1_000_000,
     };
 
     pub(crate) const QUICK: Self = Self {
@@ -58,6 +61,7 @@ impl Scale {
         launches: 20,
         beside: beside::Scale { calls: 20, seconds: 30 },
         looking: looking::Scale { steps: 200, watchers: 100, stuck: 50 },
+        parked: 20_000,
     };
 }
 

@@ -185,7 +185,7 @@ impl Plan {
         &self.dependents[step]
     }
 
-    /// The plan as a draft; `Plan::new` makes the same plan of it.
+    /// The plan as a draft; [`Plan::new`] and [`Plan::stored`] make the same plan of it.
     pub fn to_draft(&self) -> PlanDraft {
         PlanDraft {
             id: self.id.clone(),

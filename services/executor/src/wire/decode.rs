@@ -20,7 +20,7 @@ use super::{
     approval::{decided_from, receipt_from, requirement_from},
     approval_mode,
     execution::state_from,
-    failure_from, json, known, plan_from, recovery_from,
+    failure_from, json, known, recovery_from, stored_plan_from,
 };
 
 /// Why this version cannot read stored bytes.
@@ -148,7 +148,7 @@ impl Named {
 fn decode_created(created: v1::ExecutionCreated, sequence: i64, lacks: Lacks<'_>) -> Result<Created, DecodeError> {
     let unknown = |problem| DecodeError::NotUnderstood { sequence, problem };
     let mode = known(created.approval_mode, "the approval mode").map_err(unknown)?;
-    let plan = plan_from(created.plan.ok_or_else(|| lacks("its plan"))?);
+    let plan = stored_plan_from(created.plan.ok_or_else(|| lacks("its plan"))?);
     let trace = created.trace.unwrap_or_default();
     Ok(Created {
         uid: created.uid,

@@ -9,11 +9,11 @@ use belay_proto::v1::{self, execution_event::Kind, wait_ended::Cause};
 use super::{
     approval::{decision_to, receipt_to, requirement_to},
     execution::{approval_mode_to, skip_reason, state, totals},
-    failure, payload, plan_message, recovery_to, time,
+    failure, payload, recovery_to, stored_plan_message, time,
 };
 
 /// The version of the events' meaning that this version writes.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// The name of a call: opaque to everybody else.
 pub(crate) fn call_name(execution: &str, call: &OperationId) -> String {
@@ -119,7 +119,7 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
 fn created_message(created: &Created) -> v1::ExecutionCreated {
     v1::ExecutionCreated {
         uid: created.uid.clone(),
-        plan: Some(plan_message(&created.plan)),
+        plan: Some(stored_plan_message(&created.plan)),
         approval_mode: approval_mode_to(created.approval_mode).into(),
         workspace: created.workspace.clone(),
         labels: created.labels.clone(),

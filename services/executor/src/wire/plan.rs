@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use belay_plan::{
-    Backoff, FormDraft, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, StepDraft, StepKindDraft, StepProblem,
-    Violation, WaitDraft,
+    Backoff, FormDraft, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, StepDraft, StepKind, StepKindDraft,
+    StepProblem, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
-/// A checked plan from a message.
-pub(crate) fn plan_from(message: v1::Plan) -> Result<Plan, InvalidPlan> {
-    checked_plan_from(message, |_| Vec::new())
+/// A plan from a stored message, which is trusted: it was checked when it was accepted.
+pub(crate) fn stored_plan_from(message: v1::Plan) -> Result<Plan, InvalidPlan> {
+    match draft(message) {
+        (draft, violations) if violations.is_empty() => Plan::stored(draft),
+        (_, violations) => Err(InvalidPlan { violations }),
+    }
 }
 
 /// A checked plan from a message, with what `check` finds wrong in its calls and forms; the error has everything.
@@ -183,6 +186,20 @@ pub(crate) fn plan_message(plan: &Plan) -> v1::Plan {
     }
 }
 
+/// A plan as it is stored: what its author left to a default is written out, so that a version with another default changes nothing that has
+/// begun.
+pub(crate) fn stored_plan_message(plan: &Plan) -> v1::Plan {
+    let mut message = plan_message(plan);
+    for (message, step) in message.steps.iter_mut().zip(plan.steps()) {
+        message.retry = match step.kind() {
+            StepKind::Tool(_) => Some(retry_message(step.retry())),
+            // It is never retried.
+            StepKind::Wait(_) => None,
+        };
+    }
+    message
+}
+
 fn step_message(step: StepDraft) -> v1::StepSpec {
     let kind = match step.kind {
         StepKindDraft::Tool { tool, arguments } => Kind::Tool(v1::ToolStep {
@@ -252,7 +269,23 @@ mod tests {
               - {id: i, wait: {form: {title: '${a.result}?', schema: {type: object}}}, timeout: 1h}
         ";
         let plan = Plan::parse(belay_plan::Format::Yaml, text).unwrap();
-        assert_eq!(plan_from(plan_message(&plan)).unwrap(), plan);
+        assert_eq!(checked_plan_from(plan_message(&plan), |_| Vec::new()).unwrap(), plan);
+        assert_eq!(stored_plan_from(stored_plan_message(&plan)).unwrap(), plan);
+    }
+
+    /// B-24: a stored plan names what its author left to a default, and is not held to the limits of the version that reads it.
+    #[test]
+    fn a_stored_plan_is_resolved_and_trusted() {
+        let text = "{id: p, steps: [{id: a, tool: noop}, {id: b, wait: {for: 1s}}]}";
+        let stored = stored_plan_message(&Plan::parse(belay_plan::Format::Yaml, text).unwrap());
+        let written = v1::RetryPolicy { max_attempts: 1, ..v1::RetryPolicy::default() };
+        assert_eq!([&stored.steps[0].retry, &stored.steps[1].retry], [&Some(written), &None]);
+        let mut beyond = stored;
+        beyond.parallelism = 100_000;
+        beyond.steps[0].id = "a".repeat(1000);
+        assert!(checked_plan_from(beyond.clone(), |_| Vec::new()).is_err(), "a new plan is refused");
+        let plan = stored_plan_from(beyond.clone()).unwrap();
+        assert_eq!(stored_plan_message(&plan), beyond);
     }
 
     #[test]
@@ -273,8 +306,12 @@ mod tests {
             steps: vec![step.clone(), v1::StepSpec { kind: Some(tool), depends_on: vec!["nowhere".into()], ..step }],
             ..v1::Plan::default()
         };
-        let fields: Vec<String> =
-            plan_from(message).unwrap_err().violations.into_iter().map(|violation| violation.field).collect();
+        let fields: Vec<String> = checked_plan_from(message, |_| Vec::new())
+            .unwrap_err()
+            .violations
+            .into_iter()
+            .map(|violation| violation.field)
+            .collect();
         let unread =
             ["steps[0].kind", "steps[0].timeout", "steps[1].tool.arguments", "steps[1].timeout", "parallelism"];
         assert_eq!(fields[..5], unread);

@@ -36,20 +36,50 @@ impl Plan {
         draft: PlanDraft,
         mut check: impl FnMut(Planned<'_>) -> Vec<StepProblem>,
     ) -> Result<Self, InvalidPlan> {
-        let places: Vec<usize> = (0..draft.steps.len()).collect();
-        plan(draft, &places, &mut check).map_err(|mut problems| {
-            problems.sort_by_key(Problem::step);
-            problems.filter_map(|problem| Some(problem.into())).into()
-        })
+        in_order(draft, Trust::Author, &mut check)
     }
+
+    /// A plan that was checked when it was accepted and has been stored since. It is not held to rules and limits again: a version with other
+    /// ones must carry out what an earlier version accepted.
+    ///
+    /// # Errors
+    /// [`InvalidPlan`] when no plan can be made of it: it has no steps, a reference cannot be read or names no step, two steps have one id, or steps
+    /// wait for each other.
+    pub fn stored(draft: PlanDraft) -> Result<Self, InvalidPlan> {
+        in_order(draft, Trust::Stored, &mut |_| Vec::new())
+    }
+}
+
+/// Checks a draft whose steps are in the author's order.
+fn in_order(draft: PlanDraft, trust: Trust, check: CheckPlanned<'_>) -> Result<Plan, InvalidPlan> {
+    let places: Vec<usize> = (0..draft.steps.len()).collect();
+    plan(draft, &places, trust, check).map_err(|mut problems| {
+        problems.sort_by_key(Problem::step);
+        problems.filter_map(|problem| Some(problem.into())).into()
+    })
+}
+
+/// Where a draft comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// From its author: it is held to every rule and limit.
+    Author,
+    /// From a store: it was checked when it was accepted.
+    Stored,
 }
 
 /// Checks a call or a form with knowledge that is not in the plan.
 pub(crate) type CheckPlanned<'c> = &'c mut dyn FnMut(Planned<'_>) -> Vec<StepProblem>;
 
 /// Checks a draft. `places` gives, for each step of the draft, its position in the author's document, for messages about other steps.
-pub(crate) fn plan(draft: PlanDraft, places: &[usize], check: CheckPlanned<'_>) -> Result<Plan, Findings<Problem>> {
+pub(crate) fn plan(
+    draft: PlanDraft,
+    places: &[usize],
+    trust: Trust,
+    check: CheckPlanned<'_>,
+) -> Result<Plan, Findings<Problem>> {
     let mut checker = Checker {
+        trust,
         index: HashMap::with_capacity(draft.steps.len()),
         places,
         comparisons_left: MAX_COMPARISONS,
@@ -60,9 +90,8 @@ pub(crate) fn plan(draft: PlanDraft, places: &[usize], check: CheckPlanned<'_>) 
     if draft.steps.is_empty() {
         checker.refuse(&steps_path, || "the plan must be valid and have at least one step: add one".to_owned());
     }
-    if draft.steps.len() > MAX_STEPS {
-        checker
-            .refuse(&steps_path, || format!("has {} steps and the limit is {MAX_STEPS}: split it", draft.steps.len()));
+    if draft.steps.len() > MAX_STEPS && trust == Trust::Author {
+        checker.rule(&steps_path, || format!("has {} steps and the limit is {MAX_STEPS}: split it", draft.steps.len()));
         return Err(checker.findings);
     }
     for (position, step) in draft.steps.iter().enumerate() {
@@ -90,7 +119,7 @@ pub(crate) fn plan(draft: PlanDraft, places: &[usize], check: CheckPlanned<'_>) 
         id: draft.id,
         description: draft.description,
         stop_on_error: draft.stop_on_error,
-        parallelism: usize::try_from(draft.parallelism.max(1)).expect("at most MAX_PARALLELISM"),
+        parallelism: usize::try_from(draft.parallelism.max(1)).unwrap_or(usize::MAX),
         timeout: draft.timeout,
         steps: draft.steps.into_iter().zip(parts).map(|(step, part)| Arc::new(part.complete(step))).collect(),
         dependents,
@@ -100,6 +129,7 @@ pub(crate) fn plan(draft: PlanDraft, places: &[usize], check: CheckPlanned<'_>) 
 
 /// The rules, and the violations so far.
 struct Checker<'d> {
+    trust: Trust,
     /// By id: the first step that has it.
     index: HashMap<&'d str, usize>,
     places: &'d [usize],
@@ -108,19 +138,28 @@ struct Checker<'d> {
 }
 
 impl<'d> Checker<'d> {
+    /// Without what is missing or wrong here, no plan can be made of the draft.
     fn refuse(&mut self, path: &FieldPath, message: impl FnOnce() -> String) {
         self.findings.add(|| Problem { path: path.clone(), message: message() });
+    }
+
+    /// A rule or a limit of this version, which a stored plan is not held to.
+    fn rule(&mut self, path: &FieldPath, message: impl FnOnce() -> String) {
+        match self.trust {
+            Trust::Author => self.refuse(path, message),
+            Trust::Stored => {}
+        }
     }
 
     fn header(&mut self, draft: &PlanDraft) {
         let root = FieldPath::root();
         let size = plan_size(draft);
         if size > MAX_PLAN_BYTES {
-            self.refuse(&root, || format!("the plan has {size} bytes and the limit is {MAX_PLAN_BYTES}: split it"));
+            self.rule(&root, || format!("the plan has {size} bytes and the limit is {MAX_PLAN_BYTES}: split it"));
         }
         self.id(&root.key("id"), &draft.id, MAX_ID_CHARS);
         if draft.parallelism > MAX_PARALLELISM {
-            self.refuse(&root.key("parallelism"), || {
+            self.rule(&root.key("parallelism"), || {
                 format!("must be 1 to {MAX_PARALLELISM}, not {}", draft.parallelism)
             });
         }
@@ -133,17 +172,17 @@ impl<'d> Checker<'d> {
         let shape = || format!("1 to {longest} letters, digits, `-`, `_` and `.`, beginning with a letter or a digit");
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || b == b'.';
         if id.is_empty() {
-            self.refuse(path, || format!("is required: give an id of {}", shape()));
+            self.rule(path, || format!("is required: give an id of {}", shape()));
         } else if id.len() > longest || !id.as_bytes()[0].is_ascii_alphanumeric() || !id.bytes().all(allowed) {
-            self.refuse(path, || format!("`{}` is not an id: an id is {}", shown(id), shape()));
+            self.rule(path, || format!("`{}` is not an id: an id is {}", shown(id), shape()));
         }
     }
 
     fn duration(&mut self, path: &FieldPath, duration: Option<Duration>) {
         match duration {
-            Some(Duration::ZERO) => self.refuse(path, || "must be longer than 0".to_owned()),
+            Some(Duration::ZERO) => self.rule(path, || "must be longer than 0".to_owned()),
             Some(duration) if duration > MAX_DURATION => {
-                self.refuse(path, || "must be at most 365 days, which is 8760h".to_owned())
+                self.rule(path, || "must be at most 365 days, which is 8760h".to_owned())
             }
             _ => {}
         }

@@ -12,7 +12,7 @@ use crate::{
     template::json_size,
 };
 
-use super::{Checker, step_path};
+use super::{Checker, Trust, step_path};
 
 /// The result of checking a step.
 pub(super) struct Part {
@@ -116,7 +116,7 @@ impl Checker<'_> {
         for (field, reference) in references {
             if let Some(dotted) = reference.dotted_step().filter(|dotted| self.index.contains_key(dotted.as_str())) {
                 let (step, dotted) = (shown(reference.step()), shown(&dotted));
-                self.refuse(&field, || {
+                self.rule(&field, || {
                     format!(
                         "`${{{reference}}}` could mean the step `{step}` or the step `{dotted}`: write `${{[\"{step}\"].result}}` or \
                          `${{[\"{dotted}\"].result}}`"
@@ -147,7 +147,7 @@ impl Checker<'_> {
             ("attempt_timeout", step.attempt_timeout.is_some()),
         ];
         for (field, _) in only_for_tools.into_iter().filter(|(_, is_set)| *is_set) {
-            self.refuse(&path.key(field), || "is for steps that call a tool, and this one waits: remove it".to_owned());
+            self.rule(&path.key(field), || "is for steps that call a tool, and this one waits: remove it".to_owned());
         }
         let field = path.key("wait");
         let given = [duration.is_some(), until.is_some(), !signal.is_empty(), form.is_some()];
@@ -159,7 +159,7 @@ impl Checker<'_> {
             return None;
         }
         if step.timeout.is_some() && (duration.is_some() || until.is_some()) {
-            self.refuse(&path.key("timeout"), || {
+            self.rule(&path.key("timeout"), || {
                 "is for waits that may end early, and this one ends by its own time: remove it".to_owned()
             });
         }
@@ -183,31 +183,32 @@ impl Checker<'_> {
         for (field, text, most) in limited {
             let length = text.chars().count();
             if length > most {
-                self.refuse(&path.key(field), || format!("has {length} characters and the limit is {most}"));
+                self.rule(&path.key(field), || format!("has {length} characters and the limit is {most}"));
             }
         }
         if form.title.contains(['\n', '\r']) {
-            self.refuse(&path.key("title"), || {
+            self.rule(&path.key("title"), || {
                 "must be one line: put what a person has to know into `description`".to_owned()
             });
         }
         let schema = path.key("schema");
         let size = json_size(&form.schema);
-        let is_within = if !form.schema.is_object() {
-            self.refuse(&schema, || {
+        let problem = if !form.schema.is_object() {
+            Some(
                 "must be a JSON Schema, an object such as {type: object, properties: {version: {type: string}}}"
-                    .to_owned()
-            });
-            false
+                    .to_owned(),
+            )
         } else if size > MAX_SCHEMA_BYTES {
-            self.refuse(&schema, || format!("has {size} bytes as JSON and the limit is {MAX_SCHEMA_BYTES}"));
-            false
+            Some(format!("has {size} bytes as JSON and the limit is {MAX_SCHEMA_BYTES}"))
         } else if is_deeper(&form.schema, MAX_DEPTH) {
-            self.refuse(&schema, || format!("is nested more than {MAX_DEPTH} levels deep"));
-            false
+            Some(format!("is nested more than {MAX_DEPTH} levels deep"))
         } else {
-            true
+            None
         };
+        let is_within = problem.is_none() || self.trust == Trust::Stored;
+        if let Some(problem) = problem {
+            self.rule(&schema, || problem);
+        }
         let (texts, errors) = Template::read(&FormSpec::texts_of(form), &[]);
         let is_read = errors.is_empty();
         for error in errors {
@@ -218,7 +219,7 @@ impl Checker<'_> {
 
     fn signal(&mut self, path: &FieldPath, signal: &str) {
         if !is_signal_name(signal) {
-            self.refuse(path, || {
+            self.rule(path, || {
                 format!(
                     "`{}` is not a signal's name: it has 1 to {MAX_SIGNAL_CHARS} letters, digits, `-`, `_` and `.`, beginning with a \
                      letter or a digit",
@@ -231,10 +232,10 @@ impl Checker<'_> {
     /// Whether a tool can have this name.
     fn tool(&mut self, path: &FieldPath, tool: &str) -> bool {
         if tool.is_empty() {
-            self.refuse(path, || "is required: name the tool that the step calls".to_owned());
+            self.rule(path, || "is required: name the tool that the step calls".to_owned());
         } else if tool.chars().count() > MAX_TOOL_CHARS || tool.contains(|c: char| c.is_control() || c.is_whitespace())
         {
-            self.refuse(path, || {
+            self.rule(path, || {
                 format!("`{}` is not a tool's name: it has 1 to {MAX_TOOL_CHARS} characters and no spaces", shown(tool))
             });
         } else {
@@ -246,7 +247,7 @@ impl Checker<'_> {
     fn verbatim(&mut self, path: &FieldPath, verbatim: &[String], arguments: &serde_json::Value) {
         let Some(arguments) = arguments.as_object() else { return };
         for (entry, name) in verbatim.iter().enumerate().filter(|(_, name)| !arguments.contains_key(name.as_str())) {
-            self.refuse(&path.index(entry), || {
+            self.rule(&path.index(entry), || {
                 let near = nearest(name, arguments.keys().map(String::as_str));
                 let did_you_mean = near.map(|near| format!("; did you mean `{}`?", shown(near))).unwrap_or_default();
                 format!("the step has no argument `{}`{did_you_mean}", shown(name))
@@ -262,7 +263,7 @@ impl Checker<'_> {
         }
         let size = json_size(arguments);
         if size > MAX_ARGUMENT_BYTES {
-            self.refuse(path, || {
+            self.rule(path, || {
                 format!("has {size} bytes as JSON and the limit is {MAX_ARGUMENT_BYTES}: put the content into a file and pass its path")
             });
         }
@@ -297,15 +298,13 @@ impl Checker<'_> {
 
     fn retry(&mut self, path: &FieldPath, retry: &RetryPolicy) {
         if !(1..=MAX_ATTEMPTS).contains(&retry.max_attempts) {
-            self.refuse(&path.key("max_attempts"), || {
-                format!("must be 1 to {MAX_ATTEMPTS}, not {}", retry.max_attempts)
-            });
+            self.rule(&path.key("max_attempts"), || format!("must be 1 to {MAX_ATTEMPTS}, not {}", retry.max_attempts));
         }
         let path = path.key("backoff");
         match &retry.backoff {
             Backoff::List(delays) => {
                 if delays.len() > MAX_ATTEMPTS as usize {
-                    self.refuse(&path, || {
+                    self.rule(&path, || {
                         format!("has {} delays, but there are at most {MAX_ATTEMPTS} attempts", delays.len())
                     });
                     return;
@@ -318,10 +317,10 @@ impl Checker<'_> {
                 self.duration(&path.key("initial"), Some(*initial));
                 self.duration(&path.key("max"), Some(*max));
                 if !factor.is_finite() || *factor < 1.0 {
-                    self.refuse(&path.key("factor"), || format!("must be a number from 1, not {factor}"));
+                    self.rule(&path.key("factor"), || format!("must be a number from 1, not {factor}"));
                 }
                 if max < initial {
-                    self.refuse(&path.key("max"), || "must not be shorter than `initial`".to_owned());
+                    self.rule(&path.key("max"), || "must not be shorter than `initial`".to_owned());
                 }
             }
         }

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 
 use crate::{
     InvalidPlan, Plan, Planned, StepProblem, Violation,
-    check::{self, CheckPlanned},
+    check::{self, CheckPlanned, Trust},
     error::{Findings, Problem},
     limits::MAX_PLAN_BYTES,
 };
@@ -116,7 +116,7 @@ fn whole(message: String, line: u32, column: u32) -> Findings<Violation> {
 
 fn read_and_check(text: &str, root: &Node, check: CheckPlanned<'_>) -> Result<Plan, Findings<Finding>> {
     let document = read::read(text, root);
-    let checked = check::plan(document.draft, &document.origin.places, check);
+    let checked = check::plan(document.draft, &document.origin.places, Trust::Author, check);
     if document.findings.is_empty() {
         return checked.map_err(|problems| problems.filter_map(|problem| Some(document.origin.finding(problem))));
     }

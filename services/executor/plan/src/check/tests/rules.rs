@@ -375,3 +375,53 @@ fn what_else_is_wrong_with_a_schema_stands_at_its_field() {
     });
     assert_eq!(refused.unwrap_err().violations[0].field, "steps[0].wait.form.schema.type");
 }
+
+/// B-24: rules and limits are for authors: a later version may tighten them, and still carries out what was accepted before.
+#[test]
+fn a_stored_plan_is_held_to_no_rule() {
+    let beyond = PlanDraft {
+        id: "an id".into(),
+        parallelism: 100_000,
+        timeout: Some(Duration::MAX),
+        steps: vec![
+            StepDraft {
+                id: "a".repeat(1000),
+                attempt_timeout: Some(Duration::ZERO),
+                verbatim: vec!["nothing".into()],
+                retry: Some(RetryPolicy { max_attempts: 100_000, backoff: Backoff::List(Vec::new()) }),
+                kind: StepKindDraft::Tool { tool: "a b".into(), arguments: json!({"text": "x".repeat(100_000)}) },
+                ..step("a", &[])
+            },
+            StepDraft { exclusive: true, ..wait(WaitDraft { signal: "a b".into(), ..WaitDraft::default() }) },
+            StepDraft {
+                id: "f".into(),
+                ..form(FormDraft { title: "a\nb".repeat(500), schema: json!(true), ..FormDraft::default() })
+            },
+        ],
+        ..PlanDraft::default()
+    };
+    assert!(violations(beyond.clone()).len() >= 10, "{:#?}", violations(beyond));
+    let plan = Plan::stored(beyond.clone()).unwrap();
+    assert_eq!(plan.to_draft(), beyond);
+    assert_eq!(plan.parallelism(), 100_000);
+    let many = draft((0..10_001).map(|number| step(&format!("s{number}"), &[])).collect());
+    assert_eq!(Plan::stored(many).unwrap().steps().len(), 10_001);
+}
+
+#[test]
+fn a_stored_plan_of_which_no_plan_can_be_made_is_refused() {
+    let arguments =
+        |arguments| StepDraft { kind: StepKindDraft::Tool { tool: "noop".into(), arguments }, ..step("a", &[]) };
+    for (steps, refused) in [
+        (vec![], "steps: "),
+        (vec![step("a", &[]), step("a", &[])], "steps[1].id: `a` is already the id"),
+        (vec![step("a", &["b"])], "steps[0].depends_on[0]: there is no step `b`"),
+        (vec![step("a", &["b"]), step("b", &["a"])], "steps[0].depends_on[0]: "),
+        (vec![arguments(json!(7))], "steps[0].arguments: must be an object"),
+        (vec![arguments(json!({"a": "${"}))], "steps[0].arguments.a: "),
+        (vec![wait(WaitDraft::default())], "steps[0].wait: must say one thing"),
+    ] {
+        let found = Plan::stored(draft(steps)).unwrap_err().to_string();
+        assert!(found.contains(refused), "{found}");
+    }
+}
