@@ -12,6 +12,7 @@ use tonic::{Code, Status};
 use crate::{
     names::ExecutionName,
     secrets::{Secrets, SecretsError, Vault},
+    snapshots,
     wire::{self, DecodeError},
 };
 
@@ -38,8 +39,10 @@ pub(crate) struct Replayed {
     pub(crate) execution: Execution,
     /// The secrets to hide in it.
     pub(crate) secrets: Secrets,
-    /// The size of its events as they are stored, without what is sealed.
+    /// The size of what it was folded from as it is stored, without what is sealed in events.
     pub(crate) bytes: usize,
+    /// The last event of the snapshot that it was restored from; 0 when there was none.
+    pub(crate) snapshot_at: u64,
 }
 
 impl JournalReads {
@@ -70,11 +73,24 @@ impl JournalReads {
 
     /// Reads an execution from the store.
     pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<Replayed, Status> {
+        let vault = Arc::clone(&self.vault);
+        match self.read(move |reader| snapshots::restore(reader, &vault, key)).await {
+            Ok(Some(replayed)) => return Ok(replayed),
+            Ok(None) => {}
+            Err(error) => {
+                let why = self.vault.shown(error.to_string());
+                tracing::warn!(
+                    execution.key = key.0,
+                    why,
+                    "A snapshot is not used; the execution is read from its first event"
+                );
+            }
+        }
         let StoredEvents { events, secrets, bytes } = self.events(key).await?;
         // The error may quote the plan.
         let damaged =
             |illegal| corrupt(&self.vault.shown(format!("The execution's events are inconsistent: {illegal}.")));
-        Ok(Replayed { execution: Execution::replay(events).map_err(damaged)?, secrets, bytes })
+        Ok(Replayed { execution: Execution::replay(events).map_err(damaged)?, secrets, bytes, snapshot_at: 0 })
     }
 
     /// Reads an execution's events from the store.

@@ -23,6 +23,7 @@ mod runner;
 mod secrets;
 mod service;
 mod settings;
+mod snapshots;
 mod thresholds;
 mod timers;
 mod trace;

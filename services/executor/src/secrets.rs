@@ -14,7 +14,7 @@ use std::{
 };
 
 use belay_execution::Execution;
-use belay_journal::Transition;
+use belay_journal::{Snapshot, Transition};
 use belay_proto::{
     texts::{Text, Texts},
     v1::{self, execution_event::Kind},
@@ -22,10 +22,12 @@ use belay_proto::{
 use belay_redaction::{Bound, MasterKey, NotOpened, Redactor, SealKey, is_telling, open, seal};
 use belay_service_kit::key_file::{self, KeyFileError};
 use prost::Message as _;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
     names::ExecutionName,
+    snapshots,
     wire::{self, DecodeError},
 };
 
@@ -61,6 +63,15 @@ pub(crate) struct Sealed {
     pub(crate) transition: Transition,
     /// The execution's wrapped key, if this transition is the first that it seals.
     pub(crate) new_key: Option<Vec<u8>>,
+}
+
+/// What a snapshot has.
+#[derive(Serialize, Deserialize)]
+struct SnapshotContent {
+    /// [`Secrets::known`].
+    known: BTreeSet<String>,
+    /// The execution's state.
+    state: Vec<u8>,
 }
 
 /// Why a sealed part cannot be opened.
@@ -160,6 +171,56 @@ impl Vault {
         Ok((messages, secrets))
     }
 
+    /// The execution's state as a snapshot, sealed if the execution has secrets; `None` when that is too large to be worth it. `random` returns 32
+    /// random bytes.
+    pub(crate) fn snapshot(
+        &self,
+        secrets: &Secrets,
+        execution: &Execution,
+        random: impl Fn() -> [u8; 32],
+    ) -> Option<Snapshot> {
+        let sequence = execution.last_sequence();
+        let content = SnapshotContent { known: secrets.known.clone(), state: execution.snapshot() };
+        let content = postcard::to_stdvec(&content).ok()?;
+        if content.len() > snapshots::MAX_BYTES || (secrets.key.is_none() && !secrets.known.is_empty()) {
+            return None;
+        }
+        let place = place_of_snapshot(&execution.created().uid, sequence);
+        let sealed = secrets.key.as_ref().map(|key| seal(key, place, &content, nonce(&random())));
+        let (content, is_sealed) = sealed.map_or((content, false), |sealed| (sealed, true));
+        Some(Snapshot { sequence, version: wire::VERSION, content, is_sealed })
+    }
+
+    /// What [`Self::open`] returns of an execution's first transition and those after a snapshot, and the state of the snapshot.
+    pub(crate) fn open_snapshot<E: From<SecretsError>>(
+        &self,
+        transitions: &[Transition],
+        snapshot: &Snapshot,
+        wrapped: impl Fn() -> Result<Option<Vec<u8>>, E>,
+    ) -> Result<(Vec<v1::ExecutionEvent>, Vec<u8>, Secrets), E> {
+        let (messages, mut secrets) = self.open(transitions, &wrapped)?;
+        let changed = |error| SecretsError::Changed(snapshot.sequence, error);
+        let opened;
+        let content = match snapshot.is_sealed {
+            false => &snapshot.content,
+            true => {
+                let uid = uid(&messages);
+                let key = match secrets.key.take() {
+                    Some(key) => key,
+                    None => self.unwrap(uid, wrapped()?)?,
+                };
+                opened = open(&key, place_of_snapshot(uid, snapshot.sequence), &snapshot.content).map_err(changed)?;
+                secrets.key = Some(key);
+                &opened
+            }
+        };
+        let content: SnapshotContent = postcard::from_bytes(content).map_err(|error| {
+            SecretsError::Undecodable(DecodeError::Damaged(format!("the snapshot cannot be decoded: {error}")))
+        })?;
+        secrets.learn(content.known.into_iter().collect());
+        Ok((messages, content.state, secrets))
+    }
+
     fn unwrap(&self, uid: &str, wrapped: Option<Vec<u8>>) -> Result<SealKey, SecretsError> {
         let wrapped = wrapped.ok_or(SecretsError::KeyLost)?;
         self.master_key.unwrap(uid, &wrapped).map_err(|error| match error {
@@ -248,6 +309,11 @@ fn uid(messages: &[v1::ExecutionEvent]) -> &str {
 
 fn place(uid: &str, first_sequence: u64) -> Bound<'_> {
     Bound { execution: uid, sequence: i64::try_from(first_sequence).unwrap_or(i64::MAX) }
+}
+
+/// The place of a snapshot, which is none of an event.
+fn place_of_snapshot(uid: &str, sequence: u64) -> Bound<'_> {
+    Bound { execution: uid, sequence: i64::try_from(sequence).map_or(i64::MIN, |sequence| -sequence) }
 }
 
 fn sequence(message: &v1::ExecutionEvent) -> u64 {

@@ -15,6 +15,8 @@ pub struct Thresholds {
     pub acknowledge_batch: usize,
     /// An execution that waits longer than this leaves memory.
     pub park_after: Duration,
+    /// The least number of events between two snapshots of an execution.
+    pub snapshot_events: u64,
 }
 
 impl Default for Thresholds {
@@ -25,6 +27,8 @@ impl Default for Thresholds {
             watch_page: 256,
             acknowledge_batch: 1000,
             park_after: Duration::from_secs(5),
+            // Folding as many takes milliseconds.
+            snapshot_events: 1000,
         }
     }
 }

@@ -180,7 +180,7 @@ impl View {
             // What is committed from now on is kept; what was committed before is in the journal, and what is in both is applied once.
             *lock(&self.kept) = Some(Kept::nothing(&self.kept_of_all));
             let replayed = reads.replay(key).await.inspect_err(|_| *lock(&self.kept) = None)?;
-            let Replayed { execution, secrets, bytes } = replayed;
+            let Replayed { execution, secrets, bytes, .. } = replayed;
             self.bytes.store(bytes, Ordering::Relaxed);
             *folded = Some(Folded { execution, redactor: secrets.redactor().clone() });
         }

@@ -51,15 +51,18 @@ pub(crate) async fn crash(binaries: &Path, place: &Place, load: Load) -> Result<
         )
         .into());
     }
-    let new_step = |event: &&ExecutionEvent| {
-        time(event) > killed_at && matches!(event.kind, Some(Kind::StepStarted(_) | Kind::StepCompleted(_)))
-    };
-    let next =
-        histories.iter().flatten().filter(new_step).map(time).min().ok_or("no step was recorded after the kill")?;
+    let next = histories.iter().filter_map(|events| next_step(events, killed_at)).min();
+    let next = next.ok_or("no step was recorded after the kill")?;
     let recovered = |events: &&Vec<ExecutionEvent>| {
         events.iter().any(|event| matches!(event.kind, Some(Kind::ExecutionRecovered(_))))
     };
     Ok(Crash { next_step_ms: (next - killed_at) as f64 / 1e3, recovered: histories.iter().filter(recovered).count() })
+}
+
+/// When the first step started or ended after this time.
+pub(crate) fn next_step(events: &[ExecutionEvent], after: i64) -> Option<i64> {
+    let of_step = |event: &&ExecutionEvent| matches!(event.kind, Some(Kind::StepStarted(_) | Kind::StepCompleted(_)));
+    events.iter().filter(of_step).map(time).filter(|time| *time > after).min()
 }
 
 fn time(event: &ExecutionEvent) -> i64 {
@@ -67,7 +70,7 @@ fn time(event: &ExecutionEvent) -> i64 {
 }
 
 /// The events have no gap, and every step has one start, one call, one result and one end.
-fn exactly_once(events: &[ExecutionEvent], steps: u32) -> std::result::Result<(), String> {
+pub(crate) fn exactly_once(events: &[ExecutionEvent], steps: u32) -> std::result::Result<(), String> {
     let mut seen: HashMap<(&str, &str), u32> = HashMap::new();
     for (event, expected) in events.iter().zip(1..) {
         if event.sequence != expected {

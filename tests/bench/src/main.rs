@@ -15,6 +15,7 @@ mod proc;
 mod process;
 mod report;
 mod rounds;
+mod shapes;
 mod strace;
 mod subject;
 mod table;
@@ -53,6 +54,9 @@ struct Settings {
     /// Measure only what looking at an execution costs it, and write no result.json.
     #[arg(long, conflicts_with_all = ["quick", "check", "load"])]
     looking: bool,
+    /// Measure only long and wide plans, and write no result.json.
+    #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking", "parked"])]
+    shapes: bool,
     /// Measure only what so many parked executions cost, and write no result.json.
     #[arg(long, value_name = "EXECUTIONS", value_parser = clap::value_parser!(u32).range(1000..=10_000_000),
           conflicts_with_all = ["quick", "check", "load", "looking"])]
@@ -118,6 +122,12 @@ async fn measure(settings: &Settings) -> Result<bool> {
         }
         return Ok(true);
     }
+    if settings.shapes {
+        for _ in 0..settings.rounds {
+            println!("{:?}", shapes::measure(&binaries, &root, Scale::FULL.shapes).await?);
+        }
+        return Ok(true);
+    }
     if let Some(executions) = settings.parked {
         for _ in 0..settings.rounds {
             println!("{:#?}", parked::measure(&binaries, &root, executions).await?);
@@ -139,6 +149,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         launches: Vec::new(),
         beside: Vec::new(),
         looking: Vec::new(),
+        shapes: Vec::new(),
         parked: parked::measure(&binaries, &root, scale.parked).await?,
     };
     for number in 0..rounds {
@@ -148,6 +159,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         measured.launches.push(launch::launch(&root, scale.launches)?);
         measured.beside.push(beside::measure(&binaries, &root, scale.beside).await?);
         measured.looking.push(looking::measure(&binaries, &root, scale.looking).await?);
+        measured.shapes.push(shapes::measure(&binaries, &root, scale.shapes).await?);
     }
 
     let rows = report::rows(&measured);

@@ -1,24 +1,26 @@
 //! Many parked executions: how long the executor takes to start beside them, what it needs in memory, and how fast it lists and continues
 //! them.
 //!
-//! Two executions are accepted and park as usual: one waits for a signal, one for a time. The others are copies of these two, stored by the
-//! journal's own writer, since accepting a million would only measure accepting.
+//! Four executions are accepted as usual: two park, one for a signal and one for a time, one is paused, and one is cancelled. The others are
+//! copies of these, stored by the journal's own writer, since accepting a million would only measure accepting.
 
 use std::{path::Path, time::Duration};
 
 use belay_bench::stats;
-use belay_journal::{ExecutionRow, Fence, JournalReader, JournalWriter, NewExecution, Opened, Operation, Transition};
+use belay_journal::{
+    Done, ExecutionRow, Fence, JournalReader, JournalWriter, NewExecution, Opened, Operation, Transition,
+};
 use belay_proto::v1::{self, executor_service_client::ExecutorServiceClient, step_spec, wait_step};
 use belay_service_kit::{Clock as _, SystemClock, net};
 use belay_sqlite::Location;
 use serde::Serialize;
 use tonic::transport::Channel;
 
-use crate::{Result, belay::Belay, place::Place, proc};
+use crate::{Result, belay::Belay, place::Place, proc, subject::Load};
 
 const NAMESPACE: &str = "namespaces/default";
 
-/// The signal that half of the executions wait for.
+/// The signal that four of ten executions wait for.
 const SIGNAL: &str = "go";
 
 /// How many operations are stored at once.
@@ -31,13 +33,13 @@ const TEAMS: u32 = 100;
 const A_DAY: i64 = 24 * 3600;
 
 /// How many pages are asked for of each kind.
-const PAGES: usize = 40;
+const PAGES: usize = 20;
 
 /// How long a page may be, as a program that walks a list asks.
 const PAGE_SIZE: i32 = 100;
 
 /// How many executions are continued.
-const SIGNALLED: usize = 100;
+const SIGNALLED: u32 = 100;
 
 /// When the executor's memory is read after its start: it has looked at its timers by then, and at what it owes to the other services.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
@@ -62,23 +64,44 @@ pub(crate) struct Parked {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct List {
     pub(crate) filter: &'static str,
+    pub(crate) order_by: &'static str,
+    pub(crate) parent: &'static str,
     pub(crate) p50_ms: f64,
     pub(crate) slowest_ms: f64,
     /// How many executions the pages had.
     pub(crate) listed: usize,
 }
 
-/// What is listed: filters that match many executions, few, and one.
-const LISTS: [(&str, &str); 8] = [
-    ("", ""),
-    ("", "create_time"),
-    ("state = RUNNING", ""),
-    ("labels.team = t7", ""),
-    ("waits_for = SIGNAL", ""),
-    ("waits_for = APPROVAL", ""),
-    ("id = \"parked-9999*\"", ""),
-    ("state = RUNNING AND labels.team = t7 AND waits_for = TIME", "create_time"),
+/// What is listed: filters that match all executions, many, few, one and none.
+const FILTERS: [&str; 24] = [
+    "",
+    "state = RUNNING",
+    "state = COMPLETED",
+    "state != RUNNING",
+    "state = PAUSED OR state = CANCELLED",
+    "waits_for = SIGNAL",
+    "waits_for = APPROVAL",
+    "waits_for != RESUME",
+    "plan_id = bench",
+    "plan_id != bench",
+    "plan_id = nobody",
+    "failure_reason = TOOL_FAILED",
+    "labels.team = t7",
+    "labels.team = nobody",
+    "labels.team != t7",
+    "labels.team:*",
+    "labels.ticket = n77",
+    "labels.nobody:*",
+    "id = parked-77",
+    "id = \"parked-77*\"",
+    "id = \"nobody*\"",
+    "labels.team = t7 AND state = PAUSED",
+    "labels.team = t7 AND plan_id != parked",
+    "state = RUNNING AND waits_for = TIME AND labels.team = t6",
 ];
+
+/// The orders of lists; an empty one is that of creation, the newest first.
+const ORDERS: [&str; 3] = ["", "create_time", "end_time desc"];
 
 impl Parked {
     pub(crate) fn slowest_page_ms(&self) -> f64 {
@@ -100,6 +123,10 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, executions: u32) -> Re
         names.push(belay.begin_plan(waiting_plan(condition)).await?);
     }
     let journal = Location::file(place.file("executor").join("journal.db"));
+    for _ in 0..2 {
+        names.push(belay.begin_paused(Load::of_nothing(1, 1)).await?);
+    }
+    belay.cancel(&names[3]).await?;
     let fill = move || fill(&journal, &names, executions, now);
     let started = belay.without_executor(&place, async || tokio::task::spawn_blocking(fill).await?).await?;
     tokio::time::sleep(SETTLED_AFTER).await;
@@ -107,8 +134,8 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, executions: u32) -> Re
 
     let client = ExecutorServiceClient::new(net::connect_lazy(&place.socket("executor.sock")));
     let mut pages = Vec::new();
-    for (filter, order_by) in LISTS {
-        pages.push(list(client.clone(), filter, order_by).await?);
+    for (filter, order_by, parent) in lists() {
+        pages.push(list(client.clone(), filter, order_by, parent).await?);
     }
     let mut signalled = Vec::new();
     for number in 0..SIGNALLED {
@@ -129,10 +156,14 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, executions: u32) -> Re
     })
 }
 
-/// The number of an execution that waits for the signal; those that are taken are far apart.
-fn spread(number: usize, executions: u32) -> u32 {
-    let step = executions / u32::try_from(SIGNALLED).unwrap_or(u32::MAX);
-    u32::try_from(number).unwrap_or(0) * step / 2 * 2
+fn lists() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let orders = FILTERS.into_iter().flat_map(|filter| ORDERS.map(|order| (filter, order)));
+    orders.flat_map(|(filter, order)| [NAMESPACE, "namespaces/-"].map(|parent| (filter, order, parent)))
+}
+
+/// The number of an execution that waits for the signal, which is every tenth; those that are taken are far apart.
+fn spread(number: u32, executions: u32) -> u32 {
+    number * (executions / SIGNALLED) / 10 * 10
 }
 
 /// A plan of one step that waits.
@@ -142,63 +173,76 @@ fn waiting_plan(condition: wait_step::Condition) -> v1::Plan {
     v1::Plan { id: "parked".into(), steps: vec![step], ..Default::default() }
 }
 
-/// Stores copies of the executions with these names, in turns.
+/// Stores copies of executions in turns: of ten, four wait for the signal, three for the time, two are paused, and one is cancelled.
 fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -> Result<()> {
+    const TURNS: [usize; 10] = [0, 1, 0, 2, 0, 1, 0, 2, 3, 1];
     let Opened { mut writer, reader, fence, .. } = belay_journal_sqlite::open(journal, || "unused".into())?;
-    let templates: Vec<(ExecutionRow, Transition)> =
+    let templates: Vec<(ExecutionRow, Vec<Transition>)> =
         names.iter().map(|name| template(reader.as_ref(), name)).collect::<Result<_>>()?;
     for first in (0..executions).step_by(BATCH as usize) {
         let numbers = first..executions.min(first + BATCH);
-        let created = numbers.map(|number| {
-            let (row, transition) = &templates[number as usize % templates.len()];
+        let templates = numbers.clone().map(|number| &templates[TURNS[number as usize % TURNS.len()]]);
+        let created = numbers.zip(templates.clone()).map(|(number, (row, transitions))| {
+            let labels = [("team", format!("t{}", number % TEAMS)), ("ticket", format!("n{number}"))];
             let execution = NewExecution {
                 id: format!("parked-{number}"),
                 created_at: now + i64::from(number),
-                labels: [("team".to_owned(), format!("t{}", number % TEAMS))].into(),
+                labels: labels.map(|(key, value)| (key.to_owned(), value)).into(),
                 request_id: String::new(),
                 ..row.execution.clone()
             };
             Operation::Create {
                 fence: Fence { shard: execution.shard, token: fence },
                 execution,
-                transition: transition.clone(),
+                transition: transitions[0].clone(),
                 summary: row.summary.clone(),
                 seal_key: None,
             }
         });
-        store(writer.as_mut(), created.collect())?;
+        let keys = store(writer.as_mut(), created.collect())?;
+        let later = keys.into_iter().zip(templates).flat_map(|(done, (row, transitions))| {
+            let append = move |transition: &Transition| match done {
+                Done::Created(key) => Some(Operation::Append {
+                    key,
+                    transition: transition.clone(),
+                    summary: None,
+                    seal_key: None,
+                    fence: Fence { shard: row.execution.shard, token: fence },
+                }),
+                _ => None,
+            };
+            transitions[1..].iter().filter_map(append)
+        });
+        store(writer.as_mut(), later.collect())?;
     }
     Ok(())
 }
 
-/// An execution that has parked in its first transition.
-fn template(reader: &dyn JournalReader, name: &str) -> Result<(ExecutionRow, Transition)> {
+/// An execution that has parked or ended.
+fn template(reader: &dyn JournalReader, name: &str) -> Result<(ExecutionRow, Vec<Transition>)> {
     let id = name.rsplit('/').next().unwrap_or(name);
     let row = reader.find("default", id)?.ok_or("an execution is not in the journal")?;
-    let [transition] = <[_; 1]>::try_from(reader.read(row.key, 0, usize::MAX)?)
-        .map_err(|all| format!("an execution parked after {} transitions", all.len()))?;
-    if !row.summary.parked {
-        return Err("an execution did not park".into());
+    if !row.summary.parked && !row.summary.ended {
+        return Err("an execution has neither parked nor ended".into());
     }
-    Ok((row, transition))
+    let transitions = reader.read(row.key, 0, usize::MAX)?;
+    Ok((row, transitions))
 }
 
-fn store(writer: &mut dyn JournalWriter, batch: Vec<Operation>) -> Result<()> {
-    for result in writer.commit(batch)? {
-        result?;
-    }
-    Ok(())
+fn store(writer: &mut dyn JournalWriter, batch: Vec<Operation>) -> Result<Vec<Done>> {
+    Ok(writer.commit(batch)?.into_iter().collect::<Result<_, _>>()?)
 }
 
 async fn list(
     mut client: ExecutorServiceClient<Channel>,
     filter: &'static str,
     order_by: &'static str,
+    parent: &'static str,
 ) -> Result<List> {
     let (mut micros, mut listed, mut page_token) = (Vec::new(), 0, String::new());
     for _ in 0..PAGES {
         let request = v1::ListExecutionsRequest {
-            parent: NAMESPACE.into(),
+            parent: parent.into(),
             page_size: PAGE_SIZE,
             page_token,
             filter: filter.into(),
@@ -214,7 +258,7 @@ async fn list(
         }
     }
     let slowest_ms = millis(micros.iter().max().copied());
-    Ok(List { filter, p50_ms: millis(stats::percentile(&mut micros, 50)), slowest_ms, listed })
+    Ok(List { filter, order_by, parent, p50_ms: millis(stats::percentile(&mut micros, 50)), slowest_ms, listed })
 }
 
 fn millis(micros: Option<u64>) -> f64 {

@@ -10,6 +10,7 @@ use crate::{
     looking::Looking,
     parked::Parked,
     rounds::{Flushes, Round, Side},
+    shapes::Shapes,
     table::{Bound, Row, Target},
 };
 
@@ -22,6 +23,7 @@ pub(crate) struct Measured {
     pub(crate) launches: Vec<Launch>,
     pub(crate) beside: Vec<Beside>,
     pub(crate) looking: Vec<Looking>,
+    pub(crate) shapes: Vec<Shapes>,
     pub(crate) parked: Parked,
 }
 
@@ -95,6 +97,38 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         }),
         watched("executor's memory, 1,000 watchers", &measured.looking, 1024.0, |looking| looking.watched_kib),
         watched("executor's memory, 200 that never read", &measured.looking, 256.0, |looking| looking.stuck_kib),
+        shaped(
+            "P7",
+            "accepting a plan of 2,122 tasks",
+            "ms",
+            Target::Time(Bound::AtMost(50.0)),
+            &measured.shapes,
+            |shapes| (None, shapes.accepted_ms),
+        ),
+        shaped(
+            "P7",
+            "each of its tasks, 64 at once",
+            "ms",
+            Target::Time(Bound::AtMost(0.2)),
+            &measured.shapes,
+            |shapes| (None, shapes.task_ms),
+        ),
+        shaped(
+            "P10",
+            "step p50, the last of 10,000; floor: the first",
+            "µs",
+            Target::Ratio(Bound::AtMost(1.1)),
+            &measured.shapes,
+            |shapes| (Some(shapes.first_us as f64), shapes.last_us as f64),
+        ),
+        shaped(
+            "P10",
+            "kill -9 to the next step, at step 9,000; floor: at step 100",
+            "ms",
+            Target::Ratio(Bound::AtMost(1.5)),
+            &measured.shapes,
+            |shapes| (Some(shapes.early_ms), shapes.late_ms),
+        ),
         parked("start beside parked executions", "ms", measured.parked.start_ms, 3000.0),
         parked("executor's memory beside them", "MiB", measured.parked.used_kib as f64 / KIB_PER_MIB, 300.0),
         parked("slowest page of a list of them", "ms", measured.parked.slowest_page_ms(), 20.0),
@@ -137,6 +171,30 @@ fn watched(metric: &'static str, rounds: &[Looking], most: f64, of: fn(&Looking)
         belay: stats::median(rounds.iter().map(|round| of(round) as f64 / KIB_PER_MIB)),
         target: Some(Target::Figure(Bound::AtMost(most))),
         ..Row::default()
+    }
+}
+
+/// `of` returns what it is compared with, if there is such a figure, and the figure.
+fn shaped(
+    id: &'static str,
+    metric: &'static str,
+    unit: &'static str,
+    target: Target,
+    rounds: &[Shapes],
+    of: fn(&Shapes) -> (Option<f64>, f64),
+) -> Row {
+    let (figures, compared): (Vec<f64>, Vec<Option<f64>>) =
+        rounds.iter().map(of).map(|(compared, figure)| (figure, compared)).unzip();
+    let ratios = figures.iter().zip(&compared).filter_map(|(figure, compared)| Some(figure / (*compared)?));
+    Row {
+        id,
+        metric,
+        unit,
+        floor: stats::median(compared.iter().copied().flatten()),
+        ratio: stats::median(ratios),
+        belay: stats::median(figures.iter().copied()),
+        target: Some(target),
+        note: None,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     journalled::Journalled,
     looking,
     place::Place,
-    proc,
+    proc, shapes,
     strace::{self, Counted},
     subject::{Load, Sample, Subject, Work, measure},
 };
@@ -31,6 +31,7 @@ pub(crate) struct Scale {
     pub(crate) launches: usize,
     pub(crate) beside: beside::Scale,
     pub(crate) looking: looking::Scale,
+    pub(crate) shapes: shapes::Scale,
     /// How many executions are parked.
     pub(crate) parked: u32,
 }
@@ -47,6 +48,7 @@ impl Scale {
         launches: 100,
         beside: beside::Scale { calls: 200, seconds: 60 },
         looking: looking::Scale { steps: 1000, watchers: 1000, stuck: 200 },
+        shapes: shapes::Scale { steps: 10_000, compared: 1000 },
         parked: 1_000_000,
     };
 
@@ -61,6 +63,7 @@ impl Scale {
         launches: 20,
         beside: beside::Scale { calls: 20, seconds: 30 },
         looking: looking::Scale { steps: 200, watchers: 100, stuck: 50 },
+        shapes: shapes::Scale { steps: 1000, compared: 100 },
         parked: 20_000,
     };
 }

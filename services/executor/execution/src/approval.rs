@@ -1,11 +1,12 @@
 //! Approvals: what a decision about a call is about, and what was decided.
 
 use belay_reasons as reasons;
+use serde::{Deserialize, Serialize};
 
 use crate::{ApprovalMode, ErrorClass, Failure, Timestamp};
 
 /// What an approval decides about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SubjectKind {
     /// The call itself, before it runs.
     Call,
@@ -14,7 +15,7 @@ pub enum SubjectKind {
 }
 
 /// Why a runner holds a call until it is approved. The decision is bound to `subject_digest`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalRequirement {
     /// What the decision is about.
     pub kind: SubjectKind,
@@ -27,7 +28,7 @@ pub struct ApprovalRequirement {
 }
 
 /// What a policy allows, from the mildest to the strictest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
     /// The call runs and its changes are committed.
     Auto,
@@ -40,7 +41,7 @@ pub enum Verdict {
 }
 
 /// A decision of a policy, and the reason for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyDecision {
     /// What is allowed.
     pub verdict: Verdict,
@@ -53,7 +54,7 @@ pub struct PolicyDecision {
 }
 
 /// A summary of what a call changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectSummary {
     /// Number of files, links and directories it creates.
     pub created: u32,
@@ -66,7 +67,7 @@ pub struct EffectSummary {
 }
 
 /// The change of one path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathChange {
     /// The path, relative to the workspace.
     pub path: String,
@@ -77,7 +78,7 @@ pub struct PathChange {
 }
 
 /// How a path changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChangeKind {
     /// The path is new.
     Created,
@@ -88,7 +89,7 @@ pub enum ChangeKind {
 }
 
 /// What was decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
     /// Approved, once.
     Approved,
@@ -101,7 +102,7 @@ pub enum Decision {
 }
 
 /// The approval that a held call waits for, or waited for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingApproval {
     /// What has to be approved.
     pub requirement: ApprovalRequirement,
@@ -114,7 +115,7 @@ pub struct PendingApproval {
 }
 
 /// A decision, and who made it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decided {
     /// What was decided.
     pub decision: Decision,

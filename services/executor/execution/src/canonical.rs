@@ -1,5 +1,6 @@
 //! JSON in one canonical spelling, so that equal values have equal digests.
 
+use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
 use data_encoding::HEXLOWER;
@@ -10,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 ///
 /// One departure: integers that a double cannot hold keep all their digits, since tools do take 64-bit ids. RFC 8785 leaves these to
 /// the application.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Json(Arc<str>);
 
 impl Json {

@@ -1,5 +1,6 @@
 //! Failures of calls.
 
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 pub use belay_reasons::ErrorClass;
@@ -7,7 +8,7 @@ pub use belay_reasons::ErrorClass;
 use crate::Timestamp;
 
 /// What went wrong with a call or a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The class, which decides whether to retry.
     pub class: ErrorClass,
@@ -28,7 +29,7 @@ pub struct Failure {
 }
 
 /// A quota that is used up.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaState {
     /// Its name.
     pub name: String,
@@ -41,7 +42,7 @@ pub struct QuotaState {
 }
 
 /// The end of what a program wrote before its call failed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastOutput {
     /// The end of its standard output.
     pub stdout: String,

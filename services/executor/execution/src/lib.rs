@@ -42,8 +42,8 @@ pub use event::{
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use state::{
-    Authorization, Execution, FailedAttempt, Life, MAX_SIGNALS, Operation, OperationKey, StepKey, StepRole, StepView,
-    Totals, Wait, Waiting, Work,
+    Authorization, Execution, FailedAttempt, Life, MAX_SIGNALS, NotRestored, Operation, OperationKey, SNAPSHOT_VERSION,
+    StepKey, StepRole, StepView, Totals, Wait, Waiting, Work,
 };
 pub use time::Timestamp;
 pub use transitions::{

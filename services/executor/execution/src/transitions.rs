@@ -1,7 +1,9 @@
 //! All state transitions, in two tables. `apply` rejects every transition that they do not list.
 
+use serde::{Deserialize, Serialize};
+
 /// The state of an execution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ExecutionState {
     /// Accepted; nothing has started.
     Pending,
@@ -33,7 +35,7 @@ impl ExecutionState {
 }
 
 /// The state of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StepState {
     /// Waits for steps it depends on.
     Pending,

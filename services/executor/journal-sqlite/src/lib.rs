@@ -227,7 +227,7 @@ pub fn measure(location: &Location) -> Result<Option<StoreSize>, StoreError> {
 /// The name of the execution that a damaged row belongs to, where the row still tells.
 fn execution_of(connection: &Connection, row: &DamagedRow) -> Result<Option<String>, rusqlite::Error> {
     let execution = match row.table.as_str() {
-        "execution" | "seal_key" | "waypoint" => "?1",
+        "execution" | "seal_key" | "snapshot" | "waypoint" => "?1",
         "log" => "(SELECT exec FROM log WHERE id = ?1)",
         _ => return Ok(None),
     };

@@ -43,15 +43,15 @@ pub(crate) fn page(connection: &Connection, query: &Query) -> Sql<Page> {
         Some(namespaces) => namespaces.iter().map(|namespace| Walk::whole(Some(namespace), query.order.by)).collect(),
         None => vec![Walk::whole(None, query.order.by)],
     };
-    let mut best: Option<(usize, Vec<Walk>)> = None;
+    let mut best: Option<((usize, u8), Vec<Walk>)> = None;
     for any in namespaces.iter().flat_map(|namespaces| query.filter.iter().map(move |any| (namespaces, any))) {
         let Some(walks) = walks(connection, any)? else { continue };
         let in_order = walks.iter().all(|walk| walk.order == Some(query.order.by));
         if in_order && query.filter.len() == 1 {
             return merge(connection, query, walks);
         }
-        let count = count(connection, &walks)?;
-        if (in_order || count <= MAX_EXAMINED) && best.as_ref().is_none_or(|(fewest, _)| count < *fewest) {
+        let count = (count(connection, &walks)?, likely_count(any.1));
+        if (in_order || count.0 <= MAX_EXAMINED) && best.as_ref().is_none_or(|(fewest, _)| count < *fewest) {
             best = Some((count, walks));
         }
     }
@@ -92,6 +92,20 @@ fn walks(connection: &Connection, (namespaces, any): (&Vec<String>, &AnyOf)) -> 
         walks.extend(values.into_iter().map(|value| Walk::by_column(namespace, column, value)));
     }
     Ok(Some(walks))
+}
+
+/// A rank by how many executions a part of a filter is likely to find, the fewest first: it decides between indexes that find too many to be
+/// counted.
+fn likely_count(any: &AnyOf) -> u8 {
+    let of_one = |condition: &Condition| match condition {
+        Condition::Id(true, _) | Condition::IdPrefix(_) => 0,
+        Condition::Label(true, ..) => 1,
+        Condition::PlanId(true, _) | Condition::FailureReason(true, _) => 2,
+        Condition::WaitsFor(true, _) => 3,
+        Condition::State(true, _) => 4,
+        _ => 5,
+    };
+    any.0.iter().map(of_one).max().unwrap_or(u8::MAX)
 }
 
 /// The values of a column that match, for a part of a filter that is about this column only; `None` when they are too many.
@@ -368,6 +382,46 @@ mod tests {
 
     use super::*;
     use crate::schema::SCHEMA;
+
+    /// Of two indexes with too many executions to be counted, a page walks the one that is likely to find fewer: it examines a bounded number.
+    #[test]
+    fn a_label_is_preferred_to_a_state() {
+        const EXECUTIONS: i64 = 2 * (MAX_EXAMINED as i64 + 100);
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("journal"));
+        let mut store = crate::open(&location, || "a store".into()).unwrap();
+        let fence = belay_journal::Fence { shard: 1, token: store.fence };
+        let create = |number: i64| {
+            let is_late = number >= EXECUTIONS / 2;
+            let execution = belay_journal::NewExecution {
+                namespace: "n".into(),
+                id: format!("e{number}"),
+                shard: 1,
+                created_at: number,
+                plan_id: "plan".into(),
+                labels: is_late.then(|| ("team".to_owned(), "a".to_owned())).into_iter().collect(),
+                principal: String::new(),
+                request_id: String::new(),
+                request_hash: String::new(),
+            };
+            let transition =
+                belay_journal::Transition { first_sequence: 1, count: 1, version: 1, shown: vec![], sealed: None };
+            let summary = belay_journal::ExecutionSummary { state: 2, ..Default::default() };
+            belay_journal::Operation::Create { execution, transition, summary, seal_key: None, fence }
+        };
+        assert!(store.writer.commit((0..EXECUTIONS).map(create).collect()).unwrap().iter().all(Result::is_ok));
+        let (state, label) = (Condition::State(true, 2), Condition::Label(true, "team".to_owned(), "a".to_owned()));
+        for filter in [[&state, &label], [&label, &state]] {
+            let page = store.reader.list(&Query {
+                namespace: Some("n".into()),
+                filter: filter.map(|condition| AnyOf(vec![condition.clone()])).into(),
+                order: belay_journal::Order { by: OrderBy::CreateTime, descending: false },
+                after: None,
+                limit: 50,
+            });
+            assert_eq!(page.unwrap().rows.len(), 50, "{filter:?}");
+        }
+    }
 
     /// A million executions may wait: no walk may scan or sort them.
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 
 use belay_journal::{
-    Deletion, ExecutionKey, ExecutionRow, JournalReader, Page, Position, Query, StoreError, Transition,
+    Deletion, ExecutionKey, ExecutionRow, JournalReader, Page, Position, Query, Snapshot, StoreError, Transition,
 };
 use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
@@ -148,6 +148,10 @@ impl JournalReader for SqliteReader {
 
     fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError> {
         rows::seal_key(&self.connection(), key).map_err(failed)?.map_err(damaged)
+    }
+
+    fn snapshot(&self, key: ExecutionKey) -> Result<Option<Snapshot>, StoreError> {
+        rows::snapshot(&self.connection(), key).map_err(failed)?.map_err(damaged)
     }
 
     fn claimable(&self, after: ExecutionKey, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {

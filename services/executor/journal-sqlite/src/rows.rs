@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use belay_journal::{
-    DeleteRequest, Deletion, ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, StepCounts, Waits,
+    DeleteRequest, Deletion, ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, Snapshot, StepCounts, Waits,
 };
 use belay_sqlite::DamagedRow;
 use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
 use crate::{
     Head,
-    schema::{DELETION, EXECUTION, HEAD, SEAL_KEY},
+    schema::{DELETION, EXECUTION, HEAD, SEAL_KEY, SNAPSHOT},
 };
 
 /// The columns of an execution, in the order of [`execution_row`].
@@ -105,6 +105,23 @@ pub(crate) fn seal_key(
         Some((_, false)) => Err(SEAL_KEY.damaged(key.0)),
         found => Ok(found.map(|(wrapped, _)| wrapped)),
     })
+}
+
+/// The execution's snapshot, if it has one.
+pub(crate) fn snapshot(
+    connection: &Connection,
+    key: ExecutionKey,
+) -> Result<Checked<Option<Snapshot>>, rusqlite::Error> {
+    static READ: LazyLock<String> = LazyLock::new(|| {
+        format!("SELECT seq, version, content, sealed, {} FROM snapshot WHERE exec = ?1", SNAPSHOT.intact())
+    });
+    let found = connection.prepare_cached(&READ)?.query_row([key.0], |row| {
+        if !row.get::<_, bool>(4)? {
+            return Ok(Err(SNAPSHOT.damaged(key.0)));
+        }
+        Ok(Ok(Snapshot { sequence: row.get(0)?, version: row.get(1)?, content: row.get(2)?, is_sealed: row.get(3)? }))
+    });
+    Ok(found.optional()?.transpose())
 }
 
 /// Whether there is an execution with this key.

@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 6,
-    earlier_lacks: "the deletions of executions",
+    format: 7,
+    earlier_lacks: "snapshots of executions",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -90,6 +90,16 @@ pub(crate) const SCHEMA: Schema = Schema {
         CREATE TABLE seal_key (
             exec     INTEGER PRIMARY KEY,
             wrapped  BLOB NOT NULL,
+            sum      INTEGER NOT NULL
+        ) STRICT;
+
+        -- The last one of each execution, in a table of its own: it may be large, and is read only to load one.
+        CREATE TABLE snapshot (
+            exec     INTEGER PRIMARY KEY,
+            seq      INTEGER NOT NULL,
+            version  INTEGER NOT NULL,
+            content  BLOB NOT NULL,
+            sealed   INTEGER NOT NULL,
             sum      INTEGER NOT NULL
         ) STRICT;
 
@@ -177,6 +187,13 @@ pub(crate) const LOG: Table = Table {
 pub(crate) const SEAL_KEY: Table =
     Table { name: "seal_key", columns: &["exec", "wrapped"], sum: "sum", affects: "the execution with this key" };
 
+pub(crate) const SNAPSHOT: Table = Table {
+    name: "snapshot",
+    columns: &["exec", "seq", "version", "content", "sealed"],
+    sum: "sum",
+    affects: "nothing but the speed of reading this execution",
+};
+
 pub(crate) const WAYPOINT: Table = Table {
     name: "waypoint",
     columns: &["exec", "first_seq", "log"],
@@ -202,5 +219,5 @@ pub(crate) const DELETION: Table = Table {
 };
 
 /// All of them.
-pub(crate) const TABLES: [&Table; 8] =
-    [&META, &EXECUTION, &HEAD, &LOG, &SEAL_KEY, &WAYPOINT, &DELETION, &belay_sqlite::POSITION];
+pub(crate) const TABLES: [&Table; 9] =
+    [&META, &EXECUTION, &HEAD, &LOG, &SEAL_KEY, &SNAPSHOT, &WAYPOINT, &DELETION, &belay_sqlite::POSITION];

@@ -8,8 +8,8 @@ use std::{
 };
 
 use belay_journal::{
-    Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS, StepCounts,
-    StoreError, Transition,
+    Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS, Snapshot,
+    StepCounts, StoreError, Transition,
 };
 use belay_proto::stores::Stores;
 use belay_sqlite::{DamagedRow, SqliteError, Store};
@@ -18,7 +18,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use crate::{
     Head, Heads, Intervals,
     rows::{self, Checked, recorded_head, write_labels},
-    schema::{EXECUTION, HEAD, LOG, META, SEAL_KEY, WAYPOINT},
+    schema::{EXECUTION, HEAD, LOG, META, SEAL_KEY, SNAPSHOT, WAYPOINT},
     store_error,
 };
 
@@ -173,6 +173,7 @@ impl Transaction<'_> {
                 Operation::Append { key, transition, summary, seal_key, fence } => {
                     self.append(key, &transition, summary.as_ref(), seal_key.as_deref(), fence)?
                 }
+                Operation::KeepSnapshot { key, snapshot, fence } => self.keep_snapshot(key, &snapshot, fence)?,
                 Operation::Delete { key, deleted_at, request, fence } => {
                     self.delete(key, deleted_at, &request, fence)?
                 }
@@ -282,6 +283,30 @@ impl Transaction<'_> {
         }
         self.keep_seal_key(key, seal_key)?;
         Ok(Ok(Done::Appended))
+    }
+
+    fn keep_snapshot(
+        &self,
+        key: ExecutionKey,
+        snapshot: &Snapshot,
+        fence: Fence,
+    ) -> Result<Result<Done, Refused>, rusqlite::Error> {
+        static INSERT: LazyLock<String> =
+            LazyLock::new(|| SNAPSHOT.insert().replacen("INSERT INTO", "INSERT OR REPLACE INTO", 1));
+        if let Err(refused) = self.check_fence(fence) {
+            return Ok(Err(refused));
+        }
+        let Snapshot { sequence, version, content, is_sealed } = snapshot;
+        match self.head(key)? {
+            Ok(Some(Head { last_sequence: last, .. })) if *sequence > last => {
+                return Ok(Err(Refused::Gap { first: *sequence, last }));
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(Err(Refused::Missing(key))),
+            Err(damaged) => return Ok(Err(Refused::Damaged(damaged.to_string()))),
+        }
+        self.connection.prepare_cached(&INSERT)?.execute(params![key.0, sequence, version, content, is_sealed])?;
+        Ok(Ok(Done::Kept))
     }
 
     fn insert_execution(

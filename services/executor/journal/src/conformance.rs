@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     AnyOf, Comparison, Condition, DeleteRequest, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence,
-    MAX_EXAMINED, NewExecution, Opened, Operation, Order, OrderBy, Page, Position, Query, Refused, StepCounts,
-    StoreError, Transition, Waits,
+    MAX_EXAMINED, NewExecution, Opened, Operation, Order, OrderBy, Page, Position, Query, Refused, Snapshot,
+    StepCounts, StoreError, Transition, Waits,
 };
 
 /// Checks a store's guarantees. `open` opens the same store each time, after the previous handle was dropped.
@@ -24,6 +24,7 @@ pub fn check(open: &mut dyn FnMut() -> Opened) {
     finds_what_to_drive(&mut store);
     lists_namespaces(&mut store);
     keeps_one_key(&mut store);
+    keeps_the_last_snapshot(&mut store);
     finds_what_has_ended(&mut store);
     deletes_in_steps(&mut store);
 
@@ -451,6 +452,52 @@ fn keeps_one_key(store: &mut Opened) {
     assert_eq!(store.reader.seal_key(first).unwrap().as_deref(), Some(b"first".as_slice()));
     assert_eq!(store.reader.seal_key(later).unwrap().as_deref(), Some(b"later".as_slice()));
     assert_eq!(store.reader.read(later, 2, 10).unwrap(), vec![transition(3, 1), transition(4, 1)]);
+}
+
+/// The last snapshot is kept, by its owner and while there is an execution, and only of events that are stored.
+fn keeps_the_last_snapshot(store: &mut Opened) {
+    let fence = store.fence;
+    let keep = |key, sequence, content: &[u8], token| {
+        let snapshot = Snapshot { sequence, version: 3, content: content.to_vec(), is_sealed: sequence > 1 };
+        Operation::KeepSnapshot { key, snapshot, fence: Fence { shard: 7, token } }
+    };
+    let answers = commit(store, vec![create(new_execution("snapped", "", "", 500), fence)]);
+    let key = created(&answers[0]);
+    assert_eq!(store.reader.snapshot(key).unwrap(), None);
+    let missing = ExecutionKey(999_999);
+    let answers = commit(
+        store,
+        vec![
+            keep(key, 1, b"first", fence),
+            keep(key, 2, b"second", fence),
+            keep(key, 3, b"of an event that is not stored", fence),
+            keep(key, 2, b"stale", fence - 1),
+            keep(missing, 1, b"of nothing", fence),
+        ],
+    );
+    let expected = vec![
+        Ok(Done::Kept),
+        Ok(Done::Kept),
+        Err(Refused::Gap { first: 3, last: 2 }),
+        Err(Refused::Fenced { shard: 7, yours: fence - 1, newest: fence }),
+        Err(Refused::Missing(missing)),
+    ];
+    assert_eq!(answers, expected);
+    let kept = Snapshot { sequence: 2, version: 3, content: b"second".to_vec(), is_sealed: true };
+    assert_eq!(store.reader.snapshot(key).unwrap(), Some(kept));
+    let end = Operation::Append {
+        key,
+        transition: transition(3, 1),
+        summary: Some(ended(510)),
+        seal_key: None,
+        fence: Fence { shard: 7, token: fence },
+    };
+    let answers = commit(store, vec![end, delete(key, "", fence), keep(key, 3, b"of a deleted one", fence)]);
+    assert_eq!(answers, vec![Ok(Done::Appended), Ok(Done::Deleted), Err(Refused::Missing(key))]);
+    assert_eq!(store.reader.snapshot(key).unwrap(), None, "it goes with its execution");
+    let answers =
+        commit(store, vec![erase(key, 1000, fence), close(key, 0, fence), Operation::DropDeletions { now: 0 }]);
+    assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed), Ok(Done::Dropped(1))]);
 }
 
 fn ended(ended_at: i64) -> ExecutionSummary {

@@ -68,6 +68,20 @@ impl Transition {
     }
 }
 
+/// The state of an execution after some of its events, so that reading it need not begin with the first. Disposable: a store may drop it, and
+/// whoever does not know its version ignores it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The sequence of the last event that is in it.
+    pub sequence: u64,
+    /// The version of the events' encoding up to there.
+    pub version: u32,
+    /// The state, in a form of the writer's own.
+    pub content: Vec<u8>,
+    /// Whether the content is sealed with the execution's key.
+    pub is_sealed: bool,
+}
+
 /// What an execution waits for while it is parked: a set of kinds, by the numbers of `belay.v1.WaitingReason.Kind`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Waits(pub u32);
@@ -188,6 +202,15 @@ pub enum Operation {
         /// The writer's fence.
         fence: Fence,
     },
+    /// Keeps a snapshot of an execution instead of the one before. One of events that are not stored is refused as [`Refused::Gap`].
+    KeepSnapshot {
+        /// The execution.
+        key: ExecutionKey,
+        /// The snapshot.
+        snapshot: Snapshot,
+        /// The writer's fence.
+        fence: Fence,
+    },
     /// Deletes an execution that has ended. Its name cannot be used until the [`Deletion`] is closed.
     Delete {
         /// The execution.
@@ -231,6 +254,8 @@ pub enum Done {
     Created(ExecutionKey),
     /// Appended.
     Appended,
+    /// The snapshot is kept.
+    Kept,
     /// Deleted.
     Deleted,
     /// Events of a deleted execution were removed.
@@ -407,6 +432,9 @@ pub trait JournalReader: Send + Sync {
 
     /// The wrapped key of an execution; `None` when no transition of it is sealed.
     fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// The snapshot of an execution; `None` when there is none.
+    fn snapshot(&self, key: ExecutionKey) -> Result<Option<Snapshot>, StoreError>;
 
     /// The executions that need a driver now, which are those that have neither ended nor are parked: those after `after`, in the order of
     /// their keys, at most `limit`.

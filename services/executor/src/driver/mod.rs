@@ -30,6 +30,7 @@ use crate::{
     operation::{Busy, OperationHandle, Update},
     registry::{ExecutionRegistry, unwritable},
     secrets::{Sealed, Secrets},
+    snapshots,
     trace::Trace,
     wire,
 };
@@ -79,6 +80,8 @@ pub(crate) struct Driver {
     /// Decisions that no call in flight waits for; their use is reported to the gate once all earlier events are durable.
     late_decisions: Vec<v1::Approval>,
     summary: ExecutionSummary,
+    /// The last event of the last snapshot; 0 when there is none.
+    snapshot_at: u64,
     runner_unavailable_since: Option<Timestamp>,
     gate_unavailable_since: Option<Timestamp>,
     /// Since when the runner's clock rejects a grant.
@@ -99,6 +102,7 @@ struct Loaded {
     secrets: Secrets,
     trace: Trace,
     summary: ExecutionSummary,
+    snapshot_at: u64,
     ledger_id: Arc<str>,
 }
 
@@ -152,7 +156,7 @@ impl Driver {
         };
         let commands = registry.register(key);
         drop(reserved);
-        let taken = Loaded { key, name, execution, secrets, trace, summary, ledger_id };
+        let taken = Loaded { key, name, execution, secrets, trace, summary, snapshot_at: 0, ledger_id };
         let mut driver = Self::new(Arc::clone(&registry), taken);
         driver.trace.record(&driver.execution, &events);
         let log_span = driver.trace.log_span();
@@ -179,7 +183,7 @@ impl Driver {
     }
 
     async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<Loaded, Status> {
-        let Replayed { execution, secrets, .. } = registry.reads.replay(row.key).await?;
+        let Replayed { execution, secrets, snapshot_at, .. } = registry.reads.replay(row.key).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
         // When the runner is unavailable, expect the ledger of the last intent; a later mismatch is reported by the runner.
         let ledger_id = match registry.runner.catalogue(false).await {
@@ -187,11 +191,11 @@ impl Driver {
             Err(_) => execution.ledger_id().into(),
         };
         let trace = Trace::of(&registry.telemetry, &name, &execution);
-        Ok(Loaded { key: row.key, name, execution, secrets, trace, summary: row.summary, ledger_id })
+        Ok(Loaded { key: row.key, name, execution, secrets, trace, summary: row.summary, snapshot_at, ledger_id })
     }
 
     fn new(registry: Arc<ExecutionRegistry>, taken: Loaded) -> Self {
-        let Loaded { key, name, execution, secrets, trace, summary, ledger_id } = taken;
+        let Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id } = taken;
         let (update_sender, updates) = mpsc::unbounded_channel();
         // Not less than when it left memory: since its last event it has gone by the service's clock.
         let ahead = execution.last_time().as_micros().saturating_sub(registry.now().as_micros());
@@ -216,6 +220,7 @@ impl Driver {
             notices: Vec::new(),
             late_decisions: Vec::new(),
             summary,
+            snapshot_at,
             runner_unavailable_since: None,
             gate_unavailable_since: None,
             clocks_differ_since: None,
@@ -257,6 +262,7 @@ impl Driver {
             if !events.is_empty() {
                 self.withdraw_forms(&events);
                 self.make_durable(std::mem::take(&mut events), now).await?;
+                self.keep_snapshot();
             }
             for notice in self.notices.drain(..) {
                 self.registry.notify_gate(notice);
@@ -348,6 +354,26 @@ impl Driver {
             self.registry.acknowledge(self.execution.created().shard, name);
         }
         Ok(())
+    }
+
+    /// Stores a snapshot when that is worth it. Nothing waits for it, and nothing is lost without it.
+    fn keep_snapshot(&mut self) {
+        let (now, leaves_memory) = (self.execution.last_sequence(), self.summary.parked || self.summary.ended);
+        if !snapshots::is_due(self.snapshot_at, now, leaves_memory, self.registry.thresholds.snapshot_events) {
+            return;
+        }
+        self.snapshot_at = now;
+        let random = || self.registry.ids.next_key();
+        let Some(snapshot) = self.registry.vault.snapshot(&self.secrets, &self.execution, random) else { return };
+        let fence = self.registry.fence(self.execution.created().shard);
+        let keep = Operation::KeepSnapshot { key: self.key, snapshot, fence };
+        let (registry, name) = (Arc::clone(&self.registry), self.execution_name.clone());
+        tokio::spawn(async move {
+            // A store that fails is reported to all.
+            if let Ok(Err(refused)) = registry.commit(keep).await {
+                tracing::debug!(execution.name = name, %refused, "A snapshot is not kept");
+            }
+        });
     }
 }
 

@@ -8,7 +8,8 @@ use std::{env, fs, path::PathBuf, time::Duration};
 use belay_execution::{
     Actor, ApprovalEvent, ApprovalMode, ApprovalRequirement, Body, Control, Created, DecideContext, Decision,
     EffectSummary, ErrorClass, Event, Execution, ExecutionEvent, Failure, Json, OperationId, PolicyDecision, Receipt,
-    RecoveryClass, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, Verdict, WaitEnd, WaitEvent,
+    RecoveryClass, SNAPSHOT_VERSION, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, Verdict, WaitEnd,
+    WaitEvent, digest,
 };
 use belay_plan::{Format, Plan};
 use belay_proto::v1;
@@ -190,6 +191,29 @@ fn a_golden_log_of_every_version_is_replayed() {
         versions += 1;
     }
     assert!(versions > 0);
+}
+
+// B-24: whoever changes the state, or how it is encoded, gives snapshots another version, so that no snapshot is read as something else.
+#[test]
+fn snapshots_of_this_version_have_these_bytes() {
+    let events = story();
+    let mut execution = Execution::create(events[0].clone()).unwrap();
+    let mut digests = String::new();
+    for event in &events[1..] {
+        execution.apply(event).unwrap();
+        let snapshot = execution.snapshot();
+        assert_eq!(Execution::restore(events[0].clone(), &snapshot).unwrap(), execution);
+        digests += &format!("{} {}\n", event.sequence, digest(&snapshot));
+    }
+    let golden = folder().join(format!("snapshots-{SNAPSHOT_VERSION}.txt"));
+    if env::var_os("BELAY_UPDATE").is_some() && !golden.exists() {
+        fs::write(&golden, &digests).unwrap();
+    }
+    let written = fs::read_to_string(&golden).unwrap_or_default();
+    assert!(
+        written == digests,
+        "snapshots have other bytes: raise SNAPSHOT_VERSION in execution/src/state/snapshot.rs, and write the golden file of the new version"
+    );
 }
 
 /// What this version writes is what its golden log has: whoever changes the format or what follows from an event writes a new version.

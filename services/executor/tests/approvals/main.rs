@@ -12,5 +12,6 @@ mod newer;
 mod output;
 mod reads;
 mod secrets;
+mod snapshots;
 mod starts;
 mod support;

@@ -1,5 +1,6 @@
 //! Events about an execution as a whole.
 
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::Plan;
@@ -80,7 +81,7 @@ pub enum ApprovalMode {
 }
 
 /// How to recover a call whose outcome is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecoveryClass {
     /// Changes nothing; always safe to run again.
     ReadOnly,

@@ -12,6 +12,7 @@ pub use self::{
     wait::{Form, WaitCondition, WaitEnd, WaitEvent},
 };
 
+use serde::{Deserialize, Serialize};
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
 use crate::{Decision, Timestamp};
@@ -168,7 +169,7 @@ pub enum ApprovalEvent {
 }
 
 /// A step's id: the author's for a step of the plan.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StepId(Arc<str>);
 
 impl StepId {

@@ -1,5 +1,6 @@
 //! Events about an attempt at a step.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use crate::{Failure, StepId, Timestamp};
@@ -65,7 +66,7 @@ pub struct Progress {
 }
 
 /// Why a step was skipped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SkipReason {
     /// A step it depends on failed.
     DependencyFailed,

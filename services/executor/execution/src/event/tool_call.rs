@@ -1,5 +1,6 @@
 //! Events about a call of a tool.
 
+use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
 use crate::{ApprovalRequirement, EffectSummary, Failure, Json, PolicyDecision, RecoveryClass};
@@ -80,7 +81,7 @@ impl ToolCallEnd {
 }
 
 /// The intent to make a call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallRequest {
     /// The tool's canonical name.
     pub tool: String,

@@ -1,5 +1,6 @@
 //! Events about a wait.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ pub enum WaitEvent {
 }
 
 /// What a wait waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WaitCondition {
     /// A point in time.
     Time {
@@ -40,7 +41,7 @@ pub enum WaitCondition {
 }
 
 /// A form that a person answers, with its templates resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Form {
     /// The question, in one line.
     pub title: String,

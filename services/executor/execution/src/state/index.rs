@@ -252,6 +252,18 @@ impl Execution {
         }
     }
 
+    /// Replaces the operations in flight, and rebuilds what follows from them and from the steps.
+    pub(super) fn restore_operations(&mut self, operations: Vec<Operation>) {
+        for operation in operations {
+            let (key, open) = (operation.key, OperationClass::of(&operation).open);
+            if key.step.position() < self.steps.len() {
+                self.steps[key.step].open.replace(OpenOperations::default(), open);
+                self.operations.insert(operation);
+            }
+        }
+        self.index_new();
+    }
+
     /// Rebuilds the indexes of steps that were appended.
     pub(crate) fn index_new(&mut self) {
         self.index = Index::rebuilt(&self.steps, &self.operations);

@@ -5,7 +5,9 @@ mod operation;
 mod record;
 mod requests;
 mod signals;
+mod snapshot;
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use belay_plan::{Plan, StepSpec};
@@ -21,6 +23,7 @@ pub use self::{
     operation::{Life, Operation, OperationKey, Wait, Work},
     record::{Authorization, FailedAttempt, StepKey, StepRole},
     signals::MAX_SIGNALS,
+    snapshot::{NotRestored, SNAPSHOT_VERSION},
 };
 use crate::{
     Actor, Created, ExecutionState, Failure, Json, OperationId, SkipReason, StepId, StepState, Timestamp, ToolFacts,
@@ -57,7 +60,7 @@ pub struct Execution {
     pub(crate) totals: Totals,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PausedBy {
     pub(crate) principal: String,
     pub(crate) since: Timestamp,
@@ -65,7 +68,7 @@ pub(crate) struct PausedBy {
 }
 
 /// Why no further step starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stop {
     /// A step failed in a plan that stops on an error, or failed fatally.
     Error {
@@ -76,7 +79,7 @@ pub(crate) enum Stop {
 }
 
 /// How many steps there are and how they ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // named after the states
 pub struct Totals {
     pub total: usize,

@@ -1,11 +1,12 @@
 //! Operations: what is in flight for the steps of an execution.
 
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{Decision, PendingApproval, StepKey, SubjectKind, Timestamp, ToolCallRequest, WaitCondition, Waiting};
 
 /// The position of an operation: its step in the arena, the attempt, and its number within the attempt. It sorts in the plan's order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OperationKey {
     /// The step.
     pub step: StepKey,
@@ -16,7 +17,7 @@ pub struct OperationKey {
 }
 
 /// An operation whose intent is recorded and whose end is not.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
     /// Which it is.
     pub key: OperationKey,
@@ -31,7 +32,7 @@ pub struct Operation {
 }
 
 /// What an operation does.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Work {
     /// A call of a tool.
     ToolCall(Arc<ToolCallRequest>),
@@ -40,7 +41,7 @@ pub enum Work {
 }
 
 /// A wait that goes on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
     /// What it waits for.
     pub condition: WaitCondition,
@@ -49,7 +50,7 @@ pub struct Wait {
 }
 
 /// How far an operation is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Life {
     /// It may be running; sending it again attaches to it.
     Dispatched,

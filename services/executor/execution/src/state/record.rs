@@ -1,5 +1,6 @@
 //! The steps of an execution: records in an arena that only grows.
 
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{HashMap, hash_map::Entry},
     fmt,
@@ -13,7 +14,7 @@ use belay_plan::StepSpec;
 use crate::{Failure, Json, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
 
 /// The position of a step in its execution's arena. The plan's steps come first, in the plan's order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StepKey(u32);
 
 impl StepKey {
@@ -108,7 +109,7 @@ pub(crate) struct OpenOperations {
 }
 
 /// How an operation ended, as far as its step is concerned.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum OperationEnd {
     Completed,
     Failed(Failure),
@@ -120,7 +121,7 @@ pub(crate) enum OperationEnd {
 }
 
 /// What authorized a call: a person, the policy on behalf of one, or a rule alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authorization {
     /// The policy rule that allowed it or that required the approval.
     pub rule: String,
@@ -149,7 +150,7 @@ impl Authorization {
 const MAX_OUTPUTS_KEPT: usize = 3;
 
 /// An attempt that failed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FailedAttempt {
     /// Its number, from 1.
     pub attempt: u32,

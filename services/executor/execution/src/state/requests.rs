@@ -1,14 +1,15 @@
 //! The requests that controlled an execution, so that a repeated one is not carried out again.
 
-use std::collections::{HashMap, VecDeque};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
 
 /// How many requests are remembered. A client repeats a request within minutes, and an execution is seldom controlled a thousand times.
 pub(crate) const MAX_REQUESTS: usize = 1000;
 
 /// The last requests, by id.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Requests {
-    digests: HashMap<String, String>,
+    digests: BTreeMap<String, String>,
     /// The ids, the oldest first.
     order: VecDeque<String>,
 }

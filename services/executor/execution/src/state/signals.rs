@@ -1,5 +1,6 @@
 //! Signals that came before a step waited for them.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::Json;
@@ -8,7 +9,7 @@ use crate::Json;
 pub const MAX_SIGNALS: usize = 1000;
 
 /// Signals by name, the oldest first, each with the sequence number of its event.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Signals {
     by_name: BTreeMap<String, VecDeque<(u64, Json)>>,
     count: usize,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_execution::{
-    Actor, ApprovalMode, Body, Created, DecideContext, Decision, Event, Execution, ExecutionState, Json, StepId,
-    SubjectKind,
+    Actor, ApprovalMode, Body, Created, DecideContext, Decision, Event, Execution, ExecutionState, Json, NotRestored,
+    SNAPSHOT_VERSION, StepId, SubjectKind,
 };
 use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft};
 use proptest::{collection::vec, option, prelude::*, sample::Index};
@@ -364,6 +364,28 @@ proptest! {
             Event { sequence, time: time(place), actor, body }
         };
         go_on(Execution::replay(numbered.map(event)).ok());
+    }
+
+    // B-24: a snapshot that is not what was written is refused, or is a state; it never ends the process.
+    #[test]
+    fn a_snapshot_of_any_bytes_is_refused_or_restored(events in lists(), cut: Index, flipped: Option<(Index, u8)>, other: u32) {
+        let first = events[0].clone();
+        let execution = Execution::replay(events).unwrap();
+        let snapshot = execution.snapshot();
+        prop_assert_eq!(&Execution::restore(first.clone(), &snapshot).unwrap(), &execution);
+        prop_assert!(Execution::restore(first.clone(), &snapshot[..cut.index(snapshot.len())]).is_err());
+        let longer = [&snapshot[..], &[0]].concat();
+        prop_assert!(matches!(Execution::restore(first.clone(), &longer), Err(NotRestored::Undecodable(_))));
+        let mut of_other = vec![u8::try_from(SNAPSHOT_VERSION).unwrap() + 1];
+        of_other.extend(&snapshot[1..]);
+        let found = SNAPSHOT_VERSION + 1;
+        prop_assert_eq!(Execution::restore(first.clone(), &of_other), Err(NotRestored::OtherVersion { found }));
+        let Some((place, bits)) = flipped else { return Ok(()) };
+        let (mut damaged, place) = (snapshot, place.index(other as usize % 1000 + 1));
+        if let Some(byte) = damaged.get_mut(place) {
+            *byte ^= bits;
+        }
+        drop(Execution::restore(first, &damaged));
     }
 
     // Events of one play, in any order: those that are accepted make a history that can be gone on with.

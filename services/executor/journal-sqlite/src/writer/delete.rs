@@ -56,6 +56,7 @@ impl Transaction<'_> {
                 .execute(params![namespace, label, value, created_at, key.0])?;
         }
         self.connection.prepare_cached("DELETE FROM seal_key WHERE exec = ?1")?.execute([key.0])?;
+        self.connection.prepare_cached("DELETE FROM snapshot WHERE exec = ?1")?.execute([key.0])?;
         self.connection.prepare_cached("DELETE FROM execution WHERE exec = ?1")?.execute([key.0])?;
         static INSERT: LazyLock<String> = LazyLock::new(|| DELETION.insert());
         self.connection.prepare_cached(&INSERT)?.execute(params![

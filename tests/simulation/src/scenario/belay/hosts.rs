@@ -516,6 +516,7 @@ impl JournalWriter for Remembered {
                 Some(format!("namespaces/{}/executions/{}", execution.namespace, execution.id))
             }
             Operation::Append { .. }
+            | Operation::KeepSnapshot { .. }
             | Operation::Delete { .. }
             | Operation::Erase { .. }
             | Operation::CloseDeletion { .. }

@@ -31,6 +31,7 @@ impl Knobs {
             watch_page: turned(usual.watch_page, 1, 4),
             acknowledge_batch: turned(usual.acknowledge_batch, 1, 3),
             park_after: Duration::from_millis(turned(5000, 0, 200) as u64),
+            snapshot_events: turned(usual.snapshot_events as usize, 1, 12) as u64,
         };
         let usual = Intervals::default();
         let journal = Intervals {

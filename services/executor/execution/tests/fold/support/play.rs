@@ -224,8 +224,9 @@ impl Play {
             };
             fresh.truncate(kept);
             self.store(fresh);
+            let restored = Execution::restore(self.events[0].clone(), &self.stored.snapshot()).unwrap();
             self.execution = Execution::replay(self.events.iter().cloned()).unwrap();
-            assert_eq!(self.execution, self.stored);
+            assert_eq!([&self.execution, &restored], [&self.stored; 2]);
             let lost = recorded.get(kept).copied().unwrap_or(outside.len());
             outside.drain(..lost);
             self.refused.extend(refused.into_iter().filter(|(place, _)| *place < lost).map(|(_, why)| why));
@@ -249,6 +250,8 @@ impl Play {
                 let replayed = Execution::replay(self.events.iter().cloned()).unwrap();
                 assert_eq!(replayed, self.stored, "replaying is not the same as going on");
                 assert_eq!(replayed.actions(), self.stored.actions());
+                let restored = Execution::restore(self.events[0].clone(), &self.stored.snapshot()).unwrap();
+                assert_eq!(restored, self.stored, "a snapshot is not what was folded");
             }
         }
         // S4-09; REQUIREMENTS section 4, number 8.

@@ -1,0 +1,288 @@
+//! Snapshots of the fold: an execution's state as bytes, so that a long one need not be folded from its first event each time.
+//!
+//! A snapshot is disposable: the events have everything that it has. It is of one version, and every other is ignored. What follows from the
+//! first event (the plan, the facts about tools) and what can be rebuilt (the indexes) is not in it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{
+    Authorization, Execution, FailedAttempt, Operation, OperationEnd, PausedBy, Requests, Signals, StepKey, StepRecord,
+    StepRole, Stop, Totals,
+};
+use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, SkipReason, StepState, Timestamp};
+
+/// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
+pub const SNAPSHOT_VERSION: u32 = 1;
+
+/// Why an execution cannot be restored from a snapshot. Its events still have everything.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NotRestored {
+    /// The first event is not that of an execution.
+    #[error(transparent)]
+    Illegal(#[from] IllegalEvent),
+    /// Another version of Belay made it.
+    #[error("the snapshot has version {found}, and this version of Belay reads {SNAPSHOT_VERSION}")]
+    OtherVersion {
+        /// Its version.
+        found: u32,
+    },
+    /// It cannot be decoded.
+    #[error("the snapshot cannot be decoded: {0}")]
+    Undecodable(String),
+    /// It has other steps than the execution.
+    #[error("the snapshot is of another plan")]
+    OtherPlan,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Snapshot {
+    state: ExecutionState,
+    steps: Vec<StepSnapshot>,
+    operations: Vec<Operation>,
+    last_sequence: u64,
+    last_time: Timestamp,
+    started_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+    awaiting_since: Option<Timestamp>,
+    waited: Duration,
+    paused: Option<PausedBy>,
+    stop: Option<Stop>,
+    requests: Requests,
+    signals: Signals,
+    ledger_id: String,
+    first_failure: Option<Failure>,
+    totals: Totals,
+}
+
+/// A step without what its specification gives and without what belongs to the indexes.
+#[derive(Serialize, Deserialize)]
+struct StepSnapshot {
+    state: StepState,
+    attempt: u32,
+    operations: u32,
+    conflicts: u32,
+    failed_beside: bool,
+    open_dependencies: usize,
+    started_at: Option<Timestamp>,
+    attempt_started_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+    not_before: Option<Timestamp>,
+    since: Timestamp,
+    waited: Duration,
+    output: Option<Json>,
+    failure: Option<Box<Failure>>,
+    failed_attempts: Vec<FailedAttempt>,
+    skipped: Option<(SkipReason, Option<StepKey>)>,
+    to_skip: Option<(SkipReason, StepKey)>,
+    end: Option<OperationEnd>,
+    authorization: Option<Box<Authorization>>,
+}
+
+impl StepSnapshot {
+    fn of(record: &StepRecord) -> Self {
+        // No field is left out without a word.
+        let StepRecord {
+            id: _,
+            spec: _,
+            role: StepRole::Planned,
+            dependents: _,
+            open: _,
+            state,
+            attempt,
+            operations,
+            conflicts,
+            failed_beside,
+            open_dependencies,
+            started_at,
+            attempt_started_at,
+            ended_at,
+            not_before,
+            since,
+            waited,
+            output,
+            failure,
+            failed_attempts,
+            skipped,
+            to_skip,
+            end,
+            authorization,
+        } = record;
+        Self {
+            state: *state,
+            attempt: *attempt,
+            operations: *operations,
+            conflicts: *conflicts,
+            failed_beside: *failed_beside,
+            open_dependencies: *open_dependencies,
+            started_at: *started_at,
+            attempt_started_at: *attempt_started_at,
+            ended_at: *ended_at,
+            not_before: *not_before,
+            since: *since,
+            waited: *waited,
+            output: output.clone(),
+            failure: failure.clone(),
+            failed_attempts: failed_attempts.clone(),
+            skipped: *skipped,
+            to_skip: *to_skip,
+            end: end.clone(),
+            authorization: authorization.clone(),
+        }
+    }
+
+    fn restore(self, record: &mut StepRecord) {
+        let Self {
+            state,
+            attempt,
+            operations,
+            conflicts,
+            failed_beside,
+            open_dependencies,
+            started_at,
+            attempt_started_at,
+            ended_at,
+            not_before,
+            since,
+            waited,
+            output,
+            failure,
+            failed_attempts,
+            skipped,
+            to_skip,
+            end,
+            authorization,
+        } = self;
+        record.state = state;
+        record.attempt = attempt;
+        record.operations = operations;
+        record.conflicts = conflicts;
+        record.failed_beside = failed_beside;
+        record.open_dependencies = open_dependencies;
+        record.started_at = started_at;
+        record.attempt_started_at = attempt_started_at;
+        record.ended_at = ended_at;
+        record.not_before = not_before;
+        record.since = since;
+        record.waited = waited;
+        record.output = output;
+        record.failure = failure;
+        record.failed_attempts = failed_attempts;
+        record.skipped = skipped;
+        record.to_skip = to_skip;
+        record.end = end;
+        record.authorization = authorization;
+    }
+}
+
+impl Execution {
+    /// The state after the events so far, as bytes. They have the execution's secrets.
+    ///
+    /// # Panics
+    /// Never: memory can be written to, and everything has an encoding.
+    pub fn snapshot(&self) -> Vec<u8> {
+        let Self {
+            created: _,
+            started_by: _,
+            created_at: _,
+            index: _,
+            state,
+            steps,
+            operations,
+            last_sequence,
+            last_time,
+            started_at,
+            ended_at,
+            awaiting_since,
+            waited,
+            paused,
+            stop,
+            requests,
+            signals,
+            ledger_id,
+            first_failure,
+            totals,
+        } = self;
+        let snapshot = Snapshot {
+            state: *state,
+            steps: steps.iter().map(|(_, record)| StepSnapshot::of(record)).collect(),
+            operations: operations.iter().cloned().collect(),
+            last_sequence: *last_sequence,
+            last_time: *last_time,
+            started_at: *started_at,
+            ended_at: *ended_at,
+            awaiting_since: *awaiting_since,
+            waited: *waited,
+            paused: paused.clone(),
+            stop: *stop,
+            requests: requests.clone(),
+            signals: signals.clone(),
+            ledger_id: ledger_id.clone(),
+            first_failure: first_failure.clone(),
+            totals: *totals,
+        };
+        postcard::to_stdvec(&(SNAPSHOT_VERSION, snapshot))
+            .expect("memory can be written to, and everything has an encoding")
+    }
+
+    /// The execution with this first event, as it was when the snapshot was made. The events after [`Self::last_sequence`] follow.
+    ///
+    /// # Errors
+    /// [`NotRestored`]: then the execution is folded from its events.
+    pub fn restore(first: Event, snapshot: &[u8]) -> Result<Self, NotRestored> {
+        let undecodable = |error: postcard::Error| NotRestored::Undecodable(error.to_string());
+        let (found, rest) = postcard::take_from_bytes::<u32>(snapshot).map_err(undecodable)?;
+        if found != SNAPSHOT_VERSION {
+            return Err(NotRestored::OtherVersion { found });
+        }
+        let (snapshot, rest) = postcard::take_from_bytes::<Snapshot>(rest).map_err(undecodable)?;
+        if !rest.is_empty() {
+            return Err(NotRestored::Undecodable(format!("{} bytes are left", rest.len())));
+        }
+        let mut execution = Self::create(first)?;
+        if snapshot.steps.len() != execution.steps.len() {
+            return Err(NotRestored::OtherPlan);
+        }
+        let Snapshot {
+            state,
+            steps,
+            operations,
+            last_sequence,
+            last_time,
+            started_at,
+            ended_at,
+            awaiting_since,
+            waited,
+            paused,
+            stop,
+            requests,
+            signals,
+            ledger_id,
+            first_failure,
+            totals,
+        } = snapshot;
+        for (position, step) in steps.into_iter().enumerate() {
+            step.restore(&mut execution.steps[StepKey::new(position)]);
+        }
+        execution.restore_operations(operations);
+        Ok(Self {
+            state,
+            last_sequence,
+            last_time,
+            started_at,
+            ended_at,
+            awaiting_since,
+            waited,
+            paused,
+            stop,
+            requests,
+            signals,
+            ledger_id,
+            first_failure,
+            totals,
+            ..execution
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! Snapshots: the state of a long execution, stored beside its events, so that loading it does not begin with the first event each time.
+//!
+//! A snapshot is disposable. It is read only by the version that wrote it, and whenever it cannot be used, the events are folded from the first.
+
+use belay_execution::{Event, Execution, NotRestored};
+use belay_journal::{ExecutionKey, JournalReader, StoreError};
+use thiserror::Error;
+
+use crate::{
+    journal_reads::Replayed,
+    secrets::{SecretsError, Vault},
+    wire::{self, DecodeError},
+};
+
+/// The largest snapshot that is kept, in bytes. Writing it holds up the commits of other executions for as long as writing a batch of that size.
+pub(crate) const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Whether a snapshot is to be written at event `now`, when the last one was written at event `last` (0 when there is none). `every` is the least
+/// number of events between two.
+///
+/// An execution that leaves memory is going to be loaded. One that stays is loaded only after a crash: its snapshots come at twice the events
+/// each time, so that all of them together cost no more than the last.
+pub(crate) fn is_due(last: u64, now: u64, leaves_memory: bool, every: u64) -> bool {
+    let new = now.saturating_sub(last);
+    new >= every.max(1) && (leaves_memory || new >= last)
+}
+
+/// Why a snapshot was not used.
+#[derive(Debug, Error)]
+pub(crate) enum Unusable {
+    #[error("it cannot be read: {0}")]
+    Unreadable(#[from] StoreError),
+    #[error("its key or its secrets: {0}")]
+    Secrets(#[from] SecretsError),
+    #[error("the events beside it cannot be read: {0}")]
+    Undecodable(#[from] DecodeError),
+    #[error(transparent)]
+    NotRestored(#[from] NotRestored),
+    #[error("the events after it do not follow")]
+    Misplaced,
+}
+
+/// The execution as of its last event, from its snapshot and the events after that; `None` when it has no snapshot of this version. Blocks.
+///
+/// # Errors
+/// Why the snapshot cannot be used; then the events are folded from the first, which also finds what is wrong with them.
+pub(crate) fn restore(
+    reader: &dyn JournalReader,
+    vault: &Vault,
+    key: ExecutionKey,
+) -> Result<Option<Replayed>, Unusable> {
+    let Some(snapshot) = reader.snapshot(key)?.filter(|snapshot| snapshot.version == wire::VERSION) else {
+        return Ok(None);
+    };
+    let mut transitions = reader.read(key, 0, 1)?;
+    transitions.extend(reader.read(key, snapshot.sequence, usize::MAX)?);
+    let bytes = transitions.iter().map(|transition| transition.shown.len()).sum::<usize>() + snapshot.content.len();
+    let wrapped = || reader.seal_key(key).map_err(Unusable::from);
+    let (messages, state, secrets) = vault.open_snapshot(&transitions, &snapshot, wrapped)?;
+    let mut events = wire::to_events(messages);
+    let first = events.next().ok_or(Unusable::Misplaced)??;
+    let mut execution = Execution::restore(first, &state)?;
+    if execution.last_sequence() != snapshot.sequence {
+        return Err(Unusable::Misplaced);
+    }
+    for event in events {
+        let event: Event = event?;
+        // The rest of the first transition is in the snapshot.
+        if event.sequence > snapshot.sequence {
+            execution.apply(&event).map_err(NotRestored::from)?;
+        }
+    }
+    Ok(Some(Replayed { execution, secrets, bytes, snapshot_at: snapshot.sequence }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_due;
+
+    #[test]
+    fn a_snapshot_comes_when_it_is_worth_it() {
+        let due_at = |leaves: bool| {
+            let mut last = 0;
+            let mut at = Vec::new();
+            for now in 1..=10_000 {
+                if is_due(last, now, leaves, 1000) {
+                    at.push(now);
+                    last = now;
+                }
+            }
+            at
+        };
+        assert_eq!(due_at(false), [1000, 2000, 4000, 8000], "all together cost no more than the last");
+        assert_eq!(due_at(true), (1..=10).map(|thousand| thousand * 1000).collect::<Vec<u64>>());
+        assert!(!is_due(5000, 5999, true, 1000));
+        assert!(is_due(0, 1, true, 0), "at most one for each event");
+        assert!(!is_due(7, 7, true, 0));
+    }
+}

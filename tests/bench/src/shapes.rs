@@ -1,0 +1,133 @@
+//! Long and wide plans: step 10,000 costs what step 10 costs, and a plan of thousands of edges costs little more than its steps.
+
+use std::path::Path;
+
+use belay_bench::stats;
+use belay_proto::v1::{self, ExecutionEvent, execution_event::Kind, step_spec};
+use belay_service_kit::{Clock as _, SystemClock};
+use serde::Serialize;
+
+use crate::{
+    Result,
+    belay::{Belay, step_latencies},
+    crash,
+    place::Place,
+    subject::Load,
+};
+
+/// The size of a measurement.
+#[derive(Clone, Copy)]
+pub(crate) struct Scale {
+    /// How many steps the long plan has, one after the other.
+    pub(crate) steps: u32,
+    /// How many of them are compared, at the beginning and at the end.
+    pub(crate) compared: usize,
+}
+
+/// The tasks and edges of the wide plan, and how many of its tasks run at once: those of a workflow that astronomers publish, the Montage
+/// mosaic of 2,122 tasks.
+const TASKS: u32 = 2_122;
+const EDGES: usize = 6_114;
+const PARALLELISM: i32 = 64;
+
+/// One round.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Shapes {
+    /// The p50 of the long plan's first steps, in microseconds.
+    pub(crate) first_us: u64,
+    /// The same of its last ones.
+    pub(crate) last_us: u64,
+    /// From a kill -9 to the next step, at step 100 of the long plan, in milliseconds.
+    pub(crate) early_ms: f64,
+    /// The same when nine tenths of its steps are done.
+    pub(crate) late_ms: f64,
+    /// From the request to start the wide plan to its answer, in milliseconds.
+    pub(crate) accepted_ms: f64,
+    /// From there to its end, for each task, in milliseconds.
+    pub(crate) task_ms: f64,
+}
+
+/// Runs a long plan, kills the executor early and late in it, and runs a wide one.
+///
+/// # Errors
+/// When a plan does not complete, or a step was lost or repeated.
+pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale) -> Result<Shapes> {
+    let place = Place::new(root)?;
+    let mut belay = Belay::start(binaries, &place).await?;
+    let load = Load::of_nothing(1, scale.steps);
+    let names = belay.begin(load).await?;
+    belay.finish(&names, scale.steps).await?;
+    let mut latencies = step_latencies(&belay.events(&names[0], |_| false).await?);
+    let after = latencies.split_off(latencies.len().saturating_sub(scale.compared));
+    latencies.truncate(scale.compared);
+    let p50 = |mut latencies: Vec<u64>| stats::percentile(&mut latencies, 50).ok_or("no step was measured");
+    let (first_us, last_us) = (p50(latencies)?, p50(after)?);
+    let early_ms = killed_at(&mut belay, &place, load, 100).await?;
+    let late_ms = killed_at(&mut belay, &place, load, scale.steps / 10 * 9).await?;
+
+    let began = SystemClock.now_micros();
+    let name = belay.begin_plan(wide()).await?;
+    let accepted = SystemClock.now_micros();
+    belay.finish(std::slice::from_ref(&name), TASKS).await?;
+    let millis = |from: i64, to: i64| (to - from) as f64 / 1e3;
+    let task_ms = millis(accepted, SystemClock.now_micros()) / f64::from(TASKS);
+    Ok(Shapes { first_us, last_us, early_ms, late_ms, accepted_ms: millis(began, accepted), task_ms })
+}
+
+/// Kills the executor when so many steps of the long plan have completed; from the kill to the next step that starts or ends.
+async fn killed_at(belay: &mut Belay, place: &Place, load: Load, steps: u32) -> Result<f64> {
+    let names = belay.begin(load).await?;
+    let mut completed = 0;
+    let enough = |kind: &Kind| {
+        completed += u32::from(matches!(kind, Kind::StepCompleted(_)));
+        completed >= steps
+    };
+    belay.events(&names[0], enough).await?;
+    let killed_at = SystemClock.now_micros();
+    belay.lose_executor(place).await?;
+    belay.finish(&names, load.steps).await?;
+    let events: Vec<ExecutionEvent> = belay.events(&names[0], |_| false).await?;
+    crash::exactly_once(&events, load.steps).map_err(|wrong| format!("after a kill -9: {wrong}"))?;
+    let next = crash::next_step(&events, killed_at).ok_or("the plan ended before the kill")?;
+    Ok((next - killed_at) as f64 / 1e3)
+}
+
+/// The wide plan: each task depends on up to three earlier ones, far enough away that many can run at once.
+fn wide() -> v1::Plan {
+    let mut edges_left = EDGES;
+    let step = |number: u32| {
+        let wanted = edges_left.div_ceil((TASKS - number) as usize).min(3);
+        let sources = [number / 2, number / 3, number / 5];
+        let mut depends_on: Vec<String> = Vec::new();
+        for source in sources.into_iter().take(wanted).filter(|source| *source < number) {
+            let id = format!("t{source}");
+            if !depends_on.contains(&id) {
+                depends_on.push(id);
+            }
+        }
+        edges_left -= depends_on.len();
+        let tool =
+            v1::ToolStep { tool: "noop".into(), arguments: Some(v1::Payload::of_json("{}")), ..Default::default() };
+        v1::StepSpec {
+            id: format!("t{number}"),
+            depends_on,
+            kind: Some(step_spec::Kind::Tool(tool)),
+            ..Default::default()
+        }
+    };
+    let steps = (0..TASKS).map(step).collect();
+    v1::Plan { id: "wide".into(), steps, parallelism: PARALLELISM, ..Default::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wide_plan_has_about_as_many_edges_as_the_workflow() {
+        let plan = wide();
+        let edges: usize = plan.steps.iter().map(|step| step.depends_on.len()).sum();
+        assert_eq!(plan.steps.len(), TASKS as usize);
+        assert!((EDGES - 20..=EDGES).contains(&edges), "{edges}");
+    }
+}
