@@ -9,6 +9,7 @@ mod feed;
 mod form;
 mod gate;
 pub mod keys;
+mod metrics;
 mod names;
 pub mod policy;
 mod preview;

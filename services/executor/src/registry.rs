@@ -28,6 +28,7 @@ use crate::{
     driver::{Command, Driver},
     event_feed::{EventFeed, EventFeeds},
     gate::Gate,
+    in_doubt::CallsInDoubt,
     journal_reads::{JournalReads, store_reason},
     names::ExecutionName,
     retention,
@@ -110,6 +111,7 @@ pub struct ExecutionRegistry {
     /// Executions that this process drives no more, since their drivers failed again and again: the answer to requests for them, and their
     /// feeds, by which readers see why they wait.
     set_aside: Mutex<HashMap<ExecutionKey, (Status, Arc<EventFeed>)>>,
+    pub(crate) calls_in_doubt: CallsInDoubt,
     pub(crate) timers: Timers,
     pub(crate) deletions: Deletions,
     acknowledge: mpsc::UnboundedSender<(i32, String)>,
@@ -173,6 +175,7 @@ impl ExecutionRegistry {
             unowned: Mutex::default(),
             feeds: Mutex::new(EventFeeds::new(thresholds.max_recent)),
             set_aside: Mutex::default(),
+            calls_in_doubt: CallsInDoubt::default(),
             timers: Timers::new(),
             deletions: Deletions::new(),
             acknowledge,

@@ -95,6 +95,7 @@ const SCENARIOS: &[Scenario] = &[
         run: belay::restoring_the_journal,
         expect: Expect::Holds { seeds: 30, counted: &["journals restored", "watches reset"] },
     },
+    // B-20: flipped bits of the ledger are noticed, and never become a result.
     Scenario {
         name: "belay_damaging_a_row",
         run: belay::damaging_a_row,

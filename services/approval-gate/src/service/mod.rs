@@ -47,11 +47,14 @@ pub fn hosted(gate: Arc<Gate>) -> Hosted {
     let policy = PolicyServiceServer::new(ForPeople { gate: Arc::clone(&gate) })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
+    let measured = Arc::clone(&gate);
     let approvals = ApprovalServiceServer::new(ForPeople { gate })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     let policy = Hosted::new(Routes::new(policy), "belay.v1.PolicyService", FILE_DESCRIPTOR_SET);
-    Hosted::new(Routes::new(approvals), "belay.v1.ApprovalService", FILE_DESCRIPTOR_SET).and(policy)
+    Hosted::new(Routes::new(approvals), "belay.v1.ApprovalService", FILE_DESCRIPTOR_SET)
+        .and(policy)
+        .with_metrics(measured)
 }
 
 /// `ApprovalGateService`, for the listener for services, with store positions in requests and responses.

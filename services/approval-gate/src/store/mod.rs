@@ -445,6 +445,11 @@ impl Store {
         self.read(read::count_open).await
     }
 
+    /// The pending approval that was created first.
+    pub(crate) async fn oldest_pending(&self) -> Result<Option<Approval>, SqliteError> {
+        self.read(read::oldest_pending).await
+    }
+
     pub(crate) async fn get(&self, name: &str) -> Result<Option<Approval>, SqliteError> {
         let name = name.to_owned();
         self.read(move |connection| read::find(connection, &name).map(|row| row.map(|(_, approval)| approval))).await

@@ -106,6 +106,19 @@ pub(super) fn count_open(connection: &Connection) -> Result<usize, SqliteError> 
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
+/// The pending approval that was created first; a damaged one is left out.
+pub(super) fn oldest_pending(connection: &Connection) -> Result<Option<Approval>, SqliteError> {
+    let oldest = format!("SELECT {} FROM approval INDEXED BY approval_open WHERE state = 1 ORDER BY key", *COLUMNS);
+    let mut statement = connection.prepare_cached(&oldest)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Some((_, approval)) = intact(approval(row))? {
+            return Ok(Some(approval));
+        }
+    }
+    Ok(None)
+}
+
 /// An approval with its key.
 pub(super) fn find(connection: &Connection, name: &str) -> Result<Option<(i64, Approval)>, SqliteError> {
     let mut statement = connection.prepare_cached(&format!("SELECT {} FROM approval WHERE name = ?1", *COLUMNS))?;

@@ -5,6 +5,7 @@ mod deciding;
 mod forgetting;
 mod forms;
 mod granting;
+mod metrics;
 mod restarting;
 mod support;
 mod watching;

@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Flips each bit of each byte of every column of one execution, one at a time. What is read is what was written, or is refused; the other
+    /// B-20: flips each bit of each byte of every column of one execution, one at a time. What is read is what was written, or is refused; the other
     /// execution is read, appended to and listed all the same.
     #[test]
     fn no_flipped_bit_is_read() {

@@ -67,7 +67,7 @@ impl Driver {
             mode: created.approval_mode,
             principal: self.execution.principal().to_owned(),
             fence: self.registry.runner_fence(created.shard),
-            maybe_sent: verb == Verb::Cancel || self.in_doubt.contains(&key),
+            maybe_sent: verb == Verb::Cancel || self.in_doubt.contains_key(&key),
             updates: self.update_sender.clone(),
             output: OutputForwarder::new(Arc::clone(&self.feed), id, self.secrets.redactor().clone()),
             backoff: ToolCallOperation::MIN_BACKOFF,

@@ -107,7 +107,11 @@ async fn one(
         .execution
         .operations()
         .filter(|operation| operation.pending_approval.as_ref().is_none_or(|pending| pending.decided.is_some()));
-    driver.in_doubt = sent.map(|operation| operation.key).collect();
+    let counted = sent.map(|operation| {
+        let is_call = operation.tool_call().is_some();
+        (operation.key, is_call.then(|| registry.calls_in_doubt.add()))
+    });
+    driver.in_doubt = counted.collect();
     if !is_first {
         // The driver before may have received a decision that it did not record.
         driver.recheck_approvals();

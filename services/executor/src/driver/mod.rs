@@ -6,7 +6,7 @@ mod life;
 mod log;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
@@ -25,6 +25,7 @@ use life::Exit;
 use crate::{
     decisions::{self, GateNotice},
     event_feed::{Encoded, EventFeed},
+    in_doubt::InDoubt,
     journal_reads::Replayed,
     names::ExecutionName,
     operation::{Busy, OperationHandle, Update},
@@ -69,8 +70,8 @@ pub(crate) struct Driver {
     waits_for: BTreeMap<OperationKey, (Timestamp, String)>,
     /// Calls that wait for a service at its limit, and since when.
     busy: BTreeMap<OperationKey, (Timestamp, Busy)>,
-    /// Calls that an earlier driver may have sent or committed.
-    in_doubt: HashSet<OperationKey>,
+    /// Calls that an earlier driver may have sent or committed, counted, and its waits, which are not.
+    in_doubt: HashMap<OperationKey, Option<InDoubt>>,
     /// Calls to acknowledge to the runner once their outcome is durable.
     unacknowledged: Vec<OperationId>,
     /// The execution's secrets.
@@ -214,7 +215,7 @@ impl Driver {
             operations: HashMap::new(),
             waits_for: BTreeMap::new(),
             busy: BTreeMap::new(),
-            in_doubt: HashSet::new(),
+            in_doubt: HashMap::new(),
             unacknowledged: Vec::new(),
             secrets,
             notices: Vec::new(),

@@ -30,10 +30,12 @@ use crate::ExecutionRegistry;
 
 /// The service, ready to be served.
 pub fn hosted(registry: Arc<ExecutionRegistry>) -> Hosted {
+    let measured = Arc::clone(&registry);
     let service = ExecutorServiceServer::new(Service { registry })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     Hosted::new(Routes::new(service), "belay.v1.ExecutorService", belay_proto::FILE_DESCRIPTOR_SET)
+        .with_metrics(measured)
 }
 
 struct Service {

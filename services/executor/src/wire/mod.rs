@@ -6,7 +6,9 @@ mod decode;
 mod event;
 mod execution;
 #[cfg(test)]
-mod golden;
+mod golden {
+    mod tests;
+}
 mod plan;
 
 pub(crate) use approval::{check_approval, decision_from, is_pending, receipt_from, requirement_from, subject_kind};

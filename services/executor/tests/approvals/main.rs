@@ -8,6 +8,7 @@ mod forms;
 mod holds;
 mod losses;
 mod memory;
+mod metrics;
 mod newer;
 mod output;
 mod reads;

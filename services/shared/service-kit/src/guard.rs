@@ -89,7 +89,7 @@ fn remove_reports(headers: &mut HeaderMap) {
 }
 
 /// The credentials of this request and its connection.
-fn shown<B>(request: &Request<B>) -> Result<Credentials, AuthenticationError> {
+pub(crate) fn shown<B>(request: &Request<B>) -> Result<Credentials, AuthenticationError> {
     let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
     Ok(Credentials { uid: peer.map(|peer| peer.uid()), token: token(request.headers())? })
 }

@@ -14,8 +14,15 @@ use tower::ServiceBuilder;
 
 pub use crate::limits::MAX_MESSAGE_BYTES;
 use crate::{
-    Access, Shutdown, deadline::Deadline, guard::Guard, http_health::HttpHealth, limits::Limits,
-    middleware::MiddlewareLayer, reflection, stores::StoreReports,
+    Access, Shutdown,
+    deadline::Deadline,
+    guard::Guard,
+    http_health::HttpHealth,
+    limits::Limits,
+    metrics::{HttpMetrics, Measured},
+    middleware::MiddlewareLayer,
+    reflection,
+    stores::StoreReports,
 };
 
 /// How long open requests have to end once a stop is requested.
@@ -38,19 +45,27 @@ pub struct Hosted {
     names: Vec<&'static str>,
     descriptors: Vec<&'static [u8]>,
     stores: Option<Arc<Stores>>,
+    measured: Vec<Arc<dyn Measured>>,
 }
 
 impl Hosted {
     /// One service: its methods, its full name (also the name of its health check), and its contract for reflection (an encoded
     /// `FileDescriptorSet`).
     pub fn new(routes: Routes, name: &'static str, descriptors: &'static [u8]) -> Self {
-        Self { routes, names: vec![name], descriptors: vec![descriptors], stores: None }
+        Self { routes, names: vec![name], descriptors: vec![descriptors], stores: None, measured: Vec::new() }
     }
 
     /// For listeners that only Belay's services call: checks the store positions that requests report, and reports its own in responses.
     #[must_use]
     pub fn with_stores(mut self, stores: Arc<Stores>) -> Self {
         self.stores = Some(stores);
+        self
+    }
+
+    /// Serves the gauges of what is measured as `GET /metrics`.
+    #[must_use]
+    pub fn with_metrics(mut self, measured: Arc<impl Measured>) -> Self {
+        self.measured.push(measured);
         self
     }
 
@@ -71,6 +86,7 @@ impl Hosted {
         let theirs = other.routes.into_axum_router().reset_fallback();
         self.routes = self.routes.into_axum_router().merge(theirs).into();
         self.names.extend(other.names);
+        self.measured.extend(other.measured);
         for descriptors in other.descriptors {
             // Services of one contract bring the same one.
             if !self.descriptors.contains(&descriptors) {
@@ -100,13 +116,15 @@ pub async fn serve<C: Connection>(
     access: Access,
     shutdown: Shutdown,
 ) -> Result<(), ServeError> {
-    let Hosted { routes, names, descriptors, stores } = service;
+    let Hosted { routes, names, descriptors, stores, measured } = service;
     let (reporter, health) = tonic_health::server::health_reporter();
     for name in &names {
         reporter.set_service_status(*name, tonic_health::ServingStatus::Serving).await;
     }
     let routes = reflection::add(routes.add_service(health), names.clone(), descriptors);
+    let metrics = HttpMetrics { access: access.clone(), services: measured.into() };
     let layers = ServiceBuilder::new()
+        .layer(MiddlewareLayer(metrics))
         .layer(MiddlewareLayer(HttpHealth(shutdown.clone())))
         .layer(MiddlewareLayer(Guard(access)))
         .layer(MiddlewareLayer(Deadline))

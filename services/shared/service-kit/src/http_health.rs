@@ -19,8 +19,7 @@ const LIVE: &str = "/healthz";
 /// Readiness: 200, and 503 from the moment a stop is requested.
 const READY: &str = "/readyz";
 
-const GRPC_ONLY: &str =
-    "This is a gRPC endpoint and requires HTTP/2. Over HTTP/1.1 it serves only GET /healthz and GET /readyz.\n";
+const GRPC_ONLY: &str = "This is a gRPC endpoint and requires HTTP/2. Over HTTP/1.1 it serves only GET /healthz, GET /readyz and, where there are metrics, GET /metrics.\n";
 
 /// Answers the probes, and every other request that came over HTTP/1.
 #[derive(Clone, Debug)]

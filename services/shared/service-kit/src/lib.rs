@@ -15,6 +15,7 @@ pub mod ids;
 pub mod key_file;
 mod limits;
 mod methods;
+pub mod metrics;
 mod middleware;
 pub mod net;
 pub mod principal;

@@ -158,7 +158,7 @@ async fn an_approved_call_whose_end_was_not_written_still_waits() {
     }
 }
 
-/// A flipped bit is never a result: a call whose name it damages is found all the same, and any other one is in doubt.
+/// B-20: a flipped bit is never a result: a call whose name it damages is found all the same, and any other one is in doubt.
 #[tokio::test]
 async fn a_flipped_bit_is_never_a_result() {
     for (set, expected) in [

@@ -1,5 +1,5 @@
 //! Golden logs: the events of an eventful execution as each version of the format wrote them, and the state that they came to. Every build replays all of
-//! them ([ADR 7](../../../../docs/adr/0007-decisions-follow-the-new-code.md)).
+//! them ([ADR 7](../../../../../docs/adr/0007-decisions-follow-the-new-code.md)).
 //!
 //! `BELAY_UPDATE=1 cargo test -p belay-executor golden` writes those of a new version. Those of older versions never change.
 
@@ -16,8 +16,8 @@ use belay_proto::v1;
 use belay_reasons as reasons;
 use prost::Message as _;
 
-use super::{VERSION, decode::decode_bytes, encode, execution, to_events};
 use crate::names::ExecutionName;
+use crate::wire::{VERSION, decode::decode_bytes, encode, execution, to_events};
 
 /// Steps that complete, fail, are retried, skipped, held, denied and unknown, and that wait.
 const PLAN: &str = "
