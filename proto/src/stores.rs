@@ -209,6 +209,11 @@ impl Stores {
         self.state().own.clone()
     }
 
+    /// The latest position of another service's store that was seen.
+    pub fn known(&self, service: Service) -> Option<Position> {
+        self.state().known.get(&service).cloned()
+    }
+
     /// Sets the number of durable commits of the service's own store.
     pub fn committed(&self, commit: i64) {
         let own = &mut self.state().own;

@@ -5,19 +5,22 @@
 //! there unacknowledged, and acknowledges those whose ends the journal has. The cost depends on the calls that are left over, not on all
 //! calls ever made.
 
-use std::{collections::BTreeMap, sync::Weak, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::Event;
 use belay_proto::runner_v1;
-use belay_service_kit::{Shutdown, status};
-use tokio::sync::mpsc;
+use belay_service_kit::{Ids, Retry, status};
 use tonic::{Code, Status};
 
-use crate::{names::ExecutionName, registry::ExecutionRegistry, runner::Runner, wire};
+use crate::{names::ExecutionName, queue::Queued, registry::ExecutionRegistry, runner::Runner, wire};
 
-/// The delay before retrying an unavailable runner: doubles from the first to the last.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// The delay before a runner is asked again that cannot return its unacknowledged calls.
+const OLDER_RUNNER: Duration = Duration::from_secs(2);
 
 /// A watch without a message for this long has lost its runner: three heartbeats.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(45);
@@ -26,23 +29,24 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(45);
 pub(crate) async fn send(
     runner: Runner,
     token: i64,
-    mut calls: mpsc::UnboundedReceiver<(i32, String)>,
+    calls: Arc<Queued<(i32, String)>>,
     max_batch: usize,
+    ids: Arc<Ids>,
 ) {
-    let mut batch = Vec::new();
-    while calls.recv_many(&mut batch, max_batch).await > 0 {
+    let (mut calls, mut batch) = (calls.messages().await, Vec::new());
+    while calls.take(&mut batch, max_batch).await {
         let mut by_shard: BTreeMap<i32, Vec<String>> = BTreeMap::new();
         for (shard, name) in batch.drain(..) {
             by_shard.entry(shard).or_default().push(name);
         }
         for (shard, names) in by_shard {
-            until_taken(&runner, names, runner_v1::Fence { shard, token }).await;
+            until_taken(&runner, names, runner_v1::Fence { shard, token }, &ids).await;
         }
     }
 }
 
-async fn until_taken(runner: &Runner, names: Vec<String>, fence: runner_v1::Fence) {
-    let (mut delay, longest) = BACKOFF;
+async fn until_taken(runner: &Runner, names: Vec<String>, fence: runner_v1::Fence, ids: &Ids) {
+    let mut retry = Retry::RPC;
     while let Err(status) = runner.acknowledge(names.clone(), fence).await {
         if status.code() != Code::Unavailable && status::reason(&status).is_some() {
             // The runner refuses it permanently, for example because the owner was replaced.
@@ -50,25 +54,16 @@ async fn until_taken(runner: &Runner, names: Vec<String>, fence: runner_v1::Fenc
             return;
         }
         tracing::debug!(%status, "The runner is not available; retrying the acknowledgement");
-        tokio::time::sleep(delay).await;
-        delay = (delay * 2).min(longest);
+        retry.pause(ids).await;
     }
 }
 
-/// Sends lost acknowledgements again, each time a connection to the runner is established.
-pub(crate) async fn resend_lost(registry: Weak<ExecutionRegistry>, runner: Runner, shutdown: Shutdown) {
+/// Sends lost acknowledgements again, each time a connection to the runner is established, and when the queue of acknowledgements was full.
+pub(crate) async fn resend_lost(registry: Weak<ExecutionRegistry>, runner: Runner) {
     if is_planted(Defect::AcknowledgementNotRetried) {
         return;
     }
-    tokio::select! {
-        biased;
-        () = shutdown.requested() => {}
-        () = watch_runner(registry, runner) => {}
-    }
-}
-
-async fn watch_runner(registry: Weak<ExecutionRegistry>, runner: Runner) {
-    let (mut delay, longest) = BACKOFF;
+    let mut retry = Retry::RPC;
     loop {
         let is_available = match runner.unacknowledged().await {
             Ok(mut watch) => {
@@ -76,9 +71,15 @@ async fn watch_runner(registry: Weak<ExecutionRegistry>, runner: Runner) {
                     registry.availability.runner().set_available();
                 }
                 loop {
-                    match tokio::time::timeout(WATCH_TIMEOUT, watch.message()).await {
+                    let Some(lost) = registry.upgrade().map(|this| Arc::clone(&this.acknowledgements)) else { return };
+                    let message = tokio::select! {
+                        biased;
+                        () = lost.review() => break true,
+                        message = tokio::time::timeout(WATCH_TIMEOUT, watch.message()) => message,
+                    };
+                    match message {
                         Ok(Ok(Some(message))) => {
-                            delay = BACKOFF.0;
+                            retry.succeeded();
                             let Some(registry) = registry.upgrade() else { return };
                             if !acknowledge(&registry, message.names).await {
                                 // The next watch returns them again.
@@ -94,7 +95,7 @@ async fn watch_runner(registry: Weak<ExecutionRegistry>, runner: Runner) {
                 tracing::warn!(
                     "The runner is older than this executor: calls whose acknowledgement was lost stay in its ledger"
                 );
-                delay = longest;
+                retry.at_least(OLDER_RUNNER);
                 true
             }
             Err(status) => {
@@ -102,14 +103,14 @@ async fn watch_runner(registry: Weak<ExecutionRegistry>, runner: Runner) {
                 false
             }
         };
-        let Some(strong) = registry.upgrade() else { return };
+        let Some(this) = registry.upgrade() else { return };
         match is_available {
-            true => strong.availability.runner().set_available(),
-            false => strong.availability.runner().set_unavailable(strong.now()),
+            true => this.availability.runner().set_available(),
+            false => this.availability.runner().set_unavailable(this.now()),
         }
-        drop(strong);
+        let delay = retry.delay(&this.ids);
+        drop(this);
         tokio::time::sleep(delay).await;
-        delay = (delay * 2).min(longest);
     }
 }
 
@@ -156,7 +157,7 @@ async fn stored(
 }
 
 /// The calls that these events end.
-pub(crate) fn ended(events: &[Event], calls: Vec<String>) -> Vec<String> {
+fn ended(events: &[Event], calls: Vec<String>) -> Vec<String> {
     let has_ended = |name: &String| {
         let Some(call) = wire::parse_call(name) else { return false };
         events.iter().filter_map(|event| event.body.call_end()).any(|(ended, _)| *ended == call)

@@ -14,8 +14,8 @@ use std::{
 
 use belay_journal::{Deletion, Done, ExecutionKey, Operation, Refused};
 use belay_proto::runner_v1;
+use belay_service_kit::Retry;
 use futures::future::join_all;
-use tokio::sync::{Notify, watch};
 
 use crate::{
     gate::GateError,
@@ -28,8 +28,8 @@ use crate::{
 /// has forgotten a call.
 pub(crate) const NAME_RESERVED: Duration = Duration::from_secs(15 * 60);
 
-/// The delay before trying again what has failed: doubles from the first to the last.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(30));
+/// The delays before trying again what has failed.
+const RETRY: Retry = Retry::new(Duration::from_millis(50), Duration::from_secs(30));
 
 /// The interval at which reserved names are freed.
 const DROP_INTERVAL: Duration = Duration::from_secs(60);
@@ -40,66 +40,41 @@ const PAGE: usize = 64;
 /// How many transitions one commit erases, so that the commits of running executions do not wait long behind it.
 const ERASED_TRANSITIONS: usize = 256;
 
-/// Wakes the task that completes deletions, and tells how far it is.
-pub(crate) struct Deletions {
-    wake: Notify,
-    /// How many rounds have ended.
-    rounds: watch::Sender<u64>,
-}
-
-impl Deletions {
-    pub(crate) fn new() -> Self {
-        Self { wake: Notify::new(), rounds: watch::Sender::new(0) }
-    }
-
-    /// There is a deletion to complete.
-    pub(crate) fn wake(&self) {
-        self.wake.notify_one();
-    }
-
-    /// Returns when fewer than `count` deletions are open.
-    pub(crate) async fn until_fewer_than(&self, registry: &ExecutionRegistry, count: usize) -> Result<(), String> {
-        let mut rounds = self.rounds();
-        loop {
-            rounds.mark_unchanged();
-            let open = registry.reads.read(move |reader| reader.open_deletions(ExecutionKey(i64::MIN), count)).await;
-            if open.map_err(|error| unreadable(&error).to_string())?.len() < count {
-                return Ok(());
-            }
-            // Never an error: this has the sender.
-            let _ = rounds.changed().await;
+/// Returns when fewer than `count` deletions are open.
+pub(crate) async fn until_fewer_than(registry: &ExecutionRegistry, count: usize) -> Result<(), String> {
+    let mut rounds = registry.deletions.rounds();
+    loop {
+        rounds.mark_unchanged();
+        let open = registry.reads.read(move |reader| reader.open_deletions(ExecutionKey(i64::MIN), count)).await;
+        if open.map_err(|error| unreadable(&error).to_string())?.len() < count {
+            return Ok(());
         }
-    }
-
-    /// Changes whenever some deletions may have been completed.
-    pub(crate) fn rounds(&self) -> watch::Receiver<u64> {
-        self.rounds.subscribe()
+        // Never an error: the registry has the sender.
+        let _ = rounds.changed().await;
     }
 }
 
 /// Completes every deletion of the journal, until the service stops.
 pub(crate) async fn run(registry: Weak<ExecutionRegistry>) {
-    let (mut backoff, longest) = BACKOFF;
+    let mut retry = RETRY;
     loop {
         let Some(this) = registry.upgrade() else { return };
         let wait = match complete_all(&this).await {
             Ok(()) => {
-                backoff = BACKOFF.0;
+                retry.succeeded();
                 DROP_INTERVAL
             }
             Err(why) => {
                 tracing::warn!(why, "Deleted executions are not forgotten everywhere yet; retrying");
-                let wait = backoff;
-                backoff = (backoff * 2).min(longest);
-                wait
+                retry.delay(&this.ids)
             }
         };
-        this.deletions.rounds.send_modify(|rounds| *rounds += 1);
+        this.deletions.ended_round();
         let shutdown = this.shutdown.clone();
         tokio::select! {
             biased;
             () = shutdown.requested() => return,
-            () = this.deletions.wake.notified() => {}
+            () = this.deletions.woken() => {}
             () = tokio::time::sleep(wait) => {}
         }
     }
@@ -117,7 +92,7 @@ async fn complete_all(registry: &Arc<ExecutionRegistry>) -> Result<(), String> {
         if let Err(why) = complete(registry, open).await {
             outcome = Err(why);
         }
-        registry.deletions.rounds.send_modify(|rounds| *rounds += 1);
+        registry.deletions.ended_round();
     }
     let now = registry.now().as_micros();
     while let Done::Dropped(1..) = commit(registry, Operation::DropDeletions { now }).await? {}

@@ -1,21 +1,18 @@
 //! Requests the answer to a form from the gate, until the gate has it.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use belay_execution::{Form, OperationKey, Verb};
 use belay_proto::{gate_v1, v1};
-use belay_service_kit::status;
+use belay_service_kit::{Retry, status};
 use belay_telemetry::TraceContext;
 use tokio::sync::mpsc;
 
 use crate::{
     gate::GateError,
-    operation::{Busy, OperationHandle, ToolCallOperation, Update},
+    operation::{Busy, OperationHandle, ReportFault, Update},
     registry::ExecutionRegistry,
 };
-
-/// The longest delay between retries.
-const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// The gate's request for a form of an execution that waits for a person. The same form is the same request: the gate derives its name from the
 /// wait's name and the digest.
@@ -42,11 +39,16 @@ pub(crate) struct FormRequest {
 
 impl FormRequest {
     pub(crate) fn start(self) -> OperationHandle {
-        OperationHandle::new(Verb::RequestApproval, tokio::spawn(self.run()).abort_handle())
+        let fault = ReportFault::new(&self.updates, self.key);
+        let task = tokio::spawn(async move {
+            let _fault = fault;
+            self.run().await;
+        });
+        OperationHandle::new(Verb::RequestApproval, task.abort_handle())
     }
 
     async fn run(self) {
-        let mut backoff = ToolCallOperation::MIN_BACKOFF;
+        let mut retry = Retry::RPC;
         loop {
             let update = match self.registry.gate.create(self.request.clone(), &self.trace).await {
                 Ok(approval) => {
@@ -54,7 +56,7 @@ impl FormRequest {
                     return drop(self.updates.send(Update::ApprovalRequested(self.key, Box::new(approval))));
                 }
                 Err(GateError::Busy(status)) => {
-                    backoff = backoff.max(status::retry_after(&status).unwrap_or_default());
+                    retry.at_least(status::retry_after(&status).unwrap_or_default());
                     Update::Busy(self.key, Busy::Gate)
                 }
                 Err(GateError::Unavailable(status)) => {
@@ -70,8 +72,7 @@ impl FormRequest {
             if self.updates.send(update).is_err() {
                 return;
             }
-            tokio::time::sleep(backoff).await;
-            backoff = (backoff * 2).min(MAX_BACKOFF);
+            retry.pause(&self.registry.ids).await;
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The client of the approval gate.
 
-use std::{collections::HashSet, time::Duration};
+use std::time::Duration;
 
 use belay_proto::{
     gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
@@ -131,19 +131,6 @@ impl Gate {
             execution: execution.to_owned(),
         });
         Ok(self.client.clone().list_pending_approvals(request).await.map_err(gate_error)?.into_inner())
-    }
-
-    /// The executions of a namespace that have a pending approval.
-    pub(crate) async fn executions_with_pending(&self, namespace: &str) -> Result<HashSet<String>, GateError> {
-        let (mut executions, mut page_token) = (HashSet::new(), String::new());
-        loop {
-            let page = self.open(&format!("namespaces/{namespace}"), "", page_token).await?;
-            executions.extend(page.approvals.into_iter().map(|approval| approval.execution));
-            page_token = page.next_page_token;
-            if page_token.is_empty() {
-                return Ok(executions);
-            }
-        }
     }
 
     /// Acknowledges stored decisions and reports the use of grants.

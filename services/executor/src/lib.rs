@@ -4,9 +4,11 @@
 //! makes calls. Nothing is shown, acknowledged or acted on before it is stored.
 
 mod acknowledge;
+mod asks;
 mod availability;
 mod call_reply;
 mod decisions;
+mod deletion_rounds;
 mod deletions;
 mod driver;
 mod event_feed;
@@ -14,22 +16,29 @@ mod form_request;
 mod gate;
 mod in_doubt;
 mod journal_reads;
+mod loading;
+mod messages;
 mod metrics;
 mod names;
 mod operation;
 mod output;
 mod paths;
+mod queue;
 mod registry;
+mod request_again;
 mod retention;
 mod runner;
 mod secrets;
 mod service;
 mod settings;
 mod snapshots;
+mod startup;
 mod thresholds;
 mod timers;
 mod trace;
+mod unowned_decisions;
 mod view;
+mod wake_ups;
 mod wire;
 
 pub use belay_redaction::{MasterKey, Redactor};

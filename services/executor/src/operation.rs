@@ -45,6 +45,8 @@ pub(crate) enum Update {
     GateUnavailable,
     /// By the runner's clock, no grant of the gate is valid now.
     ClocksDiffer,
+    /// What the gate had lost has been requested again, by the request with this number.
+    RequestedAgain(u32),
     /// Another executor owns the shard.
     Fenced,
     /// The operation failed by a fault in the executor.
@@ -119,7 +121,13 @@ pub(crate) struct ToolCallOperation {
 }
 
 /// Reports to the driver when the operation panics: nothing else would come from it.
-struct ReportFault(mpsc::UnboundedSender<Update>, OperationKey);
+pub(crate) struct ReportFault(mpsc::UnboundedSender<Update>, OperationKey);
+
+impl ReportFault {
+    pub(crate) fn new(updates: &mpsc::UnboundedSender<Update>, operation: OperationKey) -> Self {
+        Self(updates.clone(), operation)
+    }
+}
 
 impl Drop for ReportFault {
     fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! The registry of executions: those in memory, loading those that are not, and the state they share.
+//! The registry of executions: those in memory, and the state that they and the executor's tasks share.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,34 +9,37 @@ use std::{
 };
 
 use belay_execution::Timestamp;
-use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, Opened, Operation, Refused, StoreError};
-use belay_proto::{runner_v1, stores::Position, v1};
+use belay_journal::{Done, ExecutionKey, Fence, Opened, Operation, Refused, StoreError};
+use belay_proto::{
+    runner_v1,
+    stores::{Position, Stores},
+    v1,
+};
 use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
 use belay_settings::{ExecutorLimits, Retention};
 use belay_sqlite::{CommitError, GroupCommit, Lane, READERS, Threads};
 use belay_telemetry::Telemetry;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tonic::{Code, Status};
 
 use crate::{
-    acknowledge,
     availability::Availability,
-    decisions::{self, Delivery, GateNotice, UnownedDecisions},
-    deletions::{self, Deletions},
-    driver::{Command, Driver},
+    deletion_rounds::DeletionRounds,
     event_feed::{EventFeed, EventFeeds},
     gate::Gate,
     in_doubt::CallsInDoubt,
     journal_reads::{JournalReads, store_reason},
+    messages::{Command, Delivery, GateNotice},
     names::ExecutionName,
-    retention,
+    queue::{Queue, Queued, queue},
     runner::Runner,
     secrets::Vault,
     thresholds::Thresholds,
-    timers::{self, Timers},
+    unowned_decisions::UnownedDecisions,
     view::{LiveWaits, Seen},
+    wake_ups::WakeUps,
     wire,
 };
 
@@ -70,6 +73,9 @@ pub struct Parts {
     pub thresholds: Thresholds,
 }
 
+/// How many executions request something from the gate again at the same time.
+pub(crate) const COMPARISONS: u32 = 64;
+
 /// A commit that failed for its whole batch.
 pub(crate) type Failed = CommitError<Arc<StoreError>>;
 
@@ -78,7 +84,7 @@ pub struct ExecutionRegistry {
     pub(crate) runner: Runner,
     pub(crate) gate: Gate,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ids: Ids,
+    pub(crate) ids: Arc<Ids>,
     pub(crate) vault: Arc<Vault>,
     pub(crate) telemetry: Telemetry,
     /// Reads of the journal for drivers, timers and decisions.
@@ -88,7 +94,7 @@ pub struct ExecutionRegistry {
     pub(crate) shutdown: Shutdown,
     pub(crate) thresholds: Thresholds,
     writer: GroupCommit<Operation, Result<Done, Refused>, Arc<StoreError>>,
-    fence: i64,
+    pub(crate) fence: i64,
     /// The identity of the journal: another one when it was accepted although it is behind.
     pub(crate) journal: Arc<str>,
     /// Limits the executions in memory that a start may add to.
@@ -112,10 +118,15 @@ pub struct ExecutionRegistry {
     /// feeds, by which readers see why they wait.
     set_aside: Mutex<HashMap<ExecutionKey, (Status, Arc<EventFeed>)>>,
     pub(crate) calls_in_doubt: CallsInDoubt,
-    pub(crate) timers: Timers,
-    pub(crate) deletions: Deletions,
-    acknowledge: mpsc::UnboundedSender<(i32, String)>,
-    notices: mpsc::UnboundedSender<GateNotice>,
+    pub(crate) wake_ups: WakeUps,
+    pub(crate) deletions: DeletionRounds,
+    /// Acknowledgements for the runner: shard and call.
+    pub(crate) acknowledgements: Arc<Queue<(i32, String)>>,
+    pub(crate) notices: Arc<Queue<GateNotice>>,
+    /// The turns of executions that request something from the gate again.
+    pub(crate) comparisons: Arc<Semaphore>,
+    /// The positions of the stores.
+    pub(crate) stores: Arc<Stores>,
     /// Since when services do not answer.
     pub(crate) availability: Availability,
     /// Why the store failed, once it has.
@@ -123,8 +134,8 @@ pub struct ExecutionRegistry {
 }
 
 impl ExecutionRegistry {
-    /// Opens the registry on a store. No execution runs until [`Self::drive_all`], a start or a resume.
-    pub fn new(parts: Parts) -> Arc<Self> {
+    /// The registry on a store, and the ends of its queues to the gate and the runner.
+    pub(crate) fn open(parts: Parts) -> (Arc<Self>, Queued<GateNotice>, Queued<(i32, String)>) {
         let Parts {
             journal,
             threads,
@@ -137,7 +148,7 @@ impl ExecutionRegistry {
             telemetry,
             shutdown,
             limits,
-            retention,
+            retention: _,
             thresholds,
         } = parts;
         let Opened { mut writer, reader, stores, fence, .. } = journal;
@@ -148,13 +159,13 @@ impl ExecutionRegistry {
         });
         let vault = Arc::new(Vault { redactor, master_key });
         let reads = |reader| JournalReads::new(reader, Arc::clone(&vault), Lane::new(threads, READERS / 2));
-        let (acknowledge, acknowledged) = mpsc::unbounded_channel();
-        let (notices, notice_receiver) = mpsc::unbounded_channel();
+        let (acknowledgements, to_acknowledge) = queue();
+        let (notices, to_notify) = queue();
         let registry = Arc::new(Self {
             runner,
             gate,
             clock: Arc::new(SteadyClock::new(clock)),
-            ids,
+            ids: Arc::new(ids),
             vault: Arc::clone(&vault),
             telemetry,
             reads: reads(Arc::clone(&reader)),
@@ -176,55 +187,16 @@ impl ExecutionRegistry {
             feeds: Mutex::new(EventFeeds::new(thresholds.max_recent)),
             set_aside: Mutex::default(),
             calls_in_doubt: CallsInDoubt::default(),
-            timers: Timers::new(),
-            deletions: Deletions::new(),
-            acknowledge,
-            notices,
+            wake_ups: WakeUps::new(),
+            deletions: DeletionRounds::new(),
+            acknowledgements: Arc::new(acknowledgements),
+            notices: Arc::new(notices),
+            comparisons: Arc::new(Semaphore::new(COMPARISONS as usize)),
+            stores,
             availability: Availability::default(),
             broken: watch::Sender::new(None),
         });
-        tokio::spawn(acknowledge::send(registry.runner.clone(), fence, acknowledged, thresholds.acknowledge_batch));
-        let (runner, shutdown) = (registry.runner.clone(), registry.shutdown.clone());
-        tokio::spawn(acknowledge::resend_lost(Arc::downgrade(&registry), runner, shutdown));
-        tokio::spawn(timers::wake_in_time(Arc::downgrade(&registry)));
-        tokio::spawn(deletions::run(Arc::downgrade(&registry)));
-        tokio::spawn(retention::run(Arc::downgrade(&registry), retention));
-        let this = Arc::downgrade(&registry);
-        tokio::spawn(async move {
-            let behind = stores.behind().await;
-            if let Some(this) = this.upgrade() {
-                this.fail(Arc::new(StoreError::Behind(behind.to_string())));
-            }
-        });
-        tokio::spawn(decisions::run_outbox(registry.gate.clone(), notice_receiver));
-        let shutdown = registry.shutdown.clone();
-        tokio::spawn(decisions::run_inbox(Arc::downgrade(&registry), registry.gate.clone(), shutdown));
-        registry
-    }
-
-    /// Takes over every execution that has not ended, and returns how many of them are loaded at once. Parked executions stay out of memory
-    /// until they are due.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the store cannot be read.
-    pub async fn drive_all(self: &Arc<Self>) -> Result<usize, StoreError> {
-        let early = lock(&self.unowned).claim_all();
-        self.drives_all.store(true, Ordering::SeqCst);
-        lock(&self.driven).clear();
-        let (mut count, mut after) = (0, ExecutionKey(i64::MIN));
-        loop {
-            let claimable = self.reads.read(move |reader| reader.claimable(after, CLAIM_PAGE)).await?;
-            let Some(last) = claimable.last() else { break };
-            after = last.key;
-            count += claimable.len();
-            claimable.into_iter().for_each(|row| self.load(row));
-        }
-        self.timers.look_now();
-        tokio::spawn(timers::recheck_after_set_back(Arc::downgrade(self)));
-        for delivery in early {
-            decisions::deliver(self, delivery).await;
-        }
-        Ok(count)
+        (registry, to_notify, to_acknowledge)
     }
 
     /// Whether this process drives every execution in the store.
@@ -232,11 +204,9 @@ impl ExecutionRegistry {
         self.drives_all.load(Ordering::SeqCst)
     }
 
-    /// Records that this process drives an execution.
-    fn drive(&self, key: ExecutionKey) {
-        if !self.drives_all() {
-            lock(&self.driven).insert(key);
-        }
+    /// Records that this process drives an execution. Returns whether that is new.
+    fn drive(&self, key: ExecutionKey) -> bool {
+        !self.drives_all() && lock(&self.driven).insert(key)
     }
 
     /// Returns the reason when the store has failed: nothing can be made durable any more, so the process should stop.
@@ -245,25 +215,6 @@ impl ExecutionRegistry {
         match broken.wait_for(Option::is_some).await {
             Ok(reason) => reason.clone().expect("waited for"),
             Err(_) => std::future::pending().await,
-        }
-    }
-
-    /// Pauses every execution that this process drives and discards their running calls, so that nothing continues automatically at the
-    /// next start. Returns when that is done.
-    pub async fn pause_all(self: &Arc<Self>, principal: &str, reason: &str) {
-        let keys: Vec<ExecutionKey> = lock(&self.driven).iter().copied().collect();
-        for key in keys {
-            match self.reads.read(move |reader| reader.get(key)).await {
-                Ok(Some(row)) if !row.summary.ended => {
-                    let (reply, received) = tokio::sync::oneshot::channel();
-                    let (principal, reason) = (principal.to_owned(), reason.to_owned());
-                    self.send(row, Command::PauseAndDrain { principal, reason, reply }).await;
-                    // An error means that the execution ended first.
-                    drop(received.await);
-                }
-                Ok(_) => {}
-                Err(error) => tracing::error!(%error, "An execution could not be paused"),
-            }
         }
     }
 
@@ -336,42 +287,6 @@ impl ExecutionRegistry {
         self.drives_all() || lock(&self.driven).contains(&key)
     }
 
-    /// Sends a command to an execution, loading it into memory if needed.
-    pub(crate) async fn send(self: &Arc<Self>, row: ExecutionRow, command: Command) {
-        let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
-        loop {
-            let created = self.created.notified();
-            if !lock(&self.creating).contains(&name) {
-                break;
-            }
-            created.await;
-        }
-        if let Some(status) = self.why_aside(row.key) {
-            return command.refuse(&status);
-        }
-        let mut live = self.live();
-        // A driver unloads under this lock and only with an empty queue, so a command that was sent is received.
-        if let Some(sender) = live.get(&row.key) {
-            drop(sender.send(command));
-            return;
-        }
-        let (sender, receiver) = mpsc::unbounded_channel();
-        drop(sender.send(command));
-        live.insert(row.key, sender);
-        drop(live);
-        self.spawn(row, receiver);
-    }
-
-    fn spawn(self: &Arc<Self>, row: ExecutionRow, commands: mpsc::UnboundedReceiver<Command>) {
-        self.drive(row.key);
-        // This process drives the execution from now on, so it takes the decisions that were kept for it.
-        let decided = lock(&self.unowned).claim(row.key);
-        for Delivery { approval, answer } in decided {
-            self.try_send(row.key, Command::Decided { approval: Box::new(approval), answer });
-        }
-        Driver::spawn_from_store(Arc::clone(self), row, commands);
-    }
-
     /// Returns the decision when this process drives its execution. Otherwise returns `None` and keeps it, undelivered, in case this
     /// process takes over the execution.
     pub(crate) fn unless_unowned(&self, key: ExecutionKey, delivery: Delivery) -> Option<Delivery> {
@@ -382,8 +297,7 @@ impl ExecutionRegistry {
 
     /// Queues a notice to the gate.
     pub(crate) fn notify_gate(&self, notice: GateNotice) {
-        // An error means that the service is stopping.
-        drop(self.notices.send(notice));
+        self.notices.push(notice);
     }
 
     /// Looks at an execution as it is committed, apart from its driver. The next readers find what was folded for this one.
@@ -400,24 +314,59 @@ impl ExecutionRegistry {
         seen.inspect_err(|_| lock(&self.feeds).forget(key))
     }
 
+    /// Waits while an execution with this name is being created.
+    pub(crate) async fn until_created(&self, name: &ExecutionName) {
+        loop {
+            let created = self.created.notified();
+            if !lock(&self.creating).contains(name) {
+                return;
+            }
+            created.await;
+        }
+    }
+
+    /// Puts an execution into memory, with its first commands. Returns its queue, for its driver; `None` when it is there already, and has got
+    /// the commands.
+    pub(crate) fn enter(&self, key: ExecutionKey, commands: Vec<Command>) -> Option<mpsc::UnboundedReceiver<Command>> {
+        let mut live = self.live();
+        // A driver unloads under this lock and only with an empty queue, so a command that was sent is received.
+        if let Some(sender) = live.get(&key) {
+            commands.into_iter().for_each(|command| drop(sender.send(command)));
+            return None;
+        }
+        // Not bounded: a command is a request that waits for its reply, a decision about an approval that the execution has requested, or one of
+        // few comparisons.
+        let (sender, receiver) = mpsc::unbounded_channel();
+        commands.into_iter().for_each(|command| drop(sender.send(command)));
+        live.insert(key, sender);
+        Some(receiver)
+    }
+
+    /// This process drives an execution from now on. Returns the decisions that were kept for it.
+    pub(crate) fn take_on(&self, key: ExecutionKey) -> Vec<Delivery> {
+        if self.drive(key) {
+            // The gate may lack what it asks.
+            self.notices.review_now();
+        }
+        lock(&self.unowned).claim(key)
+    }
+
+    /// This process drives every execution from now on. Returns the decisions that were kept for them.
+    pub(crate) fn take_on_all(&self) -> Vec<Delivery> {
+        let early = lock(&self.unowned).claim_all();
+        self.drives_all.store(true, Ordering::SeqCst);
+        lock(&self.driven).clear();
+        early
+    }
+
+    /// The executions that this process has taken on, unless it drives all.
+    pub(crate) fn driven(&self) -> Vec<ExecutionKey> {
+        lock(&self.driven).iter().copied().collect()
+    }
+
     /// Sends a command to an execution if it is in memory, and returns whether it is.
     pub(crate) fn try_send(&self, key: ExecutionKey, command: Command) -> bool {
         self.live().get(&key).is_some_and(|sender| sender.send(command).is_ok())
-    }
-
-    /// Loads an execution into memory, unless it is there.
-    pub(crate) fn load(self: &Arc<Self>, row: ExecutionRow) {
-        if self.why_aside(row.key).is_some() {
-            return;
-        }
-        let mut live = self.live();
-        if live.contains_key(&row.key) {
-            return;
-        }
-        let (sender, receiver) = mpsc::unbounded_channel();
-        live.insert(row.key, sender);
-        drop(live);
-        self.spawn(row, receiver);
     }
 
     /// Reserves the name of an execution that is about to be stored, until the returned value is dropped.
@@ -426,12 +375,10 @@ impl ExecutionRegistry {
         ReservedName { registry: self, name: name.clone() }
     }
 
-    /// Registers a new execution, and returns its command queue.
-    pub(crate) fn register(&self, key: ExecutionKey) -> mpsc::UnboundedReceiver<Command> {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        self.live().insert(key, sender);
+    /// Registers a new execution, and returns its command queue; `None` when it was loaded from the journal already.
+    pub(crate) fn register(&self, key: ExecutionKey) -> Option<mpsc::UnboundedReceiver<Command>> {
         self.drive(key);
-        receiver
+        self.enter(key, Vec::new())
     }
 
     /// Removes an execution from memory. Returns `false` when a command is queued for it.
@@ -456,7 +403,7 @@ impl ExecutionRegistry {
     }
 
     /// The answer to requests for an execution that is set aside; `None` for any other.
-    fn why_aside(&self, key: ExecutionKey) -> Option<Status> {
+    pub(crate) fn why_aside(&self, key: ExecutionKey) -> Option<Status> {
         lock(&self.set_aside).get(&key).map(|(status, _)| status.clone())
     }
 
@@ -481,13 +428,12 @@ impl ExecutionRegistry {
 
     /// Loads a parked execution at `wake_at`. Its driver has stored a time that is later than this by `ahead` microseconds.
     pub(crate) fn set_timer(&self, wake_at: i64, ahead: i64, key: ExecutionKey) {
-        self.timers.set(wake_at, key, ahead == 0 && self.drives_all());
+        self.wake_ups.set(wake_at, key, ahead == 0 && self.drives_all());
     }
 
     /// Queues the acknowledgement of a call, so that the runner may forget it.
     pub(crate) fn acknowledge(&self, shard: u32, name: String) {
-        // An error means that the service is stopping; the next start acknowledges again.
-        drop(self.acknowledge.send((i32::try_from(shard).unwrap_or(i32::MAX), name)));
+        self.acknowledgements.push((i32::try_from(shard).unwrap_or(i32::MAX), name));
     }
 
     pub(crate) fn runner_fence(&self, shard: u32) -> runner_v1::Fence {
@@ -521,9 +467,6 @@ fn fault_wait(since: Timestamp) -> v1::WaitingReason {
         ..v1::WaitingReason::default()
     }
 }
-
-/// How many executions a start reads and loads at a time.
-const CLAIM_PAGE: usize = 256;
 
 pub(crate) fn unwritable(error: &Failed) -> Status {
     let reason = match error {

@@ -12,8 +12,11 @@ use belay_journal::{DeleteRequest, Operation, Position, Refused};
 use belay_settings::Retention;
 use futures::future::join_all;
 
-use crate::journal_reads::unreadable;
-use crate::registry::{ExecutionRegistry, unwritable};
+use crate::{
+    deletions,
+    journal_reads::unreadable,
+    registry::{ExecutionRegistry, unwritable},
+};
 
 /// The interval between two rounds.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -81,7 +84,7 @@ async fn prune(registry: &Arc<ExecutionRegistry>, retention: &Retention) -> Resu
             }
         }
         registry.deletions.wake();
-        registry.deletions.until_fewer_than(registry, PAGE).await?;
+        deletions::until_fewer_than(registry, PAGE).await?;
     }
 }
 

@@ -4,19 +4,12 @@
 //! whose time is ahead of the clock, and, while this process drives only what it was asked to, those of the executions that it drives.
 
 use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
-    sync::{
-        Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
-use belay_journal::{ExecutionKey, Position, StoreError};
-use tokio::sync::Notify;
-
 use crate::registry::ExecutionRegistry;
+use belay_journal::{Position, StoreError};
 
 /// How many due executions are read at once.
 const PAGE: usize = 256;
@@ -30,62 +23,12 @@ const MAX_WAIT: Duration = Duration::from_secs(3600);
 /// The spacing between executions that are loaded because the clock was set back, so that they do not delay others.
 const RECHECK_SPACING: Duration = Duration::from_millis(5);
 
-/// When to look for executions that are due.
-pub(crate) struct Timers {
-    /// Timers that the journal does not have.
-    own: Mutex<BinaryHeap<Reverse<(i64, ExecutionKey)>>>,
-    /// When the next look is, in microseconds since the Unix epoch; the end of time while the next one is being determined.
-    next_look: AtomicI64,
-    /// What is due by then was read from the journal.
-    read_until: AtomicI64,
-    changed: Notify,
-}
-
-impl Timers {
-    pub(crate) fn new() -> Self {
-        Self {
-            own: Mutex::default(),
-            next_look: AtomicI64::new(i64::MAX),
-            read_until: AtomicI64::new(i64::MIN),
-            changed: Notify::new(),
-        }
-    }
-
-    /// Loads an execution at `wake_at`, in microseconds since the Unix epoch. `is_stored` when the journal has this time, or an earlier
-    /// one, and all executions in it are driven here.
-    pub(crate) fn set(&self, wake_at: i64, key: ExecutionKey, is_stored: bool) {
-        // The journal is not read again for a time that has been looked at.
-        if !is_stored || wake_at <= self.read_until.load(Ordering::SeqCst) {
-            self.own.lock().unwrap_or_else(PoisonError::into_inner).push(Reverse((wake_at, key)));
-        }
-        if wake_at < self.next_look.load(Ordering::SeqCst) {
-            self.changed.notify_one();
-        }
-    }
-
-    /// The journal has to be read from now on.
-    pub(crate) fn look_now(&self) {
-        self.changed.notify_one();
-    }
-
-    /// Removes and returns the timers that the journal does not have and that are due, and returns the time of the next one.
-    fn take_own(&self, now: i64) -> (Vec<ExecutionKey>, Option<i64>) {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut due = Vec::new();
-        while let Some(&Reverse((_, key))) = own.peek().filter(|Reverse((at, _))| *at <= now) {
-            own.pop();
-            due.push(key);
-        }
-        (due, own.peek().map(|Reverse((at, _))| *at))
-    }
-}
-
 /// Loads parked executions when they are due, until the service stops.
 pub(crate) async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
     let mut read = Position::START;
     loop {
         let Some(this) = registry.upgrade() else { return };
-        let timers = &this.timers;
+        let timers = &this.wake_ups;
         // From here on, every new timer causes another look.
         timers.next_look.store(i64::MAX, Ordering::SeqCst);
         let now = this.clock.now_micros();

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "execution.exec, execution.namespace, id, shard, execution.created_at, plan_id, labels, principal,
-         coalesce(request_id, ''), request_hash, state, ended, wake_at, parked, waits_for, updated_at, ended_at, failure_reason,
+         coalesce(request_id, ''), request_hash, state, ended, wake_at, parked, waits_for, asks, updated_at, ended_at, failure_reason,
          steps, completed, failed, skipped, cancelled, {}",
         EXECUTION.intact()
     )
@@ -36,7 +36,7 @@ pub(crate) fn report(damaged: &DamagedRow) {
 }
 
 pub(crate) fn execution_row(row: &Row<'_>) -> Result<Checked<ExecutionRow>, rusqlite::Error> {
-    if !row.get::<_, bool>(23)? {
+    if !row.get::<_, bool>(24)? {
         return Ok(Err(EXECUTION.damaged(row.get::<_, i64>(0)?)));
     }
     intact_row(row).map(Ok)
@@ -62,15 +62,16 @@ fn intact_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
             wake_at: row.get(12)?,
             parked: row.get(13)?,
             waits_for: Waits(row.get(14)?),
-            updated_at: row.get(15)?,
-            ended_at: row.get(16)?,
-            failure_reason: row.get(17)?,
+            asks: row.get::<_, i64>(15)?.cast_unsigned(),
+            updated_at: row.get(16)?,
+            ended_at: row.get(17)?,
+            failure_reason: row.get(18)?,
             steps: StepCounts {
-                total: row.get(18)?,
-                completed: row.get(19)?,
-                failed: row.get(20)?,
-                skipped: row.get(21)?,
-                cancelled: row.get(22)?,
+                total: row.get(19)?,
+                completed: row.get(20)?,
+                failed: row.get(21)?,
+                skipped: row.get(22)?,
+                cancelled: row.get(23)?,
             },
         },
     })

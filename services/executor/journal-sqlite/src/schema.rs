@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 7,
-    earlier_lacks: "snapshots of executions",
+    format: 8,
+    earlier_lacks: "the digests of what executions ask people",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -33,6 +33,7 @@ pub(crate) const SCHEMA: Schema = Schema {
             parked        INTEGER NOT NULL,
             -- One bit for each kind.
             waits_for     INTEGER NOT NULL,
+            asks          INTEGER NOT NULL,
             updated_at    INTEGER NOT NULL,
             ended_at      INTEGER,
             failure_reason TEXT,
@@ -156,6 +157,7 @@ pub(crate) const EXECUTION: Table = Table {
         "wake_at",
         "parked",
         "waits_for",
+        "asks",
         "updated_at",
         "ended_at",
         "failure_reason",

@@ -151,6 +151,7 @@ fn refuses_one_and_keeps_the_others(store: &mut Opened, key: ExecutionKey) {
         wake_at: Some(77),
         parked: true,
         waits_for: Waits::default().with(1).with(3),
+        asks: u64::MAX - 1,
         updated_at: 70,
         ended_at: None,
         failure_reason: Some("A_REASON".into()),

@@ -132,6 +132,8 @@ pub struct ExecutionSummary {
     pub parked: bool,
     /// What it waits for while it is parked; empty while it is not.
     pub waits_for: Waits,
+    /// A digest of what it asks people at the gate while it is parked, by which the gate's list is compared with it; 0 when it asks nothing.
+    pub asks: u64,
     /// The time of its last event when the summary was written, in microseconds since the Unix epoch.
     pub updated_at: i64,
     /// When it ended, in microseconds since the Unix epoch.

@@ -1,9 +1,11 @@
 //! How an approval was used. Derived from events alone, so that an executor that takes over can report what its predecessor did not.
 
 use belay_execution::{ApprovalEvent, Body, Decision, Event, OperationId, SubjectKind, ToolCallEvent};
+use belay_journal::ExecutionKey;
 use belay_proto::v1;
+use tonic::Code;
 
-use super::GateNotice;
+use crate::{journal_reads::StoredEvents, messages::GateNotice, registry::ExecutionRegistry};
 
 /// The notice that follows from `next`, the first event about a call since its approval; `None` while the call continues with it.
 pub(crate) fn notice_after(approval: &str, approved: SubjectKind, next: &ToolCallEvent) -> Option<GateNotice> {
@@ -38,7 +40,7 @@ fn decision_of<'a>(event: &'a Event, name: &str) -> Option<(&'a OperationId, Dec
 }
 
 /// The notices about a decision that no call waits for, given all events of its execution.
-pub(crate) fn notices_from(events: &[Event], approval: &v1::Approval) -> Vec<GateNotice> {
+fn notices_from(events: &[Event], approval: &v1::Approval) -> Vec<GateNotice> {
     if approval.kind() == v1::approval_need::Kind::Form {
         // Its step has the answer, or no longer waits for it: either way nobody needs it again.
         return vec![GateNotice::Delivered(approval.name.clone())];
@@ -55,6 +57,27 @@ pub(crate) fn notices_from(events: &[Event], approval: &v1::Approval) -> Vec<Gat
     });
     let mut since = events[place + 1..].iter().filter_map(|event| about(event, call));
     since.find_map(|event| notice_after(&approval.name, kind?, event)).into_iter().collect()
+}
+
+/// Reports to the gate how a decision that no call waits for was used. Returns `false` when the store cannot be read now; damaged events are
+/// not read again before the next start.
+pub(crate) async fn report_late_decision(
+    registry: &ExecutionRegistry,
+    key: ExecutionKey,
+    approval: &v1::Approval,
+) -> bool {
+    match registry.reads.events(key).await {
+        Ok(StoredEvents { events, .. }) => {
+            let notices = notices_from(&events, approval);
+            tracing::debug!(approval = approval.name, ?notices, "No call waits for this decision");
+            notices.into_iter().for_each(|notice| registry.notify_gate(notice));
+            true
+        }
+        Err(status) => {
+            tracing::error!(approval = approval.name, %status, "The use of an approval cannot be read");
+            status.code() != Code::Unavailable
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,18 +1,25 @@
 //! What a driver does after each decision.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use belay_execution::{Body, Event, OperationKey, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent};
 use belay_proto::{gate_v1, v1};
+use belay_telemetry::TraceContext;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
 use super::Driver;
 use crate::{
     availability,
-    decisions::{self, GateNotice},
     form_request::{FormRequest, create_request},
+    messages::GateNotice,
     operation::{Busy, ToolCallOperation},
     output::OutputForwarder,
+    request_again::RequestAgain,
     view::LiveWaits,
     wire,
 };
@@ -81,29 +88,54 @@ impl Driver {
         self.operations.insert(key, operation.start(verb));
     }
 
-    /// Requests every pending approval and answer from the gate again. The gate returns the approval that it has; a gate that lost its store creates
-    /// it again, under the same name.
-    pub(super) fn recheck_approvals(&self) {
-        let created = self.execution.created();
-        for key in self.execution.requested_approvals() {
-            let Some(operation) = self.execution.operation(key) else { continue };
-            let id = self.execution.operation_id(key);
-            let (call, requested_by) =
-                (wire::call_name(&self.execution_name, &id), self.execution.principal().to_owned());
-            let asked = match (operation.pending_approval.as_ref(), operation.wait().and_then(WaitCondition::form)) {
-                (Some(pending), _) => gate_v1::CreateApprovalRequest {
-                    call,
-                    subject_digest: pending.requirement.subject_digest.clone(),
-                    requested_by,
-                    approval_mode: wire::approval_mode_to(created.approval_mode).into(),
-                    form: Vec::new(),
-                },
-                (None, Some(form)) => create_request(call, form, requested_by),
-                (None, None) => continue,
-            };
-            let trace = self.trace.call(&id);
-            tokio::spawn(decisions::recheck_approval(Arc::downgrade(&self.registry), asked, trace));
+    /// Requests from the gate what it lacks of what the execution asks, and withdraws what nothing waits for. `pending` is what the gate has. A
+    /// gate that lost its store creates an approval again under the same name; for one that was decided meanwhile it returns the decision.
+    pub(super) fn compare_approvals(&mut self, pending: &[v1::Approval], turn: Arc<OwnedSemaphorePermit>) {
+        let asked: BTreeSet<(&str, &str)> =
+            pending.iter().map(|approval| (approval.call.as_str(), approval.subject_digest.as_str())).collect();
+        let mut wanted = BTreeSet::new();
+        for operation in self.execution.operations() {
+            if let Some(subject_digest) = operation.asked_subject() {
+                let id = self.execution.operation_id(operation.key);
+                wanted.insert((wire::call_name(&self.execution_name, &id), subject_digest.to_owned()));
+            }
         }
+        for approval in pending {
+            if !wanted.contains(&(approval.call.clone(), approval.subject_digest.clone())) {
+                tracing::info!(approval = approval.name, "Nothing waits for an approval; it is cancelled");
+                self.notices.push(GateNotice::Cancel(approval.name.clone()));
+            }
+        }
+        let requests: Vec<_> = self.execution.requested_approvals().filter_map(|key| self.request_of(key)).collect();
+        let is_missing = |request: &gate_v1::CreateApprovalRequest| {
+            !asked.contains(&(request.call.as_str(), request.subject_digest.as_str()))
+        };
+        let missing: Vec<_> = requests.into_iter().filter(|(_, request, _)| is_missing(request)).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let (registry, updates) = (Arc::clone(&self.registry), self.update_sender.clone());
+        let number = self.requesting_again.as_ref().map_or(0, |(number, _)| number.wrapping_add(1));
+        self.requesting_again = Some((number, RequestAgain { registry, number, missing, turn, updates }.start()));
+    }
+
+    /// The request for an approval or an answer that is pending.
+    fn request_of(&self, key: OperationKey) -> Option<(OperationKey, gate_v1::CreateApprovalRequest, TraceContext)> {
+        let operation = self.execution.operation(key)?;
+        let id = self.execution.operation_id(key);
+        let (call, requested_by) = (wire::call_name(&self.execution_name, &id), self.execution.principal().to_owned());
+        let request = match (operation.pending_approval.as_ref(), operation.wait().and_then(WaitCondition::form)) {
+            (Some(pending), _) => gate_v1::CreateApprovalRequest {
+                call,
+                subject_digest: pending.requirement.subject_digest.clone(),
+                requested_by,
+                approval_mode: wire::approval_mode_to(self.execution.created().approval_mode).into(),
+                form: Vec::new(),
+            },
+            (None, Some(form)) => create_request(call, form, requested_by),
+            (None, None) => return None,
+        };
+        Some((key, request, self.trace.call(&id)))
     }
 
     /// Withdraws the forms whose waits ended without a person. Called before the operations of these events are aborted.

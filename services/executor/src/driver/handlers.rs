@@ -14,9 +14,10 @@ use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use super::{Command, Driver, Exit, Reply};
+use super::{Driver, life::Exit};
 use crate::{
-    decisions::{self, GateNotice},
+    decisions::outcome::notice_after,
+    messages::{Command, GateNotice, Reply},
     operation::Update,
     wire,
 };
@@ -40,6 +41,9 @@ impl Driver {
             Update::Busy(call, service) => {
                 self.clear_unavailable();
                 self.busy.entry(call).or_insert((self.registry.now(), service));
+            }
+            Update::RequestedAgain(number) => {
+                self.requesting_again.take_if(|(current, _)| *current == number);
             }
             Update::Fenced => {
                 self.registry.fail(Arc::new(StoreError::Superseded));
@@ -137,7 +141,7 @@ impl Driver {
         let notice = in_flight
             .pending_approval
             .as_ref()
-            .and_then(|pending| decisions::notice_after(approved(pending)?, pending.requirement.kind, &event));
+            .and_then(|pending| notice_after(approved(pending)?, pending.requirement.kind, &event));
         let call = self.execution.operation_id(key);
         let event = self.execution.record(self.now(), None, Body::ToolCall { call: call.clone(), event });
         events.push(event.map_err(|error| Exit::Lost(Status::internal(error.to_string())))?);
@@ -165,8 +169,7 @@ impl Driver {
                 != (requirement.kind, &requirement.subject_digest)
         });
         let held = ToolCallEvent::Held(Box::new(requirement));
-        let used =
-            before.and_then(|pending| decisions::notice_after(approved(pending)?, pending.requirement.kind, &held));
+        let used = before.and_then(|pending| notice_after(approved(pending)?, pending.requirement.kind, &held));
         let held = Body::ToolCall { call: self.execution.operation_id(call), event: held };
         if let Ok(event) = self.execution.record(self.now(), None, held) {
             events.push(event);
@@ -184,7 +187,7 @@ impl Driver {
                 }
                 Err(status) => drop(reply.send(Err(status))),
             },
-            Command::RecheckApprovals => self.recheck_approvals(),
+            Command::CompareApprovals { pending, turn } => self.compare_approvals(&pending, turn),
             Command::Decided { approval, answer } => {
                 let call = wire::parse_call(&approval.call).and_then(|call| self.execution.operation_key(&call));
                 if !call.is_some_and(|call| self.on_approval(call, &approval, answer, events)) {

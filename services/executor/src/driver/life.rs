@@ -4,21 +4,18 @@
 //! or acted on, so the next driver continues as after the loss of the process. An execution whose drivers fail again and again is set aside,
 //! so that it takes nothing from the others: the next start of the executor, perhaps of a version without the fault, takes it up again.
 
-use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use belay_journal::{ExecutionKey, ExecutionRow};
+use belay_journal::ExecutionKey;
 use belay_reasons as reasons;
-use belay_service_kit::status;
+use belay_service_kit::{Retry, status, words};
 use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use tracing::Instrument as _;
 
-use super::{Command, Driver, Loaded};
-use crate::{journal_reads::unreadable, names::ExecutionName, registry::ExecutionRegistry};
-
-/// The delay before an execution is loaded again: doubles from the first to the last.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+use super::{Driver, Loaded};
+use crate::{journal_reads::unreadable, messages::Command, names::ExecutionName, registry::ExecutionRegistry};
 
 /// How many faults there may be while an execution is in memory. One that comes from its state comes back at once; one that has another cause
 /// is over after the first.
@@ -40,8 +37,8 @@ pub(super) enum Exit {
 pub(super) enum First {
     /// The driver of an execution that was just created.
     Driver(Box<Driver>),
-    /// The row of an execution in the journal.
-    Row(Box<ExecutionRow>),
+    /// An execution in the journal.
+    Stored,
 }
 
 /// Drives an execution until it leaves memory.
@@ -52,7 +49,7 @@ pub(super) async fn live(
     first: First,
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
-    let (mut first, mut faults, mut pause) = (Some(first), 0, BACKOFF.0);
+    let (mut first, mut faults, mut retry) = (Some(first), 0, Retry::RPC);
     loop {
         let life = one(&registry, key, first.take(), &mut commands);
         let fault = match AssertUnwindSafe(life).catch_unwind().await {
@@ -78,8 +75,9 @@ pub(super) async fn live(
             return refuse_all(commands, &status);
         }
         tracing::error!(execution.name = %name, fault, "The driver of an execution failed; the execution continues from its journal");
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(BACKOFF.1);
+        // The driver may have received a decision that it did not record: the gate sends it again.
+        registry.notices.review_now();
+        retry.pause(&registry.ids).await;
     }
 }
 
@@ -90,15 +88,14 @@ async fn one(
     first: Option<First>,
     commands: &mut mpsc::UnboundedReceiver<Command>,
 ) -> Exit {
-    let (row, is_first) = match first {
+    match first {
         Some(First::Driver(mut driver)) => {
             let log_span = driver.trace.log_span();
             return driver.run(commands).instrument(log_span).await;
         }
-        Some(First::Row(row)) => (Some(row), true),
-        None => (None, false),
-    };
-    let mut driver = match load(registry, key, row).await {
+        Some(First::Stored) | None => {}
+    }
+    let mut driver = match load(registry, key).await {
         Ok(loaded) => Driver::new(Arc::clone(registry), loaded),
         Err(exit) => return exit,
     };
@@ -112,27 +109,16 @@ async fn one(
         (operation.key, is_call.then(|| registry.calls_in_doubt.add()))
     });
     driver.in_doubt = counted.collect();
-    if !is_first {
-        // The driver before may have received a decision that it did not record.
-        driver.recheck_approvals();
-    }
     let log_span = driver.trace.log_span();
     driver.run(commands).instrument(log_span).await
 }
 
-/// Reads an execution from the journal.
-async fn load(
-    registry: &Arc<ExecutionRegistry>,
-    key: ExecutionKey,
-    mut row: Option<Box<ExecutionRow>>,
-) -> Result<Loaded, Exit> {
-    let mut pause = BACKOFF.0;
+/// Reads an execution from the journal. Its row as well: the one by which it was found may be older than the end of the driver before.
+async fn load(registry: &Arc<ExecutionRegistry>, key: ExecutionKey) -> Result<Loaded, Exit> {
+    let mut retry = Retry::RPC;
     loop {
-        let known = match row.take() {
-            Some(row) => Ok(Some(*row)),
-            None => registry.reads.read(move |reader| reader.get(key)).await.map_err(|error| unreadable(&error)),
-        };
-        let loaded = match known {
+        let row = registry.reads.read(move |reader| reader.get(key)).await;
+        let loaded = match row.map_err(|error| unreadable(&error)) {
             Ok(Some(row)) => Driver::from_store(registry, row).await,
             // It has been deleted.
             Ok(None) => return Err(Exit::Stopping),
@@ -146,7 +132,7 @@ async fn load(
                 tokio::select! {
                     biased;
                     () = registry.shutdown.requested() => return Err(Exit::Stopping),
-                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(BACKOFF.1),
+                    () = retry.pause(&registry.ids) => {}
                 }
             }
             Err(status) => return Err(Exit::Lost(status)),
@@ -169,10 +155,4 @@ fn set_aside(name: &ExecutionName) -> Status {
         name.id
     );
     status::error(Code::Internal, reasons::EXECUTION_SET_ASIDE, message).with("name", name).into()
-}
-
-/// What a panic said.
-fn words(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it does not say why".to_owned())
 }

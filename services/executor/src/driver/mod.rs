@@ -13,7 +13,7 @@ use std::{
 };
 
 use belay_execution::{
-    Actor, Control, DecideContext, Event, Execution, ExecutionEvent, OperationId, OperationKey, StepKey, Timestamp,
+    Actor, DecideContext, Event, Execution, ExecutionEvent, OperationId, OperationKey, StepKey, Timestamp,
 };
 use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, Operation, Refused, Waits};
 use belay_proto::v1;
@@ -23,10 +23,12 @@ use tonic::Status;
 use life::Exit;
 
 use crate::{
-    decisions::{self, GateNotice},
+    asks,
+    decisions::outcome,
     event_feed::{Encoded, EventFeed},
     in_doubt::InDoubt,
     journal_reads::Replayed,
+    messages::{Command, GateNotice, Reply},
     names::ExecutionName,
     operation::{Busy, OperationHandle, Update},
     registry::{ExecutionRegistry, unwritable},
@@ -35,21 +37,6 @@ use crate::{
     trace::Trace,
     wire,
 };
-
-pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
-
-/// A command to a driver.
-#[derive(Debug)]
-pub(crate) enum Command {
-    /// A principal's request. The reply is the execution in BASIC view, once the request's events are durable.
-    Control { control: Control, actor: Actor, etag: String, reply: Reply },
-    /// The gate's decision about a call, or what became of a form. `answer` is the answer to a form.
-    Decided { approval: Box<v1::Approval>, answer: Option<v1::Payload> },
-    /// The gate may have lost its store: make sure that it has every pending approval.
-    RecheckApprovals,
-    /// Pause and discard running calls; reply when none is left.
-    PauseAndDrain { principal: String, reason: String, reply: oneshot::Sender<()> },
-}
 
 pub(crate) struct Driver {
     /// How far the execution's time is ahead of the service's clock, in microseconds; see [`Self::now`].
@@ -92,6 +79,8 @@ pub(crate) struct Driver {
     /// Whether readers see reasons for waiting that are in no event.
     shows_waits: bool,
     drained: Vec<oneshot::Sender<()>>,
+    /// Requests approvals again that the gate has lost, with its number. The execution stays in memory meanwhile.
+    requesting_again: Option<(u32, OperationHandle)>,
     ledger_id: Arc<str>,
 }
 
@@ -105,19 +94,6 @@ struct Loaded {
     summary: ExecutionSummary,
     snapshot_at: u64,
     ledger_id: Arc<str>,
-}
-
-impl Command {
-    /// Answers a command that is not carried out.
-    pub(crate) fn refuse(self, status: &Status) {
-        match self {
-            Self::Control { reply, .. } => drop(reply.send(Err(status.clone()))),
-            // The decision stays undelivered, and the next watch returns it again.
-            Self::Decided { .. } | Self::RecheckApprovals => {}
-            // Dropping the sender is the reply.
-            Self::PauseAndDrain { .. } => {}
-        }
-    }
 }
 
 impl Driver {
@@ -144,7 +120,7 @@ impl Driver {
         let Sealed { transition, new_key: seal_key } =
             registry.vault.seal(&mut secrets, &execution.created().uid, &mut messages, || registry.ids.next_key());
         row.labels = registry.vault.labels(row.labels);
-        let summary = summary_of(&execution, &secrets, now, registry.thresholds.park_after);
+        let summary = summary_of(&name, &execution, &secrets, now, registry.thresholds.park_after);
         let fence = registry.fence(row.shard);
         let described = Box::new(secrets.summarize(&name, &execution));
         let (last, shown_bytes) = (transition.last_sequence(), transition.shown.len());
@@ -155,7 +131,10 @@ impl Driver {
             Ok(_) => return Err(Status::internal("the store returned a mismatched reply")),
             Err(refused) => return Ok(Err(refused)),
         };
-        let commands = registry.register(key);
+        let Some(commands) = registry.register(key) else {
+            // It was found in the journal meanwhile, and is driven.
+            return Ok(Ok(described));
+        };
         drop(reserved);
         let taken = Loaded { key, name, execution, secrets, trace, summary, snapshot_at: 0, ledger_id };
         let mut driver = Self::new(Arc::clone(&registry), taken);
@@ -180,7 +159,7 @@ impl Driver {
         commands: mpsc::UnboundedReceiver<Command>,
     ) {
         let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
-        tokio::spawn(life::live(registry, row.key, name, life::First::Row(Box::new(row)), commands));
+        tokio::spawn(life::live(registry, row.key, name, life::First::Stored, commands));
     }
 
     async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<Loaded, Status> {
@@ -228,6 +207,7 @@ impl Driver {
             disk_full: BTreeMap::new(),
             shows_waits: false,
             drained: Vec::new(),
+            requesting_again: None,
             ledger_id,
         }
     }
@@ -270,7 +250,7 @@ impl Driver {
             }
             for approval in self.late_decisions.drain(..) {
                 // A decision that could not be read stays undelivered, and the next watch returns it again.
-                decisions::report_late_decision(&self.registry, self.key, &approval).await;
+                outcome::report_late_decision(&self.registry, self.key, &approval).await;
             }
             // A caller that has disconnected needs no reply.
             if !replies.is_empty() {
@@ -285,7 +265,10 @@ impl Driver {
                     let _ = drained.send(());
                 }
             }
-            if self.summary.parked || self.summary.ended {
+            if self.summary.ended {
+                self.requesting_again = None;
+            }
+            if self.requesting_again.is_none() && (self.summary.parked || self.summary.ended) {
                 if let Some(wake_at) = wake_at.filter(|_| !self.summary.ended) {
                     self.registry.set_timer(wake_at.as_micros().saturating_sub(self.ahead), self.ahead, self.key);
                 }
@@ -332,7 +315,7 @@ impl Driver {
             self.registry.vault.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, random);
         let (last, bytes) = (transition.last_sequence(), transition.shown.len());
         let shown = self.feed.is_watched().then(|| Encoded::from(&transition));
-        let summary = summary_of(&self.execution, &self.secrets, now, self.registry.thresholds.park_after);
+        let summary = summary_of(&self.name, &self.execution, &self.secrets, now, self.registry.thresholds.park_after);
         let changed = self.summary.is_outdated_by(&summary).then(|| summary.clone());
         let fence = self.registry.fence(self.execution.created().shard);
         let append = Operation::Append { key: self.key, transition, summary: changed, seal_key, fence };
@@ -384,7 +367,13 @@ fn messages_of(events: &[Event]) -> Vec<v1::ExecutionEvent> {
 }
 
 /// The columns that the store can query without reading events. They change with the state, and when the execution is parked or woken.
-fn summary_of(execution: &Execution, secrets: &Secrets, now: Timestamp, park_after: Duration) -> ExecutionSummary {
+fn summary_of(
+    name: &ExecutionName,
+    execution: &Execution,
+    secrets: &Secrets,
+    now: Timestamp,
+    park_after: Duration,
+) -> ExecutionSummary {
     let ended = execution.state().is_terminal();
     let wake_at = execution.wake_at();
     let parked = !ended && execution.is_parked() && wake_at.is_none_or(|at| at.since(now) > park_after);
@@ -396,6 +385,7 @@ fn summary_of(execution: &Execution, secrets: &Secrets, now: Timestamp, park_aft
         // Only a parked execution is woken by the registry; a live one has its own timer.
         wake_at: wake_at.filter(|_| parked).map(Timestamp::as_micros),
         waits_for: if parked { wire::waits_for(execution) } else { Waits::default() },
+        asks: if parked { asks::of_execution(&name.to_string(), execution) } else { 0 },
         updated_at: execution.last_time().as_micros(),
         ended_at: execution.ended_at().filter(|_| ended).map(Timestamp::as_micros),
         // A tool's failure reason may quote its arguments.

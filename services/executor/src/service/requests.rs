@@ -13,7 +13,7 @@ use belay_service_kit::{Principal, Role, status};
 use tokio::sync::oneshot;
 use tonic::{Code, Request, Status};
 
-use crate::{ExecutionRegistry, driver::Command, names::ExecutionName};
+use crate::{ExecutionRegistry, messages::Command, names::ExecutionName};
 
 pub(super) async fn cancel_execution(
     registry: &Arc<ExecutionRegistry>,

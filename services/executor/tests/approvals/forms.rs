@@ -16,7 +16,7 @@ steps:
   - {id: use, tool: work, arguments: {is: '${ask.result.version}'}}
 ";
 
-async fn start(executor: &Executor, text: &str, mode: v1::ApprovalMode) -> String {
+pub(crate) async fn start(executor: &Executor, text: &str, mode: v1::ApprovalMode) -> String {
     let document = v1::PlanDocument { text: text.into(), ..Default::default() };
     let request = v1::StartExecutionRequest {
         parent: "namespaces/default".into(),

@@ -2,6 +2,7 @@
 
 mod beside;
 mod commits;
+mod comparison;
 mod deletions;
 mod faults;
 mod forms;

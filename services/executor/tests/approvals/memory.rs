@@ -27,7 +27,7 @@ pub(crate) struct Inside {
     trigger: Trigger,
 }
 
-async fn inside(world: &World) -> Inside {
+pub(crate) async fn inside(world: &World) -> Inside {
     inside_with(world, Arc::new(SystemClock), Thresholds::default()).await
 }
 
@@ -86,7 +86,8 @@ impl Inside {
         self.server.stop();
     }
 
-    async fn until_in_memory(&self, count: usize) {
+    /// Returns when as many executions are in memory.
+    pub(crate) async fn until_in_memory(&self, count: usize) {
         let settled = async {
             while self.executions.in_memory() != count {
                 tokio::task::yield_now().await;

@@ -28,6 +28,8 @@ pub enum Defect {
     UnreadableRowStopsStart,
     /// A call that conflicts with other commits is repeated without a limit.
     EndlessReruns,
+    /// Each task that the executor keeps for all executions (timers, decisions, notices, acknowledgements, deletions) panics once.
+    TasksPanic,
 }
 
 /// Whether a defect is planted in this process.

@@ -1,6 +1,9 @@
 //! Random identities from a generator that the caller passes in.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 
@@ -32,6 +35,12 @@ impl Ids {
     /// 32 random bytes, as good as the operating system's when it gave the seed: enough for a key.
     pub fn next_key(&self) -> [u8; 32] {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).random()
+    }
+
+    /// A random duration from zero to this one, inclusive, in microseconds.
+    pub fn up_to(&self, most: Duration) -> Duration {
+        let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(self.0.lock().unwrap_or_else(PoisonError::into_inner).random_range(0..=micros))
     }
 
     /// Fills the bytes, as good as [`Self::next_key`] does.

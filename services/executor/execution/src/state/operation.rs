@@ -94,6 +94,15 @@ impl Operation {
         }
     }
 
+    /// The digest of what a person has to decide or answer about it; `None` when nothing of it is undecided.
+    pub fn asked_subject(&self) -> Option<&str> {
+        match (&self.pending_approval, self.wait().and_then(WaitCondition::form)) {
+            (Some(pending), _) => pending.decided.is_none().then_some(&pending.requirement.subject_digest),
+            (None, form) => form.map(|form| &form.subject_digest),
+        }
+        .map(String::as_str)
+    }
+
     /// What it waits for, when it is a wait.
     pub fn waiting(&self) -> Option<Waiting> {
         let since = self.since;

@@ -33,6 +33,8 @@ pub(crate) struct Seen {
     runner: Option<Runner>,
     /// Whether reports about the use of grants are lost.
     pub(crate) loses_outcomes: bool,
+    /// Whether no notice arrives: cancellations and acknowledgements.
+    pub(crate) refuses_notices: bool,
     /// The decision of the policy in AUTO mode.
     pub(crate) policy: Option<State>,
     /// The number of requests to create an approval.
@@ -224,6 +226,9 @@ impl ApprovalGateService for Gate {
         request: Request<gate_v1::CancelApprovalRequest>,
     ) -> Result<Response<v1::Approval>, Status> {
         let name = request.into_inner().name;
+        if self.seen().refuses_notices {
+            return Err(Status::unavailable("the gate is away"));
+        }
         let mut reply = Err(status::error(Code::NotFound, "APPROVAL_NOT_FOUND", "There is none.").into());
         self.set(|seen| {
             if let Some(approval) = seen.approvals.get_mut(&name) {
@@ -240,7 +245,9 @@ impl ApprovalGateService for Gate {
         request: Request<gate_v1::AcknowledgeApprovalsRequest>,
     ) -> Result<Response<gate_v1::AcknowledgeApprovalsResponse>, Status> {
         let request = request.into_inner();
-        if self.seen().loses_outcomes && !(request.consumed.is_empty() && request.stale.is_empty()) {
+        if self.seen().refuses_notices
+            || self.seen().loses_outcomes && !(request.consumed.is_empty() && request.stale.is_empty())
+        {
             return Err(Status::unavailable("the gate is away"));
         }
         self.set(|seen| {

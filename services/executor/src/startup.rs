@@ -1,0 +1,129 @@
+//! The start of the service: its tasks, and what it drives.
+
+use std::sync::{Arc, Weak};
+
+use belay_defects::{Defect, is_planted};
+use belay_journal::{ExecutionKey, StoreError};
+use belay_service_kit::supervise;
+
+use crate::{
+    acknowledge, decisions, deletions,
+    messages::Command,
+    registry::{ExecutionRegistry, Parts},
+    retention, timers,
+};
+
+/// How many executions a start reads and loads at a time.
+const CLAIM_PAGE: usize = 256;
+
+impl ExecutionRegistry {
+    /// Opens the registry on a store. No execution runs until [`Self::drive_all`], a start or a resume.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let retention = parts.retention.clone();
+        let (registry, notices, acknowledgements) = Self::open(parts);
+        let (notices, acknowledgements) = (Arc::new(notices), Arc::new(acknowledgements));
+        let (gate, runner, ids) = (registry.gate.clone(), registry.runner.clone(), Arc::clone(&registry.ids));
+        registry.keep("follows decisions", move |registry| decisions::run_inbox(registry, gate.clone()));
+        registry.keep("watches the runner", move |registry| acknowledge::resend_lost(registry, runner.clone()));
+        registry.keep("loads executions in time", timers::wake_in_time);
+        registry.keep("completes deletions", deletions::run);
+        registry.keep("deletes what is not kept", move |registry| retention::run(registry, retention.clone()));
+        // These two go on until what is queued has been sent.
+        let gate = registry.gate.clone();
+        let send = move || decisions::run_outbox(Arc::clone(&notices), gate.clone(), Arc::clone(&ids));
+        tokio::spawn(registry.supervised("sends notices to the gate", send));
+        let (runner, ids, fence) = (registry.runner.clone(), Arc::clone(&registry.ids), registry.fence);
+        let max_batch = registry.thresholds.acknowledge_batch;
+        let send = move || {
+            acknowledge::send(runner.clone(), fence, Arc::clone(&acknowledgements), max_batch, Arc::clone(&ids))
+        };
+        tokio::spawn(registry.supervised("acknowledges calls", send));
+        let (this, stores) = (Arc::downgrade(&registry), Arc::clone(&registry.stores));
+        tokio::spawn(async move {
+            let behind = stores.behind().await;
+            if let Some(this) = this.upgrade() {
+                this.fail(Arc::new(StoreError::Behind(behind.to_string())));
+            }
+        });
+        registry
+    }
+
+    /// Keeps a task running until the service stops.
+    fn keep<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        what: &'static str,
+        task: impl Fn(Weak<Self>) -> F + Send + 'static,
+    ) {
+        let (this, shutdown) = (Arc::downgrade(self), self.shutdown.clone());
+        let task = self.supervised(what, move || task(Weak::clone(&this)));
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = shutdown.requested() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    /// Runs a task until it returns, again after each panic.
+    fn supervised<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        what: &'static str,
+        task: impl Fn() -> F + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (ids, vault) = (Arc::clone(&self.ids), Arc::clone(&self.vault));
+        let mut first = true;
+        let task = move || {
+            let fails = std::mem::take(&mut first) && is_planted(Defect::TasksPanic);
+            let task = task();
+            async move {
+                assert!(!fails, "planted");
+                task.await;
+            }
+        };
+        async move { supervise(what, &ids, |fault| vault.shown(fault), task).await }
+    }
+
+    /// Takes over every execution that has not ended, and returns how many of them are loaded at once. Parked executions stay out of memory
+    /// until they are due.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be read.
+    pub async fn drive_all(self: &Arc<Self>) -> Result<usize, StoreError> {
+        let early = self.take_on_all();
+        let (mut count, mut after) = (0, ExecutionKey(i64::MIN));
+        loop {
+            let claimable = self.reads.read(move |reader| reader.claimable(after, CLAIM_PAGE)).await?;
+            let Some(last) = claimable.last() else { break };
+            after = last.key;
+            count += claimable.len();
+            claimable.into_iter().for_each(|row| self.load(row));
+        }
+        self.wake_ups.look_now();
+        self.keep("loads what waits since before the clock was set back", timers::recheck_after_set_back);
+        for delivery in early {
+            decisions::deliver(self, delivery).await;
+        }
+        // The gate may lack what they ask.
+        self.notices.review_now();
+        Ok(count)
+    }
+
+    /// Pauses every execution that this process drives and discards their running calls, so that nothing continues automatically at the
+    /// next start. Returns when that is done.
+    pub async fn pause_all(self: &Arc<Self>, principal: &str, reason: &str) {
+        for key in self.driven() {
+            match self.reads.read(move |reader| reader.get(key)).await {
+                Ok(Some(row)) if !row.summary.ended => {
+                    let (reply, received) = tokio::sync::oneshot::channel();
+                    let (principal, reason) = (principal.to_owned(), reason.to_owned());
+                    self.send(row, Command::PauseAndDrain { principal, reason, reply }).await;
+                    // An error means that the execution ended first.
+                    drop(received.await);
+                }
+                Ok(_) => {}
+                Err(error) => tracing::error!(%error, "An execution could not be paused"),
+            }
+        }
+    }
+}
