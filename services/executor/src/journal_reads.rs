@@ -11,6 +11,7 @@ use tonic::{Code, Status};
 
 use crate::{
     names::ExecutionName,
+    replayed::Replayed,
     secrets::{Secrets, SecretsError, Vault},
     snapshots,
     wire::{self, DecodeError},
@@ -31,18 +32,6 @@ pub(crate) struct StoredEvents {
     pub(crate) secrets: Secrets,
     /// Their size as they are stored, without what is sealed.
     pub(crate) bytes: usize,
-}
-
-/// An execution that was folded from its stored events.
-pub(crate) struct Replayed {
-    /// The execution.
-    pub(crate) execution: Execution,
-    /// The secrets to hide in it.
-    pub(crate) secrets: Secrets,
-    /// The size of what it was folded from as it is stored, without what is sealed in events.
-    pub(crate) bytes: usize,
-    /// The last event of the snapshot that it was restored from; 0 when there was none.
-    pub(crate) snapshot_at: u64,
 }
 
 impl JournalReads {

@@ -25,6 +25,7 @@ mod output;
 mod paths;
 mod queue;
 mod registry;
+mod replayed;
 mod request_again;
 mod retention;
 mod runner;

@@ -27,9 +27,11 @@ use thiserror::Error;
 
 use crate::{
     names::ExecutionName,
-    snapshots,
     wire::{self, DecodeError},
 };
+
+/// The largest snapshot that is kept, in bytes. Writing it holds up the commits of other executions for as long as writing a batch of that size.
+const MAX_SNAPSHOT_BYTES: usize = 16 * 1024 * 1024;
 
 /// The file of the key that wraps the executions' keys, in the state directory.
 const SEAL_KEY_FILE: &str = "seal.key";
@@ -182,7 +184,7 @@ impl Vault {
         let sequence = execution.last_sequence();
         let content = SnapshotContent { known: secrets.known.clone(), state: execution.snapshot() };
         let content = postcard::to_stdvec(&content).ok()?;
-        if content.len() > snapshots::MAX_BYTES || (secrets.key.is_none() && !secrets.known.is_empty()) {
+        if content.len() > MAX_SNAPSHOT_BYTES || (secrets.key.is_none() && !secrets.known.is_empty()) {
             return None;
         }
         let place = place_of_snapshot(&execution.created().uid, sequence);

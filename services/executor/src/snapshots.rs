@@ -7,13 +7,10 @@ use belay_journal::{ExecutionKey, JournalReader, StoreError};
 use thiserror::Error;
 
 use crate::{
-    journal_reads::Replayed,
+    replayed::Replayed,
     secrets::{SecretsError, Vault},
     wire::{self, DecodeError},
 };
-
-/// The largest snapshot that is kept, in bytes. Writing it holds up the commits of other executions for as long as writing a batch of that size.
-pub(crate) const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Whether a snapshot is to be written at event `now`, when the last one was written at event `last` (0 when there is none). `every` is the least
 /// number of events between two.

@@ -18,12 +18,7 @@ use belay_proto::v1;
 use belay_redaction::Redactor;
 use tonic::Status;
 
-use crate::{
-    journal_reads::{JournalReads, Replayed},
-    names::ExecutionName,
-    secrets::shown,
-    wire,
-};
+use crate::{journal_reads::JournalReads, names::ExecutionName, replayed::Replayed, secrets::shown, wire};
 
 /// How many bytes of events, as they are stored, a driver keeps for the next reader of its execution. Beyond that
 /// readers come too rarely for it to be worth keeping.

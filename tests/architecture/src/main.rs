@@ -3,6 +3,7 @@
 //!
 //! Every rule is a function of its input, so that it is also tested with invented cases that it has to reject.
 
+mod circles;
 mod errors;
 mod house;
 mod layers;

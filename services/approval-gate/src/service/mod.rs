@@ -16,11 +16,12 @@ mod get_grant;
 mod list_approval_changes;
 mod list_approvals;
 mod list_pending_approvals;
+mod messages;
 mod watch_approvals;
 mod watch_decisions;
 mod watch_policy;
 
-use std::{pin::Pin, sync::Arc};
+use std::sync::Arc;
 
 use belay_proto::{
     FILE_DESCRIPTOR_SET,
@@ -37,9 +38,9 @@ use belay_proto::{
 };
 use belay_service_kit::{Hosted, Principal, host::MAX_MESSAGE_BYTES};
 use belay_telemetry::{RpcSpan, TraceContext};
-use futures::Stream;
 use tonic::{Request, Response, Status, service::Routes};
 
+use self::messages::Messages;
 use crate::Gate;
 
 /// `ApprovalService` and `PolicyService`, for the listener for people.
@@ -65,8 +66,6 @@ pub fn hosted_for_services(gate: Arc<Gate>) -> Hosted {
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     Hosted::new(Routes::new(service), "belay.gate.v1.ApprovalGateService", FILE_DESCRIPTOR_SET).with_stores(stores)
 }
-
-type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 struct ForPeople {
     gate: Arc<Gate>,

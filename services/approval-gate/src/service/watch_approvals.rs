@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use tokio::sync::watch;
 use tonic::{Code, Status};
 
-use super::Messages;
+use super::messages::Messages;
 use crate::{Gate, feed::Head, gate::unreadable, names::parent, store::Filter};
 
 /// The number of approvals read from the store at once.

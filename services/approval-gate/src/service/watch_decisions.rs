@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use tonic::Status;
 
 use super::{
-    Messages,
+    messages::Messages,
     watch_approvals::{Update, watch},
 };
 use crate::{Gate, gate::unreadable, store::Filter};

@@ -5,7 +5,7 @@ use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::Code;
 
-use super::Messages;
+use super::messages::Messages;
 use crate::Gate;
 
 /// The interval of heartbeats while nothing happens.

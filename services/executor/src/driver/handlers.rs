@@ -14,7 +14,7 @@ use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use super::{Driver, life::Exit};
+use super::{Driver, exit::Exit};
 use crate::{
     decisions::outcome::notice_after,
     messages::{Command, GateNotice, Reply},

@@ -6,7 +6,9 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use belay_journal::ExecutionKey;
+use belay_execution::{Actor, DecideContext, Event, Execution, ExecutionEvent};
+use belay_journal::{Done, ExecutionKey, ExecutionRow, NewExecution, Operation, Refused};
+use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_service_kit::{Retry, status, words};
 use futures::FutureExt as _;
@@ -14,35 +16,97 @@ use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use tracing::Instrument as _;
 
-use super::{Driver, Loaded};
-use crate::{journal_reads::unreadable, messages::Command, names::ExecutionName, registry::ExecutionRegistry};
+use super::{Driver, Loaded, exit::Exit, messages_of, summary_of};
+use crate::{
+    journal_reads::unreadable,
+    messages::Command,
+    names::ExecutionName,
+    registry::{ExecutionRegistry, unwritable},
+    secrets::Sealed,
+    trace::Trace,
+};
 
 /// How many faults there may be while an execution is in memory. One that comes from its state comes back at once; one that has another cause
 /// is over after the first.
 const MAX_FAULTS: u32 = 3;
 
-/// Why a driver has stopped.
-pub(super) enum Exit {
-    /// Its execution is parked or has ended, and has left memory.
-    Unloaded,
-    /// The service is stopping.
-    Stopping,
-    /// The store failed, or another owner wrote to it.
-    Lost(Status),
-    /// One of its operations failed by a fault in the executor.
-    Fault(String),
-}
-
 /// With what the life of a driver begins.
-pub(super) enum First {
+enum First {
     /// The driver of an execution that was just created.
     Driver(Box<Driver>),
     /// An execution in the journal.
     Stored,
 }
 
+impl Driver {
+    /// Creates an execution: stores it with its first events, and starts its driver.
+    pub(crate) async fn create(
+        registry: Arc<ExecutionRegistry>,
+        mut row: NewExecution,
+        first: Event,
+        then: Vec<(Actor, ExecutionEvent)>,
+        ledger_id: Arc<str>,
+    ) -> Result<Result<Box<v1::Execution>, Refused>, Status> {
+        let illegal = |error| Status::internal(format!("a new execution cannot begin: {error}"));
+        let mut execution = Execution::create(first.clone()).map_err(illegal)?;
+        let mut events = vec![first];
+        let now = registry.now();
+        for (actor, event) in then {
+            events.push(execution.record(now, Some(actor), event).map_err(illegal)?);
+        }
+        events.extend(execution.advance(DecideContext { now, ledger_id: &ledger_id }));
+        let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
+        let trace = Trace::of(&registry.telemetry, &name, &execution);
+        let mut messages = messages_of(&events);
+        let mut secrets = registry.vault.secrets();
+        let Sealed { transition, new_key: seal_key } =
+            registry.vault.seal(&mut secrets, &execution.created().uid, &mut messages, || registry.ids.next_key());
+        row.labels = registry.vault.labels(row.labels);
+        let summary = summary_of(&name, &execution, &secrets, now, registry.thresholds.park_after);
+        let fence = registry.fence(row.shard);
+        let described = Box::new(secrets.summarize(&name, &execution));
+        let (last, shown_bytes) = (transition.last_sequence(), transition.shown.len());
+        let reserved = registry.reserve_name(&name);
+        let create = Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, fence };
+        let key = match registry.commit(create).await.map_err(|error| unwritable(&error))? {
+            Ok(Done::Created(key)) => key,
+            Ok(_) => return Err(Status::internal("the store returned a mismatched reply")),
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let Some(commands) = registry.register(key) else {
+            // It was found in the journal meanwhile, and is driven.
+            return Ok(Ok(described));
+        };
+        drop(reserved);
+        let taken = Loaded { key, name, execution, secrets, trace, summary, snapshot_at: 0, ledger_id };
+        let mut driver = Self::new(Arc::clone(&registry), taken);
+        driver.trace.record(&driver.execution, &events);
+        let log_span = driver.trace.log_span();
+        log_span.in_scope(|| {
+            driver.log_accepted();
+            driver.log(&events);
+        });
+        // A watcher or reader that found it since the commit reads the journal.
+        driver.feed.view.keep(events, shown_bytes, driver.secrets.redactor());
+        driver.feed.publish(last, None);
+        let name = driver.name.clone();
+        tokio::spawn(live(registry, key, name, First::Driver(Box::new(driver)), commands));
+        Ok(Ok(described))
+    }
+
+    /// Loads an execution from the store, and drives it.
+    pub(crate) fn spawn_from_store(
+        registry: Arc<ExecutionRegistry>,
+        row: ExecutionRow,
+        commands: mpsc::UnboundedReceiver<Command>,
+    ) {
+        let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
+        tokio::spawn(live(registry, row.key, name, First::Stored, commands));
+    }
+}
+
 /// Drives an execution until it leaves memory.
-pub(super) async fn live(
+async fn live(
     registry: Arc<ExecutionRegistry>,
     key: ExecutionKey,
     name: ExecutionName,
@@ -53,7 +117,7 @@ pub(super) async fn live(
     loop {
         let life = one(&registry, key, first.take(), &mut commands);
         let fault = match AssertUnwindSafe(life).catch_unwind().await {
-            Ok(Exit::Unloaded) => return,
+            Ok(Exit::Parked | Exit::Ended) => return,
             Ok(Exit::Stopping) => return registry.evict(key),
             Ok(Exit::Lost(status)) => {
                 tracing::error!(execution.name = %name, %status, "An execution is stopped until the next start of the executor");

@@ -1,6 +1,7 @@
 //! The loop that drives one execution: receive what happened, decide, make it durable, then act on it.
 
 mod act;
+mod exit;
 mod handlers;
 mod life;
 mod log;
@@ -12,26 +13,24 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::{
-    Actor, DecideContext, Event, Execution, ExecutionEvent, OperationId, OperationKey, StepKey, Timestamp,
-};
-use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, Operation, Refused, Waits};
+use belay_execution::{DecideContext, Event, Execution, ExecutionEvent, OperationId, OperationKey, StepKey, Timestamp};
+use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, Operation, Waits};
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
-use life::Exit;
+use exit::Exit;
 
 use crate::{
     asks,
     decisions::outcome,
     event_feed::{Encoded, EventFeed},
     in_doubt::InDoubt,
-    journal_reads::Replayed,
     messages::{Command, GateNotice, Reply},
     names::ExecutionName,
     operation::{Busy, OperationHandle, Update},
     registry::{ExecutionRegistry, unwritable},
+    replayed::Replayed,
     secrets::{Sealed, Secrets},
     snapshots,
     trace::Trace,
@@ -97,71 +96,6 @@ struct Loaded {
 }
 
 impl Driver {
-    /// Creates an execution: stores it with its first events, and starts its driver.
-    pub(crate) async fn create(
-        registry: Arc<ExecutionRegistry>,
-        mut row: NewExecution,
-        first: Event,
-        then: Vec<(Actor, ExecutionEvent)>,
-        ledger_id: Arc<str>,
-    ) -> Result<Result<Box<v1::Execution>, Refused>, Status> {
-        let illegal = |error| Status::internal(format!("a new execution cannot begin: {error}"));
-        let mut execution = Execution::create(first.clone()).map_err(illegal)?;
-        let mut events = vec![first];
-        let now = registry.now();
-        for (actor, event) in then {
-            events.push(execution.record(now, Some(actor), event).map_err(illegal)?);
-        }
-        events.extend(execution.advance(DecideContext { now, ledger_id: &ledger_id }));
-        let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
-        let trace = Trace::of(&registry.telemetry, &name, &execution);
-        let mut messages = messages_of(&events);
-        let mut secrets = registry.vault.secrets();
-        let Sealed { transition, new_key: seal_key } =
-            registry.vault.seal(&mut secrets, &execution.created().uid, &mut messages, || registry.ids.next_key());
-        row.labels = registry.vault.labels(row.labels);
-        let summary = summary_of(&name, &execution, &secrets, now, registry.thresholds.park_after);
-        let fence = registry.fence(row.shard);
-        let described = Box::new(secrets.summarize(&name, &execution));
-        let (last, shown_bytes) = (transition.last_sequence(), transition.shown.len());
-        let reserved = registry.reserve_name(&name);
-        let create = Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, fence };
-        let key = match registry.commit(create).await.map_err(|error| unwritable(&error))? {
-            Ok(belay_journal::Done::Created(key)) => key,
-            Ok(_) => return Err(Status::internal("the store returned a mismatched reply")),
-            Err(refused) => return Ok(Err(refused)),
-        };
-        let Some(commands) = registry.register(key) else {
-            // It was found in the journal meanwhile, and is driven.
-            return Ok(Ok(described));
-        };
-        drop(reserved);
-        let taken = Loaded { key, name, execution, secrets, trace, summary, snapshot_at: 0, ledger_id };
-        let mut driver = Self::new(Arc::clone(&registry), taken);
-        driver.trace.record(&driver.execution, &events);
-        let log_span = driver.trace.log_span();
-        log_span.in_scope(|| {
-            driver.log_accepted();
-            driver.log(&events);
-        });
-        // A watcher or reader that found it since the commit reads the journal.
-        driver.feed.view.keep(events, shown_bytes, driver.secrets.redactor());
-        driver.feed.publish(last, None);
-        let name = driver.name.clone();
-        tokio::spawn(life::live(registry, key, name, life::First::Driver(Box::new(driver)), commands));
-        Ok(Ok(described))
-    }
-
-    /// Loads an execution from the store, and drives it.
-    pub(crate) fn spawn_from_store(
-        registry: Arc<ExecutionRegistry>,
-        row: ExecutionRow,
-        commands: mpsc::UnboundedReceiver<Command>,
-    ) {
-        let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
-        tokio::spawn(life::live(registry, row.key, name, life::First::Stored, commands));
-    }
-
     async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<Loaded, Status> {
         let Replayed { execution, secrets, snapshot_at, .. } = registry.reads.replay(row.key).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
@@ -221,12 +155,11 @@ impl Driver {
     /// Drives the execution until it leaves memory, or something prevents that.
     async fn run(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Exit {
         match self.drive(commands).await {
-            Ok(()) => Exit::Unloaded,
-            Err(exit) => exit,
+            Ok(exit) | Err(exit) => exit,
         }
     }
 
-    async fn drive(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Result<(), Exit> {
+    async fn drive(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Result<Exit, Exit> {
         let mut events = Vec::new();
         let mut replies = Vec::new();
         let shutdown = self.registry.shutdown.clone();
@@ -274,7 +207,7 @@ impl Driver {
                 }
                 self.registry.keep_ahead(self.key, if self.summary.ended { 0 } else { self.ahead });
                 if self.registry.unload(self.key, self.summary.ended, commands) {
-                    return Ok(());
+                    return Ok(if self.summary.ended { Exit::Ended } else { Exit::Parked });
                 }
             }
             self.receive(wake_at, stop.as_mut(), commands, &mut events, &mut replies).await?;

@@ -13,7 +13,7 @@ mod start_execution;
 mod wait_execution;
 mod watch_execution;
 
-use std::{pin::Pin, sync::Arc};
+use std::sync::Arc;
 
 use belay_proto::{
     v1::{
@@ -23,9 +23,9 @@ use belay_proto::{
     watch::WatchMessage,
 };
 use belay_service_kit::{Hosted, host::MAX_MESSAGE_BYTES};
-use futures::Stream;
 use tonic::{Request, Response, Status, service::Routes};
 
+use self::watch_execution::Messages;
 use crate::ExecutionRegistry;
 
 /// The service, ready to be served.
@@ -41,8 +41,6 @@ pub fn hosted(registry: Arc<ExecutionRegistry>) -> Hosted {
 struct Service {
     registry: Arc<ExecutionRegistry>,
 }
-
-type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl ExecutorService for Service {

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use belay_defects::{Defect, is_planted};
 use belay_journal::{ExecutionKey, ExecutionRow};
@@ -11,11 +11,11 @@ use belay_service_kit::{
     Taken, status,
     watch::{Wake, heartbeat_interval, wake},
 };
-use futures::FutureExt as _;
+use futures::{FutureExt as _, Stream};
 use prost::bytes::Bytes;
 use tonic::{Code, Status};
 
-use super::{Messages, get_execution::show};
+use super::get_execution::show;
 use crate::{
     ExecutionRegistry,
     event_feed::{Encoded, EventFeed, Head},
@@ -24,6 +24,9 @@ use crate::{
     trace::span_of,
     wire::{self, DecodeError},
 };
+
+/// The messages of a watch.
+pub(super) type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// How many bytes of events a watcher reads from the journal at a time, unless one transition alone has more: what one that never reads
 /// holds in memory.

@@ -1,0 +1,17 @@
+//! How a driver ends.
+
+use tonic::Status;
+
+/// Why a driver has stopped.
+pub(super) enum Exit {
+    /// Its execution is parked, and has left memory.
+    Parked,
+    /// Its execution has ended, and has left memory.
+    Ended,
+    /// The service is stopping.
+    Stopping,
+    /// The store failed, or another owner wrote to it.
+    Lost(Status),
+    /// One of its operations failed by a fault in the executor.
+    Fault(String),
+}

@@ -1,0 +1,17 @@
+//! An execution as it is in the journal.
+
+use belay_execution::Execution;
+
+use crate::secrets::Secrets;
+
+/// An execution that was folded from its stored events.
+pub(crate) struct Replayed {
+    /// The execution.
+    pub(crate) execution: Execution,
+    /// The secrets to hide in it.
+    pub(crate) secrets: Secrets,
+    /// The size of what it was folded from as it is stored, without what is sealed in events.
+    pub(crate) bytes: usize,
+    /// The last event of the snapshot that it was restored from; 0 when there was none.
+    pub(crate) snapshot_at: u64,
+}
