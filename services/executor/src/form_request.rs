@@ -7,6 +7,7 @@ use belay_proto::{gate_v1, v1};
 use belay_service_kit::{Retry, status};
 use belay_telemetry::TraceContext;
 use tokio::sync::mpsc;
+use tonic::{Code, Status};
 
 use crate::{
     gate::GateError,
@@ -63,7 +64,10 @@ impl FormRequest {
                     tracing::debug!(wait = self.request.call, %status, "The approval gate does not answer, asking again");
                     Update::GateUnavailable
                 }
-                // An older gate, which knows no forms: it will be replaced by one that does.
+                Err(GateError::Refused(status)) if is_about_the_form(&status) => {
+                    return drop(self.updates.send(Update::FormRefused(self.key, status.message().to_owned())));
+                }
+                // The operator can mend it: the executor's token, for example.
                 Err(GateError::Refused(status)) => {
                     tracing::warn!(wait = self.request.call, %status, "The approval gate rejects a form; asking again");
                     Update::GateUnavailable
@@ -75,4 +79,9 @@ impl FormRequest {
             retry.pause(&self.registry.ids).await;
         }
     }
+}
+
+/// Whether the gate refuses the request itself, which stays the same.
+pub(crate) fn is_about_the_form(status: &Status) -> bool {
+    matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition)
 }

@@ -45,6 +45,8 @@ pub(crate) enum Update {
     GateUnavailable,
     /// By the runner's clock, no grant of the gate is valid now.
     ClocksDiffer,
+    /// The gate refuses to ask the form.
+    FormRefused(OperationKey, String),
     /// What the gate had lost has been requested again, by the request with this number.
     RequestedAgain(u32),
     /// Another executor owns the shard.

@@ -9,6 +9,7 @@ use belay_telemetry::TraceContext;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::{
+    form_request::is_about_the_form,
     gate::GateError,
     operation::{OperationHandle, ReportFault, Update},
     registry::ExecutionRegistry,
@@ -45,6 +46,10 @@ impl RequestAgain {
                     Ok(approval) => {
                         // An error means that the driver has ended. The answer to a form comes with the decisions.
                         drop(updates.send(Update::ApprovalRequested(key, Box::new(approval))));
+                        break;
+                    }
+                    Err(GateError::Refused(status)) if !request.form.is_empty() && is_about_the_form(&status) => {
+                        drop(updates.send(Update::FormRefused(key, status.message().to_owned())));
                         break;
                     }
                     Err(GateError::Refused(status)) => {

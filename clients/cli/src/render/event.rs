@@ -189,6 +189,7 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             wait_ended::Cause::TimedOut => (Style::Bad, "nothing came in time".to_owned()),
             wait_ended::Cause::Answered => (Style::Good, format!("answered{}", by(event))),
             wait_ended::Cause::Declined => declined(event, wait),
+            wait_ended::Cause::Refused => (Style::Bad, format!("the gate refuses to ask: {}", clean(&wait.reason))),
             wait_ended::Cause::Cancelled => (Style::Warn, "stopped waiting".to_owned()),
             wait_ended::Cause::Unspecified => (Style::Warn, "its wait ended".to_owned()),
         },

@@ -42,6 +42,15 @@ impl Driver {
                 self.clear_unavailable();
                 self.busy.entry(call).or_insert((self.registry.now(), service));
             }
+            Update::FormRefused(wait, message) => {
+                self.operations.remove(&wait);
+                if self.execution.operation(wait).is_some() {
+                    let event = WaitEvent::Ended(WaitEnd::Refused { message });
+                    let body = Body::Wait { wait: self.execution.operation_id(wait), event };
+                    // An error means that it is being stopped.
+                    events.extend(self.execution.record(now, None, body).ok());
+                }
+            }
             Update::RequestedAgain(number) => {
                 self.requesting_again.take_if(|(current, _)| *current == number);
             }

@@ -352,6 +352,7 @@ fn decode_kind(subject: Named, kind: Kind, sequence: i64, lacks: Lacks<'_>) -> R
                     let decision = decided_from(decision).ok_or_else(|| lacks("its decision"))?;
                     WaitEnd::Declined { decision, reason: ended.reason }
                 }
+                Cause::Refused => WaitEnd::Refused { message: ended.reason },
                 Cause::TimedOut => WaitEnd::TimedOut,
                 Cause::Cancelled => WaitEnd::Cancelled,
             };
@@ -538,6 +539,7 @@ mod tests {
             wait(WaitEvent::Ended(WaitEnd::Declined { decision: Decision::Skipped, reason: "why".into() })),
             wait(WaitEvent::Ended(WaitEnd::Elapsed)),
             wait(WaitEvent::Ended(WaitEnd::Signalled { sequence: 4 })),
+            wait(WaitEvent::Ended(WaitEnd::Refused { message: "why".into() })),
             wait(WaitEvent::Ended(WaitEnd::TimedOut)),
             wait(WaitEvent::Ended(WaitEnd::Cancelled)),
         ];

@@ -281,6 +281,7 @@ fn wait_kind(event: &WaitEvent) -> Kind {
                     reason: reason.clone(),
                     ..by(Cause::Declined)
                 },
+                WaitEnd::Refused { message } => v1::WaitEnded { reason: message.clone(), ..by(Cause::Refused) },
                 WaitEnd::TimedOut => by(Cause::TimedOut),
                 WaitEnd::Cancelled => by(Cause::Cancelled),
             })

@@ -143,6 +143,18 @@ async fn a_form_that_nobody_needs_is_withdrawn() {
 }
 
 #[tokio::test]
+async fn a_form_that_the_gate_refuses_fails_its_step() {
+    let world = World::new().await;
+    world.gate.set(|seen| seen.refuses_forms = Some("The form is too long."));
+    let executor = world.executor().await;
+    let name = start(&executor, PLAN, v1::ApprovalMode::Wait).await;
+    let ended = executor.end(&name).await;
+    let failure = ended.steps[0].failure.as_ref().unwrap();
+    assert_eq!((ended.state(), failure.reason.as_str()), (Whole::Failed, "FORM_REFUSED"));
+    assert_eq!(failure.message, "The approval gate refuses to ask the form `Which version?`: The form is too long.");
+}
+
+#[tokio::test]
 async fn a_form_is_denied_or_skipped_with_a_reason() {
     let world = World::new().await;
     let executor = world.executor().await;

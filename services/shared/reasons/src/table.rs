@@ -326,6 +326,10 @@ table! {
     "A form cannot be approved: its step waits for an answer. Nothing was decided."
     "Answer it with `belay approvals answer ID`; or deny or skip it."
 
+    FORM_REFUSED Approvals 1 false [Internal] []
+    "The approval gate refuses to ask a form; the message says why. Nobody was asked, and the step failed."
+    "Correct the form in the plan. If the gate is of another version than the executor, upgrade the older one."
+
     NO_FORM Approvals 2 false [] [FailedPrecondition]
     "An answer was sent to an approval, which asks for a decision. Nothing was decided."
     "Decide it with `belay approve ID` or `belay deny ID`."

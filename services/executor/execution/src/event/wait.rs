@@ -115,6 +115,11 @@ pub enum WaitEnd {
         /// The reason that was given.
         reason: String,
     },
+    /// The approval gate refuses to ask the form.
+    Refused {
+        /// What it said.
+        message: String,
+    },
     /// The step's time limit ran out first.
     TimedOut,
     /// The execution was stopped.

@@ -83,6 +83,12 @@ fn ended(
         {
             (None, declined(form, actor, *decision, reason))
         }
+        (WaitEnd::Refused { message }, WaitCondition::Form { form, .. })
+            if actor.is_none() && execution.stop.is_none() =>
+        {
+            let message = format!("The approval gate refuses to ask the form `{}`: {message}", form.title);
+            (None, OperationEnd::Failed(Failure::new(ErrorClass::Internal, reasons::FORM_REFUSED, message)))
+        }
         (WaitEnd::Cancelled, _) if execution.stop.is_some() => (None, OperationEnd::Cancelled),
         (end, condition) => return Err(format!("{id}, which waits for {condition:?}, cannot end by {end:?}")),
     };

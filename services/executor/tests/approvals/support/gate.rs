@@ -33,6 +33,8 @@ pub(crate) struct Seen {
     runner: Option<Runner>,
     /// Whether reports about the use of grants are lost.
     pub(crate) loses_outcomes: bool,
+    /// Why it refuses every form.
+    pub(crate) refuses_forms: Option<&'static str>,
     /// Whether no notice arrives: cancellations and acknowledgements.
     pub(crate) refuses_notices: bool,
     /// The decision of the policy in AUTO mode.
@@ -135,6 +137,9 @@ impl ApprovalGateService for Gate {
     ) -> Result<Response<v1::Approval>, Status> {
         let request = request.into_inner();
         let is_form = !request.form.is_empty();
+        if let Some(why) = self.seen().refuses_forms.filter(|_| is_form) {
+            return Err(status::error(Code::InvalidArgument, "INVALID_ARGUMENT", why).into());
+        }
         let checked = is_form
             || self
                 .seen()

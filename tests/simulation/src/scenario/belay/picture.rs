@@ -208,7 +208,7 @@ impl Fold {
                     Cause::Elapsed => trace::count("waits ended by their time"),
                     Cause::Signalled => trace::count("waits ended by a signal"),
                     Cause::Answered => trace::count("waits ended by an answer"),
-                    Cause::Declined | Cause::TimedOut | Cause::Cancelled | Cause::Unspecified => {}
+                    Cause::Declined | Cause::Refused | Cause::TimedOut | Cause::Cancelled | Cause::Unspecified => {}
                 }
                 step.output = match ended.cause() {
                     Cause::Elapsed => Some(json("null")),
@@ -216,7 +216,7 @@ impl Fold {
                         format!("event {} takes a signal that nobody sent, or that was taken before", event.sequence)
                     })?),
                     Cause::Answered => ended.answer.clone(),
-                    Cause::Unspecified | Cause::Declined | Cause::TimedOut | Cause::Cancelled => None,
+                    Cause::Unspecified | Cause::Declined | Cause::Refused | Cause::TimedOut | Cause::Cancelled => None,
                 };
             }
             (Kind::ToolCallCompleted(completed), Some(index)) => {

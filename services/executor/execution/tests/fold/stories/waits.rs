@@ -301,6 +301,13 @@ fn what_a_form_cannot_do_is_refused() {
         assert!(record(person(), declined(decision)).is_err(), "{decision:?}");
     }
     assert!(record(person(), ended(WaitEnd::Elapsed)).is_err());
+    let refused = || ended(WaitEnd::Refused { message: "It is too long.".into() });
+    assert!(record(person(), refused()).is_err(), "the gate refuses, and no person");
+    let mut failed = play.execution.clone();
+    failed.record(play.now, None, refused()).unwrap();
+    failed.advance(belay_execution::DecideContext { now: play.now, ledger_id: "" });
+    let failure = failed.steps().next().unwrap().failure().unwrap().to_string();
+    assert!(failure.contains("FORM_REFUSED") && failure.contains("`?`: It is too long."), "{failure}");
     let requested = |digest: &str| {
         let event = ApprovalEvent::Requested { approval: "form".into(), subject_digest: digest.into() };
         Body::Approval { operation: call("ask", 1, 1), event }

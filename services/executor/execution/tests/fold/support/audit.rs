@@ -326,6 +326,9 @@ impl Audit {
                             Decision::Approved | Decision::Expired => panic!("a form is denied or skipped"),
                         }
                     }
+                    WaitEnd::Refused { .. } => {
+                        assert!(condition.form().is_some() && event.actor.is_none() && self.stop.is_none());
+                    }
                     WaitEnd::Cancelled => assert!(self.stop.is_some(), "nothing was stopped"),
                 }
             }
