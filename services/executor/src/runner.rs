@@ -146,6 +146,15 @@ impl Runner {
         }
     }
 
+    /// The ledger that the runner had when its tools were listed last; `None` when it is the one that the caller knows, or no list is known.
+    pub(crate) fn other_ledger(&self, known: &str) -> Option<Arc<str>> {
+        let catalogue = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
+        catalogue
+            .as_ref()
+            .filter(|catalogue| catalogue.ledger_id != known)
+            .map(|catalogue| catalogue.ledger_id.as_str().into())
+    }
+
     /// Runs a call, or attaches to it, until it ends or is held. `accepted` is called once the runner has accepted the call, `on_output`
     /// with the tool's output, and `on_waiting` with the exclusive call that this one waits for, or an empty name when it no longer waits.
     pub(crate) async fn call(

@@ -254,6 +254,11 @@ impl Calls {
         Ok(self.find(name)?.subscription())
     }
 
+    /// Whether the call is known here.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.known().contains_key(name)
+    }
+
     /// Rejects the request once a write to the ledger has failed.
     fn check_ledger(&self) -> Result<(), Status> {
         self.ledger.failure().map_or(Ok(()), |error| Err(not_durable(error)))

@@ -81,7 +81,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     })
     .await?;
     let policy = Arc::clone(calls.policy());
-    let following = tokio::spawn(async move { policy.follow_gate(gate).await });
+    let following = tokio::spawn(async move { policy.follow_gate(gate, &Ids::from_system()).await });
     let listener = net::bind_for(&settings.listen, reach).await?;
     tracing::info!(address = %listener.address(), "The tool runner is listening");
 

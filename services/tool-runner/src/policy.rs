@@ -11,7 +11,7 @@ use belay_proto::{
     gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
     v1,
 };
-use belay_service_kit::ServiceChannel;
+use belay_service_kit::{Ids, Retry, ServiceChannel};
 use thiserror::Error;
 use tonic::{Request, Status, metadata::MetadataValue};
 
@@ -125,22 +125,19 @@ impl PolicyHolder {
         Ok(Accepted::New)
     }
 
-    /// Follows the policies that the gate publishes, for as long as it is polled.
-    pub async fn follow_gate(&self, gate: GateChannel) {
-        const MIN_BACKOFF: Duration = Duration::from_millis(200);
-        const MAX_BACKOFF: Duration = Duration::from_secs(10);
-        let mut backoff = MIN_BACKOFF;
+    /// Follows the policies that the gate publishes, for as long as it is polled. `ids` varies the delays between tries.
+    pub async fn follow_gate(&self, gate: GateChannel, ids: &Ids) {
+        let mut retry = Retry::new(Duration::from_millis(200), Duration::from_secs(10));
         loop {
-            match self.watch(&gate, &mut backoff, MIN_BACKOFF).await {
+            match self.watch(&gate, &mut retry).await {
                 Ok(()) => tracing::info!("The approval gate ended the policy watch; reconnecting"),
                 Err(status) => tracing::warn!(%status, "Cannot watch the policy at the approval gate; retrying"),
             }
-            tokio::time::sleep(backoff).await;
-            backoff = (backoff * 2).min(MAX_BACKOFF);
+            retry.pause(ids).await;
         }
     }
 
-    async fn watch(&self, gate: &GateChannel, backoff: &mut Duration, min_backoff: Duration) -> Result<(), Status> {
+    async fn watch(&self, gate: &GateChannel, retry: &mut Retry) -> Result<(), Status> {
         let mut request = Request::new(gate_v1::WatchPolicyRequest {});
         if let Some(token) = &gate.token {
             request.metadata_mut().insert("authorization", token.clone());
@@ -149,7 +146,7 @@ impl PolicyHolder {
             ApprovalGateServiceClient::new(gate.channel.clone()).watch_policy(request).await?.into_inner();
         while let Some(message) = updates.message().await? {
             let Some(offered) = message.policy else {
-                *backoff = min_backoff;
+                retry.succeeded();
                 continue;
             };
             let revision = offered.revision;
@@ -160,7 +157,7 @@ impl PolicyHolder {
                 Err(refused @ Refused::NotDurable(_)) => return Err(Status::unavailable(refused.to_string())),
                 Err(refused) => tracing::error!(revision, %refused, "Rejected a policy"),
             }
-            *backoff = min_backoff;
+            retry.succeeded();
         }
         Ok(())
     }

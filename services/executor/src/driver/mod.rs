@@ -172,6 +172,10 @@ impl Driver {
         }
         loop {
             let now = self.now();
+            // The runner may have another ledger since the last intent.
+            if let Some(ledger_id) = self.registry.runner.other_ledger(&self.ledger_id) {
+                self.ledger_id = ledger_id;
+            }
             events.extend(self.execution.advance(DecideContext { now, ledger_id: &self.ledger_id }));
             if !events.is_empty() {
                 self.withdraw_forms(&events);

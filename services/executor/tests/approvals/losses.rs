@@ -308,3 +308,35 @@ async fn an_approval_that_the_gate_lost_is_requested_again_beside_one_that_it_ke
     world.gate.approve(&kept.name);
     executor.assert_completes(&name).await;
 }
+
+// An execution in memory uses the runner's new ledger with the first call that is refused, and not for each of its calls anew.
+#[tokio::test]
+async fn a_live_execution_uses_the_new_ledger_at_once() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a: fails_once; b after a; c after b; d after c").await;
+    world.runner.until("the first attempt", |seen| seen.asked_to_run > 0).await;
+    world.runner.replace_ledger();
+    executor.assert_completes(&name).await;
+    assert_eq!(world.runner.seen().meant_for_another, 1);
+}
+
+// B-01: the intent names the ledger before, and the call was sent to the new one. An executor that is killed meanwhile is told how it ended.
+#[tokio::test]
+async fn a_call_that_the_new_ledger_has_is_not_of_unknown_outcome() {
+    let world = World::new().await;
+    world.runner.set(|seen| seen.stuck.extend(["b".to_owned()]));
+    let executor = world.executor().await;
+    let first = executor.run("a").await;
+    executor.assert_completes(&first).await;
+    // The executor has listed the tools: it knows the ledger before.
+    world.runner.replace_ledger();
+    let name = executor.run("b").await;
+    world.runner.until("the call", |seen| seen.worked.iter().any(|call| call.contains("/b/"))).await;
+    assert_eq!(world.runner.seen().meant_for_another, 1);
+    executor.kill().await;
+    world.runner.set(|seen| seen.stuck.clear());
+    let executor = world.executor().await;
+    executor.assert_completes(&name).await;
+    assert_eq!(world.runner.seen().worked.len(), 2, "nothing ran twice");
+}

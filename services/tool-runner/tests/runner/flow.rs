@@ -329,3 +329,19 @@ async fn changes_to_a_bare_repository_need_approval() {
         assert_eq!(state(&runner.run(id, CHANGE, json!([["write", path, "x"]])).await), State::Completed, "{path}");
     }
 }
+
+/// B-01: a call that is meant for another ledger is refused, unless this one has it: then the runner knows how it ended.
+#[tokio::test]
+async fn a_call_meant_for_another_ledger_is_refused_unless_this_one_has_it() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let meant_for = |ledger_id: &str| {
+        let request = runner.request("a", CHANGE, json!([["write", "new", "x"]]));
+        runner_v1::CallToolRequest { ledger_id: ledger_id.into(), ..request }
+    };
+    let refused = runner.call(meant_for("another")).await.unwrap_err();
+    assert_eq!(refusal(&refused), "LEDGER_CHANGED");
+    let ended = runner.call(meant_for("a ledger")).await.unwrap();
+    assert_eq!(state(&ended), State::Completed);
+    assert_eq!(runner.call(meant_for("another")).await.unwrap(), ended);
+}

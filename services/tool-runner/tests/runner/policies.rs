@@ -11,7 +11,7 @@ use belay_proto::{
     runner_v1,
     v1::{self, tool_call::State},
 };
-use belay_service_kit::{Access, Hosted, Principal, Service, Shutdown, net};
+use belay_service_kit::{Access, Hosted, Ids, Principal, Service, Shutdown, net};
 use belay_tool_runner::{Accepted, GateChannel, Refused};
 use futures::{Stream, stream};
 use serde_json::json;
@@ -148,7 +148,7 @@ async fn the_runner_follows_the_policy_of_the_gate() {
     let gate = GateChannel::new(net::connect_lazy(&address), Some("open sesame")).unwrap();
     let following = {
         let policy = Arc::clone(&policy);
-        tokio::spawn(async move { policy.follow_gate(gate).await })
+        tokio::spawn(async move { policy.follow_gate(gate, &Ids::seeded(1)).await })
     };
     let reaches = async |revision| {
         while policy.current().is_none_or(|held| held.revision != revision) {

@@ -69,6 +69,12 @@ pub(crate) struct Seen {
     pub(crate) loses_acknowledgements: bool,
     /// How many more acknowledgements are refused.
     pub(crate) refuses_acknowledgements: usize,
+    /// Distinguishes the ledgers that it has had.
+    pub(crate) ledger: usize,
+    /// How many calls it refused that were meant for another ledger.
+    pub(crate) meant_for_another: usize,
+    /// The steps whose calls do not end: the stream stays open.
+    pub(crate) stuck: BTreeSet<String>,
     /// What a newer runner replies about a call instead.
     pub(crate) newer_reply: Option<fn(&mut v1::ToolCall)>,
 }
@@ -79,6 +85,15 @@ impl Seen {
         let ended = |call: &v1::ToolCall| !matches!(call.state(), State::Unspecified | State::AwaitingApproval);
         let calls = self.calls.iter().filter(|(name, call)| ended(call) && !self.acknowledged.contains(*name));
         calls.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl Seen {
+    fn ledger_id(&self) -> String {
+        match self.ledger {
+            0 => "ledger".into(),
+            number => format!("ledger-{number}"),
+        }
     }
 }
 
@@ -102,6 +117,14 @@ impl Runner {
 
     pub(crate) async fn until(&self, what: &str, is: impl Fn(&Seen) -> bool) -> Seen {
         eventually(self.0.subscribe(), what, is).await
+    }
+
+    /// Loses all calls, and has another ledger from now on.
+    pub(crate) fn replace_ledger(&self) {
+        self.set(|seen| {
+            seen.calls.clear();
+            seen.ledger += 1;
+        });
     }
 
     /// Changes the subject of a held call.
@@ -273,7 +296,7 @@ impl ToolRunnerService for Runner {
             default_timeout: Some(pbjson_types::Duration { seconds: 60, nanos: 0 }),
             ..v1::Tool::default()
         };
-        let (tools, ledger_id) = (vec![tool], "ledger".into());
+        let (tools, ledger_id) = (vec![tool], self.seen().ledger_id());
         Ok(Response::new(runner_v1::ListToolsResponse { tools, next_page_token: String::new(), ledger_id }))
     }
 
@@ -282,6 +305,18 @@ impl ToolRunnerService for Runner {
         request: Request<runner_v1::CallToolRequest>,
     ) -> Result<Response<Self::CallToolStream>, Status> {
         let request = request.into_inner();
+        let is_elsewhere = {
+            let seen = self.0.borrow();
+            request.ledger_id != seen.ledger_id() && !seen.calls.contains_key(&request.name)
+        };
+        if is_elsewhere {
+            self.set(|seen| seen.meant_for_another += 1);
+            return Err(status::error(Code::FailedPrecondition, "LEDGER_CHANGED", "It is another ledger.").into());
+        }
+        if self.seen().stuck.contains(step_of(&request.name)) {
+            self.work(request);
+            return Ok(Response::new(Box::pin(futures::stream::pending())));
+        }
         let says =
             request.arguments.clone().and_then(|arguments| arguments.content).is_some_and(
                 |content| matches!(content, v1::payload::Content::Json(text) if text.contains("\"says\"")),

@@ -291,7 +291,8 @@ async fn run_runner(site: Site) -> Outcome {
     .await?;
     let policy = Arc::clone(calls.policy());
     let gate = GateChannel::new(site.bugs.channel(channel(SERVICES_URI), calls.stores()), None)?;
-    tokio::spawn(async move { policy.follow_gate(gate).await });
+    let delays = Ids::seeded(site.seed.wrapping_mul(43).wrapping_add(run));
+    tokio::spawn(async move { policy.follow_gate(gate, &delays).await });
     let (_trigger, stop) = Shutdown::new();
     let access = Access::Unauthenticated(Principal::Service(Service::SameUser));
     let hosted = belay_tool_runner::hosted(Arc::clone(&calls), stop.clone());
