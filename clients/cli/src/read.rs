@@ -1,9 +1,10 @@
 //! Reads executions with their steps. The contract's answers are small: outputs, and what failed calls printed last, come step by step.
 
 use belay_proto::v1::{
-    Execution, ExecutionView, GetExecutionRequest, GetStepRequest, ListStepsRequest, Step, StepView, step::State,
+    BlobRef, Execution, ExecutionView, GetExecutionRequest, GetStepRequest, ListStepsRequest, Payload, ReadBlobRequest,
+    Step, StepView, payload::Content, step::State,
 };
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::{args::Format, connect::Client};
 
@@ -30,7 +31,44 @@ pub(crate) async fn execution(client: &mut Client, name: &str, format: Format) -
 /// One step with its output. `name` is `namespaces/*/executions/*/steps/*`.
 pub(crate) async fn step(client: &mut Client, name: &str) -> Result<Step, Status> {
     let request = GetStepRequest { name: name.to_owned(), view: StepView::Full.into() };
-    Ok(client.get_step(request).await?.into_inner())
+    let mut step = client.get_step(request).await?.into_inner();
+    let execution = name.rsplit_once("/steps/").map_or("", |(execution, _)| execution);
+    with_output(client, execution, &mut step).await?;
+    Ok(step)
+}
+
+/// Puts the value in the place of a reference to a blob.
+async fn with_output(client: &mut Client, execution: &str, step: &mut Step) -> Result<(), Status> {
+    if let Some(Content::Blob(blob)) = step.output.as_ref().and_then(|output| output.content.as_ref()) {
+        let value = blob_text(client, execution, blob).await?;
+        step.output = Some(Payload { content: Some(Content::Json(value)) });
+    }
+    Ok(())
+}
+
+/// The value in a blob of an execution. A stream that breaks continues where it was, as long as it brings something.
+async fn blob_text(client: &mut Client, execution: &str, blob: &BlobRef) -> Result<String, Status> {
+    let digits = blob.digest.rsplit(':').next().unwrap_or_default();
+    let name = format!("{execution}/blobs/{digits}");
+    let mut bytes = Vec::new();
+    loop {
+        let before = bytes.len();
+        let request = ReadBlobRequest { name: name.clone(), offset: i64::try_from(before).unwrap_or(i64::MAX) };
+        let mut pieces = client.read_blob(request).await?.into_inner();
+        let end = loop {
+            match pieces.message().await {
+                Ok(Some(piece)) => bytes.extend(piece.data),
+                Ok(None) => break Ok(()),
+                Err(status) => break Err(status),
+            }
+        };
+        match end {
+            Err(status) if status.code() == Code::Unavailable && bytes.len() > before => {}
+            Err(status) => return Err(status),
+            Ok(()) => break,
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| Status::data_loss(format!("the blob {} is not text", blob.digest)))
 }
 
 /// All steps with their outputs.
@@ -39,7 +77,10 @@ async fn steps(client: &mut Client, execution: &str) -> Result<Vec<Step>, Status
     loop {
         let view = StepView::Full.into();
         let request = ListStepsRequest { parent: execution.to_owned(), view, page_token, page_size: 1_000 };
-        let page = client.list_steps(request).await?.into_inner();
+        let mut page = client.list_steps(request).await?.into_inner();
+        for step in &mut page.steps {
+            with_output(client, execution, step).await?;
+        }
         steps.extend(page.steps);
         page_token = page.next_page_token;
         if page_token.is_empty() {

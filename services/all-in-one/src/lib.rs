@@ -188,6 +188,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let (to_runner, to_gate) = (&tokens.executor_to_runner, &tokens.executor_to_gate);
     let executions = ExecutionRegistry::new(belay_executor::Parts {
         journal,
+        blobs: Arc::new(belay_blobs::Folder::new(state_dir.blobs())),
         threads: Threads::Real,
         runner: Runner::new(of_executor(&runner_socket), Some(to_runner)).map_err(internal)?,
         gate: belay_executor::Gate::new(of_executor(&gate_service_socket), Some(to_gate)).map_err(internal)?,

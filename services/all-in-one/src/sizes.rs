@@ -6,9 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use belay_blobs::Folder;
 use belay_sqlite::{Location, StoreSize};
 
-use crate::{StartError, state_dir::WORKSPACES};
+use crate::{
+    StartError,
+    state_dir::{BLOBS, WORKSPACES},
+};
 
 /// The size of one store.
 #[derive(Debug)]
@@ -24,6 +28,12 @@ pub struct MeasuredStore {
 pub struct Sizes {
     /// The journal, the ledger and the gate's store.
     pub stores: [MeasuredStore; 3],
+    /// The folder of the executor's blobs.
+    pub blobs: PathBuf,
+    /// How many files of blobs there are. A blob with secrets has two.
+    pub blob_files: u64,
+    /// Their size, in bytes.
+    pub blob_bytes: u64,
     /// The folder of the directories that the runner made for executions.
     pub workspaces: PathBuf,
     /// How many there are.
@@ -51,7 +61,19 @@ pub fn measure_stores(state_dir: &Path) -> Result<Sizes, StartError> {
     let workspaces = state_dir.join(WORKSPACES);
     let made = folders(&workspaces).iter().flat_map(|namespace| folders(namespace)).collect::<Vec<_>>();
     let workspace_bytes = made.iter().map(|folder| used_by(folder)).sum();
-    Ok(Sizes { stores, workspaces, workspace_count: made.len() as u64, workspace_bytes })
+    let blobs = Folder::new(state_dir.join(BLOBS));
+    let owners = blobs.owners().unwrap_or_default();
+    let files: Vec<u64> =
+        owners.iter().flat_map(|owner| blobs.files(owner).unwrap_or_default()).map(|(_, length)| length).collect();
+    Ok(Sizes {
+        stores,
+        blobs: blobs.root().to_owned(),
+        blob_files: files.len() as u64,
+        blob_bytes: files.iter().sum(),
+        workspaces,
+        workspace_count: made.len() as u64,
+        workspace_bytes,
+    })
 }
 
 /// The folders in a folder; none when it cannot be read.
@@ -94,8 +116,11 @@ mod tests {
         fs::write(made.join("deep/file"), vec![1; 300_000]).unwrap();
         fs::write(folder.path().join("elsewhere"), vec![1; 9_000_000]).unwrap();
         std::os::unix::fs::symlink(folder.path(), made.join("link")).unwrap();
+        fs::create_dir_all(state.join("blobs/default/e")).unwrap();
+        fs::write(state.join("blobs/default/e/ab"), "content").unwrap();
         let sizes = measure_stores(&state).unwrap();
         assert!(sizes.stores.iter().all(|store| store.size.is_none()), "there are no stores, and none is made");
+        assert_eq!((sizes.blob_files, sizes.blob_bytes), (1, 7));
         assert_eq!(sizes.workspace_count, 2);
         assert!((300_000..1_000_000).contains(&sizes.workspace_bytes), "{}", sizes.workspace_bytes);
     }

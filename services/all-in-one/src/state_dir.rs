@@ -105,6 +105,11 @@ impl StateDir {
         self.0.join("gate.db")
     }
 
+    /// The folder of the executor's blobs.
+    pub(crate) fn blobs(&self) -> PathBuf {
+        self.0.join(BLOBS)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -158,6 +163,7 @@ impl StateDir {
 }
 
 const EXECUTOR_SOCKET: &str = "executor.sock";
+pub(crate) const BLOBS: &str = "blobs";
 pub(crate) const WORKSPACES: &str = "workspaces";
 
 /// The workspace of an execution that names none, by its full name: the services create it when a call needs it.

@@ -4,7 +4,7 @@ use belay_defects::{Defect, is_planted};
 use belay_execution::{ApprovalRequirement, ErrorClass, Failure, Receipt, RecoveryClass, ToolCallEnd, ToolCallRequest};
 use belay_proto::v1::{self, tool_call::State};
 use belay_reasons as reasons;
-use belay_service_kit::status;
+use belay_service_kit::{host::MAX_MESSAGE_BYTES, status};
 use tonic::{Code, Status};
 
 use crate::wire::{self, NotUnderstood};
@@ -58,7 +58,11 @@ pub(crate) fn refused(status: Status) -> CallReply {
         }
         (Code::ResourceExhausted, Some(reasons::OVERLOADED | reasons::LIMIT_REACHED)) => CallReply::Busy(status),
         // tonic's code for a message above this side's limit; sending it again would fail again.
-        (Code::OutOfRange, None) => failed(ErrorClass::InvalidArguments, reasons::TOO_LARGE),
+        (Code::OutOfRange, None) => {
+            let message = format!("result: is larger than a reply may be ({MAX_MESSAGE_BYTES} bytes)");
+            let failure = Failure::new(ErrorClass::InvalidArguments, reasons::TOO_LARGE, message);
+            CallReply::Ended(ToolCallEnd::Failed { failure, receipt: Receipt::default() })
+        }
         _ => CallReply::Unavailable(status),
     }
 }
@@ -92,7 +96,7 @@ fn understood(reported: v1::ToolCall) -> Result<CallReply, NotUnderstood> {
     Ok(CallReply::Ended(match state {
         State::Completed => {
             let result = wire::json(reported.result, "the result of the call")?;
-            ToolCallEnd::Completed { result, receipt }
+            ToolCallEnd::Completed { result: result.into(), receipt }
         }
         State::Cancelled => ToolCallEnd::Cancelled { failure, grant_nonce: receipt.grant_nonce },
         State::Denied => ToolCallEnd::Denied { failure: failure_or(ErrorClass::PolicyDenied), receipt },
@@ -135,7 +139,7 @@ mod tests {
     fn request(recovery: RecoveryClass) -> ToolCallRequest {
         ToolCallRequest {
             tool: "noop".into(),
-            arguments: Json::from_text("{}"),
+            arguments: Json::from_text("{}").into(),
             arguments_digest: digest(b"{}"),
             recovery,
             ledger_id: "a".into(),

@@ -1,4 +1,4 @@
-//! Completes deletions: erases the events of deleted executions, and makes the tool runner and the approval gate forget them.
+//! Completes deletions: erases the events and blobs of deleted executions, and makes the tool runner and the approval gate forget them.
 //!
 //! The journal decides first: [`Operation::Delete`] takes the execution and leaves a deletion that outlives a crash. Everything that follows is
 //! idempotent and is done again until it has succeeded, by the next process too; [`Operation::CloseDeletion`] ends it.
@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use belay_blobs::Owner;
 use belay_journal::{Deletion, Done, ExecutionKey, Operation, Refused};
 use belay_proto::runner_v1;
 use belay_service_kit::Retry;
@@ -104,6 +105,10 @@ async fn complete(registry: &Arc<ExecutionRegistry>, deletions: Vec<Deletion>) -
         let (key, fence) = (deletion.key, registry.fence(deletion.shard));
         let erase = || Operation::Erase { key, max_transitions: ERASED_TRANSITIONS, fence };
         while commit(registry, erase()).await? != (Done::Erased { complete: true }) {}
+    }
+    for deletion in &deletions {
+        let owner = Owner { namespace: deletion.namespace.clone(), id: deletion.id.clone() };
+        registry.blobs.remove(owner).await.map_err(|error| format!("the store of blobs: {error}"))?;
     }
     let deleted = |deletion: &Deletion| runner_v1::DeletedExecution {
         name: name_of(deletion),

@@ -1,7 +1,8 @@
 //! Reads of the journal, on a bounded number of threads.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
+use belay_blobs::BlobStore;
 use belay_execution::{Event, Execution};
 use belay_journal::{ExecutionKey, ExecutionRow, JournalReader, StoreError};
 use belay_reasons as reasons;
@@ -10,6 +11,8 @@ use belay_sqlite::Lane;
 use tonic::{Code, Status};
 
 use crate::{
+    blob_secrets::{NotLearned, learn_from_blobs},
+    blobs::{Opener, file_names},
     names::ExecutionName,
     replayed::Replayed,
     secrets::{Secrets, SecretsError, Vault},
@@ -21,6 +24,7 @@ use crate::{
 pub(crate) struct JournalReads {
     reader: Arc<dyn JournalReader>,
     vault: Arc<Vault>,
+    blobs: Arc<dyn BlobStore>,
     lane: Lane,
 }
 
@@ -32,12 +36,19 @@ pub(crate) struct StoredEvents {
     pub(crate) secrets: Secrets,
     /// Their size as they are stored, without what is sealed.
     pub(crate) bytes: usize,
+    /// The names of the files of their blobs.
+    pub(crate) blobs: HashSet<String>,
 }
 
 impl JournalReads {
     /// `lane` has at most as many slots as the reader has connections.
-    pub(crate) fn new(reader: Arc<dyn JournalReader>, vault: Arc<Vault>, lane: Lane) -> Self {
-        Self { reader, vault, lane }
+    pub(crate) fn new(
+        reader: Arc<dyn JournalReader>,
+        vault: Arc<Vault>,
+        blobs: Arc<dyn BlobStore>,
+        lane: Lane,
+    ) -> Self {
+        Self { reader, vault, blobs, lane }
     }
 
     /// Reads from the store on a blocking thread. Waits without one while the lane is full.
@@ -47,6 +58,13 @@ impl JournalReads {
     ) -> T {
         let reader = Arc::clone(&self.reader);
         self.lane.run(move || work(reader.as_ref())).await
+    }
+
+    /// What opens the blobs of an execution with this uid.
+    pub(crate) async fn opener(&self, key: ExecutionKey, name: &ExecutionName, uid: String) -> Result<Opener, Status> {
+        let wrapped = self.read(move |reader| reader.seal_key(key)).await.map_err(|error| unreadable(&error))?;
+        let opened = self.vault.unwrap(&uid, wrapped)?;
+        Ok(Opener { owner: crate::blobs::owner(name), uid: uid.into(), key: opened })
     }
 
     /// Returns the row of an execution.
@@ -62,8 +80,8 @@ impl JournalReads {
 
     /// Reads an execution from the store.
     pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<Replayed, Status> {
-        let vault = Arc::clone(&self.vault);
-        match self.read(move |reader| snapshots::restore(reader, &vault, key)).await {
+        let (vault, store) = (Arc::clone(&self.vault), Arc::clone(&self.blobs));
+        match self.read(move |reader| snapshots::restore(reader, &vault, &*store, key)).await {
             Ok(Some(replayed)) => return Ok(replayed),
             Ok(None) => {}
             Err(error) => {
@@ -75,16 +93,17 @@ impl JournalReads {
                 );
             }
         }
-        let StoredEvents { events, secrets, bytes } = self.events(key).await?;
+        let StoredEvents { events, secrets, bytes, blobs } = self.events(key).await?;
         // The error may quote the plan.
         let damaged =
             |illegal| corrupt(&self.vault.shown(format!("The execution's events are inconsistent: {illegal}.")));
-        Ok(Replayed { execution: Execution::replay(events).map_err(damaged)?, secrets, bytes, snapshot_at: 0 })
+        let execution = Execution::replay(events).map_err(damaged)?;
+        Ok(Replayed { execution, secrets, bytes, snapshot_at: 0, blobs: Some(blobs) })
     }
 
     /// Reads an execution's events from the store.
     pub(crate) async fn events(&self, key: ExecutionKey) -> Result<StoredEvents, Status> {
-        let vault = Arc::clone(&self.vault);
+        let (vault, store) = (Arc::clone(&self.vault), Arc::clone(&self.blobs));
         let events = self.read(move |reader| {
             let transitions = reader.read(key, 0, usize::MAX).map_err(|error| unreadable(&error))?;
             let wrapped = || reader.seal_key(key).map_err(|error| unreadable(&error));
@@ -93,11 +112,17 @@ impl JournalReads {
             if opened.is_err() && matches!(reader.get(key), Ok(None)) {
                 return Err(unreadable(&StoreError::Missing(key)));
             }
-            let (messages, secrets) = opened?;
+            let (messages, mut secrets) = opened?;
             let events: Vec<_> =
                 wire::to_events(messages).collect::<Result<_, _>>().map_err(|error| undecodable(&error, &vault))?;
             let bytes = transitions.iter().map(|transition| transition.shown.len()).sum();
-            Ok(StoredEvents { events, secrets, bytes })
+            let blobs = events.iter().filter_map(|event| event.body.blob()).flat_map(file_names).collect();
+            learn_from_blobs(reader, key, &events, &vault, &*store, &mut secrets).map_err(|error| match error {
+                NotLearned::Store(error) => unreadable(&error),
+                NotLearned::Secrets(error) => error.into(),
+                NotLearned::Blob(digest, error) => error.status(&digest),
+            })?;
+            Ok(StoredEvents { events, secrets, bytes, blobs })
         });
         events.await
     }

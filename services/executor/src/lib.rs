@@ -6,7 +6,10 @@
 mod acknowledge;
 mod asks;
 mod availability;
+mod blob_secrets;
+mod blobs;
 mod call_reply;
+mod check_blobs;
 mod decisions;
 mod deletion_rounds;
 mod deletions;
@@ -43,6 +46,7 @@ mod wake_ups;
 mod wire;
 
 pub use belay_redaction::{MasterKey, Redactor};
+pub use check_blobs::check_blobs;
 pub use gate::Gate;
 pub use journal_reads::store_reason;
 pub use registry::{ExecutionRegistry, Parts};

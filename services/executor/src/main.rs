@@ -2,6 +2,7 @@
 
 use std::{error::Error, process::ExitCode, sync::Arc};
 
+use belay_blobs::Folder;
 use belay_executor::{
     ExecutionRegistry, Gate, Parts, Redactor, Runner, Settings, Thresholds, hosted, open_seal_key, store_reason,
 };
@@ -48,6 +49,7 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let (trigger, stop) = Shutdown::new();
     let parts = Parts {
         journal,
+        blobs: Arc::new(Folder::new(settings.state_dir.join("blobs"))),
         threads: Threads::Real,
         runner,
         gate,

@@ -42,6 +42,17 @@ pub(crate) fn step_name(field: &str, name: &str) -> Result<(ExecutionName, Strin
     Ok((ExecutionName::parse(field, execution)?, step.to_owned()))
 }
 
+/// The parts of a blob's name: its execution's name, and the digits of its digest.
+pub(crate) fn blob_name(field: &str, name: &str) -> Result<(ExecutionName, String), Status> {
+    let parts = name.rsplit_once("/blobs/").filter(|(_, digits)| !digits.is_empty() && !digits.contains('/'));
+    let (execution, digits) = parts.ok_or_else(|| {
+        let message =
+            format!("`{name}` is not the name of a blob: use namespaces/NAMESPACE/executions/ID/blobs/DIGITS");
+        Status::from(status::invalid(field, message))
+    })?;
+    Ok((ExecutionName::parse(field, execution)?, digits.to_owned()))
+}
+
 /// The namespace in `namespaces/*`; `default` when `parent` is empty.
 pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
     match parent.strip_prefix("namespaces/") {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    ApprovalMode, ApprovalRequirement, ErrorClass, Failure, OperationKey, PendingApproval, Receipt, ToolCallEnd,
+    ApprovalMode, ApprovalRequirement, ErrorClass, Failure, Json, OperationKey, PendingApproval, Receipt, ToolCallEnd,
     ToolCallRequest, Verb,
 };
 use belay_proto::{gate_v1, runner_v1, v1};
@@ -101,6 +101,8 @@ pub(crate) struct ToolCallOperation {
     /// The call's span.
     pub(crate) trace: TraceContext,
     pub(crate) request: Arc<ToolCallRequest>,
+    /// The arguments, also when the request has a reference to them; `None` for an operation that sends none.
+    pub(crate) arguments: Option<Json>,
     /// No other call may commit in the workspace while it runs.
     pub(crate) exclusive: bool,
     pub(crate) pending_approval: Option<PendingApproval>,
@@ -374,10 +376,11 @@ impl ToolCallOperation {
 
     async fn call(&self, ledger_id: &str, grant: Option<runner_v1::Grant>) -> CallReply {
         let trace = &self.trace;
+        let arguments = self.arguments.as_ref().expect("the driver has got the arguments of a call that is sent");
         let message = runner_v1::CallToolRequest {
             name: self.name.clone(),
             tool: self.request.tool.clone(),
-            arguments: Some(wire::payload(&self.request.arguments)),
+            arguments: Some(wire::inline(arguments)),
             timeout: Some(belay_proto::duration(self.request.timeout)),
             fence: Some(self.fence),
             ledger_id: ledger_id.to_owned(),

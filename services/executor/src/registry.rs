@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use belay_blobs::BlobStore;
 use belay_execution::Timestamp;
 use belay_journal::{Done, ExecutionKey, Fence, Opened, Operation, Refused, StoreError};
 use belay_proto::{
@@ -26,6 +27,7 @@ use tonic::{Code, Status};
 
 use crate::{
     availability::Availability,
+    blobs::Blobs,
     deletion_rounds::DeletionRounds,
     event_feed::{EventFeed, EventFeeds},
     gate::Gate,
@@ -47,6 +49,8 @@ use crate::{
 pub struct Parts {
     /// The store of executions.
     pub journal: Opened,
+    /// The store of their blobs.
+    pub blobs: Arc<dyn BlobStore>,
     /// Where blocking work runs.
     pub threads: Threads,
     /// The client of the tool runner.
@@ -91,6 +95,7 @@ pub struct ExecutionRegistry {
     pub(crate) reads: JournalReads,
     /// Reads of the journal for clients.
     pub(crate) client_reads: JournalReads,
+    pub(crate) blobs: Blobs,
     pub(crate) shutdown: Shutdown,
     pub(crate) thresholds: Thresholds,
     writer: GroupCommit<Operation, Result<Done, Refused>, Arc<StoreError>>,
@@ -138,6 +143,7 @@ impl ExecutionRegistry {
     pub(crate) fn open(parts: Parts) -> (Arc<Self>, Queued<GateNotice>, Queued<(i32, String)>) {
         let Parts {
             journal,
+            blobs,
             threads,
             runner,
             gate,
@@ -158,7 +164,10 @@ impl ExecutionRegistry {
             writer.commit(batch).map_err(Arc::new)
         });
         let vault = Arc::new(Vault { redactor, master_key });
-        let reads = |reader| JournalReads::new(reader, Arc::clone(&vault), Lane::new(threads, READERS / 2));
+        let reads = |reader| {
+            let lane = Lane::new(threads, READERS / 2);
+            JournalReads::new(reader, Arc::clone(&vault), Arc::clone(&blobs), lane)
+        };
         let (acknowledgements, to_acknowledge) = queue();
         let (notices, to_notify) = queue();
         let registry = Arc::new(Self {
@@ -170,6 +179,7 @@ impl ExecutionRegistry {
             telemetry,
             reads: reads(Arc::clone(&reader)),
             client_reads: reads(reader),
+            blobs: Blobs::new(blobs, threads),
             shutdown,
             thresholds,
             writer,

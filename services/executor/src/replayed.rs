@@ -1,5 +1,7 @@
 //! An execution as it is in the journal.
 
+use std::collections::HashSet;
+
 use belay_execution::Execution;
 
 use crate::secrets::Secrets;
@@ -14,4 +16,6 @@ pub(crate) struct Replayed {
     pub(crate) bytes: usize,
     /// The last event of the snapshot that it was restored from; 0 when there was none.
     pub(crate) snapshot_at: u64,
+    /// The names of the files of its blobs; `None` when it was restored from a snapshot, since the events before that were not read.
+    pub(crate) blobs: Option<HashSet<String>>,
 }

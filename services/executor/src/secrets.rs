@@ -13,11 +13,11 @@ use std::{
     path::Path,
 };
 
-use belay_execution::Execution;
+use belay_execution::{Execution, Json};
 use belay_journal::{Snapshot, Transition};
 use belay_proto::{
     texts::{Text, Texts},
-    v1::{self, execution_event::Kind},
+    v1,
 };
 use belay_redaction::{Bound, MasterKey, NotOpened, Redactor, SealKey, is_telling, open, seal};
 use belay_service_kit::key_file::{self, KeyFileError};
@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
+    blobs::{NewBlob, seal_blob},
     names::ExecutionName,
     wire::{self, DecodeError},
 };
@@ -34,7 +35,7 @@ use crate::{
 const MAX_SNAPSHOT_BYTES: usize = 16 * 1024 * 1024;
 
 /// The file of the key that wraps the executions' keys, in the state directory.
-const SEAL_KEY_FILE: &str = "seal.key";
+pub(crate) const SEAL_KEY_FILE: &str = "seal.key";
 
 /// Opens the key that wraps the executions' keys, `seal.key` in the state directory; the first start creates it from the 32 random bytes
 /// that `random` returns.
@@ -56,8 +57,10 @@ pub(crate) struct Secrets {
     redactor: Redactor,
     /// Values that were found to be secrets, by their form or their field's name; they are hidden wherever they occur.
     known: BTreeSet<String>,
-    /// Created with the first transition that has something to seal.
+    /// Created with the first blob or the first transition that has something to seal.
     key: Option<SealKey>,
+    /// Whether the journal has the key, or is about to.
+    is_key_stored: bool,
 }
 
 /// Events in their stored form.
@@ -99,7 +102,7 @@ pub(crate) enum SecretsError {
 impl Vault {
     /// The secrets of an execution without events.
     pub(crate) fn secrets(&self) -> Secrets {
-        Secrets { redactor: self.redactor.clone(), known: BTreeSet::new(), key: None }
+        Secrets { redactor: self.redactor.clone(), known: BTreeSet::new(), key: None, is_key_stored: false }
     }
 
     /// Hides the secrets in messages, and returns the transition to store. `uid` is the execution's; `random` returns 32 random bytes.
@@ -110,7 +113,7 @@ impl Vault {
         secrets: &mut Secrets,
         uid: &str,
         messages: &mut [v1::ExecutionEvent],
-        random: impl Fn() -> [u8; 32],
+        random: &dyn Fn() -> [u8; 32],
     ) -> Sealed {
         let mut shown = Vec::with_capacity(messages.iter().map(|message| message.encoded_len() + 4).sum());
         let mut originals = Vec::new();
@@ -125,15 +128,11 @@ impl Vault {
         }
         let first_sequence = messages.first().map_or(0, sequence);
         let count = u32::try_from(messages.len()).expect("one transition has fewer than 2^32 events");
-        let mut new_key = None;
-        let sealed = (!originals.is_empty()).then(|| {
-            let key = secrets.key.get_or_insert_with(|| {
-                let key = SealKey::new(random());
-                new_key = Some(self.master_key.wrap(uid, &key, nonce(&random())));
-                key
-            });
-            seal(key, place(uid, first_sequence), &originals, nonce(&random()))
-        });
+        let sealed = (!originals.is_empty())
+            .then(|| seal(secrets.key(random), place(uid, first_sequence), &originals, nonce(&random())));
+        let unstored = secrets.key.as_ref().filter(|_| !secrets.is_key_stored);
+        let new_key = unstored.map(|key| self.master_key.wrap(uid, key, nonce(&random())));
+        secrets.is_key_stored = secrets.key.is_some();
         Sealed { transition: Transition { first_sequence, count, version: wire::VERSION, shown, sealed }, new_key }
     }
 
@@ -154,7 +153,7 @@ impl Vault {
             let Some(sealed) = &transition.sealed else { continue };
             let uid = uid(&messages).to_owned();
             if let Some(wrapped) = wrapped.take() {
-                secrets.key = Some(self.unwrap(&uid, wrapped()?)?);
+                secrets.has_key(self.unwrap(&uid, wrapped()?)?);
             }
             let key = secrets.key.as_ref().expect("it was just unwrapped");
             let first = transition.first_sequence;
@@ -212,7 +211,7 @@ impl Vault {
                     None => self.unwrap(uid, wrapped()?)?,
                 };
                 opened = open(&key, place_of_snapshot(uid, snapshot.sequence), &snapshot.content).map_err(changed)?;
-                secrets.key = Some(key);
+                secrets.has_key(key);
                 &opened
             }
         };
@@ -223,7 +222,8 @@ impl Vault {
         Ok((messages, content.state, secrets))
     }
 
-    fn unwrap(&self, uid: &str, wrapped: Option<Vec<u8>>) -> Result<SealKey, SecretsError> {
+    /// The key of an execution, as the journal has it.
+    pub(crate) fn unwrap(&self, uid: &str, wrapped: Option<Vec<u8>>) -> Result<SealKey, SecretsError> {
         let wrapped = wrapped.ok_or(SecretsError::KeyLost)?;
         self.master_key.unwrap(uid, &wrapped).map_err(|error| match error {
             NotOpened::Version(_) => SecretsError::Newer(error),
@@ -272,6 +272,43 @@ impl Secrets {
         &self.redactor
     }
 
+    /// The execution's key, which is created when it has none.
+    fn key(&mut self, random: &dyn Fn() -> [u8; 32]) -> &SealKey {
+        self.key.get_or_insert_with(|| SealKey::new(random()))
+    }
+
+    /// The journal has this key of the execution.
+    pub(crate) fn has_key(&mut self, key: SealKey) {
+        (self.key, self.is_key_stored) = (Some(key), true);
+    }
+
+    /// The execution's key; `None` as long as nothing is sealed.
+    pub(crate) fn own_key(&self) -> Option<&SealKey> {
+        self.key.as_ref()
+    }
+
+    /// Hides the secrets in a value that becomes a blob, and seals both forms.
+    pub(crate) fn blob(&mut self, uid: &str, original: &Json, random: &dyn Fn() -> [u8; 32]) -> NewBlob {
+        let mut shown = original.as_str().to_owned();
+        let is_redacted = self.hide_json(&mut shown);
+        let original = is_redacted.then(|| original.as_str());
+        seal_blob(self.key(random), uid, &shown, original, random)
+    }
+
+    /// Learns the secrets in the original of a blob.
+    pub(crate) fn learn_from(&mut self, mut original: String) {
+        self.hide_json(&mut original);
+    }
+
+    fn hide_json(&mut self, json: &mut String) -> bool {
+        let mut found = Vec::new();
+        let mut changed = hide::hide(&self.redactor, Text::Json(json), &mut found);
+        if self.learn(found) {
+            changed |= hide::hide(&self.redactor, Text::Json(json), &mut Vec::new());
+        }
+        changed
+    }
+
     /// Hides the secrets in a message; returns whether that changed it.
     fn hide(&mut self, message: &mut v1::ExecutionEvent) -> bool {
         let mut found = Vec::new();
@@ -302,11 +339,8 @@ impl Secrets {
 
 /// The execution's uid, from the first message.
 fn uid(messages: &[v1::ExecutionEvent]) -> &str {
-    match messages.first().and_then(|message| message.kind.as_ref()) {
-        Some(Kind::ExecutionCreated(created)) => &created.uid,
-        // With an empty uid, nothing can be opened.
-        _ => "",
-    }
+    // With an empty uid, nothing can be opened.
+    messages.first().and_then(wire::uid_of).unwrap_or_default()
 }
 
 fn place(uid: &str, first_sequence: u64) -> Bound<'_> {

@@ -2,11 +2,13 @@
 //!
 //! A snapshot is disposable. It is read only by the version that wrote it, and whenever it cannot be used, the events are folded from the first.
 
+use belay_blobs::BlobStore;
 use belay_execution::{Event, Execution, NotRestored};
 use belay_journal::{ExecutionKey, JournalReader, StoreError};
 use thiserror::Error;
 
 use crate::{
+    blob_secrets::{NotLearned, learn_from_blobs},
     replayed::Replayed,
     secrets::{SecretsError, Vault},
     wire::{self, DecodeError},
@@ -29,6 +31,8 @@ pub(crate) enum Unusable {
     Unreadable(#[from] StoreError),
     #[error("its key or its secrets: {0}")]
     Secrets(#[from] SecretsError),
+    #[error(transparent)]
+    NotLearned(#[from] NotLearned),
     #[error("the events beside it cannot be read: {0}")]
     Undecodable(#[from] DecodeError),
     #[error(transparent)]
@@ -44,6 +48,7 @@ pub(crate) enum Unusable {
 pub(crate) fn restore(
     reader: &dyn JournalReader,
     vault: &Vault,
+    store: &dyn BlobStore,
     key: ExecutionKey,
 ) -> Result<Option<Replayed>, Unusable> {
     let Some(snapshot) = reader.snapshot(key)?.filter(|snapshot| snapshot.version == wire::VERSION) else {
@@ -53,21 +58,22 @@ pub(crate) fn restore(
     transitions.extend(reader.read(key, snapshot.sequence, usize::MAX)?);
     let bytes = transitions.iter().map(|transition| transition.shown.len()).sum::<usize>() + snapshot.content.len();
     let wrapped = || reader.seal_key(key).map_err(Unusable::from);
-    let (messages, state, secrets) = vault.open_snapshot(&transitions, &snapshot, wrapped)?;
-    let mut events = wire::to_events(messages);
-    let first = events.next().ok_or(Unusable::Misplaced)??;
+    let (messages, state, mut secrets) = vault.open_snapshot(&transitions, &snapshot, wrapped)?;
+    let events = wire::to_events(messages).collect::<Result<Vec<Event>, _>>()?;
+    learn_from_blobs(reader, key, &events, vault, store, &mut secrets)?;
+    let mut events = events.into_iter();
+    let first = events.next().ok_or(Unusable::Misplaced)?;
     let mut execution = Execution::restore(first, &state)?;
     if execution.last_sequence() != snapshot.sequence {
         return Err(Unusable::Misplaced);
     }
     for event in events {
-        let event: Event = event?;
         // The rest of the first transition is in the snapshot.
         if event.sequence > snapshot.sequence {
             execution.apply(&event).map_err(NotRestored::from)?;
         }
     }
-    Ok(Some(Replayed { execution, secrets, bytes, snapshot_at: snapshot.sequence }))
+    Ok(Some(Replayed { execution, secrets, bytes, snapshot_at: snapshot.sequence, blobs: None }))
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ pub struct Thresholds {
     pub watch_page: usize,
     /// How many calls one request acknowledges.
     pub acknowledge_batch: usize,
+    /// Values of more bytes than this are blobs.
+    pub max_inline: usize,
     /// An execution that waits longer than this leaves memory.
     pub park_after: Duration,
     /// The least number of events between two snapshots of an execution.
@@ -26,6 +28,7 @@ impl Default for Thresholds {
             max_recent: 256,
             watch_page: 256,
             acknowledge_batch: 1000,
+            max_inline: 32 * 1024,
             park_after: Duration::from_secs(5),
             // Folding as many takes milliseconds.
             snapshot_events: 1000,

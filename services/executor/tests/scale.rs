@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use belay_blobs::Folder;
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner, Thresholds};
 use belay_journal::{ExecutionSummary, Fence, NewExecution, Opened, Operation, Transition, Waits};
 use belay_proto::v1::{execution::State, waiting_reason::Kind};
@@ -65,6 +66,7 @@ async fn nothing_of_what_is_parked_is_in_memory() {
     let (_trigger, shutdown) = Shutdown::new();
     let executions = ExecutionRegistry::new(Parts {
         journal,
+        blobs: Arc::new(Folder::new(folder.path().join("blobs"))),
         threads: Threads::Real,
         runner: Runner::new(channel("runner"), None).unwrap(),
         gate: Gate::new(channel("gate"), None).unwrap(),

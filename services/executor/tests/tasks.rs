@@ -25,6 +25,7 @@ async fn each_task_continues_after_a_panic() {
     let (_trigger, shutdown) = Shutdown::new();
     let executions = ExecutionRegistry::new(Parts {
         journal: belay_journal_sqlite::open(&Location::file(folder.join("journal.db")), || "store".into()).unwrap(),
+        blobs: Arc::new(belay_blobs::Folder::new(folder.join("blobs"))),
         threads: Threads::Real,
         runner: Runner::new(channel("runner"), None).unwrap(),
         gate: Gate::new(channel("gate"), None).unwrap(),

@@ -30,6 +30,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-execution", Machines),
     ("belay-journal", Contract),
     ("belay-proto", Contract),
+    ("belay-blobs", Adapters),
     ("belay-journal-sqlite", Adapters),
     ("belay-json-schema", Adapters),
     ("belay-sandbox", Adapters),

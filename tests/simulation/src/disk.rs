@@ -234,6 +234,30 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result {
     file.sync()
 }
 
+/// Gives a file another name in its folder, in place of one that has it. Durable with the folder's sync.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result {
+    let boot = machine::current().ok_or(Refusal::Dead)?;
+    machine::access(boot, Access::Write)?;
+    trace::detail(format_args!("rename {} {}", from.display(), to.display()));
+    Ok(fs::rename(from, to)?)
+}
+
+/// Removes an empty folder.
+pub(crate) fn remove_folder(path: &Path) -> Result {
+    let boot = machine::current().ok_or(Refusal::Dead)?;
+    machine::access(boot, Access::Write)?;
+    trace::detail(format_args!("remove folder {}", path.display()));
+    Ok(fs::remove_dir(path)?)
+}
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_names(path: &Path) -> Result {
+    let boot = machine::current().ok_or(Refusal::Dead)?;
+    machine::access(boot, Access::Sync)?;
+    trace::detail(format_args!("sync folder {}", path.display()));
+    Ok(fs::sync_dir(path)?)
+}
+
 /// Whether `path` exists.
 pub(crate) fn exists(path: &Path) -> Result<bool> {
     let boot = machine::current().ok_or(Refusal::Dead)?;

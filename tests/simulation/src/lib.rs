@@ -25,6 +25,7 @@
 //! | [`runner`] | one process per seed, replay, the verdict |
 //! | [`trace`] | all observations, as lines and as one hash |
 
+mod blob_disk;
 pub mod checker;
 pub mod clock;
 mod disk;

@@ -8,7 +8,7 @@ use belay_simulation::scenario::{Expect, Scenario, append_log, belay, randomness
 /// Everything that runs.
 ///
 /// `append_log` is the ground that S2-FR-058, S2-NFR-005 and S2-NFR-006 rest on: what was acknowledged is there after a crash
-/// at any point. `belay` shows them, and S2-FR-049, S2-FR-052, S2-FR-057, S2-NFR-007, B-01, B-02, B-03, B-05, B-06, B-08 and
+/// at any point. `belay` shows them, and S2-FR-049, S2-FR-052, S2-FR-057, S2-NFR-007, B-01, B-02, B-03, B-05, B-06, B-08, B-09 and
 /// B-15, of the services themselves, with invariants 1 to 6, 8 and 12 of REQUIREMENTS section 4 after every run. The others
 /// show that it would see it if they did not hold.
 const SCENARIOS: &[Scenario] = &[
@@ -46,6 +46,7 @@ const SCENARIOS: &[Scenario] = &[
                 "approvals expired",
                 "approvals skipped",
                 "approvals stale",
+                "blobs read",
                 "calls denied",
                 "calls discarded",
                 "calls on a grant",

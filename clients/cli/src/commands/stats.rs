@@ -37,7 +37,7 @@ fn bytes(store: &MeasuredStore) -> u64 {
 }
 
 fn total(sizes: &Sizes) -> u64 {
-    sizes.stores.iter().map(bytes).sum::<u64>() + sizes.workspace_bytes
+    sizes.stores.iter().map(bytes).sum::<u64>() + sizes.blob_bytes + sizes.workspace_bytes
 }
 
 fn lines(sizes: &Sizes) -> Vec<Line> {
@@ -59,6 +59,10 @@ fn lines(sizes: &Sizes) -> Vec<Line> {
             holds.push(format!("{} free, for the next rows", shown(size.free_bytes)));
         }
         lines.push(row(path, shown(bytes(store)), holds.join(", ")));
+    }
+    if sizes.blob_files > 0 {
+        let files = if sizes.blob_files == 1 { "1 file".to_owned() } else { format!("{} files", sizes.blob_files) };
+        lines.push(row(sizes.blobs.display().to_string(), shown(sizes.blob_bytes), format!("{files} of large values")));
     }
     let made = format!(
         "{} made for executions",
@@ -123,6 +127,11 @@ fn as_json(sizes: &Sizes) -> Value {
     });
     json!({
         "stores": stores.collect::<Vec<_>>(),
+        "blobs": {
+            "path": sizes.blobs,
+            "files": sizes.blob_files,
+            "bytes": sizes.blob_bytes,
+        },
         "workspaces": {
             "path": sizes.workspaces,
             "count": sizes.workspace_count,

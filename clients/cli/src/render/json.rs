@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn an_execution_shows_outputs_references_and_labels_as_they_are() {
-        let blob = BlobRef { digest: "sha256:00".to_owned(), size_bytes: 5, media_type: String::new() };
+        let blob =
+            BlobRef { digest: "sha256:00".to_owned(), size_bytes: 5, media_type: String::new(), redacted: false };
         let execution = Execution {
             state: belay_proto::v1::execution::State::TimedOut.into(),
             labels: [("json".to_owned(), "1".to_owned()), ("createTime".to_owned(), "x+00:00".to_owned())].into(),

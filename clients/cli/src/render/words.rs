@@ -131,7 +131,7 @@ pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
 pub(crate) fn payload(payload: &Payload) -> String {
     match &payload.content {
         Some(Content::Json(text)) => shorten(&clean(text), MAX_VALUE_CHARS),
-        Some(Content::Blob(blob)) => format!("({} bytes, {})", blob.size_bytes, blob.digest),
+        Some(Content::Blob(blob)) => format!("({} bytes)", blob.size_bytes),
         None => String::new(),
     }
 }

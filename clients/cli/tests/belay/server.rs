@@ -14,8 +14,8 @@ use belay_proto::{
         Execution, ExecutionEvent, GetExecutionRequest, GetStepRequest, ListCapabilitiesRequest,
         ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest,
         ListNamespacesResponse, ListStepsRequest, ListStepsResponse, PauseExecutionRequest, Plan, PlanViolation,
-        ResumeExecutionRequest, SignalExecutionRequest, StartExecutionRequest, Step, ValidatePlanRequest,
-        ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
+        ReadBlobRequest, ReadBlobResponse, ResumeExecutionRequest, SignalExecutionRequest, StartExecutionRequest, Step,
+        ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
         approval_service_server::ApprovalServiceServer,
         execution_event::Kind,
         executor_service_server::{ExecutorService, ExecutorServiceServer},
@@ -180,6 +180,12 @@ impl ExecutorService for Scripted {
         let steps = self.get(execution)?.steps;
         let found = steps.into_iter().find(|step| name.ends_with(&format!("/steps/{}", step.step_id)));
         found.map(Response::new).ok_or_else(|| Status::not_found("there is no such step"))
+    }
+
+    type ReadBlobStream = Pin<Box<dyn Stream<Item = Result<ReadBlobResponse, Status>> + Send>>;
+
+    async fn read_blob(&self, _: Request<ReadBlobRequest>) -> Result<Response<Self::ReadBlobStream>, Status> {
+        Err(Status::unimplemented("not scripted"))
     }
 
     async fn list_steps(&self, request: Request<ListStepsRequest>) -> Result<Response<ListStepsResponse>, Status> {

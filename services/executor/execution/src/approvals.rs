@@ -224,7 +224,7 @@ mod tests {
         let mut second = execution.operations.iter().next().unwrap().clone();
         second.key.number = 2;
         let Work::ToolCall(request) = &mut second.work else { unreachable!() };
-        Arc::make_mut(request).arguments = Json::from_text("2");
+        Arc::make_mut(request).arguments = Json::from_text("2").into();
         let step = second.key.step;
         execution.insert_operation(second);
         execution.update_step(step, |record| record.operations = 2);

@@ -22,6 +22,7 @@ mod control;
 mod decide;
 mod event;
 mod failure;
+mod payload;
 mod state;
 mod steps;
 mod time;
@@ -41,6 +42,7 @@ pub use event::{
     ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
+pub use payload::{BlobRef, BlobValue, Blobs, MAX_READ_BYTES, NoBlobs, Payload};
 pub use state::{
     Authorization, Execution, FailedAttempt, Life, MAX_SIGNALS, NotRestored, Operation, OperationKey, SNAPSHOT_VERSION,
     StepKey, StepRole, StepView, Totals, Wait, Waiting, Work,

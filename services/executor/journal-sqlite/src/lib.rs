@@ -14,6 +14,7 @@ mod list;
 mod reader;
 mod rows;
 mod schema;
+mod sealed;
 mod writer;
 
 use std::{
@@ -27,6 +28,7 @@ use belay_sqlite::{CheckReport, DamagedRow, Location, SqliteError, StoreSize};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::schema::{LOG, META};
+pub use sealed::SealedTransition;
 
 /// The intervals of checkpoints and waypoints. They affect only the cost of opening and reading.
 #[derive(Clone, Copy, Debug)]
@@ -208,6 +210,15 @@ pub fn check(location: &Location) -> Result<Option<CheckReport>, StoreError> {
         Ok(())
     })
     .map_err(store_error)
+}
+
+/// Visits the transitions of all executions that have a key, those of each execution in order, whether or not a process has the journal open. Rows that
+/// are damaged are left out: [`check`] names them.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be opened or read.
+pub fn each_sealed(location: &Location, visit: &mut dyn FnMut(SealedTransition<'_>)) -> Result<(), StoreError> {
+    sealed::each(location, visit).map_err(store_error)
 }
 
 /// Measures a journal, whether or not a process has it open; `None` when there is none.

@@ -68,6 +68,7 @@ impl Driver {
             name,
             workspace: created.workspace.clone(),
             trace: self.trace.call(&id),
+            arguments: self.arguments(&request.arguments),
             request,
             exclusive: self.execution.step(key.step).spec().exclusive(),
             pending_approval: in_flight.pending_approval.clone(),

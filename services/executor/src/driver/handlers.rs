@@ -146,12 +146,14 @@ impl Driver {
             ToolCallEnd::Completed { .. } if unapproved => unapproved_result(),
             end => end,
         };
+        let call = self.execution.operation_id(key);
+        let end = self.with_blob(end);
+        let in_flight = self.execution.operation(key).expect("the caller has looked");
         let event = ToolCallEvent::Ended(end);
         let notice = in_flight
             .pending_approval
             .as_ref()
             .and_then(|pending| notice_after(approved(pending)?, pending.requirement.kind, &event));
-        let call = self.execution.operation_id(key);
         let event = self.execution.record(self.now(), None, Body::ToolCall { call: call.clone(), event });
         events.push(event.map_err(|error| Exit::Lost(Status::internal(error.to_string())))?);
         self.operations.remove(&key);

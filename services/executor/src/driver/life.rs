@@ -60,7 +60,7 @@ impl Driver {
         let mut messages = messages_of(&events);
         let mut secrets = registry.vault.secrets();
         let Sealed { transition, new_key: seal_key } =
-            registry.vault.seal(&mut secrets, &execution.created().uid, &mut messages, || registry.ids.next_key());
+            registry.vault.seal(&mut secrets, &execution.created().uid, &mut messages, &|| registry.ids.next_key());
         row.labels = registry.vault.labels(row.labels);
         let summary = summary_of(&name, &execution, &secrets, now, registry.thresholds.park_after);
         let fence = registry.fence(row.shard);

@@ -1,6 +1,8 @@
 //! The loop that drives one execution: receive what happened, decide, make it durable, then act on it.
 
 mod act;
+mod at_hand;
+mod blobs;
 mod exit;
 mod handlers;
 mod life;
@@ -13,12 +15,13 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::{DecideContext, Event, Execution, ExecutionEvent, OperationId, OperationKey, StepKey, Timestamp};
+use belay_execution::{Event, Execution, ExecutionEvent, OperationId, OperationKey, StepKey, Timestamp};
 use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, Operation, Waits};
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
+use at_hand::Made;
 use exit::Exit;
 
 use crate::{
@@ -81,6 +84,10 @@ pub(crate) struct Driver {
     /// Requests approvals again that the gate has lost, with its number. The execution stays in memory meanwhile.
     requesting_again: Option<(u32, OperationHandle)>,
     ledger_id: Arc<str>,
+    /// The execution's uid.
+    uid: Arc<str>,
+    /// The blobs that it made.
+    made: Made,
 }
 
 /// An execution loaded from the store.
@@ -97,8 +104,12 @@ struct Loaded {
 
 impl Driver {
     async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<Loaded, Status> {
-        let Replayed { execution, secrets, snapshot_at, .. } = registry.reads.replay(row.key).await?;
+        let Replayed { execution, secrets, snapshot_at, blobs, .. } = registry.reads.replay(row.key).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
+        // Without a key it has no blobs, but perhaps one that a crash left before the key was stored: the next load removes it.
+        if let Some(named) = blobs.filter(|_| secrets.own_key().is_some()) {
+            remove_unnamed_blobs(registry, &name, named).await;
+        }
         // When the runner is unavailable, expect the ledger of the last intent; a later mismatch is reported by the runner.
         let ledger_id = match registry.runner.catalogue(false).await {
             Ok(catalogue) => catalogue.ledger_id.as_str().into(),
@@ -117,6 +128,7 @@ impl Driver {
         Self {
             ahead,
             feed: registry.feed(key),
+            uid: execution.created().uid.as_str().into(),
             execution_name: name.to_string(),
             registry,
             key,
@@ -143,6 +155,7 @@ impl Driver {
             drained: Vec::new(),
             requesting_again: None,
             ledger_id,
+            made: Made::default(),
         }
     }
 
@@ -176,7 +189,7 @@ impl Driver {
             if let Some(ledger_id) = self.registry.runner.other_ledger(&self.ledger_id) {
                 self.ledger_id = ledger_id;
             }
-            events.extend(self.execution.advance(DecideContext { now, ledger_id: &self.ledger_id }));
+            self.decide(now, &mut events).await?;
             if !events.is_empty() {
                 self.withdraw_forms(&events);
                 self.make_durable(std::mem::take(&mut events), now).await?;
@@ -194,7 +207,9 @@ impl Driver {
                 let summary = self.summarize();
                 replies.drain(..).for_each(|reply: Reply| drop(reply.send(Ok(summary.clone()))));
             }
+            self.get_arguments().await?;
             let wake_at = self.act();
+            self.made.originals.clear();
             self.publish_waits();
             if self.execution.is_parked() {
                 for drained in self.drained.drain(..) {
@@ -247,9 +262,10 @@ impl Driver {
     /// Stores events; only then are they published, acknowledged and acted on.
     async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), Exit> {
         let mut messages = messages_of(&events);
+        self.write_blobs().await?;
         let random = || self.registry.ids.next_key();
         let Sealed { transition, new_key: seal_key } =
-            self.registry.vault.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, random);
+            self.registry.vault.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, &random);
         let (last, bytes) = (transition.last_sequence(), transition.shown.len());
         let shown = self.feed.is_watched().then(|| Encoded::from(&transition));
         let summary = summary_of(&self.name, &self.execution, &self.secrets, now, self.registry.thresholds.park_after);
@@ -295,6 +311,22 @@ impl Driver {
                 tracing::debug!(execution.name = name, %refused, "A snapshot is not kept");
             }
         });
+    }
+}
+
+/// Removes the blobs that a crash has left without an event.
+async fn remove_unnamed_blobs(
+    registry: &ExecutionRegistry,
+    name: &ExecutionName,
+    named: std::collections::HashSet<String>,
+) {
+    match registry.blobs.remove_unnamed(crate::blobs::owner(name), named).await {
+        Ok(0) => {}
+        Ok(files) => tracing::info!(execution.name = %name, files, "Removed blobs that a crash had left"),
+        // They are not named, so that they disturb nothing.
+        Err(error) => {
+            tracing::warn!(execution.name = %name, %error, "Blobs that a crash may have left cannot be removed");
+        }
     }
 }
 

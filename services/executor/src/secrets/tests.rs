@@ -1,3 +1,4 @@
+use belay_proto::v1::execution_event::Kind;
 use belay_proto::v1::payload::Content;
 use serde_json::{Value, json};
 
@@ -45,7 +46,7 @@ fn completed(sequence: i64, result: &Value) -> v1::ExecutionEvent {
 }
 
 fn sealed(vault: &Vault, secrets: &mut Secrets, messages: &mut [v1::ExecutionEvent]) -> Sealed {
-    vault.seal(secrets, UID, messages, || [9; 32])
+    vault.seal(secrets, UID, messages, &|| [9; 32])
 }
 
 fn content(message: &v1::ExecutionEvent) -> &str {

@@ -8,6 +8,7 @@ mod list_capabilities;
 mod list_executions;
 mod list_namespaces;
 mod list_steps;
+mod read_blob;
 mod requests;
 mod start_execution;
 mod wait_execution;
@@ -44,6 +45,7 @@ struct Service {
 
 #[tonic::async_trait]
 impl ExecutorService for Service {
+    type ReadBlobStream = Messages<v1::ReadBlobResponse>;
     type WatchExecutionStream = Messages<WatchMessage>;
 
     async fn validate_plan(
@@ -69,6 +71,10 @@ impl ExecutorService for Service {
 
     async fn get_step(&self, request: Request<v1::GetStepRequest>) -> Result<Response<v1::Step>, Status> {
         get_step::get_step(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn read_blob(&self, request: Request<v1::ReadBlobRequest>) -> Result<Response<Self::ReadBlobStream>, Status> {
+        read_blob::read_blob(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_steps(

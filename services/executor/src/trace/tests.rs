@@ -78,7 +78,7 @@ fn answer(call: &OperationId) -> Option<ToolCallEnd> {
             ToolCallEnd::Failed { failure: failure(ErrorClass::Transient, "TOOL_FAILED"), receipt: receipt() }
         }
         ("stopped", _) => return None,
-        _ => ToolCallEnd::Completed { result: Json::from_text("1"), receipt: receipt() },
+        _ => ToolCallEnd::Completed { result: Json::from_text("1").into(), receipt: receipt() },
     })
 }
 

@@ -20,7 +20,7 @@ use super::{
     approval::{decided_from, receipt_from, requirement_from},
     approval_mode,
     execution::state_from,
-    failure_from, json, known, recovery_from, stored_plan_from,
+    failure_from, json, known, payload_from, recovery_from, stored_plan_from,
 };
 
 /// Why this version cannot read stored bytes.
@@ -90,6 +90,11 @@ pub(crate) fn decode_all(transition: &Transition) -> Result<Vec<v1::ExecutionEve
         return Err(DecodeError::Newer(transition.version));
     }
     decode_bytes(&transition.shown)
+}
+
+/// The execution's uid, if the message is its first.
+pub(crate) fn uid_of(first: &v1::ExecutionEvent) -> Option<&str> {
+    if let Some(Kind::ExecutionCreated(created)) = &first.kind { Some(&created.uid) } else { None }
 }
 
 /// Length-delimited messages.
@@ -285,7 +290,7 @@ fn decode_kind(subject: Named, kind: Kind, sequence: i64, lacks: Lacks<'_>) -> R
             let recovery = recovery_from(known(request.recovery, "the recovery class of a call").map_err(unknown)?);
             let request = ToolCallRequest {
                 tool: request.tool,
-                arguments: json(request.arguments, "the arguments of the call").map_err(unknown)?,
+                arguments: payload_from(request.arguments, "the arguments of the call").map_err(unknown)?,
                 arguments_digest: request.arguments_digest,
                 recovery,
                 ledger_id: request.ledger_id,
@@ -297,7 +302,7 @@ fn decode_kind(subject: Named, kind: Kind, sequence: i64, lacks: Lacks<'_>) -> R
         Kind::ToolCallEffectProposed(proposed) => held(subject, proposed.need, SubjectKind::Effect),
         Kind::ToolCallApprovalRequired(required) => held(subject, required.need, SubjectKind::Call),
         Kind::ToolCallCompleted(completed) => {
-            let result = json(completed.result, "the result of the call").map_err(unknown)?;
+            let result = payload_from(completed.result, "the result of the call").map_err(unknown)?;
             ended(subject, ToolCallEnd::Completed { result, receipt: receipt(completed.receipt)? })
         }
         Kind::ToolCallFailed(failed) => {
@@ -377,8 +382,8 @@ fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
 #[cfg(test)]
 mod tests {
     use belay_execution::{
-        ApprovalRequirement, ChangeKind, Decision, EffectSummary, ErrorClass, ExecutionState, Failure, Json,
-        LastOutput, PathChange, PolicyDecision, QuotaState, Receipt, Verdict, WriteBound, WriteMechanism,
+        ApprovalRequirement, BlobRef, ChangeKind, Decision, EffectSummary, ErrorClass, ExecutionState, Failure, Json,
+        LastOutput, PathChange, Payload, PolicyDecision, QuotaState, Receipt, Verdict, WriteBound, WriteMechanism,
     };
 
     use super::*;
@@ -453,9 +458,11 @@ mod tests {
         };
         let ended = |end| call(ToolCallEvent::Ended(end));
         let result = || Json::from_text("1");
+        let digest = format!("hmac-sha256:{}", "0a".repeat(32)).into();
+        let blob = Payload::Blob(BlobRef { digest, size: 40_000, redacted: true });
         let request = ToolCallRequest {
             tool: "t".into(),
-            arguments: Json::from_text(r#"{"a":1}"#),
+            arguments: Json::from_text(r#"{"a":1}"#).into(),
             arguments_digest: "sha256:z".into(),
             recovery: belay_execution::RecoveryClass::Idempotent,
             ledger_id: "l".into(),
@@ -521,8 +528,8 @@ mod tests {
             decided(Decision::Denied),
             decided(Decision::Skipped),
             decided(Decision::Expired),
-            ended(ToolCallEnd::Completed { result: result(), receipt: receipt(Verdict::Auto) }),
-            ended(ToolCallEnd::Completed { result: result(), receipt: receipt(Verdict::Preview) }),
+            ended(ToolCallEnd::Completed { result: result().into(), receipt: receipt(Verdict::Auto) }),
+            ended(ToolCallEnd::Completed { result: blob, receipt: receipt(Verdict::Preview) }),
             ended(ToolCallEnd::Failed { failure: failure(), receipt: receipt(Verdict::Prompt) }),
             ended(ToolCallEnd::Denied { failure: failure(), receipt: receipt(Verdict::Deny) }),
             ended(ToolCallEnd::Cancelled { failure: Some(failure()), grant_nonce: "n".into() }),

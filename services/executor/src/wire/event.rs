@@ -9,7 +9,7 @@ use belay_proto::v1::{self, execution_event::Kind, wait_ended::Cause};
 use super::{
     approval::{decision_to, receipt_to, requirement_to},
     execution::{approval_mode_to, skip_reason, state, totals},
-    failure, payload, recovery_to, stored_plan_message, time,
+    failure, inline, payload, recovery_to, stored_plan_message, time,
 };
 
 /// The version of the events' meaning that this version writes.
@@ -100,7 +100,7 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
         }
         E::SignalReceived(received) => Kind::SignalReceived(v1::SignalReceived {
             signal: received.signal.clone(),
-            payload: Some(payload(&received.payload)),
+            payload: Some(inline(&received.payload)),
         }),
         E::Recovered { in_doubt } => {
             let reference = |id: &OperationId| v1::OperationRef {
@@ -275,7 +275,7 @@ fn wait_kind(event: &WaitEvent) -> Kind {
                     let signal_sequence = i64::try_from(*sequence).unwrap_or(i64::MAX);
                     v1::WaitEnded { signal_sequence, ..by(Cause::Signalled) }
                 }
-                WaitEnd::Answered { answer } => v1::WaitEnded { answer: Some(payload(answer)), ..by(Cause::Answered) },
+                WaitEnd::Answered { answer } => v1::WaitEnded { answer: Some(inline(answer)), ..by(Cause::Answered) },
                 WaitEnd::Declined { decision, reason } => v1::WaitEnded {
                     decision: decision_to(*decision).into(),
                     reason: reason.clone(),

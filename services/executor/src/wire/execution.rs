@@ -1,8 +1,8 @@
 //! Executions as resources.
 
 use belay_execution::{
-    ApprovalMode, Authorization, Execution, ExecutionState, FailedAttempt, Failure, SkipReason, StepKey, StepState,
-    StepView, Waiting,
+    ApprovalMode, Authorization, Execution, ExecutionState, FailedAttempt, Failure, Payload, SkipReason, StepKey,
+    StepState, StepView, Waiting,
 };
 use belay_journal::{ExecutionRow, StepCounts, Waits};
 use belay_plan::{StepKind, WaitFor};
@@ -236,7 +236,7 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
         failure: Some(failure(&failed.failure)),
         end_time: Some(time(failed.ended_at)),
     };
-    let output_bytes = view.output().map_or(0, |output| output.as_str().len());
+    let output_bytes = view.output().map_or(0, Payload::size);
     v1::Step {
         name: format!("{name}/steps/{}", view.id()),
         step_id: view.id().as_str().to_owned(),

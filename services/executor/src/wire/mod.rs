@@ -12,7 +12,7 @@ mod golden {
 mod plan;
 
 pub(crate) use approval::{check_approval, decision_from, is_pending, receipt_from, requirement_from, subject_kind};
-pub(crate) use decode::{DecodeError, check_known, decode_all, decode_bytes, is_end, to_events};
+pub(crate) use decode::{DecodeError, check_known, decode_all, decode_bytes, is_end, to_events, uid_of};
 pub(crate) use event::{VERSION, call_name, encode, output_event, output_frame, parse_call};
 pub(crate) use execution::{
     StepDetails, approval_mode, approval_mode_to, basic, brief, etag, full, state_name, state_number, step,
@@ -22,17 +22,34 @@ pub(crate) use plan::{checked_plan_from, plan_message, stored_plan_from, stored_
 
 use std::sync::Arc;
 
-use belay_execution::{ErrorClass, Failure, Json, LastOutput, QuotaState, RecoveryClass, Timestamp};
+use belay_execution::{BlobRef, ErrorClass, Failure, Json, LastOutput, Payload, QuotaState, RecoveryClass, Timestamp};
 use belay_proto::v1;
 use thiserror::Error;
+
+use crate::blobs::digest_bytes;
 
 pub(crate) fn time(timestamp: Timestamp) -> pbjson_types::Timestamp {
     belay_proto::timestamp(timestamp.as_micros())
 }
 
-pub(crate) fn payload(json: &Json) -> v1::Payload {
+/// A value that is always inline.
+pub(crate) fn inline(json: &Json) -> v1::Payload {
     v1::Payload { content: Some(v1::payload::Content::Json(json.as_str().to_owned())) }
 }
+
+pub(crate) fn payload(payload: &Payload) -> v1::Payload {
+    match payload {
+        Payload::Inline(json) => inline(json),
+        Payload::Blob(BlobRef { digest, size, redacted }) => {
+            let (size_bytes, media_type) = (i64::try_from(*size).unwrap_or(i64::MAX), MEDIA_TYPE.to_owned());
+            let blob = v1::BlobRef { digest: digest.to_string(), size_bytes, media_type, redacted: *redacted };
+            v1::Payload { content: Some(v1::payload::Content::Blob(blob)) }
+        }
+    }
+}
+
+/// The media type of every blob.
+const MEDIA_TYPE: &str = "application/json";
 
 /// A message has what this version does not know, or lacks what it needs. Nothing is concluded from such a message.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -43,8 +60,8 @@ pub(crate) enum NotUnderstood {
     /// What is not set, or is set in a form that a newer version added.
     #[error("{0} is missing, or has a form that this version does not know")]
     Missing(&'static str),
-    /// A value that is in a blob store.
-    #[error("{0} is a reference to a blob, which this version does not read")]
+    /// A value that is in a blob where none can be, or in one of another kind.
+    #[error("{0} is a reference to a blob of a kind that this version does not read")]
     Blob(&'static str),
 }
 
@@ -58,6 +75,21 @@ pub(crate) fn json(payload: Option<v1::Payload>, what: &'static str) -> Result<J
     match payload.and_then(|payload| payload.content) {
         Some(v1::payload::Content::Json(text)) => Ok(Json::from_text(text)),
         Some(v1::payload::Content::Blob(_)) => Err(NotUnderstood::Blob(what)),
+        None => Err(NotUnderstood::Missing(what)),
+    }
+}
+
+/// The value of a payload, which may be a blob of the execution. `what` names it in the error.
+pub(crate) fn payload_from(payload: Option<v1::Payload>, what: &'static str) -> Result<Payload, NotUnderstood> {
+    match payload.and_then(|payload| payload.content) {
+        Some(v1::payload::Content::Json(text)) => Ok(Json::from_text(text).into()),
+        Some(v1::payload::Content::Blob(v1::BlobRef { digest, size_bytes, media_type, redacted })) => {
+            let size = u64::try_from(size_bytes).map_err(|_| NotUnderstood::Blob(what))?;
+            if media_type != MEDIA_TYPE || digest_bytes(&digest).is_none() {
+                return Err(NotUnderstood::Blob(what));
+            }
+            Ok(Payload::Blob(BlobRef { digest: digest.into(), size, redacted }))
+        }
         None => Err(NotUnderstood::Missing(what)),
     }
 }

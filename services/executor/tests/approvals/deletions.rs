@@ -157,10 +157,10 @@ async fn an_id_can_be_used_again_after_a_while() {
 #[tokio::test]
 async fn a_watch_of_a_deleted_execution_ends() {
     let world = World::new().await;
-    let steps: Vec<String> = (0..40).map(|step| format!("s{step}")).collect();
+    let steps: Vec<String> = (0..120).map(|step| format!("s{step}")).collect();
     world.runner.set(|seen| {
         for step in &steps {
-            seen.results.insert(step.clone(), serde_json::json!("x".repeat(90_000)));
+            seen.results.insert(step.clone(), serde_json::json!("x".repeat(30_000)));
         }
     });
     let clock = Arc::new(Manual(AtomicI64::new(1_700_000_000_000_000)));

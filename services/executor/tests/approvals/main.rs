@@ -1,6 +1,7 @@
 //! The executor's program between a scripted runner and a scripted gate, over real sockets.
 
 mod beside;
+mod blobs;
 mod commits;
 mod comparison;
 mod deletions;

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use belay_blobs::Folder;
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner, Thresholds};
 use belay_journal::StoreError;
 use belay_proto::v1;
@@ -56,6 +57,7 @@ pub(crate) async fn inside_on(
     let (trigger, shutdown) = Shutdown::new();
     let executions = ExecutionRegistry::new(change(Parts {
         journal,
+        blobs: Arc::new(Folder::new(folder.join("blobs"))),
         threads: Threads::Real,
         runner: Runner::new(channel("runner"), None).unwrap(),
         gate: Gate::new(channel("gate"), None).unwrap(),

@@ -15,7 +15,7 @@ async fn nothing_follows_from_a_reply_that_the_executor_does_not_understand() {
     let executor = world.executor().await;
     let replies: [(&str, Change); 6] = [
         ("work", |call| {
-            let blob = v1::BlobRef { digest: "sha256:x".into(), size_bytes: 1, media_type: "application/json".into() };
+            let blob = v1::BlobRef { digest: "sha256:x".into(), size_bytes: 1, ..Default::default() };
             call.result = Some(v1::Payload { content: Some(Content::Blob(blob)) });
         }),
         ("work", |call| call.result = Some(v1::Payload::default())),

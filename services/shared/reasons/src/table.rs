@@ -378,6 +378,18 @@ table! {
     "The store or one row of it is damaged, or an execution's events do not fit together. Nothing was changed, and where the message names a row, everything else works."
     "`belay store check` names what is damaged. Keep a copy of the folder, then put a backup in its place, or move the file away to begin with an empty store; see docs/operations.md."
 
+    BLOB_NOT_FOUND Stores 2 false [] [NotFound]
+    "The execution has no blob of this name: no event of it refers to one, or the execution was deleted."
+    "Take the digest from the output of a step: `belay executions get ID --step STEP -o json`."
+
+    BLOB_OFFSET_OUT_OF_RANGE Stores 2 false [] [OutOfRange]
+    "The offset from which a blob was to be read is after its end."
+    "Read from at most `size_bytes` of its reference on."
+
+    BLOB_DAMAGED Stores 1 false [Internal] [DataLoss]
+    "The file of a value that was too large for the journal is missing or was changed; the message names it. The value was not used, nor anything in its place."
+    "`belay store check` names every damaged blob. Put a backup of the folder `blobs` in its place, or start the plan again."
+
     STORE_FAILED Stores 1 true [] [Unavailable]
     "The store cannot be opened, read or written; the message has the system's words: a disk error, a quota, missing rights."
     "Fix what the message names, then start again. What was acknowledged is kept."

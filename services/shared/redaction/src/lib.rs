@@ -29,7 +29,9 @@ pub use engine::{Found, Redactor};
 pub use json::{Hidden, NotRestored, RedactedJson, each_string, restore};
 pub use known::is_telling;
 pub use literals::LiteralRefused;
-pub use seal::{Bound, MasterKey, NotOpened, SealKey, open, seal};
+pub use seal::{
+    Bound, ChunkPlace, MasterKey, NotOpened, SEALED_LONGER, SealKey, blob_digest, open, open_chunk, seal, seal_chunk,
+};
 pub use stream::Stream;
 pub use text::Redacted;
 

@@ -10,6 +10,8 @@ use chacha20poly1305::{
     KeyInit as _, XChaCha20Poly1305, XNonce,
     aead::{Aead as _, Payload},
 };
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
 use thiserror::Error;
 use zeroize::Zeroize as _;
 
@@ -21,6 +23,8 @@ const NONCE: usize = 24;
 const HEADER: usize = 1 + NONCE;
 /// The length of the authentication tag, in bytes.
 const TAG: usize = 16;
+/// How many bytes longer a text is when it is sealed.
+pub const SEALED_LONGER: usize = HEADER + TAG;
 
 /// The context that a sealed value is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +33,21 @@ pub struct Bound<'a> {
     pub execution: &'a str,
     /// The sequence of the event.
     pub sequence: i64,
+}
+
+/// The context that a sealed chunk of a blob is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkPlace<'a> {
+    /// The execution's uid.
+    pub execution: &'a str,
+    /// The blob's digest; see [`blob_digest`].
+    pub blob: &'a [u8; 32],
+    /// Whether it is of the original, and not of the form whose secrets are hidden.
+    pub original: bool,
+    /// Its number, from 0.
+    pub number: u32,
+    /// Whether it is the last. So a blob that was cut off is not authentic.
+    pub last: bool,
 }
 
 /// Why sealed bytes cannot be opened.
@@ -120,10 +139,40 @@ pub fn open(key: &SealKey, place: Bound<'_>, sealed: &[u8]) -> Result<Vec<u8>, N
     decrypt(&key.0, &value_place(place), sealed)
 }
 
+/// Seals a chunk of a blob, which becomes [`SEALED_LONGER`] bytes longer. `nonce` must be random, as for [`seal`].
+pub fn seal_chunk(key: &SealKey, place: ChunkPlace<'_>, chunk: &[u8], nonce: [u8; 24]) -> Vec<u8> {
+    encrypt(&key.0, &chunk_place(place), chunk, nonce)
+}
+
+/// The chunk in sealed bytes.
+///
+/// # Errors
+/// [`NotOpened`], without any part of the chunk.
+pub fn open_chunk(key: &SealKey, place: ChunkPlace<'_>, sealed: &[u8]) -> Result<Vec<u8>, NotOpened> {
+    decrypt(&key.0, &chunk_place(place), sealed)
+}
+
+/// The digest of a blob of the execution with this key: HMAC-SHA256 over both its forms, so that it tells nothing about the content without the key.
+/// `original` is `None` when it has no secrets.
+///
+/// # Panics
+/// Never: HMAC takes keys of any length.
+pub fn blob_digest(key: &SealKey, shown: &[u8], original: Option<&[u8]>) -> [u8; 32] {
+    let hmac = |key: &[u8]| <Hmac<Sha256> as Mac>::new_from_slice(key).expect("HMAC takes keys of any length");
+    let own_key = hmac(&key.0).chain_update(b"belay blob digest").finalize().into_bytes();
+    let digest = hmac(&own_key).chain_update((shown.len() as u64).to_be_bytes()).chain_update(shown);
+    digest.chain_update(original.unwrap_or_default()).finalize().into_bytes().into()
+}
+
 /// What is authenticated along: which kind of text, and where it belongs. The number stands first and has a fixed length, so two places
 /// never give the same bytes.
 fn value_place(Bound { execution, sequence }: Bound<'_>) -> Vec<u8> {
     [b"belay value\0".as_slice(), &sequence.to_be_bytes(), execution.as_bytes()].concat()
+}
+
+fn chunk_place(ChunkPlace { execution, blob, original, number, last }: ChunkPlace<'_>) -> Vec<u8> {
+    let flags = [u8::from(original), u8::from(last)];
+    [b"belay blob\0".as_slice(), blob, &number.to_be_bytes(), &flags, execution.as_bytes()].concat()
 }
 
 fn key_place(execution: &str) -> Vec<u8> {
@@ -211,6 +260,41 @@ mod tests {
             hex,
             "01030303030303030303030303030303030303030303030303ec73256f1053f4a76f42e22241449328fe18073f68d7f0"
         );
+    }
+
+    #[test]
+    fn a_chunk_opens_in_its_place_and_nowhere_else() {
+        let place = ChunkPlace { execution: "uid", blob: &[9; 32], original: true, number: 3, last: true };
+        let sealed = seal_chunk(&KEY, place, b"chunk", [3; 24]);
+        assert_eq!(sealed.len(), 5 + SEALED_LONGER);
+        assert_eq!(open_chunk(&KEY, place, &sealed).unwrap(), b"chunk");
+        let elsewhere = [
+            ChunkPlace { execution: "uie", ..place },
+            ChunkPlace { blob: &[8; 32], ..place },
+            ChunkPlace { original: false, ..place },
+            ChunkPlace { number: 2, ..place },
+            ChunkPlace { last: false, ..place },
+        ];
+        for place in elsewhere {
+            assert_eq!(open_chunk(&KEY, place, &sealed), Err(NotOpened::NotAuthentic));
+        }
+    }
+
+    #[test]
+    fn a_blob_s_digest_depends_on_the_key_and_on_both_forms() {
+        let digest = |key: u8, shown: &str, original: Option<&str>| {
+            blob_digest(&SealKey::new([key; 32]), shown.as_bytes(), original.map(str::as_bytes))
+        };
+        let all = [
+            digest(1, "ab", None),
+            digest(2, "ab", None),
+            digest(1, "abc", None),
+            digest(1, "ab", Some("c")),
+            digest(1, "a", Some("bc")),
+        ];
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+        assert_eq!(all[0], digest(1, "ab", None));
     }
 
     #[test]

@@ -45,6 +45,19 @@ pub fn check(
     Ok(Some(report))
 }
 
+/// Reads a store with a connection that changes nothing, whether or not a process has it open. Returns `None` when there is no such store.
+///
+/// # Errors
+/// [`SqliteError`] when it cannot be opened or read.
+pub fn inspect<T>(
+    location: &Location,
+    schema: &Schema,
+    read: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+) -> Result<Option<T>, SqliteError> {
+    let Some(connection) = open::to_check(location, schema)? else { return Ok(None) };
+    Ok(Some(read(&connection)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ mod positions;
 mod readers;
 mod size;
 
-pub use check::{CheckReport, check};
+pub use check::{CheckReport, check, inspect};
 pub use checksum::{DamagedRow, Table, add_row_sum};
 pub use error::SqliteError;
 pub use group_commit::{CommitError, GroupCommit, MAX_BATCH};

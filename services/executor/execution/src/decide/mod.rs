@@ -4,8 +4,8 @@ mod finish;
 mod resolve;
 
 use crate::{
-    Actor, Body, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure, OperationKey, Progress,
-    StepEvent, StepKey, Timestamp, ToolCallEvent,
+    Actor, Blobs, Body, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure, NoBlobs, OperationKey,
+    Progress, StepEvent, StepKey, Timestamp, ToolCallEvent,
     apply::IllegalEvent,
     state::{StepRecord, Stop},
     steps,
@@ -64,13 +64,19 @@ impl Execution {
         Ok(event)
     }
 
-    /// Decides everything that can be decided now, and applies it. The driver has to store the events before it acts on them.
+    /// [`Self::advance_with`] for an execution without blobs.
     pub fn advance(&mut self, context: DecideContext<'_>) -> Vec<Event> {
+        self.advance_with(context, &NoBlobs)
+    }
+
+    /// Decides everything that can be decided now, and applies it. The driver has to store the events, and the blobs that they name, before it acts
+    /// on them. When a decision needs a blob that is not at hand, the driver gets it and calls this again.
+    pub fn advance_with(&mut self, context: DecideContext<'_>, blobs: &dyn Blobs) -> Vec<Event> {
         let now = context.now.max(self.last_time);
         let context = DecideContext { now, ..context };
         let mut events = Vec::new();
         loop {
-            let decided = self.decide(context);
+            let decided = self.decide(context, blobs);
             if decided.is_empty() {
                 return events;
             }
@@ -125,7 +131,7 @@ impl Execution {
     ///
     /// Returns one event, or a group that would come out the same one by one: an executor that crashes after any event continues as if it
     /// had not crashed.
-    fn decide(&self, context: DecideContext<'_>) -> Vec<Body> {
+    fn decide(&self, context: DecideContext<'_>, blobs: &dyn Blobs) -> Vec<Body> {
         if self.state.is_terminal() {
             return Vec::new();
         }
@@ -147,7 +153,7 @@ impl Execution {
                 return drain;
             }
         } else {
-            let next = self.decide_by_mode().or_else(|| self.skip_next()).or_else(|| self.go_on(context));
+            let next = self.decide_by_mode().or_else(|| self.skip_next()).or_else(|| self.go_on(context, blobs));
             if let Some(next) = next {
                 return vec![next];
             }
@@ -162,7 +168,7 @@ impl Execution {
     }
 
     /// What happens next in an execution that is neither paused nor stopped.
-    fn go_on(&self, context: DecideContext<'_>) -> Option<Body> {
+    fn go_on(&self, context: DecideContext<'_>, blobs: &dyn Blobs) -> Option<Body> {
         if self.paused.is_some() {
             return None;
         }
@@ -174,7 +180,7 @@ impl Execution {
                 .then(|| ExecutionEvent::AwaitingApproval.into())
         };
         let next = steps::wait::due(self, context.now).or_else(|| self.dispatch_next());
-        next.or_else(|| self.start_next(context)).or_else(awaits)
+        next.or_else(|| self.start_next(context, blobs)).or_else(awaits)
     }
 
     /// Gives a free slot to the first approved call in plan order.
@@ -195,7 +201,7 @@ impl Execution {
 
     /// Starts next: a step that needs no slot, else the operation of a step that has started, else the retry that has been due longest, else
     /// the first ready step in plan order.
-    fn start_next(&self, context: DecideContext<'_>) -> Option<Body> {
+    fn start_next(&self, context: DecideContext<'_>, blobs: &dyn Blobs) -> Option<Body> {
         let room = self.has_free_slot();
         let without_slot = self.index.to_start_without_slot.first().copied();
         let to_request = || self.index.to_request.first().copied().filter(|_| room);
@@ -208,11 +214,10 @@ impl Execution {
             return Some(self.fail(step, Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)));
         }
         let record = &self.steps[step];
-        Some(if record.is_to_request() {
-            steps::next(self, step, context)
-        } else {
-            self.about(step, record.attempt + 1, StepEvent::Started)
-        })
+        match record.is_to_request() {
+            true => steps::next(self, step, context, blobs),
+            false => Some(self.about(step, record.attempt + 1, StepEvent::Started)),
+        }
     }
 
     pub(crate) fn step_deadline(&self, step: StepKey) -> Option<Timestamp> {

@@ -15,7 +15,7 @@ pub use self::{
 use serde::{Deserialize, Serialize};
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
-use crate::{Decision, Timestamp};
+use crate::{BlobRef, Decision, Timestamp};
 
 /// One event of an execution.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,6 +129,14 @@ impl Body {
             Self::ToolCall { call: operation, .. }
             | Self::Approval { operation, .. }
             | Self::Wait { wait: operation, .. } => Subject::Operation(operation),
+        }
+    }
+
+    /// The blob that it refers to. Signals and answers are inline: both are limited.
+    pub fn blob(&self) -> Option<&BlobRef> {
+        match self {
+            Self::ToolCall { event, .. } => event.blob(),
+            Self::Execution(_) | Self::Step { .. } | Self::Approval { .. } | Self::Wait { .. } => None,
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-use crate::{ApprovalRequirement, EffectSummary, Failure, Json, PolicyDecision, RecoveryClass};
+use crate::{ApprovalRequirement, BlobRef, EffectSummary, Failure, Payload, PolicyDecision, RecoveryClass};
 
 /// What happens to a call of a tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,22 @@ impl ToolCallEvent {
             Self::Requested(_) | Self::Held(_) | Self::Dispatched => None,
         }
     }
+
+    /// The blob that it refers to.
+    pub fn blob(&self) -> Option<&BlobRef> {
+        match self {
+            Self::Requested(request) => request.arguments.blob(),
+            Self::Ended(ToolCallEnd::Completed { result, .. }) => result.blob(),
+            Self::Ended(
+                ToolCallEnd::Failed { .. }
+                | ToolCallEnd::Denied { .. }
+                | ToolCallEnd::Cancelled { .. }
+                | ToolCallEnd::OutcomeUnknown { .. },
+            )
+            | Self::Held(_)
+            | Self::Dispatched => None,
+        }
+    }
 }
 
 /// How a call ended.
@@ -34,7 +50,7 @@ pub enum ToolCallEnd {
     /// With a result.
     Completed {
         /// The result.
-        result: Json,
+        result: Payload,
         /// What the runner certifies.
         receipt: Receipt,
     },
@@ -86,7 +102,7 @@ pub struct ToolCallRequest {
     /// The tool's canonical name.
     pub tool: String,
     /// The arguments, templates resolved, canonical.
-    pub arguments: Json,
+    pub arguments: Payload,
     /// The digest of the arguments.
     pub arguments_digest: String,
     /// How to recover a call whose outcome is not known.

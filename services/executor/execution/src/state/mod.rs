@@ -26,7 +26,7 @@ pub use self::{
     snapshot::{NotRestored, SNAPSHOT_VERSION},
 };
 use crate::{
-    Actor, Created, ExecutionState, Failure, Json, OperationId, SkipReason, StepId, StepState, Timestamp, ToolFacts,
+    Actor, Created, ExecutionState, Failure, OperationId, Payload, SkipReason, StepId, StepState, Timestamp, ToolFacts,
 };
 
 /// One execution. Created from events and changed only by events.
@@ -211,7 +211,7 @@ impl<'a> StepView<'a> {
     }
 
     /// Its output, once it has completed.
-    pub fn output(&self) -> Option<&'a Json> {
+    pub fn output(&self) -> Option<&'a Payload> {
         self.record.output.as_ref()
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use belay_plan::StepSpec;
 
-use crate::{Failure, Json, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
+use crate::{Failure, Payload, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
 
 /// The position of a step in its execution's arena. The plan's steps come first, in the plan's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ pub(crate) struct StepRecord {
     pub(crate) since: Timestamp,
     /// How long it has waited for approvals; not counted as its own time.
     pub(crate) waited: Duration,
-    pub(crate) output: Option<Json>,
+    pub(crate) output: Option<Payload>,
     /// Boxed, like `authorization`: most steps have neither, and a plan may have 10,000 steps.
     pub(crate) failure: Option<Box<Failure>>,
     pub(crate) failed_attempts: Vec<FailedAttempt>,

@@ -12,10 +12,10 @@ use super::{
     Authorization, Execution, FailedAttempt, Operation, OperationEnd, PausedBy, Requests, Signals, StepKey, StepRecord,
     StepRole, Stop, Totals,
 };
-use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, SkipReason, StepState, Timestamp};
+use crate::{Event, ExecutionState, Failure, IllegalEvent, Payload, SkipReason, StepState, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
-pub const SNAPSHOT_VERSION: u32 = 1;
+pub const SNAPSHOT_VERSION: u32 = 2;
 
 /// Why an execution cannot be restored from a snapshot. Its events still have everything.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -72,7 +72,7 @@ struct StepSnapshot {
     not_before: Option<Timestamp>,
     since: Timestamp,
     waited: Duration,
-    output: Option<Json>,
+    output: Option<Payload>,
     failure: Option<Box<Failure>>,
     failed_attempts: Vec<FailedAttempt>,
     skipped: Option<(SkipReason, Option<StepKey>)>,

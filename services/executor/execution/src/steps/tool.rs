@@ -6,10 +6,11 @@ use belay_plan::{StepKind, ToolStep};
 use belay_reasons as reasons;
 
 use crate::{
-    Body, DecideContext, Decision, ErrorClass, Execution, Failure, Json, Life, Operation, OperationId, OperationKey,
-    StepKey, StepState, StepTrigger, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest, Verb, Work,
-    digest,
+    Blobs, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Json, Life, Operation, OperationId,
+    OperationKey, StepKey, StepState, StepTrigger, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
+    Verb, Work, digest,
     state::{Authorization, OperationEnd},
+    steps::outputs,
 };
 
 pub(crate) fn apply(
@@ -122,21 +123,27 @@ fn ended(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time: T
 }
 
 /// Requests the step's call.
-pub(crate) fn next(execution: &Execution, step: StepKey, call: &ToolStep, context: DecideContext<'_>) -> Body {
+pub(crate) fn next(
+    execution: &Execution,
+    step: StepKey,
+    call: &ToolStep,
+    context: DecideContext<'_>,
+    blobs: &dyn Blobs,
+) -> Option<Body> {
     let record = &execution.steps[step];
-    let output = |id: &str| {
-        let output = execution.steps[execution.steps.key(id)?].output.as_ref()?;
-        Some(Cow::Owned(output.value()))
-    };
     let Some(facts) = execution.tool(&call.tool) else {
         let message = format!("Tool '{}' not found in the execution's record.", call.tool);
-        return execution.fail(step, Failure::new(ErrorClass::Internal, reasons::TOOL_FACTS_MISSING, message));
+        return Some(execution.fail(step, Failure::new(ErrorClass::Internal, reasons::TOOL_FACTS_MISSING, message)));
     };
-    let arguments = match call.arguments.resolve(&output) {
+    let outputs = match outputs(execution, call.arguments.roots(), blobs) {
+        Ok(outputs) => outputs?,
+        Err(failure) => return Some(execution.fail(step, failure)),
+    };
+    let arguments = match call.arguments.resolve(&|id| outputs.get(id).map(|value| Cow::Borrowed(&**value))) {
         Ok(arguments) => Json::canonical(&arguments),
         Err(unresolved) => {
             let (class, message) = (ErrorClass::InvalidArguments, unresolved.to_string());
-            return execution.fail(step, Failure::new(class, reasons::UNRESOLVED_REFERENCE, message));
+            return Some(execution.fail(step, Failure::new(class, reasons::UNRESOLVED_REFERENCE, message)));
         }
     };
     // The tool's own limit is for steps that say nothing: one that may take ten minutes may take them in one attempt.
@@ -146,13 +153,13 @@ pub(crate) fn next(execution: &Execution, step: StepKey, call: &ToolStep, contex
     let request = ToolCallRequest {
         tool: facts.tool.clone(),
         arguments_digest: digest(arguments.as_str().as_bytes()),
-        arguments,
+        arguments: blobs.payload(arguments),
         recovery: facts.recovery,
         ledger_id: context.ledger_id.to_owned(),
         timeout: left.min(limit),
     };
     let call = execution.operation_id(execution.next_operation(step));
-    Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) }
+    Some(Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) })
 }
 
 /// While the execution is paused, a held call needs nothing, even if it is decided meanwhile.

@@ -1,17 +1,18 @@
 //! Steps that wait for a time, a signal or a person's answer to a form. A waiting step holds no slot, and its execution can leave memory.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use belay_plan::{
     FormSpec, StepKind, Unresolved, WaitFor, WaitStep,
     limits::{MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS},
 };
 use belay_reasons as reasons;
+use serde_json::Value;
 
 use crate::{
-    Actor, ApprovalMode, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Form, Json, Life, Operation,
-    OperationId, OperationKey, StepKey, StepTrigger, Timestamp, Verb, Wait, WaitCondition, WaitEnd, WaitEvent, Work,
-    state::OperationEnd,
+    Actor, ApprovalMode, Blobs, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Form, Json, Life,
+    Operation, OperationId, OperationKey, StepKey, StepTrigger, Timestamp, Verb, Wait, WaitCondition, WaitEnd,
+    WaitEvent, Work, state::OperationEnd, steps::outputs,
 };
 
 pub(crate) fn apply(
@@ -57,13 +58,13 @@ fn ended(
     let Work::Wait(Wait { condition, approval }) = &operation.work else { return Err(format!("{id} is not a wait")) };
     let (output, end) = match (end, condition) {
         (WaitEnd::Elapsed, WaitCondition::Time { until }) if *until <= time => {
-            (Some(Json::from_text("null")), OperationEnd::Completed)
+            (Some(Json::from_text("null").into()), OperationEnd::Completed)
         }
         (WaitEnd::Signalled { sequence }, WaitCondition::Signal { signal, .. }) => {
             let signal = signal.clone();
             let payload = execution.signals.take(&signal, *sequence);
             let none = || format!("event {sequence} is not the oldest signal `{signal}` that is kept");
-            (Some(payload.ok_or_else(none)?), OperationEnd::Completed)
+            (Some(payload.ok_or_else(none)?.into()), OperationEnd::Completed)
         }
         (WaitEnd::TimedOut, WaitCondition::Signal { signal, until: Some(until) }) if *until <= time => {
             let message = format!("The signal `{signal}` did not come within the step's time limit.");
@@ -76,7 +77,7 @@ fn ended(
         (WaitEnd::Answered { answer }, WaitCondition::Form { .. })
             if actor.is_some() && approval.is_some() && execution.stop.is_none() =>
         {
-            (Some(answer.clone()), OperationEnd::Completed)
+            (Some(answer.clone().into()), OperationEnd::Completed)
         }
         (WaitEnd::Declined { decision, reason }, WaitCondition::Form { form, .. })
             if may_decline(execution, actor, approval.as_deref(), *decision) =>
@@ -158,15 +159,17 @@ fn declined(form: &Form, actor: Option<&Actor>, decision: Decision, reason: &str
 }
 
 /// The form with its templates resolved.
-fn resolved(execution: &Execution, step: StepKey, spec: &FormSpec) -> Result<Form, String> {
-    let output = |id: &str| {
-        let output = execution.steps[execution.steps.key(id)?].output.as_ref()?;
-        Some(Cow::Owned(output.value()))
-    };
+fn resolved(
+    execution: &Execution,
+    step: StepKey,
+    spec: &FormSpec,
+    outputs: &BTreeMap<&str, Cow<'_, Value>>,
+) -> Result<Form, String> {
+    let output = |id: &str| outputs.get(id).map(|value| Cow::Borrowed(&**value));
     let texts = spec.texts.resolve(&output).map_err(|unresolved: Unresolved| unresolved.to_string())?;
     let text = |field: &str, most: usize| {
         let text = match &texts[field] {
-            serde_json::Value::String(text) => text.clone(),
+            Value::String(text) => text.clone(),
             value => value.to_string(),
         };
         match text.chars().count() {
@@ -184,23 +187,35 @@ fn resolved(execution: &Execution, step: StepKey, spec: &FormSpec) -> Result<For
 }
 
 /// Starts the wait.
-pub(crate) fn next(execution: &Execution, step: StepKey, wait: &WaitStep, context: DecideContext<'_>) -> Body {
+pub(crate) fn next(
+    execution: &Execution,
+    step: StepKey,
+    wait: &WaitStep,
+    context: DecideContext<'_>,
+    blobs: &dyn Blobs,
+) -> Option<Body> {
     let condition = match &wait.wait_for {
         WaitFor::Duration(duration) => WaitCondition::Time { until: context.now.saturating_add(*duration) },
         WaitFor::Time(micros) => WaitCondition::Time { until: Timestamp::from_micros(*micros) },
         WaitFor::Signal(signal) => {
             WaitCondition::Signal { signal: signal.clone(), until: execution.step_deadline(step) }
         }
-        WaitFor::Form(spec) => match resolved(execution, step, spec) {
-            Ok(form) => WaitCondition::Form { form: Arc::new(form), until: execution.step_deadline(step) },
-            Err(message) => {
-                let failure = Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message);
-                return execution.fail(step, failure);
+        WaitFor::Form(spec) => {
+            let outputs = match outputs(execution, spec.texts.roots(), blobs) {
+                Ok(outputs) => outputs?,
+                Err(failure) => return Some(execution.fail(step, failure)),
+            };
+            match resolved(execution, step, spec, &outputs) {
+                Ok(form) => WaitCondition::Form { form: Arc::new(form), until: execution.step_deadline(step) },
+                Err(message) => {
+                    let failure = Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message);
+                    return Some(execution.fail(step, failure));
+                }
             }
-        },
+        }
     };
     let wait = execution.operation_id(execution.next_operation(step));
-    Body::Wait { wait, event: WaitEvent::Started(condition) }
+    Some(Body::Wait { wait, event: WaitEvent::Started(condition) })
 }
 
 /// A form is to be asked at the gate; other waits need nothing of a service.

@@ -106,7 +106,7 @@ fn while_a_call_is_in_flight() {
         refusal(now, step("b", 1, StepEvent::Started)),
         "step `b` started before step `a`, which it depends on, had ended"
     );
-    let (result, receipt) = (Json::from_text("1"), Receipt::default());
+    let (result, receipt) = (Json::from_text("1").into(), Receipt::default());
     assert_eq!(refusal(now, ended("a", 1, 2, ToolCallEnd::Completed { result, receipt })), "`a` 1.2 is not in flight");
 }
 

@@ -114,7 +114,7 @@ impl Story {
 
 fn completed(result: &str) -> ToolCallEnd {
     let receipt = Receipt { ledger_id: "ledger".into(), duration: Duration::from_millis(1500), ..Receipt::default() };
-    ToolCallEnd::Completed { result: Json::from_text(result), receipt }
+    ToolCallEnd::Completed { result: Json::from_text(result).into(), receipt }
 }
 
 fn failure(class: ErrorClass, reason: &str) -> Failure {

@@ -3,7 +3,7 @@
 use std::{path::Path, process::Stdio};
 
 use belay_proto::v1::{
-    self, executor_service_client::ExecutorServiceClient, start_execution_request::Source,
+    self, executor_service_client::ExecutorServiceClient, payload::Content as Payload, start_execution_request::Source,
     watch_execution_response::Content,
 };
 use belay_service_kit::net;
@@ -92,6 +92,34 @@ impl Executor {
     pub(crate) async fn step(&self, name: &str, step: &str) -> Result<v1::Step, Status> {
         let request = v1::GetStepRequest { name: format!("{name}/steps/{step}"), ..Default::default() };
         self.client.clone().get_step(request).await.map(tonic::Response::into_inner)
+    }
+
+    /// The output of a step, also when it is a blob.
+    pub(crate) async fn output(&self, name: &str, step: &str) -> serde_json::Value {
+        let step = self.step(name, step).await.unwrap();
+        let text = match step.output.expect("the step has completed").content.expect("it is set") {
+            Payload::Json(text) => text.into_bytes(),
+            Payload::Blob(blob) => {
+                let text = self.read_blob(name, &blob, 0).await.unwrap();
+                assert_eq!((text.len() as i64, blob.size_bytes), (step.output_bytes, step.output_bytes));
+                text
+            }
+        };
+        serde_json::from_slice(&text).unwrap()
+    }
+
+    /// What a blob has from an offset on.
+    pub(crate) async fn read_blob(&self, name: &str, blob: &v1::BlobRef, offset: i64) -> Result<Vec<u8>, Status> {
+        let digits = blob.digest.strip_prefix("hmac-sha256:").expect("it names its algorithm");
+        let request = v1::ReadBlobRequest { name: format!("{name}/blobs/{digits}"), offset };
+        let mut pieces = self.client.clone().read_blob(request).await?.into_inner();
+        let mut bytes = Vec::new();
+        while let Some(piece) = pieces.message().await? {
+            assert_eq!(piece.offset, offset + bytes.len() as i64);
+            assert!((1..=65_536).contains(&piece.data.len()));
+            bytes.extend(piece.data);
+        }
+        Ok(bytes)
     }
 
     /// The execution in BASIC view.

@@ -6,7 +6,7 @@ use belay_proto::v1::{self, execution, execution_event::Kind, step};
 use serde_json::Value;
 
 use super::archive::Archive;
-use super::calls::{Call, json};
+use super::calls::{Blobs, Call, json};
 use super::client::{Order, is_terminal};
 use super::damage::Damaged;
 use super::decisions::{self, Stored};
@@ -27,6 +27,8 @@ const SKEW: i64 = TICK.as_micros() as i64;
 pub(super) struct Kept {
     pub(super) execution: v1::Execution,
     pub(super) events: Vec<v1::ExecutionEvent>,
+    /// What is in its blobs, by their digests.
+    pub(super) blobs: Blobs,
 }
 
 /// All violations.
@@ -150,7 +152,7 @@ impl<'a> One<'a, '_> {
                     let step = fold.index(event).unwrap_or_default();
                     let kind = fold.plan.steps.get(step).and_then(|step| step.kind.as_ref());
                     let exclusive = matches!(kind, Some(v1::step_spec::Kind::Tool(tool)) if tool.exclusive);
-                    let call = Call::new(step, exclusive, request);
+                    let call = Call::new(step, exclusive, request, &kept.blobs);
                     if calls.insert(name.clone(), call).is_some() {
                         self.violation(format_args!("{name} was requested twice"));
                     }
@@ -386,7 +388,7 @@ impl<'a> One<'a, '_> {
                     "run {number} of {name} began after the call's end was stored: executed again"
                 ));
             }
-            if run.arguments != json(call.request.arguments.as_ref()) {
+            if run.arguments != call.json(call.request.arguments.as_ref()) {
                 self.violation(format_args!("run {number} of {name} had other arguments than its intent"));
             }
         }
@@ -400,7 +402,7 @@ impl<'a> One<'a, '_> {
             runs.iter().filter(|(_, run)| run.succeeded == Some(true)).map(|(number, _)| *number).collect();
         match &end.kind {
             Some(Kind::ToolCallCompleted(completed)) => {
-                let result = json(completed.result.as_ref());
+                let result = call.json(completed.result.as_ref());
                 let from = result["run"].as_u64().and_then(|run| usize::try_from(run).ok());
                 // S2-NFR-006: the result is the one that the tool returned for these arguments.
                 if !from.is_some_and(|run| successes.contains(&run)) {
@@ -408,7 +410,7 @@ impl<'a> One<'a, '_> {
                         "{name} completed with the result of run {from:?}, and not of {successes:?}"
                     ));
                 }
-                if result["value"] != json(call.request.arguments.as_ref())["value"] {
+                if result["value"] != call.json(call.request.arguments.as_ref())["value"] {
                     self.violation(format_args!("{name} completed with another call's result"));
                 }
                 self.output(name, call, completed, fold);
@@ -479,7 +481,7 @@ impl<'a> One<'a, '_> {
         let planned: Value = serde_json::from_str(arguments).unwrap_or_default();
         let output_of = |id: &str| {
             let step = fold.picture.steps.iter().find(|step| step.step_id == id)?;
-            Some(json(step.output.as_ref())["run"].clone())
+            Some(json(step.output.as_ref(), &self.kept.blobs)["run"].clone())
         };
         let template = planned["value"].as_str().and_then(|text| {
             let (before, rest) = text.split_once("${")?;
@@ -490,7 +492,7 @@ impl<'a> One<'a, '_> {
             Some((before, run)) => format!("{before}{run}").into(),
             None => planned["value"].clone(),
         };
-        if json(call.request.arguments.as_ref())["value"] != expected {
+        if call.json(call.request.arguments.as_ref())["value"] != expected {
             self.violation(format_args!("{name} was not given {expected}"));
         }
     }

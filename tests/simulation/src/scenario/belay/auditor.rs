@@ -8,7 +8,7 @@ use belay_proto::runner_v1::tool_runner_service_client::ToolRunnerServiceClient;
 use belay_proto::v1::approval_service_client::ApprovalServiceClient;
 use belay_proto::{
     gate_v1, runner_v1,
-    v1::{self, approval, execution_event::Kind, watch_execution_response::Content},
+    v1::{self, approval, execution_event::Kind, payload::Content as Payload, watch_execution_response::Content},
 };
 use belay_service_kit::status;
 use rand::SeedableRng;
@@ -17,7 +17,8 @@ use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use super::audit::Kept;
-use super::client::{Connection, RPC_TIMEOUT, pause, with_outputs};
+use super::calls::Blobs;
+use super::client::{Connection, RPC_TIMEOUT, connect, pause, with_outputs};
 use super::decisions::Stored;
 use super::hosts::{self, Owners};
 use super::observed::Observations;
@@ -277,19 +278,57 @@ async fn read(connection: &mut Connection, name: &str, observed: &Observations, 
                 }
             }
             let execution = snapshot.ok_or_else(|| Status::internal("a watch without a snapshot"))?;
-            Ok(tonic::Response::new(Kept { execution, events }))
+            Ok(tonic::Response::new(Kept { execution, events, blobs: Blobs::new() }))
         });
         match read.await {
             Some(kept) => {
                 observed.saw(&kept.execution);
                 match with_outputs(connection, &kept.execution).await {
-                    Some(execution) => return Kept { execution, ..kept },
+                    Some(execution) => {
+                        let blobs = read_blobs(name, &kept.events, observed, random).await;
+                        return Kept { execution, blobs, ..kept };
+                    }
                     None => pause(random, 100).await,
                 }
             }
             None => pause(random, 100).await,
         }
     }
+}
+
+/// Reads every blob that an event names. B-09: each is there, and as long as its event says.
+async fn read_blobs(name: &str, events: &[v1::ExecutionEvent], observed: &Observations, random: &mut StdRng) -> Blobs {
+    let mut blobs = Blobs::new();
+    for event in events {
+        let payload = match &event.kind {
+            Some(Kind::ToolCallRequested(requested)) => requested.arguments.as_ref(),
+            Some(Kind::ToolCallCompleted(completed)) => completed.result.as_ref(),
+            _ => None,
+        };
+        let Some(Payload::Blob(blob)) = payload.and_then(|payload| payload.content.as_ref()) else { continue };
+        let digits = blob.digest.rsplit(':').next().unwrap_or_default();
+        let request = v1::ReadBlobRequest { name: format!("{name}/blobs/{digits}"), offset: 0 };
+        let read = until_answered(random, || {
+            let request = request.clone();
+            async move {
+                let mut pieces = connect().read_blob(request).await?.into_inner();
+                let mut bytes = Vec::new();
+                while let Some(piece) = pieces.message().await? {
+                    bytes.extend(piece.data);
+                }
+                Ok(Response::new(bytes))
+            }
+        });
+        match read.await {
+            Ok(bytes) if i64::try_from(bytes.len()) == Ok(blob.size_bytes) => {
+                trace::count("blobs read");
+                blobs.insert(blob.digest.clone(), String::from_utf8_lossy(&bytes).into_owned());
+            }
+            Ok(bytes) => observed.violation(format_args!("{} of {name} has {} bytes", blob.digest, bytes.len())),
+            Err(status) => observed.violation(format_args!("{} of {name} cannot be read: {status:?}", blob.digest)),
+        }
+    }
+    blobs
 }
 
 /// A runner rejects calls of a replaced executor. S2-NFR-005, B-08.

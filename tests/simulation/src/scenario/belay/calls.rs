@@ -1,7 +1,12 @@
 //! Calls, folded from the events: their requests, the approvals they waited for, and their ends.
 
+use std::collections::BTreeMap;
+
 use belay_proto::v1::{self, execution_event::Kind, payload};
 use serde_json::Value;
+
+/// What is in the blobs of an execution, by their digests.
+pub(super) type Blobs = BTreeMap<String, String>;
 
 /// One call, according to the events.
 pub(super) struct Call<'a> {
@@ -11,6 +16,7 @@ pub(super) struct Call<'a> {
     pub(super) request: &'a v1::ToolCallRequested,
     pub(super) holds: Vec<Hold<'a>>,
     pub(super) ends: Vec<&'a v1::ExecutionEvent>,
+    blobs: &'a Blobs,
 }
 
 /// An approval that a call waited for.
@@ -23,8 +29,13 @@ pub(super) struct Hold<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn new(step: usize, exclusive: bool, request: &'a v1::ToolCallRequested) -> Self {
-        Self { step, exclusive, request, holds: Vec::new(), ends: Vec::new() }
+    pub(super) fn new(step: usize, exclusive: bool, request: &'a v1::ToolCallRequested, blobs: &'a Blobs) -> Self {
+        Self { step, exclusive, request, holds: Vec::new(), ends: Vec::new(), blobs }
+    }
+
+    /// The JSON of a payload of its execution.
+    pub(super) fn json(&self, payload: Option<&v1::Payload>) -> Value {
+        json(payload, self.blobs)
     }
 
     /// How it ended; `None` unless it ended exactly once.
@@ -77,7 +88,7 @@ impl<'a> Call<'a> {
     pub(super) fn completed_with(&self) -> Option<usize> {
         match self.end() {
             Some(Kind::ToolCallCompleted(completed)) => {
-                json(completed.result.as_ref())["run"].as_u64().and_then(|run| usize::try_from(run).ok())
+                self.json(completed.result.as_ref())["run"].as_u64().and_then(|run| usize::try_from(run).ok())
             }
             _ => None,
         }
@@ -93,14 +104,17 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn arguments(&self) -> Value {
-        json(self.request.arguments.as_ref())
+        self.json(self.request.arguments.as_ref())
     }
 }
 
-/// The JSON of a payload.
-pub(super) fn json(payload: Option<&v1::Payload>) -> Value {
+/// The JSON of a payload of an execution with these blobs.
+pub(super) fn json(payload: Option<&v1::Payload>, blobs: &Blobs) -> Value {
     match payload.and_then(|payload| payload.content.as_ref()) {
         Some(payload::Content::Json(text)) => serde_json::from_str(text).unwrap_or_default(),
-        Some(payload::Content::Blob(_)) | None => Value::Null,
+        Some(payload::Content::Blob(blob)) => {
+            blobs.get(&blob.digest).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+        }
+        None => Value::Null,
     }
 }

@@ -103,7 +103,7 @@ impl Connection {
     }
 }
 
-fn connect() -> ExecutorServiceClient<Channel> {
+pub(super) fn connect() -> ExecutorServiceClient<Channel> {
     ExecutorServiceClient::new(hosts::channel(hosts::EXECUTOR_URI))
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use belay_approval_gate::RunnerClient;
+use belay_blobs::Folder;
 use belay_executor::{ExecutionRegistry, Runner};
 use belay_grant::{Keys, SigningKey};
 use belay_journal::{Done, ExecutionKey, JournalWriter, Opened, Operation, Refused, StoreError};
@@ -28,6 +29,7 @@ use super::outside::Outside;
 use super::people::PERSON_NAME;
 use super::workspaces::{self, Change, ModelDirectories};
 use super::{EXECUTOR, GATE, RUNNER, tools};
+use crate::blob_disk::BlobDisk;
 use crate::checker::Checker;
 use crate::{disk, kill_points, machine, net, trace, vfs};
 
@@ -394,6 +396,7 @@ async fn run_executor(site: Site) -> Outcome {
     let (_trigger, shutdown) = Shutdown::new();
     let executions = ExecutionRegistry::new(belay_executor::Parts {
         journal,
+        blobs: Arc::new(Folder::on(BlobDisk, Path::new(FOLDER).join("blobs"))),
         threads: Threads::Inline,
         runner: Runner::new(runner, None)?,
         gate: belay_executor::Gate::new(gate, None)?,

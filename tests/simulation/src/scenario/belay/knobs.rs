@@ -32,6 +32,7 @@ impl Knobs {
             acknowledge_batch: turned(usual.acknowledge_batch, 1, 3),
             park_after: Duration::from_millis(turned(5000, 0, 200) as u64),
             snapshot_events: turned(usual.snapshot_events as usize, 1, 12) as u64,
+            max_inline: usual.max_inline,
         };
         let usual = Intervals::default();
         let journal = Intervals {
@@ -43,6 +44,9 @@ impl Knobs {
             max_waiting_rows: turned(usual.max_waiting_rows, 1, 3),
             linger: Duration::from_millis(turned(2000, 0, 300) as u64),
         };
-        Self { executor, journal, store_batch: turned(belay_sqlite::MAX_BATCH, 1, 3), runner }
+        let store_batch = turned(belay_sqlite::MAX_BATCH, 1, 3);
+        // So small that most results are blobs.
+        let executor = Thresholds { max_inline: turned(executor.max_inline, 1, 40), ..executor };
+        Self { executor, journal, store_batch, runner }
     }
 }

@@ -1,6 +1,7 @@
 //! Small plays: words in, picture out.
 
 mod approvals;
+mod blobs;
 mod controls;
 mod order;
 mod pausing;

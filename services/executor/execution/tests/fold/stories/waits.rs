@@ -31,7 +31,7 @@ fn a_step_waits_for_a_time() {
         (waiting.state(), waiting.steps().nth(1).unwrap().state()),
         (ExecutionState::Running, StepState::Waiting)
     );
-    assert_eq!(play.execution.steps().nth(1).unwrap().output(), Some(&Json::from_text("null")));
+    assert_eq!(play.execution.steps().nth(1).unwrap().output(), Some(&Json::from_text("null").into()));
 }
 
 // A wait holds no slot: what does not depend on it goes on, even one step at a time.
@@ -77,7 +77,7 @@ fn a_step_waits_for_a_signal() {
             "4s signal deployed, b completed, COMPLETED",
         ]
     );
-    assert_eq!(play.execution.steps().next().unwrap().output(), Some(&Json::from_text("7")));
+    assert_eq!(play.execution.steps().next().unwrap().output(), Some(&Json::from_text("7").into()));
     let waiting = play.just_after(|body| matches!(body, Body::Wait { .. }));
     let wait = waiting.operation_key(&call("go", 1, 1)).unwrap();
     assert_eq!(waiting.waiting(), [Waiting::Signal { since: START, until: None, wait }]);
@@ -101,7 +101,7 @@ fn early_signals_are_kept() {
              second started, second waits for go, second wait Signalled, second completed, COMPLETED",
         ]
     );
-    let outputs: Vec<_> = play.execution.steps().filter_map(|step| step.output().map(Json::as_str)).collect();
+    let outputs: Vec<_> = play.execution.steps().filter_map(|step| step.output()?.inline()).map(Json::as_str).collect();
     assert_eq!(outputs, ["{}", "1", "2"]);
 }
 
@@ -192,7 +192,7 @@ fn a_step_waits_for_an_answer() {
             "10s b call 1.1 ok, b completed, COMPLETED",
         ]
     );
-    assert_eq!(play.execution.steps().nth(1).unwrap().output(), Some(&Json::from_text(r#"{"n":3}"#)));
+    assert_eq!(play.execution.steps().nth(1).unwrap().output(), Some(&Json::from_text(r#"{"n":3}"#).into()));
 
     let to_ask = play.just_after(|body| matches!(body, Body::Wait { event: WaitEvent::Started(_), .. }));
     assert_eq!(action(&to_ask), (call("ask", 1, 1), Verb::RequestApproval), "until the gate has confirmed it");

@@ -227,7 +227,7 @@ impl Runner {
     fn end(&self, id: &OperationId) -> ToolCallEnd {
         let receipt = Receipt { ledger_id: "ledger".to_owned(), ..Receipt::default() };
         match self.calls[id].outcome.clone() {
-            Outcome::Completed(result) => ToolCallEnd::Completed { result, receipt },
+            Outcome::Completed(result) => ToolCallEnd::Completed { result: result.into(), receipt },
             Outcome::Failed(failure) => ToolCallEnd::Failed { failure, receipt },
             Outcome::Denied(failure) => ToolCallEnd::Denied { failure, receipt },
             Outcome::Cancelled(failure) => ToolCallEnd::Cancelled { failure, grant_nonce: String::new() },

@@ -266,7 +266,7 @@ fn seconds(text: &str) -> Duration {
 pub(crate) fn request(call: OperationId) -> Body {
     let request = ToolCallRequest {
         tool: "work".to_owned(),
-        arguments: Json::from_text("{}"),
+        arguments: Json::from_text("{}").into(),
         arguments_digest: String::new(),
         recovery: RecoveryClass::Transactional,
         ledger_id: "ledger".to_owned(),

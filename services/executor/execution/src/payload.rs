@@ -1,0 +1,97 @@
+//! Values that are inline, or in a blob when they are too large for that.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Json;
+
+/// How many bytes of blobs one step's templates may read.
+pub const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A value that a tool takes or returns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Payload {
+    /// The value.
+    Inline(Json),
+    /// Where the value is.
+    Blob(BlobRef),
+}
+
+/// A reference to a JSON value in the store of blobs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct BlobRef {
+    /// The digest that names it.
+    pub digest: Arc<str>,
+    /// Its size in bytes with its secrets hidden.
+    pub size: u64,
+    /// Whether it has secrets that are hidden.
+    pub redacted: bool,
+}
+
+impl Payload {
+    /// The value, if it is inline.
+    pub fn inline(&self) -> Option<&Json> {
+        match self {
+            Self::Inline(json) => Some(json),
+            Self::Blob(_) => None,
+        }
+    }
+
+    /// The blob, if the value is in one.
+    pub fn blob(&self) -> Option<&BlobRef> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Blob(blob) => Some(blob),
+        }
+    }
+
+    /// The size of the value in bytes.
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::Inline(json) => json.as_str().len() as u64,
+            Self::Blob(blob) => blob.size,
+        }
+    }
+}
+
+impl From<Json> for Payload {
+    fn from(json: Json) -> Self {
+        Self::Inline(json)
+    }
+}
+
+/// A blob that a decision needs.
+#[derive(Clone, Copy, Debug)]
+pub enum BlobValue<'a> {
+    /// Its value.
+    Known(&'a Value),
+    /// It cannot be read, for this reason, and never will be.
+    Unreadable(&'a str),
+    /// It is not at hand. The caller gets it and decides again; nothing that needs it is decided before.
+    Wanted,
+}
+
+/// The blobs of an execution, as far as its decisions need them. Reading and writing them is left to the caller.
+pub trait Blobs {
+    /// The value of a blob that a template reads. The implementation remembers the blobs that it does not have.
+    fn value(&self, blob: &BlobRef) -> BlobValue<'_>;
+
+    /// The value as events have it: in a blob when it is too large to be inline. The implementation stores the blob before the events.
+    fn payload(&self, json: Json) -> Payload;
+}
+
+/// An execution without blobs: every value is inline.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoBlobs;
+
+impl Blobs for NoBlobs {
+    fn value(&self, _: &BlobRef) -> BlobValue<'_> {
+        BlobValue::Unreadable("there is no store of blobs")
+    }
+
+    fn payload(&self, json: Json) -> Payload {
+        json.into()
+    }
+}

@@ -1,0 +1,151 @@
+//! The blobs of one execution, as its driver reads and writes them.
+
+use std::{cell::RefCell, collections::HashMap, mem, sync::Arc};
+
+use belay_execution::{BlobRef, Blobs as _, DecideContext, Event, Json, Payload, Timestamp, ToolCallEnd, Verb};
+use serde_json::Value;
+use tonic::Status;
+
+use super::{Driver, Exit, at_hand::AtHand};
+use crate::{
+    blobs::{Opener, Unreadable, owner, unwritten},
+    registry::unwritable,
+};
+
+impl Driver {
+    /// Decides what can be decided now, and gets the blobs that it takes.
+    pub(super) async fn decide(&mut self, now: Timestamp, events: &mut Vec<Event>) -> Result<(), Exit> {
+        let mut values = HashMap::new();
+        loop {
+            let wanted = self.advance(now, &values, events);
+            if wanted.is_empty() {
+                return Ok(());
+            }
+            for blob in wanted {
+                let value = match self.original(&blob).await {
+                    Ok(json) => serde_json::from_str(json.as_str()).map_err(|_| Unreadable::NotJson),
+                    Err(unreadable) => Err(unreadable),
+                };
+                let value = match value {
+                    Err(unreadable) if unreadable.is_temporary() => return Err(fault(&blob, &unreadable)),
+                    value => value.map_err(|unreadable| unreadable.to_string()),
+                };
+                values.insert(Arc::clone(&blob.digest), value);
+            }
+        }
+    }
+
+    /// Decides what can be decided with these blobs; returns those that more would take.
+    fn advance(
+        &mut self,
+        now: Timestamp,
+        values: &HashMap<Arc<str>, Result<Value, String>>,
+        events: &mut Vec<Event>,
+    ) -> Vec<BlobRef> {
+        let at_hand = AtHand {
+            uid: &self.uid,
+            max_inline: self.registry.thresholds.max_inline,
+            values,
+            secrets: RefCell::new(&mut self.secrets),
+            made: RefCell::new(&mut self.made),
+            wanted: RefCell::default(),
+            random: &|| self.registry.ids.next_key(),
+        };
+        let context = DecideContext { now, ledger_id: &self.ledger_id };
+        events.extend(self.execution.advance_with(context, &at_hand));
+        at_hand.wanted.into_inner()
+    }
+
+    /// The end of a call with its result in a blob, when it is too large to be inline.
+    pub(super) fn with_blob(&mut self, end: ToolCallEnd) -> ToolCallEnd {
+        match end {
+            ToolCallEnd::Completed { result: Payload::Inline(json), receipt } => {
+                let at_hand = AtHand {
+                    uid: &self.uid,
+                    max_inline: self.registry.thresholds.max_inline,
+                    values: &HashMap::new(),
+                    secrets: RefCell::new(&mut self.secrets),
+                    made: RefCell::new(&mut self.made),
+                    wanted: RefCell::default(),
+                    random: &|| self.registry.ids.next_key(),
+                };
+                ToolCallEnd::Completed { result: at_hand.payload(json), receipt }
+            }
+            end @ (ToolCallEnd::Completed { result: Payload::Blob(_), .. }
+            | ToolCallEnd::Failed { .. }
+            | ToolCallEnd::Denied { .. }
+            | ToolCallEnd::Cancelled { .. }
+            | ToolCallEnd::OutcomeUnknown { .. }) => end,
+        }
+    }
+
+    /// Makes the new blobs durable; their events are committed after that.
+    pub(super) async fn write_blobs(&mut self) -> Result<(), Exit> {
+        let new = mem::take(&mut self.made.new);
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.registry.blobs.write(owner(&self.name), new).await.map_err(|error| {
+            let error = Arc::new(unwritten(&error));
+            self.registry.fail(Arc::clone(&error));
+            Exit::Lost(unwritable(&belay_sqlite::CommitError::Failed(error)))
+        })
+    }
+
+    /// Gets the arguments of calls that are about to be sent.
+    pub(super) async fn get_arguments(&mut self) -> Result<(), Exit> {
+        let mut calls = self.execution.operations().filter_map(|operation| operation.tool_call());
+        if !calls.any(|call| call.arguments.blob().is_some()) {
+            return Ok(());
+        }
+        for action in self.execution.actions() {
+            let Some(call) = self.execution.operation(action.operation).and_then(|operation| operation.tool_call())
+            else {
+                continue;
+            };
+            let Payload::Blob(blob) = &call.arguments else { continue };
+            let sends = match action.verb {
+                Verb::Dispatch | Verb::RequestApproval | Verb::Commit => true,
+                Verb::Cancel | Verb::Discard => false,
+            };
+            // An operation in flight for another purpose is about to be replaced.
+            let is_running =
+                self.operations.get(&action.operation).is_some_and(|operation| operation.verb == action.verb);
+            if !sends || is_running {
+                continue;
+            }
+            let blob = blob.clone();
+            match self.original(&blob).await {
+                Ok(json) => drop(self.made.originals.insert(blob.digest, json)),
+                Err(unreadable) if unreadable.is_temporary() => return Err(fault(&blob, &unreadable)),
+                // The call may be running already, so that it cannot be said to have failed.
+                Err(unreadable) => return Err(Exit::Lost(unreadable.status(&blob.digest))),
+            }
+        }
+        Ok(())
+    }
+
+    /// The arguments of a call for its operation. `None` for an operation that sends none, for which [`Self::get_arguments`] has not got them.
+    pub(super) fn arguments(&self, arguments: &Payload) -> Option<Json> {
+        match arguments {
+            Payload::Inline(json) => Some(json.clone()),
+            Payload::Blob(blob) => self.made.originals.get(&blob.digest).cloned(),
+        }
+    }
+
+    /// The original of a blob.
+    async fn original(&self, blob: &BlobRef) -> Result<Json, Unreadable> {
+        if let Some(original) = self.made.originals.get(&blob.digest) {
+            return Ok(original.clone());
+        }
+        let key = self.secrets.own_key().ok_or(Unreadable::Missing)?.clone();
+        let opener = Opener { owner: owner(&self.name), uid: Arc::clone(&self.uid), key };
+        self.registry.blobs.original(&opener, blob).await
+    }
+}
+
+/// A fault that may pass: the execution continues from its journal.
+fn fault(blob: &BlobRef, unreadable: &Unreadable) -> Exit {
+    let status: Status = unreadable.status(&blob.digest);
+    Exit::Fault(status.message().to_owned())
+}

@@ -1,0 +1,326 @@
+//! Values that are too large for events: where they are, who reads them, and what becomes of them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use belay_blobs::{BlobError, BlobFile, BlobStore, Folder, Owner};
+use belay_executor::{Parts, Thresholds};
+use belay_proto::v1::{
+    self, execution::State, execution_event::Kind, payload::Content, start_execution_request::Source,
+};
+use belay_service_kit::{SystemClock, status};
+use serde_json::json;
+use tonic::Code;
+
+use crate::{
+    memory::inside_on,
+    support::{Executor, World, plan},
+};
+
+const SECRET: &str = "hunter2-hunter2-hunter2";
+
+/// Starts a plan in YAML.
+async fn start(executor: &Executor, steps: &str) -> String {
+    let text = format!("id: plan\nsteps:\n{steps}");
+    let document = v1::PlanDocument { text, format: v1::PlanFormat::Yaml.into() };
+    let request = v1::StartExecutionRequest { source: Some(Source::Document(document)), ..plan("a") };
+    executor.client.clone().start_execution(request).await.unwrap().into_inner().name
+}
+
+/// The blob that is a step's output.
+async fn blob(executor: &Executor, name: &str, step: &str) -> v1::BlobRef {
+    let output = executor.step(name, step).await.unwrap().output.unwrap();
+    let Some(Content::Blob(blob)) = output.content else { panic!("{step} has an output inline") };
+    assert_eq!(blob.media_type, "application/json");
+    blob
+}
+
+/// The folder of an execution's blobs.
+fn folder(world: &World, name: &str) -> PathBuf {
+    let [_, namespace, _, id] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
+    world.folder.path().join("state/blobs").join(namespace).join(id)
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Whether a file below this folder has these bytes.
+fn is_found(path: &Path, bytes: &[u8]) -> bool {
+    fs::read_dir(path).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => is_found(&path, bytes),
+            // A socket cannot be read.
+            false => fs::read(&path).is_ok_and(|all| all.windows(bytes.len()).any(|window| window == bytes)),
+        }
+    })
+}
+
+/// B-09: a later step gets what it names out of a large output, whole, also when the executor is killed before it sends the call.
+#[tokio::test]
+async fn a_template_reads_out_of_a_large_output_also_after_a_crash() {
+    let world = World::new().await;
+    let text = "x".repeat(200_000);
+    world.runner.set(|seen| drop(seen.results.insert("a".into(), json!({"text": text, "n": 7}))));
+    let executor = world.executor().await;
+    let steps = "  - {id: a, tool: work}
+  - {id: b, tool: work, arguments: {prompt_call: true, all: '${a.result.text}', n: '${a.result.n}'}}";
+    let name = start(&executor, steps).await;
+    let approval = world.gate.pending_approval("b").await;
+    executor.until_awaiting_approval(&name).await;
+    assert_eq!(names(&folder(&world, &name)).len(), 2, "the output of a and the arguments of b");
+    executor.kill().await;
+    world.runner.set(|seen| seen.arguments.clear());
+
+    let executor = world.executor().await;
+    world.gate.approve(&approval.name);
+    executor.assert_completes(&name).await;
+    let sent = world.runner.seen().arguments[&format!("{name}/steps/b/calls/1.1")].clone();
+    assert_eq!(sent, json!({"prompt_call": true, "all": text, "n": 7}));
+    let events = executor.events(&name).await;
+    let requested = events.iter().filter_map(|event| match event.kind.as_ref()? {
+        Kind::ToolCallRequested(requested) => requested.arguments.clone()?.content,
+        _ => None,
+    });
+    let [Content::Json(_), Content::Blob(arguments)] = &requested.collect::<Vec<_>>()[..] else {
+        panic!("the arguments of b are a blob")
+    };
+    let shown = executor.read_blob(&name, arguments, 0).await.unwrap();
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&shown).unwrap()["n"], 7);
+}
+
+/// B-09, C4: readers get a blob without its secrets, tools get the original, the disk has neither in clear, and after a restart the executor still
+/// knows the secrets that only the blob tells it.
+#[tokio::test]
+async fn secrets_in_a_blob_are_hidden_and_stay_known() {
+    let world = World::new().await;
+    let filler = "filler ".repeat(10_000);
+    world.runner.set(|seen| {
+        seen.results.insert("a".into(), json!({"password": SECRET, "text": filler}));
+        seen.results.insert("c".into(), json!({"text": format!("it was {SECRET}")}));
+    });
+    let executor = world.executor().await;
+    let steps = "  - {id: a, tool: work}
+  - {id: b, tool: work, arguments: {all: '${a.result}'}}
+  - {id: c, tool: work, depends_on: [b], arguments: {prompt_call: true}}";
+    let name = start(&executor, steps).await;
+    let approval = world.gate.pending_approval("c").await;
+    executor.until_awaiting_approval(&name).await;
+    let sent = world.runner.seen().arguments[&format!("{name}/steps/b/calls/1.1")].clone();
+    assert_eq!(sent["all"]["password"], SECRET);
+    executor.kill().await;
+
+    let executor = world.executor().await;
+    world.gate.approve(&approval.name);
+    executor.assert_completes(&name).await;
+    assert_eq!(executor.output(&name, "c").await, json!({"text": "it was [REDACTED]"}));
+    assert!(blob(&executor, &name, "a").await.redacted);
+    assert_eq!(executor.output(&name, "a").await, json!({"password": "[REDACTED]", "text": filler}));
+    executor.kill().await;
+    let state = world.folder.path().join("state");
+    for text in [SECRET, "filler filler filler"] {
+        assert!(!is_found(&state, text.as_bytes()), "`{text}` is on the disk in clear");
+    }
+}
+
+/// B-09: a stream that broke continues where it was. What does not exist is an error, and never an empty value.
+#[tokio::test]
+async fn a_blob_is_read_on_from_where_a_stream_broke() {
+    let world = World::new().await;
+    world.runner.set(|seen| drop(seen.results.insert("a".into(), json!("0123456789".repeat(30_000)))));
+    let executor = world.executor().await;
+    let name = executor.run("a; b").await;
+    executor.assert_completes(&name).await;
+    let of_a = blob(&executor, &name, "a").await;
+    let all = executor.read_blob(&name, &of_a, 0).await.unwrap();
+    assert_eq!((all.len(), of_a.size_bytes, of_a.redacted), (300_002, 300_002, false));
+    for offset in [1, 65_536, 65_537, 300_001, 300_002] {
+        let rest = executor.read_blob(&name, &of_a, offset).await.unwrap();
+        assert_eq!(rest, all[usize::try_from(offset).unwrap()..], "from {offset}");
+    }
+    let refusal = |read: Result<Vec<u8>, tonic::Status>| {
+        let status = read.unwrap_err();
+        (status.code(), status::reason(&status).unwrap_or_else(|| panic!("{status:?}")))
+    };
+    let refused = |code, reason: &str| (code, reason.to_owned());
+    let wrong = refused(Code::OutOfRange, "BLOB_OFFSET_OUT_OF_RANGE");
+    assert_eq!(refusal(executor.read_blob(&name, &of_a, 300_003).await), wrong);
+    let wrong = refused(Code::InvalidArgument, "INVALID_ARGUMENT");
+    assert_eq!(refusal(executor.read_blob(&name, &of_a, -1).await), wrong);
+    let missing = refused(Code::NotFound, "BLOB_NOT_FOUND");
+    for digits in ["ab".repeat(32), "ab".to_owned()] {
+        let other = v1::BlobRef { digest: format!("hmac-sha256:{digits}"), ..of_a.clone() };
+        assert_eq!(refusal(executor.read_blob(&name, &other, 0).await), missing);
+    }
+    // A blob belongs to one execution.
+    let second = executor.run("a").await;
+    executor.assert_completes(&second).await;
+    assert_ne!(blob(&executor, &second, "a").await.digest, of_a.digest, "the same content under another key");
+    assert_eq!(refusal(executor.read_blob(&second, &of_a, 0).await), missing);
+    let third = executor.run("b").await;
+    executor.assert_completes(&third).await;
+    assert_eq!(refusal(executor.read_blob(&third, &of_a, 0).await), missing, "it has no blob at all");
+}
+
+/// B-09, B-21: a blob that is missing or was changed is named; a step that reads it fails, and nothing stands in for it.
+#[tokio::test]
+async fn a_damaged_blob_is_named() {
+    let world = World::new().await;
+    world.runner.set(|seen| {
+        for step in ["a", "b"] {
+            seen.results.insert(step.into(), json!({"text": step.repeat(100_000), "n": 1}));
+        }
+    });
+    let executor = world.executor().await;
+    let steps = "  - {id: a, tool: work}
+  - {id: b, tool: work}
+  - {id: wait, tool: work, arguments: {prompt_call: true}, depends_on: [a, b]}
+  - {id: c, tool: work, arguments: {n: '${a.result.n}'}, depends_on: [wait]}
+  - {id: d, tool: work, arguments: {n: '${b.result.n}'}, depends_on: [wait]}";
+    let name = start(&executor, steps).await;
+    let approval = world.gate.pending_approval("wait").await;
+    executor.until_awaiting_approval(&name).await;
+    let (of_a, of_b) = (blob(&executor, &name, "a").await, blob(&executor, &name, "b").await);
+    let path = |blob: &v1::BlobRef| folder(&world, &name).join(blob.digest.rsplit(':').next().unwrap());
+    fs::remove_file(path(&of_a)).unwrap();
+    let mut bytes = fs::read(path(&of_b)).unwrap();
+    bytes[70_000] ^= 1;
+    fs::write(path(&of_b), bytes).unwrap();
+    for blob in [&of_a, &of_b] {
+        let status = executor.read_blob(&name, blob, 65_536).await.unwrap_err();
+        assert_eq!((status.code(), status::reason(&status).as_deref()), (Code::DataLoss, Some("BLOB_DAMAGED")));
+        assert!(status.message().contains(&blob.digest), "{status}");
+    }
+    world.gate.approve(&approval.name);
+    let ended = executor.end(&name).await;
+    assert_eq!(ended.state(), State::Partial);
+    for (step, blob) in [("c", &of_a), ("d", &of_b)] {
+        let failure = executor.step(&name, step).await.unwrap().failure.unwrap();
+        assert_eq!(failure.reason, "BLOB_DAMAGED", "{failure:?}");
+        assert!(failure.message.contains(&blob.digest), "{failure:?}");
+    }
+    let worked = world.runner.seen().worked;
+    assert!(!worked.iter().any(|call| call.contains("/steps/c/") || call.contains("/steps/d/")), "{worked:?}");
+}
+
+/// B-09: what is over every limit is refused once, with the field's name.
+#[tokio::test]
+async fn a_result_that_no_message_can_have_fails_the_step_once() {
+    let world = World::new().await;
+    world.runner.set(|seen| {
+        seen.results.insert("a".into(), json!("x".repeat(16 << 20)));
+        seen.results.insert("b".into(), json!("x".repeat((16 << 20) - 4_096)));
+    });
+    let executor = world.executor().await;
+    let name = executor.run("a; b").await;
+    assert_eq!(executor.end(&name).await.state(), State::Partial);
+    let failure = executor.step(&name, "a").await.unwrap().failure.unwrap();
+    assert_eq!((failure.reason.as_str(), failure.retryable), ("TOO_LARGE", false));
+    assert_eq!(failure.message, "result: is larger than a reply may be (16777216 bytes)");
+    assert_eq!(world.runner.seen().worked.len(), 2, "neither ran again");
+    assert_eq!(executor.step(&name, "b").await.unwrap().output_bytes, (16 << 20) - 4_094);
+}
+
+/// A crash between a blob and its event leaves a file that no event names. It goes when the execution is loaded; the others stay.
+#[tokio::test]
+async fn what_a_crash_left_is_removed() {
+    let world = World::new().await;
+    world.runner.set(|seen| drop(seen.results.insert("a".into(), json!("x".repeat(100_000)))));
+    let executor = world.executor().await;
+    let name = executor.run("a; b: prompt_call after a").await;
+    let approval = world.gate.pending_approval("b").await;
+    executor.until_awaiting_approval(&name).await;
+    executor.kill().await;
+    let folder = folder(&world, &name);
+    let before = names(&folder);
+    assert_eq!(before.len(), 1);
+    for orphan in ["ab".repeat(32), format!("{}.original", "ab".repeat(32)), format!("{}.new", before[0])] {
+        fs::write(folder.join(orphan), "left over").unwrap();
+    }
+    let executor = world.executor().await;
+    world.gate.approve(&approval.name);
+    executor.assert_completes(&name).await;
+    assert_eq!(names(&folder), before);
+    assert_eq!(executor.output(&name, "a").await, json!("x".repeat(100_000)));
+}
+
+/// B-26: a deleted execution leaves no blob.
+#[tokio::test]
+async fn the_blobs_of_a_deleted_execution_are_removed() {
+    let world = World::new().await;
+    world
+        .runner
+        .set(|seen| drop(seen.results.insert("a".into(), json!({"password": SECRET, "t": "x".repeat(100_000)}))));
+    let executor = world.executor().await;
+    let (name, other) = (executor.run("a").await, executor.run("a").await);
+    executor.assert_completes(&name).await;
+    executor.assert_completes(&other).await;
+    let of_a = blob(&executor, &name, "a").await;
+    let request = v1::DeleteExecutionRequest { name: name.clone(), ..Default::default() };
+    assert!(executor.client.clone().delete_execution(request).await.unwrap().into_inner().complete);
+    assert!(!folder(&world, &name).exists());
+    assert_eq!(executor.read_blob(&name, &of_a, 0).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(executor.output(&other, "a").await["password"], "[REDACTED]", "others keep theirs");
+}
+
+/// A store of blobs on a disk that may be full.
+struct MayBeFull(Folder, Arc<AtomicBool>);
+
+impl BlobStore for MayBeFull {
+    fn write(&self, owner: &Owner, files: &[BlobFile]) -> Result<(), BlobError> {
+        if self.1.load(Ordering::SeqCst) { Err(BlobError::Full) } else { self.0.write(owner, files) }
+    }
+
+    fn read(&self, owner: &Owner, name: &str, offset: u64, length: usize) -> Result<Vec<u8>, BlobError> {
+        self.0.read(owner, name, offset, length)
+    }
+
+    fn length(&self, owner: &Owner, name: &str) -> Result<u64, BlobError> {
+        self.0.length(owner, name)
+    }
+
+    fn retain(&self, owner: &Owner, keep: &dyn Fn(&str) -> bool) -> Result<usize, BlobError> {
+        self.0.retain(owner, keep)
+    }
+
+    fn remove(&self, owner: &Owner) -> Result<(), BlobError> {
+        self.0.remove(owner)
+    }
+}
+
+/// B-09: on a full disk nothing is acknowledged of a result that cannot be stored, the executor says why, and the next one continues.
+#[tokio::test]
+async fn a_full_disk_loses_no_result() {
+    let world = World::new().await;
+    world.runner.set(|seen| drop(seen.results.insert("a".into(), json!("x".repeat(100_000)))));
+    let is_full = Arc::new(AtomicBool::new(true));
+    let on = |parts: Parts| {
+        let store = MayBeFull(Folder::new(world.folder.path().join("blobs")), Arc::clone(&is_full));
+        Parts { blobs: Arc::new(store), ..parts }
+    };
+    let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), on).await;
+    inside.executions.drive_all().await.unwrap();
+    let name = inside.executor.run("a; b after a").await;
+    assert_eq!(inside.executions.broken().await.to_string(), "the disk is full");
+    let seen = world.runner.seen();
+    assert!(seen.acknowledged.is_empty() && seen.worked.len() == 1, "{:?}", seen.worked);
+    inside.stop();
+
+    is_full.store(false, Ordering::SeqCst);
+    let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), on).await;
+    inside.executions.drive_all().await.unwrap();
+    inside.executor.assert_completes(&name).await;
+    assert_eq!(inside.executor.output(&name, "a").await, json!("x".repeat(100_000)));
+    assert_eq!(world.runner.seen().worked.len(), 2, "each ran once");
+    inside.stop();
+}
