@@ -2,7 +2,9 @@
 //!
 //! Each change is decided inside its transaction, on the current row: of several concurrent decisions, exactly one succeeds.
 
+mod operations;
 mod read;
+mod schema;
 mod write;
 
 use std::sync::{Arc, PoisonError};
@@ -10,13 +12,11 @@ use std::sync::{Arc, PoisonError};
 use belay_proto::{
     gate_v1, runner_v1,
     stores::{Service, Stores},
-    v1::{self, Approval, approval::State},
+    v1::{self, Approval},
 };
 use belay_sqlite::{
-    CheckReport, CommitError, DamagedRow, GroupCommit, Lane, Location, READERS, Readers, Schema, SqliteError,
-    StoreSize, Table, Threads,
+    CheckReport, CommitError, GroupCommit, Lane, Location, READERS, Readers, SqliteError, StoreSize, Threads,
 };
-use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -26,104 +26,12 @@ use crate::{
     feed::{ChangeFeed, Head},
 };
 
+use self::{
+    operations::{Change, Op, Reply},
+    schema::{SCHEMA, TABLES},
+};
+pub(crate) use operations::{NewApproval, Rendered, RequestId};
 pub(crate) use read::{Filter, Position};
-
-const SCHEMA: Schema = Schema {
-    // "BLYG"
-    application_id: 0x424C_5947,
-    format: 7,
-    earlier_lacks: "the answers to forms",
-    create: "
-        CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL, last_revision INTEGER NOT NULL, sum INTEGER NOT NULL DEFAULT 0) STRICT;
-        CREATE TABLE approval (
-            key        INTEGER PRIMARY KEY,
-            name       TEXT NOT NULL UNIQUE,
-            namespace  TEXT NOT NULL,
-            id         TEXT NOT NULL,
-            execution  TEXT NOT NULL,
-            state      INTEGER NOT NULL,
-            revision   INTEGER NOT NULL UNIQUE,
-            expires    INTEGER,
-            delivered  INTEGER NOT NULL,
-            basic      BLOB NOT NULL,
-            -- The request that decided it, if that had an id: the caller and the id, and the digest of the request.
-            request    TEXT UNIQUE,
-            request_digest TEXT,
-            sum        INTEGER NOT NULL DEFAULT 0
-        ) STRICT;
-        CREATE INDEX approval_pending ON approval (namespace, key) WHERE state = 1;
-        CREATE INDEX approval_open ON approval (key) WHERE state = 1;
-        CREATE INDEX approval_other ON approval (namespace, key) WHERE state <> 1;
-        CREATE INDEX approval_execution ON approval (execution, revision);
-        CREATE INDEX approval_undelivered ON approval (revision) WHERE delivered = 0 AND state IN (2, 3, 4, 5, 9);
-        CREATE INDEX approval_expires ON approval (expires) WHERE state = 1 AND expires IS NOT NULL;
-        -- Written once and seldom read: apart from what changes and is listed.
-        CREATE TABLE body (approval INTEGER PRIMARY KEY REFERENCES approval (key), subject BLOB NOT NULL, preview BLOB NOT NULL, sum INTEGER NOT NULL) STRICT;
-        CREATE TABLE grant (
-            approval   INTEGER PRIMARY KEY REFERENCES approval (key),
-            body       BLOB NOT NULL,
-            signature  BLOB NOT NULL,
-            key_id     TEXT NOT NULL,
-            sum        INTEGER NOT NULL DEFAULT 0
-        ) STRICT;
-        -- Sealed, and only until the executor has acknowledged it.
-        CREATE TABLE answer (approval INTEGER PRIMARY KEY REFERENCES approval (key), sealed BLOB NOT NULL, sum INTEGER NOT NULL) STRICT;
-        CREATE TABLE policy (revision INTEGER PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL, key_id TEXT NOT NULL, sum INTEGER NOT NULL) STRICT;
-    ",
-};
-
-const META: Table = Table {
-    name: "meta",
-    columns: &["one", "store_id", "last_revision"],
-    sum: "sum",
-    affects: "the whole store of approvals",
-};
-
-const APPROVAL: Table = Table {
-    name: "approval",
-    columns: &[
-        "key",
-        "name",
-        "namespace",
-        "id",
-        "execution",
-        "state",
-        "revision",
-        "expires",
-        "delivered",
-        "basic",
-        "request",
-        "request_digest",
-    ],
-    sum: "sum",
-    affects: "this approval",
-};
-
-const BODY: Table = Table {
-    name: "body",
-    columns: &["approval", "subject", "preview"],
-    sum: "sum",
-    affects: "what this approval shows",
-};
-
-const GRANT: Table = Table {
-    name: "grant",
-    columns: &["approval", "body", "signature", "key_id"],
-    sum: "sum",
-    affects: "the call that this approval allows",
-};
-
-const ANSWER: Table =
-    Table { name: "answer", columns: &["approval", "sealed"], sum: "sum", affects: "the answer to this form" };
-
-const POLICY: Table = Table {
-    name: "policy",
-    columns: &["revision", "body", "signature", "key_id"],
-    sum: "sum",
-    affects: "this revision of the policy",
-};
-
-const TABLES: [&Table; 7] = [&META, &APPROVAL, &BODY, &GRANT, &ANSWER, &POLICY, &belay_sqlite::POSITION];
 
 /// Reads every row of a gate's store, whether or not a process has it open; `None` when there is none.
 ///
@@ -166,82 +74,6 @@ pub struct StoreError(#[from] pub SqliteError);
 
 /// Why a change may not be stored.
 pub(crate) type Failed = CommitError<SqliteError>;
-
-/// An approval to create.
-#[derive(Clone, Debug)]
-pub(crate) struct NewApproval {
-    /// In BASIC view; the store assigns its revision.
-    pub(crate) basic: Approval,
-    pub(crate) namespace: String,
-    pub(crate) subject: Vec<u8>,
-    pub(crate) rendered: Rendered,
-}
-
-/// What a person sees before deciding.
-#[derive(Clone, Debug)]
-pub(crate) enum Rendered {
-    /// For a call or an effect.
-    Preview(v1::Preview),
-    /// For a form.
-    Form(v1::Form),
-}
-
-/// The id that a caller gave to a request.
-#[derive(Clone, Debug)]
-pub(crate) struct RequestId {
-    /// The caller and its id.
-    pub(crate) id: String,
-    /// The digest of the rest of the request.
-    pub(crate) digest: String,
-}
-
-/// A transition; returns `None` when the approval does not change.
-type Change = Box<dyn FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send>;
-
-/// An order to the writer.
-enum Op {
-    Create(Box<NewApproval>),
-    /// The time; approvals due by then are expired first.
-    Change {
-        name: String,
-        now: i64,
-        /// The request of the change, if it has an id: made again, it changes nothing.
-        request: Option<RequestId>,
-        /// The sealed answer that the change stores.
-        answer: Option<Vec<u8>>,
-        change: Change,
-    },
-    /// Asks a form again that has this revision.
-    AskAgain {
-        name: String,
-        revision: i64,
-    },
-    Lapse {
-        now: i64,
-    },
-    Acknowledge(gate_v1::AcknowledgeApprovalsRequest),
-    Grant {
-        approval: String,
-        grant: runner_v1::Grant,
-        /// Whether it replaces an existing one.
-        renews: bool,
-    },
-    Policy(v1::SignedPolicy),
-    /// The executions to forget.
-    Forget(Vec<String>),
-}
-
-/// The writer's results.
-enum Reply {
-    Done,
-    Approval(Option<Approval>),
-    Refused(Refusal),
-    Grant(runner_v1::Grant),
-    /// What is to be forgotten is deleted, and a reader keeps its bytes in the write-ahead log for now.
-    LogInUse,
-    /// The operation needs a row that is damaged; nothing was changed.
-    Damaged(DamagedRow),
-}
 
 /// An open store.
 pub struct Store {
@@ -518,18 +350,4 @@ fn unexpected(reply: Reply) -> Failed {
         Reply::Damaged(row) => SqliteError::Row(row),
         _ => SqliteError::Other("the writer returned a mismatched reply".into()),
     })
-}
-
-fn damaged(what: &str, name: &str) -> SqliteError {
-    SqliteError::Corrupt(format!("{what} of `{name}` was changed outside of Belay"))
-}
-
-/// Decodes the approval of a row, and checks the row's columns against it.
-fn decoded(name: &str, state: i32, revision: i64, basic: &[u8]) -> Result<Approval, SqliteError> {
-    let approval = Approval::decode(basic).map_err(|_| damaged("the row", name))?;
-    let same = approval.name == name && approval.state == state && approval.revision == revision;
-    match same && approval.state() != State::Unspecified {
-        true => Ok(approval),
-        false => Err(damaged("the row", name)),
-    }
 }

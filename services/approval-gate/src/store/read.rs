@@ -11,7 +11,7 @@ use belay_sqlite::{DamagedRow, SqliteError};
 use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
-use super::{ANSWER, APPROVAL, BODY, GRANT, POLICY, damaged, decoded};
+use super::schema::{ANSWER, APPROVAL, BODY, GRANT, POLICY, damaged, decoded};
 use crate::feed::Head;
 
 /// A filter for approvals.
@@ -289,7 +289,7 @@ mod tests {
     fn an_index_serves_every_query() {
         let folder = tempfile::tempdir().unwrap();
         let location = belay_sqlite::Location::file(folder.path().join("gate"));
-        let store = belay_sqlite::open(&location, &super::super::SCHEMA).unwrap();
+        let store = belay_sqlite::open(&location, &super::super::schema::SCHEMA).unwrap();
         let connection = store.readers.connection();
         let plan = |query: String| -> String {
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();

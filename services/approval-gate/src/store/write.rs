@@ -9,7 +9,11 @@ use belay_sqlite::SqliteError;
 use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-use super::{ANSWER, APPROVAL, BODY, GRANT, META, NewApproval, Op, POLICY, Rendered, Reply, RequestId, damaged, read};
+use super::{
+    operations::{NewApproval, Op, Rendered, Reply, RequestId},
+    read,
+    schema::{ANSWER, APPROVAL, BODY, GRANT, META, POLICY, damaged},
+};
 use crate::{
     decide::{self, Refusal},
     feed::Head,

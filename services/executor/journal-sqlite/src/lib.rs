@@ -10,6 +10,9 @@
 //!
 //! After a crash the heads are found again by reading the rows above `meta.heads_upto`.
 
+mod error;
+mod head;
+mod intervals;
 mod list;
 mod reader;
 mod rows;
@@ -27,23 +30,14 @@ use belay_proto::stores::Service;
 use belay_sqlite::{CheckReport, DamagedRow, Location, SqliteError, StoreSize};
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::schema::{LOG, META};
+pub use intervals::Intervals;
 pub use sealed::SealedTransition;
 
-/// The intervals of checkpoints and waypoints. They affect only the cost of opening and reading.
-#[derive(Clone, Copy, Debug)]
-pub struct Intervals {
-    /// The number of log rows between checkpoints; it bounds how much opening reads.
-    pub checkpoint_rows: u64,
-    /// The number of an execution's rows between waypoints, at least 1; it bounds how much reading a few events reads.
-    pub waypoint_rows: u64,
-}
-
-impl Default for Intervals {
-    fn default() -> Self {
-        Self { checkpoint_rows: 4096, waypoint_rows: 64 }
-    }
-}
+use crate::{
+    error::store_error,
+    head::Head,
+    schema::{LOG, META},
+};
 
 /// Opens a journal, and creates it if it does not exist. The fence increases, so that the store rejects the previous owner.
 ///
@@ -86,17 +80,6 @@ pub fn open_with(
         writer::SqliteWriter::new(store, heads, [fence; SHARDS as usize], intervals, last, Arc::clone(&stores));
     Ok(Opened { writer: Box::new(writer), reader: Arc::new(reader), store_id, stores, fence })
 }
-
-/// The last row of an execution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Head {
-    row: i64,
-    last_sequence: u64,
-    /// How many rows it has.
-    rows: u64,
-}
-
-type Heads = Arc<RwLock<HashMap<ExecutionKey, Head>>>;
 
 /// Makes this process the owner, and restores the heads that the previous owner had only in memory.
 fn begin(
@@ -245,20 +228,6 @@ fn execution_of(connection: &Connection, row: &DamagedRow) -> Result<Option<Stri
     let name =
         format!("SELECT 'namespaces/' || namespace || '/executions/' || id FROM execution WHERE exec = {execution}");
     connection.query_row(&name, [row.key.parse::<i64>().unwrap_or(0)], |row| row.get(0)).optional()
-}
-
-fn store_error(error: SqliteError) -> StoreError {
-    match error {
-        SqliteError::Locked => StoreError::Locked,
-        SqliteError::Corrupt(what) => StoreError::Corrupt(what),
-        SqliteError::Row(row) => StoreError::Damaged(row.to_string()),
-        SqliteError::Full => StoreError::Full,
-        SqliteError::Gone => StoreError::Gone,
-        SqliteError::Behind(what) => StoreError::Behind(what),
-        SqliteError::Newer { found, known } => StoreError::Newer { found, known },
-        SqliteError::Older { found, known, lacks } => StoreError::Older { found, known, lacks },
-        SqliteError::Other(what) => StoreError::Other(what),
-    }
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
 
 use crate::{
-    Heads, list,
+    error::store_error,
+    head::Heads,
+    list,
     rows::{self, COLUMNS, Checked, execution_row, recorded_head},
     schema::{LOG, WAYPOINT},
-    store_error,
 };
 
 pub(crate) struct SqliteReader {

@@ -9,7 +9,7 @@ use belay_sqlite::DamagedRow;
 use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
 use crate::{
-    Head,
+    head::Head,
     schema::{DELETION, EXECUTION, HEAD, SEAL_KEY, SNAPSHOT},
 };
 

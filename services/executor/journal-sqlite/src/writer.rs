@@ -16,10 +16,11 @@ use belay_sqlite::{DamagedRow, SqliteError, Store};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::{
-    Head, Heads, Intervals,
+    error::store_error,
+    head::{Head, Heads},
+    intervals::Intervals,
     rows::{self, Checked, recorded_head, write_labels},
     schema::{EXECUTION, HEAD, LOG, META, SEAL_KEY, SNAPSHOT, WAYPOINT},
-    store_error,
 };
 
 pub(crate) struct SqliteWriter {

@@ -121,6 +121,7 @@ impl Driver {
 
     fn new(registry: Arc<ExecutionRegistry>, taken: Loaded) -> Self {
         let Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id } = taken;
+        // Not bounded: each operation in flight reports a few times, and again only after a delay; a driver that has ended must not hold it up.
         let (update_sender, updates) = mpsc::unbounded_channel();
         // Not less than when it left memory: since its last event it has gone by the service's clock.
         let ahead = execution.last_time().as_micros().saturating_sub(registry.now().as_micros());

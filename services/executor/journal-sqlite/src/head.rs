@@ -1,0 +1,19 @@
+//! The last rows of executions, in memory.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, RwLock},
+};
+
+use belay_journal::ExecutionKey;
+
+/// The last row of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) row: i64,
+    pub(crate) last_sequence: u64,
+    /// How many rows it has.
+    pub(crate) rows: u64,
+}
+
+pub(crate) type Heads = Arc<RwLock<HashMap<ExecutionKey, Head>>>;
