@@ -1,4 +1,5 @@
-//! Generates clients and servers, which differ in one message: a server's watch sends events that are encoded already.
+//! Generates clients and servers, which differ in two messages: a server's watch sends events that are encoded already, and a server checks each
+//! operation of a session for itself.
 
 use prost_build::{Service, ServiceGenerator};
 
@@ -13,6 +14,12 @@ pub(crate) struct Services {
     client: Box<dyn ServiceGenerator>,
     server: Box<dyn ServiceGenerator>,
 }
+
+/// The method of which servers receive [`SESSION_MESSAGE`].
+const SESSION: (&str, &str) = ("ToolRunnerService", "Session");
+
+/// What a server receives in place of a `SessionRequest`: the same bytes.
+const SESSION_MESSAGE: &str = "crate::session::ReceivedRequest";
 
 impl Services {
     /// Generators of clients and servers that use the codec at the path `codec`.
@@ -32,6 +39,9 @@ impl ServiceGenerator for Services {
         for method in &mut served.methods {
             if (served.proto_name.as_str(), method.proto_name.as_str()) == WATCH {
                 method.output_type = WATCH_MESSAGE.to_owned();
+            }
+            if (served.proto_name.as_str(), method.proto_name.as_str()) == SESSION {
+                method.input_type = SESSION_MESSAGE.to_owned();
             }
         }
         self.server.generate(served, code);

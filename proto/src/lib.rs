@@ -45,6 +45,7 @@ pub mod codec;
 pub mod contract;
 pub mod facts;
 mod payload;
+pub mod session;
 pub mod stores;
 pub mod texts;
 pub mod watch;

@@ -148,6 +148,8 @@ const CHANGES: &[(&str, Role)] = &[
     ("belay.runner.v1.CheckWorkspaceRequest", runner_v1::CheckWorkspaceRequest::ROLE),
     ("belay.runner.v1.CheckCallsRequest", runner_v1::CheckCallsRequest::ROLE),
     ("belay.runner.v1.ForgetExecutionsRequest", runner_v1::ForgetExecutionsRequest::ROLE),
+    // Decoded as `session::ReceivedRequest`, which checks it piece by piece.
+    ("belay.runner.v1.SessionRequest", runner_v1::SessionRequest::ROLE),
     ("belay.runner.v1.AcknowledgeToolCallsRequest", runner_v1::AcknowledgeToolCallsRequest::ROLE),
 ];
 

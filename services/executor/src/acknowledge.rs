@@ -1,8 +1,8 @@
 //! Acknowledges stored outcomes to the runner, so that it may forget the calls.
 //!
 //! The executor sends an acknowledgement when an outcome is stored. Acknowledgements themselves are not stored: the journal records which
-//! outcomes are stored, so lost ones can be derived again. When it connects to a runner, the executor asks for the calls that have ended
-//! there unacknowledged, and acknowledges those whose ends the journal has. The cost depends on the calls that are left over, not on all
+//! outcomes are stored, so lost ones can be derived again. When a session with a runner begins, the runner lists the calls that have ended
+//! there unacknowledged, and the executor acknowledges those whose ends the journal has. The cost depends on the calls that are left over, not on all
 //! calls ever made.
 
 use std::{
@@ -17,7 +17,9 @@ use belay_proto::runner_v1;
 use belay_service_kit::{Ids, Retry, status};
 use tonic::{Code, Status};
 
-use crate::{names::ExecutionName, queue::Queued, registry::ExecutionRegistry, runner::Runner, wire};
+use crate::{
+    call_reply::is_permanent, names::ExecutionName, queue::Queued, registry::ExecutionRegistry, runner::Runner, wire,
+};
 
 /// The delay before a runner is asked again that cannot return its unacknowledged calls.
 const OLDER_RUNNER: Duration = Duration::from_secs(2);
@@ -48,8 +50,7 @@ pub(crate) async fn send(
 async fn until_taken(runner: &Runner, names: Vec<String>, fence: runner_v1::Fence, ids: &Ids) {
     let mut retry = Retry::RPC;
     while let Err(status) = runner.acknowledge(names.clone(), fence).await {
-        if status.code() != Code::Unavailable && status::reason(&status).is_some() {
-            // The runner refuses it permanently, for example because the owner was replaced.
+        if is_permanent(&status) {
             tracing::warn!(%status, "The runner rejects an acknowledgement");
             return;
         }
@@ -58,64 +59,69 @@ async fn until_taken(runner: &Runner, names: Vec<String>, fence: runner_v1::Fenc
     }
 }
 
-/// Sends lost acknowledgements again, each time a connection to the runner is established, and when the queue of acknowledgements was full.
-pub(crate) async fn resend_lost(registry: Weak<ExecutionRegistry>, runner: Runner) {
+/// Sends lost acknowledgements to a runner without sessions again, until the watch ends or messages of the queue are lost. Returns whether the runner
+/// was available.
+pub(crate) async fn watch(registry: &Weak<ExecutionRegistry>, runner: &Runner) -> bool {
     if is_planted(Defect::AcknowledgementNotRetried) {
-        return;
+        std::future::pending::<()>().await;
     }
-    let mut retry = Retry::RPC;
-    loop {
-        let is_available = match runner.unacknowledged().await {
-            Ok(mut watch) => {
-                if let Some(registry) = registry.upgrade() {
-                    registry.availability.runner().set_available();
-                }
-                loop {
-                    let Some(lost) = registry.upgrade().map(|this| Arc::clone(&this.acknowledgements)) else { return };
-                    let message = tokio::select! {
-                        biased;
-                        () = lost.review() => break true,
-                        message = tokio::time::timeout(WATCH_TIMEOUT, watch.message()) => message,
-                    };
-                    match message {
-                        Ok(Ok(Some(message))) => {
-                            retry.succeeded();
-                            let Some(registry) = registry.upgrade() else { return };
-                            if !acknowledge(&registry, message.names).await {
-                                // The next watch returns them again.
-                                break true;
-                            }
-                        }
-                        Ok(Ok(None)) => break true,
-                        Ok(Err(_)) | Err(_) => break false,
-                    }
-                }
-            }
-            Err(status) if status::reason(&status).is_none() && status.code() == Code::Unimplemented => {
-                tracing::warn!(
-                    "The runner is older than this executor: calls whose acknowledgement was lost stay in its ledger"
-                );
-                retry.at_least(OLDER_RUNNER);
-                true
-            }
-            Err(status) => {
-                tracing::debug!(%status, "The runner does not return its unacknowledged calls; retrying");
-                false
-            }
-        };
-        let Some(this) = registry.upgrade() else { return };
-        match is_available {
-            true => this.availability.runner().set_available(),
-            false => this.availability.runner().set_unavailable(this.now()),
+    let mut watch = match runner.unacknowledged().await {
+        Ok(watch) => watch,
+        Err(status) if status::reason(&status).is_none() && status.code() == Code::Unimplemented => {
+            tracing::warn!(
+                "The runner is older than this executor: calls whose acknowledgement was lost stay in its ledger"
+            );
+            tokio::time::sleep(OLDER_RUNNER).await;
+            return true;
         }
-        let delay = retry.delay(&this.ids);
-        drop(this);
-        tokio::time::sleep(delay).await;
+        Err(status) => {
+            tracing::debug!(%status, "The runner does not return its unacknowledged calls; retrying");
+            return false;
+        }
+    };
+    if let Some(registry) = registry.upgrade() {
+        registry.availability.runner().set_available();
+    }
+    loop {
+        let Some(lost) = registry.upgrade().map(|this| Arc::clone(&this.acknowledgements)) else { return true };
+        let message = tokio::select! {
+            biased;
+            () = lost.review() => return true,
+            message = tokio::time::timeout(WATCH_TIMEOUT, watch.message()) => message,
+        };
+        match message {
+            Ok(Ok(Some(message))) => {
+                let Some(registry) = registry.upgrade() else { return true };
+                if !acknowledge(&registry, message.names).await {
+                    // The next watch returns them again.
+                    return true;
+                }
+            }
+            Ok(Ok(None)) => return true,
+            Ok(Err(_)) | Err(_) => return false,
+        }
+    }
+}
+
+/// Sends acknowledgements again that found the queue full, of a runner with a session: that lists calls only when it begins.
+pub(crate) async fn review(registry: &Weak<ExecutionRegistry>, runner: &Runner) {
+    loop {
+        let Some(lost) = registry.upgrade().map(|this| Arc::clone(&this.acknowledgements)) else { return };
+        lost.review().await;
+        drop(lost);
+        let Ok(mut watch) = runner.unacknowledged().await else { continue };
+        // The first heartbeat comes after the last call.
+        while let Ok(Some(message)) = watch.message().await
+            && !message.names.is_empty()
+            && let Some(registry) = registry.upgrade()
+        {
+            acknowledge(&registry, message.names).await;
+        }
     }
 }
 
 /// Acknowledges those of the calls whose ends are stored. Returns `false` when the store cannot be read now.
-async fn acknowledge(registry: &ExecutionRegistry, names: Vec<String>) -> bool {
+pub(crate) async fn acknowledge(registry: &ExecutionRegistry, names: Vec<String>) -> bool {
     let mut by_execution: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in names {
         if let Some((execution, _)) = name.split_once("/steps/") {

@@ -67,6 +67,11 @@ pub(crate) fn refused(status: Status) -> CallReply {
     }
 }
 
+/// Whether the runner will never take the acknowledgement, for example because the shard's owner was replaced.
+pub(crate) fn is_permanent(status: &Status) -> bool {
+    status.code() != Code::Unavailable && status::reason(status).is_some()
+}
+
 fn is_about_time(status: &Status) -> bool {
     status::fact(status, "cause").as_deref() == Some("time")
 }

@@ -6,23 +6,34 @@ use belay_execution::{
     ApprovalMode, ApprovalRequirement, ErrorClass, Failure, Json, OperationKey, PendingApproval, Receipt, ToolCallEnd,
     ToolCallRequest, Verb,
 };
-use belay_proto::{gate_v1, runner_v1, v1};
+use belay_proto::{
+    gate_v1,
+    runner_v1::{self, SessionOperation, session_operation::Operation},
+    v1,
+};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use belay_telemetry::TraceContext;
+use prost::Message as _;
 use tokio::{sync::mpsc, task::AbortHandle};
 use tracing::Span;
 
 use crate::{
-    call_reply::{CallReply, reply_without_ledger},
+    call_reply::{CallReply, refused, reply_of, reply_without_ledger},
     gate::{self, GateError},
+    link::{First, Following, InSession, Operation as _},
     output::OutputForwarder,
     registry::ExecutionRegistry,
+    runner::wire_trace,
+    session::{Report, Urgency},
     wire,
 };
 
 /// The delay before retrying an unavailable service: doubles from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// A call whose end is larger is understood by a task: that takes time, for which others must not wait.
+const MAX_INLINE_END_BYTES: usize = 32 << 10;
 
 /// How often a runner may report a call as held although it was given the grant: for about a minute.
 const MAX_REHOLDS: u32 = 32;
@@ -75,18 +86,30 @@ enum GrantReply {
 /// call after that would run it again.
 pub(crate) struct OperationHandle {
     pub(crate) verb: Verb,
-    task: AbortHandle,
+    _running: Running,
+}
+
+/// What carries out an operation.
+enum Running {
+    /// Nothing here, until the session has its end.
+    InSession {
+        _operation: InSession,
+    },
+    Task(AbortHandle),
 }
 
 impl OperationHandle {
     pub(crate) fn new(verb: Verb, task: AbortHandle) -> Self {
-        Self { verb, task }
+        Self { verb, _running: Running::Task(task) }
     }
 }
 
-impl Drop for OperationHandle {
+impl Drop for Running {
     fn drop(&mut self) {
-        self.task.abort();
+        match self {
+            Self::Task(task) => task.abort(),
+            Self::InSession { .. } => {}
+        }
     }
 }
 
@@ -142,6 +165,10 @@ impl Drop for ReportFault {
     }
 }
 
+fn reply_to(end: Result<Box<v1::ToolCall>, tonic::Status>) -> CallReply {
+    end.map_or_else(refused, |call| reply_of(*call))
+}
+
 /// The driver has ended because the service is stopping; the next driver starts the operation again.
 struct DriverGone;
 
@@ -150,13 +177,37 @@ impl ToolCallOperation {
     pub(crate) const MIN_BACKOFF: Duration = BACKOFF.0;
 
     pub(crate) fn start(self, verb: Verb) -> OperationHandle {
+        let link = Arc::clone(self.registry.runner.link());
+        // A call that nothing has to be asked for and that does not wait needs no task until something goes wrong.
+        if verb == Verb::Dispatch && self.delay.is_zero() && self.approval().is_none() && link.is_session() {
+            let (name, request) = (self.name.clone(), self.request_in_session(&self.request.ledger_id, None));
+            let running = match link.add(name, request, Box::new(self)) {
+                Ok(in_session) => Running::InSession { _operation: in_session },
+                Err(operation) => Running::Task(operation.continue_with(First::Nothing)),
+            };
+            return OperationHandle { verb, _running: running };
+        }
+        OperationHandle::new(verb, Box::new(self).spawn(move |operation| operation.run(verb)))
+    }
+
+    fn spawn<F: Future<Output = ()> + Send + 'static>(
+        self: Box<Self>,
+        run: impl FnOnce(Box<Self>) -> F,
+    ) -> AbortHandle {
         let fault = ReportFault(self.updates.clone(), self.key);
-        let run = Box::new(self).run(verb);
+        let run = run(self);
         let task = tokio::spawn(Box::pin(async move {
             let _fault = fault;
             run.await;
         }));
-        OperationHandle { verb, task: task.abort_handle() }
+        task.abort_handle()
+    }
+
+    /// Tells the driver how the operation ended.
+    fn report(&self, update: Update) {
+        self.output.end(self.registry.now());
+        // An error means that the driver has ended.
+        drop(self.updates.send(update));
     }
 
     async fn run(mut self: Box<Self>, verb: Verb) {
@@ -171,10 +222,9 @@ impl ToolCallOperation {
             Verb::Commit => Box::pin(self.commit()).await,
             Verb::Discard => Box::pin(self.discard()).await,
         };
-        self.output.end(self.registry.now());
-        if let Ok(update) = update {
-            // An error means that the driver has ended.
-            drop(self.updates.send(update));
+        match update {
+            Ok(update) => self.report(update),
+            Err(DriverGone) => self.output.end(self.registry.now()),
         }
     }
 
@@ -188,16 +238,25 @@ impl ToolCallOperation {
             },
             None => None,
         };
-        self.send(grant).await
+        self.send(grant, None).await
     }
 
     /// Sends the call until it has ended or is held. Without a grant for a call whose decision the gate has lost: an earlier operation may
-    /// have sent the grant, and then the runner knows how the call ended. It is asked before a person is asked again.
-    async fn send(&mut self, mut grant: Option<runner_v1::Grant>) -> Result<Update, DriverGone> {
+    /// have sent the grant, and then the runner knows how the call ended. It is asked before a person is asked again. `first`: the reply to the
+    /// call as it was sent already.
+    async fn send(
+        &mut self,
+        mut grant: Option<runner_v1::Grant>,
+        mut first: Option<CallReply>,
+    ) -> Result<Update, DriverGone> {
         let mut ledger_id = self.request.ledger_id.clone();
         let mut reholds = 0;
         loop {
-            match self.call(&ledger_id, grant.clone()).await {
+            let reply = match first.take() {
+                Some(reply) => reply,
+                None => self.call(&ledger_id, grant.clone()).await,
+            };
+            match reply {
                 CallReply::Ended(end) => return Ok(self.ended(end)),
                 CallReply::Held(requirement) if grant.is_some() && self.is_held_for(&requirement) => {
                     // A runner that could not record the grant has not continued, and still holds the call.
@@ -296,7 +355,7 @@ impl ToolCallOperation {
         let approval = self.approval().unwrap_or_default();
         let mut grant = match self.grant(approval).await? {
             GrantReply::Granted(grant) => grant,
-            GrantReply::DecisionLost if self.maybe_sent => return Box::pin(self.send(None)).await,
+            GrantReply::DecisionLost if self.maybe_sent => return Box::pin(self.send(None, None)).await,
             GrantReply::DecisionLost => return Ok(self.request_again()),
             GrantReply::Refused(why) => return self.fail_unusable_approval(why).await,
         };
@@ -374,10 +433,10 @@ impl ToolCallOperation {
         }
     }
 
-    async fn call(&self, ledger_id: &str, grant: Option<runner_v1::Grant>) -> CallReply {
-        let trace = &self.trace;
+    /// The call as its method and the session carry it.
+    fn message(&self, ledger_id: &str, grant: Option<runner_v1::Grant>) -> runner_v1::CallToolRequest {
         let arguments = self.arguments.as_ref().expect("the driver has got the arguments of a call that is sent");
-        let message = runner_v1::CallToolRequest {
+        runner_v1::CallToolRequest {
             name: self.name.clone(),
             tool: self.request.tool.clone(),
             arguments: Some(wire::inline(arguments)),
@@ -388,18 +447,46 @@ impl ToolCallOperation {
             exclusive: self.exclusive,
             attempt: i32::try_from(self.key.attempt).unwrap_or(i32::MAX),
             grant,
-            trace: Some(v1::TraceContext { traceparent: trace.traceparent(), tracestate: trace.tracestate().into() }),
-        };
-        let on_output = |output| self.output.forward(self.registry.now(), output);
-        let call = self.key;
-        // An error means that the driver has ended.
-        let on_waiting = |other| drop(self.updates.send(Update::WaitingForCall(call, other)));
-        let accepted = || {
-            if self.is_busy {
-                drop(self.updates.send(Update::WaitingForCall(call, String::new())));
+            trace: Some(wire_trace(&self.trace)),
+        }
+    }
+
+    fn request_in_session(&self, ledger_id: &str, grant: Option<runner_v1::Grant>) -> SessionOperation {
+        let operation = Some(Operation::CallTool(self.message(ledger_id, grant)));
+        SessionOperation { operation, ..SessionOperation::default() }
+    }
+
+    async fn call(&self, ledger_id: &str, grant: Option<runner_v1::Grant>) -> CallReply {
+        let link = self.registry.runner.link();
+        if link.is_session() {
+            let request = self.request_in_session(ledger_id, grant.clone());
+            match link.follow(self.name.clone(), request, Urgency::Usual) {
+                Some(Ok(following)) => return self.until_reply(following).await,
+                Some(Err(status)) => return refused(status),
+                None => {}
             }
-        };
-        self.registry.runner.call(message, accepted, on_output, on_waiting).await
+        }
+        let on_output = |output| self.output.forward(self.registry.now(), output);
+        let message = self.message(ledger_id, grant);
+        let runner = &self.registry.runner;
+        runner.call(message, || self.on_started(), on_output, |other| self.on_waiting(other)).await
+    }
+
+    /// Follows a call in the session until the runner has a reply about it.
+    async fn until_reply(&self, mut following: Following) -> CallReply {
+        while let Some(report) = following.next().await {
+            match report {
+                Report::Started => self.on_started(),
+                Report::WaitingFor(other) => self.on_waiting(other),
+                Report::Output(output) => {
+                    let length = output.text.len();
+                    self.output.forward(self.registry.now(), output);
+                    following.credit(length);
+                }
+                Report::Ended(end) => return reply_to(end),
+            }
+        }
+        CallReply::Unavailable(tonic::Status::unavailable("the session ended before the call"))
     }
 
     /// Fetches the grant of the approval.
@@ -509,5 +596,51 @@ impl ToolCallOperation {
         tokio::time::sleep(self.backoff).await;
         self.backoff = (self.backoff * 2).min(BACKOFF.1);
         Ok(())
+    }
+}
+
+impl crate::link::Operation for ToolCallOperation {
+    fn on_started(&self) {
+        if self.is_busy {
+            // An error means that the driver has ended.
+            drop(self.updates.send(Update::WaitingForCall(self.key, String::new())));
+        }
+    }
+
+    fn on_waiting(&self, other: String) {
+        // An error means that the driver has ended.
+        drop(self.updates.send(Update::WaitingForCall(self.key, other)));
+    }
+
+    fn end(
+        self: Box<Self>,
+        end: Result<Box<v1::ToolCall>, tonic::Status>,
+    ) -> Option<(Box<dyn crate::link::Operation>, First)> {
+        let _fault = ReportFault(self.updates.clone(), self.key);
+        if end.as_ref().is_ok_and(|call| call.encoded_len() > MAX_INLINE_END_BYTES) {
+            return Some((self, First::End(end)));
+        }
+        let update = match reply_to(end) {
+            CallReply::Ended(end) => self.ended(end),
+            CallReply::Held(requirement) => Update::Held(self.key, requirement),
+            CallReply::Fenced => Update::Fenced,
+            other => return Some((self, First::Reply(other))),
+        };
+        self.report(update);
+        None
+    }
+
+    fn continue_with(self: Box<Self>, first: First) -> AbortHandle {
+        self.spawn(|mut operation| async move {
+            let first = match first {
+                First::Nothing => None,
+                First::Reply(reply) => Some(reply),
+                First::End(end) => Some(reply_to(end)),
+                First::Following(following) => Some(operation.until_reply(following).await),
+            };
+            if let Ok(update) = operation.send(None, first).await {
+                operation.report(update);
+            }
+        })
     }
 }

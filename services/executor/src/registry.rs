@@ -443,7 +443,10 @@ impl ExecutionRegistry {
 
     /// Queues the acknowledgement of a call, so that the runner may forget it.
     pub(crate) fn acknowledge(&self, shard: u32, name: String) {
-        self.acknowledgements.push((i32::try_from(shard).unwrap_or(i32::MAX), name));
+        let fence = self.runner_fence(shard);
+        if let Err(name) = self.runner.link().acknowledge(fence, name) {
+            self.acknowledgements.push((fence.shard, name));
+        }
     }
 
     pub(crate) fn runner_fence(&self, shard: u32) -> runner_v1::Fence {

@@ -9,17 +9,24 @@ use std::{
 use belay_execution::Failure;
 use belay_json_schema::Schema;
 use belay_proto::{
-    runner_v1::{self, call_tool_response::Event, tool_runner_service_client::ToolRunnerServiceClient},
+    runner_v1::{
+        self, SessionOperation, call_tool_response::Event, session_operation::Operation,
+        tool_runner_service_client::ToolRunnerServiceClient,
+    },
+    stores::Stores,
     v1::{self, tool_call::State},
 };
 use belay_reasons as reasons;
 use belay_service_kit::{ServiceChannel, host::MAX_MESSAGE_BYTES, status};
 use belay_telemetry::TraceContext;
+use futures::Stream;
 use tonic::{Code, Request, Status, metadata::MetadataValue};
 
 use crate::{
     call_reply::{CallReply, refused, reply_of},
+    link::Link,
     paths::path_arguments,
+    session::Urgency,
     wire,
 };
 
@@ -35,6 +42,8 @@ pub struct Runner {
     client: ToolRunnerServiceClient<ServiceChannel>,
     authorization: Option<MetadataValue<tonic::metadata::Ascii>>,
     catalogue: Arc<Mutex<Option<Arc<Catalogue>>>>,
+    stores: Option<Arc<Stores>>,
+    link: Arc<Link>,
 }
 
 /// A token that contains characters a header cannot.
@@ -103,12 +112,64 @@ impl Runner {
     /// # Errors
     /// [`InvalidToken`] when the token contains characters that a header cannot.
     pub fn new(channel: impl Into<ServiceChannel>, token: Option<&str>) -> Result<Self, InvalidToken> {
-        let client = ToolRunnerServiceClient::new(channel.into())
+        let channel = channel.into();
+        let stores = channel.stores().cloned();
+        let client = ToolRunnerServiceClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let authorization =
             token.map(|token| format!("Bearer {token}").parse().map_err(|_| InvalidToken)).transpose()?;
-        Ok(Self { client, authorization, catalogue: Arc::default() })
+        Ok(Self { client, authorization, catalogue: Arc::default(), stores, link: Arc::default() })
+    }
+
+    /// The session with this runner.
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// The stores whose positions are reported to the runner.
+    pub(crate) fn stores(&self) -> Option<Arc<Stores>> {
+        self.stores.clone()
+    }
+
+    /// Opens a session; it begins with the hellos.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED: the runner has no sessions.
+    pub(crate) async fn open_session(
+        &self,
+        requests: impl Stream<Item = runner_v1::SessionRequest> + Send + 'static,
+    ) -> Result<tonic::Streaming<runner_v1::SessionResponse>, Status> {
+        Ok(self.client.clone().session(self.request(requests)).await?.into_inner())
+    }
+
+    /// The end of an operation, by the session or by its own method.
+    async fn end_of(
+        &self,
+        name: &str,
+        (operation, trace): (Operation, Option<&TraceContext>),
+        urgency: Urgency,
+    ) -> Result<v1::ToolCall, Status> {
+        let in_session = || SessionOperation {
+            operation: Some(operation.clone()),
+            trace: trace.map(wire_trace),
+            ..SessionOperation::default()
+        };
+        if self.link.is_session()
+            && let Some(end) = self.link.ask(name.to_owned(), in_session(), urgency).await
+        {
+            return end;
+        }
+        let mut client = self.client.clone();
+        let response = match operation {
+            Operation::CancelToolCall(message) => client.cancel_tool_call(self.request(message)).await,
+            Operation::CommitEffect(message) => client.commit_effect(self.traced(message, trace)).await,
+            Operation::DiscardEffect(message) => client.discard_effect(self.traced(message, trace)).await,
+            Operation::CallTool(_) | Operation::AcknowledgeToolCalls(_) => {
+                unreachable!("they are not asked for an end")
+            }
+        };
+        Ok(response?.into_inner())
     }
 
     fn request<T>(&self, message: T) -> Request<T> {
@@ -119,9 +180,11 @@ impl Runner {
         request
     }
 
-    fn traced<T>(&self, message: T, trace: &TraceContext) -> Request<T> {
+    fn traced<T>(&self, message: T, trace: Option<&TraceContext>) -> Request<T> {
         let mut request = self.request(message);
-        trace.put(request.metadata_mut());
+        if let Some(trace) = trace {
+            trace.put(request.metadata_mut());
+        }
         request
     }
 
@@ -155,7 +218,7 @@ impl Runner {
             .map(|catalogue| catalogue.ledger_id.as_str().into())
     }
 
-    /// Runs a call, or attaches to it, until it ends or is held. `accepted` is called once the runner has accepted the call, `on_output`
+    /// Runs a call by the method of its own, or attaches to it, until it ends or is held. `accepted` is called once the runner has accepted the call, `on_output`
     /// with the tool's output, and `on_waiting` with the exclusive call that this one waits for, or an empty name when it no longer waits.
     pub(crate) async fn call(
         &self,
@@ -194,9 +257,10 @@ impl Runner {
 
     /// Cancels a call, and returns how it really ended.
     pub(crate) async fn cancel(&self, name: String, fence: runner_v1::Fence, ledger_id: &str) -> CallReply {
-        let message = runner_v1::CancelToolCallRequest { name, fence: Some(fence) };
-        let ended = match self.client.clone().cancel_tool_call(self.request(message)).await {
-            Ok(response) => response.into_inner(),
+        let message = runner_v1::CancelToolCallRequest { name: name.clone(), fence: Some(fence) };
+        let operation = (Operation::CancelToolCall(message), None);
+        let ended = match self.end_of(&name, operation, Urgency::First).await {
+            Ok(ended) => ended,
             Err(status) => return refused(status),
         };
         // Only the ledger that was to keep the call can confirm that it never ran.
@@ -216,11 +280,9 @@ impl Runner {
         grant: runner_v1::Grant,
         trace: &TraceContext,
     ) -> CallReply {
-        let message = runner_v1::CommitEffectRequest { name, grant: Some(grant), fence: Some(fence) };
-        match self.client.clone().commit_effect(self.traced(message, trace)).await {
-            Ok(response) => reply_of(response.into_inner()),
-            Err(status) => refused(status),
-        }
+        let message = runner_v1::CommitEffectRequest { name: name.clone(), grant: Some(grant), fence: Some(fence) };
+        let operation = (Operation::CommitEffect(message), Some(trace));
+        self.end_of(&name, operation, Urgency::Usual).await.map_or_else(refused, reply_of)
     }
 
     /// Discards a held call; `failure` becomes the call's failure.
@@ -232,11 +294,9 @@ impl Runner {
         trace: &TraceContext,
     ) -> CallReply {
         let failure = Some(wire::failure(failure));
-        let message = runner_v1::DiscardEffectRequest { name, fence: Some(fence), failure };
-        match self.client.clone().discard_effect(self.traced(message, trace)).await {
-            Ok(response) => reply_of(response.into_inner()),
-            Err(status) => refused(status),
-        }
+        let message = runner_v1::DiscardEffectRequest { name: name.clone(), fence: Some(fence), failure };
+        let operation = (Operation::DiscardEffect(message), Some(trace));
+        self.end_of(&name, operation, Urgency::First).await.map_or_else(refused, reply_of)
     }
 
     /// Returns the path of a workspace as the runner resolves it, without symbolic links.
@@ -296,4 +356,9 @@ impl Runner {
 fn unreachable_runner(status: Status) -> Status {
     let message = format!("The tool runner is not available: {}.", status.message().trim_end_matches('.'));
     status::error(Code::Unavailable, reasons::RUNNER_UNAVAILABLE, message).into()
+}
+
+/// A trace context as messages carry it.
+pub(crate) fn wire_trace(trace: &TraceContext) -> v1::TraceContext {
+    v1::TraceContext { traceparent: trace.traceparent(), tracestate: trace.tracestate().into() }
 }

@@ -7,7 +7,7 @@ use belay_journal::{ExecutionKey, StoreError};
 use belay_service_kit::supervise;
 
 use crate::{
-    acknowledge, decisions, deletions,
+    acknowledge, connection, decisions, deletions,
     messages::Command,
     registry::{ExecutionRegistry, Parts},
     retention, timers,
@@ -24,7 +24,13 @@ impl ExecutionRegistry {
         let (notices, acknowledgements) = (Arc::new(notices), Arc::new(acknowledgements));
         let (gate, runner, ids) = (registry.gate.clone(), registry.runner.clone(), Arc::clone(&registry.ids));
         registry.keep("follows decisions", move |registry| decisions::run_inbox(registry, gate.clone()));
-        registry.keep("watches the runner", move |registry| acknowledge::resend_lost(registry, runner.clone()));
+        let wants_session = registry.thresholds.session;
+        if wants_session {
+            runner.link().start();
+        }
+        let connected = runner.clone();
+        registry
+            .keep("connects the runner", move |registry| connection::run(registry, connected.clone(), wants_session));
         registry.keep("loads executions in time", timers::wake_in_time);
         registry.keep("completes deletions", deletions::run);
         registry.keep("deletes what is not kept", move |registry| retention::run(registry, retention.clone()));

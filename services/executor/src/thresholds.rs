@@ -19,6 +19,8 @@ pub struct Thresholds {
     pub park_after: Duration,
     /// The least number of events between two snapshots of an execution.
     pub snapshot_events: u64,
+    /// Whether calls go over a session with the runner, where that has sessions; otherwise each is a request of its own.
+    pub session: bool,
 }
 
 impl Default for Thresholds {
@@ -32,6 +34,7 @@ impl Default for Thresholds {
             park_after: Duration::from_secs(5),
             // Folding as many takes milliseconds.
             snapshot_events: 1000,
+            session: true,
         }
     }
 }

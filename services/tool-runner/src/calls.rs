@@ -41,6 +41,7 @@ use tonic::{Code, Status, metadata::MetadataMap};
 use crate::{
     Ledger, LedgerFailure, PolicyHolder, Registry, ToolFailure,
     acknowledgements::Acknowledgements,
+    digests::{arguments_digest, request_digest},
     lanes::Lanes,
     ledger::{Entry, Row, Written},
     lock::lock,
@@ -157,6 +158,13 @@ impl Calls {
         RpcSpan::begin(&self.telemetry, method, TraceContext::of(metadata), self.clock.now_micros())
     }
 
+    /// Starts the span of an operation of a session.
+    pub(crate) fn start_operation_span(&self, method: &'static str, trace: Option<v1::TraceContext>) -> RpcSpan {
+        // An invalid trace context is ignored.
+        let parent = trace.and_then(|trace| TraceContext::parse(&trace.traceparent, &trace.tracestate).ok());
+        RpcSpan::begin(&self.telemetry, method, parent, self.clock.now_micros())
+    }
+
     /// Ends the span of a request.
     pub(crate) fn end_span<T>(&self, span: RpcSpan, result: &Result<T, Status>) {
         span.end(result, self.clock.now_micros());
@@ -189,7 +197,8 @@ impl Calls {
     /// Starts a call, or attaches to the existing call of this name. A call that waits for approval before its work resumes when the
     /// request carries its grant.
     pub(crate) async fn call(self: &Arc<Self>, request: CallRequest) -> Result<Subscription, Status> {
-        let digest: Arc<str> = crate::service::digest(&request).into();
+        let workspace = Some(request.workspace.path.as_path()).filter(|_| !request.workspace.own);
+        let digest: Arc<str> = request_digest(request.tool.spec.name, workspace, &request.arguments).into();
         let (call, is_new) = self.find_or_register(&request, &digest)?;
         if !call.digest.is_empty() && call.digest != digest {
             let message = format!("{} already exists with a different tool, workspace or arguments.", request.name);
@@ -226,7 +235,7 @@ impl Calls {
             tool: request.tool.spec.name.into(),
             state: State::Running.into(),
             arguments: Some(payload(request.arguments.clone())),
-            arguments_digest: crate::service::arguments_digest(&request.arguments),
+            arguments_digest: arguments_digest(&request.arguments),
             recovery: request.tool.spec.recovery.to_proto().into(),
             start_time: Some(belay_proto::timestamp(self.clock.now_micros())),
             ..v1::ToolCall::default()

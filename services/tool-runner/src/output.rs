@@ -2,12 +2,15 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, MutexGuard},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 use belay_proto::v1::{LastOutput, ToolCallOutput, tool_call_output::Stream};
 use belay_redaction::{Redactor, Stream as Hidden};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::lock::lock;
 
@@ -153,7 +156,61 @@ impl Position {
     }
 }
 
+/// How much output one reader of a call may still be sent. Without a limit unless it was made with one.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    /// In bytes of text; below 0 when the last chunk was longer than what was left. `i64::MAX`: no limit.
+    left: AtomicI64,
+    granted: Notify,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self::of(i64::MAX)
+    }
+}
+
+impl Allowance {
+    /// Allows so many bytes of text.
+    pub(crate) fn of(bytes: i64) -> Self {
+        Self { left: AtomicI64::new(bytes), granted: Notify::new() }
+    }
+
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Acquire) > 0
+    }
+
+    /// Takes the length of a chunk; returns whether another may be sent.
+    pub(crate) fn spend(&self, length: usize) -> bool {
+        let length = i64::try_from(length).unwrap_or(i64::MAX);
+        self.left.load(Ordering::Acquire) == i64::MAX || self.left.fetch_sub(length, Ordering::AcqRel) > length
+    }
+
+    /// Allows more. Returns `false`, and allows nothing, when more than `most` would be left.
+    pub(crate) fn grant(&self, bytes: i64, most: i64) -> bool {
+        let more = |left: i64| left.checked_add(bytes).filter(|left| *left <= most);
+        let granted = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok();
+        if granted {
+            self.granted.notify_one();
+        }
+        granted
+    }
+
+    /// Returns when more was allowed.
+    pub(crate) async fn granted(&self) {
+        while !self.is_left() {
+            self.granted.notified().await;
+        }
+    }
+}
+
 impl OutputBuffer {
+    /// Whether a reader at this position has not read everything that the tool wrote.
+    pub(crate) fn has_more(&self, position: &Position) -> bool {
+        let mut position = *position;
+        self.next(&mut position, true).is_some()
+    }
+
     /// The redacted ends of the streams; `None` if both are empty.
     pub(crate) fn tail(&self) -> Option<LastOutput> {
         let Written::Streams(streams) = &*self.written() else { return None };

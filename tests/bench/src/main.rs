@@ -9,6 +9,7 @@ mod floor;
 mod journalled;
 mod launch;
 mod looking;
+mod memory;
 mod parked;
 mod place;
 mod proc;
@@ -61,6 +62,9 @@ struct Settings {
     #[arg(long, value_name = "EXECUTIONS", value_parser = clap::value_parser!(u32).range(1000..=10_000_000),
           conflicts_with_all = ["quick", "check", "load", "looking"])]
     parked: Option<u32>,
+    /// Measure only whether memory levels off over 24 batches of 64 executions, and write no result.json.
+    #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking"])]
+    memory: bool,
     /// Exit with 1 when a target is missed. Times in milliseconds do not count, since they depend on the machine.
     #[arg(long)]
     check: bool,
@@ -134,6 +138,20 @@ async fn measure(settings: &Settings) -> Result<bool> {
         }
         return Ok(true);
     }
+    if settings.memory {
+        println!("batch   PSS in MiB: gate, runner, executor");
+        let growth = memory::measure(&binaries, &root, Scale::FULL.memory, |number, of_each| {
+            let of_each: String = of_each.iter().map(|kib| format!("{:9.1}", *kib as f64 / 1024.0)).collect();
+            println!("{number:5} {of_each}");
+        })
+        .await?;
+        println!(
+            "idle {:.1} MiB; the last third of the batches has {:.2} x the one before",
+            growth.idle_kib as f64 / 1024.0,
+            growth.ratio().unwrap_or(f64::NAN)
+        );
+        return Ok(true);
+    }
     if let Some(load) = settings.load {
         return only(load, settings.rounds, &binaries, &root).await.map(|()| true);
     }
@@ -151,6 +169,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         looking: Vec::new(),
         shapes: Vec::new(),
         parked: parked::measure(&binaries, &root, scale.parked).await?,
+        memory: None,
     };
     for number in 0..rounds {
         eprintln!("Round {} of {rounds}", number + 1);
@@ -161,6 +180,9 @@ async fn measure(settings: &Settings) -> Result<bool> {
         measured.looking.push(looking::measure(&binaries, &root, scale.looking).await?);
         measured.shapes.push(shapes::measure(&binaries, &root, scale.shapes).await?);
     }
+
+    eprintln!("Memory");
+    measured.memory = Some(memory::measure(&binaries, &root, scale.memory, |_, _| {}).await?);
 
     let rows = report::rows(&measured);
     let cores = std::thread::available_parallelism()?.get();

@@ -8,6 +8,7 @@ use crate::{
     crash::Crash,
     launch::Launch,
     looking::Looking,
+    memory::Growth,
     parked::Parked,
     rounds::{Flushes, Round, Side},
     shapes::Shapes,
@@ -25,6 +26,7 @@ pub(crate) struct Measured {
     pub(crate) looking: Vec<Looking>,
     pub(crate) shapes: Vec<Shapes>,
     pub(crate) parked: Parked,
+    pub(crate) memory: Option<Growth>,
 }
 
 /// What is told: the table's rows, and what they were made from.
@@ -77,6 +79,7 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         }),
         memory("memory (PSS), idle", 64.0, |side| Some(side.idle_kib as f64 / KIB_PER_MIB)),
         memory("memory (PSS), after 256 executions", 128.0, |side| Some(side.busy_kib as f64 / KIB_PER_MIB)),
+        growth(measured.memory.as_ref()),
         flushes(&measured.flushes),
         writes(&measured.flushes),
         Row {
@@ -135,6 +138,22 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         launch("sandbox launch, workspace read-only", &measured.launches, |launch| launch.read_only_us),
         launch("sandbox launch, workspace copy-on-write", &measured.launches, |launch| launch.staged_us),
     ]
+}
+
+/// The memory after all batches, beside that after two thirds of them.
+fn growth(growth: Option<&Growth>) -> Row {
+    let after = |count: usize| Some(growth?.batches_kib.get(count.checked_sub(1)?).copied()? as f64 / KIB_PER_MIB);
+    let batches = growth.map_or(0, |growth| growth.batches_kib.len());
+    Row {
+        id: "P4",
+        metric: "memory (PSS), after 24 batches of 64; floor: after 16",
+        unit: "MiB",
+        floor: after(batches * 2 / 3),
+        belay: after(batches),
+        ratio: growth.and_then(Growth::ratio),
+        target: Some(Target::Ratio(Bound::AtMost(1.1))),
+        note: None,
+    }
 }
 
 fn beside(metric: &'static str, rounds: &[Beside], of: fn(&Slowest) -> u64) -> Row {

@@ -10,7 +10,7 @@ use crate::{
     beside,
     floor::Floor,
     journalled::Journalled,
-    looking,
+    looking, memory,
     place::Place,
     proc, shapes,
     strace::{self, Counted},
@@ -34,6 +34,7 @@ pub(crate) struct Scale {
     pub(crate) shapes: shapes::Scale,
     /// How many executions are parked.
     pub(crate) parked: u32,
+    pub(crate) memory: memory::Scale,
 }
 
 impl Scale {
@@ -50,6 +51,7 @@ impl Scale {
         looking: looking::Scale { steps: 1000, watchers: 1000, stuck: 200 },
         shapes: shapes::Scale { steps: 10_000, compared: 1000 },
         parked: 1_000_000,
+        memory: memory::Scale { batches: 24, load: Load::of_nothing(64, 400) },
     };
 
     pub(crate) const QUICK: Self = Self {
@@ -65,6 +67,7 @@ impl Scale {
         looking: looking::Scale { steps: 200, watchers: 100, stuck: 50 },
         shapes: shapes::Scale { steps: 1000, compared: 100 },
         parked: 20_000,
+        memory: memory::Scale { batches: 6, load: Load::of_nothing(16, 50) },
     };
 }
 

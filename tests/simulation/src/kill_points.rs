@@ -1,14 +1,20 @@
-//! Kills processes in the middle of requests: a layer around the methods of a server.
+//! Kills processes in the middle of requests: a layer around the methods of a server. The operations of a session are requests as well.
+
+mod session;
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use http::Request;
+use http::{Request, Response};
+use http_body::Body as HttpBody;
+use tonic::body::Body;
+use tonic::codegen::Bytes;
 use tonic::service::Routes;
 use tower::{Layer, Service};
 
+use self::session::Watched;
 use crate::machine::{self, Moment};
 
 /// Adds the [`crate::machine::KillPoint`]s of this simulation to the methods.
@@ -30,15 +36,18 @@ impl<S> Layer<S> for KillPoints {
 #[derive(Debug, Clone)]
 struct WithKillPoints<S>(S);
 
-impl<S, B> Service<Request<B>> for WithKillPoints<S>
+impl<S, B, R> Service<Request<B>> for WithKillPoints<S>
 where
-    S: Service<Request<B>, Error = Infallible>,
-    S::Response: Send + 'static,
+    S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
     S::Future: Send + 'static,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<tonic::codegen::StdError>,
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Into<tonic::codegen::StdError>,
 {
-    type Response = S::Response;
+    type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.0.poll_ready(context)
@@ -49,12 +58,21 @@ where
         if machine::reach(&method, Moment::Arrived) {
             return Box::pin(pending());
         }
-        let answer = self.0.call(request);
+        if method == "Session" {
+            let operations = session::Operations::default();
+            let watched = operations.clone();
+            let answer = self.0.call(request.map(|body| Body::new(Watched::requests(Body::new(body), watched))));
+            return Box::pin(async move {
+                let answer = answer.await?;
+                Ok(answer.map(|body| Body::new(Watched::responses(Body::new(body), operations))))
+            });
+        }
+        let answer = self.0.call(request.map(Body::new));
         Box::pin(async move {
             let answer = answer.await;
             match machine::reach(&method, Moment::Answered) {
                 true => pending().await,
-                false => answer,
+                false => answer.map(|answer| answer.map(Body::new)),
             }
         })
     }

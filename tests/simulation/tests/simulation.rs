@@ -67,6 +67,7 @@ const SCENARIOS: &[Scenario] = &[
                 "executions timed out",
                 "forged grants refused",
                 "kills",
+                "operations in sessions",
                 "pauses",
                 "power losses",
                 "power losses in a commit",

@@ -298,6 +298,15 @@ impl ToolRunnerService for Runner {
         not_called()
     }
 
+    type SessionStream = Messages<runner_v1::SessionResponse>;
+
+    async fn session(
+        &self,
+        _: Request<tonic::Streaming<belay_proto::session::ReceivedRequest>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        not_called()
+    }
+
     type CallToolStream = Messages<runner_v1::CallToolResponse>;
     type AttachToolCallStream = Messages<runner_v1::AttachToolCallResponse>;
     type GetEffectStream = Messages<runner_v1::GetEffectResponse>;

@@ -35,8 +35,12 @@ async fn a_scraper_reads_how_many_calls_are_in_doubt() {
     world.stop_runner();
     let approval = world.gate.pending_approval("a").await;
     world.gate.approve(&approval.name);
-    let away = |execution: &v1::Execution| execution.waiting.iter().any(|waiting| waiting.kind() == Kind::Runner);
-    executor.until(&name, "the unavailable runner", away).await;
+    // That the runner is away is noticed at once, and says nothing about the commit.
+    let is_sent = |execution: &v1::Execution| {
+        let waits = |kind| execution.waiting.iter().filter(|waiting| waiting.kind() == kind).count();
+        (waits(Kind::Approval), waits(Kind::Runner)) == (1, 1)
+    };
+    executor.until(&name, "a commit to the unavailable runner", is_sent).await;
     executor.kill().await;
     let executor = world.executor().await;
     assert_eq!(scraped(&folder, in_doubt).await, 1.0);

@@ -24,7 +24,8 @@ pub(crate) fn respond(response: Response<Body>, peer: Option<&HeaderValue>) -> R
     response
 }
 
-fn explain(refused: &Refused, client: Option<u32>) -> Status {
+/// The status of a message that was refused because of what this version does not know. `client`: the revision that its sender has announced.
+pub fn explain(refused: &Refused, client: Option<u32>) -> Status {
     let (field, fact) = (refused.field(), refused.to_string());
     let error = match refused.problem {
         Problem::UnknownField(number) => {

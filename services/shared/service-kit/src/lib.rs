@@ -6,7 +6,7 @@ mod address;
 pub mod auth;
 mod authority;
 pub mod clock;
-mod contract;
+pub mod contract;
 mod deadline;
 mod guard;
 pub mod host;

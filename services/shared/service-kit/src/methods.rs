@@ -75,6 +75,7 @@ const METHODS: &[Method] = &[
     method("belay.runner.v1.ToolRunnerService/GetToolCall", NO_PERSON, EXECUTOR_AND_GATE),
     method("belay.runner.v1.ToolRunnerService/AttachToolCall", NO_PERSON, EXECUTOR),
     method("belay.runner.v1.ToolRunnerService/CancelToolCall", NO_PERSON, EXECUTOR),
+    method("belay.runner.v1.ToolRunnerService/Session", NO_PERSON, EXECUTOR),
     method("belay.runner.v1.ToolRunnerService/GetEffect", NO_PERSON, EXECUTOR_AND_GATE),
     method("belay.runner.v1.ToolRunnerService/CommitEffect", NO_PERSON, EXECUTOR),
     method("belay.runner.v1.ToolRunnerService/DiscardEffect", NO_PERSON, EXECUTOR),

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The error when the store of this service or of its peer is behind.
-fn refusal(behind: &Behind) -> Status {
+pub fn refusal(behind: &Behind) -> Status {
     status::error(Code::Unavailable, reasons::STORE_BEHIND, format!("The request was rejected: {behind}.")).into()
 }
 
@@ -74,6 +74,11 @@ impl ServiceChannel {
     /// A channel of the service that has these stores.
     pub fn new(channel: Channel, stores: Arc<Stores>) -> Self {
         Self { channel, stores: Some(stores) }
+    }
+
+    /// The stores whose positions it reports.
+    pub fn stores(&self) -> Option<&Arc<Stores>> {
+        self.stores.as_ref()
     }
 }
 

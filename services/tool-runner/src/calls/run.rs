@@ -2,11 +2,12 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
+    task::{Context, Waker},
     time::Duration,
 };
 
@@ -45,6 +46,9 @@ use crate::{
 
 /// Minimum time for examining an effect, even if the tool used up the time limit of the call.
 const MIN_EXAMINATION: Duration = Duration::from_secs(1);
+
+/// The longest arguments of a call that begins to run before it has a task: checking them takes microseconds.
+const MAX_QUICK_ARGUMENTS_BYTES: usize = 4096;
 
 /// How many skipped special files a receipt names.
 const MAX_LEFT_OUT: usize = 16;
@@ -110,7 +114,8 @@ impl Job {
 }
 
 impl Calls {
-    /// Starts a task that runs the call.
+    /// Starts to run the call. A call that may be quick runs here up to where it has to wait, and only then has a task of its own: most such calls
+    /// end before that.
     pub(super) fn spawn_run(
         self: &Arc<Self>,
         call: Call,
@@ -120,6 +125,8 @@ impl Calls {
         taken: Option<Taken>,
     ) {
         let calls = Arc::clone(self);
+        let is_quick =
+            request.tool.spec.touches == Touches::Nothing && request.arguments.len() <= MAX_QUICK_ARGUMENTS_BYTES;
         let now = self.clock.now_micros();
         let call_span = request.trace.take().map(|parent| CallSpan::begin(&self.telemetry, parent, now));
         request.trace = call_span.as_ref().map(|call_span| call_span.context().clone());
@@ -145,7 +152,12 @@ impl Calls {
             job.call.progress.send_replace(progress);
         };
         // Boxed: the future is large and would be copied several times on its way to a task.
-        tokio::spawn(Box::pin(work).instrument(log_span));
+        let mut work = Box::pin(work).instrument(log_span);
+        // Whatever it waits for is asked again by the task.
+        let mut once = Context::from_waker(Waker::noop());
+        if !is_quick || Pin::new(&mut work).poll(&mut once).is_pending() {
+            tokio::spawn(work);
+        }
     }
 
     async fn execute(self: &Arc<Self>, job: &Job) -> Progress {

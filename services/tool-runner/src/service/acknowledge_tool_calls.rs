@@ -1,7 +1,7 @@
 use belay_proto::runner_v1;
 use tonic::Status;
 
-use super::check_name;
+use super::checks::check_name;
 use crate::Calls;
 
 pub(super) async fn acknowledge_tool_calls(

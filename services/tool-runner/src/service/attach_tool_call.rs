@@ -4,7 +4,7 @@ use belay_proto::runner_v1::{self, attach_tool_call_response::Event};
 use belay_service_kit::status;
 use tonic::Status;
 
-use super::{CallUpdate, check_name};
+use super::{checks::check_name, follow::CallUpdate};
 use crate::{Calls, calls::Subscription, output::Position};
 
 pub(super) fn attach_tool_call(

@@ -9,7 +9,10 @@ use belay_service_kit::status;
 use belay_telemetry::TraceContext;
 use tonic::{Code, Status};
 
-use super::{CallUpdate, check_name, not_allowed};
+use super::{
+    checks::{check_name, not_allowed},
+    follow::CallUpdate,
+};
 use crate::{
     Calls,
     calls::{CallRequest, Subscription},

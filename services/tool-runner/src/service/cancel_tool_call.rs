@@ -3,7 +3,7 @@ use std::sync::Arc;
 use belay_proto::{runner_v1, v1};
 use tonic::Status;
 
-use super::check_name;
+use super::checks::check_name;
 use crate::Calls;
 
 pub(super) async fn cancel_tool_call(

@@ -4,7 +4,7 @@ use belay_proto::runner_v1;
 use belay_service_kit::status;
 use tonic::Status;
 
-use super::not_allowed;
+use super::checks::not_allowed;
 use crate::{Calls, workspace_locks::WorkspaceUnavailable};
 
 pub(super) async fn check_workspace(

@@ -7,7 +7,7 @@ use belay_proto::{
 use belay_reasons as reasons;
 use tonic::Status;
 
-use super::check_name;
+use super::checks::check_name;
 use crate::Calls;
 
 pub(super) async fn discard_effect(

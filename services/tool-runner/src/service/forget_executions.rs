@@ -4,7 +4,7 @@ use belay_proto::runner_v1;
 use belay_service_kit::status;
 use tonic::Status;
 
-use super::check_execution;
+use super::checks::check_execution;
 use crate::Calls;
 
 /// The maximum number of executions in one request.

@@ -2,7 +2,7 @@ use belay_proto::runner_v1::{self, get_effect_response::Content};
 use futures::stream;
 use tonic::Status;
 
-use super::{Messages, check_name};
+use super::{checks::check_name, follow::Messages};
 use crate::{Calls, ledger::PendingApproval};
 
 /// The largest chunk, in bytes.

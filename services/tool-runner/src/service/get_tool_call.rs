@@ -1,7 +1,7 @@
 use belay_proto::{runner_v1, v1};
 use tonic::Status;
 
-use super::check_name;
+use super::checks::check_name;
 use crate::Calls;
 
 pub(super) fn get_tool_call(calls: &Calls, request: &runner_v1::GetToolCallRequest) -> Result<v1::ToolCall, Status> {

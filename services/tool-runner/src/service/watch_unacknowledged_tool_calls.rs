@@ -7,7 +7,7 @@ use belay_service_kit::{
 };
 use tonic::Status;
 
-use super::{Messages, stopping};
+use super::follow::{Messages, stopping};
 use crate::Calls;
 
 /// The number of names per message.

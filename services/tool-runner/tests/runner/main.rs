@@ -13,5 +13,6 @@ mod limits;
 mod parallel;
 mod policies;
 mod secrets;
+mod session;
 mod support;
 mod workspaces;

@@ -373,9 +373,10 @@ impl Bench {
             (runtime, calls, socket)
         });
         let (runtime, calls, socket) = started.await.unwrap();
-        let client = ToolRunnerServiceClient::new(net::connect_lazy(&net::Address::Unix(socket)));
+        let address = net::Address::Unix(socket);
+        let client = ToolRunnerServiceClient::new(net::connect_lazy(&address));
         let workspace = self.workspace().to_str().unwrap().to_owned();
-        Runner { client, calls: Some(calls), runtime: Some(runtime), workspace }
+        Runner { client, address, calls: Some(calls), runtime: Some(runtime), workspace }
     }
 
     pub(crate) fn signed(&self, revision: i64, policy: &str) -> v1::SignedPolicy {
@@ -416,6 +417,7 @@ pub(crate) fn sign(key: &SigningKey, grant: &Grant) -> runner_v1::Grant {
 /// A running runner.
 pub(crate) struct Runner {
     pub(crate) client: ToolRunnerServiceClient<Channel>,
+    address: net::Address,
     pub(crate) calls: Option<Arc<Calls>>,
     runtime: Option<Runtime>,
     workspace: String,
@@ -437,6 +439,11 @@ impl Runner {
     pub(crate) async fn offer(&self, bench: &Bench, revision: i64, policy: &str) {
         let calls = self.calls.as_ref().unwrap();
         calls.policy().offer(bench.signed(revision, policy)).await.unwrap();
+    }
+
+    /// A connection of its own.
+    pub(crate) fn channel(&self) -> Channel {
+        net::connect_lazy(&self.address)
     }
 
     /// Stops it gracefully.
@@ -496,8 +503,8 @@ impl Runner {
         &self,
         request: runner_v1::CallToolRequest,
     ) -> tokio::task::JoinHandle<Result<v1::ToolCall, Status>> {
-        let client = self.client.clone();
-        let runner = Self { client, calls: None, runtime: None, workspace: self.workspace.clone() };
+        let (client, address) = (self.client.clone(), self.address.clone());
+        let runner = Self { client, address, calls: None, runtime: None, workspace: self.workspace.clone() };
         tokio::spawn(async move { runner.call(request).await })
     }
 

@@ -4,6 +4,7 @@ mod executor;
 mod gate;
 mod runner;
 mod server;
+mod session;
 
 pub(crate) use executor::{Executor, kinds, plan};
 pub(crate) use gate::{Gate, Seen};

@@ -7,17 +7,18 @@ use std::{
 
 use belay_proto::{
     runner_v1::{self, call_tool_response::Event, tool_runner_service_server::ToolRunnerService},
+    session::ReceivedRequest,
     v1::{self, approval_need::Kind, tool_call::State},
 };
 use belay_service_kit::status;
 use futures::Stream;
 use serde_json::Value;
 use tokio::sync::watch;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::eventually;
+use super::{eventually, session};
 
-type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(super) type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// The runner's state.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +76,8 @@ pub(crate) struct Seen {
     pub(crate) meant_for_another: usize,
     /// The steps whose calls do not end: the stream stays open.
     pub(crate) stuck: BTreeSet<String>,
+    /// Whether it has no sessions, as a runner that others wrote may have none.
+    pub(crate) has_no_sessions: bool,
     /// What a newer runner replies about a call instead.
     pub(crate) newer_reply: Option<fn(&mut v1::ToolCall)>,
 }
@@ -278,6 +281,18 @@ impl ToolRunnerService for Runner {
         _: Request<runner_v1::CheckCallsRequest>,
     ) -> Result<Response<runner_v1::CheckCallsResponse>, Status> {
         Ok(Response::new(runner_v1::CheckCallsResponse::default()))
+    }
+
+    type SessionStream = Messages<runner_v1::SessionResponse>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<ReceivedRequest>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        if self.seen().has_no_sessions {
+            return Err(unused());
+        }
+        Ok(Response::new(session::serve(self.clone(), request.into_inner())))
     }
 
     type CallToolStream = Messages<runner_v1::CallToolResponse>;

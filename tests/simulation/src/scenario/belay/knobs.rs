@@ -33,6 +33,8 @@ impl Knobs {
             park_after: Duration::from_millis(turned(5000, 0, 200) as u64),
             snapshot_events: turned(usual.snapshot_events as usize, 1, 12) as u64,
             max_inline: usual.max_inline,
+            // Without sessions, as with a runner that has none: rarely.
+            session: turned(1, 0, 2) > 0,
         };
         let usual = Intervals::default();
         let journal = Intervals {

@@ -1,0 +1,24 @@
+//! The digests by which the runner recognizes a request.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use data_encoding::HEXLOWER;
+use sha2::{Digest as _, Sha256};
+
+/// The identity of a request: tool, workspace as named (`None`: the runner's own), and arguments.
+pub(crate) fn request_digest(tool: &str, workspace: Option<&Path>, arguments: &str) -> String {
+    let workspace = workspace.map_or(&[][..], |path| path.as_os_str().as_bytes());
+    let parts = [tool.as_bytes(), workspace, arguments.as_bytes()];
+    // Names and paths contain no NUL.
+    hex(parts.iter().fold(Sha256::new(), |digest, part| digest.chain_update(part).chain_update([0])))
+}
+
+/// The digest of arguments as calls show it.
+pub(crate) fn arguments_digest(arguments: &str) -> String {
+    format!("sha256:{}", hex(Sha256::new().chain_update(arguments)))
+}
+
+fn hex(digest: Sha256) -> String {
+    HEXLOWER.encode(&digest.finalize())
+}
