@@ -53,10 +53,13 @@ pub(crate) fn blob_name(field: &str, name: &str) -> Result<(ExecutionName, Strin
     Ok((ExecutionName::parse(field, execution)?, digits.to_owned()))
 }
 
-/// The namespace in `namespaces/*`; `default` when `parent` is empty.
+/// The namespace in `namespaces/*`.
 pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
     match parent.strip_prefix("namespaces/") {
-        _ if parent.is_empty() => Ok("default".into()),
+        _ if parent.is_empty() => {
+            let message = "is required: use namespaces/NAMESPACE, such as namespaces/default";
+            Err(status::invalid(field, message).into())
+        }
         Some(namespace) if is_id(namespace) => Ok(namespace.into()),
         _ => Err(status::invalid(field, format!("`{parent}` is not a namespace: use namespaces/NAMESPACE")).into()),
     }
@@ -93,7 +96,8 @@ mod tests {
         for bad in ["", name, "steps/a", &format!("{name}/steps/"), &format!("{name}/steps/a/calls/1.1")] {
             assert!(step_name("name", bad).unwrap_err().message().starts_with("name: "), "{bad}");
         }
-        assert_eq!(namespace("parent", "").unwrap(), "default");
+        let missing = namespace("parent", "").unwrap_err();
+        assert!(missing.message().starts_with("parent: is required"), "{missing}");
         assert_eq!(namespace("parent", "namespaces/x").unwrap(), "x");
         assert!(namespace("parent", "x").is_err());
     }

@@ -75,7 +75,11 @@ impl Belay {
 
     /// Starts executions, all at once, and returns their names when all are accepted.
     pub(crate) async fn begin(&self, load: Load) -> Result<Vec<String>> {
-        let request = v1::StartExecutionRequest { source: Some(Source::Plan(plan(load))), ..Default::default() };
+        let request = v1::StartExecutionRequest {
+            parent: "namespaces/default".into(),
+            source: Some(Source::Plan(plan(load))),
+            ..Default::default()
+        };
         let starts = (0..load.executions).map(|_| {
             let (mut client, request) = (self.client.clone(), request.clone());
             async move { client.start_execution(request).await }
@@ -87,14 +91,23 @@ impl Belay {
 
     /// Starts one execution of a plan and returns its name.
     pub(crate) async fn begin_plan(&self, plan: v1::Plan) -> Result<String> {
-        let request = v1::StartExecutionRequest { source: Some(Source::Plan(plan)), ..Default::default() };
+        let request = v1::StartExecutionRequest {
+            parent: "namespaces/default".into(),
+            source: Some(Source::Plan(plan)),
+            ..Default::default()
+        };
         Ok(self.client.clone().start_execution(request).await?.into_inner().name)
     }
 
     /// Accepts one execution, of which nothing starts before [`Self::resume`].
     pub(crate) async fn begin_paused(&self, load: Load) -> Result<String> {
         let source = Some(Source::Plan(plan(load)));
-        let request = v1::StartExecutionRequest { source, start_paused: true, ..Default::default() };
+        let request = v1::StartExecutionRequest {
+            parent: "namespaces/default".into(),
+            source,
+            start_paused: true,
+            ..Default::default()
+        };
         Ok(self.client.clone().start_execution(request).await?.into_inner().name)
     }
 

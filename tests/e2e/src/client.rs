@@ -62,6 +62,7 @@ impl Client {
     pub async fn start_with(&self, id: &str, plan: &str, request: v1::StartExecutionRequest) -> v1::Execution {
         let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
         let request = v1::StartExecutionRequest {
+            parent: "namespaces/default".into(),
             execution_id: id.into(),
             request_id: format!("start-{id}"),
             source: Some(v1::start_execution_request::Source::Document(document)),

@@ -167,7 +167,11 @@ async fn inside(max_calls: Option<u32>) -> Inside {
 /// Starts a plan (YAML); the name of its execution.
 async fn start(inside: &Inside, plan: &str) -> String {
     let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
-    let request = v1::StartExecutionRequest { source: Some(Source::Document(document)), ..Default::default() };
+    let request = v1::StartExecutionRequest {
+        parent: "namespaces/default".into(),
+        source: Some(Source::Document(document)),
+        ..Default::default()
+    };
     inside.client.clone().start_execution(request).await.unwrap().into_inner().name
 }
 
@@ -285,7 +289,11 @@ async fn an_executor_takes_on_as_many_executions_and_watchers_as_it_may() {
     let plan = "{id: p, steps: [{id: a, tool: noop, arguments: {sleep_ms: 60000}}]}";
     let names = [start(&inside, plan).await, start(&inside, plan).await];
     let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
-    let request = v1::StartExecutionRequest { source: Some(Source::Document(document)), ..Default::default() };
+    let request = v1::StartExecutionRequest {
+        parent: "namespaces/default".into(),
+        source: Some(Source::Document(document)),
+        ..Default::default()
+    };
     let refused = inside.client.clone().start_execution(request).await.unwrap_err();
     assert_eq!(belay_service_kit::status::reason(&refused).as_deref(), Some("LIMIT_REACHED"), "{refused:?}");
     assert!(belay_service_kit::status::retry_after(&refused).is_some_and(|delay| !delay.is_zero()));
@@ -310,7 +318,11 @@ async fn an_executor_takes_on_as_many_executions_and_watchers_as_it_may() {
     }
     // An execution leaves memory a moment after its end was observed.
     let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
-    let request = v1::StartExecutionRequest { source: Some(Source::Document(document)), ..Default::default() };
+    let request = v1::StartExecutionRequest {
+        parent: "namespaces/default".into(),
+        source: Some(Source::Document(document)),
+        ..Default::default()
+    };
     while inside.client.clone().start_execution(request.clone()).await.is_err() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -67,6 +67,7 @@ async fn a_call_that_waits_for_an_exclusive_call_names_it() {
     let text = "id: plan\nsteps:\n  - {id: a, tool: work, exclusive: true}\n".to_owned();
     let document = v1::PlanDocument { text, format: v1::PlanFormat::Yaml.into() };
     let request = v1::StartExecutionRequest {
+        parent: "namespaces/default".into(),
         source: Some(v1::start_execution_request::Source::Document(document)),
         ..v1::StartExecutionRequest::default()
     };

@@ -229,8 +229,8 @@ async fn a_schema_that_is_none_is_refused_where_it_stands() {
     let text = "id: p\nsteps:\n  - id: ask\n    wait:\n      form:\n        title: T\n        schema:\n          properties: {n: {type: number7}}\n";
     let document = v1::PlanDocument { text: text.into(), ..Default::default() };
     let request = v1::ValidatePlanRequest {
+        parent: "namespaces/default".into(),
         source: Some(v1::validate_plan_request::Source::Document(document)),
-        ..Default::default()
     };
     let found = executor.client.clone().validate_plan(request).await.unwrap().into_inner().violations;
     let [violation] = &found[..] else { panic!("{found:?}") };

@@ -118,6 +118,7 @@ fn plan(secrets: &[String]) -> v1::Plan {
 
 fn request(secrets: &[String]) -> v1::StartExecutionRequest {
     v1::StartExecutionRequest {
+        parent: "namespaces/default".into(),
         source: Some(Source::Plan(plan(secrets))),
         labels: [("token".to_owned(), secrets[9].clone()), (secrets[1].clone(), "as a key".to_owned())].into(),
         start_paused: true,
@@ -210,8 +211,8 @@ async fn a_check_and_a_refusal_show_no_secret() {
     let executor = world.executor().await;
     let mut client = executor.client.clone();
     let check = |plan| v1::ValidatePlanRequest {
+        parent: "namespaces/default".into(),
         source: Some(v1::validate_plan_request::Source::Plan(plan)),
-        ..v1::ValidatePlanRequest::default()
     };
     let checked = client.validate_plan(check(plan(&secrets[..]))).await.unwrap().into_inner();
     assert!(checked.violations.is_empty());

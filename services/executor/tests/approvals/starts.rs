@@ -40,3 +40,25 @@ async fn calls_carry_the_trace_of_their_execution() {
     executor.end(&name).await;
     assert_eq!(Vec::from_iter(world.runner.seen().traces), [trace]);
 }
+
+/// A start that names no namespace is refused, and so is the check of a plan: neither guesses one.
+#[tokio::test]
+async fn a_start_names_its_namespace() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let mut client = executor.client.clone();
+    for parent in ["", "default", "namespaces/", "namespaces/A"] {
+        let start = v1::StartExecutionRequest { parent: parent.to_owned(), ..plan("a") };
+        let document = v1::PlanDocument { text: "id: p".into(), ..Default::default() };
+        let source = Some(v1::validate_plan_request::Source::Document(document));
+        let check = v1::ValidatePlanRequest { parent: parent.to_owned(), source };
+        let refused = [
+            client.start_execution(start).await.map(drop).unwrap_err(),
+            client.validate_plan(check).await.map(drop).unwrap_err(),
+        ];
+        for status in refused {
+            assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
+            assert!(status.message().starts_with("parent: "), "{status}");
+        }
+    }
+}

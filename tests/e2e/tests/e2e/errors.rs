@@ -7,7 +7,8 @@ use tonic_types::StatusExt as _;
 
 async fn refusal(client: &Client, plan: &str) -> Status {
     let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
-    let request = v1::StartExecutionRequest { source: Some(Source::Document(document)), ..Default::default() };
+    let parent = "namespaces/default".to_owned();
+    let request = v1::StartExecutionRequest { parent, source: Some(Source::Document(document)), ..Default::default() };
     client.raw().start_execution(request).await.map(drop).unwrap_err()
 }
 
@@ -84,7 +85,8 @@ async fn names_and_ids_are_checked() {
     assert_eq!((status.code(), fields(&status)), (Code::InvalidArgument, vec!["name".to_owned()]));
     let status = client.raw().get_execution(get("namespaces/default/executions/nobody")).await.unwrap_err();
     assert_eq!(status.code(), Code::NotFound);
-    let request = v1::StartExecutionRequest { execution_id: "No Such Id".into(), ..Default::default() };
+    let parent = "namespaces/default".to_owned();
+    let request = v1::StartExecutionRequest { parent, execution_id: "No Such Id".into(), ..Default::default() };
     let status = client.raw().start_execution(request.clone()).await.unwrap_err();
     assert_eq!((status.code(), fields(&status)), (Code::InvalidArgument, vec!["source".to_owned()]), "{status}");
     let source = Some(v1::start_execution_request::Source::Plan(v1::Plan::default()));

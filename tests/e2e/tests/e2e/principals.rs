@@ -74,6 +74,7 @@ fn with<T>(token: &str, message: T) -> Request<T> {
 async fn start(channel: Channel, token: &str, id: &str) -> Result<v1::Execution, Status> {
     let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: ASKS.into() };
     let request = v1::StartExecutionRequest {
+        parent: "namespaces/default".into(),
         execution_id: id.into(),
         source: Some(v1::start_execution_request::Source::Document(document)),
         ..Default::default()

@@ -23,6 +23,7 @@ fn list() -> v1::ListExecutionsRequest {
 fn start(id: &str, request_id: &str, plan: &str) -> v1::StartExecutionRequest {
     let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: plan.into() };
     v1::StartExecutionRequest {
+        parent: "namespaces/default".into(),
         execution_id: id.into(),
         request_id: request_id.into(),
         source: Some(Source::Document(document)),

@@ -218,6 +218,7 @@ async fn a_state_directory_that_is_deleted_is_noticed() {
         let document =
             belay_proto::v1::PlanDocument { text: write.into(), format: belay_proto::v1::PlanFormat::Yaml.into() };
         let request = belay_proto::v1::StartExecutionRequest {
+            parent: "namespaces/default".into(),
             source: Some(belay_proto::v1::start_execution_request::Source::Document(document)),
             workspace: workspace.to_str().unwrap().into(),
             ..Default::default()

@@ -221,7 +221,8 @@ pub(crate) fn plan(steps: &str) -> v1::StartExecutionRequest {
         .collect();
     let text = format!("id: plan\nsteps:\n{}\n", steps.join("\n"));
     let document = v1::PlanDocument { text, format: v1::PlanFormat::Yaml.into() };
-    v1::StartExecutionRequest { source: Some(Source::Document(document)), ..v1::StartExecutionRequest::default() }
+    let parent = "namespaces/default".into();
+    v1::StartExecutionRequest { parent, source: Some(Source::Document(document)), ..Default::default() }
 }
 
 /// The events' kinds by the names of their fields in the contract.

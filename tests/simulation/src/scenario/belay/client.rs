@@ -128,6 +128,7 @@ async fn carry_through(order: Order, observed: &Observations) {
 /// Sends the request until there is a response, each time with the same request id. S2-NFR-007, S2-FR-058, B-15.
 async fn start(order: &Order, observed: &Observations, random: &mut StdRng) -> String {
     let request = v1::StartExecutionRequest {
+        parent: "namespaces/default".to_owned(),
         source: Some(v1::start_execution_request::Source::Plan(order.plan.clone())),
         request_id: order.request_id.clone(),
         start_paused: random.random_bool(0.05),
