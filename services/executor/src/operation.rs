@@ -12,7 +12,7 @@ use belay_proto::{
     v1,
 };
 use belay_reasons as reasons;
-use belay_service_kit::status;
+use belay_service_kit::{Retry, status};
 use belay_telemetry::TraceContext;
 use prost::Message as _;
 use tokio::{sync::mpsc, task::AbortHandle};
@@ -28,9 +28,6 @@ use crate::{
     session::{Report, Urgency},
     wire,
 };
-
-/// The delay before retrying an unavailable service: doubles from the first to the last.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// A call whose end is larger is understood by a task: that takes time, for which others must not wait.
 const MAX_INLINE_END_BYTES: usize = 32 << 10;
@@ -138,7 +135,7 @@ pub(crate) struct ToolCallOperation {
     pub(crate) updates: mpsc::UnboundedSender<Update>,
     /// Receives the tool's output.
     pub(crate) output: OutputForwarder,
-    pub(crate) backoff: Duration,
+    pub(crate) retry: Retry,
     /// Whether the driver knows that the call waits for a service at its limit.
     pub(crate) is_busy: bool,
     /// The delay before the call is sent.
@@ -173,9 +170,6 @@ fn reply_to(end: Result<Box<v1::ToolCall>, tonic::Status>) -> CallReply {
 struct DriverGone;
 
 impl ToolCallOperation {
-    /// The shortest delay between retries.
-    pub(crate) const MIN_BACKOFF: Duration = BACKOFF.0;
-
     pub(crate) fn start(self, verb: Verb) -> OperationHandle {
         let link = Arc::clone(self.registry.runner.link());
         // A call that nothing has to be asked for and that does not wait needs no task until something goes wrong.
@@ -557,7 +551,7 @@ impl ToolCallOperation {
         // An empty ledger id would accept any ledger: if this one were lost too, the next would run the call again.
         match catalogue {
             Ok(catalogue) => ledger_id.clone_from(&catalogue.ledger_id),
-            Err(_) => tokio::time::sleep(self.backoff).await,
+            Err(_) => self.retry.pause(&self.registry.ids).await,
         }
         None
     }
@@ -577,7 +571,7 @@ impl ToolCallOperation {
     async fn busy(&mut self, service: Busy, status: &tonic::Status) -> Result<(), DriverGone> {
         self.log(status, "The service is at its limit; retrying");
         self.is_busy = true;
-        self.backoff = self.backoff.max(status::retry_after(status).unwrap_or_default());
+        self.retry.at_least(status::retry_after(status).unwrap_or_default());
         self.wait(Update::Busy(self.key, service)).await
     }
 
@@ -593,8 +587,7 @@ impl ToolCallOperation {
 
     async fn wait(&mut self, update: Update) -> Result<(), DriverGone> {
         self.updates.send(update).map_err(|_| DriverGone)?;
-        tokio::time::sleep(self.backoff).await;
-        self.backoff = (self.backoff * 2).min(BACKOFF.1);
+        self.retry.pause(&self.registry.ids).await;
         Ok(())
     }
 }

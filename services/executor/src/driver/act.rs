@@ -8,6 +8,7 @@ use std::{
 
 use belay_execution::{Body, Event, OperationKey, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent};
 use belay_proto::{gate_v1, v1};
+use belay_service_kit::Retry;
 use belay_telemetry::TraceContext;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
@@ -78,7 +79,7 @@ impl Driver {
             maybe_sent: verb == Verb::Cancel || self.in_doubt.contains_key(&key),
             updates: self.update_sender.clone(),
             output: OutputForwarder::new(Arc::clone(&self.feed), id, self.secrets.redactor().clone()),
-            backoff: ToolCallOperation::MIN_BACKOFF,
+            retry: Retry::RPC,
             is_busy: false,
             delay: match self.disk_full.contains_key(&key.step) {
                 true => disk_full_delay(key.number),
