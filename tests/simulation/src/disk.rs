@@ -239,7 +239,10 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result {
     let boot = machine::current().ok_or(Refusal::Dead)?;
     machine::access(boot, Access::Write)?;
     trace::detail(format_args!("rename {} {}", from.display(), to.display()));
-    Ok(fs::rename(from, to)?)
+    fs::rename(from, to)?;
+    // turmoil keeps content by name: a file that is made under the old name would lose it with the rename.
+    machine::note_unlinked(boot, from);
+    Ok(())
 }
 
 /// Removes an empty folder.
