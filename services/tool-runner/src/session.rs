@@ -41,6 +41,7 @@ pub(crate) struct Session {
     open: HashMap<i64, Open>,
     /// Ends and refusals to be sent.
     ends: VecDeque<(SessionReply, usize)>,
+    ends_bytes: usize,
     /// Everything else to be sent.
     progress: VecDeque<(SessionReply, usize)>,
     progress_bytes: usize,
@@ -162,6 +163,7 @@ impl Session {
         }
         // An end does not overtake the output of its own call.
         if is_end && !self.progress.iter().any(|(earlier, _)| earlier.operation == operation) {
+            self.ends_bytes += bytes;
             self.ends.push_back((reply, bytes));
         } else {
             self.progress_bytes += bytes;
@@ -181,14 +183,16 @@ impl Session {
 
     /// Whether the next message has enough in it.
     pub(crate) fn is_full(&self) -> bool {
-        self.progress_bytes >= FULL_MESSAGE_BYTES || self.ends.len() >= MAX_OPEN
+        self.progress_bytes + self.ends_bytes >= FULL_MESSAGE_BYTES || self.ends.len() >= MAX_OPEN
     }
 
     /// Takes the replies for the next message: first the ends that follow nothing.
     pub(crate) fn take_replies(&mut self) -> Vec<SessionReply> {
         let mut replies = Vec::with_capacity(self.ends.len() + self.progress.len());
         let mut bytes = 0;
-        if move_some(&mut self.ends, &mut replies, &mut bytes) {
+        let has_room = move_some(&mut self.ends, &mut replies, &mut bytes);
+        self.ends_bytes -= bytes;
+        if has_room {
             move_some(&mut self.progress, &mut replies, &mut bytes);
             self.progress_bytes = self.progress.iter().map(|(_, bytes)| bytes).sum();
         }

@@ -65,8 +65,8 @@ mod tests {
     #[test]
     fn what_has_levelled_off_has_the_ratio_one() {
         let growth = |batches_kib: &[u64]| Growth { idle_kib: 1, batches_kib: batches_kib.to_vec() }.ratio();
-        assert_eq!(growth(&[50, 90, 100, 100, 100, 100]), Some(200.0 / 190.0));
-        assert_eq!(growth(&[10, 50, 100, 100, 100, 100]), Some(200.0 / 150.0));
+        assert_eq!(growth(&[50, 90, 90, 100, 100, 100]), Some(200.0 / 190.0));
+        assert_eq!(growth(&[10, 50, 50, 100, 100, 100]), Some(200.0 / 150.0));
         assert_eq!(growth(&[9, 9, 100, 200, 200, 100]), Some(1.0));
         assert_eq!(growth(&[1, 2]), None);
     }

@@ -55,6 +55,8 @@ pub(super) struct Session {
     /// What the executor sends; `None` once the session has ended.
     received: Option<Streaming<ReceivedRequest>>,
     rules: session::Session,
+    /// Operations of the last message that have not begun: what is to be sent has no room for their ends.
+    waiting: VecDeque<SessionOperation>,
     /// Operations that have not ended, each with its id.
     running: SelectAll<Abortable<BoxStream<'static, (i64, Update)>>>,
     first: Option<SessionResponse>,
@@ -81,6 +83,7 @@ impl Session {
             stopped,
             received: Some(received),
             rules: session::Session::default(),
+            waiting: VecDeque::new(),
             running: SelectAll::new(),
             first: None,
             unacknowledged: VecDeque::new(),
@@ -91,7 +94,7 @@ impl Session {
         }
     }
 
-    fn on_message(&mut self, message: ReceivedRequest, context: &mut Context<'_>) -> Result<(), Status> {
+    fn on_message(&mut self, message: ReceivedRequest) -> Result<(), Status> {
         let session::Received { is_first, stores, operations } = self.rules.receive(message)?;
         if let Some(StorePositions { stores, commits }) = stores {
             if !stores.is_empty() {
@@ -106,9 +109,7 @@ impl Session {
             self.first = Some(session::first_response(self.calls.ledger_id()));
             self.unacknowledged = self.calls.unacknowledged().into();
         }
-        for operation in operations {
-            self.begin(operation, context);
-        }
+        self.waiting.extend(operations);
         Ok(())
     }
 
@@ -179,40 +180,48 @@ impl Stream for Session {
                 this.received = None;
                 return Poll::Ready(Some(Err(stopping())));
             }
-            let read = match received.poll_next_unpin(context) {
-                Poll::Ready(Some(Ok(message))) => this.on_message(message, context),
+            // One message at a time, so that what an executor sends without a pause keeps no end from being sent.
+            let read = match this.waiting.is_empty() {
+                true => received.poll_next_unpin(context),
+                false => Poll::Pending,
+            };
+            let has_read = read.is_ready();
+            let taken = match read {
+                Poll::Ready(Some(Ok(message))) => this.on_message(message),
                 Poll::Ready(Some(Err(status))) => Err(status),
                 // The executor has ended the session; calls go on.
                 Poll::Ready(None) => {
                     this.received = None;
                     return Poll::Ready(None);
                 }
-                Poll::Pending => {
-                    while !this.rules.is_full()
-                        && let Poll::Ready(Some((id, update))) = this.running.poll_next_unpin(context)
-                    {
-                        this.on_update(id, update);
-                    }
-                    if let Some(message) = this.next() {
-                        return Poll::Ready(Some(Ok(message)));
-                    }
-                    if this.heartbeat.poll_tick(context).is_pending() {
-                        return Poll::Pending;
-                    }
-                    if !std::mem::replace(&mut this.sent_since_tick, false) {
-                        let heartbeat = this.with_positions(SessionResponse::default());
-                        return Poll::Ready(Some(Ok(heartbeat)));
-                    }
-                    continue;
-                }
+                Poll::Pending => Ok(()),
             };
-            if let Err(status) = read {
+            if let Err(status) = taken {
                 this.received = None;
                 return Poll::Ready(Some(Err(status)));
             }
-            // What is answered already does not wait for more messages.
+            while !this.rules.is_full()
+                && let Some(operation) = this.waiting.pop_front()
+            {
+                this.begin(operation, context);
+            }
+            while !this.rules.is_full()
+                && let Poll::Ready(Some((id, update))) = this.running.poll_next_unpin(context)
+            {
+                this.on_update(id, update);
+            }
             if let Some(message) = this.next() {
                 return Poll::Ready(Some(Ok(message)));
+            }
+            if has_read {
+                continue;
+            }
+            if this.heartbeat.poll_tick(context).is_pending() {
+                return Poll::Pending;
+            }
+            if !std::mem::replace(&mut this.sent_since_tick, false) {
+                let heartbeat = this.with_positions(SessionResponse::default());
+                return Poll::Ready(Some(Ok(heartbeat)));
             }
         }
     }

@@ -130,6 +130,23 @@ fn one_operation_too_many_is_refused_and_the_session_goes_on() {
     assert_eq!(session.receive(operations(&[next + 1])).unwrap().operations.len(), 1);
 }
 
+/// What waits to be sent is bounded by its bytes: a thousand large results of calls that are attached to again are not all in memory at once.
+#[test]
+fn large_ends_fill_a_message_until_they_are_taken() {
+    let mut session = begun();
+    session.receive(operations(&[1, 2, 3])).unwrap();
+    result(&mut session, 1, 1000);
+    assert!(!session.is_full());
+    result(&mut session, 2, FULL_MESSAGE_BYTES);
+    assert!(session.is_full(), "nothing else is begun before these are taken");
+    assert_eq!(ids(&session.take_replies()), [1]);
+    assert!(session.is_full(), "one is left");
+    assert_eq!(ids(&session.take_replies()), [2]);
+    assert!(!session.is_full());
+    output(&mut session, 3, FULL_MESSAGE_BYTES);
+    assert!(session.is_full(), "output counts as well");
+}
+
 #[test]
 fn ends_are_sent_before_output_and_a_message_has_a_bound() {
     let mut session = begun();
