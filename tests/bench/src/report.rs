@@ -63,22 +63,22 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         ..paired("P4", metric, "MiB", None, of)
     };
     vec![
-        paired("P1", "step p50, 1 execution", "µs", Some(Bound::AtMost(1.57)), |side| {
+        paired("P1", "step p50, 1 execution", "µs", Some(Bound::AtMost(1.2)), |side| {
             side.one.speed.p50_us.map(|us| us as f64)
         }),
         paired("", "step p99, 1 execution", "µs", None, |side| side.one.speed.p99_us.map(|us| us as f64)),
         paired("", "steps/s, 1 execution", "", None, |side| Some(side.one.speed.steps_per_second)),
-        paired("P2", "steps/s, 64 executions", "", Some(Bound::AtLeast(0.42)), |side| {
+        paired("P2", "steps/s, 64 executions", "", Some(Bound::AtLeast(0.7)), |side| {
             Some(side.some.speed.steps_per_second)
         }),
-        paired("P2", "steps/s, 256 executions", "", Some(Bound::AtLeast(0.42)), |side| {
+        paired("P2", "steps/s, 256 executions", "", Some(Bound::AtLeast(0.7)), |side| {
             Some(side.many.speed.steps_per_second)
         }),
-        paired("P3", "CPU per step, 64 executions", "µs", Some(Bound::AtMost(2.8)), |side| {
+        paired("P3", "CPU per step, 64 executions", "µs", Some(Bound::AtMost(1.5)), |side| {
             Some(side.some.cpu_us_per_step)
         }),
-        memory("memory (PSS), idle", 64.0, |side| Some(side.idle_kib as f64 / KIB_PER_MIB)),
-        memory("memory (PSS), after 256 executions", 128.0, |side| Some(side.busy_kib as f64 / KIB_PER_MIB)),
+        memory("memory (PSS), idle", 40.0, |side| Some(side.idle_kib as f64 / KIB_PER_MIB)),
+        memory("memory (PSS), after 256 executions", 80.0, |side| Some(side.busy_kib as f64 / KIB_PER_MIB)),
         growth(measured.memory.as_ref()),
         flushes(&measured.flushes),
         writes(&measured.flushes),
@@ -87,7 +87,7 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
             metric: "kill -9 to the next step, 64 executions",
             unit: "ms",
             belay: stats::median(measured.crashes.iter().map(|crash| crash.next_step_ms)),
-            target: Some(Target::Time(Bound::AtMost(500.0))),
+            target: Some(Target::Time(Bound::AtMost(200.0))),
             ..Row::default()
         },
         beside("read_file p99 beside a command; floor: alone", &measured.beside, |slowest| slowest.read_file),
