@@ -1,4 +1,5 @@
-//! What a server receives in place of a `SessionRequest`. Each operation is checked for itself against what this version knows, so that one which a
+//! What both sides of a session share: the positions of stores, of which only changes are sent; and what a server receives in place of a
+//! `SessionRequest`. Each operation is checked for itself against what this version knows, so that one which a
 //! newer executor extended is refused alone, and the session with all others goes on.
 
 use prost::{
@@ -7,15 +8,59 @@ use prost::{
     encoding::{self, DecodeContext, WireType},
 };
 
+use tonic::codegen::http::HeaderValue;
+
 use crate::{
     check::{Checked, Problem, Refused, Role, check},
     runner_v1::{OutputCredit, SessionHello, SessionOperation, SessionRequest, StorePositions},
+    stores::{Behind, Report, Stores},
 };
 
 /// How many operations one message may have.
 pub const MAX_OPERATIONS: usize = 4096;
 /// How many operations may be without an end, and so how many one message may credit or forget.
 pub const MAX_OPEN: usize = 65_536;
+
+/// The positions that one side of a session has sent.
+#[derive(Clone, Debug, Default)]
+pub struct SentPositions(Option<Report>);
+
+impl SentPositions {
+    /// What the next message has of the positions of `stores`; `None` when they are as they were sent. The stores themselves are left out while
+    /// only their commits have changed.
+    pub fn next(&mut self, stores: &Stores) -> Option<StorePositions> {
+        let report = stores.report();
+        if self.0.as_ref() == Some(&report) {
+            return None;
+        }
+        let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
+        let is_same_file = self.0.as_ref().is_some_and(|sent| sent.stores == report.stores);
+        let names = if is_same_file { String::new() } else { text(&report.stores) };
+        let positions = StorePositions { stores: names, commits: text(&report.commits) };
+        self.0 = Some(report);
+        Some(positions)
+    }
+}
+
+/// The positions that one side of a session has received.
+#[derive(Clone, Debug, Default)]
+pub struct ReceivedPositions {
+    /// The stores as last received.
+    stores: String,
+}
+
+impl ReceivedPositions {
+    /// Compares what has arrived with `stores`.
+    ///
+    /// # Errors
+    /// [`Behind`] as of [`Stores::observe`].
+    pub fn observe(&mut self, stores: &Stores, positions: StorePositions) -> Result<(), Behind> {
+        if !positions.stores.is_empty() {
+            self.stores = positions.stores;
+        }
+        stores.observe(&self.stores, &positions.commits)
+    }
+}
 
 /// A `SessionRequest` whose operations have been checked.
 #[derive(Clone, Debug, Default, PartialEq)]

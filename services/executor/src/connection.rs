@@ -6,10 +6,7 @@ use std::{
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_proto::{
-    runner_v1::{SessionResponse, StorePositions},
-    stores::Stores,
-};
+use belay_proto::{runner_v1::SessionResponse, session::ReceivedPositions, stores::Stores};
 use belay_service_kit::{Retry, status, stores};
 use tonic::{Code, Status, Streaming};
 
@@ -85,10 +82,10 @@ async fn connect(registry: &Weak<ExecutionRegistry>, runner: &Runner, retry: &mu
         Ok(Err(status)) => return status,
         Err(_) => return Status::unavailable("the runner did not send its hello in time"),
     };
-    let mut peer_stores = String::new();
+    let mut positions = ReceivedPositions::default();
     let mut next = first;
     loop {
-        if let Err(status) = take(registry, link, stores.as_deref(), &mut peer_stores, next) {
+        if let Err(status) = take(registry, link, stores.as_deref(), &mut positions, next) {
             return status;
         }
         retry.succeeded();
@@ -113,7 +110,7 @@ fn take(
     registry: &Weak<ExecutionRegistry>,
     link: &Arc<Link>,
     stores: Option<&Stores>,
-    peer_stores: &mut String,
+    positions: &mut ReceivedPositions,
     mut message: SessionResponse,
 ) -> Result<(), Status> {
     if message.hello.is_some() {
@@ -124,11 +121,8 @@ fn take(
     } else if !link.has_received_hello() {
         return Err(Status::internal("the runner did not send its hello first"));
     }
-    if let (Some(stores), Some(StorePositions { stores: names, commits })) = (stores, message.stores.take()) {
-        if !names.is_empty() {
-            *peer_stores = names;
-        }
-        stores.observe(peer_stores, &commits).map_err(|behind| {
+    if let (Some(stores), Some(received)) = (stores, message.stores.take()) {
+        positions.observe(stores, received).map_err(|behind| {
             tracing::error!(%behind, "A store is behind");
             stores::refusal(&behind)
         })?;

@@ -67,7 +67,7 @@ impl FormRequest {
                 Err(GateError::Refused(status)) if is_about_the_form(&status) => {
                     return drop(self.updates.send(Update::FormRefused(self.key, status.message().to_owned())));
                 }
-                // The operator can mend it: the executor's token, for example.
+                // The operator can correct it: the executor's token, for example.
                 Err(GateError::Refused(status)) => {
                     tracing::warn!(wait = self.request.call, %status, "The approval gate rejects a form; asking again");
                     Update::GateUnavailable

@@ -13,9 +13,8 @@ use std::{
 };
 
 use belay_proto::{
-    runner_v1::{
-        AcknowledgeToolCallsRequest, Fence, SessionOperation, SessionRequest, SessionResponse, StorePositions,
-    },
+    runner_v1::{AcknowledgeToolCallsRequest, Fence, SessionOperation, SessionRequest, SessionResponse},
+    session::SentPositions,
     stores::Stores,
     v1,
 };
@@ -24,7 +23,7 @@ use tokio::{
     sync::{Notify, mpsc},
     task::AbortHandle,
 };
-use tonic::{Status, codegen::http::HeaderValue};
+use tonic::Status;
 
 use crate::{
     call_reply::{CallReply, is_permanent},
@@ -114,7 +113,7 @@ pub(crate) struct Following {
     link: Arc<Link>,
     id: i64,
     reports: mpsc::UnboundedReceiver<Report>,
-    /// Whether nobody else forgets the operation.
+    /// Whether dropping this forgets the operation.
     is_owner: bool,
 }
 
@@ -170,7 +169,7 @@ impl Link {
         self.state().transport == Transport::Session
     }
 
-    /// From now on operations go over a session: [`run`] connects it.
+    /// From now on operations go over a session, which [`crate::connection::run`] connects.
     pub(crate) fn start(&self) {
         self.state().transport = Transport::Session;
     }
@@ -292,7 +291,13 @@ impl Link {
     pub(crate) fn open(self: &Arc<Self>, stores: Option<Arc<Stores>>) -> Requests {
         let mut state = self.state();
         state.generation += 1;
-        Requests { link: Arc::clone(self), generation: state.generation, stores, sent: None, has_yielded: false }
+        Requests {
+            link: Arc::clone(self),
+            generation: state.generation,
+            stores,
+            sent: SentPositions::default(),
+            has_yielded: false,
+        }
     }
 
     /// Ends the session: every waiter gets the reason. The next operations wait for another one, if one is wanted.
@@ -426,26 +431,8 @@ pub(crate) struct Requests {
     link: Arc<Link>,
     generation: u64,
     stores: Option<Arc<Stores>>,
-    /// The positions as last sent.
-    sent: Option<(HeaderValue, HeaderValue)>,
+    sent: SentPositions,
     has_yielded: bool,
-}
-
-impl Requests {
-    fn positions(&mut self) -> Option<StorePositions> {
-        let belay_proto::stores::Report { stores, commits } = self.stores.as_ref()?.report();
-        let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
-        let is_same_file = self.sent.as_ref().is_some_and(|(sent, _)| *sent == stores);
-        if is_same_file && self.sent.as_ref().is_some_and(|(_, sent)| *sent == commits) {
-            return None;
-        }
-        let positions = StorePositions {
-            stores: if is_same_file { String::new() } else { text(&stores) },
-            commits: text(&commits),
-        };
-        self.sent = Some((stores, commits));
-        Some(positions)
-    }
 }
 
 impl Stream for Requests {
@@ -471,6 +458,7 @@ impl Stream for Requests {
         this.has_yielded = false;
         let message = state.session.next();
         drop(state);
-        Poll::Ready(Some(SessionRequest { stores: this.positions(), ..message }))
+        let stores = this.stores.as_deref().and_then(|stores| this.sent.next(stores));
+        Poll::Ready(Some(SessionRequest { stores, ..message }))
     }
 }

@@ -170,7 +170,7 @@ impl<W> Session<W> {
         Ok(())
     }
 
-    /// Nobody waits for the end of an operation any more: one that was not sent is not sent.
+    /// The end of an operation is no longer waited for: one that was not sent is not sent.
     pub(crate) fn forget(&mut self, id: i64) {
         if self.open.remove(&id).is_some_and(|open| open.sent) {
             self.forgotten.push(id);
@@ -268,7 +268,7 @@ impl<W> Session<W> {
         })
     }
 
-    /// What a reply reports, and to whom; `None` when nobody waits for it. After a report that is no end, the waiter has to be given back.
+    /// What a reply reports, and to whom; `None` when it is no longer waited for. After a report that is no end, the waiter has to be given back.
     pub(crate) fn deliver(&mut self, SessionReply { operation: id, reply }: SessionReply) -> Option<Delivery<W>> {
         // A kind of reply that this version does not know is no end that it could act on.
         let mut report = Report::of(reply?);
@@ -299,7 +299,7 @@ impl<W> Session<W> {
         Some(Delivery { id, report, waiter })
     }
 
-    /// Gives back the waiter after a delivery. It is returned when nobody waits for the operation any more.
+    /// Gives back the waiter after a delivery. It is returned when the operation is no longer waited for.
     pub(crate) fn give_back(&mut self, id: i64, waiter: W) -> Option<W> {
         match self.open.get_mut(&id) {
             Some(open) => {
@@ -330,7 +330,7 @@ fn take<T>(queue: &mut Vec<T>) -> Vec<T> {
     queue.split_off(queue.len() - MAX_OPEN)
 }
 
-/// The next operation of a queue for which somebody still waits, if there is room for it.
+/// The next operation of a queue that is still waited for, if there is room for it.
 fn take_next<W>(
     queue: &mut VecDeque<SessionOperation>,
     open: &mut HashMap<i64, Open<W>>,

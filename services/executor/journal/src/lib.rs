@@ -69,7 +69,7 @@ impl Transition {
 }
 
 /// The state of an execution after some of its events, so that reading it need not begin with the first. Disposable: a store may drop it, and
-/// whoever does not know its version ignores it.
+/// a reader that does not know its version ignores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// The sequence of the last event that is in it.

@@ -1,4 +1,4 @@
-//! Compares what executions ask with what the gate asks people, and mends what differs.
+//! Compares what executions ask with what the gate asks people, and reconciles the two.
 //!
 //! They differ after the gate's store was restored or replaced, and after a crash between a commit of the executor and its notice to the gate. The
 //! row of a parked execution has a digest of what it asks, and the gate lists what is pending: an execution is loaded only when the two do not
@@ -60,7 +60,7 @@ async fn compare(registry: &Arc<ExecutionRegistry>) -> Result<(), String> {
         let row = registry.reads.read(move |reader| reader.get(key)).await.map_err(unreadable)?;
         if let Some(row) = row.filter(|row| !row.summary.ended) {
             let is_asked = at_gate.remove(&number(&row)).is_some();
-            mend(registry, row, is_asked).await?;
+            reconcile(registry, row, is_asked).await?;
         }
     }
     let mut namespace = String::new();
@@ -76,7 +76,7 @@ async fn compare(registry: &Arc<ExecutionRegistry>) -> Result<(), String> {
             for row in page.rows {
                 let found = at_gate.remove(&number(&row));
                 if found.unwrap_or(0) != row.summary.asks && registry.is_driven(row.key) {
-                    mend(registry, row, found.is_some()).await?;
+                    reconcile(registry, row, found.is_some()).await?;
                 }
             }
             match page.next {
@@ -117,7 +117,7 @@ async fn withdraw_the_rest(registry: &Arc<ExecutionRegistry>, mut rest: HashMap<
                         }
                     }
                 }
-                Ok(row) if registry.is_driven(row.key) => mend(registry, row, true).await?,
+                Ok(row) if registry.is_driven(row.key) => reconcile(registry, row, true).await?,
                 Ok(_) => {}
                 // It belongs to another executor.
                 Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => {}
@@ -131,7 +131,7 @@ async fn withdraw_the_rest(registry: &Arc<ExecutionRegistry>, mut rest: HashMap<
 }
 
 /// Lets the driver of an execution compare. `is_asked`: the gate has something of it.
-async fn mend(registry: &Arc<ExecutionRegistry>, row: ExecutionRow, is_asked: bool) -> Result<(), String> {
+async fn reconcile(registry: &Arc<ExecutionRegistry>, row: ExecutionRow, is_asked: bool) -> Result<(), String> {
     let turn = Arc::clone(&registry.comparisons).acquire_owned().await.map_err(|error| error.to_string())?;
     let mut pending = Vec::new();
     if is_asked {

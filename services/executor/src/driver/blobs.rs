@@ -2,7 +2,9 @@
 
 use std::{cell::RefCell, collections::HashMap, mem, sync::Arc};
 
-use belay_execution::{BlobRef, Blobs as _, DecideContext, Event, Json, Payload, Timestamp, ToolCallEnd, Verb};
+use belay_execution::{
+    BlobRef, Blobs as _, DecideContext, Event, Execution, Json, Payload, Timestamp, ToolCallEnd, Verb,
+};
 use serde_json::Value;
 use tonic::Status;
 
@@ -42,6 +44,20 @@ impl Driver {
         values: &HashMap<Arc<str>, Result<Value, String>>,
         events: &mut Vec<Event>,
     ) -> Vec<BlobRef> {
+        let ledger_id = Arc::clone(&self.ledger_id);
+        let context = DecideContext { now, ledger_id: &ledger_id };
+        self.with_at_hand(values, |execution, at_hand| {
+            events.extend(execution.advance_with(context, at_hand));
+            at_hand.wanted.take()
+        })
+    }
+
+    /// Does something with the execution that reads these blobs and may make new ones.
+    fn with_at_hand<T>(
+        &mut self,
+        values: &HashMap<Arc<str>, Result<Value, String>>,
+        work: impl FnOnce(&mut Execution, &AtHand<'_>) -> T,
+    ) -> T {
         let at_hand = AtHand {
             uid: &self.uid,
             max_inline: self.registry.thresholds.max_inline,
@@ -51,25 +67,15 @@ impl Driver {
             wanted: RefCell::default(),
             random: &|| self.registry.ids.next_key(),
         };
-        let context = DecideContext { now, ledger_id: &self.ledger_id };
-        events.extend(self.execution.advance_with(context, &at_hand));
-        at_hand.wanted.into_inner()
+        work(&mut self.execution, &at_hand)
     }
 
     /// The end of a call with its result in a blob, when it is too large to be inline.
     pub(super) fn with_blob(&mut self, end: ToolCallEnd) -> ToolCallEnd {
         match end {
             ToolCallEnd::Completed { result: Payload::Inline(json), receipt } => {
-                let at_hand = AtHand {
-                    uid: &self.uid,
-                    max_inline: self.registry.thresholds.max_inline,
-                    values: &HashMap::new(),
-                    secrets: RefCell::new(&mut self.secrets),
-                    made: RefCell::new(&mut self.made),
-                    wanted: RefCell::default(),
-                    random: &|| self.registry.ids.next_key(),
-                };
-                ToolCallEnd::Completed { result: at_hand.payload(json), receipt }
+                let result = self.with_at_hand(&HashMap::new(), |_, at_hand| at_hand.payload(json));
+                ToolCallEnd::Completed { result, receipt }
             }
             end @ (ToolCallEnd::Completed { result: Payload::Blob(_), .. }
             | ToolCallEnd::Failed { .. }

@@ -1,7 +1,7 @@
 //! Metrics in the text format that Prometheus reads (OpenMetrics): `GET /metrics` on the listener that serves gRPC, for every caller that the
 //! listener accepts.
 //!
-//! Nothing is counted for them while nobody asks: a service reads its gauges anew for each request.
+//! Nothing is counted for them between two requests: a service reads its gauges anew for each.
 
 use std::{
     fmt::Write as _,
@@ -42,7 +42,7 @@ pub type Reading<'a> = Pin<Box<dyn Future<Output = Vec<Gauge>> + Send + 'a>>;
 
 /// A service that can be measured.
 pub trait Measured: Send + Sync + 'static {
-    /// Reads its gauges, at a cost that does not grow with what it stores.
+    /// Reads its gauges, at a bounded cost.
     fn gauges(&self) -> Reading<'_>;
 }
 

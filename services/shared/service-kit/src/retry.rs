@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Ids;
 
-/// Delays that double from the first to the longest, each with jitter: whoever was cut off at the same moment does not come back at the same moment.
+/// Delays that double from the first to the longest, each with jitter: clients that were cut off at the same moment do not come back at the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     first: Duration,

@@ -60,7 +60,7 @@ where
     where
         C: FnMut(Vec<Op>) -> Result<Vec<Output>, Error> + Send + 'static,
     {
-        // Not bounded: whoever commits waits for the result, so there are as many operations as waiting tasks.
+        // Not bounded: a caller that commits waits for the result, so there are as many operations as waiting tasks.
         let (sender, mut receiver) = mpsc::unbounded_channel::<Waiting<Op, Output, Error>>();
         let mut run = move |batch: Vec<Waiting<Op, Output, Error>>| {
             let (operations, waiting): (Vec<Op>, Vec<_>) = batch.into_iter().unzip();

@@ -10,10 +10,10 @@ use std::{
 
 use belay_proto::{
     runner_v1::{
-        SessionOperation, SessionResponse, StorePositions, ToolCallStarted, ToolCallWaiting,
-        session_operation::Operation, session_reply::Reply,
+        SessionOperation, SessionResponse, ToolCallStarted, ToolCallWaiting, session_operation::Operation,
+        session_reply::Reply,
     },
-    session::ReceivedRequest,
+    session::{ReceivedPositions, ReceivedRequest, SentPositions},
     v1,
 };
 use belay_service_kit::{Shutdown, stores};
@@ -23,7 +23,7 @@ use futures::{
     stream::{self, AbortHandle, Abortable, BoxStream, SelectAll},
 };
 use tokio::time::{Interval, MissedTickBehavior};
-use tonic::{Code, Status, Streaming, codegen::http::HeaderValue};
+use tonic::{Code, Status, Streaming};
 
 use super::{
     acknowledge_tool_calls::acknowledge_tool_calls,
@@ -61,9 +61,8 @@ pub(super) struct Session {
     running: SelectAll<Abortable<BoxStream<'static, (i64, Update)>>>,
     first: Option<SessionResponse>,
     unacknowledged: VecDeque<String>,
-    /// The positions of stores as last sent and last received.
-    positions: Option<(HeaderValue, HeaderValue)>,
-    peer_stores: String,
+    sent_positions: SentPositions,
+    received_positions: ReceivedPositions,
     heartbeat: Interval,
     /// Whether a message was sent since the last tick.
     sent_since_tick: bool,
@@ -87,8 +86,8 @@ impl Session {
             running: SelectAll::new(),
             first: None,
             unacknowledged: VecDeque::new(),
-            positions: None,
-            peer_stores: String::new(),
+            sent_positions: SentPositions::default(),
+            received_positions: ReceivedPositions::default(),
             heartbeat,
             sent_since_tick: true,
         }
@@ -96,11 +95,8 @@ impl Session {
 
     fn on_message(&mut self, message: ReceivedRequest) -> Result<(), Status> {
         let session::Received { is_first, stores, operations } = self.rules.receive(message)?;
-        if let Some(StorePositions { stores, commits }) = stores {
-            if !stores.is_empty() {
-                self.peer_stores = stores;
-            }
-            self.calls.stores().observe(&self.peer_stores, &commits).map_err(|behind| {
+        if let Some(received) = stores {
+            self.received_positions.observe(self.calls.stores(), received).map_err(|behind| {
                 tracing::error!(%behind, "A store is behind");
                 stores::refusal(&behind)
             })?;
@@ -152,20 +148,10 @@ impl Session {
     }
 
     /// The message with the positions of the stores, if they have changed.
-    fn with_positions(&mut self, mut message: SessionResponse) -> SessionResponse {
+    fn with_positions(&mut self, message: SessionResponse) -> SessionResponse {
         self.sent_since_tick = true;
-        let belay_proto::stores::Report { stores, commits } = self.calls.stores().report();
-        let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
-        let is_same_file = self.positions.as_ref().is_some_and(|(sent, _)| *sent == stores);
-        if !is_same_file || self.positions.as_ref().is_some_and(|(_, sent)| *sent != commits) {
-            let positions = StorePositions {
-                stores: if is_same_file { String::new() } else { text(&stores) },
-                commits: text(&commits),
-            };
-            message.stores = Some(positions);
-            self.positions = Some((stores, commits));
-        }
-        message
+        let stores = self.sent_positions.next(self.calls.stores());
+        SessionResponse { stores, ..message }
     }
 }
 
