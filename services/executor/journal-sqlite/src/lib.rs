@@ -61,11 +61,7 @@ pub fn open_with(
     let (store_id, fence, heads, last, stores) = {
         let connection = store.writer.lock().expect("a new connection's lock is not poisoned");
         let (store_id, fence, heads) = begin(&connection, location.accepted, new_store_id).map_err(store_error)?;
-        // The log's last rows may be deleted: the position remembers their number.
-        let last_row = "SELECT max(coalesce((SELECT max(id) FROM log), 0),
-                                   coalesce((SELECT number FROM position WHERE service = ?1), 0))";
-        let last_row =
-            connection.query_row(last_row, [Service::Executor.as_str()], |row| row.get(0)).map_err(failed)?;
+        let last_row = rows::last_row(&connection).map_err(failed)?;
         // The sequence remembers keys that are no longer used, too.
         let last_key = "SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'execution'), 0),
                                    coalesce((SELECT max(exec) FROM execution), 0))";

@@ -3,7 +3,8 @@
 use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 
 use belay_journal::{
-    Deletion, ExecutionKey, ExecutionRow, JournalReader, Page, Position, Query, Snapshot, StoreError, Transition,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, Page, Position, Query, Snapshot, StoreError,
+    Transition,
 };
 use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
@@ -145,6 +146,14 @@ impl JournalReader for SqliteReader {
             return Err(StoreError::Missing(key));
         }
         read.map_err(damaged)
+    }
+
+    fn changes(&self, after: Cursor, limit: usize) -> Result<Changes, StoreError> {
+        rows::changes(&self.connection(), after, at_most(limit)).map_err(failed)
+    }
+
+    fn latest(&self) -> Result<Cursor, StoreError> {
+        rows::last_row(&self.connection()).map(Cursor).map_err(failed)
     }
 
     fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError> {

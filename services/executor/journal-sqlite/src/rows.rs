@@ -3,14 +3,16 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use belay_journal::{
-    DeleteRequest, Deletion, ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, Snapshot, StepCounts, Waits,
+    Change, Changes, Cursor, DeleteRequest, Deletion, ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution,
+    Snapshot, StepCounts, Waits,
 };
+use belay_proto::stores::Service;
 use belay_sqlite::DamagedRow;
 use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
 use crate::{
     head::Head,
-    schema::{DELETION, EXECUTION, HEAD, SEAL_KEY, SNAPSHOT},
+    schema::{DELETION, EXECUTION, HEAD, LOG, SEAL_KEY, SNAPSHOT},
 };
 
 /// The columns of an execution, in the order of [`execution_row`].
@@ -87,6 +89,39 @@ pub(crate) fn namespaces(connection: &Connection, after: &str, limit: usize) -> 
         let last = found.last().map_or(after, String::as_str);
         let Some(next) = statement.query_row([last], |row| row.get::<_, Option<String>>(0))? else { break };
         found.push(next);
+    }
+    Ok(found)
+}
+
+/// The key of the log's last row, which no other row gets: the position remembers it when the row is deleted.
+pub(crate) fn last_row(connection: &Connection) -> Result<i64, rusqlite::Error> {
+    const LAST: &str = "SELECT max(coalesce((SELECT max(id) FROM log), 0),
+                                   coalesce((SELECT number FROM position WHERE service = ?1), 0))";
+    connection.prepare_cached(LAST)?.query_row([Service::Executor.as_str()], |row| row.get(0))
+}
+
+/// The rows of the log above `after`, of which at most `limit` are examined. Their keys rise as they are committed: there is one writer.
+pub(crate) fn changes(connection: &Connection, after: Cursor, limit: i64) -> Result<Changes, rusqlite::Error> {
+    static READ: LazyLock<String> = LazyLock::new(|| {
+        let intact = LOG.intact();
+        format!(
+            "SELECT id, exec, first_seq, count, {intact}, EXISTS (SELECT 1 FROM execution WHERE execution.exec = log.exec)
+             FROM log WHERE id > ?1 ORDER BY id LIMIT ?2"
+        )
+    });
+    let mut found = Changes { changes: Vec::new(), next: after };
+    let mut statement = connection.prepare_cached(&READ)?;
+    let mut rows = statement.query([after.0, limit])?;
+    while let Some(row) = rows.next()? {
+        let id = row.get(0)?;
+        found.next = Cursor(id);
+        if !row.get::<_, bool>(4)? {
+            report(&LOG.damaged(id));
+        } else if row.get(5)? {
+            let first_sequence = row.get(2)?;
+            let last_sequence = first_sequence + row.get::<_, u64>(3)? - 1;
+            found.changes.push(Change { key: ExecutionKey(row.get(1)?), first_sequence, last_sequence });
+        }
     }
     Ok(found)
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    AnyOf, Comparison, Condition, DeleteRequest, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence,
-    MAX_EXAMINED, NewExecution, Opened, Operation, Order, OrderBy, Page, Position, Query, Refused, Snapshot,
-    StepCounts, StoreError, Transition, Waits,
+    AnyOf, Change, Changes, Comparison, Condition, Cursor, DeleteRequest, Deletion, Done, ExecutionKey, ExecutionRow,
+    ExecutionSummary, Fence, MAX_EXAMINED, NewExecution, Opened, Operation, Order, OrderBy, Page, Position, Query,
+    Refused, Snapshot, StepCounts, StoreError, Transition, Waits,
 };
 
 /// Checks a store's guarantees. `open` opens the same store each time, after the previous handle was dropped.
@@ -26,13 +26,16 @@ pub fn check(open: &mut dyn FnMut() -> Opened) {
     keeps_one_key(&mut store);
     keeps_the_last_snapshot(&mut store);
     finds_what_has_ended(&mut store);
+    follows_what_is_committed(&mut store);
     deletes_in_steps(&mut store);
 
     let (fence, store_id) = (store.fence, store.store_id.clone());
-    let before = everything(&store);
+    let (before, changes, latest) = (everything(&store), changes(&store, 1000), store.reader.latest().unwrap());
     drop(store);
     let mut store = open();
     assert_eq!(everything(&store), before, "what was committed is there after opening again");
+    assert_eq!(self::changes(&store, 1000), changes, "in its order");
+    assert_eq!(store.reader.latest().unwrap(), latest, "a cursor stays valid");
     assert_eq!(store.store_id, store_id, "a store keeps its identity");
     assert!(store.fence > fence, "the fence rises whenever the store is opened");
     refuses_an_older_fence(&mut store, key, fence);
@@ -531,6 +534,67 @@ fn finds_what_has_ended(store: &mut Opened) {
         assert_eq!(store.reader.finished_beyond(keep).unwrap().map(|position| position.key), last, "keeping {keep}");
     }
     assert_eq!(store.reader.finished_beyond(before.len() + 4).unwrap(), None, "there are no more");
+}
+
+/// All that was committed, read in pages that examine at most `limit`.
+fn changes(store: &Opened, limit: usize) -> Vec<Change> {
+    let (mut all, mut after) = (Vec::new(), Cursor::START);
+    loop {
+        let Changes { changes, next } = store.reader.changes(after, limit).unwrap();
+        assert!(changes.len() <= limit && next >= after, "a page is no longer than asked for");
+        if next == after {
+            assert_eq!(changes, [], "a page without progress is empty");
+            assert!(next <= store.reader.latest().unwrap());
+            return all;
+        }
+        all.extend(changes);
+        after = next;
+    }
+}
+
+/// Those who follow all executions get each transition once, in the order of their commits.
+fn follows_what_is_committed(store: &mut Opened) {
+    let change = |key, first_sequence, last_sequence| Change { key, first_sequence, last_sequence };
+    let followed = changes(store, 1000);
+    assert_eq!(changes(store, 7), followed, "whatever the page");
+    let mut by_execution: BTreeMap<ExecutionKey, Vec<Change>> = BTreeMap::new();
+    followed.iter().for_each(|change| by_execution.entry(change.key).or_default().push(*change));
+    let stored = everything(store).into_iter().map(|(row, transitions, _)| {
+        let changes = transitions.iter().map(|t| change(row.key, t.first_sequence, t.last_sequence()));
+        (row.key, changes.collect())
+    });
+    assert_eq!(by_execution, stored.collect(), "each transition that is stored, once");
+
+    let fence = store.fence;
+    let start = store.reader.latest().unwrap();
+    assert_eq!(store.reader.changes(start, 10).unwrap(), Changes { changes: vec![], next: start });
+    let answers = commit(store, ["a", "b"].map(|id| create(new_execution(id, "", "", 550), fence)).into());
+    let (a, b) = (created(&answers[0]), created(&answers[1]));
+    let batch = vec![
+        append(b, transition(3, 4), fence),
+        append(a, transition(9, 1), fence),
+        append(a, transition(3, 1), fence),
+        update(b, 7, ended(560), fence),
+    ];
+    assert_eq!(commit(store, batch).iter().filter(|answer| answer.is_ok()).count(), 3);
+    let expected = [change(a, 1, 2), change(b, 1, 2), change(b, 3, 6), change(a, 3, 3), change(b, 7, 7)];
+    let Changes { changes: found, next } = store.reader.changes(start, 10).unwrap();
+    assert_eq!(found, expected);
+    assert_eq!(next, store.reader.latest().unwrap());
+    let page = store.reader.changes(start, 2).unwrap();
+    assert_eq!((&page.changes[..], page.next < next), (&expected[..2], true));
+    assert_eq!(store.reader.changes(page.next, 2).unwrap().changes, expected[2..4]);
+
+    // The last transition is that of a deleted execution, also after its events are removed.
+    assert_eq!(commit(store, vec![delete(b, "", fence)]), vec![Ok(Done::Deleted)]);
+    assert_eq!(store.reader.changes(start, 10).unwrap(), Changes { changes: vec![expected[0], expected[3]], next });
+    let answers = commit(store, vec![erase(b, 1000, fence), close(b, 0, fence), Operation::DropDeletions { now: 0 }]);
+    assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed), Ok(Done::Dropped(1))]);
+    assert_eq!(store.reader.changes(start, 10).unwrap().changes, [expected[0], expected[3]]);
+    assert!(store.reader.latest().unwrap() >= next, "a cursor that was given stays valid");
+    assert_eq!(store.reader.changes(next, 10).unwrap(), Changes { changes: vec![], next });
+    assert_eq!(commit(store, vec![append(a, transition(4, 1), fence)]), vec![Ok(Done::Appended)]);
+    assert_eq!(store.reader.changes(next, 10).unwrap().changes, [change(a, 4, 4)]);
 }
 
 fn delete(key: ExecutionKey, request_id: &str, fence: i64) -> Operation {

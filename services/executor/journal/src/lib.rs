@@ -17,7 +17,10 @@
 //! 9. A deleted execution is gone for every reader when the deletion is committed, and with it its key, without which nothing that it sealed can
 //!    be opened. A [`Deletion`] stays in its place: its events are removed in small steps ([`Operation::Erase`]), and when it is closed
 //!    ([`Operation::CloseDeletion`]), the store's files have none of the execution's bytes.
+//! 10. [`JournalReader::changes`] gives each committed transition once, in an order in which nothing is ever committed before a [`Cursor`] that
+//!     a reader was given. A store whose numbers are given out before they are committed has to hold back those above the first that is open.
 
+mod changes;
 pub mod conformance;
 mod deletion;
 mod query;
@@ -27,6 +30,7 @@ use std::collections::BTreeMap;
 use belay_proto::stores::Stores;
 use thiserror::Error;
 
+pub use changes::{Change, Changes, Cursor};
 pub use deletion::{DeleteRequest, Deletion};
 pub use query::{AnyOf, Comparison, Condition, MAX_EXAMINED, Order, OrderBy, Page, Position, Query};
 
@@ -431,6 +435,14 @@ pub trait JournalReader: Send + Sync {
     /// The transitions of an execution with events after `after`, in order, at most `limit`. [`StoreError::Missing`] when there is no such
     /// execution.
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError>;
+
+    /// The transitions of all executions that were committed after `after`, in the order in which they were committed. Examines at most `limit`
+    /// of them, and leaves out those of executions that were deleted since, and damaged ones; the store has no more when
+    /// [`Changes::next`] is `after`.
+    fn changes(&self, after: Cursor, limit: usize) -> Result<Changes, StoreError>;
+
+    /// The cursor after everything that is committed. One that is later is not from this store, or this store was restored from a backup.
+    fn latest(&self) -> Result<Cursor, StoreError>;
 
     /// The wrapped key of an execution; `None` when no transition of it is sealed.
     fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError>;
