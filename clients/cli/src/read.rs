@@ -1,8 +1,8 @@
 //! Reads executions with their steps. The contract's answers are small: outputs, and what failed calls printed last, come step by step.
 
 use belay_proto::v1::{
-    BlobRef, Execution, ExecutionView, GetExecutionRequest, GetStepRequest, ListStepsRequest, Payload, ReadBlobRequest,
-    Step, StepView, payload::Content, step::State,
+    BlobRef, Execution, ExecutionView, GetExecutionRequest, GetStepRequest, ListStepsRequest, ListToolCallsRequest,
+    Payload, ReadBlobRequest, Step, StepView, ToolCall, payload::Content, step::State,
 };
 use tonic::{Code, Status};
 
@@ -35,6 +35,20 @@ pub(crate) async fn step(client: &mut Client, name: &str) -> Result<Step, Status
     let execution = name.rsplit_once("/steps/").map_or("", |(execution, _)| execution);
     with_output(client, execution, &mut step).await?;
     Ok(step)
+}
+
+/// All calls of an execution, or of one of its steps.
+pub(crate) async fn tool_calls(client: &mut Client, parent: &str) -> Result<Vec<ToolCall>, Status> {
+    let (mut calls, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = ListToolCallsRequest { parent: parent.to_owned(), page_token, page_size: 1_000 };
+        let page = client.list_tool_calls(request).await?.into_inner();
+        calls.extend(page.tool_calls);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return Ok(calls);
+        }
+    }
 }
 
 /// Puts the value in the place of a reference to a blob.

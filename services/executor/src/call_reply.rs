@@ -2,7 +2,7 @@
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{ApprovalRequirement, ErrorClass, Failure, Receipt, RecoveryClass, ToolCallEnd, ToolCallRequest};
-use belay_proto::v1::{self, tool_call::State};
+use belay_proto::{runner_v1, v1::tool_call::State};
 use belay_reasons as reasons;
 use belay_service_kit::{host::MAX_MESSAGE_BYTES, status};
 use tonic::{Code, Status};
@@ -77,7 +77,7 @@ fn is_about_time(status: &Status) -> bool {
 }
 
 /// What a call's state means. From a call that this version does not understand nothing follows: the runner keeps it, and is asked again.
-pub(crate) fn reply_of(reported: v1::ToolCall) -> CallReply {
+pub(crate) fn reply_of(reported: runner_v1::ToolCall) -> CallReply {
     understood(reported).unwrap_or_else(|problem| {
         let message = format!(
             "The tool runner's reply cannot be understood: {problem}. Upgrade the executor, or correct the runner."
@@ -86,7 +86,7 @@ pub(crate) fn reply_of(reported: v1::ToolCall) -> CallReply {
     })
 }
 
-fn understood(reported: v1::ToolCall) -> Result<CallReply, NotUnderstood> {
+fn understood(reported: runner_v1::ToolCall) -> Result<CallReply, NotUnderstood> {
     let state = wire::known(reported.state, "the state of the call")?;
     if state == State::AwaitingApproval {
         let need = reported.approval_need.ok_or(NotUnderstood::Missing("what has to be approved"))?;

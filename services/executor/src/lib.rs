@@ -42,6 +42,7 @@ mod snapshots;
 mod startup;
 mod thresholds;
 mod timers;
+mod tool_calls;
 mod trace;
 mod unowned_decisions;
 mod view;

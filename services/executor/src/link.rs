@@ -13,10 +13,9 @@ use std::{
 };
 
 use belay_proto::{
-    runner_v1::{AcknowledgeToolCallsRequest, Fence, SessionOperation, SessionRequest, SessionResponse},
+    runner_v1::{self, AcknowledgeToolCallsRequest, Fence, SessionOperation, SessionRequest, SessionResponse},
     session::SentPositions,
     stores::Stores,
-    v1,
 };
 use futures::Stream;
 use tokio::{
@@ -42,7 +41,7 @@ pub(crate) trait Operation: Send {
     fn on_waiting(&self, other: String);
 
     /// Its end. If that is not all, returns the operation and what a task has to continue with.
-    fn end(self: Box<Self>, end: Result<Box<v1::ToolCall>, Status>) -> Option<(Box<dyn Operation>, First)>;
+    fn end(self: Box<Self>, end: Result<Box<runner_v1::ToolCall>, Status>) -> Option<(Box<dyn Operation>, First)>;
 
     /// Starts a task that continues it.
     fn continue_with(self: Box<Self>, first: First) -> AbortHandle;
@@ -55,7 +54,7 @@ pub(crate) enum First {
     /// The runner's reply.
     Reply(CallReply),
     /// The same, to be understood first.
-    End(Result<Box<v1::ToolCall>, Status>),
+    End(Result<Box<runner_v1::ToolCall>, Status>),
     /// The call was sent and has output.
     Following(Following),
 }
@@ -234,7 +233,7 @@ impl Link {
         name: String,
         operation: SessionOperation,
         urgency: Urgency,
-    ) -> Option<Result<v1::ToolCall, Status>> {
+    ) -> Option<Result<runner_v1::ToolCall, Status>> {
         let mut following = match self.follow(name, operation, urgency)? {
             Ok(following) => following,
             Err(status) => return Some(Err(status)),

@@ -162,7 +162,7 @@ impl Drop for ReportFault {
     }
 }
 
-fn reply_to(end: Result<Box<v1::ToolCall>, tonic::Status>) -> CallReply {
+fn reply_to(end: Result<Box<runner_v1::ToolCall>, tonic::Status>) -> CallReply {
     end.map_or_else(refused, |call| reply_of(*call))
 }
 
@@ -607,7 +607,7 @@ impl crate::link::Operation for ToolCallOperation {
 
     fn end(
         self: Box<Self>,
-        end: Result<Box<v1::ToolCall>, tonic::Status>,
+        end: Result<Box<runner_v1::ToolCall>, tonic::Status>,
     ) -> Option<(Box<dyn crate::link::Operation>, First)> {
         let _fault = ReportFault(self.updates.clone(), self.key);
         if end.as_ref().is_ok_and(|call| call.encoded_len() > MAX_INLINE_END_BYTES) {

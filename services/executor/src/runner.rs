@@ -149,7 +149,7 @@ impl Runner {
         name: &str,
         (operation, trace): (Operation, Option<&TraceContext>),
         urgency: Urgency,
-    ) -> Result<v1::ToolCall, Status> {
+    ) -> Result<runner_v1::ToolCall, Status> {
         let in_session = || SessionOperation {
             operation: Some(operation.clone()),
             trace: trace.map(wire_trace),

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use belay_proto::{
     contract::REVISION,
     runner_v1::{
-        AcknowledgeToolCallsRequest, Fence, OutputCredit, SessionHello, SessionOperation, SessionRefusal, SessionReply,
-        SessionRequest, session_operation::Operation, session_reply::Reply,
+        self, AcknowledgeToolCallsRequest, Fence, OutputCredit, SessionHello, SessionOperation, SessionRefusal,
+        SessionReply, SessionRequest, session_operation::Operation, session_reply::Reply,
     },
     session::{MAX_OPEN, MAX_OPERATIONS},
     v1,
@@ -37,7 +37,7 @@ pub(crate) enum Report {
     /// The call waits for this exclusive call; empty when it no longer waits.
     WaitingFor(String),
     /// Its end: the call, or why the runner does not carry it out.
-    Ended(Result<Box<v1::ToolCall>, Status>),
+    Ended(Result<Box<runner_v1::ToolCall>, Status>),
 }
 
 impl Report {

@@ -113,6 +113,11 @@ impl Seen<'_> {
         shown(self.redactor, message)
     }
 
+    /// What hides its secrets.
+    pub(crate) fn redactor(&self) -> Redactor {
+        self.redactor.clone()
+    }
+
     /// A step in this view, with its secrets hidden.
     pub(crate) fn step(&self, step: StepKey, view: wire::StepDetails) -> v1::Step {
         let mut message = wire::step(self.name, self.execution, self.execution.step(step), view);

@@ -80,8 +80,8 @@ pub(crate) enum Progress {
     /// A decision about it is being carried out.
     Resolving,
     /// It waits for approval.
-    AwaitingApproval(Arc<v1::ToolCall>),
-    Ended(Arc<v1::ToolCall>),
+    AwaitingApproval(Arc<runner_v1::ToolCall>),
+    Ended(Arc<runner_v1::ToolCall>),
     /// The write of its row failed, so its outcome is unknown until the runner has restarted and read the ledger.
     Unresolved,
 }
@@ -113,7 +113,7 @@ struct Call {
     waits_for: Arc<watch::Sender<Option<Arc<str>>>>,
     output: Arc<OutputBuffer>,
     /// The message returned while the call runs.
-    started: Arc<v1::ToolCall>,
+    started: Arc<runner_v1::ToolCall>,
     /// Redacts its secrets in output, approvals and failures.
     secrets: Arc<CallSecrets>,
 }
@@ -230,7 +230,7 @@ impl Calls {
         self.check_ledger()?;
         let policy = self.current_policy()?;
         let taken = self.limit.take()?;
-        let started = v1::ToolCall {
+        let started = runner_v1::ToolCall {
             name: request.name.clone(),
             tool: request.tool.spec.name.into(),
             state: State::Running.into(),
@@ -238,7 +238,7 @@ impl Calls {
             arguments_digest: arguments_digest(&request.arguments),
             recovery: request.tool.spec.recovery.to_proto().into(),
             start_time: Some(belay_proto::timestamp(self.clock.now_micros())),
-            ..v1::ToolCall::default()
+            ..runner_v1::ToolCall::default()
         };
         let secrets = self.ledger.secrets_of(&started.tool, &request.arguments);
         let call = slot.insert(Call::new(Arc::clone(digest), Progress::Running, started, secrets)).clone();
@@ -254,7 +254,7 @@ impl Calls {
     }
 
     /// The current state of a call.
-    pub(crate) fn get(&self, name: &str) -> Result<Arc<v1::ToolCall>, Status> {
+    pub(crate) fn get(&self, name: &str) -> Result<Arc<runner_v1::ToolCall>, Status> {
         Ok(self.find(name)?.now())
     }
 
@@ -286,7 +286,7 @@ impl Calls {
     }
 
     /// Cancels a call and returns when it has ended. For an unknown call it leaves a tombstone, so that the call cannot start later.
-    pub(crate) async fn cancel(self: &Arc<Self>, name: &str) -> Result<Arc<v1::ToolCall>, Status> {
+    pub(crate) async fn cancel(self: &Arc<Self>, name: &str) -> Result<Arc<runner_v1::ToolCall>, Status> {
         loop {
             let known = self.known().get(name).cloned();
             let Some(call) = known else {
@@ -307,16 +307,16 @@ impl Calls {
     }
 
     /// Writes a tombstone for an unknown call; returns `None` if the call has arrived meanwhile.
-    async fn write_tombstone(&self, name: &str) -> Result<Option<Arc<v1::ToolCall>>, Status> {
+    async fn write_tombstone(&self, name: &str) -> Result<Option<Arc<runner_v1::ToolCall>>, Status> {
         let failed =
             ToolFailure::new(ErrorClass::Cancelled, reasons::CANCELLED, "The call was cancelled before it started.");
-        let tombstone = v1::ToolCall {
+        let tombstone = runner_v1::ToolCall {
             name: name.to_owned(),
             state: State::Cancelled.into(),
             failure: Some(failure(failed)),
             end_time: Some(belay_proto::timestamp(self.clock.now_micros())),
             receipt: Some(v1::Receipt { ledger_id: self.ledger.id().into(), ..v1::Receipt::default() }),
-            ..v1::ToolCall::default()
+            ..runner_v1::ToolCall::default()
         };
         // In memory first, so that the call cannot start while the row is written; if the write fails, the entry is removed again. The end
         // is published only once the row is durable.
@@ -389,7 +389,7 @@ impl Calls {
 }
 
 impl Call {
-    fn new(digest: Arc<str>, progress: Progress, started: v1::ToolCall, secrets: Arc<CallSecrets>) -> Self {
+    fn new(digest: Arc<str>, progress: Progress, started: runner_v1::ToolCall, secrets: Arc<CallSecrets>) -> Self {
         Self {
             digest,
             progress: Arc::new(watch::Sender::new(progress)),
@@ -410,7 +410,7 @@ impl Call {
         }
     }
 
-    fn now(&self) -> Arc<v1::ToolCall> {
+    fn now(&self) -> Arc<runner_v1::ToolCall> {
         match &*self.progress.borrow() {
             Progress::Running | Progress::Resolving | Progress::Unresolved => Arc::clone(&self.started),
             Progress::AwaitingApproval(call) | Progress::Ended(call) => Arc::clone(call),
@@ -428,7 +428,7 @@ impl Call {
 
     /// Moves a call that waits for approval to `next`, so that no other request can decide it. Returns `None` when the call does not wait
     /// for approval.
-    fn claim_pending(&self, next: Progress) -> Option<Arc<v1::ToolCall>> {
+    fn claim_pending(&self, next: Progress) -> Option<Arc<runner_v1::ToolCall>> {
         let mut waited = None;
         self.progress.send_if_modified(|progress| {
             if let Progress::AwaitingApproval(call) = progress {

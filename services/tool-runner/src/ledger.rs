@@ -22,6 +22,7 @@ use belay_defects::{Defect, is_planted};
 use belay_grant::Change;
 use belay_policy::Verdict;
 use belay_proto::{
+    runner_v1,
     stores::{Service, Stores},
     v1,
 };
@@ -196,7 +197,7 @@ pub(crate) struct Row {
     /// The digest of tool, workspace and arguments; empty for a tombstone.
     pub(crate) digest: String,
     pub(crate) ended: bool,
-    pub(crate) call: v1::ToolCall,
+    pub(crate) call: runner_v1::ToolCall,
     /// Its effect, staged or committed by this row.
     pub(crate) staged: Option<WorkspaceEffect>,
     /// Set while the call waits for approval.

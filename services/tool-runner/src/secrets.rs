@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use belay_proto::v1::{self, payload::Content};
+use belay_proto::{runner_v1, v1::payload::Content};
 use belay_redaction::{
     Bound, Hidden, MasterKey, NotOpened, REDACTED, RedactedJson, Redactor, SealKey, is_telling, open, seal,
 };
@@ -110,7 +110,7 @@ impl Sealer {
     }
 
     /// Redacts the secrets of a call.
-    pub(crate) fn of_call(&self, call: &v1::ToolCall) -> CallSecrets {
+    pub(crate) fn of_call(&self, call: &runner_v1::ToolCall) -> CallSecrets {
         self.secrets.of_call(&call.tool, &crate::calls::json_of(call.arguments.as_ref()))
     }
 }
@@ -129,7 +129,7 @@ impl CallSecrets {
     }
 
     /// The redacted call.
-    pub(crate) fn call(&self, call: &v1::ToolCall) -> v1::ToolCall {
+    pub(crate) fn call(&self, call: &runner_v1::ToolCall) -> runner_v1::ToolCall {
         let mut shown = call.clone();
         if let Some(Content::Json(json)) = shown.arguments.as_mut().and_then(|payload| payload.content.as_mut()) {
             *json = self.arguments(json);

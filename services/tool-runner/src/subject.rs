@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belay_grant::{Change, ChangeKind, Kind, Subject};
 use belay_policy::{Decision, Gravity};
-use belay_proto::v1;
+use belay_proto::{runner_v1, v1};
 use belay_workspace::{Act, Content, Digest, Flag, Manifest, Node, RelPath};
 
 use crate::{Operation, secrets::CallSecrets};
@@ -161,7 +161,7 @@ pub(crate) fn summary(changes: &[Change]) -> v1::EffectSummary {
 /// The context of a subject.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SubjectContext<'a> {
-    pub(crate) call: &'a v1::ToolCall,
+    pub(crate) call: &'a runner_v1::ToolCall,
     /// Redacts the subject, which people read.
     pub(crate) secrets: &'a CallSecrets,
     pub(crate) operation: &'a Operation,

@@ -4,9 +4,9 @@ use std::{path::Path, time::Duration};
 
 use belay_proto::{
     runner_v1::{
-        self, CallToolRequest, call_tool_response::Event, tool_runner_service_client::ToolRunnerServiceClient,
+        self, CallToolRequest, ToolCall, call_tool_response::Event, tool_runner_service_client::ToolRunnerServiceClient,
     },
-    v1::{self, ToolCall, payload::Content},
+    v1::{self, payload::Content},
 };
 use tonic::{Code, Status, transport::Channel};
 

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use belay_proto::v1::{EffectSummary, Execution, Step, execution, payload::Content, step::State, waiting_reason};
+use belay_proto::v1::{
+    EffectSummary, Execution, Failure, Step, ToolCall, execution, payload::Content, step::State, waiting_reason,
+};
 use belay_reasons as reasons;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -61,10 +63,14 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
     lines
 }
 
-/// One step, why its attempts failed, and its output.
-pub(crate) fn step(step: &Step, now: Duration) -> Vec<Line> {
+/// One step, how each of its calls ended, and its output.
+pub(crate) fn step(step: &Step, made: &[ToolCall], now: Duration) -> Vec<Line> {
     let mut lines = table(&[step_row(step, now)]);
-    lines.extend(failed_attempts(step));
+    match made {
+        [] => lines.extend(failed_attempts(step)),
+        [only] => lines.extend(failure_of(only)),
+        _ => lines.extend(calls(made, now)),
+    }
     if let Some(Content::Json(output)) = step.output.as_ref().and_then(|output| output.content.as_ref()) {
         let pretty = serde_json::from_str::<serde_json::Value>(output).map(|value| format!("{value:#}"));
         lines.push(Line::default().and(Style::Strong, "output"));
@@ -93,6 +99,39 @@ fn failed_attempts(step: &Step) -> Vec<Line> {
         lines.extend(more.iter().map(|text| Line::new("     ").and(Style::Plain, text)));
     }
     lines
+}
+
+/// Calls of tools, one row each; below each that failed what its program wrote last.
+pub(crate) fn calls(calls: &[ToolCall], now: Duration) -> Vec<Line> {
+    let rows: Vec<_> = calls.iter().map(|call| call_row(call, now)).collect();
+    let more = calls.iter().map(failure_of);
+    table(&rows).into_iter().zip(more).flat_map(|(row, more)| std::iter::once(row).chain(more)).collect()
+}
+
+fn call_row(call: &ToolCall, now: Duration) -> Vec<(Style, String)> {
+    let end = call.end_time.as_ref().map_or(Some(now), time::since_epoch);
+    let number = match call.operation {
+        ..=1 => format!("attempt {}", call.attempt),
+        number => format!("attempt {}, call {number}", call.attempt),
+    };
+    vec![
+        (words::call_style(call.state()), words::call_state(call.state())),
+        (Style::Strong, call.step_id.clone()),
+        (Style::Plain, number),
+        (Style::Plain, call.tool.clone()),
+        (Style::Dim, call.request_time.as_ref().map(time::date_and_time).unwrap_or_default()),
+        (Style::Plain, time::between(call.request_time.as_ref(), end).map(time::short).unwrap_or_default()),
+        (Style::Plain, call.failure.as_ref().map(words::failure).unwrap_or_default()),
+    ]
+}
+
+/// What there is to say of a call's failure besides its reason: the details, and what its program wrote last.
+fn failure_of(call: &ToolCall) -> Vec<Line> {
+    let more = |failure: &Failure| {
+        words::details(failure).into_iter().chain(output::last(failure, OUTPUT_IN_FULL)).collect::<Vec<_>>()
+    };
+    let more = call.failure.as_ref().map(more).unwrap_or_default();
+    more.iter().map(|text| Line::new("     ").and(Style::Plain, text)).collect()
 }
 
 fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use belay_proto::facts;
 use belay_proto::v1::{
     EffectSummary, Execution, Failure, Payload, PolicyDecision, SkipReason, Step, StepTotals, TraceContext,
-    WaitingReason, approval, execution, payload::Content, step, waiting_reason::Kind,
+    WaitingReason, approval, execution, payload::Content, step, tool_call, waiting_reason::Kind,
 };
 
 use super::{
@@ -24,6 +24,22 @@ pub(crate) fn execution_state(state: execution::State) -> String {
 /// A step's state, such as `backing_off`.
 pub(crate) fn step_state(state: step::State) -> String {
     word(state.as_str_name(), "STATE_")
+}
+
+/// A tool call's state, such as `timed_out`.
+pub(crate) fn call_state(state: tool_call::State) -> String {
+    word(state.as_str_name(), "STATE_")
+}
+
+/// The style of a tool call's state.
+pub(crate) fn call_style(state: tool_call::State) -> Style {
+    use tool_call::State;
+    match state {
+        State::Completed => Style::Good,
+        State::Failed | State::TimedOut | State::Denied => Style::Bad,
+        State::AwaitingApproval | State::OutcomeUnknown | State::Cancelled => Style::Warn,
+        _ => Style::Plain,
+    }
 }
 
 /// An enumeration's value without its prefix, in small letters.

@@ -19,7 +19,8 @@ use std::{
 
 use belay_proto::v1::{
     ErrorClass, ExecutionCreated, ExecutionEvent, ExecutionFinished, ExecutionResumed, ExecutionStarted, Failure,
-    PlanViolation, StepTotals, WaitingReason, execution::State, execution_event::Kind, waiting_reason,
+    PlanViolation, StepTotals, ToolCall, WaitingReason, execution::State, execution_event::Kind, tool_call,
+    waiting_reason,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Server, World, accepted, event};
@@ -161,6 +162,36 @@ fn end(mut child: Child) -> (Option<i32>, String) {
     let mut talk = String::new();
     child.stderr.take().unwrap().read_to_string(&mut talk).unwrap();
     (child.wait().unwrap().code(), talk)
+}
+
+#[test]
+fn the_calls_of_an_execution_are_read_to_the_last_page() {
+    let call = |step: &str, attempt, state: tool_call::State| ToolCall {
+        name: format!("namespaces/default/executions/e1/steps/{step}/calls/{attempt}.1"),
+        step_id: step.to_owned(),
+        tool: "noop".to_owned(),
+        attempt,
+        operation: 1,
+        state: state.into(),
+        ..Default::default()
+    };
+    use tool_call::State::{Completed, Failed, Requested};
+    let calls = vec![call("a", 1, Failed), call("a", 2, Completed), call("b", 1, Requested)];
+    let server = Server::start(World { calls, ..under_way() });
+    let lines = |arguments: &[&str]| {
+        let shown = run(&server, arguments);
+        assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
+        text(&shown.stdout).lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        lines(&["executions", "get", "e1", "--calls"]),
+        ["failed     a  attempt 1  noop", "completed  a  attempt 2  noop", "requested  b  attempt 1  noop"]
+    );
+    let of_b = lines(&["executions", "get", "e1", "--step", "b", "--calls"]);
+    assert_eq!(of_b, ["requested  b  attempt 1  noop"]);
+    let none = run(&server, &["executions", "get", "e1", "--step", "c", "--calls"]);
+    assert_eq!((none.status.code(), text(&none.stdout)), (Some(0), ""));
+    assert_eq!(text(&none.stderr), "no tool has been called\n");
 }
 
 // An unavailable service is not an event: `watch` and `get` report it within a second all the same.

@@ -13,9 +13,10 @@ use belay_proto::{
         Approval, CancelExecutionRequest, DecideApprovalRequest, DeleteExecutionRequest, DeleteExecutionResponse,
         Execution, ExecutionEvent, GetExecutionRequest, GetStepRequest, ListCapabilitiesRequest,
         ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest,
-        ListNamespacesResponse, ListStepsRequest, ListStepsResponse, PauseExecutionRequest, Plan, PlanViolation,
-        ReadBlobRequest, ReadBlobResponse, ResumeExecutionRequest, SignalExecutionRequest, StartExecutionRequest, Step,
-        ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
+        ListNamespacesResponse, ListStepsRequest, ListStepsResponse, ListToolCallsRequest, ListToolCallsResponse,
+        PauseExecutionRequest, Plan, PlanViolation, ReadBlobRequest, ReadBlobResponse, ResumeExecutionRequest,
+        SignalExecutionRequest, StartExecutionRequest, Step, ToolCall, ValidatePlanRequest, ValidatePlanResponse,
+        WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
         approval_service_server::ApprovalServiceServer,
         execution_event::Kind,
         executor_service_server::{ExecutorService, ExecutorServiceServer},
@@ -36,6 +37,8 @@ pub(crate) struct World {
     pub(crate) story: Option<(Execution, Vec<ExecutionEvent>)>,
     /// The executions there are, the newest last.
     pub(crate) executions: Vec<(Execution, Vec<ExecutionEvent>)>,
+    /// The calls of tools that they made.
+    pub(crate) calls: Vec<ToolCall>,
     /// What is wrong with every plan.
     pub(crate) violations: Vec<PlanViolation>,
     /// Streams break after the event with this number, each number once.
@@ -191,6 +194,23 @@ impl ExecutorService for Scripted {
     async fn list_steps(&self, request: Request<ListStepsRequest>) -> Result<Response<ListStepsResponse>, Status> {
         let steps = self.get(&request.into_inner().parent)?.steps;
         Ok(Response::new(ListStepsResponse { steps, ..Default::default() }))
+    }
+
+    async fn list_tool_calls(
+        &self,
+        request: Request<ListToolCallsRequest>,
+    ) -> Result<Response<ListToolCallsResponse>, Status> {
+        let request = request.into_inner();
+        let world = self.world.lock().unwrap();
+        let of_parent = |call: &&ToolCall| call.name.starts_with(&format!("{}/", request.parent));
+        let all: Vec<ToolCall> = world.calls.iter().filter(of_parent).cloned().collect();
+        // One a page, so that clients have to ask for the next.
+        let before: usize = request.page_token.parse().unwrap_or(0);
+        let next_page_token = if before + 1 < all.len() { (before + 1).to_string() } else { String::new() };
+        Ok(Response::new(ListToolCallsResponse {
+            tool_calls: all.into_iter().skip(before).take(1).collect(),
+            next_page_token,
+        }))
     }
 
     async fn list_executions(

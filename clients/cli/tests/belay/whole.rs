@@ -455,11 +455,39 @@ steps:
     assert_eq!((last(1, "stdout"), last(2, "stderr")), (Some("begun\n"), Some("dying\n")));
     assert_eq!(value["steps"][0]["failedAttempts"][0]["failure"]["lastOutput"]["stdout"], "adds: FAILED\n  left: 3\n");
 
+    // The attempts at one step: how each ended, when, and what it wrote last.
+    let shown_step = home.run(&["executions", "get", "e1", "--step", "test"]);
+    let step = text(&shown_step.stdout);
+    for attempt in ["  failed  test  attempt 1  run_terminal  20", "  failed  test  attempt 2  run_terminal  20"] {
+        assert!(step.contains(attempt), "{step}");
+    }
+    assert_eq!(step.matches("`sh` exited with code 101. (COMMAND_FAILED)\n     │ adds: FAILED\n").count(), 2, "{step}");
+    let calls = home.run(&["executions", "get", "e1", "--calls"]);
+    assert_eq!(text(&calls.stdout).matches("  attempt 1  run_terminal  20").count(), 3, "{}", text(&calls.stdout));
+    assert!(text(&calls.stdout).contains("  timed_out  slow  "), "{}", text(&calls.stdout));
+    let of_test = home.run(&["executions", "get", "e1", "--step", "test", "--calls", "-o", "json"]);
+    let listed: Value = serde_json::from_slice(&of_test.stdout).unwrap();
+    let codes = |call: &Value| (call["attempt"].clone(), call["state"].clone(), call["failure"]["code"].clone());
+    let expected = [1, 2].map(|attempt| (attempt.into(), "STATE_FAILED".into(), "COMMAND_FAILED".into()));
+    assert_eq!(listed["toolCalls"].as_array().unwrap().iter().map(codes).collect::<Vec<_>>(), expected, "{listed}");
+    let no_step = home.run(&["executions", "get", "e1", "--step", "tset", "--calls"]);
+    assert_eq!(no_step.status.code(), Some(2), "{}", text(&no_step.stderr));
+    assert!(text(&no_step.stderr).contains("next: belay executions get e1"), "{}", text(&no_step.stderr));
+
     let events = home.run(&["executions", "watch", "e1", "-o", "jsonl"]);
     let failed: Vec<&str> = text(&events.stdout).lines().filter(|line| line.contains("\"toolCallFailed\"")).collect();
     assert_eq!((failed.len(), failed.iter().filter(|line| line.contains("lastOutput")).count()), (4, 4), "{failed:?}");
     let watched = home.run(&["executions", "watch", "e1"]);
     assert!(text(&watched.stdout).contains("  test │ adds: FAILED\n"), "{}", text(&watched.stdout));
-    let nowhere = [&shown.stdout, &events.stdout, &watched.stdout, &run.stderr, &run.stdout];
+    let nowhere = [
+        &shown.stdout,
+        &shown_step.stdout,
+        &calls.stdout,
+        &of_test.stdout,
+        &events.stdout,
+        &watched.stdout,
+        &run.stderr,
+        &run.stdout,
+    ];
     assert!(nowhere.iter().all(|output| !text(output).contains("Tr4il1ngS3cret")));
 }

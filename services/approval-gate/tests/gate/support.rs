@@ -337,7 +337,10 @@ impl ToolRunnerService for Runner {
         not_called()
     }
 
-    async fn get_tool_call(&self, _: Request<runner_v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
+    async fn get_tool_call(
+        &self,
+        _: Request<runner_v1::GetToolCallRequest>,
+    ) -> Result<Response<runner_v1::ToolCall>, Status> {
         not_called()
     }
 
@@ -351,7 +354,7 @@ impl ToolRunnerService for Runner {
     async fn cancel_tool_call(
         &self,
         _: Request<runner_v1::CancelToolCallRequest>,
-    ) -> Result<Response<v1::ToolCall>, Status> {
+    ) -> Result<Response<runner_v1::ToolCall>, Status> {
         not_called()
     }
 
@@ -365,14 +368,14 @@ impl ToolRunnerService for Runner {
     async fn commit_effect(
         &self,
         _: Request<runner_v1::CommitEffectRequest>,
-    ) -> Result<Response<v1::ToolCall>, Status> {
+    ) -> Result<Response<runner_v1::ToolCall>, Status> {
         not_called()
     }
 
     async fn discard_effect(
         &self,
         _: Request<runner_v1::DiscardEffectRequest>,
-    ) -> Result<Response<v1::ToolCall>, Status> {
+    ) -> Result<Response<runner_v1::ToolCall>, Status> {
         not_called()
     }
 

@@ -8,6 +8,7 @@ mod list_capabilities;
 mod list_executions;
 mod list_namespaces;
 mod list_steps;
+mod list_tool_calls;
 mod read_blob;
 mod requests;
 mod start_execution;
@@ -82,6 +83,13 @@ impl ExecutorService for Service {
         request: Request<v1::ListStepsRequest>,
     ) -> Result<Response<v1::ListStepsResponse>, Status> {
         list_steps::list_steps(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_tool_calls(
+        &self,
+        request: Request<v1::ListToolCallsRequest>,
+    ) -> Result<Response<v1::ListToolCallsResponse>, Status> {
+        list_tool_calls::list_tool_calls(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_executions(

@@ -20,7 +20,7 @@ fn sent(message: &SessionRequest) -> Vec<i64> {
 }
 
 fn ended(operation: i64, name: &str) -> SessionReply {
-    let call = v1::ToolCall { name: name.to_owned(), ..v1::ToolCall::default() };
+    let call = runner_v1::ToolCall { name: name.to_owned(), ..runner_v1::ToolCall::default() };
     SessionReply { operation, reply: Some(Reply::Result(call)) }
 }
 

@@ -40,12 +40,13 @@ pub(crate) fn inline(json: &Json) -> v1::Payload {
 pub(crate) fn payload(payload: &Payload) -> v1::Payload {
     match payload {
         Payload::Inline(json) => inline(json),
-        Payload::Blob(BlobRef { digest, size, redacted }) => {
-            let (size_bytes, media_type) = (i64::try_from(*size).unwrap_or(i64::MAX), MEDIA_TYPE.to_owned());
-            let blob = v1::BlobRef { digest: digest.to_string(), size_bytes, media_type, redacted: *redacted };
-            v1::Payload { content: Some(v1::payload::Content::Blob(blob)) }
-        }
+        Payload::Blob(blob) => v1::Payload { content: Some(v1::payload::Content::Blob(blob_ref(blob))) },
     }
+}
+
+pub(crate) fn blob_ref(BlobRef { digest, size, redacted }: &BlobRef) -> v1::BlobRef {
+    let (size_bytes, media_type) = (i64::try_from(*size).unwrap_or(i64::MAX), MEDIA_TYPE.to_owned());
+    v1::BlobRef { digest: digest.to_string(), size_bytes, media_type, redacted: *redacted }
 }
 
 /// The media type of every blob.

@@ -18,3 +18,4 @@ mod secrets;
 mod snapshots;
 mod starts;
 mod support;
+mod tool_calls;

@@ -1,11 +1,14 @@
 //! Replies of services that are newer than the executor.
 
-use belay_proto::v1::{self, approval::State, payload::Content};
+use belay_proto::{
+    runner_v1,
+    v1::{self, approval::State, payload::Content},
+};
 use serde_json::json;
 
 use crate::support::{World, kinds};
 
-type Change = fn(&mut v1::ToolCall);
+type Change = fn(&mut runner_v1::ToolCall);
 
 /// B-21: nothing follows from a reply with what the executor does not know. It was read as the nearest value that it knows: a blob as `null`, an
 /// unknown state as a failure, an unknown verdict as a denial.

@@ -43,6 +43,7 @@ const METHODS: &[Method] = &[
     method("belay.v1.ExecutorService/ListNamespaces", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/GetStep", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/ListSteps", READ, NO_SERVICE),
+    method("belay.v1.ExecutorService/ListToolCalls", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/ReadBlob", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/WatchExecution", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/WaitExecution", READ, NO_SERVICE),

@@ -70,7 +70,7 @@ impl Calls {
         self: &Arc<Self>,
         name: &str,
         grant: Option<runner_v1::Grant>,
-    ) -> Result<Arc<v1::ToolCall>, Status> {
+    ) -> Result<Arc<runner_v1::ToolCall>, Status> {
         loop {
             let call = self.find(name)?;
             let waiting = match call.wait_until_idle().await? {
@@ -106,11 +106,11 @@ impl Calls {
     async fn commit_pending(
         self: &Arc<Self>,
         call: &Call,
-        waiting: &v1::ToolCall,
+        waiting: &runner_v1::ToolCall,
         LoadedApproval { pending, effect, subject, .. }: LoadedApproval,
         spends: Spent,
         policy: Arc<Revised>,
-    ) -> Result<Arc<v1::ToolCall>, Status> {
+    ) -> Result<Arc<runner_v1::ToolCall>, Status> {
         let Some(WorkspaceEffect { workspace, staged }) = effect else {
             return Err(status::error(
                 Code::DataLoss,
@@ -172,7 +172,7 @@ impl Calls {
         self: &Arc<Self>,
         name: &str,
         why: v1::Failure,
-    ) -> Result<Arc<v1::ToolCall>, Status> {
+    ) -> Result<Arc<runner_v1::ToolCall>, Status> {
         let call = self.find(name)?;
         loop {
             if matches!(*call.progress.borrow(), Progress::Running) {
@@ -207,10 +207,10 @@ impl Calls {
     async fn end_without_effect(
         self: &Arc<Self>,
         call: &Call,
-        waiting: &v1::ToolCall,
+        waiting: &runner_v1::ToolCall,
         state: State,
         why: v1::Failure,
-    ) -> Result<Arc<v1::ToolCall>, Status> {
+    ) -> Result<Arc<runner_v1::ToolCall>, Status> {
         let pending = self.ledger.pending_approval(&waiting.name).await.map_err(not_durable)?;
         let ended = self.ending(waiting, state, Some(why), waiting.receipt.clone().unwrap_or_default());
         self.write(row(call, ended.clone(), None)).await.map_err(not_durable)?;
@@ -237,7 +237,7 @@ impl Calls {
     /// The stored state of the call and its grant, if the grant is valid.
     async fn check_grant(
         &self,
-        waiting: &v1::ToolCall,
+        waiting: &runner_v1::ToolCall,
         grant: Option<&runner_v1::Grant>,
     ) -> Result<(LoadedApproval, Spent), Status> {
         let mut approval = self.load_approval(waiting).await?;
@@ -247,7 +247,7 @@ impl Calls {
         Ok((approval, Spent { nonce: grant.nonce, expires: grant.expires.saturating_add(Grant::RENEWABLE) }))
     }
 
-    async fn load_approval(&self, call: &v1::ToolCall) -> Result<LoadedApproval, Status> {
+    async fn load_approval(&self, call: &runner_v1::ToolCall) -> Result<LoadedApproval, Status> {
         let corrupt = |why: String| Status::from(status::error(Code::DataLoss, reasons::STORE_CORRUPT, why));
         let stored = self.ledger.pending_approval(&call.name).await.map_err(not_durable)?;
         let (pending, effect) = stored
@@ -260,7 +260,7 @@ impl Calls {
     /// Verifies that the grant is valid for this call and unspent.
     async fn verify(
         &self,
-        call: &v1::ToolCall,
+        call: &runner_v1::ToolCall,
         subject: &Subject,
         grant: Option<&runner_v1::Grant>,
     ) -> Result<Grant, Status> {
@@ -298,11 +298,11 @@ impl Calls {
 
     fn ending(
         &self,
-        waiting: &v1::ToolCall,
+        waiting: &runner_v1::ToolCall,
         state: State,
         failed: Option<v1::Failure>,
         receipt: v1::Receipt,
-    ) -> v1::ToolCall {
+    ) -> runner_v1::ToolCall {
         let secrets = self.ledger.secrets_of(&waiting.tool, &record::json_of(waiting.arguments.as_ref()));
         let failed = failed.map(|mut failed| {
             failed.texts(&mut |text| match text {
@@ -311,7 +311,7 @@ impl Calls {
             });
             failed
         });
-        v1::ToolCall {
+        runner_v1::ToolCall {
             state: state.into(),
             failure: failed,
             end_time: Some(belay_proto::timestamp(self.clock.now_micros())),
@@ -325,9 +325,9 @@ impl Calls {
 /// Carries out a decision in a task of its own, so that it completes even if the caller disconnects. On an error the call keeps waiting.
 async fn resolve(
     call: Call,
-    waiting: Arc<v1::ToolCall>,
-    work: impl Future<Output = Result<Arc<v1::ToolCall>, Status>> + Send + 'static,
-) -> Result<Arc<v1::ToolCall>, Status> {
+    waiting: Arc<runner_v1::ToolCall>,
+    work: impl Future<Output = Result<Arc<runner_v1::ToolCall>, Status>> + Send + 'static,
+) -> Result<Arc<runner_v1::ToolCall>, Status> {
     let resolving = tokio::spawn(async move {
         let result =
             AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Ok(Arc::new(unknown_outcome(&waiting))));
@@ -344,10 +344,10 @@ async fn resolve(
 }
 
 /// The outcome after a panic. What was written before it is unknown here; the next start finds it out.
-fn unknown_outcome(waiting: &v1::ToolCall) -> v1::ToolCall {
+fn unknown_outcome(waiting: &runner_v1::ToolCall) -> runner_v1::ToolCall {
     let message = "The tool runner failed while it carried out the decision context the call. This is a bug in Belay.";
     let failed = ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message);
-    v1::ToolCall {
+    runner_v1::ToolCall {
         state: State::OutcomeUnknown.into(),
         failure: Some(failure(failed)),
         approval_need: None,
@@ -355,11 +355,11 @@ fn unknown_outcome(waiting: &v1::ToolCall) -> v1::ToolCall {
     }
 }
 
-fn row(call: &Call, ended: v1::ToolCall, spends: Option<Spent>) -> Row {
+fn row(call: &Call, ended: runner_v1::ToolCall, spends: Option<Spent>) -> Row {
     Row { digest: call.digest.to_string(), ended: true, call: ended, staged: None, pending: None, spends }
 }
 
-fn kind_of(waiting: &v1::ToolCall) -> Kind {
+fn kind_of(waiting: &runner_v1::ToolCall) -> Kind {
     waiting.approval_need.as_ref().map_or(Kind::Unspecified, v1::ApprovalNeed::kind)
 }
 

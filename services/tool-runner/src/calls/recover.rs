@@ -8,7 +8,10 @@ use std::{
 };
 
 use belay_grant::digest_of;
-use belay_proto::v1::{self, ErrorClass, tool_call::State};
+use belay_proto::{
+    runner_v1,
+    v1::{self, ErrorClass, tool_call::State},
+};
 use belay_reasons as reasons;
 use belay_service_kit::Limit;
 use belay_workspace::{CommitError, OpenError};
@@ -181,8 +184,13 @@ impl Calls {
             effect: None,
             ..receipt
         });
-        let call =
-            v1::ToolCall { state: state.into(), result: None, failure: Some(failure(failed)), receipt, ..row.call };
+        let call = runner_v1::ToolCall {
+            state: state.into(),
+            result: None,
+            failure: Some(failure(failed)),
+            receipt,
+            ..row.call
+        };
         let row = Row { call, staged: None, ..row };
         self.write(row.clone()).await.map_err(not_durable)?;
         Ok(row)
@@ -232,7 +240,7 @@ fn classify(mut row: Row) -> Recovered {
 }
 
 fn restore(ledger: &Ledger, row: &Row, progress: Progress) -> Call {
-    let started = v1::ToolCall {
+    let started = runner_v1::ToolCall {
         state: State::Running.into(),
         result: None,
         failure: None,

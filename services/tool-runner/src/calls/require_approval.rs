@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use belay_grant::digest_of;
 use belay_policy::Decision;
-use belay_proto::v1::{self, ErrorClass, approval_need, tool_call::State};
+use belay_proto::{
+    runner_v1,
+    v1::{self, ErrorClass, approval_need, tool_call::State},
+};
 use belay_reasons as reasons;
 use serde_json::Value;
 
@@ -116,7 +119,7 @@ impl Calls {
         pending: PendingApproval,
         effect: Option<(&Arc<WorkspaceGuard>, WorkspaceEffect)>,
     ) -> Progress {
-        let call = v1::ToolCall {
+        let call = runner_v1::ToolCall {
             state: State::AwaitingApproval.into(),
             receipt: Some(receipt),
             approval_need: Some(requirement),

@@ -13,7 +13,10 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_policy::{Decision, Intent, Revised, ToolKind};
-use belay_proto::v1::{self, ErrorClass, tool_call::State};
+use belay_proto::{
+    runner_v1,
+    v1::{self, ErrorClass, tool_call::State},
+};
 use belay_reasons as reasons;
 use belay_service_kit::Taken;
 use belay_telemetry::TraceContext;
@@ -59,7 +62,7 @@ pub(super) struct Approved {
     /// Whether a person signed the approval, as opposed to the policy.
     pub(super) by_person: bool,
     /// The call as it waited, restored if the grant turns out to be spent.
-    pub(super) waiting: Arc<v1::ToolCall>,
+    pub(super) waiting: Arc<runner_v1::ToolCall>,
 }
 
 /// A running call.
@@ -106,7 +109,7 @@ impl Job {
     }
 
     /// The row of the call. A MANUAL call has spent its grant before it started; any other spends it with this row.
-    pub(super) fn row(&self, call: v1::ToolCall, ended: bool) -> Row {
+    pub(super) fn row(&self, call: runner_v1::ToolCall, ended: bool) -> Row {
         let is_manual = self.request.tool.spec.recovery == Recovery::Manual;
         let spends = self.used(call.state()).filter(|_| !is_manual).cloned();
         Row { digest: self.call.digest.to_string(), ended, call, staged: None, pending: None, spends }
@@ -424,7 +427,7 @@ impl Calls {
     }
 
     /// Builds the message of the ended call.
-    fn ended(&self, job: &Job, mut receipt: v1::Receipt, outcome: Result<Value, Unsuccessful>) -> v1::ToolCall {
+    fn ended(&self, job: &Job, mut receipt: v1::Receipt, outcome: Result<Value, Unsuccessful>) -> runner_v1::ToolCall {
         let (state, result, failed) = match outcome {
             Ok(result) => (State::Completed, Some(record::payload(result.to_string())), None),
             Err((state, mut failed)) => {
@@ -438,7 +441,7 @@ impl Calls {
         if let Some(used) = job.used(state) {
             receipt.grant_nonce.clone_from(&used.nonce);
         }
-        v1::ToolCall {
+        runner_v1::ToolCall {
             state: state.into(),
             result,
             failure: failed,

@@ -215,12 +215,12 @@ fn unknown(name: &str, ledger_id: &str) -> Row {
         message: message.into(),
         ..v1::Failure::default()
     };
-    let call = v1::ToolCall {
+    let call = runner_v1::ToolCall {
         name: name.to_owned(),
         state: v1::tool_call::State::OutcomeUnknown.into(),
         failure: Some(failure),
         receipt: Some(v1::Receipt { ledger_id: ledger_id.to_owned(), ..v1::Receipt::default() }),
-        ..v1::ToolCall::default()
+        ..runner_v1::ToolCall::default()
     };
     // An empty digest matches any request.
     Row { digest: String::new(), ended: true, call, staged: None, pending: None, spends: None }
@@ -271,11 +271,11 @@ pub(super) fn is_spent(connection: &Connection, nonce: &str) -> Sql<bool> {
 }
 
 /// The call: the sealed original if there is one, else the stored message.
-fn message(row: &SqlRow<'_>, column: usize, sealer: &Sealer) -> Sql<v1::ToolCall> {
+fn message(row: &SqlRow<'_>, column: usize, sealer: &Sealer) -> Sql<runner_v1::ToolCall> {
     let decode = |bytes: &[u8]| {
         // What this format does not have is damage: read as the default, an unknown recovery class would let the call run again.
-        check::<v1::ToolCall>(bytes).map_err(|refused| unreadable(column, Type::Blob, refused))?;
-        v1::ToolCall::decode(bytes).map_err(|error| unreadable(column, Type::Blob, error))
+        check::<runner_v1::ToolCall>(bytes).map_err(|refused| unreadable(column, Type::Blob, refused))?;
+        runner_v1::ToolCall::decode(bytes).map_err(|error| unreadable(column, Type::Blob, error))
     };
     let shown = decode(row.get_ref(column)?.as_blob()?)?;
     match row.get_ref(column + 1)? {

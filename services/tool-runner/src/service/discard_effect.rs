@@ -13,7 +13,7 @@ use crate::Calls;
 pub(super) async fn discard_effect(
     calls: &Arc<Calls>,
     request: runner_v1::DiscardEffectRequest,
-) -> Result<v1::ToolCall, Status> {
+) -> Result<runner_v1::ToolCall, Status> {
     check_name(&request.name)?;
     calls.admit(request.fence).await?;
     let why = request.failure.unwrap_or_else(|| v1::Failure {

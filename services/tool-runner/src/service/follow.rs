@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use belay_proto::v1;
+use belay_proto::{runner_v1, v1};
 use belay_reasons as reasons;
 use belay_service_kit::{Shutdown, status};
 use futures::{Stream, StreamExt as _};
@@ -22,8 +22,8 @@ pub(super) enum CallUpdate {
     Output(v1::ToolCallOutput),
     /// It waits for the end of this exclusive call; empty once it does not wait any more.
     WaitingFor(String),
-    AwaitingApproval(Arc<v1::ToolCall>),
-    Ended(Arc<v1::ToolCall>),
+    AwaitingApproval(Arc<runner_v1::ToolCall>),
+    Ended(Arc<runner_v1::ToolCall>),
 }
 
 /// Streams a call until it ends or waits for approval. A call that has ended already, without output, is one message, not two.

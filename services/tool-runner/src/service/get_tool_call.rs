@@ -1,10 +1,13 @@
-use belay_proto::{runner_v1, v1};
+use belay_proto::runner_v1;
 use tonic::Status;
 
 use super::checks::check_name;
 use crate::Calls;
 
-pub(super) fn get_tool_call(calls: &Calls, request: &runner_v1::GetToolCallRequest) -> Result<v1::ToolCall, Status> {
+pub(super) fn get_tool_call(
+    calls: &Calls,
+    request: &runner_v1::GetToolCallRequest,
+) -> Result<runner_v1::ToolCall, Status> {
     check_name(&request.name)?;
     calls.get(&request.name).map(|call| (*call).clone())
 }

@@ -25,7 +25,6 @@ use belay_proto::{
         tool_runner_service_server::{ToolRunnerService, ToolRunnerServiceServer},
     },
     session::ReceivedRequest,
-    v1,
 };
 use belay_service_kit::{Hosted, Shutdown, host::MAX_MESSAGE_BYTES};
 use tonic::{Request, Response, Status, Streaming, service::Routes};
@@ -81,7 +80,7 @@ impl ToolRunnerService for Service {
     async fn get_tool_call(
         &self,
         request: Request<runner_v1::GetToolCallRequest>,
-    ) -> Result<Response<v1::ToolCall>, Status> {
+    ) -> Result<Response<runner_v1::ToolCall>, Status> {
         get_tool_call::get_tool_call(&self.calls, request.get_ref()).map(Response::new)
     }
 
@@ -96,7 +95,7 @@ impl ToolRunnerService for Service {
     async fn cancel_tool_call(
         &self,
         request: Request<runner_v1::CancelToolCallRequest>,
-    ) -> Result<Response<v1::ToolCall>, Status> {
+    ) -> Result<Response<runner_v1::ToolCall>, Status> {
         cancel_tool_call::cancel_tool_call(&self.calls, request.into_inner()).await.map(Response::new)
     }
 
@@ -112,7 +111,7 @@ impl ToolRunnerService for Service {
     async fn commit_effect(
         &self,
         request: Request<runner_v1::CommitEffectRequest>,
-    ) -> Result<Response<v1::ToolCall>, Status> {
+    ) -> Result<Response<runner_v1::ToolCall>, Status> {
         let span = self.calls.start_span("belay.runner.v1.ToolRunnerService/CommitEffect", request.metadata());
         let result = commit_effect::commit_effect(&self.calls, request.into_inner()).await;
         self.calls.end_span(span, &result);
@@ -122,7 +121,7 @@ impl ToolRunnerService for Service {
     async fn discard_effect(
         &self,
         request: Request<runner_v1::DiscardEffectRequest>,
-    ) -> Result<Response<v1::ToolCall>, Status> {
+    ) -> Result<Response<runner_v1::ToolCall>, Status> {
         let span = self.calls.start_span("belay.runner.v1.ToolRunnerService/DiscardEffect", request.metadata());
         let result = discard_effect::discard_effect(&self.calls, request.into_inner()).await;
         self.calls.end_span(span, &result);

@@ -10,7 +10,7 @@ use std::{
 
 use belay_proto::{
     runner_v1::{
-        SessionOperation, SessionResponse, ToolCallStarted, ToolCallWaiting, session_operation::Operation,
+        self, SessionOperation, SessionResponse, ToolCallStarted, ToolCallWaiting, session_operation::Operation,
         session_reply::Reply,
     },
     session::{ReceivedPositions, ReceivedRequest, SentPositions},
@@ -302,14 +302,14 @@ fn reply(update: CallUpdate) -> Reply {
 }
 
 /// What the executor does not know of a call: without the arguments, which it has sent.
-fn known_part(call: &v1::ToolCall) -> v1::ToolCall {
-    v1::ToolCall {
+fn known_part(call: &runner_v1::ToolCall) -> runner_v1::ToolCall {
+    runner_v1::ToolCall {
         name: call.name.clone(),
         state: call.state,
         result: call.result.clone(),
         failure: call.failure.clone(),
         receipt: call.receipt.clone(),
         approval_need: call.approval_need.clone(),
-        ..v1::ToolCall::default()
+        ..runner_v1::ToolCall::default()
     }
 }

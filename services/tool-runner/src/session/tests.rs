@@ -2,7 +2,7 @@
 
 use belay_proto::{
     check::Refused,
-    runner_v1::{CancelToolCallRequest, session_operation::Operation},
+    runner_v1::{self, CancelToolCallRequest, session_operation::Operation},
     v1,
 };
 
@@ -33,7 +33,7 @@ fn begun() -> Session {
 
 fn result(session: &mut Session, id: i64, length: usize) {
     let result = Some(v1::Payload { content: Some(v1::payload::Content::Json("x".repeat(length))) });
-    session.reply(id, Reply::Result(v1::ToolCall { result, ..v1::ToolCall::default() }));
+    session.reply(id, Reply::Result(runner_v1::ToolCall { result, ..runner_v1::ToolCall::default() }));
 }
 
 fn output(session: &mut Session, id: i64, length: usize) {

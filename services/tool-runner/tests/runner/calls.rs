@@ -2,7 +2,7 @@
 
 use belay_proto::{
     runner_v1,
-    v1::{self, ErrorClass, tool_call::State},
+    v1::{ErrorClass, tool_call::State},
 };
 use belay_service_kit::status::fact;
 use serde_json::json;
@@ -130,7 +130,7 @@ async fn a_call_that_was_running_at_a_crash_ends_by_its_recovery_class() {
 async fn arguments_results_and_time_limits_are_enforced() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
-    let class = |call: &v1::ToolCall| call.failure.clone().unwrap().error_class();
+    let class = |call: &runner_v1::ToolCall| call.failure.clone().unwrap().error_class();
     let bad = runner.run("bad", KEEP, json!("many")).await;
     assert_eq!((state(&bad), class(&bad)), (State::Failed, ErrorClass::InvalidArguments));
     let odd = runner.run("odd", KEEP, json!([["odd"]])).await;

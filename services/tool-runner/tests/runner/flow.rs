@@ -320,7 +320,7 @@ async fn changes_to_a_bare_repository_need_approval() {
         bench.put(path, text);
     }
     let runner = bench.start(FREE).await;
-    let rule = |call: &v1::ToolCall| call.receipt.clone().unwrap().decision.unwrap().rule;
+    let rule = |call: &runner_v1::ToolCall| call.receipt.clone().unwrap().decision.unwrap().rule;
     for (id, path) in [("a", "r/config"), ("b", "r/hooks/post-update"), ("c", "s/refs/x")] {
         let call = runner.run(id, CHANGE, json!([["write", path, "x"]])).await;
         assert_eq!((state(&call), rule(&call).as_str()), (State::AwaitingApproval, "bare_repository"), "{path}");

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use belay_proto::v1::{self, tool_call::State};
+use belay_proto::{runner_v1, v1::tool_call::State};
 use belay_tool_runner::{HostDirectories, Staged, WorkspaceDirectory};
 use belay_workspace::{Call, CommitError, OpenError, Order, Seam};
 use rusqlite::Connection;
@@ -152,7 +152,7 @@ async fn effects_lost_in_a_power_failure_are_redone_in_order() {
     bench.directories = Arc::new(Hooked(power.clone()));
     bench.put("f", "1");
     let runner = bench.start(ASK).await;
-    let commit = async |call: &str, held: &v1::ToolCall| {
+    let commit = async |call: &str, held: &runner_v1::ToolCall| {
         let end = runner.commit(call, bench.sign(&bench.grant(held))).await.unwrap();
         assert_eq!(state(&end), State::Completed);
         runner.acknowledge(call).await;

@@ -2,10 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use belay_proto::{
-    runner_v1,
-    v1::{self, tool_call::State},
-};
+use belay_proto::{runner_v1, v1::tool_call::State};
 use belay_tool_runner::{Staged, WorkspaceDirectory};
 use belay_workspace::CommitError;
 use rusqlite::{Connection, params};
@@ -99,7 +96,7 @@ async fn a_commit_in_doubt_happens_as_a_whole_or_not_at_all() {
         repair(&bench);
         if appears {
             let Staged { id, plan } = remembers.0.lock().unwrap().clone().unwrap();
-            let call = v1::ToolCall { state: State::Completed.into(), ..call };
+            let call = runner_v1::ToolCall { state: State::Completed.into(), ..call };
             let workspace = bench.workspace().canonicalize().unwrap();
             let workspace = workspace.to_str().unwrap().as_bytes();
             let row = "INSERT INTO call (name, digest, ended, call, workspace, staged_id, staged, sum)

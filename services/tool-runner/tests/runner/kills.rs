@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use belay_proto::v1::{self, tool_call::State};
+use belay_proto::{runner_v1, v1::tool_call::State};
 use belay_tool_runner::WorkspaceDirectory;
 use belay_workspace::{Call, OpenError, Order, Seam};
 use futures::future::join_all;
@@ -56,7 +56,7 @@ fn todo() -> Value {
 }
 
 /// Runs the call, and commits it if it needs approval.
-async fn run_call(bench: &Bench, policy: &str) -> v1::ToolCall {
+async fn run_call(bench: &Bench, policy: &str) -> runner_v1::ToolCall {
     let runner = bench.start(policy).await;
     let call = runner.run("a", CHANGE, todo()).await;
     let end = match state(&call) {

@@ -87,7 +87,7 @@ impl Peer {
         }
     }
 
-    async fn result(&mut self, id: i64) -> v1::ToolCall {
+    async fn result(&mut self, id: i64) -> runner_v1::ToolCall {
         match self.end_of(id).await {
             Reply::Result(call) | Reply::Held(call) => call,
             other => panic!("{other:?}"),
@@ -115,7 +115,7 @@ fn cancel(call: &str) -> Operation {
     Operation::CancelToolCall(CancelToolCallRequest { name: name(call), fence: None })
 }
 
-fn state(call: &v1::ToolCall) -> State {
+fn state(call: &runner_v1::ToolCall) -> State {
     call.state()
 }
 

@@ -386,7 +386,7 @@ impl Bench {
     }
 
     /// A grant that approves a waiting call.
-    pub(crate) fn grant(&self, held: &v1::ToolCall) -> Grant {
+    pub(crate) fn grant(&self, held: &runner_v1::ToolCall) -> Grant {
         let need = held.approval_need.as_ref().expect("it waits");
         Grant {
             v: 1,
@@ -473,7 +473,7 @@ impl Runner {
     }
 
     /// Sends a call and returns its end, or its state when it waits for approval.
-    pub(crate) async fn call(&self, request: runner_v1::CallToolRequest) -> Result<v1::ToolCall, Status> {
+    pub(crate) async fn call(&self, request: runner_v1::CallToolRequest) -> Result<runner_v1::ToolCall, Status> {
         let mut events = self.client.clone().call_tool(request).await?.into_inner();
         while let Some(message) = events.message().await? {
             match message.event {
@@ -494,7 +494,7 @@ impl Runner {
         }
     }
 
-    pub(crate) async fn run(&self, call: &str, tool: &str, todo: Value) -> v1::ToolCall {
+    pub(crate) async fn run(&self, call: &str, tool: &str, todo: Value) -> runner_v1::ToolCall {
         self.call(self.request(call, tool, todo)).await.unwrap()
     }
 
@@ -502,29 +502,29 @@ impl Runner {
     pub(crate) fn spawn(
         &self,
         request: runner_v1::CallToolRequest,
-    ) -> tokio::task::JoinHandle<Result<v1::ToolCall, Status>> {
+    ) -> tokio::task::JoinHandle<Result<runner_v1::ToolCall, Status>> {
         let (client, address) = (self.client.clone(), self.address.clone());
         let runner = Self { client, address, calls: None, runtime: None, workspace: self.workspace.clone() };
         tokio::spawn(async move { runner.call(request).await })
     }
 
-    pub(crate) async fn get(&self, call: &str) -> Result<v1::ToolCall, Status> {
+    pub(crate) async fn get(&self, call: &str) -> Result<runner_v1::ToolCall, Status> {
         let request = runner_v1::GetToolCallRequest { name: name(call) };
         self.client.clone().get_tool_call(request).await.map(tonic::Response::into_inner)
     }
 
-    pub(crate) async fn cancel(&self, call: &str) -> Result<v1::ToolCall, Status> {
+    pub(crate) async fn cancel(&self, call: &str) -> Result<runner_v1::ToolCall, Status> {
         let request = runner_v1::CancelToolCallRequest { name: name(call), fence: None };
         self.client.clone().cancel_tool_call(request).await.map(tonic::Response::into_inner)
     }
 
-    pub(crate) async fn commit(&self, call: &str, grant: runner_v1::Grant) -> Result<v1::ToolCall, Status> {
+    pub(crate) async fn commit(&self, call: &str, grant: runner_v1::Grant) -> Result<runner_v1::ToolCall, Status> {
         let name = if call.contains('/') { call.to_owned() } else { name(call) };
         let request = runner_v1::CommitEffectRequest { name, grant: Some(grant), fence: None };
         self.client.clone().commit_effect(request).await.map(tonic::Response::into_inner)
     }
 
-    pub(crate) async fn discard(&self, call: &str) -> Result<v1::ToolCall, Status> {
+    pub(crate) async fn discard(&self, call: &str) -> Result<runner_v1::ToolCall, Status> {
         let request = runner_v1::DiscardEffectRequest { name: name(call), ..Default::default() };
         self.client.clone().discard_effect(request).await.map(tonic::Response::into_inner)
     }
@@ -564,11 +564,11 @@ impl Runner {
     }
 }
 
-pub(crate) fn state(call: &v1::ToolCall) -> State {
+pub(crate) fn state(call: &runner_v1::ToolCall) -> State {
     call.state()
 }
 
-pub(crate) fn reason(call: &v1::ToolCall) -> &str {
+pub(crate) fn reason(call: &runner_v1::ToolCall) -> &str {
     call.failure.as_ref().map_or("", |failure| &failure.reason)
 }
 

@@ -11,8 +11,8 @@ use belay_e2e::{
 use belay_grant::{Grant, Scope, SigningKey, key_id};
 use belay_proto::{
     gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
-    runner_v1::{self, CommitEffectRequest, Fence},
-    v1::{self, Approval, Decision, ToolCall, tool_call::State},
+    runner_v1::{self, CommitEffectRequest, Fence, ToolCall},
+    v1::{self, Approval, Decision, tool_call::State},
 };
 use tonic::Code;
 

@@ -1,10 +1,10 @@
 //! `belay executions get`.
 
-use belay_proto::v1::{Execution, Step};
+use belay_proto::v1::{Execution, ListToolCallsResponse, Step, ToolCall};
 
-use super::super::Context;
+use super::super::{Context, listing};
 use crate::{
-    args::{Which, help},
+    args::{Format, Which, help},
     clock,
     connect::{Needs, Session},
     exit::Exit,
@@ -15,15 +15,18 @@ use crate::{
 
 /// Show an execution: its steps, their failures, what it waits for, what to type next
 ///
-/// With `--step`, one step and its output. With `-o json`, every step has its output.
+/// With `--step`, one step, the calls that it made, and its output. With `-o json`, every step has its output.
 #[derive(clap::Args, Debug)]
-#[command(after_help = help!("belay executions get @last --step build"))]
+#[command(after_help = help!("belay executions get @last --step build\n  belay executions get @last --calls -o jsonl"))]
 pub(crate) struct Get {
     #[command(flatten)]
     which: Which,
     /// Only this step, with its output
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
+    /// The calls of tools that it made, or those of one step: each attempt's, and those that were discarded
+    #[arg(long)]
+    calls: bool,
 }
 
 /// Shows the execution.
@@ -34,12 +37,22 @@ pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
     let client = &mut session.client;
     let answer = async {
         let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
+        let parent = verb.step.as_ref().map_or_else(|| name.clone(), |step| format!("{name}/steps/{step}"));
+        let steps = || next::about(&["executions", "get"], &name, &[]);
         match &verb.step {
+            _ if verb.calls => {
+                let found = read::tool_calls(client, &parent).await;
+                found.map(Found::Calls).map_err(|status| Report::of_status(&status).next(steps()).into())
+            }
             None => Ok(Found::Execution(read::execution(client, &name, context.screen.format).await?)),
-            Some(step) => {
-                let found = read::step(client, &format!("{name}/steps/{step}")).await;
-                let steps = || next::about(&["executions", "get"], &name, &[]);
-                found.map(Found::Step).map_err(|status| Report::of_status(&status).next(steps()).into())
+            Some(_) => {
+                let found = read::step(client, &parent).await;
+                let found = found.map_err(|status| Failure::from(Report::of_status(&status).next(steps())))?;
+                let calls = match context.screen.format {
+                    Format::Text => read::tool_calls(client, &parent).await?,
+                    Format::Json | Format::Jsonl => Vec::new(),
+                };
+                Ok(Found::Step(found, calls))
             }
         }
     };
@@ -49,12 +62,25 @@ pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
         Found::Execution(execution) => context.screen.show(&execution, || {
             execution::full(&context.place.with_workspace(execution.clone()), is_driven, clock::now())
         })?,
-        Found::Step(step) => context.screen.show(&step, || execution::step(&step, clock::now()))?,
+        Found::Step(step, calls) => context.screen.show(&step, || execution::step(&step, &calls, clock::now()))?,
+        Found::Calls(calls) => {
+            let found = listing::Found { items: calls, next_page_token: String::new() };
+            return listing::print(
+                context,
+                found,
+                |tool_calls, next_page_token| ListToolCallsResponse { tool_calls, next_page_token },
+                |calls| execution::calls(calls, clock::now()),
+                || "no tool has been called".to_owned(),
+                &[],
+            );
+        }
     }
     Ok(Exit::OK)
 }
 
 enum Found {
     Execution(Execution),
-    Step(Step),
+    /// With its calls, for people.
+    Step(Step, Vec<ToolCall>),
+    Calls(Vec<ToolCall>),
 }

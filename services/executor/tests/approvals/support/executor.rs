@@ -95,6 +95,20 @@ impl Executor {
     }
 
     /// The output of a step, also when it is a blob.
+    /// The calls of an execution or a step, read in pages of this size; 0 for the default.
+    pub(crate) async fn tool_calls(&self, parent: &str, page_size: i32) -> Result<Vec<v1::ToolCall>, Status> {
+        let (mut calls, mut page_token) = (Vec::new(), String::new());
+        loop {
+            let request = v1::ListToolCallsRequest { parent: parent.to_owned(), page_size, page_token };
+            let page = self.client.clone().list_tool_calls(request).await?.into_inner();
+            calls.extend(page.tool_calls);
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return Ok(calls);
+            }
+        }
+    }
+
     pub(crate) async fn output(&self, name: &str, step: &str) -> serde_json::Value {
         let step = self.step(name, step).await.unwrap();
         let text = match step.output.expect("the step has completed").content.expect("it is set") {

@@ -23,7 +23,7 @@ pub(super) type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Sen
 /// The runner's state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    calls: BTreeMap<String, v1::ToolCall>,
+    calls: BTreeMap<String, runner_v1::ToolCall>,
     /// The names of the calls that ran, once for each run.
     pub(crate) worked: Vec<String>,
     /// The names of the calls whose effects were committed, once for each commit.
@@ -79,13 +79,13 @@ pub(crate) struct Seen {
     /// Whether it has no sessions, as a runner that others wrote may have none.
     pub(crate) has_no_sessions: bool,
     /// What a newer runner replies about a call instead.
-    pub(crate) newer_reply: Option<fn(&mut v1::ToolCall)>,
+    pub(crate) newer_reply: Option<fn(&mut runner_v1::ToolCall)>,
 }
 
 impl Seen {
     /// The calls that have ended and were not acknowledged.
     pub(crate) fn unacknowledged(&self) -> Vec<String> {
-        let ended = |call: &v1::ToolCall| !matches!(call.state(), State::Unspecified | State::AwaitingApproval);
+        let ended = |call: &runner_v1::ToolCall| !matches!(call.state(), State::Unspecified | State::AwaitingApproval);
         let calls = self.calls.iter().filter(|(name, call)| ended(call) && !self.acknowledged.contains(*name));
         calls.map(|(name, _)| name.clone()).collect()
     }
@@ -143,7 +143,7 @@ impl Runner {
         self.0.borrow().calls.get(call)?.approval_need.as_ref().map(|need| need.subject_digest.clone())
     }
 
-    fn work(&self, request: runner_v1::CallToolRequest) -> v1::ToolCall {
+    fn work(&self, request: runner_v1::CallToolRequest) -> runner_v1::ToolCall {
         let Some(v1::payload::Content::Json(arguments)) = request.arguments.clone().unwrap_or_default().content else {
             panic!("arguments are JSON")
         };
@@ -158,11 +158,11 @@ impl Runner {
             let granted = request.grant.is_some();
             let known = seen.calls.get(&name).cloned();
             let may_run = known.as_ref().is_none_or(|call| granted && need_kind(call) == Some(Kind::Call));
-            let mut call = known.unwrap_or_else(|| v1::ToolCall {
+            let mut call = known.unwrap_or_else(|| runner_v1::ToolCall {
                 name: name.clone(),
                 tool: "work".into(),
                 receipt: Some(v1::Receipt { ledger_id: "ledger".into(), ..v1::Receipt::default() }),
-                ..v1::ToolCall::default()
+                ..runner_v1::ToolCall::default()
             });
             if may_run {
                 let granted = if granted { "nonce" } else { "" };
@@ -227,7 +227,7 @@ impl Runner {
     }
 }
 
-fn need_kind(call: &v1::ToolCall) -> Option<Kind> {
+fn need_kind(call: &runner_v1::ToolCall) -> Option<Kind> {
     call.approval_need.as_ref().map(v1::ApprovalNeed::kind)
 }
 
@@ -235,7 +235,7 @@ fn failure(class: v1::ErrorClass, reason: &str) -> v1::Failure {
     v1::Failure { error_class: class.into(), reason: reason.into(), message: "no".into(), ..v1::Failure::default() }
 }
 
-fn complete(call: &mut v1::ToolCall) {
+fn complete(call: &mut runner_v1::ToolCall) {
     call.state = State::Completed.into();
     call.result = Some(json(&serde_json::json!({"done": true})));
 }
@@ -248,7 +248,7 @@ fn step_of(call: &str) -> &str {
     call.split("/steps/").nth(1).and_then(|rest| rest.split('/').next()).expect("the name of a call")
 }
 
-fn hold(call: &mut v1::ToolCall, kind: Kind) {
+fn hold(call: &mut runner_v1::ToolCall, kind: Kind) {
     let decision = v1::PolicyDecision {
         verdict: v1::policy_decision::Verdict::Prompt.into(),
         rule: "writes".into(),
@@ -391,7 +391,10 @@ impl ToolRunnerService for Runner {
         Ok(Response::new(runner_v1::ForgetExecutionsResponse { forgotten }))
     }
 
-    async fn get_tool_call(&self, _: Request<runner_v1::GetToolCallRequest>) -> Result<Response<v1::ToolCall>, Status> {
+    async fn get_tool_call(
+        &self,
+        _: Request<runner_v1::GetToolCallRequest>,
+    ) -> Result<Response<runner_v1::ToolCall>, Status> {
         Err(unused())
     }
 
@@ -405,11 +408,12 @@ impl ToolRunnerService for Runner {
     async fn cancel_tool_call(
         &self,
         request: Request<runner_v1::CancelToolCallRequest>,
-    ) -> Result<Response<v1::ToolCall>, Status> {
+    ) -> Result<Response<runner_v1::ToolCall>, Status> {
         let name = request.into_inner().name;
-        let mut reply = v1::ToolCall::default();
+        let mut reply = runner_v1::ToolCall::default();
         self.set(|seen| {
-            let call = seen.calls.entry(name.clone()).or_insert_with(|| v1::ToolCall { name, ..Default::default() });
+            let call =
+                seen.calls.entry(name.clone()).or_insert_with(|| runner_v1::ToolCall { name, ..Default::default() });
             if matches!(call.state(), State::AwaitingApproval | State::Unspecified) {
                 call.state = State::Cancelled.into();
                 call.approval_need = None;
@@ -429,7 +433,7 @@ impl ToolRunnerService for Runner {
     async fn commit_effect(
         &self,
         request: Request<runner_v1::CommitEffectRequest>,
-    ) -> Result<Response<v1::ToolCall>, Status> {
+    ) -> Result<Response<runner_v1::ToolCall>, Status> {
         let request = request.into_inner();
         let mut reply = Err(not_found(&request.name));
         self.set(|seen| {
@@ -466,7 +470,7 @@ impl ToolRunnerService for Runner {
     async fn discard_effect(
         &self,
         request: Request<runner_v1::DiscardEffectRequest>,
-    ) -> Result<Response<v1::ToolCall>, Status> {
+    ) -> Result<Response<runner_v1::ToolCall>, Status> {
         let request = request.into_inner();
         let mut reply = Err(not_found(&request.name));
         self.set(|seen| {

@@ -2,11 +2,10 @@
 
 use belay_proto::{
     runner_v1::{
-        SessionHello, SessionRefusal, SessionReply, SessionResponse, call_tool_response::Event,
+        self, SessionHello, SessionRefusal, SessionReply, SessionResponse, call_tool_response::Event,
         session_operation::Operation, session_reply::Reply, tool_runner_service_server::ToolRunnerService as _,
     },
     session::{ReceivedOperation, ReceivedRequest},
-    v1,
 };
 use futures::StreamExt as _;
 use prost::Message as _;
@@ -49,7 +48,7 @@ pub(super) fn serve(runner: Runner, mut received: Streaming<ReceivedRequest>) ->
 }
 
 async fn carry_out(runner: Runner, operation: Operation, reply: impl Fn(Reply)) {
-    let ended = |ended: Result<Response<v1::ToolCall>, Status>| match ended {
+    let ended = |ended: Result<Response<runner_v1::ToolCall>, Status>| match ended {
         Ok(call) => reply(Reply::Result(call.into_inner())),
         Err(status) => reply(refused(&status)),
     };

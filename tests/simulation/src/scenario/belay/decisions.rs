@@ -31,7 +31,7 @@ pub(super) struct Stored {
     /// By the approval's name.
     pub(super) grants: BTreeMap<String, runner_v1::Grant>,
     /// The calls that the runner still has.
-    pub(super) calls: BTreeMap<String, v1::ToolCall>,
+    pub(super) calls: BTreeMap<String, runner_v1::ToolCall>,
     /// What people observed of approvals before the audit read them; later observations may be newer.
     pub(super) asked: BTreeMap<String, ObservedApproval>,
 }
