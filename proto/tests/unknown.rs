@@ -183,7 +183,6 @@ fn event() -> v1::ExecutionEvent {
         uid: "uid".into(),
         plan: Some(plan()),
         labels: [("team".into(), "blue".into())].into(),
-        tools: vec![v1::ToolFacts { tool: "noop".into(), recovery: 1, ..Default::default() }],
         ..Default::default()
     };
     let time = Some(belay_proto::timestamp(1_700_000_000_123_456));
@@ -246,4 +245,28 @@ proptest! {
 
 thread_local! {
     static POOL: DescriptorPool = pool();
+}
+
+/// What only services need is in nothing that a client sends or gets. `Tool.recovery` is what a plan's author is told about a tool.
+#[test]
+fn what_only_services_need_is_not_in_what_clients_see() {
+    let pool = pool();
+    let (mut to_visit, mut seen) = (Vec::new(), BTreeSet::new());
+    for service in pool.services().filter(|service| service.full_name().starts_with("belay.v1.")) {
+        to_visit.extend(service.methods().flat_map(|method| [method.input(), method.output()]));
+    }
+    while let Some(message) = to_visit.pop() {
+        if !seen.insert(message.full_name().to_owned()) {
+            continue;
+        }
+        for field in message.fields() {
+            let is_for_services = matches!(field.name(), "shard" | "fence" | "fence_token" | "recovery");
+            assert!(!is_for_services || field.full_name() == "belay.v1.Tool.recovery", "{}", field.full_name());
+            to_visit.extend(field.kind().as_message().cloned());
+        }
+    }
+    assert!(seen.contains("belay.v1.ToolCallRequested") && seen.contains("belay.v1.ToolCall"));
+    let internal: Vec<_> =
+        seen.iter().filter(|name| !name.starts_with("belay.v1.") && name.starts_with("belay.")).collect();
+    assert_eq!(internal, [""; 0], "only services use the other packages");
 }

@@ -1,7 +1,7 @@
 //! What a runner's replies mean for a call.
 
 use belay_defects::{Defect, is_planted};
-use belay_execution::{ApprovalRequirement, ErrorClass, Failure, Receipt, RecoveryClass, ToolCallEnd, ToolCallRequest};
+use belay_execution::{ApprovalRequirement, ErrorClass, Failure, Receipt, RecoveryClass, ToolCallEnd};
 use belay_proto::{runner_v1, v1::tool_call::State};
 use belay_reasons as reasons;
 use belay_service_kit::{host::MAX_MESSAGE_BYTES, status};
@@ -118,8 +118,8 @@ fn understood(reported: runner_v1::ToolCall) -> Result<CallReply, NotUnderstood>
 }
 
 /// The end to assume for a call that may have been sent, when its ledger is lost; `None` when it is safe to run again.
-pub(crate) fn reply_without_ledger(request: &ToolCallRequest) -> Option<ToolCallEnd> {
-    match request.recovery {
+pub(crate) fn reply_without_ledger(recovery: RecoveryClass) -> Option<ToolCallEnd> {
+    match recovery {
         RecoveryClass::ReadOnly | RecoveryClass::Idempotent => None,
         // Only the ledger knew whether its effect is in place.
         RecoveryClass::Transactional | RecoveryClass::Manual => Some(ToolCallEnd::OutcomeUnknown {
@@ -135,22 +135,7 @@ pub(crate) fn reply_without_ledger(request: &ToolCallRequest) -> Option<ToolCall
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use belay_execution::{Json, digest};
-
     use super::*;
-
-    fn request(recovery: RecoveryClass) -> ToolCallRequest {
-        ToolCallRequest {
-            tool: "noop".into(),
-            arguments: Json::from_text("{}").into(),
-            arguments_digest: digest(b"{}"),
-            recovery,
-            ledger_id: "a".into(),
-            timeout: Duration::from_secs(1),
-        }
-    }
 
     /// B-09: a permanent refusal is never retried; anything that does not come from the runner itself is.
     #[test]
@@ -189,11 +174,11 @@ mod tests {
     #[test]
     fn a_lost_ledger_leaves_an_unknown_outcome_only_where_running_again_could_harm() {
         for recovery in [RecoveryClass::ReadOnly, RecoveryClass::Idempotent] {
-            assert_eq!(reply_without_ledger(&request(recovery)), None);
+            assert_eq!(reply_without_ledger(recovery), None);
         }
         // A transactional effect may be in place, and a second run would apply it twice.
         for recovery in [RecoveryClass::Transactional, RecoveryClass::Manual] {
-            let end = reply_without_ledger(&request(recovery));
+            let end = reply_without_ledger(recovery);
             assert!(matches!(end, Some(ToolCallEnd::OutcomeUnknown { .. })), "{recovery:?}");
         }
     }

@@ -113,8 +113,9 @@ impl JournalReads {
                 return Err(unreadable(&StoreError::Missing(key)));
             }
             let (messages, mut secrets) = opened?;
-            let events: Vec<_> =
-                wire::to_events(messages).collect::<Result<_, _>>().map_err(|error| undecodable(&error, &vault))?;
+            let facts = transitions.first().and_then(|first| first.facts.as_deref());
+            let events = wire::to_events(messages, facts).collect::<Result<Vec<_>, _>>();
+            let events = events.map_err(|error| undecodable(&error, &vault))?;
             let bytes = transitions.iter().map(|transition| transition.shown.len()).sum();
             let blobs = events.iter().filter_map(|event| event.body.blob()).flat_map(file_names).collect();
             learn_from_blobs(reader, key, &events, &vault, &*store, &mut secrets).map_err(|error| match error {
@@ -135,7 +136,16 @@ fn corrupt(message: &str) -> Status {
 /// The error of events that cannot be decoded. It may quote the plan.
 pub(crate) fn undecodable(error: &DecodeError, vault: &Vault) -> Status {
     let message = vault.shown(format!("The execution cannot be read: {error}."));
-    if error.is_newer() { newer(&message) } else { corrupt(&message) }
+    match error {
+        DecodeError::Older(_) => older(&message),
+        _ if error.is_newer() => newer(&message),
+        _ => corrupt(&message),
+    }
+}
+
+/// An unreleased version wrote the execution.
+fn older(message: &str) -> Status {
+    status::error(Code::FailedPrecondition, reasons::STORE_OLDER, message).into()
 }
 
 /// A newer version wrote the execution. This one does nothing with it.
@@ -149,6 +159,7 @@ impl From<SecretsError> for Status {
         match error {
             SecretsError::KeyLost => status::error(Code::DataLoss, reasons::SEAL_KEY_LOST, message).into(),
             SecretsError::Newer(_) => newer(&message),
+            SecretsError::Undecodable(DecodeError::Older(_)) => older(&message),
             SecretsError::Undecodable(error) if error.is_newer() => newer(&message),
             SecretsError::Changed(..) | SecretsError::Misplaced(_) | SecretsError::Undecodable(_) => corrupt(&message),
         }

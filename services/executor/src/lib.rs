@@ -53,6 +53,7 @@ pub use belay_redaction::{MasterKey, Redactor};
 pub use check_blobs::check_blobs;
 pub use gate::Gate;
 pub use journal_reads::store_reason;
+pub use names::shard_of;
 pub use registry::{ExecutionRegistry, Parts};
 pub use runner::{InvalidToken, Runner};
 pub use secrets::open_seal_key;

@@ -1,5 +1,7 @@
 //! Resource names: `namespaces/*/executions/*/steps/*/calls/*`.
 
+use belay_execution::digest;
+use belay_journal::SHARDS;
 use belay_service_kit::status;
 use tonic::Status;
 
@@ -30,6 +32,12 @@ impl std::fmt::Display for ExecutionName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "namespaces/{}/executions/{}", self.namespace, self.id)
     }
+}
+
+/// The shard of an execution, derived from its name: the first bytes of a digest. It never changes.
+pub fn shard_of(namespace: &str, id: &str) -> u32 {
+    let digest = digest(format!("{namespace}/{id}").as_bytes());
+    u32::from_str_radix(&digest["sha256:".len()..][..8], 16).unwrap_or(0) % SHARDS
 }
 
 /// The parts of a step's name: its execution's name, and its id.
@@ -100,5 +108,12 @@ mod tests {
         assert!(missing.message().starts_with("parent: is required"), "{missing}");
         assert_eq!(namespace("parent", "namespaces/x").unwrap(), "x");
         assert!(namespace("parent", "x").is_err());
+    }
+
+    #[test]
+    fn shards_are_in_range_and_stay_what_they_are() {
+        assert_eq!(shard_of("default", "a"), shard_of("default", "a"));
+        let used: std::collections::BTreeSet<u32> = (0..2000).map(|n| shard_of("default", &n.to_string())).collect();
+        assert_eq!(used, (0..SHARDS).collect());
     }
 }

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    ApprovalMode, ApprovalRequirement, ErrorClass, Failure, Json, OperationKey, PendingApproval, Receipt, ToolCallEnd,
-    ToolCallRequest, Verb,
+    ApprovalMode, ApprovalRequirement, ErrorClass, Failure, Json, OperationKey, PendingApproval, Receipt,
+    RecoveryClass, ToolCallEnd, ToolCallRequest, Verb,
 };
 use belay_proto::{
     gate_v1,
@@ -121,6 +121,8 @@ pub(crate) struct ToolCallOperation {
     /// The call's span.
     pub(crate) trace: TraceContext,
     pub(crate) request: Arc<ToolCallRequest>,
+    /// How to recover it when its outcome is not known.
+    pub(crate) recovery: RecoveryClass,
     /// The arguments, also when the request has a reference to them; `None` for an operation that sends none.
     pub(crate) arguments: Option<Json>,
     /// No other call may commit in the workspace while it runs.
@@ -545,7 +547,7 @@ impl ToolCallOperation {
     async fn on_other_ledger(&mut self, ledger_id: &mut String) -> Option<ToolCallEnd> {
         // Read again, for the next intents.
         let catalogue = self.registry.runner.catalogue(true).await;
-        if let Some(unknown) = reply_without_ledger(&self.request).filter(|_| self.maybe_sent) {
+        if let Some(unknown) = reply_without_ledger(self.recovery).filter(|_| self.maybe_sent) {
             return Some(unknown);
         }
         // An empty ledger id would accept any ledger: if this one were lost too, the next would run the call again.

@@ -133,7 +133,8 @@ impl Vault {
         let unstored = secrets.key.as_ref().filter(|_| !secrets.is_key_stored);
         let new_key = unstored.map(|key| self.master_key.wrap(uid, key, nonce(&random())));
         secrets.is_key_stored = secrets.key.is_some();
-        Sealed { transition: Transition { first_sequence, count, version: wire::VERSION, shown, sealed }, new_key }
+        let transition = Transition { first_sequence, count, version: wire::VERSION, shown, sealed, facts: None };
+        Sealed { transition, new_key }
     }
 
     /// The messages of stored transitions with their secrets restored, and the secrets to hide from now on. `wrapped` reads the execution's

@@ -59,7 +59,8 @@ pub(crate) fn restore(
     let bytes = transitions.iter().map(|transition| transition.shown.len()).sum::<usize>() + snapshot.content.len();
     let wrapped = || reader.seal_key(key).map_err(Unusable::from);
     let (messages, state, mut secrets) = vault.open_snapshot(&transitions, &snapshot, wrapped)?;
-    let events = wire::to_events(messages).collect::<Result<Vec<Event>, _>>()?;
+    let facts = transitions.first().and_then(|first| first.facts.as_deref());
+    let events = wire::to_events(messages, facts).collect::<Result<Vec<Event>, _>>()?;
     learn_from_blobs(reader, key, &events, vault, store, &mut secrets)?;
     let mut events = events.into_iter();
     let first = events.next().ok_or(Unusable::Misplaced)?;

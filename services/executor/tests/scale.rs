@@ -36,7 +36,14 @@ fn parked(now: i64, fence: i64) -> Vec<Operation> {
                 request_id: String::new(),
                 request_hash: String::new(),
             },
-            transition: Transition { first_sequence: 1, count: 4, version: 1, shown: vec![7; 600], sealed: None },
+            transition: Transition {
+                first_sequence: 1,
+                count: 4,
+                version: 1,
+                shown: vec![7; 600],
+                sealed: None,
+                facts: None,
+            },
             summary: ExecutionSummary {
                 state: state.into(),
                 wake_at,

@@ -365,6 +365,7 @@ mod tests {
                             version: 1,
                             shown: vec![],
                             sealed: None,
+                            facts: None,
                         },
                         summary: None,
                         seal_key: None,

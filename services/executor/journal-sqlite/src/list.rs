@@ -404,8 +404,14 @@ mod tests {
                 request_id: String::new(),
                 request_hash: String::new(),
             };
-            let transition =
-                belay_journal::Transition { first_sequence: 1, count: 1, version: 1, shown: vec![], sealed: None };
+            let transition = belay_journal::Transition {
+                first_sequence: 1,
+                count: 1,
+                version: 1,
+                shown: vec![],
+                sealed: None,
+                facts: None,
+            };
             let summary = belay_journal::ExecutionSummary { state: 2, ..Default::default() };
             belay_journal::Operation::Create { execution, transition, summary, seal_key: None, fence }
         };

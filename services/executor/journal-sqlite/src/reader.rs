@@ -43,7 +43,10 @@ impl SqliteReader {
 
 /// The row of the log with this key.
 static ROW: LazyLock<String> = LazyLock::new(|| {
-    format!("SELECT previous, first_seq, count, version, shown, sealed, exec, {} FROM log WHERE id = ?1", LOG.intact())
+    format!(
+        "SELECT previous, first_seq, count, version, shown, sealed, facts, exec, {} FROM log WHERE id = ?1",
+        LOG.intact()
+    )
 });
 
 fn one(mut rows: Vec<Checked<ExecutionRow>>) -> Result<Option<ExecutionRow>, StoreError> {
@@ -108,7 +111,7 @@ impl JournalReader for SqliteReader {
             let mut statement = connection.prepare_cached(&ROW)?;
             while next != 0 {
                 let read = statement.query_row([next], |row| {
-                    if !row.get::<_, bool>(7)? || row.get::<_, i64>(6)? != key.0 {
+                    if !row.get::<_, bool>(8)? || row.get::<_, i64>(7)? != key.0 {
                         return Ok(None);
                     }
                     let transition = Transition {
@@ -117,6 +120,7 @@ impl JournalReader for SqliteReader {
                         version: row.get(3)?,
                         shown: row.get(4)?,
                         sealed: row.get(5)?,
+                        facts: row.get(6)?,
                     };
                     Ok(Some((row.get(0)?, transition)))
                 });

@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 8,
-    earlier_lacks: "the digests of what executions ask people",
+    format: 9,
+    earlier_lacks: "what only services need of an execution, apart from its events",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -85,6 +85,7 @@ pub(crate) const SCHEMA: Schema = Schema {
             fence      INTEGER NOT NULL,
             shown      BLOB NOT NULL,
             sealed     BLOB,
+            facts      BLOB,
             sum        INTEGER NOT NULL
         ) STRICT;
 
@@ -181,7 +182,7 @@ pub(crate) const HEAD: Table = Table {
 
 pub(crate) const LOG: Table = Table {
     name: "log",
-    columns: &["id", "exec", "previous", "first_seq", "count", "version", "fence", "shown", "sealed"],
+    columns: &["id", "exec", "previous", "first_seq", "count", "version", "fence", "shown", "sealed", "facts"],
     sum: "sum",
     affects: "the execution with these events",
 };

@@ -415,6 +415,7 @@ impl Transaction<'_> {
             fence.token,
             transition.shown,
             transition.sealed,
+            transition.facts,
         ])?;
         let head = Head { row, last_sequence: transition.last_sequence(), rows: head.rows + 1 };
         if head.rows.is_multiple_of(self.intervals.waypoint_rows) {
@@ -489,8 +490,14 @@ pub(crate) mod tests {
         expected: &mut u64,
     ) {
         let fence = Fence { shard: 3, token: fence };
-        let transition =
-            |first_sequence, count| Transition { first_sequence, count, version: 1, shown: vec![1; 40], sealed: None };
+        let transition = |first_sequence, count| Transition {
+            first_sequence,
+            count,
+            version: 1,
+            shown: vec![1; 40],
+            sealed: None,
+            facts: None,
+        };
         if *expected == 0 {
             for id in ["one", "other"] {
                 let execution = NewExecution { namespace: "n".into(), id: id.into(), shard: 3, ..new() };

@@ -55,6 +55,7 @@ fn transition(first_sequence: u64, count: u32) -> Transition {
         version: 1,
         shown,
         sealed: first_sequence.is_multiple_of(2).then(|| vec![7; 3]),
+        facts: (first_sequence == 1).then(|| vec![9; 4]),
     }
 }
 

@@ -63,6 +63,9 @@ pub struct Transition {
     pub shown: Vec<u8>,
     /// What `shown` leaves out, sealed; `None` when it is complete.
     pub sealed: Option<Vec<u8>>,
+    /// What only services need to know, in a form of the writer's own, with an execution's first events; `None` with all others. It is stored beside
+    /// `shown` because that is what clients get.
+    pub facts: Option<Vec<u8>>,
 }
 
 impl Transition {

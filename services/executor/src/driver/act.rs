@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::{Body, Event, OperationKey, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent};
+use belay_execution::{Body, Event, OperationKey, RecoveryClass, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent};
 use belay_proto::{gate_v1, v1};
 use belay_service_kit::Retry;
 use belay_telemetry::TraceContext;
@@ -71,6 +71,8 @@ impl Driver {
             trace: self.trace.call(&id),
             arguments: self.arguments(&request.arguments),
             request,
+            // Without facts no call is requested; the worst is assumed all the same.
+            recovery: self.execution.recovery(key.step).unwrap_or(RecoveryClass::Manual),
             exclusive: self.execution.step(key.step).spec().exclusive(),
             pending_approval: in_flight.pending_approval.clone(),
             mode: created.approval_mode,

@@ -104,7 +104,7 @@ impl Driver {
 
     fn on_call_end(&mut self, key: OperationKey, ended: ToolCallEnd, events: &mut Vec<Event>) -> Result<(), Exit> {
         let in_flight = self.execution.operation(key).expect("the caller has looked");
-        let recovery = in_flight.tool_call().map(|request| request.recovery);
+        let recovery = self.execution.recovery(key.step);
         let stopping = self.operations.get(&key).is_some_and(|operation| operation.verb == Verb::Cancel);
         // The runner keeps a read-only call in its ledger only when it was held, or cancelled before it arrived.
         let read_only = recovery == Some(RecoveryClass::ReadOnly);

@@ -24,6 +24,7 @@ use crate::{
     registry::{ExecutionRegistry, unwritable},
     secrets::Sealed,
     trace::Trace,
+    wire,
 };
 
 /// How many faults there may be while an execution is in memory. One that comes from its state comes back at once; one that has another cause
@@ -59,8 +60,9 @@ impl Driver {
         let trace = Trace::of(&registry.telemetry, &name, &execution);
         let mut messages = messages_of(&events);
         let mut secrets = registry.vault.secrets();
-        let Sealed { transition, new_key: seal_key } =
+        let Sealed { mut transition, new_key: seal_key } =
             registry.vault.seal(&mut secrets, &execution.created().uid, &mut messages, &|| registry.ids.next_key());
+        transition.facts = Some(wire::encode_facts(execution.created()));
         row.labels = registry.vault.labels(row.labels);
         let summary = summary_of(&name, &execution, &secrets, now, registry.thresholds.park_after);
         let fence = registry.fence(row.shard);

@@ -228,6 +228,9 @@ fn what_a_newer_version_stored_is_not_read_and_not_called_corrupt() {
     let (reason, message) = status(Transition { version: wire::VERSION + 1, ..stored.clone() });
     assert_eq!(reason, "STORE_NEWER", "{message}");
 
+    let (reason, message) = status(Transition { version: wire::OLDEST_VERSION - 1, ..stored.clone() });
+    assert_eq!(reason, "STORE_OLDER", "{message}");
+
     let cut = stored.shown[..stored.shown.len() - 1].to_vec();
     let (reason, message) = status(Transition { shown: cut, ..stored.clone() });
     assert_eq!(reason, "STORE_CORRUPT", "{message}");

@@ -1,7 +1,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use belay_execution::{Actor, Created, Event, ExecutionEvent, ToolFacts, digest};
-use belay_journal::{NewExecution, Refused, SHARDS};
+use belay_journal::{NewExecution, Refused};
 use belay_plan::{Format, InvalidPlan, Plan, Planned, PlannedCall, StepProblem, Violation, limits, nearest};
 use belay_proto::{
     runner_v1,
@@ -16,7 +16,7 @@ use super::{get_execution::show, requests::check};
 use crate::{
     ExecutionRegistry,
     driver::Driver,
-    names::{ExecutionName, is_id, namespace},
+    names::{ExecutionName, is_id, namespace, shard_of},
     paths::leaves_workspace,
     runner::{Catalogue, FoundTool},
     trace, wire,
@@ -418,12 +418,6 @@ fn hash(request: &v1::StartExecutionRequest) -> String {
     digest(&request.encode_to_vec())
 }
 
-/// The shard of an execution, derived from its name: the first bytes of a digest. It never changes.
-fn shard_of(namespace: &str, id: &str) -> u32 {
-    let digest = digest(format!("{namespace}/{id}").as_bytes());
-    u32::from_str_radix(&digest["sha256:".len()..][..8], 16).unwrap_or(0) % SHARDS
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -449,12 +443,5 @@ mod tests {
         }
         let again = v1::StartExecutionRequest { request_id: "s".into(), ..request.clone() };
         assert_eq!(hash(&again), hash(&request));
-    }
-
-    #[test]
-    fn shards_are_in_range_and_stay_what_they_are() {
-        assert_eq!(shard_of("default", "a"), shard_of("default", "a"));
-        let used: std::collections::BTreeSet<u32> = (0..2000).map(|n| shard_of("default", &n.to_string())).collect();
-        assert_eq!(used, (0..SHARDS).collect());
     }
 }

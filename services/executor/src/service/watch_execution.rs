@@ -22,7 +22,7 @@ use crate::{
     journal_reads::{undecodable, unreadable},
     names::ExecutionName,
     trace::span_of,
-    wire::{self, DecodeError},
+    wire,
 };
 
 /// The messages of a watch.
@@ -205,10 +205,7 @@ impl Watch {
         let read = read.map_err(|error| unreadable(&error))?;
         let (mut transitions, mut bytes) = (Vec::new(), 0);
         for transition in &read {
-            if transition.version > wire::VERSION {
-                let newer = DecodeError::Newer(transition.version);
-                return Err(undecodable(&newer, &self.registry.vault));
-            }
+            wire::check_version(transition).map_err(|error| undecodable(&error, &self.registry.vault))?;
             bytes += transition.shown.len();
             if bytes > MAX_PAGE_BYTES && !transitions.is_empty() {
                 break;

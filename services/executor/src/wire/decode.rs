@@ -10,13 +10,14 @@ use belay_execution::{
 use belay_journal::Transition;
 use belay_proto::{
     check::{Refused, check},
+    runner_v1,
     v1::{self, execution_event::Kind, wait_ended::Cause},
 };
 use prost::Message as _;
 use thiserror::Error;
 
 use super::{
-    NotUnderstood, VERSION,
+    NotUnderstood, OLDEST_VERSION, VERSION,
     approval::{decided_from, receipt_from, requirement_from},
     approval_mode,
     execution::state_from,
@@ -32,6 +33,10 @@ pub(crate) enum DecodeError {
     UnknownKind(i64),
     #[error("events of version {0} are newer than this version reads")]
     Newer(u32),
+    #[error(
+        "events of version {0} are of an unreleased version of Belay, which had what only services need in the events themselves"
+    )]
+    Older(u32),
     /// A newer version wrote a field or a value that an execution cannot be carried out without.
     #[error("event {sequence}: {unknown}")]
     Unknown { sequence: i64, unknown: Refused },
@@ -49,7 +54,7 @@ impl DecodeError {
             Self::NotUnderstood { problem, .. } => {
                 matches!(problem, NotUnderstood::Value { .. } | NotUnderstood::Blob(_))
             }
-            Self::Damaged(_) | Self::Lacks { .. } => false,
+            Self::Damaged(_) | Self::Lacks { .. } | Self::Older(_) => false,
         }
     }
 }
@@ -84,11 +89,18 @@ pub(crate) fn check_known(mut bytes: &[u8]) -> Result<(), DecodeError> {
     Ok(())
 }
 
+/// Checks that this version reads the events of a stored transition.
+pub(crate) fn check_version(transition: &Transition) -> Result<(), DecodeError> {
+    match transition.version {
+        ..OLDEST_VERSION => Err(DecodeError::Older(transition.version)),
+        OLDEST_VERSION..=VERSION => Ok(()),
+        version => Err(DecodeError::Newer(version)),
+    }
+}
+
 /// The messages of a stored transition, with secrets hidden.
 pub(crate) fn decode_all(transition: &Transition) -> Result<Vec<v1::ExecutionEvent>, DecodeError> {
-    if transition.version > VERSION {
-        return Err(DecodeError::Newer(transition.version));
-    }
+    check_version(transition)?;
     decode_bytes(&transition.shown)
 }
 
@@ -107,15 +119,16 @@ pub(crate) fn decode_bytes(mut bytes: &[u8]) -> Result<Vec<v1::ExecutionEvent>, 
     Ok(events)
 }
 
-/// Decodes messages into events.
+/// Decodes messages into events. `facts` is what is stored beside the first event ([`Transition::facts`]), without which that one is not decoded.
 pub(crate) fn to_events(
     messages: impl IntoIterator<Item = v1::ExecutionEvent>,
+    facts: Option<&[u8]>,
 ) -> impl Iterator<Item = Result<Event, DecodeError>> {
-    messages.into_iter().map(decode)
+    messages.into_iter().map(move |message| decode(message, facts))
 }
 
 /// Decodes one message.
-pub(crate) fn decode(message: v1::ExecutionEvent) -> Result<Event, DecodeError> {
+pub(crate) fn decode(message: v1::ExecutionEvent, facts: Option<&[u8]>) -> Result<Event, DecodeError> {
     let sequence = message.sequence;
     let lacks = |what| DecodeError::Lacks { sequence, what };
     let time = message.time.as_ref().ok_or_else(|| lacks("its time"))?;
@@ -123,7 +136,7 @@ pub(crate) fn decode(message: v1::ExecutionEvent) -> Result<Event, DecodeError> 
     let actor = message.actor.map(|v1::Actor { principal, request_id }| Actor { principal, request_id });
     let kind = message.kind.ok_or(DecodeError::UnknownKind(sequence))?;
     let subject = Named { step_id: message.step_id, attempt: message.attempt, operation: message.operation };
-    let body = decode_kind(subject, kind, sequence, &lacks)?;
+    let body = decode_kind(subject, kind, facts, sequence, &lacks)?;
     Ok(Event { sequence: u64::try_from(sequence).unwrap_or(0), time, actor, body })
 }
 
@@ -150,8 +163,14 @@ impl Named {
     }
 }
 
-fn decode_created(created: v1::ExecutionCreated, sequence: i64, lacks: Lacks<'_>) -> Result<Created, DecodeError> {
+fn decode_created(
+    created: v1::ExecutionCreated,
+    facts: Option<&[u8]>,
+    sequence: i64,
+    lacks: Lacks<'_>,
+) -> Result<Created, DecodeError> {
     let unknown = |problem| DecodeError::NotUnderstood { sequence, problem };
+    let facts = decode_facts(facts.ok_or_else(|| lacks("what is stored beside it"))?, sequence)?;
     let mode = known(created.approval_mode, "the approval mode").map_err(unknown)?;
     let plan = stored_plan_from(created.plan.ok_or_else(|| lacks("its plan"))?);
     let trace = created.trace.unwrap_or_default();
@@ -161,7 +180,7 @@ fn decode_created(created: v1::ExecutionCreated, sequence: i64, lacks: Lacks<'_>
         approval_mode: approval_mode(mode),
         workspace: created.workspace,
         labels: created.labels,
-        tools: created
+        tools: facts
             .tools
             .into_iter()
             .map(|facts| {
@@ -175,8 +194,18 @@ fn decode_created(created: v1::ExecutionCreated, sequence: i64, lacks: Lacks<'_>
             .collect::<Result<_, _>>()?,
         deadline: created.deadline.as_ref().map(timestamp),
         trace: (trace.traceparent, trace.tracestate),
-        shard: u32::try_from(created.shard).unwrap_or(0),
+        shard: u32::try_from(facts.shard).unwrap_or(0),
     })
+}
+
+/// What is stored beside the first event.
+fn decode_facts(facts: &[u8], sequence: i64) -> Result<runner_v1::ExecutionFacts, DecodeError> {
+    let damaged = |what: String| DecodeError::Damaged(format!("what is stored beside event {sequence}: {what}"));
+    check::<runner_v1::ExecutionFacts>(facts).map_err(|unknown| match unknown.is_newer() {
+        true => DecodeError::Unknown { sequence, unknown },
+        false => damaged(unknown.to_string()),
+    })?;
+    runner_v1::ExecutionFacts::decode(facts).map_err(|error| damaged(error.to_string()))
 }
 
 fn decode_finished(finished: v1::ExecutionFinished, sequence: i64, lacks: Lacks<'_>) -> Result<Finished, DecodeError> {
@@ -214,7 +243,13 @@ fn progress(progress: Option<v1::Progress>) -> Progress {
     Progress { done: count(done), total: count(total) }
 }
 
-fn decode_kind(subject: Named, kind: Kind, sequence: i64, lacks: Lacks<'_>) -> Result<Body, DecodeError> {
+fn decode_kind(
+    subject: Named,
+    kind: Kind,
+    facts: Option<&[u8]>,
+    sequence: i64,
+    lacks: Lacks<'_>,
+) -> Result<Body, DecodeError> {
     let unknown = |problem| DecodeError::NotUnderstood { sequence, problem };
     let some_failure = |failure: Option<v1::Failure>| failure.map(failure_from).transpose().map_err(unknown);
     let failure = |failure: Option<v1::Failure>| some_failure(failure)?.ok_or_else(|| lacks("its failure"));
@@ -234,7 +269,7 @@ fn decode_kind(subject: Named, kind: Kind, sequence: i64, lacks: Lacks<'_>) -> R
     let wait = |subject: Named, event| Ok(Body::Wait { wait: subject.operation(lacks)?, event });
     match kind {
         Kind::ExecutionCreated(created) => {
-            execution(ExecutionEvent::Created(Box::new(decode_created(created, sequence, lacks)?)))
+            execution(ExecutionEvent::Created(Box::new(decode_created(created, facts, sequence, lacks)?)))
         }
         Kind::ExecutionStarted(_) => execution(ExecutionEvent::Started),
         Kind::ExecutionPaused(v1::ExecutionPaused { reason, discard_calls }) => {
@@ -287,12 +322,10 @@ fn decode_kind(subject: Named, kind: Kind, sequence: i64, lacks: Lacks<'_>) -> R
             step(subject, StepEvent::OutcomeUnknown { failure: failure(unknown.failure)? })
         }
         Kind::ToolCallRequested(request) => {
-            let recovery = recovery_from(known(request.recovery, "the recovery class of a call").map_err(unknown)?);
             let request = ToolCallRequest {
                 tool: request.tool,
                 arguments: payload_from(request.arguments, "the arguments of the call").map_err(unknown)?,
                 arguments_digest: request.arguments_digest,
-                recovery,
                 ledger_id: request.ledger_id,
                 timeout: duration(request.timeout),
             };
@@ -387,7 +420,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::wire::encode;
+    use crate::wire::{encode, encode_facts};
 
     /// A watch ends after this event, of which it reads nothing else.
     #[test]
@@ -464,7 +497,6 @@ mod tests {
             tool: "t".into(),
             arguments: Json::from_text(r#"{"a":1}"#).into(),
             arguments_digest: "sha256:z".into(),
-            recovery: belay_execution::RecoveryClass::Idempotent,
             ledger_id: "l".into(),
             timeout: Duration::from_secs(9),
         };
@@ -554,7 +586,12 @@ mod tests {
             for actor in [None, Some(Actor { principal: "ann".into(), request_id: "r1".into() })] {
                 let event = Event { sequence: 9, time: Timestamp::from_micros(5), actor, body: body.clone() };
                 let bytes = encode(&event).encode_to_vec();
-                assert_eq!(decode(v1::ExecutionEvent::decode(bytes.as_slice()).unwrap()), Ok(event));
+                let facts = match &event.body {
+                    Body::Execution(ExecutionEvent::Created(created)) => Some(encode_facts(created)),
+                    _ => None,
+                };
+                let message = v1::ExecutionEvent::decode(bytes.as_slice()).unwrap();
+                assert_eq!(decode(message, facts.as_deref()), Ok(event));
             }
         }
     }
@@ -573,7 +610,35 @@ mod tests {
             ),
             (message(Some(Kind::WaitEnded(v1::WaitEnded::default()))), "event 7 lacks its cause"),
         ] {
-            assert_eq!(decode(message).unwrap_err().to_string(), error);
+            assert_eq!(decode(message, None).unwrap_err().to_string(), error);
         }
+    }
+
+    /// B-24: facts that are lost, damaged or of a newer version start no call.
+    #[test]
+    fn a_first_event_without_its_facts_is_refused() {
+        let plan = Some(v1::Plan::default());
+        let kind = Some(Kind::ExecutionCreated(v1::ExecutionCreated { plan, ..Default::default() }));
+        let message =
+            v1::ExecutionEvent { sequence: 1, time: Some(belay_proto::timestamp(5)), kind, ..Default::default() };
+        let refused = |facts: Option<&[u8]>| decode(message.clone(), facts).unwrap_err();
+        assert_eq!(refused(None).to_string(), "event 1 lacks what is stored beside it");
+        assert!(matches!(refused(Some(&[0x0b])), DecodeError::Damaged(_)));
+        // Field 16 of the facts, and of those about a tool.
+        for newer in [&[0x82, 0x01, 0][..], &[0x12, 3, 0x82, 0x01, 0]] {
+            assert!(refused(Some(newer)).is_newer(), "{:?}", refused(Some(newer)));
+        }
+    }
+
+    /// B-24: a version that was never released is named, and not taken for damage.
+    #[test]
+    fn events_of_an_unreleased_version_are_refused() {
+        let transition =
+            |version| Transition { first_sequence: 1, count: 0, version, shown: vec![], sealed: None, facts: None };
+        for version in 0..OLDEST_VERSION {
+            assert_eq!(decode_all(&transition(version)), Err(DecodeError::Older(version)));
+        }
+        assert_eq!(decode_all(&transition(VERSION)), Ok(vec![]));
+        assert_eq!(decode_all(&transition(VERSION + 1)), Err(DecodeError::Newer(VERSION + 1)));
     }
 }

@@ -4,7 +4,11 @@ use belay_execution::{
     Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, ExecutionState, Finished, Form, OperationId, Progress,
     StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent,
 };
-use belay_proto::v1::{self, execution_event::Kind, wait_ended::Cause};
+use belay_proto::{
+    runner_v1,
+    v1::{self, execution_event::Kind, wait_ended::Cause},
+};
+use prost::Message as _;
 
 use super::{
     approval::{decision_to, receipt_to, requirement_to},
@@ -13,7 +17,10 @@ use super::{
 };
 
 /// The version of the events' meaning that this version writes.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
+
+/// The oldest version that this version reads. Those before it were never released, and had what only services need in the events themselves.
+pub(crate) const OLDEST_VERSION: u32 = 5;
 
 /// The name of a call: opaque to everybody else.
 pub(crate) fn call_name(execution: &str, call: &OperationId) -> String {
@@ -123,15 +130,20 @@ fn created_message(created: &Created) -> v1::ExecutionCreated {
         approval_mode: approval_mode_to(created.approval_mode).into(),
         workspace: created.workspace.clone(),
         labels: created.labels.clone(),
-        tools: created.tools.iter().map(facts).collect(),
         deadline: created.deadline.map(time),
         trace: Some(v1::TraceContext { traceparent: created.trace.0.clone(), tracestate: created.trace.1.clone() }),
-        shard: i32::try_from(created.shard).unwrap_or(i32::MAX),
     }
 }
 
-fn facts(facts: &ToolFacts) -> v1::ToolFacts {
-    v1::ToolFacts {
+/// What of an execution's first event only services need, as it is stored beside that. The events are sent as they are stored, so that nothing can be
+/// left out of them on the way to clients.
+pub(crate) fn encode_facts(created: &Created) -> Vec<u8> {
+    let shard = i32::try_from(created.shard).unwrap_or(i32::MAX);
+    runner_v1::ExecutionFacts { shard, tools: created.tools.iter().map(facts).collect() }.encode_to_vec()
+}
+
+fn facts(facts: &ToolFacts) -> runner_v1::ToolFacts {
+    runner_v1::ToolFacts {
         tool: facts.tool.clone(),
         used_as: facts.used_as.clone(),
         recovery: recovery_to(facts.recovery).into(),
@@ -199,7 +211,6 @@ fn tool_call_kind(event: &ToolCallEvent) -> Kind {
             tool: request.tool.clone(),
             arguments: Some(payload(&request.arguments)),
             arguments_digest: request.arguments_digest.clone(),
-            recovery: recovery_to(request.recovery).into(),
             ledger_id: request.ledger_id.clone(),
             timeout: Some(belay_proto::duration(request.timeout)),
         }),

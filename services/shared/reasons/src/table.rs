@@ -406,8 +406,8 @@ table! {
     "A newer version of Belay wrote the store, or an execution in it. Nothing was changed, and such an execution is left alone."
     "Use the version that wrote it, or a later one."
 
-    STORE_OLDER Stores 1 false [] [Unavailable]
-    "An earlier, unreleased version of Belay wrote the store, and this one does not read its format. Nothing was changed."
+    STORE_OLDER Stores 1 false [] [FailedPrecondition Unavailable]
+    "An earlier, unreleased version of Belay wrote the store, or an execution in it, and this one does not read its format. Nothing was changed."
     "Finish its work with the version that wrote it, then name a new folder with `--state-dir` or move the files away."
 
     LEDGER_UNAVAILABLE Stores 1 true [] [Unavailable]

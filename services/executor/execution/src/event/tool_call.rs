@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-use crate::{ApprovalRequirement, BlobRef, EffectSummary, Failure, Payload, PolicyDecision, RecoveryClass};
+use crate::{ApprovalRequirement, BlobRef, EffectSummary, Failure, Payload, PolicyDecision};
 
 /// What happens to a call of a tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,8 +105,6 @@ pub struct ToolCallRequest {
     pub arguments: Payload,
     /// The digest of the arguments.
     pub arguments_digest: String,
-    /// How to recover a call whose outcome is not known.
-    pub recovery: RecoveryClass,
     /// The ledger that is expected to record the call.
     pub ledger_id: String,
     /// The time limit of the call.

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::{
     BlobRef, BlobValue, Blobs, Body, DecideContext, ErrorClass, Execution, Failure, MAX_READ_BYTES, Operation, Payload,
-    StepKey, Verb, Work,
+    RecoveryClass, StepKey, Verb, Work,
 };
 
 /// The event with which a started step requests its next operation, or fails; `None` while it needs a blob that is not at hand.
@@ -31,6 +31,16 @@ pub(crate) fn next(
     match execution.steps[step].spec.kind() {
         StepKind::Tool(call) => tool::next(execution, step, call, context, blobs),
         StepKind::Wait(wait) => wait::next(execution, step, wait, context, blobs),
+    }
+}
+
+impl Execution {
+    /// How to recover the calls of a step when their outcome is not known; `None` for a step that calls no tool.
+    pub fn recovery(&self, step: StepKey) -> Option<RecoveryClass> {
+        match self.steps[step].spec.kind() {
+            StepKind::Tool(call) => self.tool(&call.tool).map(|facts| facts.recovery),
+            StepKind::Wait(_) => None,
+        }
     }
 }
 

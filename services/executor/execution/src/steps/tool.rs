@@ -154,7 +154,6 @@ pub(crate) fn next(
         tool: facts.tool.clone(),
         arguments_digest: digest(arguments.as_str().as_bytes()),
         arguments: blobs.payload(arguments),
-        recovery: facts.recovery,
         ledger_id: context.ledger_id.to_owned(),
         timeout: left.min(limit),
     };

@@ -229,6 +229,7 @@ mod tests {
             version: 1,
             shown: text.repeat(300).into_bytes(),
             sealed: Some(text.repeat(3).into_bytes()),
+            facts: (first_sequence == 1).then(|| text.repeat(2).into_bytes()),
         };
         let mut keys = Vec::new();
         for (id, text) in [("kept", "something else"), ("deleted-id", SECRET)] {

@@ -17,7 +17,7 @@ use belay_reasons as reasons;
 use prost::Message as _;
 
 use crate::names::ExecutionName;
-use crate::wire::{VERSION, decode::decode_bytes, encode, execution, to_events};
+use crate::wire::{OLDEST_VERSION, VERSION, decode::decode_bytes, encode, encode_facts, execution, to_events};
 
 /// Steps that complete, fail, are retried, skipped, held, denied and unknown, and that wait.
 const PLAN: &str = "
@@ -160,9 +160,17 @@ fn story() -> Vec<Event> {
     story.events
 }
 
+/// What is stored beside the first event.
+fn facts_of(events: &[Event]) -> Vec<u8> {
+    match &events[0].body {
+        Body::Execution(ExecutionEvent::Created(created)) => encode_facts(created),
+        other => panic!("{other:?} comes first"),
+    }
+}
+
 /// The state that encoded events come to, as JSON.
-fn replayed(bytes: &[u8]) -> String {
-    let events: Vec<Event> = to_events(decode_bytes(bytes).unwrap()).collect::<Result<_, _>>().unwrap();
+fn replayed(bytes: &[u8], facts: &[u8]) -> String {
+    let events: Vec<Event> = to_events(decode_bytes(bytes).unwrap(), Some(facts)).collect::<Result<_, _>>().unwrap();
     let execution = Execution::replay(events).unwrap();
     assert!(execution.is_index_consistent());
     let name = ExecutionName { namespace: "n".into(), id: "golden".into() };
@@ -180,14 +188,16 @@ fn a_golden_log_of_every_version_is_replayed() {
         let mut bytes = Vec::new();
         story().iter().for_each(|event| encode(event).encode_length_delimited(&mut bytes).unwrap());
         fs::create_dir_all(folder()).unwrap();
+        let facts = facts_of(&story());
         fs::write(&log, &bytes).unwrap();
-        fs::write(&state, replayed(&bytes)).unwrap();
+        fs::write(folder().join(format!("{VERSION}.facts.binpb")), &facts).unwrap();
+        fs::write(&state, replayed(&bytes, &facts)).unwrap();
     }
     let mut versions = 0;
-    for version in 2..=VERSION {
+    for version in OLDEST_VERSION..=VERSION {
         let read = |ending: &str| fs::read(folder().join(format!("{version}.{ending}")));
-        let (log, state) = (read("binpb").unwrap(), read("json").unwrap());
-        assert_eq!(replayed(&log), String::from_utf8(state).unwrap(), "version {version}");
+        let (log, facts, state) = (read("binpb").unwrap(), read("facts.binpb").unwrap(), read("json").unwrap());
+        assert_eq!(replayed(&log, &facts), String::from_utf8(state).unwrap(), "version {version}");
         versions += 1;
     }
     assert!(versions > 0);
@@ -219,10 +229,12 @@ fn snapshots_of_this_version_have_these_bytes() {
 /// What this version writes is what its golden log has: whoever changes the format or what follows from an event writes a new version.
 #[test]
 fn the_golden_log_of_this_version_is_what_it_writes() {
-    let log = fs::read(folder().join(format!("{VERSION}.binpb"))).unwrap();
-    let written: Vec<Event> = to_events(decode_bytes(&log).unwrap()).collect::<Result<_, _>>().unwrap();
+    let read = |ending: &str| fs::read(folder().join(format!("{VERSION}.{ending}"))).unwrap();
+    let (log, facts) = (read("binpb"), read("facts.binpb"));
+    let written: Vec<Event> = to_events(decode_bytes(&log).unwrap(), Some(&facts)).collect::<Result<_, _>>().unwrap();
     let mut bytes = Vec::new();
     written.iter().for_each(|event| encode(event).encode_length_delimited(&mut bytes).unwrap());
     assert_eq!(bytes, log, "decoded and encoded again, the bytes are the same");
+    assert_eq!(facts_of(&written), facts);
     assert_eq!(written.len(), story().len());
 }

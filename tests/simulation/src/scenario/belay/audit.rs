@@ -16,6 +16,7 @@ use super::observed::{Observations, ObservedExecution};
 use super::outside::{Outside, Run};
 use super::picture::{Account, Depth, Fold, Picture};
 use super::plans;
+use super::tools;
 use crate::trace;
 use crate::world::TICK;
 
@@ -393,7 +394,7 @@ impl<'a> One<'a, '_> {
             }
         }
         self.arguments(name, call, fold);
-        let is_manual = call.request.recovery() == v1::RecoveryClass::Manual;
+        let is_manual = tools::reaches_out(&call.request.tool);
         if is_manual && runs.len() > 1 {
             let how = call.twice();
             self.violation(format_args!("{name} was executed again: its body ran {} times{how}", runs.len()));
@@ -469,7 +470,7 @@ impl<'a> One<'a, '_> {
             run.succeeded == Some(true) && run.call.rsplit_once('/').is_some_and(|(calls, _)| calls == calls_of_step)
         });
         let effects = effects.count();
-        if call.request.recovery() == v1::RecoveryClass::Manual && effects != 1 {
+        if tools::reaches_out(&call.request.tool) && effects != 1 {
             self.violation(format_args!("{calls_of_step} completed, and its effect happened {effects} times"));
         }
     }

@@ -333,14 +333,10 @@ async fn read_blobs(name: &str, events: &[v1::ExecutionEvent], observed: &Observ
 
 /// A runner rejects calls of a replaced executor. S2-NFR-005, B-08.
 async fn call_as_stale_owner(kept: &Kept, owners: &Owners, observed: &Observations, random: &mut StdRng) {
-    let shard = kept.events.iter().find_map(|event| match &event.kind {
-        Some(Kind::ExecutionCreated(created)) => Some(created.shard),
-        _ => None,
-    });
     let request = runner_v1::CallToolRequest {
         name: format!("{}/steps/stale/calls/1.1", kept.execution.name),
         tool: SEND.to_owned(),
-        fence: Some(runner_v1::Fence { shard: shard.unwrap_or_default(), token: 0 }),
+        fence: Some(runner_v1::Fence { shard: hosts::shard(&kept.execution.name), token: 0 }),
         ..runner_v1::CallToolRequest::default()
     };
     let newest = owners.newest_fence();

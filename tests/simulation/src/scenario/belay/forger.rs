@@ -17,12 +17,11 @@ use tonic::Code;
 
 use super::client::RPC_TIMEOUT;
 use super::hosts::{self, Owners};
-use super::observed::Observations;
 use super::people::PERSON;
 use crate::trace;
 
 /// Tries as long as the simulation runs. The audit checks that no effect is in place without its own grant. B-05.
-pub(super) async fn forge(seed: u64, observed: Observations, owners: Owners, keys: Keys) -> turmoil::Result {
+pub(super) async fn forge(seed: u64, owners: Owners, keys: Keys) -> turmoil::Result {
     let key_id = keys.iter().map(|(id, _)| id.to_owned()).collect::<String>();
     let mut random = StdRng::seed_from_u64(seed);
     loop {
@@ -54,10 +53,7 @@ pub(super) async fn forge(seed: u64, observed: Observations, owners: Owners, key
         let request = runner_v1::CommitEffectRequest {
             name: target.call.clone(),
             grant: Some(grant),
-            fence: Some(runner_v1::Fence {
-                shard: observed.shard(&target.execution).unwrap_or_default(),
-                token: owners.newest_fence(),
-            }),
+            fence: Some(runner_v1::Fence { shard: hosts::shard(&target.execution), token: owners.newest_fence() }),
         };
         let mut runner = ToolRunnerServiceClient::new(hosts::channel(hosts::RUNNER_URI));
         match tokio::time::timeout(RPC_TIMEOUT, runner.commit_effect(request)).await {

@@ -76,6 +76,15 @@ pub(super) fn now_micros() -> i64 {
     i64::try_from(since_epoch.as_micros()).expect("a simulation ends before the year 292471")
 }
 
+/// The shard of the execution with this name.
+pub(super) fn shard(execution: &str) -> i32 {
+    let shard = match execution.split('/').collect::<Vec<_>>()[..] {
+        ["namespaces", namespace, "executions", id] => belay_executor::shard_of(namespace, id),
+        _ => 0,
+    };
+    i32::try_from(shard).expect("there are 64")
+}
+
 /// What the processes of the services need across restarts.
 #[derive(Debug, Clone)]
 pub(super) struct Site {

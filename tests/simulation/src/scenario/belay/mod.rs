@@ -364,7 +364,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     for name in PEOPLE {
         world.client(name, people::decide(random.random(), observed.clone()));
     }
-    world.client(FORGER, forger::forge(random.random(), observed.clone(), site.owners.clone(), site.keys()));
+    world.client(FORGER, forger::forge(random.random(), site.owners.clone(), site.keys()));
     world.schedule(fault::generate(&mut random, SITE, HORIZON));
     if let Some((count, fault)) = bugs.often {
         world.schedule((0..count).map(|_| (HORIZON.mul_f64(random.random()), fault)).collect());

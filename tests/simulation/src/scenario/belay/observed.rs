@@ -69,7 +69,6 @@ pub(super) fn leads_to(decision: Decision, state: approval::State) -> bool {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ObservedExecution {
     pub(super) uid: String,
-    pub(super) shard: i32,
     /// The request that it was started with.
     pub(super) request_id: String,
     /// Events by sequence.
@@ -138,9 +137,6 @@ impl Observations {
     pub(super) fn shown(&self, name: &str, journal: &str, event: v1::ExecutionEvent) {
         let mut state = self.state();
         let sequence = event.sequence;
-        if let Some(v1::execution_event::Kind::ExecutionCreated(created)) = &event.kind {
-            state.executions.entry(name.to_owned()).or_default().shard = created.shard;
-        }
         let before = if self.journal_remembers {
             let heard = state.executions.entry(name.to_owned()).or_default();
             heard.events.insert(sequence, event.clone())
@@ -250,11 +246,6 @@ impl Observations {
     /// Whether all faults have ended.
     pub(super) fn is_healed(&self) -> bool {
         self.state().healed
-    }
-
-    /// The shard of an execution, if it was observed.
-    pub(super) fn shard(&self, execution: &str) -> Option<i32> {
-        self.state().executions.get(execution).map(|heard| heard.shard)
     }
 
     /// The observations of all executions, by name.

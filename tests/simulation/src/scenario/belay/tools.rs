@@ -71,7 +71,7 @@ pub(super) fn changes_files(tool: &str) -> bool {
     matches!(tool, APPEND | WRITE | REMOVE)
 }
 
-/// Whether a tool has external effects that cannot be checked afterwards.
+/// Whether a tool has external effects that cannot be checked afterwards, so that its calls are never made again (MANUAL).
 pub(super) fn reaches_out(tool: &str) -> bool {
     matches!(tool, SEND | PUBLISH | WIPE)
 }

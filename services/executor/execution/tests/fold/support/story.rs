@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use belay_execution::{
     Actor, ApprovalMode, ApprovalRequirement, Body, Created, Decision, EffectSummary, ErrorClass, Execution,
-    ExecutionEvent, Failure, Json, OperationId, PolicyDecision, RecoveryClass, SignalReceived, StepEvent, SubjectKind,
-    ToolCallEvent, ToolCallRequest, Verb, Verdict, WaitEnd, WaitEvent,
+    ExecutionEvent, Failure, Json, OperationId, PolicyDecision, SignalReceived, StepEvent, SubjectKind, ToolCallEvent,
+    ToolCallRequest, Verb, Verdict, WaitEnd, WaitEvent,
 };
 use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft};
 use serde_json::{Value, json};
@@ -268,7 +268,6 @@ pub(crate) fn request(call: OperationId) -> Body {
         tool: "work".to_owned(),
         arguments: Json::from_text("{}").into(),
         arguments_digest: String::new(),
-        recovery: RecoveryClass::Transactional,
         ledger_id: "ledger".to_owned(),
         timeout: Duration::from_secs(1),
     };
