@@ -96,6 +96,11 @@ impl AtTerminal {
         self.keyboard.as_ref().unwrap().write_all(&[key as u8 & 0x1f]).unwrap();
     }
 
+    /// Presses a key together with Ctrl twice, faster than what runs there can react to the first.
+    pub(crate) fn ctrl_twice(&mut self, key: char) {
+        self.keyboard.as_ref().unwrap().write_all(&[key as u8 & 0x1f; 2]).unwrap();
+    }
+
     /// Closes the terminal's window: its processes get SIGHUP.
     pub(crate) fn close(&mut self) {
         let (close, reading) = self.reading.take().unwrap();

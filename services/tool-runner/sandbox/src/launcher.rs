@@ -30,6 +30,7 @@ use crate::{
     scratch_directory::{self, RunnerScratch},
     settings::Settings,
     spec::Spec,
+    sys::SignalsBlocked,
     take_over,
     wire::{Wire, frame},
 };
@@ -223,6 +224,9 @@ pub(crate) fn spawn(
 ) -> Result<(UnixStream, Launched), LaunchError> {
     let failed = |doing| move |source| LaunchError::launcher(doing, source);
     let (mut control, theirs) = UnixStream::pair().map_err(failed("creating a socket"))?;
+    // For an instant the child is in the runner's process group: a key that is pressed then would end or stop the launcher. It keeps the
+    // mask; the command starts with none.
+    let blocked = SignalsBlocked::new();
     // No option here makes std use fork instead of posix_spawn, whose cost does not grow with the runner.
     let child = std::process::Command::new(&settings.executable)
         .arg0(take_over::LAUNCHER)
@@ -235,6 +239,7 @@ pub(crate) fn spawn(
         .stderr(stderr)
         .spawn()
         .map_err(failed("executing this binary as the launcher"))?;
+    drop(blocked);
     let launched = Launched::new(child, released.scratch, released.row);
     send(&mut control, &frame(protocol), table).map_err(failed("sending the request to the launcher"))?;
     Ok((control, launched))

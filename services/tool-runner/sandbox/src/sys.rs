@@ -185,6 +185,34 @@ pub(crate) fn reset_signals() {
     }
 }
 
+/// While this exists, no signal reaches the thread that created it, nor, for its whole life, a process that the thread starts meanwhile:
+/// the mask is inherited. SIGKILL and SIGSTOP cannot be blocked.
+pub(crate) struct SignalsBlocked {
+    before: libc::sigset_t,
+    /// The mask is that of a thread.
+    _same_thread: std::marker::PhantomData<*const ()>,
+}
+
+impl SignalsBlocked {
+    pub(crate) fn new() -> Self {
+        // SAFETY: all zeroes are valid sets, which these calls fill in. Blocking signals cannot fail with a valid set.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
+            Self { before, _same_thread: std::marker::PhantomData }
+        }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY: the set was filled in by the same call, and the old one is not asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut()) };
+    }
+}
+
 /// Installs a seccomp program for this process and its descendants. Needs `no_new_privs`.
 pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {

@@ -3,17 +3,22 @@
 use std::{
     fs,
     io::{Read as _, Write as _},
-    os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
+    os::{
+        fd::OwnedFd,
+        unix::process::{CommandExt as _, ExitStatusExt as _},
+    },
     path::Path,
     process::{Command, ExitCode, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use belay_sandbox::{Running, Spec, Status, WorkspaceMount};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
+    process::{Pid, PidfdFlags, Signal, kill_current_process_group, kill_process, pidfd_open},
 };
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     harness::{Test, tests},
@@ -30,10 +35,14 @@ pub(crate) const TESTS: &[Test] = tests![
     the_launchers_death_ends_it,
     the_runners_death_ends_it,
     nothing_is_left_after_tear_down,
+    keys_at_the_runners_terminal_end_no_launch,
 ];
 
 /// The argument that makes this binary a runner that a test kills.
 pub(crate) const RUNNER: &str = "--run-as-waiting-runner";
+
+/// The argument that makes this binary a runner whose process group gets the signals of keys while it launches commands.
+pub(crate) const AT_A_TERMINAL: &str = "--run-at-a-terminal";
 
 /// Starts a child in its own session, an orphan of two forks, one that ignores polite signals, and the command itself. Prints `ready` when
 /// all are running.
@@ -197,4 +206,42 @@ fn nothing_is_left_after_tear_down() {
     let known: Vec<&str> = before.split(' ').collect();
     assert!(children().split(' ').all(|child| known.contains(&child)), "the launcher was not reaped");
     assert_eq!(fs::read_to_string(upper.join("new")).unwrap(), "x\n");
+}
+
+// S0-11: a launcher that inherits the runner's process group for an instant inherits its signals too, and must not act on them.
+fn keys_at_the_runners_terminal_end_no_launch() {
+    let fixture = Fixture::new();
+    let this = std::env::current_exe().unwrap();
+    let runner = Command::new(this).arg(AT_A_TERMINAL).arg(&fixture.workspace).process_group(0).output().unwrap();
+    assert!(runner.status.success(), "{}", String::from_utf8_lossy(&runner.stderr));
+}
+
+/// Launches commands while another thread sends Ctrl-C, Ctrl-Z, Ctrl-\ and the end of the terminal to the process group.
+pub(crate) fn run_at_a_terminal(workspace: &Path) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _context = runtime.enter();
+    // A signal that the runner handles is not ignored in what it starts.
+    let keys = [Signal::INT, Signal::TSTP, Signal::QUIT, Signal::HUP];
+    let _handled = keys.map(|key| signal(SignalKind::from_raw(key.as_raw())).unwrap());
+    let pressed = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for key in keys.iter().cycle().take_while(|_| pressed.load(Ordering::Acquire)) {
+                kill_current_process_group(*key).unwrap();
+            }
+        });
+        let launched = std::panic::catch_unwind(|| {
+            for _ in 0..20 {
+                // The command itself has every signal as a program expects it.
+                let script = "kill -INT $$; echo not reached";
+                let mut spec = Spec::new("sh", ["-c", script], WorkspaceMount::read_only(workspace));
+                spec.timeout = Some(Duration::from_secs(60));
+                let (outcome, output) = run(spec);
+                assert_eq!(outcome.status, Status::Signalled(Signal::INT.as_raw()), "{}", output.stderr.text());
+            }
+        });
+        pressed.store(false, Ordering::Release);
+        launched.unwrap();
+    });
+    ExitCode::SUCCESS
 }

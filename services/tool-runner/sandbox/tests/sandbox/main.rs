@@ -24,6 +24,11 @@ fn main() -> ExitCode {
     {
         return endings::run_as_waiting_runner(folder.as_ref());
     }
+    if let [role, folder] = &args[..]
+        && role == endings::AT_A_TERMINAL
+    {
+        return endings::run_at_a_terminal(folder.as_ref());
+    }
     let tests = [
         commands::TESTS,
         bounds::TESTS,
