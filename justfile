@@ -40,7 +40,7 @@ replay seed:
 
 # how fast it is, beside a bare floor: see tests/bench/README.md
 bench *arguments:
-    cargo build --release -p belay-executor -p belay-tool-runner -p belay-bench
+    cargo build --release -p belay-cli -p belay-bench
     cargo run --release -p belay-bench -- {{ arguments }}
 
 # test suites of public projects, outside the sandbox and inside: just real-projects tornado

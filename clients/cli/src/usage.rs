@@ -1,5 +1,6 @@
 //! Errors of the command line: the mistake and what was probably meant, never the usage text.
 
+use belay_all_in_one::SERVICES;
 use belay_reasons as reasons;
 use clap::{
     CommandFactory as _, Parser as _,
@@ -102,6 +103,13 @@ fn unknown(wrong: &str, words: &[String]) -> Report {
         reasons::INVALID_USAGE,
         format!("there is no command `{}`", [&path[..], &[wrong]].concat().join(" ")),
     );
+    if path.is_empty() && SERVICES.contains(&wrong) {
+        return report
+            .detail(format!(
+                "`belay {wrong}` is the service as a process of its own: its name comes first, its flags after it"
+            ))
+            .next(next::command(&[wrong, "--help"]));
+    }
     let Some(meant) = meant(wrong, &path) else {
         return report.next(next::help_of(&path));
     };

@@ -13,6 +13,7 @@ mod metrics;
 mod names;
 pub mod policy;
 mod preview;
+mod program;
 mod runner;
 mod service;
 mod settings;
@@ -20,6 +21,7 @@ mod store;
 
 pub use gate::{Gate, GateError};
 pub use policy::ActivePolicy;
+pub use program::serve;
 pub use runner::{InvalidToken, RunnerClient};
 pub use service::{hosted, hosted_for_services};
 pub use settings::Settings;

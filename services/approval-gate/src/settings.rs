@@ -1,4 +1,4 @@
-//! The flags and variables of the stand-alone program.
+//! The flags and variables of the service as a process of its own.
 
 use std::path::PathBuf;
 
@@ -12,9 +12,10 @@ use clap::Parser;
 /// Asks people to approve risky calls and their effects, and signs grants for what they approve.
 #[derive(Debug, Parser)]
 #[command(
-    name = "belay-approval-gate",
+    name = "belay approval-gate",
+    bin_name = "belay approval-gate",
     version,
-    after_help = "Example: belay-approval-gate --listen unix:/run/belay/gate.sock --service-listen unix:/run/belay/gate-service.sock \
+    after_help = "Example: belay approval-gate --listen unix:/run/belay/gate.sock --service-listen unix:/run/belay/gate-service.sock \
                   --runner unix:/run/belay/runner.sock --state-dir /var/lib/belay-gate\n\
                   SIGHUP reads the policy file again; one that is broken changes nothing."
 )]

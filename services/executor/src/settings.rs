@@ -1,4 +1,4 @@
-//! The command line of the stand-alone program.
+//! The command line of the service as a process of its own.
 
 use std::path::PathBuf;
 
@@ -8,9 +8,10 @@ use clap::Parser;
 /// Carries out plans with the tools of a runner.
 #[derive(Debug, Parser)]
 #[command(
-    name = "belay-executor",
+    name = "belay executor",
+    bin_name = "belay executor",
     version,
-    after_help = "Example: belay-executor --listen unix:/run/belay/executor.sock --state-dir /var/lib/belay --runner unix:/run/belay/runner.sock --gate unix:/run/belay/gate-services.sock"
+    after_help = "Example: belay executor --listen unix:/run/belay/executor.sock --state-dir /var/lib/belay --runner unix:/run/belay/runner.sock --gate unix:/run/belay/gate-services.sock"
 )]
 pub struct Settings {
     /// The operator's settings [default: $XDG_CONFIG_HOME/belay/config.yaml, then /etc/belay/config.yaml]

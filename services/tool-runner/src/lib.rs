@@ -18,6 +18,7 @@ mod ledger;
 mod lock;
 mod output;
 mod policy;
+mod program;
 mod registry;
 mod repository;
 mod secrets;
@@ -37,6 +38,7 @@ pub use commands::CommandSettings;
 pub use enforcement::Enforcement;
 pub use ledger::{Ledger, LedgerError, LedgerFailure, check, measure};
 pub use policy::{Accepted, GateChannel, InvalidToken, PolicyHolder, Refused};
+pub use program::serve;
 pub use registry::{
     Annotations, Invocation, Operation, Output, PlannedProblem, Recovery, Registry, RegistryError, Tool, ToolFailure,
     ToolResult, ToolSpec, Touches,

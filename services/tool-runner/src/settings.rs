@@ -1,4 +1,4 @@
-//! The command line of the stand-alone program.
+//! The command line of the service as a process of its own.
 
 use std::{fs, io, path::PathBuf};
 
@@ -15,9 +15,10 @@ use thiserror::Error;
 /// Runs tools for an executor.
 #[derive(Debug, Parser)]
 #[command(
-    name = "belay-tool-runner",
+    name = "belay tool-runner",
+    bin_name = "belay tool-runner",
     version,
-    after_help = "Example: belay-tool-runner --listen unix:/run/belay/runner.sock --state-dir /var/lib/belay-runner \
+    after_help = "Example: belay tool-runner --listen unix:/run/belay/runner.sock --state-dir /var/lib/belay-runner \
                   --gate unix:/run/belay/gate.sock --gate-key /etc/belay/gate.pub"
 )]
 pub struct Settings {

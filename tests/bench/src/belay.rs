@@ -40,15 +40,15 @@ pub(crate) struct Belay {
 impl Belay {
     /// Starts the processes and returns when all serve.
     pub(crate) async fn start(binaries: &Path, place: &Place) -> Result<Self> {
-        let gate = start_gate(&binaries.join("belay-approval-gate"), place).await?;
+        let program = binaries.join("belay");
+        let gate = start_gate(&program, place).await?;
         let socket = place.socket("runner.sock");
         let state = place.file("runner").display().to_string();
         let (door, key) = (place.socket("gate-service.sock").to_string(), place.file("gate").join("gate.pub"));
         let key = key.display().to_string();
         let arguments = ["--listen", &socket.to_string(), "--state-dir", &state, "--gate", &door, "--gate-key", &key];
-        let mut runner = Process::start(&binaries.join("belay-tool-runner"), &arguments, place.state())?;
+        let mut runner = Process::start(&program, "tool-runner", &arguments, place.state())?;
         serves(&mut runner, &socket, "belay.runner.v1.ToolRunnerService").await?;
-        let program = binaries.join("belay-executor");
         let executor = start_executor(&program, place).await?;
         let client = ExecutorServiceClient::new(net::connect_lazy(&place.socket("executor.sock")));
         Ok(Self { gate, runner, executor, program, client })
@@ -229,7 +229,7 @@ async fn start_gate(program: &Path, place: &Place) -> Result<Process> {
     let (listen, door) = (socket.to_string(), place.socket("gate-service.sock").to_string());
     let (runner, state) = (place.socket("runner.sock").to_string(), place.file("gate").display().to_string());
     let arguments = ["--listen", &listen, "--service-listen", &door, "--runner", &runner, "--state-dir", &state];
-    let mut process = Process::start(program, &arguments, place.state())?;
+    let mut process = Process::start(program, "approval-gate", &arguments, place.state())?;
     serves(&mut process, &socket, "belay.v1.ApprovalService").await?;
     Ok(process)
 }
@@ -240,7 +240,7 @@ async fn start_executor(program: &Path, place: &Place) -> Result<Process> {
     let state = place.file("executor").display().to_string();
     let gate = place.socket("gate-service.sock").to_string();
     let arguments = ["--listen", &listen, "--state-dir", &state, "--runner", &runner, "--gate", &gate];
-    let mut process = Process::start(program, &arguments, place.state())?;
+    let mut process = Process::start(program, "executor", &arguments, place.state())?;
     serves(&mut process, &socket, "belay.v1.ExecutorService").await?;
     Ok(process)
 }

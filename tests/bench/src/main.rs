@@ -224,12 +224,7 @@ fn load(text: &str) -> Result<Load, String> {
 /// The release folder, after building what is missing in it.
 fn built(target: &Path) -> Result<PathBuf> {
     let folder = target.join("release");
-    let programs = [
-        ("belay-approval-gate", "belay-approval-gate"),
-        ("belay-executor", "belay-executor"),
-        ("belay-tool-runner", "belay-tool-runner"),
-        ("belay-bench", "belay-floor"),
-    ];
+    let programs = [("belay-cli", "belay"), ("belay-bench", "belay-floor")];
     let missing = programs.iter().filter(|(_, program)| !folder.join(program).exists());
     let arguments: Vec<&str> = missing.flat_map(|(package, program)| ["-p", package, "--bin", program]).collect();
     if !arguments.is_empty() {

@@ -25,11 +25,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a program. What it writes goes to `NAME.log` in `folder`, after what an earlier process of the name wrote.
-    pub(crate) fn start(program: &Path, arguments: &[&str], folder: &Path) -> Result<Self> {
-        let (mut command, log) = prepare(program, arguments, folder)?;
-        command.stdout(File::options().append(true).open(&log)?);
-        Self::spawn(program, command, log)
+    /// Starts `belay` as a service. What it writes goes to `SERVICE.log` in `folder`, after what an earlier process of the service wrote.
+    pub(crate) fn start(program: &Path, service: &str, arguments: &[&str], folder: &Path) -> Result<Self> {
+        let log = folder.join(service).with_extension("log");
+        let mut command = prepare(program, &log)?;
+        command.arg(service).args(arguments).stdout(File::options().append(true).open(&log)?);
+        Self::spawn(service.to_owned(), program, command, log)
     }
 
     /// Starts a program that is talked to over stdin and stdout.
@@ -38,16 +39,17 @@ impl Process {
         arguments: &[&str],
         folder: &Path,
     ) -> Result<(Self, ChildStdin, Lines<BufReader<ChildStdout>>)> {
-        let (mut command, log) = prepare(program, arguments, folder)?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Self::spawn(program, command, log)?;
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let log = folder.join(&name).with_extension("log");
+        let mut command = prepare(program, &log)?;
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Self::spawn(name, program, command, log)?;
         let input = process.child.stdin.take().expect("asked for above");
         let output = process.child.stdout.take().expect("asked for above");
         Ok((process, input, tokio::io::AsyncBufReadExt::lines(BufReader::new(output))))
     }
 
-    fn spawn(program: &Path, mut command: Command, log: PathBuf) -> Result<Self> {
-        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    fn spawn(name: String, program: &Path, mut command: Command, log: PathBuf) -> Result<Self> {
         let child = command.spawn().map_err(|error| format!("{} could not be started: {error}", program.display()))?;
         let pid = child.id().ok_or("the process ended before it could be looked at")?;
         Ok(Self { name, child, pid, log })
@@ -80,17 +82,12 @@ impl Process {
     }
 }
 
-fn prepare(program: &Path, arguments: &[&str], folder: &Path) -> Result<(Command, PathBuf)> {
-    let log = folder.join(program.file_name().unwrap_or_default()).with_extension("log");
+fn prepare(program: &Path, log: &Path) -> Result<Command> {
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stderr(File::options().create(true).append(true).open(&log)?)
-        .kill_on_drop(true);
+    command.stdin(Stdio::null()).stderr(File::options().create(true).append(true).open(log)?).kill_on_drop(true);
     // The user's own settings of Belay must not change what is measured.
     for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_string_lossy().starts_with("BELAY_")) {
         command.env_remove(variable);
     }
-    Ok((command, log))
+    Ok(command)
 }

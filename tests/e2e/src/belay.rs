@@ -54,7 +54,7 @@ impl Home {
 
     /// `belay` with a clean environment, and without a terminal.
     pub fn belay<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(binary("belay"));
+        let mut command = Command::new(binary());
         command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BELAY_")) {
             command.env_remove(name);

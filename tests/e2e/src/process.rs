@@ -1,38 +1,31 @@
 //! Programs of this repository as child processes.
 
 use std::{
-    collections::HashMap,
     path::{Path, PathBuf},
     process::{Command as Build, Stdio},
-    sync::Mutex,
+    sync::OnceLock,
 };
 
 use tokio::process::{Child, Command};
 
-/// The path of a program of this workspace: in the directory that `BELAY_TEST_BINARIES` names, else built if necessary. Cargo builds a package's
-/// programs only for that package's own tests.
+/// The path of `belay`: in the directory that `BELAY_TEST_BINARIES` names, else built if necessary. Cargo builds a package's programs only for that
+/// package's own tests.
 ///
 /// # Panics
 /// When it does not build.
-pub fn binary(name: &str) -> PathBuf {
-    if let Some(built) = std::env::var_os("BELAY_TEST_BINARIES") {
-        return Path::new(&built).join(name);
-    }
-    static BUILT: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
-    let mut built = BUILT.lock().expect("no builder panicked");
-    let built = built.get_or_insert_default();
-    if let Some(path) = built.get(name) {
-        return path.clone();
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let package = if name == "belay" { "belay-cli" } else { name };
-    let status = Build::new(cargo).args(["build", "--quiet", "--package", package, "--bin", name]).status();
-    assert!(status.expect("cargo runs").success(), "{name} builds");
-    // tests/e2e's own test program is in target/<profile>/deps.
-    let this = std::env::current_exe().expect("a running program has a path");
-    let path = this.ancestors().nth(2).expect("target/<profile>/deps/<test>").join(name);
-    built.insert(name.to_owned(), path.clone());
-    path
+pub fn binary() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        if let Some(built) = std::env::var_os("BELAY_TEST_BINARIES") {
+            return Path::new(&built).join("belay");
+        }
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Build::new(cargo).args(["build", "--quiet", "--package", "belay-cli", "--bin", "belay"]).status();
+        assert!(status.expect("cargo runs").success(), "belay builds");
+        // tests/e2e's own test program is in target/<profile>/deps.
+        let this = std::env::current_exe().expect("a running program has a path");
+        this.ancestors().nth(2).expect("target/<profile>/deps/<test>").join("belay")
+    })
 }
 
 /// The user that a program runs as.
@@ -61,23 +54,23 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program of this workspace, which logs to the file `log`.
+    /// Starts `belay` as a service, which logs to the file `log`.
     ///
     /// # Panics
     /// When it cannot be started.
-    pub fn start(name: &str, arguments: &[&str], log: &Path) -> Self {
-        Self::logging(name, arguments, log, None)
+    pub fn start(service: &str, arguments: &[&str], log: &Path) -> Self {
+        Self::logging(service, arguments, log, None)
     }
 
     /// The same with a value for `BELAY_LOG`; `None` leaves the environment's.
     ///
     /// # Panics
     /// When it cannot be started.
-    pub fn logging(name: &str, arguments: &[&str], log: &Path, filter: Option<&str>) -> Self {
+    pub fn logging(service: &str, arguments: &[&str], log: &Path, filter: Option<&str>) -> Self {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log can be written");
-        let mut command = Command::new(binary(name));
+        let mut command = Command::new(binary());
         command.envs(filter.map(|filter| ("BELAY_LOG", filter)));
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
+        command.arg(service).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
         Self { child: command.spawn().expect("the program starts") }
     }
 
@@ -89,14 +82,14 @@ impl Process {
         self.child.wait().await.expect("a child can be waited for").code()
     }
 
-    /// Starts a program of this workspace as another user, with `setpriv`; only root may. Its log goes to `log`.
+    /// Starts `belay` as a service and as another user, with `setpriv`; only root may. Its log goes to `log`.
     ///
     /// # Panics
     /// When it cannot be started.
-    pub fn start_as(user: &As, name: &str, arguments: &[&str], log: &Path) -> Self {
+    pub fn start_as(user: &As, service: &str, arguments: &[&str], log: &Path) -> Self {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log can be written");
         let mut command = Command::new("setpriv");
-        command.args(user.flags()).arg("--").arg(binary(name)).args(arguments);
+        command.args(user.flags()).arg("--").arg(binary()).arg(service).args(arguments);
         // As under systemd, which sets the user's own.
         command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);

@@ -23,11 +23,12 @@ impl Service {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Gate, Self::Runner, Self::Executor];
 
-    fn program(self) -> &'static str {
+    /// The word that makes `belay` this service.
+    fn word(self) -> &'static str {
         match self {
-            Self::Gate => "belay-approval-gate",
-            Self::Runner => "belay-tool-runner",
-            Self::Executor => "belay-executor",
+            Self::Gate => "approval-gate",
+            Self::Runner => "tool-runner",
+            Self::Executor => "executor",
         }
     }
 
@@ -144,9 +145,9 @@ impl Services {
         };
         let arguments = arguments.iter().flat_map(|(flag, value)| [*flag, value.as_str()]);
         let arguments: Vec<&str> = arguments.chain(more.iter().copied()).collect();
-        let log = self.folder.join(service.program()).with_extension("log");
+        let log = self.folder.join(service.word()).with_extension("log");
         self.processes[service as usize] =
-            Some(Process::logging(service.program(), &arguments, &log, self.log_filter.as_deref()));
+            Some(Process::logging(service.word(), &arguments, &log, self.log_filter.as_deref()));
     }
 
     /// Kills a service and starts it again.
@@ -220,6 +221,6 @@ impl Services {
 
     /// The log of a service.
     pub fn log(&self, service: Service) -> String {
-        fs::read_to_string(self.folder.join(service.program()).with_extension("log")).unwrap_or_default()
+        fs::read_to_string(self.folder.join(service.word()).with_extension("log")).unwrap_or_default()
     }
 }

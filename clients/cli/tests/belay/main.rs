@@ -286,3 +286,24 @@ fn belay_alone_gets_one_going_in_five_lines() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(text(&output.stdout).lines().count(), 5);
 }
+
+/// The program is each service when the service's name comes first; the flags are the service's then.
+#[test]
+fn the_name_of_a_service_makes_the_program_that_service() {
+    let belay = |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_belay")).args(arguments).output().unwrap();
+    for (service, flag) in
+        [("executor", "--runner"), ("tool-runner", "--workspace-root"), ("approval-gate", "--service-listen")]
+    {
+        let help = belay(&[service, "--help"]);
+        let shown = text(&help.stdout);
+        assert_eq!(help.status.code(), Some(0), "{shown}");
+        assert!(shown.contains(&format!("Usage: belay {service} ")) && shown.contains(flag), "{shown}");
+        let missing = belay(&[service]);
+        assert_eq!(missing.status.code(), Some(2), "{}", text(&missing.stderr));
+        assert!(text(&missing.stderr).contains("--state-dir <STATE_DIR>"), "{}", text(&missing.stderr));
+        let late = belay(&["--namespace", "n", service]);
+        let message = format!("`belay {service}` is the service as a process of its own: its name comes first");
+        assert!(late.status.code() == Some(2) && text(&late.stderr).contains(&message), "{}", text(&late.stderr));
+    }
+    assert!(!text(&belay(&["--help"]).stdout).contains("tool-runner"), "the everyday help is for clients");
+}

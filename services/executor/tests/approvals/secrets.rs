@@ -350,12 +350,7 @@ async fn a_key_that_others_can_read_or_that_is_damaged_is_not_used() {
     let key = world.folder.path().join("state/seal.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let start = || {
-        let socket = |name: &str| format!("unix:{}", world.folder.path().join(name).display());
-        let program = tokio::process::Command::new(env!("CARGO_BIN_EXE_belay-executor"))
-            .args(["--listen", &socket("executor"), "--runner", &socket("runner"), "--gate", &socket("gate")])
-            .arg("--state-dir")
-            .arg(world.folder.path().join("state"))
-            .output();
+        let program = Executor::program(world.folder.path()).output();
         async { String::from_utf8(program.await.unwrap().stderr).unwrap() }
     };
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();

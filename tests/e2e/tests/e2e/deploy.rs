@@ -11,6 +11,7 @@ use std::{
 use belay_e2e::{
     As, Client, Home, Person, Process, Runner,
     belay::repository,
+    binary,
     client::{name, serving},
     runner::reason,
 };
@@ -93,7 +94,7 @@ impl Host {
         }
     }
 
-    /// The arguments of a unit's program, with the places of a host put below this one's, and users and groups as their numbers.
+    /// The arguments of `belay` in a unit, with the places of a host put below this one's, and users and groups as their numbers.
     fn command_line(&self, unit: &str) -> Vec<String> {
         let line = Self::setting(unit, "ExecStart");
         let root = self.root.display();
@@ -105,17 +106,18 @@ impl Host {
                 .iter()
                 .fold(word.to_owned(), |word, place| word.replace(place, &format!("{root}{place}")))
         });
-        assert_eq!(words.next().as_deref(), Some(&*format!("/usr/local/bin/{unit}")), "{unit}");
+        assert_eq!(words.next().as_deref(), Some("/usr/local/bin/belay"), "{unit}");
         words.collect()
     }
 
     fn start(&self, unit: &str) -> Process {
         let arguments = self.command_line(unit);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let [service, arguments @ ..] = words.as_slice() else { panic!("{unit} names a service") };
         let log = self.root.join(unit).with_extension("log");
         match self.is_root {
-            true => Process::start_as(&self.user(unit), unit, &arguments, &log),
-            false => Process::start(unit, &arguments, &log),
+            true => Process::start_as(&self.user(unit), service, arguments, &log),
+            false => Process::start(service, arguments, &log),
         }
     }
 
@@ -140,6 +142,8 @@ impl Host {
 
     /// Starts the three by their units' command lines, and waits until they serve.
     async fn serve(&self) -> [Process; 3] {
+        // Building may take longer than the services have for their start.
+        binary();
         let all = async {
             let gate = self.start("belay-approval-gate");
             serving(&self.gate(), "belay.v1.ApprovalService").await;

@@ -202,7 +202,7 @@ fn a_store_that_cannot_grow_ends_its_server() {
     let home = with_keep();
     let mut command = Command::new("sh");
     // 400 KiB a file (sh counts in blocks of 512 bytes); without the signal that would end the process there and then.
-    command.args(["-c", "trap '' XFSZ; ulimit -f 800; exec \"$0\" serve"]).arg(binary("belay"));
+    command.args(["-c", "trap '' XFSZ; ulimit -f 800; exec \"$0\" serve"]).arg(binary());
     command.env("BELAY_STATE_DIR", home.state()).env("BELAY_LOG", "off").stdin(std::process::Stdio::null());
     let mut server = Running::start(command);
     server.wait_for("keeps data in");

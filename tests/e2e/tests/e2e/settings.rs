@@ -159,12 +159,12 @@ fn a_file_with_a_mistake_starts_nothing() {
     // The separate services read the same file in the same way.
     let socket = format!("unix:{}", home.path("s").display());
     for (service, more) in [
-        ("belay-executor", vec!["--runner", &socket, "--gate", &socket]),
-        ("belay-tool-runner", vec!["--gate", &socket, "--gate-key", "none"]),
-        ("belay-approval-gate", vec!["--runner", &socket, "--service-listen", &socket]),
+        ("executor", vec!["--runner", &socket, "--gate", &socket]),
+        ("tool-runner", vec!["--gate", &socket, "--gate-key", "none"]),
+        ("approval-gate", vec!["--runner", &socket, "--service-listen", &socket]),
     ] {
-        let mut command = Command::new(binary(service));
-        command.args(["--listen", &socket, "--state-dir"]).arg(home.path(service)).args(more);
+        let mut command = Command::new(binary());
+        command.args([service, "--listen", &socket, "--state-dir"]).arg(home.path(service)).args(more);
         let ended = command.env("BELAY_CONFIG", home.path("config.yaml")).output().unwrap();
         let talk = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), Some(1), "{service}: {talk}");

@@ -1,12 +1,19 @@
-//! The executor's own program, and a client of it.
+//! The executor as a process, and a client of it.
 
-use std::{path::Path, process::Stdio};
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 
+use belay_executor::Settings;
 use belay_proto::v1::{
     self, executor_service_client::ExecutorServiceClient, payload::Content as Payload, start_execution_request::Source,
     watch_execution_response::Content,
 };
-use belay_service_kit::net;
+use belay_service_kit::{net, program};
+use clap::Parser as _;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
@@ -14,6 +21,23 @@ use tokio::{
 use tonic::{Status, transport::Channel};
 
 use super::TIMEOUT;
+
+/// The folder of an executor that [`Executor::program`] starts.
+const FOLDER: &str = "BELAY_TEST_EXECUTOR";
+
+/// The executor's process, which other tests start and kill.
+#[test]
+#[ignore = "started by other tests"]
+fn child() {
+    let folder = PathBuf::from(env::var_os(FOLDER).unwrap());
+    let socket = |name: &str| format!("unix:{}", folder.join(name).display());
+    let arguments =
+        ["executor", "--listen", &socket("executor"), "--runner", &socket("runner"), "--gate", &socket("gate")];
+    let state = ["--state-dir".into(), folder.join("state").into_os_string()];
+    let settings = Settings::parse_from(arguments.into_iter().map(OsString::from).chain(state));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let _ = program::end(runtime.block_on(belay_executor::serve(settings)));
+}
 
 /// A running executor; dropping this value kills it.
 pub(crate) struct Executor {
@@ -25,15 +49,8 @@ pub(crate) struct Executor {
 impl Executor {
     pub(crate) async fn start(folder: &Path) -> Self {
         let socket = |name: &str| format!("unix:{}", folder.join(name).display());
-        let mut child = Command::new(env!("CARGO_BIN_EXE_belay-executor"))
-            .args(["--listen", &socket("executor"), "--runner", &socket("runner"), "--gate", &socket("gate")])
-            .arg("--state-dir")
-            .arg(folder.join("state"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
+        let mut child =
+            Self::program(folder).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
         let mut said = Vec::new();
         loop {
@@ -46,6 +63,13 @@ impl Executor {
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let at = Self::at(&socket("executor").parse().unwrap());
         Self { child: Some(child), ..at }
+    }
+
+    /// This test program as an executor with its state and its sockets in a folder.
+    pub(crate) fn program(folder: &Path) -> Command {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", "support::executor::child", "--ignored", "--nocapture"]).env(FOLDER, folder);
+        command
     }
 
     /// An executor that already listens at this address.

@@ -1,8 +1,7 @@
 //! The approval gate as a process of its own.
 
-use std::{error::Error, path::Path, process::ExitCode, sync::Arc};
+use std::{error::Error, path::Path, sync::Arc};
 
-use belay_approval_gate::{Gate, Parts, RunnerClient, Settings, Store, hosted, hosted_for_services, keys, policy};
 use belay_policy::Policy;
 use belay_redaction::Redactor;
 use belay_service_kit::{
@@ -13,15 +12,15 @@ use belay_service_kit::{
 };
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
-use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    program::end(run(Settings::parse()).await)
-}
+use crate::{Gate, Parts, RunnerClient, Settings, Store, hosted, hosted_for_services, keys, policy};
 
-async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
+/// Serves until SIGINT or SIGTERM; reloads the policy at every SIGHUP.
+///
+/// # Errors
+/// When it cannot start, or its store can no longer be written.
+pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let operator = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?.settings;
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     if let Some(problem) = settings.problem() {

@@ -1,6 +1,6 @@
-//! The tool runner as a stand-alone program.
+//! The tool runner as a process of its own.
 
-use std::{error::Error, fs::canonicalize, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{error::Error, fs::canonicalize, path::PathBuf, sync::Arc};
 
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{
@@ -12,27 +12,17 @@ use belay_service_kit::{
 use belay_settings::{Resolved, toolchains::Host};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
-use belay_tool_runner::{
+
+use crate::{
     Allowed, Calls, CommandSettings, Enforcement, GateChannel, HostDirectories, Ledger, Parts, Registry, Secrets,
     Settings, Thresholds, Workspaces, gate_key, hosted, tools,
 };
-use clap::Parser as _;
 
-/// As in the executor: a call allocates and frees dozens of small objects on several threads. Huge pages stay off: they would raise memory use.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-fn main() -> ExitCode {
-    // The sandbox starts this program again as its launcher: this has to run before anything else is set up.
-    belay_tool_runner::take_over_if_asked();
-    let settings = Settings::parse();
-    program::end(match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(run(settings)),
-        Err(error) => Err(error.into()),
-    })
-}
-
-async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
+/// Serves until SIGINT or SIGTERM. A program that calls this must have called [`crate::take_over_if_asked`] first.
+///
+/// # Errors
+/// When it cannot start, or its ledger can no longer be written.
+pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let operator = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?.settings;
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     let entropy = Ids::from_system();

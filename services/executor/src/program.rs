@@ -1,11 +1,8 @@
-//! The executor as a stand-alone program.
+//! The executor as a process of its own.
 
-use std::{error::Error, process::ExitCode, sync::Arc};
+use std::{error::Error, sync::Arc};
 
 use belay_blobs::Folder;
-use belay_executor::{
-    ExecutionRegistry, Gate, Parts, Redactor, Runner, Settings, Thresholds, hosted, open_seal_key, store_reason,
-};
 use belay_service_kit::{
     Access, Clock as _, Ids, People, ServiceChannel, Shutdown, SystemClock, net,
     net::Reach,
@@ -14,19 +11,16 @@ use belay_service_kit::{
 };
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
-use clap::Parser as _;
 
-/// Steps allocate and free hundreds of small objects on all threads; mimalloc takes a fifth less time for that than glibc's allocator. Huge pages
-/// stay off: they would raise memory use by half.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use crate::{
+    ExecutionRegistry, Gate, Parts, Redactor, Runner, Settings, Thresholds, hosted, open_seal_key, store_reason,
+};
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    program::end(run(Settings::parse()).await)
-}
-
-async fn run(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
+/// Serves until SIGINT or SIGTERM.
+///
+/// # Errors
+/// When it cannot start, or its journal can no longer be written.
+pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let operator = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?.settings;
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     let entropy = Ids::from_system();
