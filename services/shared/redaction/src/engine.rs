@@ -3,7 +3,7 @@
 //! One pass of Aho-Corasick finds the rules' keywords; a rule's regular expression then looks at a window around its keyword, within the
 //! line. A second pass finds the exact values that were given.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use regex::bytes::{Captures, Regex, RegexBuilder};
@@ -42,26 +42,38 @@ pub struct Redactor {
     literals: Option<Arc<Literals>>,
 }
 
+/// A rule with its regular expression, which is compiled when a text first has one of its keywords: all together take three megabytes.
+#[derive(Debug)]
+struct Shape {
+    rule: Rule,
+    regex: OnceLock<Regex>,
+}
+
+impl Shape {
+    fn regex(&self) -> &Regex {
+        self.regex.get_or_init(|| {
+            let anchored = format!("^(?:{})", self.rule.regex);
+            let regex = if self.rule.at == At::Start { &anchored } else { self.rule.regex };
+            let regex = RegexBuilder::new(regex).unicode(false).build();
+            regex.expect("the built-in rules are compiled in the tests")
+        })
+    }
+}
+
 #[derive(Debug)]
 struct Rules {
-    rules: Vec<(Rule, Regex)>,
+    rules: Vec<Shape>,
     keywords: AhoCorasick,
     /// The rules of each keyword. The index after the last rule is the search for private keys.
     wanted: Vec<Vec<usize>>,
 }
 
 impl Rules {
-    fn compile() -> Self {
-        let compile = |rule: Rule| {
-            let anchored = format!("^(?:{})", rule.regex);
-            let regex = if rule.at == At::Start { &anchored } else { rule.regex };
-            let regex = RegexBuilder::new(regex).unicode(false).build();
-            (rule, regex.expect("the built-in rules are compiled in the tests"))
-        };
-        let rules: Vec<(Rule, Regex)> = rules::all().map(compile).collect();
+    fn new() -> Self {
+        let rules: Vec<Shape> = rules::all().map(|rule| Shape { rule, regex: OnceLock::new() }).collect();
         let mut keywords: Vec<&str> = vec![pem::KEYWORD];
         let mut wanted = vec![vec![rules.len()]];
-        for (index, (rule, _)) in rules.iter().enumerate() {
+        for (index, Shape { rule, .. }) in rules.iter().enumerate() {
             for keyword in rule.keywords {
                 let known = keywords.iter().position(|known| known == keyword).unwrap_or_else(|| {
                     keywords.push(keyword);
@@ -88,9 +100,9 @@ impl Default for Redactor {
 }
 
 impl Redactor {
-    /// The built-in rules. The first in a process compiles them, which takes some milliseconds; every other one shares them.
+    /// The built-in rules, which all of a process share.
     pub fn new() -> Self {
-        static RULES: LazyLock<Arc<Rules>> = LazyLock::new(|| Arc::new(Rules::compile()));
+        static RULES: LazyLock<Arc<Rules>> = LazyLock::new(|| Arc::new(Rules::new()));
         Self { rules: Arc::clone(&RULES), literals: None }
     }
 
@@ -143,8 +155,8 @@ impl Rules {
     fn may_hide(&self, text: &[u8]) -> bool {
         self.keywords.find_overlapping_iter(text).any(|hit| {
             self.wanted[hit.pattern().as_usize()].iter().any(|&index| match self.rules.get(index) {
-                Some((rule, regex)) if rule.at == At::Start => {
-                    regex.is_match(&text[hit.start()..line_end(text, hit.end(), MAX_WINDOW)])
+                Some(shape) if shape.rule.at == At::Start => {
+                    shape.regex().is_match(&text[hit.start()..line_end(text, hit.end(), MAX_WINDOW)])
                 }
                 _ => true,
             })
@@ -159,13 +171,14 @@ impl Rules {
                 if hit.start() < done[index] {
                     continue;
                 }
-                let Some((rule, regex)) = self.rules.get(index) else {
+                let Some(shape) = self.rules.get(index) else {
                     if let Some((start, end)) = pem::body(text, hit.start()) {
                         done[index] = end;
                         found.push(Found { rule: "private-key", start, end });
                     }
                     continue;
                 };
+                let rule = &shape.rule;
                 let soon = &text[hit.end()..text.len().min(hit.end() + MAX_OPERATOR_DISTANCE)];
                 if !rule.then.is_empty() && !soon.iter().any(|byte| rule.then.contains(byte)) {
                     continue;
@@ -174,7 +187,7 @@ impl Rules {
                 match rule.at {
                     At::Start if !begins_word(text, hit.start()) => {}
                     At::Start => {
-                        look(&text[hit.start()..], rule, regex, 0, hit.len(), found);
+                        look(&text[hit.start()..], shape, 0, hit.len(), found);
                         for found in &mut found[first..] {
                             found.start += hit.start();
                             found.end += hit.start();
@@ -182,7 +195,7 @@ impl Rules {
                     }
                     At::Within(reach) => {
                         let line = line_start(text, hit.start(), reach);
-                        look(text, rule, regex, line.max(done[index]), hit.end(), found);
+                        look(text, shape, line.max(done[index]), hit.end(), found);
                     }
                 }
                 done[index] = found[first..].iter().map(|found| found.end).max().unwrap_or(done[index]);
@@ -192,7 +205,8 @@ impl Rules {
 }
 
 /// Looks for the rule's shape from `from` on, on this line, with a keyword that ends at `keyword`.
-fn look(text: &[u8], rule: &Rule, regex: &Regex, from: usize, keyword: usize, found: &mut Vec<Found>) {
+fn look(text: &[u8], shape: &Shape, from: usize, keyword: usize, found: &mut Vec<Found>) {
+    let (rule, regex) = (&shape.rule, shape.regex());
     let mut from = from;
     while let Some((capture, end)) = first(text, regex, from, keyword) {
         let whole = capture.get(0).expect("a match has a whole");
@@ -295,6 +309,17 @@ fn merge(mut found: Vec<Found>) -> Vec<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_rule_compiles_and_only_when_its_keyword_occurs() {
+        let rules = Rules::new();
+        let compiled = || rules.rules.iter().filter(|shape| shape.regex.get().is_some()).count();
+        assert!(!rules.may_hide(b"nothing to see") && compiled() == 0);
+        let mut found = Vec::new();
+        rules.scan(b"ghp_0123456789abcdefABCDEF0123456789abcd", &mut found);
+        assert!(found.len() == 1 && (1..rules.rules.len() / 2).contains(&compiled()), "{found:?}, {}", compiled());
+        rules.rules.iter().for_each(|shape| drop(shape.regex()));
+    }
 
     #[test]
     fn overlaps_are_joined_and_neighbours_are_not() {
