@@ -11,14 +11,14 @@ use std::{
 
 use belay_journal::{ExecutionKey, Transition};
 use belay_proto::v1;
-use prost::{
-    Message as _,
-    bytes::{Buf as _, Bytes},
-    encoding::decode_varint,
-};
+use prost::{Message as _, bytes::Bytes, encoding::decode_varint};
 use tokio::sync::watch;
 
-use crate::{names::ExecutionName, view::View, wire::DecodeError};
+use crate::{
+    names::ExecutionName,
+    view::View,
+    wire::{DecodeError, is_end},
+};
 
 /// How many bytes of transitions are kept in memory for watchers; the latest is kept whatever its size.
 const MAX_RECENT_BYTES: usize = 1024 * 1024;
@@ -52,6 +52,8 @@ struct Recent {
 pub(crate) struct Encoded {
     first: u64,
     count: u64,
+    /// Whether the last is the end of the execution.
+    is_end: bool,
     /// One after the other, each with its length before it.
     bytes: Bytes,
 }
@@ -59,7 +61,14 @@ pub(crate) struct Encoded {
 impl From<&Transition> for Encoded {
     fn from(transition: &Transition) -> Self {
         let Transition { first_sequence, count, shown, .. } = transition;
-        Self { first: *first_sequence, count: u64::from(*count), bytes: Bytes::copy_from_slice(shown) }
+        let mut encoded = Self {
+            first: *first_sequence,
+            count: u64::from(*count),
+            is_end: false,
+            bytes: Bytes::copy_from_slice(shown),
+        };
+        encoded.is_end = encoded.after(0).last().is_some_and(|last| last.is_ok_and(|(_, event)| is_end(&event)));
+        encoded
     }
 }
 
@@ -67,6 +76,11 @@ impl Encoded {
     /// The sequence of the last event.
     pub(crate) fn last(&self) -> u64 {
         self.first + self.count.saturating_sub(1)
+    }
+
+    /// Whether the last event is the end of the execution.
+    pub(crate) fn is_end(&self) -> bool {
+        self.is_end
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -80,16 +94,16 @@ impl Encoded {
             if rest.is_empty() {
                 return None;
             }
-            let whole = rest.clone();
-            let length = decode_varint(&mut rest).map_err(|error| DecodeError::Damaged(error.to_string()));
+            let mut content = &*rest;
+            let length = decode_varint(&mut content).map_err(|error| DecodeError::Damaged(error.to_string()));
             let event = length.and_then(|length| {
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
-                if length > rest.len() {
+                if length > content.len() {
                     return Err(DecodeError::Damaged("an event is longer than its transition".to_owned()));
                 }
-                rest.advance(length);
-                Ok((sequence, whole.slice(..whole.len() - rest.len())))
+                Ok(rest.len() - content.len() + length)
             });
+            let event = event.map(|length| (sequence, rest.split_to(length)));
             if event.is_err() {
                 rest.clear();
             }
@@ -174,7 +188,7 @@ impl EventFeed {
         self.publish(0, None);
     }
 
-    /// How long a watcher that has got events leaves the next ones to gather: a fortieth of a millisecond for each that watches the same
+    /// How long a watcher that has got events leaves the next ones to gather: a twentieth of a millisecond for each that watches the same
     /// execution. A thousand watchers that each wake for every event would take the time from the execution that they watch.
     pub(crate) fn pace(&self) -> Duration {
         WATCHER_PACE * u32::try_from(self.head.receiver_count()).unwrap_or(u32::MAX)
@@ -224,12 +238,20 @@ impl EventFeed {
         self.head.subscribe()
     }
 
-    /// The transition that contains the event after `cursor`, if it is in memory.
-    pub(crate) fn after(&self, cursor: u64) -> Option<Encoded> {
+    /// The transitions with the events after `cursor`, if the first of these is in memory; at least one, and no more than fit into `max_bytes`.
+    pub(crate) fn after(&self, cursor: u64, max_bytes: usize) -> Vec<Encoded> {
         let recent = lock(&self.recent);
-        let holds = |events: &&Encoded| events.first <= cursor + 1 && events.last() > cursor;
-        // Most watchers are close behind.
-        recent.transitions.iter().rev().find(holds).cloned()
+        let next = recent.transitions.partition_point(|events| events.last() <= cursor);
+        if recent.transitions.get(next).is_none_or(|events| events.first > cursor + 1) {
+            return Vec::new();
+        }
+        let mut bytes = 0;
+        let fits = |events: &&Encoded| {
+            let is_first = bytes == 0;
+            bytes += events.len();
+            is_first || bytes <= max_bytes
+        };
+        recent.transitions.range(next..).take_while(fits).cloned().collect()
     }
 }
 
@@ -343,7 +365,7 @@ impl EventFeeds {
 }
 
 /// See [`EventFeed::pace`].
-const WATCHER_PACE: Duration = Duration::from_micros(25);
+const WATCHER_PACE: Duration = Duration::from_micros(50);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -361,7 +383,7 @@ mod tests {
                 v1::ExecutionEvent { sequence: sequence as i64, step_id: "x".repeat(size), ..Default::default() };
             event.encode_length_delimited(&mut bytes).unwrap();
         }
-        Encoded { first, count, bytes: bytes.into() }
+        Encoded { first, count, is_end: false, bytes: bytes.into() }
     }
 
     fn publish(feed: &EventFeed, events: Encoded) {
@@ -373,12 +395,14 @@ mod tests {
         let feed = EventFeed::new(256, Arc::default());
         publish(&feed, events(1..=2, 1));
         let subscriber = feed.subscribe();
-        assert_eq!(feed.after(0), None, "there was no watcher");
+        assert_eq!(feed.after(0, 1000), [], "there was no watcher");
         publish(&feed, events(3..=5, 1));
         publish(&feed, events(6..=6, 1));
-        let first = |cursor| feed.after(cursor).map(|events| events.first);
+        let first = |cursor| feed.after(cursor, 1000).first().map(|events| events.first);
         assert_eq!((first(1), first(2), first(3), first(5), first(6)), (None, Some(3), Some(3), Some(6), None));
         assert_eq!(*subscriber.borrow(), Head { last: 6, chunks: 0 });
+        let lasts = |cursor, max| feed.after(cursor, max).iter().map(Encoded::last).collect::<Vec<_>>();
+        assert_eq!((lasts(2, 1000), lasts(3, 1000), lasts(2, 1)), (vec![5, 6], vec![5, 6], vec![5]), "as many as fit");
         for n in 7..1000 {
             publish(&feed, events(n..=n, 1));
         }
@@ -393,10 +417,11 @@ mod tests {
         for n in 1..=9 {
             publish(&feed, events(n..=n, MAX_RECENT_BYTES / 4));
         }
-        let kept: Vec<u64> = (0..9).filter(|&cursor| feed.after(cursor).is_some()).collect();
+        let kept: Vec<u64> = (0..9).filter(|&cursor| !feed.after(cursor, 1).is_empty()).collect();
         assert_eq!(kept, [6, 7, 8]);
         publish(&feed, events(10..=10, 2 * MAX_RECENT_BYTES));
-        assert_eq!((feed.after(8), feed.after(9).map(|events| events.last())), (None, Some(10)), "the latest is kept");
+        let last = |cursor| feed.after(cursor, 1).last().map(Encoded::last);
+        assert_eq!((last(8), last(9)), (None, Some(10)), "the latest is kept");
     }
 
     #[test]
@@ -450,7 +475,7 @@ mod tests {
         feed.finish(|| unreachable!("no request waits"));
         let end = feed.subscribe_end();
         publish(&feed, events(1..=2, 1));
-        assert_eq!(feed.after(0), None);
+        assert_eq!(feed.after(0, 1000), []);
         feed.finish(|| v1::Execution { name: "e".into(), ..v1::Execution::default() });
         assert_eq!(end.borrow().as_ref().map(|execution| execution.name.as_str()), Some("e"));
     }

@@ -8,7 +8,8 @@ use belay_service_kit::net::{self, Address};
 use futures::future;
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tonic::{Streaming, transport::Channel};
+use tonic::{Streaming, codegen::http::uri::PathAndQuery, transport::Channel};
+use tonic_prost::ProstCodec;
 
 use crate::{
     Result,
@@ -17,6 +18,21 @@ use crate::{
     proc,
     subject::Load,
 };
+
+/// What a watcher of the bench decodes of a `WatchExecutionResponse`. Watchers are other people's machines: what they do with the events is not
+/// the execution's time.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Seen {
+    #[prost(message, optional, tag = "2")]
+    event: Option<SeenEvent>,
+}
+
+/// What it decodes of an `ExecutionEvent`.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct SeenEvent {
+    #[prost(int64, tag = "1")]
+    sequence: i64,
+}
 
 /// How many watchers share a connection, as those of one program would.
 const WATCHERS_PER_CONNECTION: u32 = 50;
@@ -119,26 +135,29 @@ async fn poll(address: Address, name: String) -> Result<u64> {
 }
 
 /// Begins watches, each of which has got its first message.
-async fn watch(address: &Address, name: &str, count: u32) -> Result<Vec<Streaming<v1::WatchExecutionResponse>>> {
-    let begin = async |mut client: ExecutorServiceClient<Channel>| {
+async fn watch(address: &Address, name: &str, count: u32) -> Result<Vec<Streaming<Seen>>> {
+    let begin = async |channel: Channel| {
         let request =
             v1::WatchExecutionRequest { name: name.to_owned(), after_sequence: Some(0), ..Default::default() };
-        let mut stream = client.watch_execution(request).await?.into_inner();
+        let mut client = tonic::client::Grpc::new(channel);
+        client.ready().await?;
+        let path = PathAndQuery::from_static("/belay.v1.ExecutorService/WatchExecution");
+        let codec = ProstCodec::<v1::WatchExecutionRequest, Seen>::default();
+        let mut stream = client.server_streaming(tonic::Request::new(request), path, codec).await?.into_inner();
         stream.message().await?;
         Result::Ok(stream)
     };
     let connections = count.div_ceil(WATCHERS_PER_CONNECTION);
-    let clients: Vec<ExecutorServiceClient<Channel>> =
-        (0..connections).map(|_| ExecutorServiceClient::new(net::connect_lazy(address))).collect();
-    let watchers = clients.iter().cycle().take(usize::try_from(count)?);
-    future::try_join_all(watchers.map(|client| begin(client.clone()))).await
+    let channels: Vec<Channel> = (0..connections).map(|_| net::connect_lazy(address)).collect();
+    let watchers = channels.iter().cycle().take(usize::try_from(count)?);
+    future::try_join_all(watchers.map(|channel| begin(channel.clone()))).await
 }
 
 /// Reads a watch to its end; returns the sequence of the last event, which must follow the others without a gap.
-async fn read(mut stream: Streaming<v1::WatchExecutionResponse>) -> Result<i64> {
+async fn read(mut stream: Streaming<Seen>) -> Result<i64> {
     let mut last = 0;
     while let Some(message) = stream.message().await? {
-        if let Some(v1::watch_execution_response::Content::Event(event)) = message.content {
+        if let Some(event) = message.event {
             if event.sequence != last + 1 {
                 return Err(format!("a watcher saw event {} after event {last}", event.sequence).into());
             }

@@ -4,6 +4,7 @@
 
 mod belay;
 mod beside;
+mod breakdown;
 mod crash;
 mod floor;
 mod journalled;
@@ -65,6 +66,9 @@ struct Settings {
     /// Measure only whether memory levels off over 24 batches of 64 executions, and write no result.json.
     #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking"])]
     memory: bool,
+    /// Measure only where the CPU time of a step goes, with perf, and write no result.json.
+    #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking", "shapes", "parked", "memory"])]
+    breakdown: bool,
     /// Exit with 1 when a target is missed. Times in milliseconds do not count, since they depend on the machine.
     #[arg(long)]
     check: bool,
@@ -136,6 +140,11 @@ async fn measure(settings: &Settings) -> Result<bool> {
         for _ in 0..settings.rounds {
             println!("{:#?}", parked::measure(&binaries, &root, executions).await?);
         }
+        return Ok(true);
+    }
+    if settings.breakdown {
+        let load = Load::of_nothing(64, 400);
+        print!("{}", breakdown::draw(&breakdown::measure(&binaries, &root, Scale::FULL.warm_up, load).await?));
         return Ok(true);
     }
     if settings.memory {

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
     /// Done and not measured: connections, caches and allocators are warm after it.
-    warm_up: Load,
+    pub(crate) warm_up: Load,
     one: Load,
     some: Load,
     many: Load,

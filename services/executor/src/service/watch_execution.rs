@@ -1,4 +1,4 @@
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{iter::Peekable, pin::Pin, sync::Arc, time::Duration, vec::IntoIter};
 
 use belay_defects::{Defect, is_planted};
 use belay_journal::{ExecutionKey, ExecutionRow};
@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 use super::get_execution::show;
 use crate::{
     ExecutionRegistry,
-    event_feed::{Encoded, EventFeed, Head},
+    event_feed::{Encoded, EventFeed, Head, OutputChunk},
     journal_reads::{undecodable, unreadable},
     names::ExecutionName,
     trace::span_of,
@@ -28,8 +28,8 @@ use crate::{
 /// The messages of a watch.
 pub(super) type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// How many bytes of events a watcher reads from the journal at a time, unless one transition alone has more: what one that never reads
-/// holds in memory.
+/// How many bytes of events a watcher takes from memory or reads from the journal at a time, unless one transition alone has more: what one
+/// that never reads holds in memory.
 const MAX_PAGE_BYTES: usize = 256 * 1024;
 
 /// From which pace on a watcher waits: the clock of waits has a resolution of a millisecond.
@@ -135,10 +135,12 @@ impl Watch {
             yield first.into();
             loop {
                 self.changes.mark_unchanged();
-                for chunk in self.output_before_next() {
+                let transitions = self.next().await?;
+                // Read after the transitions: output that belongs before one of their events is published before that event.
+                let mut output = self.new_output().into_iter().peekable();
+                for chunk in self.before_next(&mut output) {
                     yield message(chunk);
                 }
-                let transitions = self.next().await?;
                 if transitions.is_empty() {
                     if ended && self.cursor >= last {
                         return;
@@ -160,12 +162,12 @@ impl Watch {
                 for transition in transitions {
                     for event in transition.after(self.cursor) {
                         let (sequence, event) = event.map_err(|error| undecodable(&error, &self.registry.vault))?;
-                        for chunk in self.output_before_next() {
+                        self.cursor = sequence;
+                        let finished = transition.is_end() && sequence == transition.last();
+                        yield message(event);
+                        for chunk in self.before_next(&mut output) {
                             yield message(chunk);
                         }
-                        self.cursor = sequence;
-                        let finished = sequence == transition.last() && wire::is_end(&event);
-                        yield message(event);
                         if finished {
                             return;
                         }
@@ -179,22 +181,30 @@ impl Watch {
         }
     }
 
-    /// Output since the last call, as far as it belongs before the next event.
-    fn output_before_next(&mut self) -> Vec<Bytes> {
+    /// Output that was not sent yet.
+    fn new_output(&self) -> Vec<OutputChunk> {
         if self.changes.borrow().chunks <= self.last_chunk {
             return Vec::new();
         }
-        let chunks = self.feed.output_after(self.last_chunk).into_iter().take_while(|chunk| chunk.after <= self.cursor);
-        let (numbers, events): (Vec<u64>, Vec<Bytes>) = chunks.map(|chunk| (chunk.number, chunk.event)).unzip();
-        self.last_chunk = numbers.last().copied().unwrap_or(self.last_chunk);
+        self.feed.output_after(self.last_chunk)
+    }
+
+    /// Takes the output that belongs before the next event.
+    fn before_next(&mut self, output: &mut Peekable<IntoIter<OutputChunk>>) -> Vec<Bytes> {
+        let mut events = Vec::new();
+        while let Some(chunk) = output.next_if(|chunk| chunk.after <= self.cursor) {
+            self.last_chunk = chunk.number;
+            events.push(chunk.event);
+        }
         events
     }
 
     /// The next transitions with events after the cursor, from memory or from the store; none when there are none yet.
     async fn next(&mut self) -> Result<Vec<Encoded>, Status> {
         let cursor = self.cursor;
-        if let Some(events) = self.feed.after(cursor) {
-            return Ok(vec![events]);
+        let in_memory = self.feed.after(cursor, MAX_PAGE_BYTES);
+        if !in_memory.is_empty() {
+            return Ok(in_memory);
         }
         let known = self.changes.borrow().last;
         if known != 0 && known <= cursor {
