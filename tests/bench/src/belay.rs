@@ -263,17 +263,20 @@ async fn serves(process: &mut Process, address: &Address, service: &str) -> Resu
 
 /// A load's steps, one after the other.
 fn plan(load: Load) -> v1::Plan {
-    let call = |n| match load.work {
-        Work::Nothing => {
-            v1::ToolStep { tool: "noop".into(), arguments: Some(v1::Payload::of_json("{}")), ..Default::default() }
-        }
-        Work::WriteFile => {
-            let arguments = serde_json::json!({"path": format!("{n}.txt"), "content": "written by the bench\n"});
-            v1::ToolStep {
-                tool: "write_file".into(),
-                arguments: Some(v1::Payload::of_json(arguments.to_string())),
-                ..Default::default()
-            }
+    let call = |n| {
+        let written =
+            || ("write_file", serde_json::json!({"path": format!("{n}.txt"), "content": "written by the bench\n"}));
+        let (tool, arguments) = match load.work {
+            Work::Nothing => ("noop", serde_json::json!({})),
+            Work::ReadFile if n > 0 => ("read_file", serde_json::json!({"path": "0.txt"})),
+            Work::WriteFile | Work::ReadFile => written(),
+            Work::Command => ("run_terminal", serde_json::json!({"command": ["true"]})),
+            Work::Print => ("run_terminal", serde_json::json!({"command": ["seq", "1", "150000"]})),
+        };
+        v1::ToolStep {
+            tool: tool.into(),
+            arguments: Some(v1::Payload::of_json(arguments.to_string())),
+            ..Default::default()
         }
     };
     let step =

@@ -21,6 +21,7 @@ mod shapes;
 mod strace;
 mod subject;
 mod table;
+mod tools;
 
 use std::{
     env,
@@ -66,8 +67,11 @@ struct Settings {
     /// Measure only whether memory levels off over 24 batches of 64 executions, and write no result.json.
     #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking"])]
     memory: bool,
-    /// Measure only where the CPU time of a step goes, with perf, and write no result.json.
+    /// Measure only steps by what they do, and write no result.json.
     #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking", "shapes", "parked", "memory"])]
+    tools: bool,
+    /// Measure only where the CPU time of a step goes, with perf, and write no result.json.
+    #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking", "shapes", "parked", "memory", "tools"])]
     breakdown: bool,
     /// Exit with 1 when a target is missed. Times in milliseconds do not count, since they depend on the machine.
     #[arg(long)]
@@ -142,6 +146,12 @@ async fn measure(settings: &Settings) -> Result<bool> {
         }
         return Ok(true);
     }
+    if settings.tools {
+        for _ in 0..settings.rounds {
+            println!("{:?}", tools::measure(&binaries, &root, Scale::FULL.tools).await?);
+        }
+        return Ok(true);
+    }
     if settings.breakdown {
         let load = Load::of_nothing(64, 400);
         print!("{}", breakdown::draw(&breakdown::measure(&binaries, &root, Scale::FULL.warm_up, load).await?));
@@ -177,6 +187,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         beside: Vec::new(),
         looking: Vec::new(),
         shapes: Vec::new(),
+        tools: Vec::new(),
         parked: parked::measure(&binaries, &root, scale.parked).await?,
         memory: None,
     };
@@ -187,6 +198,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         measured.launches.push(launch::launch(&root, scale.launches)?);
         measured.beside.push(beside::measure(&binaries, &root, scale.beside).await?);
         measured.looking.push(looking::measure(&binaries, &root, scale.looking).await?);
+        measured.tools.push(tools::measure(&binaries, &root, scale.tools).await?);
         measured.shapes.push(shapes::measure(&binaries, &root, scale.shapes).await?);
     }
 

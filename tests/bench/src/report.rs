@@ -13,6 +13,7 @@ use crate::{
     rounds::{Flushes, Round, Side},
     shapes::Shapes,
     table::{Bound, Row, Target},
+    tools::Tools,
 };
 
 /// Everything that was measured.
@@ -25,6 +26,7 @@ pub(crate) struct Measured {
     pub(crate) beside: Vec<Beside>,
     pub(crate) looking: Vec<Looking>,
     pub(crate) shapes: Vec<Shapes>,
+    pub(crate) tools: Vec<Tools>,
     pub(crate) parked: Parked,
     pub(crate) memory: Option<Growth>,
 }
@@ -132,6 +134,10 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
             &measured.shapes,
             |shapes| (Some(shapes.early_ms), shapes.late_ms),
         ),
+        tool("step p50, read_file; floor: noop", &measured.tools, |tools| tools.read_us),
+        tool("step p50, write_file; floor: noop", &measured.tools, |tools| tools.write_us),
+        tool("step p50, run_terminal `true`; floor: noop", &measured.tools, |tools| tools.command_us),
+        tool("step p50, run_terminal that prints 0.9 MB; floor: noop", &measured.tools, |tools| tools.print_us),
         parked("start beside parked executions", "ms", measured.parked.start_ms, 3000.0),
         parked("executor's memory beside them", "MiB", measured.parked.used_kib as f64 / KIB_PER_MIB, 300.0),
         parked("slowest page of a list of them", "ms", measured.parked.slowest_page_ms(), 20.0),
@@ -165,6 +171,19 @@ fn beside(metric: &'static str, rounds: &[Beside], of: fn(&Slowest) -> u64) -> R
         belay: stats::median(rounds.iter().map(|round| of(&round.beside) as f64)),
         ratio: stats::median(rounds.iter().map(|round| of(&round.beside) as f64 / of(&round.alone) as f64)),
         target: Some(Target::Ratio(Bound::AtMost(2.0))),
+        note: None,
+    }
+}
+
+fn tool(metric: &'static str, rounds: &[Tools], of: fn(&Tools) -> u64) -> Row {
+    Row {
+        id: "P11",
+        metric,
+        unit: "µs",
+        floor: stats::median(rounds.iter().map(|round| round.nothing_us as f64)),
+        belay: stats::median(rounds.iter().map(|round| of(round) as f64)),
+        ratio: stats::median(rounds.iter().map(|round| of(round) as f64 / round.nothing_us as f64)),
+        target: None,
         note: None,
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     proc, shapes,
     strace::{self, Counted},
     subject::{Load, Sample, Subject, Work, measure},
+    tools,
 };
 
 /// How much is done.
@@ -32,6 +33,7 @@ pub(crate) struct Scale {
     pub(crate) beside: beside::Scale,
     pub(crate) looking: looking::Scale,
     pub(crate) shapes: shapes::Scale,
+    pub(crate) tools: tools::Scale,
     /// How many executions are parked.
     pub(crate) parked: u32,
     pub(crate) memory: memory::Scale,
@@ -50,6 +52,7 @@ impl Scale {
         beside: beside::Scale { calls: 200, seconds: 60 },
         looking: looking::Scale { steps: 1000, watchers: 1000, stuck: 200 },
         shapes: shapes::Scale { steps: 10_000, compared: 1000 },
+        tools: tools::Scale { steps: 200 },
         parked: 1_000_000,
         memory: memory::Scale { batches: 24, load: Load::of_nothing(64, 400) },
     };
@@ -66,6 +69,7 @@ impl Scale {
         beside: beside::Scale { calls: 20, seconds: 30 },
         looking: looking::Scale { steps: 200, watchers: 100, stuck: 50 },
         shapes: shapes::Scale { steps: 1000, compared: 100 },
+        tools: tools::Scale { steps: 20 },
         parked: 20_000,
         memory: memory::Scale { batches: 6, load: Load::of_nothing(16, 50) },
     };

@@ -18,6 +18,12 @@ pub(crate) enum Work {
     Nothing,
     /// It writes one small file.
     WriteFile,
+    /// It reads one small file, which the first step writes.
+    ReadFile,
+    /// It runs `true` in the sandbox.
+    Command,
+    /// It runs a command that prints 0.9 MB.
+    Print,
 }
 
 /// So many executions at once, each of so many steps one after the other.
