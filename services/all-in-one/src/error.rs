@@ -6,12 +6,13 @@ use std::{
 };
 
 use belay_approval_gate::{GateError, keys::KeyError};
+use belay_group_commit::CommitError;
 use belay_journal::StoreError;
 use belay_proto::stores::{Behind, Service};
 use belay_reasons as reasons;
 use belay_service_kit::{key_file::KeyFileError, net::BindError, register_file::RegisterError};
 use belay_settings::ConfigError;
-use belay_sqlite::{CommitError, SqliteError};
+use belay_sqlite::SqliteError;
 use belay_telemetry::TelemetryError;
 use belay_tool_runner::{LedgerError, Refused};
 use thiserror::Error;

@@ -6,12 +6,13 @@ use std::{
 };
 
 use belay_grant::{Keys, SigningKey};
+use belay_group_commit::CommitError;
 use belay_policy::Policy;
 use belay_proto::v1::Approval;
 use belay_reasons as reasons;
 use belay_redaction::Redactor;
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, status};
-use belay_sqlite::{CommitError, SqliteError};
+use belay_sqlite::SqliteError;
 use belay_telemetry::{RpcSpan, Telemetry, TraceContext, semconv};
 use thiserror::Error;
 use tokio::sync::{Mutex, watch};

@@ -10,6 +10,7 @@ use std::{
 
 use belay_blobs::BlobStore;
 use belay_execution::Timestamp;
+use belay_group_commit::{CommitError, GroupCommit};
 use belay_journal::{Done, ExecutionKey, Fence, Opened, Operation, Refused, StoreError};
 use belay_proto::{
     runner_v1,
@@ -20,7 +21,7 @@ use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
 use belay_settings::{ExecutorLimits, Retention};
-use belay_sqlite::{CommitError, GroupCommit, Lane, READERS, Threads};
+use belay_sqlite::{Lane, READERS, Threads};
 use belay_telemetry::Telemetry;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tonic::{Code, Status};
@@ -160,7 +161,7 @@ impl ExecutionRegistry {
         let Opened { mut writer, reader, stores, fence, .. } = journal;
         let Position { store_id, generation, .. } = stores.own();
         let journal = if generation == 0 { store_id } else { format!("{store_id}.{generation}") };
-        let writer = GroupCommit::start(threads, "belay-journal", thresholds.max_batch, move |batch| {
+        let writer = GroupCommit::start(threads.writer("belay-journal"), thresholds.max_batch, move |batch| {
             writer.commit(batch).map_err(Arc::new)
         });
         let vault = Arc::new(Vault { redactor, master_key });

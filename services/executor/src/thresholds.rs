@@ -26,7 +26,7 @@ pub struct Thresholds {
 impl Default for Thresholds {
     fn default() -> Self {
         Self {
-            max_batch: belay_sqlite::MAX_BATCH,
+            max_batch: belay_group_commit::MAX_BATCH,
             max_recent: 256,
             watch_page: 256,
             acknowledge_batch: 1000,

@@ -20,15 +20,14 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_grant::Change;
+use belay_group_commit::{CommitError, GroupCommit};
 use belay_policy::Verdict;
 use belay_proto::{
     runner_v1,
     stores::{Service, Stores},
     v1,
 };
-use belay_sqlite::{
-    CheckReport, CommitError, GroupCommit, Location, Readers, Schema, SqliteError, StoreSize, Table, Threads,
-};
+use belay_sqlite::{CheckReport, Location, Readers, Schema, SqliteError, StoreSize, Table, Threads};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -335,31 +334,32 @@ impl Ledger {
         let positions = Arc::clone(&stores);
         let log_is_empty = Arc::new(AtomicBool::new(true));
         let empties = Arc::clone(&log_is_empty);
-        let writer = GroupCommit::start(threads, "belay-ledger", location.max_batch, move |batch| {
-            if let Some(error) = breaks.borrow().clone() {
-                return Err(error);
-            }
-            store.make_room();
-            let mut deletes = std::mem::take(&mut *lock(&deletes_of_writer));
-            let written =
-                rows::write(&store, &seals, &positions, &deletes, &batch, &mut last).map_err(SqliteError::from);
-            let written = written.and_then(|(written, number)| {
-                if batch.iter().any(|entry| matches!(entry, Entry::Forget { .. })) {
-                    let connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
-                    empties.store(belay_sqlite::empty_log(&connection)?, Ordering::SeqCst);
+        let writer =
+            GroupCommit::start(threads.writer("belay-ledger"), location.max_batch, move |batch: Vec<Entry>| {
+                if let Some(error) = breaks.borrow().clone() {
+                    return Err(error);
                 }
-                store.check_in_place()?;
-                positions.committed(number);
-                Ok(written)
-            });
-            written.inspect_err(|error| {
+                store.make_room();
+                let mut deletes = std::mem::take(&mut *lock(&deletes_of_writer));
+                let written =
+                    rows::write(&store, &seals, &positions, &deletes, &batch, &mut last).map_err(SqliteError::from);
+                let written = written.and_then(|(written, number)| {
+                    if batch.iter().any(|entry| matches!(entry, Entry::Forget { .. })) {
+                        let connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
+                        empties.store(belay_sqlite::empty_log(&connection)?, Ordering::SeqCst);
+                    }
+                    store.check_in_place()?;
+                    positions.committed(number);
+                    Ok(written)
+                });
+                written.inspect_err(|error| {
                 lock(&deletes_of_writer).append(&mut deletes);
                 tracing::error!(%error, "Cannot write the ledger; it accepts no more writes until it is opened again");
                 if !is_planted(Defect::UncommittedReportedUnknown) {
                     breaks.send_replace(Some(error.clone()));
                 }
             })
-        });
+            });
         Ok(Self {
             file_id,
             id,

@@ -31,6 +31,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-journal", Contract),
     ("belay-proto", Contract),
     ("belay-blobs", Adapters),
+    ("belay-group-commit", Adapters),
     ("belay-journal-sqlite", Adapters),
     ("belay-json-schema", Adapters),
     ("belay-sandbox", Adapters),
@@ -53,7 +54,8 @@ const LAYERS: &[(&str, Layer)] = &[
 
 /// Allowed dependencies within a layer, with the reason.
 const ALLOWED_WITHIN_LAYER: &[(&str, &str, &str)] = &[
-    ("belay-journal-sqlite", "belay-sqlite", "a store may use the group commit that all stores share"),
+    ("belay-journal-sqlite", "belay-sqlite", "all stores on SQLite share how they reach the disk"),
+    ("belay-sqlite", "belay-group-commit", "a writer on SQLite blocks, which decides where it runs"),
     ("belay-journal", "belay-proto", "a store reports its position, which services exchange"),
     ("belay-policy", "belay-yaml", "all files that people write are parsed in the same way"),
 ];

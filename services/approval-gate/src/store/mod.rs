@@ -9,14 +9,13 @@ mod write;
 
 use std::sync::{Arc, PoisonError};
 
+use belay_group_commit::{CommitError, GroupCommit};
 use belay_proto::{
     gate_v1, runner_v1,
     stores::{Service, Stores},
     v1::{self, Approval},
 };
-use belay_sqlite::{
-    CheckReport, CommitError, GroupCommit, Lane, Location, READERS, Readers, SqliteError, StoreSize, Threads,
-};
+use belay_sqlite::{CheckReport, Lane, Location, READERS, Readers, SqliteError, StoreSize, Threads};
 use rusqlite::{Connection, OptionalExtension as _};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -104,7 +103,7 @@ impl Store {
         let readers = Arc::clone(&store.readers);
         let publisher = Arc::clone(&feed);
         // The closure owns the store, and with it the lock on its files.
-        let writer = GroupCommit::start(threads, "belay-gate", location.max_batch, {
+        let writer = GroupCommit::start(threads.writer("belay-gate"), location.max_batch, {
             let stores = Arc::clone(&stores);
             move |batch| perform(&store, &stores, &publisher, batch)
         });

@@ -94,7 +94,7 @@ impl Driver {
         self.registry.blobs.write(owner(&self.name), new).await.map_err(|error| {
             let error = Arc::new(unwritten(&error));
             self.registry.fail(Arc::clone(&error));
-            Exit::Lost(unwritable(&belay_sqlite::CommitError::Failed(error)))
+            Exit::Lost(unwritable(&belay_group_commit::CommitError::Failed(error)))
         })
     }
 

@@ -1,4 +1,4 @@
-//! SQLite as Belay uses it: durable before it returns, one writer with group commit, errors that say what to do.
+//! SQLite as Belay uses it: durable before it returns, one writer, errors that say what to do.
 //!
 //! The journal, the ledger and the gate's store are built on this. They define what is stored; this crate defines how it reaches the disk.
 
@@ -6,7 +6,6 @@ mod ballast;
 mod check;
 mod checksum;
 mod error;
-mod group_commit;
 mod lane;
 mod location;
 mod open;
@@ -17,13 +16,14 @@ mod size;
 pub use check::{CheckReport, check, inspect};
 pub use checksum::{DamagedRow, Table, add_row_sum};
 pub use error::SqliteError;
-pub use group_commit::{CommitError, GroupCommit, MAX_BATCH};
 pub use lane::{Lane, Slot};
 pub use location::{Location, Synchronous};
 pub use open::{Schema, Store, empty_log, open};
 pub use positions::{POSITION, count_commit, keep_number, positions, store_updates};
 pub use readers::{READERS, Readers};
 pub use size::{StoreSize, measure};
+
+use belay_group_commit::Runs;
 
 /// Where blocking work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,14 @@ pub enum Threads {
 }
 
 impl Threads {
+    /// Where a writer runs whose commits block.
+    pub fn writer(self, name: &str) -> Runs<'_> {
+        match self {
+            Self::Real => Runs::OnThread(name),
+            Self::Inline => Runs::AsTask,
+        }
+    }
+
     /// Runs something that blocks for a moment, such as a read from a store.
     ///
     /// # Panics

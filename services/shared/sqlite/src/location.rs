@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::MAX_BATCH;
+use belay_group_commit::MAX_BATCH;
 
 /// Where a database is.
 #[derive(Clone, Debug)]

@@ -46,7 +46,7 @@ impl Knobs {
             max_waiting_rows: turned(usual.max_waiting_rows, 1, 3),
             linger: Duration::from_millis(turned(2000, 0, 300) as u64),
         };
-        let store_batch = turned(belay_sqlite::MAX_BATCH, 1, 3);
+        let store_batch = turned(belay_group_commit::MAX_BATCH, 1, 3);
         // So small that most results are blobs.
         let executor = Thresholds { max_inline: turned(executor.max_inline, 1, 40), ..executor };
         Self { executor, journal, store_batch, runner }

@@ -1,4 +1,6 @@
 //! Group commit: one writer makes the operations of many callers durable with one flush.
+//!
+//! It knows no store. A [`Writer`] makes a batch durable; whoever waits for a batch does not delay those who collect the next one.
 
 use std::{
     fmt,
@@ -9,10 +11,35 @@ use std::{
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::Threads;
-
 /// The default limit of operations in one commit; it bounds how long the first of them waits.
 pub const MAX_BATCH: usize = 1024;
+
+/// Where a writer runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs<'a> {
+    /// On a thread of its own with this name: its commits may block it.
+    OnThread(&'a str),
+    /// As a task of the runtime: its commits may not block.
+    AsTask,
+}
+
+/// Makes batches durable, one after the other. A closure that blocks is one, too.
+pub trait Writer<Op, Output, Error>: Send + 'static {
+    /// Makes a batch durable, and returns one output for each operation, in order.
+    fn commit(&mut self, batch: Vec<Op>) -> impl Future<Output = Result<Vec<Output>, Error>> + Send;
+}
+
+impl<Op, Output, Error, F> Writer<Op, Output, Error> for F
+where
+    Op: Send + 'static,
+    Output: Send + 'static,
+    Error: Send + 'static,
+    F: FnMut(Vec<Op>) -> Result<Vec<Output>, Error> + Send + 'static,
+{
+    fn commit(&mut self, batch: Vec<Op>) -> impl Future<Output = Result<Vec<Output>, Error>> + Send {
+        std::future::ready(self(batch))
+    }
+}
 
 type Waiting<Op, Output, Error> = (Op, oneshot::Sender<Result<Output, Error>>);
 
@@ -52,44 +79,23 @@ where
     Output: Send + 'static,
     Error: Clone + Send + 'static,
 {
-    /// Starts the writer. `commit` makes a batch of at most `max_batch` operations durable and returns one output for each, in order.
+    /// Starts the writer, which gets at most `max_batch` operations in a batch.
     ///
     /// # Panics
-    /// When the operating system gives no thread, or `Threads::Inline` is used outside a runtime.
-    pub fn start<C>(threads: Threads, name: &str, max_batch: usize, mut commit: C) -> Self
-    where
-        C: FnMut(Vec<Op>) -> Result<Vec<Output>, Error> + Send + 'static,
-    {
+    /// When the operating system gives no thread, or `Runs::AsTask` is used outside a runtime.
+    pub fn start(runs: Runs<'_>, max_batch: usize, writer: impl Writer<Op, Output, Error>) -> Self {
         // Not bounded: a caller that commits waits for the result, so there are as many operations as waiting tasks.
-        let (sender, mut receiver) = mpsc::unbounded_channel::<Waiting<Op, Output, Error>>();
-        let mut run = move |batch: Vec<Waiting<Op, Output, Error>>| {
-            let (operations, waiting): (Vec<Op>, Vec<_>) = batch.into_iter().unzip();
-            // The caller may have disconnected; its operation is committed all the same.
-            match commit(operations) {
-                Ok(answers) => {
-                    waiting.into_iter().zip(answers).for_each(|(caller, answer)| drop(caller.send(Ok(answer))))
-                }
-                Err(error) => waiting.into_iter().for_each(|caller| drop(caller.send(Err(error.clone())))),
-            }
-        };
-        let thread = match threads {
-            Threads::Real => {
+        let (sender, receiver) = mpsc::unbounded_channel::<Waiting<Op, Output, Error>>();
+        let work = run(receiver, max_batch, writer);
+        let thread = match runs {
+            Runs::OnThread(name) => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+                let runtime = runtime.expect("a runtime without I/O needs nothing of the operating system");
                 let thread = std::thread::Builder::new().name(name.into());
-                let work = move || {
-                    let mut batch = Vec::new();
-                    while receiver.blocking_recv_many(&mut batch, max_batch) > 0 {
-                        run(std::mem::take(&mut batch));
-                    }
-                };
-                Some(thread.spawn(work).expect("the operating system starts a thread"))
+                Some(thread.spawn(move || runtime.block_on(work)).expect("the operating system starts a thread"))
             }
-            Threads::Inline => {
-                tokio::spawn(async move {
-                    let mut batch = Vec::new();
-                    while receiver.recv_many(&mut batch, max_batch).await > 0 {
-                        run(std::mem::take(&mut batch));
-                    }
-                });
+            Runs::AsTask => {
+                tokio::spawn(work);
                 None
             }
         };
@@ -121,6 +127,23 @@ where
     }
 }
 
+/// Commits what is ready, until no handle is left.
+async fn run<Op, Output, Error: Clone>(
+    mut receiver: mpsc::UnboundedReceiver<Waiting<Op, Output, Error>>,
+    max_batch: usize,
+    mut writer: impl Writer<Op, Output, Error>,
+) {
+    let mut batch = Vec::new();
+    while receiver.recv_many(&mut batch, max_batch).await > 0 {
+        let (operations, waiting): (Vec<Op>, Vec<_>) = batch.drain(..).unzip();
+        // The caller may have disconnected; its operation is committed all the same.
+        match writer.commit(operations).await {
+            Ok(answers) => waiting.into_iter().zip(answers).for_each(|(caller, answer)| drop(caller.send(Ok(answer)))),
+            Err(error) => waiting.into_iter().for_each(|caller| drop(caller.send(Err(error.clone())))),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc as sync;
@@ -131,7 +154,7 @@ mod tests {
     async fn operations_that_are_ready_share_a_commit() {
         let (entered, gate_reached) = sync::channel();
         let (open_gate, gate) = sync::channel::<()>();
-        let writer = GroupCommit::start(Threads::Real, "test", MAX_BATCH, move |batch: Vec<u32>| {
+        let writer = GroupCommit::start(Runs::OnThread("test"), MAX_BATCH, move |batch: Vec<u32>| {
             entered.send(batch.len()).unwrap();
             gate.recv().unwrap();
             Ok::<_, String>(batch.into_iter().map(|n| n * 10).collect())
@@ -174,7 +197,7 @@ mod tests {
         for _ in 0..200 {
             let file = Arc::new(());
             let open = Arc::clone(&file);
-            let writer = GroupCommit::start(Threads::Real, "test", MAX_BATCH, move |batch: Vec<u32>| {
+            let writer = GroupCommit::start(Runs::OnThread("test"), MAX_BATCH, move |batch: Vec<u32>| {
                 assert_eq!(*open, ());
                 Ok::<_, String>(batch)
             });
@@ -186,9 +209,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_batch_fails_every_operation_in_it() {
-        let writer = GroupCommit::start(Threads::Inline, "test", MAX_BATCH, |_: Vec<u32>| {
-            Err::<Vec<u32>, _>("full".to_string())
-        });
+        let writer = GroupCommit::start(Runs::AsTask, MAX_BATCH, |_: Vec<u32>| Err::<Vec<u32>, _>("full".to_string()));
         let (a, b) = tokio::join!(writer.commit(1), writer.commit(2));
         assert_eq!((a, b), (Err(CommitError::Failed("full".into())), Err(CommitError::Failed("full".into()))));
     }
