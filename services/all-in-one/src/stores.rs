@@ -2,7 +2,7 @@
 
 use belay_approval_gate::Store;
 use belay_executor::Redactor;
-use belay_journal::Opened;
+use belay_journal_sqlite::Journal;
 use belay_proto::stores::{Behind, Service};
 use belay_redaction::MasterKey;
 use belay_service_kit::{Clock as _, Ids, SystemClock};
@@ -13,7 +13,7 @@ use crate::{StartError, StateDir};
 
 /// The open stores.
 pub(crate) struct OpenStores {
-    pub(crate) journal: Opened,
+    pub(crate) journal: Journal,
     pub(crate) ledger: Ledger,
     pub(crate) approvals: Store,
 }
@@ -41,8 +41,10 @@ impl OpenStores {
             let opened = Self {
                 ledger: Ledger::open(&location(Service::Runner, &ledger), Threads::Real, secrets, || ids.next_id())
                     .map_err(|error| StartError::ledger(&ledger, &error))?,
-                journal: belay_journal_sqlite::open(&location(Service::Executor, &journal), || ids.next_id())
-                    .map_err(|error| StartError::journal(&journal, error))?,
+                journal: belay_journal_sqlite::open(&location(Service::Executor, &journal), Threads::Real, || {
+                    ids.next_id()
+                })
+                .map_err(|error| StartError::journal(&journal, error))?,
                 approvals: Store::open(&location(Service::Gate, &approvals), Threads::Real, || ids.next_id())
                     .map_err(|error| StartError::approvals(&approvals, &error.0))?,
             };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use belay_blobs::{BlobStore, Owner};
 use belay_execution::{Body, Event, ExecutionEvent};
-use belay_journal::{ExecutionKey, JournalReader, StoreError};
+use belay_journal::Loaded;
 use thiserror::Error;
 
 use crate::{
@@ -15,8 +15,6 @@ use crate::{
 /// Why they are not known. Without them, secrets of the execution would be shown.
 #[derive(Debug, Error)]
 pub(crate) enum NotLearned {
-    #[error("the journal cannot be read: {0}")]
-    Store(#[from] StoreError),
     #[error(transparent)]
     Secrets(#[from] SecretsError),
     #[error("the blob {0} cannot be read: {1}")]
@@ -28,8 +26,7 @@ pub(crate) enum NotLearned {
 /// # Errors
 /// [`NotLearned`] when the key or a blob cannot be read.
 pub(crate) fn learn_from_blobs(
-    reader: &dyn JournalReader,
-    key: ExecutionKey,
+    stored: &Loaded,
     events: &[Event],
     vault: &Vault,
     store: &dyn BlobStore,
@@ -44,12 +41,13 @@ pub(crate) fn learn_from_blobs(
         _ => "",
     };
     if secrets.own_key().is_none() {
-        secrets.has_key(vault.unwrap(uid, reader.seal_key(key)?)?);
+        secrets.has_key(vault.unwrap(uid, stored.seal_key.as_deref())?);
     }
     let redacted: HashSet<_> = blobs().filter(|blob| blob.redacted).collect();
     let Some(own_key) = secrets.own_key().filter(|_| !redacted.is_empty()).cloned() else { return Ok(()) };
-    let row = reader.get(key)?.ok_or(StoreError::Missing(key))?.execution;
-    let opener = Opener { owner: Owner { namespace: row.namespace, id: row.id }, uid: uid.into(), key: own_key };
+    let row = &stored.row.execution;
+    let owner = Owner { namespace: row.namespace.clone(), id: row.id.clone() };
+    let opener = Opener { owner, uid: uid.into(), key: own_key };
     for blob in redacted {
         let original = opener.original(store, blob);
         secrets.learn_from(original.map_err(|error| NotLearned::Blob(blob.digest.to_string(), error))?);

@@ -1,10 +1,10 @@
-//! Reads of the journal, on a bounded number of threads.
+//! Reads of the journal, and the folding of what was read on a bounded number of threads.
 
 use std::{collections::HashSet, sync::Arc};
 
 use belay_blobs::BlobStore;
 use belay_execution::{Event, Execution};
-use belay_journal::{ExecutionKey, ExecutionRow, JournalReader, StoreError};
+use belay_journal::{ExecutionKey, ExecutionRow, JournalReader, Loaded, Reading, StoreError};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use belay_sqlite::Lane;
@@ -14,7 +14,7 @@ use crate::{
     blob_secrets::{NotLearned, learn_from_blobs},
     blobs::{Opener, file_names},
     names::ExecutionName,
-    replayed::Replayed,
+    replayed::{Replayed, shown_bytes},
     secrets::{Secrets, SecretsError, Vault},
     snapshots,
     wire::{self, DecodeError},
@@ -25,7 +25,8 @@ pub(crate) struct JournalReads {
     reader: Arc<dyn JournalReader>,
     vault: Arc<Vault>,
     blobs: Arc<dyn BlobStore>,
-    lane: Lane,
+    /// Where what was read is opened and folded.
+    folding: Lane,
 }
 
 /// An execution's events as they are stored.
@@ -41,29 +42,24 @@ pub(crate) struct StoredEvents {
 }
 
 impl JournalReads {
-    /// `lane` has at most as many slots as the reader has connections.
     pub(crate) fn new(
         reader: Arc<dyn JournalReader>,
         vault: Arc<Vault>,
         blobs: Arc<dyn BlobStore>,
-        lane: Lane,
+        folding: Lane,
     ) -> Self {
-        Self { reader, vault, blobs, lane }
+        Self { reader, vault, blobs, folding }
     }
 
-    /// Reads from the store on a blocking thread. Waits without one while the lane is full.
-    pub(crate) async fn read<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&dyn JournalReader) -> T + Send + 'static,
-    ) -> T {
-        let reader = Arc::clone(&self.reader);
-        self.lane.run(move || work(reader.as_ref())).await
+    /// Reads from the store.
+    pub(crate) fn read<'a, T>(&'a self, read: impl FnOnce(&'a dyn JournalReader) -> Reading<'a, T>) -> Reading<'a, T> {
+        read(self.reader.as_ref())
     }
 
     /// What opens the blobs of an execution with this uid.
     pub(crate) async fn opener(&self, key: ExecutionKey, name: &ExecutionName, uid: String) -> Result<Opener, Status> {
         let wrapped = self.read(move |reader| reader.seal_key(key)).await.map_err(|error| unreadable(&error))?;
-        let opened = self.vault.unwrap(&uid, wrapped)?;
+        let opened = self.vault.unwrap(&uid, wrapped.as_deref())?;
         Ok(Opener { owner: crate::blobs::owner(name), uid: uid.into(), key: opened })
     }
 
@@ -80,50 +76,54 @@ impl JournalReads {
 
     /// Reads an execution from the store.
     pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<Replayed, Status> {
-        let (vault, store) = (Arc::clone(&self.vault), Arc::clone(&self.blobs));
-        match self.read(move |reader| snapshots::restore(reader, &vault, &*store, key)).await {
-            Ok(Some(replayed)) => return Ok(replayed),
-            Ok(None) => {}
-            Err(error) => {
-                let why = self.vault.shown(error.to_string());
-                tracing::warn!(
-                    execution.key = key.0,
-                    why,
-                    "A snapshot is not used; the execution is read from its first event"
-                );
+        let mut stored = self.load(key, Some(wire::VERSION)).await?;
+        if let Some(snapshot) = stored.snapshot.take() {
+            let (vault, store) = (Arc::clone(&self.vault), Arc::clone(&self.blobs));
+            match self.folding.run(move || snapshots::restore(&stored, &snapshot, &vault, &*store)).await {
+                Ok(replayed) => return Ok(replayed),
+                Err(error) => {
+                    let why = self.vault.shown(error.to_string());
+                    tracing::warn!(
+                        execution.key = key.0,
+                        why,
+                        "A snapshot is not used; the execution is read from its first event"
+                    );
+                }
             }
+            stored = self.load(key, None).await?;
         }
-        let StoredEvents { events, secrets, bytes, blobs } = self.events(key).await?;
+        let vault = Arc::clone(&self.vault);
+        let open = self.open(stored);
+        let StoredEvents { events, secrets, bytes, blobs } = open.await?;
         // The error may quote the plan.
-        let damaged =
-            |illegal| corrupt(&self.vault.shown(format!("The execution's events are inconsistent: {illegal}.")));
+        let damaged = |illegal| corrupt(&vault.shown(format!("The execution's events are inconsistent: {illegal}.")));
         let execution = Execution::replay(events).map_err(damaged)?;
         Ok(Replayed { execution, secrets, bytes, snapshot_at: 0, blobs: Some(blobs) })
     }
 
     /// Reads an execution's events from the store.
     pub(crate) async fn events(&self, key: ExecutionKey) -> Result<StoredEvents, Status> {
+        let stored = self.load(key, None).await?;
+        self.open(stored).await
+    }
+
+    async fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Result<Loaded, Status> {
+        self.reader.load(key, snapshot).await.map_err(|error| unreadable(&error))
+    }
+
+    /// The events of an execution that was read without a snapshot.
+    async fn open(&self, stored: Loaded) -> Result<StoredEvents, Status> {
         let (vault, store) = (Arc::clone(&self.vault), Arc::clone(&self.blobs));
-        let events = self.read(move |reader| {
-            let transitions = reader.read(key, 0, usize::MAX).map_err(|error| unreadable(&error))?;
-            let wrapped = || reader.seal_key(key).map_err(|error| unreadable(&error));
-            let opened = vault.open(&transitions, wrapped);
-            // A deletion takes the key between the two reads.
-            if opened.is_err() && matches!(reader.get(key), Ok(None)) {
-                return Err(unreadable(&StoreError::Missing(key)));
-            }
-            let (messages, mut secrets) = opened?;
-            let facts = transitions.first().and_then(|first| first.facts.as_deref());
-            let events = wire::to_events(messages, facts).collect::<Result<Vec<_>, _>>();
+        let events = self.folding.run(move || {
+            let (messages, mut secrets) = vault.open(&stored.transitions, stored.seal_key.as_deref())?;
+            let events = wire::to_events(messages, stored.facts()).collect::<Result<Vec<_>, _>>();
             let events = events.map_err(|error| undecodable(&error, &vault))?;
-            let bytes = transitions.iter().map(|transition| transition.shown.len()).sum();
             let blobs = events.iter().filter_map(|event| event.body.blob()).flat_map(file_names).collect();
-            learn_from_blobs(reader, key, &events, &vault, &*store, &mut secrets).map_err(|error| match error {
-                NotLearned::Store(error) => unreadable(&error),
+            learn_from_blobs(&stored, &events, &vault, &*store, &mut secrets).map_err(|error| match error {
                 NotLearned::Secrets(error) => error.into(),
                 NotLearned::Blob(digest, error) => error.status(&digest),
             })?;
-            Ok(StoredEvents { events, secrets, bytes, blobs })
+            Ok(StoredEvents { events, secrets, bytes: shown_bytes(&stored.transitions), blobs })
         });
         events.await
     }

@@ -10,6 +10,7 @@ mod blob_secrets;
 mod blobs;
 mod call_reply;
 mod check_blobs;
+mod commits;
 mod connection;
 mod decisions;
 mod deletion_rounds;

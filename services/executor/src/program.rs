@@ -35,7 +35,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     let master_key = open_seal_key(&settings.state_dir, || ids.next_key())?;
     let accepted = settings.accept_older_store.then(|| SystemClock.now_micros());
     let location = Location { accepted, ..Location::file(settings.state_dir.join("journal.db")) };
-    let journal = belay_journal_sqlite::open(&location, || ids.next_id())?;
+    let journal = belay_journal_sqlite::open(&location, Threads::Real, || ids.next_id())?;
     let channel = |address| ServiceChannel::new(net::connect_lazy(address), Arc::clone(&journal.stores));
     let runner = Runner::new(channel(&settings.runner), settings.runner_token.as_deref())?;
     let gate = Gate::new(channel(&settings.gate), settings.gate_token.as_deref())?;

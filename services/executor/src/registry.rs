@@ -10,8 +10,9 @@ use std::{
 
 use belay_blobs::BlobStore;
 use belay_execution::Timestamp;
-use belay_group_commit::{CommitError, GroupCommit};
-use belay_journal::{Done, ExecutionKey, Fence, Opened, Operation, Refused, StoreError};
+use belay_group_commit::CommitError;
+use belay_journal::{Done, ExecutionKey, Fence, JournalWriter, Opened, Operation, Refused, StoreError};
+use belay_journal_sqlite::SqliteWriter;
 use belay_proto::{
     runner_v1,
     stores::{Position, Stores},
@@ -29,6 +30,7 @@ use tonic::{Code, Status};
 use crate::{
     availability::Availability,
     blobs::Blobs,
+    commits::{self, Commits, Failed},
     deletion_rounds::DeletionRounds,
     event_feed::{EventFeed, EventFeeds},
     gate::Gate,
@@ -47,9 +49,9 @@ use crate::{
 };
 
 /// The parts of the service, including everything that a simulation replaces.
-pub struct Parts {
+pub struct Parts<W = SqliteWriter> {
     /// The store of executions.
-    pub journal: Opened,
+    pub journal: Opened<W>,
     /// The store of their blobs.
     pub blobs: Arc<dyn BlobStore>,
     /// Where blocking work runs.
@@ -78,11 +80,47 @@ pub struct Parts {
     pub thresholds: Thresholds,
 }
 
+impl<W> Parts<W> {
+    /// The parts with another writer around that of the journal.
+    #[must_use]
+    pub fn map_writer<V>(self, wrap: impl FnOnce(W) -> V) -> Parts<V> {
+        let Self {
+            journal,
+            blobs,
+            threads,
+            runner,
+            gate,
+            clock,
+            ids,
+            redactor,
+            master_key,
+            telemetry,
+            shutdown,
+            limits,
+            retention,
+            thresholds,
+        } = self;
+        Parts {
+            journal: journal.map_writer(wrap),
+            blobs,
+            threads,
+            runner,
+            gate,
+            clock,
+            ids,
+            redactor,
+            master_key,
+            telemetry,
+            shutdown,
+            limits,
+            retention,
+            thresholds,
+        }
+    }
+}
+
 /// How many executions request something from the gate again at the same time.
 pub(crate) const COMPARISONS: u32 = 64;
-
-/// A commit that failed for its whole batch.
-pub(crate) type Failed = CommitError<Arc<StoreError>>;
 
 /// The executions of this process and the state they share.
 pub struct ExecutionRegistry {
@@ -99,7 +137,7 @@ pub struct ExecutionRegistry {
     pub(crate) blobs: Blobs,
     pub(crate) shutdown: Shutdown,
     pub(crate) thresholds: Thresholds,
-    writer: GroupCommit<Operation, Result<Done, Refused>, Arc<StoreError>>,
+    writer: Commits,
     pub(crate) fence: i64,
     /// The identity of the journal: another one when it was accepted although it is behind.
     pub(crate) journal: Arc<str>,
@@ -141,7 +179,7 @@ pub struct ExecutionRegistry {
 
 impl ExecutionRegistry {
     /// The registry on a store, and the ends of its queues to the gate and the runner.
-    pub(crate) fn open(parts: Parts) -> (Arc<Self>, Queued<GateNotice>, Queued<(i32, String)>) {
+    pub(crate) fn open<W: JournalWriter>(parts: Parts<W>) -> (Arc<Self>, Queued<GateNotice>, Queued<(i32, String)>) {
         let Parts {
             journal,
             blobs,
@@ -158,16 +196,14 @@ impl ExecutionRegistry {
             retention: _,
             thresholds,
         } = parts;
-        let Opened { mut writer, reader, stores, fence, .. } = journal;
+        let Opened { writer, reader, client_reader, stores, fence, .. } = journal;
         let Position { store_id, generation, .. } = stores.own();
         let journal = if generation == 0 { store_id } else { format!("{store_id}.{generation}") };
-        let writer = GroupCommit::start(threads.writer("belay-journal"), thresholds.max_batch, move |batch| {
-            writer.commit(batch).map_err(Arc::new)
-        });
+        let writer = commits::start(writer, thresholds.max_batch);
         let vault = Arc::new(Vault { redactor, master_key });
         let reads = |reader| {
-            let lane = Lane::new(threads, READERS / 2);
-            JournalReads::new(reader, Arc::clone(&vault), Arc::clone(&blobs), lane)
+            let folding = Lane::new(threads, READERS / 2);
+            JournalReads::new(reader, Arc::clone(&vault), Arc::clone(&blobs), folding)
         };
         let (acknowledgements, to_acknowledge) = queue();
         let (notices, to_notify) = queue();
@@ -178,8 +214,8 @@ impl ExecutionRegistry {
             ids: Arc::new(ids),
             vault: Arc::clone(&vault),
             telemetry,
-            reads: reads(Arc::clone(&reader)),
-            client_reads: reads(reader),
+            reads: reads(reader),
+            client_reads: reads(client_reader),
             blobs: Blobs::new(blobs, threads),
             shutdown,
             thresholds,

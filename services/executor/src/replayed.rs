@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use belay_execution::Execution;
+use belay_journal::Transition;
 
 use crate::secrets::Secrets;
 
@@ -18,4 +19,9 @@ pub(crate) struct Replayed {
     pub(crate) snapshot_at: u64,
     /// The names of the files of its blobs; `None` when it was restored from a snapshot, since the events before that were not read.
     pub(crate) blobs: Option<HashSet<String>>,
+}
+
+/// The size of transitions as they are stored, without what is sealed.
+pub(crate) fn shown_bytes(transitions: &[Transition]) -> usize {
+    transitions.iter().map(|transition| transition.shown.len()).sum()
 }

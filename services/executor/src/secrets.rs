@@ -137,24 +137,23 @@ impl Vault {
         Sealed { transition, new_key }
     }
 
-    /// The messages of stored transitions with their secrets restored, and the secrets to hide from now on. `wrapped` reads the execution's
-    /// key, and is called only if something is sealed.
-    pub(crate) fn open<E: From<SecretsError>>(
+    /// The messages of stored transitions with their secrets restored, and the secrets to hide from now on. `wrapped` is the execution's key, if
+    /// it has one.
+    pub(crate) fn open(
         &self,
         transitions: &[Transition],
-        wrapped: impl FnOnce() -> Result<Option<Vec<u8>>, E>,
-    ) -> Result<(Vec<v1::ExecutionEvent>, Secrets), E> {
+        wrapped: Option<&[u8]>,
+    ) -> Result<(Vec<v1::ExecutionEvent>, Secrets), SecretsError> {
         let mut secrets = self.secrets();
         let mut messages = Vec::new();
-        let mut wrapped = Some(wrapped);
         for transition in transitions {
             let from = messages.len();
             messages.extend(wire::decode_all(transition).map_err(SecretsError::from)?);
             wire::check_known(&transition.shown).map_err(SecretsError::from)?;
             let Some(sealed) = &transition.sealed else { continue };
             let uid = uid(&messages).to_owned();
-            if let Some(wrapped) = wrapped.take() {
-                secrets.has_key(self.unwrap(&uid, wrapped()?)?);
+            if secrets.key.is_none() {
+                secrets.has_key(self.unwrap(&uid, wrapped)?);
             }
             let key = secrets.key.as_ref().expect("it was just unwrapped");
             let first = transition.first_sequence;
@@ -194,13 +193,13 @@ impl Vault {
     }
 
     /// What [`Self::open`] returns of an execution's first transition and those after a snapshot, and the state of the snapshot.
-    pub(crate) fn open_snapshot<E: From<SecretsError>>(
+    pub(crate) fn open_snapshot(
         &self,
         transitions: &[Transition],
         snapshot: &Snapshot,
-        wrapped: impl Fn() -> Result<Option<Vec<u8>>, E>,
-    ) -> Result<(Vec<v1::ExecutionEvent>, Vec<u8>, Secrets), E> {
-        let (messages, mut secrets) = self.open(transitions, &wrapped)?;
+        wrapped: Option<&[u8]>,
+    ) -> Result<(Vec<v1::ExecutionEvent>, Vec<u8>, Secrets), SecretsError> {
+        let (messages, mut secrets) = self.open(transitions, wrapped)?;
         let changed = |error| SecretsError::Changed(snapshot.sequence, error);
         let opened;
         let content = match snapshot.is_sealed {
@@ -209,7 +208,7 @@ impl Vault {
                 let uid = uid(&messages);
                 let key = match secrets.key.take() {
                     Some(key) => key,
-                    None => self.unwrap(uid, wrapped()?)?,
+                    None => self.unwrap(uid, wrapped)?,
                 };
                 opened = open(&key, place_of_snapshot(uid, snapshot.sequence), &snapshot.content).map_err(changed)?;
                 secrets.has_key(key);
@@ -224,9 +223,9 @@ impl Vault {
     }
 
     /// The key of an execution, as the journal has it.
-    pub(crate) fn unwrap(&self, uid: &str, wrapped: Option<Vec<u8>>) -> Result<SealKey, SecretsError> {
+    pub(crate) fn unwrap(&self, uid: &str, wrapped: Option<&[u8]>) -> Result<SealKey, SecretsError> {
         let wrapped = wrapped.ok_or(SecretsError::KeyLost)?;
-        self.master_key.unwrap(uid, &wrapped).map_err(|error| match error {
+        self.master_key.unwrap(uid, wrapped).map_err(|error| match error {
             NotOpened::Version(_) => SecretsError::Newer(error),
             _ => SecretsError::KeyLost,
         })

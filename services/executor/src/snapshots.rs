@@ -4,12 +4,12 @@
 
 use belay_blobs::BlobStore;
 use belay_execution::{Event, Execution, NotRestored};
-use belay_journal::{ExecutionKey, JournalReader, StoreError};
+use belay_journal::{Loaded, Snapshot};
 use thiserror::Error;
 
 use crate::{
     blob_secrets::{NotLearned, learn_from_blobs},
-    replayed::Replayed,
+    replayed::{Replayed, shown_bytes},
     secrets::{SecretsError, Vault},
     wire::{self, DecodeError},
 };
@@ -27,8 +27,6 @@ pub(crate) fn is_due(last: u64, now: u64, leaves_memory: bool, every: u64) -> bo
 /// Why a snapshot was not used.
 #[derive(Debug, Error)]
 pub(crate) enum Unusable {
-    #[error("it cannot be read: {0}")]
-    Unreadable(#[from] StoreError),
     #[error("its key or its secrets: {0}")]
     Secrets(#[from] SecretsError),
     #[error(transparent)]
@@ -41,27 +39,21 @@ pub(crate) enum Unusable {
     Misplaced,
 }
 
-/// The execution as of its last event, from its snapshot and the events after that; `None` when it has no snapshot of this version. Blocks.
+/// The execution as of its last event, from its snapshot and the events after that. Blocks.
 ///
 /// # Errors
 /// Why the snapshot cannot be used; then the events are folded from the first, which also finds what is wrong with them.
 pub(crate) fn restore(
-    reader: &dyn JournalReader,
+    stored: &Loaded,
+    snapshot: &Snapshot,
     vault: &Vault,
     store: &dyn BlobStore,
-    key: ExecutionKey,
-) -> Result<Option<Replayed>, Unusable> {
-    let Some(snapshot) = reader.snapshot(key)?.filter(|snapshot| snapshot.version == wire::VERSION) else {
-        return Ok(None);
-    };
-    let mut transitions = reader.read(key, 0, 1)?;
-    transitions.extend(reader.read(key, snapshot.sequence, usize::MAX)?);
-    let bytes = transitions.iter().map(|transition| transition.shown.len()).sum::<usize>() + snapshot.content.len();
-    let wrapped = || reader.seal_key(key).map_err(Unusable::from);
-    let (messages, state, mut secrets) = vault.open_snapshot(&transitions, &snapshot, wrapped)?;
-    let facts = transitions.first().and_then(|first| first.facts.as_deref());
-    let events = wire::to_events(messages, facts).collect::<Result<Vec<Event>, _>>()?;
-    learn_from_blobs(reader, key, &events, vault, store, &mut secrets)?;
+) -> Result<Replayed, Unusable> {
+    let bytes = shown_bytes(&stored.transitions) + snapshot.content.len();
+    let (messages, state, mut secrets) =
+        vault.open_snapshot(&stored.transitions, snapshot, stored.seal_key.as_deref())?;
+    let events = wire::to_events(messages, stored.facts()).collect::<Result<Vec<Event>, _>>()?;
+    learn_from_blobs(stored, &events, vault, store, &mut secrets)?;
     let mut events = events.into_iter();
     let first = events.next().ok_or(Unusable::Misplaced)?;
     let mut execution = Execution::restore(first, &state)?;
@@ -74,7 +66,7 @@ pub(crate) fn restore(
             execution.apply(&event).map_err(NotRestored::from)?;
         }
     }
-    Ok(Some(Replayed { execution, secrets, bytes, snapshot_at: snapshot.sequence, blobs: None }))
+    Ok(Replayed { execution, secrets, bytes, snapshot_at: snapshot.sequence, blobs: None })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use belay_defects::{Defect, is_planted};
-use belay_journal::{ExecutionKey, StoreError};
+use belay_journal::{ExecutionKey, JournalWriter, StoreError};
 use belay_service_kit::supervise;
 
 use crate::{
@@ -18,7 +18,7 @@ const CLAIM_PAGE: usize = 256;
 
 impl ExecutionRegistry {
     /// Opens the registry on a store. No execution runs until [`Self::drive_all`], a start or a resume.
-    pub fn new(parts: Parts) -> Arc<Self> {
+    pub fn new<W: JournalWriter>(parts: Parts<W>) -> Arc<Self> {
         let retention = parts.retention.clone();
         let (registry, notices, acknowledgements) = Self::open(parts);
         let (notices, acknowledgements) = (Arc::new(notices), Arc::new(acknowledgements));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_blobs::Folder;
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner, Thresholds};
-use belay_journal::{ExecutionSummary, Fence, NewExecution, Opened, Operation, Transition, Waits};
+use belay_journal::{ExecutionSummary, Fence, JournalWriter as _, NewExecution, Opened, Operation, Transition, Waits};
 use belay_proto::v1::{execution::State, waiting_reason::Kind};
 use belay_service_kit::{Clock as _, Ids, Shutdown, SystemClock, net};
 use belay_sqlite::{Location, Threads};
@@ -65,9 +65,12 @@ async fn nothing_of_what_is_parked_is_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let now = SystemClock.now_micros();
     let mut journal =
-        belay_journal_sqlite::open(&Location::file(folder.path().join("journal.db")), || "a store".into()).unwrap();
+        belay_journal_sqlite::open(&Location::file(folder.path().join("journal.db")), Threads::Real, || {
+            "a store".into()
+        })
+        .unwrap();
     let Opened { writer, fence, .. } = &mut journal;
-    assert!(writer.commit(parked(now, *fence)).unwrap().iter().all(Result::is_ok));
+    assert!(writer.commit(parked(now, *fence)).await.unwrap().iter().all(Result::is_ok));
     let reader = Arc::clone(&journal.reader);
     let channel = |name: &str| net::connect_lazy(&net::Address::Unix(folder.path().join(name)));
     let (_trigger, shutdown) = Shutdown::new();
@@ -88,8 +91,8 @@ async fn nothing_of_what_is_parked_is_in_memory() {
         thresholds: Thresholds::default(),
     });
     assert_eq!(executions.drive_all().await.unwrap(), 0, "none needs a driver");
-    assert_eq!(reader.claimable(belay_journal::ExecutionKey(0), 10).unwrap(), []);
-    assert_eq!(reader.next_wake(now).unwrap(), Some(now + HOUR), "one time is enough to wait for all of them");
+    assert_eq!(reader.claimable(belay_journal::ExecutionKey(0), 10).await.unwrap(), []);
+    assert_eq!(reader.next_wake(now).await.unwrap(), Some(now + HOUR), "one time is enough to wait for all of them");
     // The loops of the executor have had their first turn.
     tokio::task::yield_now().await;
     assert_eq!(executions.in_memory(), 0);

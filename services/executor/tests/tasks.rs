@@ -24,7 +24,10 @@ async fn each_task_continues_after_a_panic() {
     let channel = |name: &str| net::connect_lazy(&net::Address::Unix(folder.join(name)));
     let (_trigger, shutdown) = Shutdown::new();
     let executions = ExecutionRegistry::new(Parts {
-        journal: belay_journal_sqlite::open(&Location::file(folder.join("journal.db")), || "store".into()).unwrap(),
+        journal: belay_journal_sqlite::open(&Location::file(folder.join("journal.db")), Threads::Real, || {
+            "store".into()
+        })
+        .unwrap(),
         blobs: Arc::new(belay_blobs::Folder::new(folder.join("blobs"))),
         threads: Threads::Real,
         runner: Runner::new(channel("runner"), None).unwrap(),

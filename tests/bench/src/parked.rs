@@ -12,7 +12,7 @@ use belay_journal::{
 };
 use belay_proto::v1::{self, executor_service_client::ExecutorServiceClient, step_spec, wait_step};
 use belay_service_kit::{Clock as _, SystemClock, net};
-use belay_sqlite::Location;
+use belay_sqlite::{Location, Threads};
 use serde::Serialize;
 use tonic::transport::Channel;
 
@@ -127,7 +127,8 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, executions: u32) -> Re
         names.push(belay.begin_paused(Load::of_nothing(1, 1)).await?);
     }
     belay.cancel(&names[3]).await?;
-    let fill = move || fill(&journal, &names, executions, now);
+    let runtime = tokio::runtime::Handle::current();
+    let fill = move || runtime.block_on(fill(&journal, &names, executions, now));
     let started = belay.without_executor(&place, async || tokio::task::spawn_blocking(fill).await?).await?;
     tokio::time::sleep(SETTLED_AFTER).await;
     let started_kib = proc::resident_kib(&[belay.executor_pid()])?;
@@ -174,11 +175,14 @@ fn waiting_plan(condition: wait_step::Condition) -> v1::Plan {
 }
 
 /// Stores copies of executions in turns: of ten, four wait for the signal, three for the time, two are paused, and one is cancelled.
-fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -> Result<()> {
+async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -> Result<()> {
     const TURNS: [usize; 10] = [0, 1, 0, 2, 0, 1, 0, 2, 3, 1];
-    let Opened { mut writer, reader, fence, .. } = belay_journal_sqlite::open(journal, || "unused".into())?;
-    let templates: Vec<(ExecutionRow, Vec<Transition>)> =
-        names.iter().map(|name| template(reader.as_ref(), name)).collect::<Result<_>>()?;
+    let Opened { mut writer, reader, fence, .. } =
+        belay_journal_sqlite::open(journal, Threads::Inline, || "unused".into())?;
+    let mut templates: Vec<(ExecutionRow, Vec<Transition>)> = Vec::new();
+    for name in names {
+        templates.push(template(reader.as_ref(), name).await?);
+    }
     for first in (0..executions).step_by(BATCH as usize) {
         let numbers = first..executions.min(first + BATCH);
         let templates = numbers.clone().map(|number| &templates[TURNS[number as usize % TURNS.len()]]);
@@ -199,7 +203,7 @@ fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -> Resu
                 seal_key: None,
             }
         });
-        let keys = store(writer.as_mut(), created.collect())?;
+        let keys = store(&mut writer, created.collect()).await?;
         let later = keys.into_iter().zip(templates).flat_map(|(done, (row, transitions))| {
             let append = move |transition: &Transition| match done {
                 Done::Created(key) => Some(Operation::Append {
@@ -213,24 +217,24 @@ fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -> Resu
             };
             transitions[1..].iter().filter_map(append)
         });
-        store(writer.as_mut(), later.collect())?;
+        store(&mut writer, later.collect()).await?;
     }
     Ok(())
 }
 
 /// An execution that has parked or ended.
-fn template(reader: &dyn JournalReader, name: &str) -> Result<(ExecutionRow, Vec<Transition>)> {
+async fn template(reader: &dyn JournalReader, name: &str) -> Result<(ExecutionRow, Vec<Transition>)> {
     let id = name.rsplit('/').next().unwrap_or(name);
-    let row = reader.find("default", id)?.ok_or("an execution is not in the journal")?;
+    let row = reader.find("default", id).await?.ok_or("an execution is not in the journal")?;
     if !row.summary.parked && !row.summary.ended {
         return Err("an execution has neither parked nor ended".into());
     }
-    let transitions = reader.read(row.key, 0, usize::MAX)?;
+    let transitions = reader.read(row.key, 0, usize::MAX).await?;
     Ok((row, transitions))
 }
 
-fn store(writer: &mut dyn JournalWriter, batch: Vec<Operation>) -> Result<Vec<Done>> {
-    Ok(writer.commit(batch)?.into_iter().collect::<Result<_, _>>()?)
+async fn store(writer: &mut impl JournalWriter, batch: Vec<Operation>) -> Result<Vec<Done>> {
+    Ok(writer.commit(batch).await?.into_iter().collect::<Result<_, _>>()?)
 }
 
 async fn list(

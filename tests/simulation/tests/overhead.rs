@@ -139,7 +139,7 @@ async fn inside(max_calls: Option<u32>) -> Inside {
     let mut limits = ExecutorLimits::default();
     (limits.executions.value, limits.watchers.value) = (2, 2);
     let executions = ExecutionRegistry::new(belay_executor::Parts {
-        journal: belay_journal_sqlite::open(&location, || "store".into()).unwrap(),
+        journal: belay_journal_sqlite::open(&location, Threads::Inline, || "store".into()).unwrap(),
         blobs: Arc::new(belay_blobs::Folder::new(folder.join("blobs"))),
         threads: Threads::Inline,
         runner: belay_executor::Runner::new(runner, None).unwrap(),

@@ -14,6 +14,7 @@ mod error;
 mod head;
 mod intervals;
 mod list;
+mod queries;
 mod reader;
 mod rows;
 mod schema;
@@ -27,24 +28,34 @@ use std::{
 
 use belay_journal::{ExecutionKey, Opened, SHARDS, StoreError};
 use belay_proto::stores::Service;
-use belay_sqlite::{CheckReport, DamagedRow, Location, SqliteError, StoreSize};
+use belay_sqlite::{CheckReport, DamagedRow, Lane, Location, READERS, SqliteError, StoreSize, Threads};
 use rusqlite::{Connection, OptionalExtension as _};
 
 pub use intervals::Intervals;
 pub use sealed::SealedTransition;
+pub use writer::SqliteWriter;
 
 use crate::{
     error::store_error,
     head::Head,
+    queries::Queries,
+    reader::SqliteReader,
     schema::{LOG, META},
 };
+
+/// An open journal on SQLite.
+pub type Journal = Opened<SqliteWriter>;
 
 /// Opens a journal, and creates it if it does not exist. The fence increases, so that the store rejects the previous owner.
 ///
 /// # Errors
 /// [`StoreError`] when it is in use, damaged, full, or of another format.
-pub fn open(location: &Location, new_store_id: impl FnOnce() -> String) -> Result<Opened, StoreError> {
-    open_with(location, Intervals::default(), new_store_id)
+pub fn open(
+    location: &Location,
+    threads: Threads,
+    new_store_id: impl FnOnce() -> String,
+) -> Result<Journal, StoreError> {
+    open_with(location, threads, Intervals::default(), new_store_id)
 }
 
 /// [`open`] with other intervals. A journal may be opened with others than it was written with.
@@ -53,9 +64,10 @@ pub fn open(location: &Location, new_store_id: impl FnOnce() -> String) -> Resul
 /// As [`open`].
 pub fn open_with(
     location: &Location,
+    threads: Threads,
     intervals: Intervals,
     new_store_id: impl FnOnce() -> String,
-) -> Result<Opened, StoreError> {
+) -> Result<Journal, StoreError> {
     let store = belay_sqlite::open(location, &schema::SCHEMA).map_err(store_error)?;
     let failed = |error: rusqlite::Error| store_error(error.into());
     let (store_id, fence, heads, last, stores) = {
@@ -71,10 +83,12 @@ pub fn open_with(
         (store_id, fence, heads, (last_row, last_key), stores)
     };
     let heads = Arc::new(RwLock::new(heads));
-    let reader = reader::SqliteReader::new(Arc::clone(&store.readers), Arc::clone(&heads));
-    let writer =
-        writer::SqliteWriter::new(store, heads, [fence; SHARDS as usize], intervals, last, Arc::clone(&stores));
-    Ok(Opened { writer: Box::new(writer), reader: Arc::new(reader), store_id, stores, fence })
+    let queries = Arc::new(Queries::new(Arc::clone(&store.readers), Arc::clone(&heads)));
+    let reader = || Arc::new(SqliteReader::new(Arc::clone(&queries), Lane::new(threads, READERS / 2)));
+    let (reader, client_reader) = (reader(), reader());
+    let fences = [fence; SHARDS as usize];
+    let writer = SqliteWriter::new(store, threads, heads, fences, intervals, last, Arc::clone(&stores));
+    Ok(Opened { writer, reader, client_reader, store_id, stores, fence })
 }
 
 /// Makes this process the owner, and restores the heads that the previous owner had only in memory.
@@ -228,34 +242,36 @@ fn execution_of(connection: &Connection, row: &DamagedRow) -> Result<Option<Stri
 
 #[cfg(test)]
 mod tests {
-    use belay_journal::{ExecutionRow, Order, Query, Transition};
+    use belay_journal::{Change, Cursor, ExecutionRow, JournalWriter as _, Order, Query, Transition};
 
     use super::*;
 
     /// S2-FR-037, S2-FR-054, S2-FR-055, S2-FR-056: calls, results and progress are events, and events persist.
-    #[test]
-    fn behaves_like_a_journal() {
-        let folder = tempfile::tempdir().unwrap();
-        let location = Location::file(folder.path().join("journal"));
-        belay_journal::conformance::check(&mut || open(&location, || "a store".into()).unwrap());
+    #[tokio::test]
+    async fn behaves_like_a_journal() {
+        for threads in [Threads::Real, Threads::Inline] {
+            let folder = tempfile::tempdir().unwrap();
+            let location = Location::file(folder.path().join("journal"));
+            belay_journal::conformance::check(&mut || open(&location, threads, || "a store".into()).unwrap()).await;
+        }
     }
 
     /// Heads after the last checkpoint are restored, wherever the checkpoint was.
-    #[test]
-    fn heads_are_found_again_wherever_the_last_checkpoint_was() {
+    #[tokio::test]
+    async fn heads_are_found_again_wherever_the_last_checkpoint_was() {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::file(folder.path().join("journal"));
         let mut expected = 0;
         for opening in 0..60 {
-            let store = open(&location, || "a store".into()).unwrap();
+            let store = open(&location, Threads::Inline, || "a store".into()).unwrap();
             let Opened { mut writer, reader, fence, .. } = store;
-            writer::tests::append_rows(writer.as_mut(), reader.as_ref(), fence, opening * 7 % 53, &mut expected);
+            writer::tests::append_rows(&mut writer, reader.as_ref(), fence, opening * 7 % 53, &mut expected).await;
         }
     }
 
     /// The intervals decide what reading costs and not what is read, also where a journal was written with others.
-    #[test]
-    fn a_journal_reads_the_same_with_any_intervals() {
+    #[tokio::test]
+    async fn a_journal_reads_the_same_with_any_intervals() {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::file(folder.path().join("journal"));
         let mut expected = 0;
@@ -264,32 +280,33 @@ mod tests {
         {
             let intervals = Intervals { checkpoint_rows, waypoint_rows };
             let Opened { mut writer, reader, fence, .. } =
-                open_with(&location, intervals, || "a store".into()).unwrap();
+                open_with(&location, Threads::Inline, intervals, || "a store".into()).unwrap();
             for _ in 0..3 {
-                writer::tests::append_rows(writer.as_mut(), reader.as_ref(), fence, opening * 11 % 29, &mut expected);
+                writer::tests::append_rows(&mut writer, reader.as_ref(), fence, opening * 11 % 29, &mut expected).await;
             }
         }
     }
 
     /// B-20: flips each bit of each byte of every column of one execution, one at a time. What is read is what was written, or is refused; the other
     /// execution is read, appended to and listed all the same.
-    #[test]
-    fn no_flipped_bit_is_read() {
+    #[tokio::test]
+    async fn no_flipped_bit_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::file(folder.path().join("journal"));
         let mut expected = 0;
         {
-            let Opened { mut writer, reader, fence, .. } = open(&location, || "a store".into()).unwrap();
-            writer::tests::append_rows(writer.as_mut(), reader.as_ref(), fence, 20, &mut expected);
+            let Opened { mut writer, reader, fence, .. } =
+                open(&location, Threads::Inline, || "a store".into()).unwrap();
+            writer::tests::append_rows(&mut writer, reader.as_ref(), fence, 20, &mut expected).await;
         }
-        let seen = |opened: &Opened, id: &str| -> Result<(Option<ExecutionRow>, Vec<Transition>), StoreError> {
-            let row = opened.reader.find("n", id)?;
-            let read = row.as_ref().map(|row| opened.reader.read(row.key, 0, usize::MAX)).transpose()?;
-            Ok((row, read.unwrap_or_default()))
+        let seen = async |opened: &Journal, id: &str| -> Result<(Option<ExecutionRow>, Vec<Transition>), StoreError> {
+            let Some(row) = opened.reader.find("n", id).await? else { return Ok((None, Vec::new())) };
+            let read = opened.reader.read(row.key, 0, usize::MAX).await?;
+            Ok((Some(row), read))
         };
         let (one, other) = {
-            let opened = open(&location, || "a store".into()).unwrap();
-            (seen(&opened, "one").unwrap(), seen(&opened, "other").unwrap())
+            let opened = open(&location, Threads::Inline, || "a store".into()).unwrap();
+            (seen(&opened, "one").await.unwrap(), seen(&opened, "other").await.unwrap())
         };
         let copy = folder.path().join("copy");
         let key = one.0.as_ref().unwrap().key.0;
@@ -329,9 +346,9 @@ mod tests {
                     }
                     drop(connection);
                     let location = Location::file(&copy);
-                    let mut opened = open(&location, || "another".into()).unwrap();
+                    let mut opened = open(&location, Threads::Inline, || "another".into()).unwrap();
                     let case = format!("{}.{column} ({index}), bit {bit}", table.name);
-                    match seen(&opened, "one") {
+                    match seen(&opened, "one").await {
                         // The name of the execution was what was damaged, and its index, which was not, does not lead here.
                         Ok((None, _)) => {}
                         Ok(found) => assert_eq!(found, one, "{case}"),
@@ -342,7 +359,7 @@ mod tests {
                         Err(error) => panic!("{case}: {error}"),
                     }
                     if !(table.name == "log" && *column == "exec") {
-                        assert_eq!(seen(&opened, "other").unwrap(), other, "{case}");
+                        assert_eq!(seen(&opened, "other").await.unwrap(), other, "{case}");
                     }
                     let all = Query {
                         namespace: None,
@@ -351,11 +368,22 @@ mod tests {
                         after: None,
                         limit: 9,
                     };
-                    let listed = opened.reader.list(&all).unwrap().rows;
+                    let listed = opened.reader.list(&all).await.unwrap().rows;
                     assert!(
                         listed.iter().all(|row| Some(row) == one.0.as_ref() || Some(row) == other.0.as_ref()),
                         "{case}"
                     );
+                    let is_written = |change: &Change| {
+                        let of = |(row, transitions): &(Option<ExecutionRow>, Vec<Transition>)| {
+                            let written = |t: &Transition| {
+                                (t.first_sequence, t.last_sequence()) == (change.first_sequence, change.last_sequence)
+                            };
+                            row.as_ref().is_some_and(|row| row.key == change.key) && transitions.iter().any(written)
+                        };
+                        of(&one) || of(&other)
+                    };
+                    let followed = opened.reader.changes(Cursor::START, 1000).await.unwrap().changes;
+                    assert!(followed.iter().all(is_written), "{case}");
                     let last = other.1.last().unwrap().last_sequence();
                     let append = belay_journal::Operation::Append {
                         key: other.0.as_ref().unwrap().key,
@@ -371,7 +399,7 @@ mod tests {
                         seal_key: None,
                         fence: belay_journal::Fence { shard: 3, token: opened.fence },
                     };
-                    assert!(opened.writer.commit(vec![append]).unwrap()[0].is_ok(), "{case}");
+                    assert!(opened.writer.commit(vec![append]).await.unwrap()[0].is_ok(), "{case}");
                     drop(opened);
                     let report = check(&location).unwrap().unwrap();
                     assert_eq!(report.rows.len(), 1, "{case}: {report:?}");

@@ -378,18 +378,19 @@ impl<'a> Walking<'a> {
 
 #[cfg(test)]
 mod tests {
-    use belay_sqlite::Location;
+    use belay_journal::JournalWriter as _;
+    use belay_sqlite::{Location, Threads};
 
     use super::*;
     use crate::schema::SCHEMA;
 
     /// Of two indexes with too many executions to be counted, a page walks the one that is likely to find fewer: it examines a bounded number.
-    #[test]
-    fn a_label_is_preferred_to_a_state() {
+    #[tokio::test]
+    async fn a_label_is_preferred_to_a_state() {
         const EXECUTIONS: i64 = 2 * (MAX_EXAMINED as i64 + 100);
         let folder = tempfile::tempdir().unwrap();
         let location = Location::file(folder.path().join("journal"));
-        let mut store = crate::open(&location, || "a store".into()).unwrap();
+        let mut store = crate::open(&location, Threads::Inline, || "a store".into()).unwrap();
         let fence = belay_journal::Fence { shard: 1, token: store.fence };
         let create = |number: i64| {
             let is_late = number >= EXECUTIONS / 2;
@@ -415,17 +416,18 @@ mod tests {
             let summary = belay_journal::ExecutionSummary { state: 2, ..Default::default() };
             belay_journal::Operation::Create { execution, transition, summary, seal_key: None, fence }
         };
-        assert!(store.writer.commit((0..EXECUTIONS).map(create).collect()).unwrap().iter().all(Result::is_ok));
+        assert!(store.writer.commit((0..EXECUTIONS).map(create).collect()).await.unwrap().iter().all(Result::is_ok));
         let (state, label) = (Condition::State(true, 2), Condition::Label(true, "team".to_owned(), "a".to_owned()));
         for filter in [[&state, &label], [&label, &state]] {
-            let page = store.reader.list(&Query {
+            let query = Query {
                 namespace: Some("n".into()),
                 filter: filter.map(|condition| AnyOf(vec![condition.clone()])).into(),
                 order: belay_journal::Order { by: OrderBy::CreateTime, descending: false },
                 after: None,
                 limit: 50,
-            });
-            assert_eq!(page.unwrap().rows.len(), 50, "{filter:?}");
+            };
+            let page = store.reader.list(&query);
+            assert_eq!(page.await.unwrap().rows.len(), 50, "{filter:?}");
         }
     }
 

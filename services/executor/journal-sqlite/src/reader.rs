@@ -1,241 +1,107 @@
-//! The reader.
+//! The reader of the port: runs the queries where they may block.
 
-use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, Page, Position, Query, Snapshot, StoreError,
-    Transition,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, Loaded, Page, Position, Query, Reading,
+    StoreError, Transition,
 };
-use belay_sqlite::{DamagedRow, Readers, SqliteError};
-use rusqlite::{Connection, OptionalExtension as _, Params};
+use belay_sqlite::Lane;
 
-use crate::{
-    error::store_error,
-    head::Heads,
-    list,
-    rows::{self, COLUMNS, Checked, execution_row, recorded_head},
-    schema::{LOG, WAYPOINT},
-};
+use crate::queries::Queries;
 
+/// The reads of one kind of caller. They wait for each other when the lane is full, and for nobody else's.
 pub(crate) struct SqliteReader {
-    readers: Arc<Readers>,
-    heads: Heads,
+    queries: Arc<Queries>,
+    lane: Lane,
 }
 
 impl SqliteReader {
-    pub(crate) fn new(readers: Arc<Readers>, heads: Heads) -> Self {
-        Self { readers, heads }
+    /// The lanes of all readers of a store have together at most as many slots as the store has connections.
+    pub(crate) fn new(queries: Arc<Queries>, lane: Lane) -> Self {
+        Self { queries, lane }
     }
 
-    fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.readers.connection()
+    /// Waits without a thread while the lane is full.
+    fn run<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Queries) -> Result<T, StoreError> + Send + 'static,
+    ) -> Reading<'_, T> {
+        let queries = Arc::clone(&self.queries);
+        Box::pin(self.lane.run(move || query(&queries)))
     }
-
-    fn rows(&self, tail: &str, values: impl Params) -> Result<Vec<Checked<ExecutionRow>>, StoreError> {
-        let read = || -> Result<Vec<Checked<ExecutionRow>>, rusqlite::Error> {
-            let connection = self.connection();
-            let mut statement = connection.prepare_cached(&format!("SELECT {} FROM execution {tail}", *COLUMNS))?;
-            statement.query_map(values, execution_row)?.collect()
-        };
-        read().map_err(failed)
-    }
-}
-
-/// The row of the log with this key.
-static ROW: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        "SELECT previous, first_seq, count, version, shown, sealed, facts, exec, {} FROM log WHERE id = ?1",
-        LOG.intact()
-    )
-});
-
-fn one(mut rows: Vec<Checked<ExecutionRow>>) -> Result<Option<ExecutionRow>, StoreError> {
-    rows.pop().transpose().map_err(damaged)
-}
-
-fn damaged(row: DamagedRow) -> StoreError {
-    StoreError::Damaged(row.to_string())
-}
-
-fn failed(error: rusqlite::Error) -> StoreError {
-    store_error(SqliteError::from(error))
 }
 
 impl JournalReader for SqliteReader {
-    fn find(&self, namespace: &str, id: &str) -> Result<Option<ExecutionRow>, StoreError> {
-        one(self.rows("WHERE namespace = ?1 AND id = ?2", [namespace, id])?)
+    fn find(&self, namespace: &str, id: &str) -> Reading<'_, Option<ExecutionRow>> {
+        let (namespace, id) = (namespace.to_owned(), id.to_owned());
+        self.run(move |queries| queries.find(&namespace, &id))
     }
 
-    fn get(&self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError> {
-        one(self.rows("WHERE exec = ?1", [key.0])?)
+    fn get(&self, key: ExecutionKey) -> Reading<'_, Option<ExecutionRow>> {
+        self.run(move |queries| queries.get(key))
     }
 
-    fn list(&self, query: &Query) -> Result<Page, StoreError> {
-        list::page(&self.connection(), query).map_err(failed)
+    fn list(&self, query: &Query) -> Reading<'_, Page> {
+        let query = query.clone();
+        self.run(move |queries| queries.list(&query))
     }
 
-    fn namespaces(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
-        rows::namespaces(&self.connection(), after, limit).map_err(failed)
+    fn namespaces(&self, after: &str, limit: usize) -> Reading<'_, Vec<String>> {
+        let after = after.to_owned();
+        self.run(move |queries| queries.namespaces(&after, limit))
     }
 
-    fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError> {
-        // Locked before the connection: the writer holds its connection, in a simulation the same one, when it takes this lock.
-        let known = self.heads.read().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
-        let read = || -> Result<Checked<Vec<Transition>>, rusqlite::Error> {
-            let connection = self.connection();
-            let recorded = || recorded_head(&connection, key);
-            let head = match known.map_or_else(recorded, |head| Ok(Ok(Some(head))))? {
-                Ok(Some(head)) => head,
-                Ok(None) => return Ok(Ok(Vec::new())),
-                Err(damaged) => return Ok(Err(damaged)),
-            };
-            if head.last_sequence <= after {
-                return Ok(Ok(Vec::new()));
-            }
-            let far_enough = i64::try_from(after.saturating_add(limit as u64)).unwrap_or(i64::MAX);
-            static ENTRY: LazyLock<String> = LazyLock::new(|| {
-                let intact = WAYPOINT.intact();
-                format!(
-                    "SELECT log, {intact} FROM waypoint WHERE exec = ?1 AND first_seq > ?2 ORDER BY first_seq LIMIT 1"
-                )
-            });
-            let entry: Option<(i64, bool)> = connection
-                .prepare_cached(&ENTRY)?
-                .query_row([key.0, far_enough], |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()?;
-            // A damaged waypoint costs the way from the end.
-            let entry = entry.filter(|(_, intact)| *intact).map(|(row, _)| row);
-            let mut transitions: Vec<Transition> = Vec::new();
-            let mut next = entry.unwrap_or(head.row);
-            let mut last = entry.is_none().then_some(head.last_sequence);
-            let mut statement = connection.prepare_cached(&ROW)?;
-            while next != 0 {
-                let read = statement.query_row([next], |row| {
-                    if !row.get::<_, bool>(8)? || row.get::<_, i64>(7)? != key.0 {
-                        return Ok(None);
-                    }
-                    let transition = Transition {
-                        first_sequence: row.get(1)?,
-                        count: row.get(2)?,
-                        version: row.get(3)?,
-                        shown: row.get(4)?,
-                        sealed: row.get(5)?,
-                        facts: row.get(6)?,
-                    };
-                    Ok(Some((row.get(0)?, transition)))
-                });
-                // A row that is not where it was, is damaged, or does not fit to the next one.
-                let read = read.optional()?.flatten();
-                let Some((previous, transition)) =
-                    read.filter(|(_, read): &(i64, Transition)| last.is_none_or(|last| read.last_sequence() == last))
-                else {
-                    return Ok(Err(LOG.damaged(next)));
-                };
-                if transition.last_sequence() <= after {
-                    break;
-                }
-                last = Some(transition.first_sequence - 1);
-                transitions.push(transition);
-                next = previous;
-            }
-            transitions.reverse();
-            transitions.truncate(limit);
-            Ok(Ok(transitions))
-        };
-        let read = read().map_err(failed)?;
-        // A deletion erases events while this reads them.
-        if !matches!(&read, Ok(transitions) if !transitions.is_empty())
-            && !rows::exists(&self.connection(), key).map_err(failed)?
-        {
-            return Err(StoreError::Missing(key));
-        }
-        read.map_err(damaged)
+    fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Reading<'_, Loaded> {
+        self.run(move |queries| queries.load(key, snapshot))
     }
 
-    fn changes(&self, after: Cursor, limit: usize) -> Result<Changes, StoreError> {
-        rows::changes(&self.connection(), after, at_most(limit)).map_err(failed)
+    fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Reading<'_, Vec<Transition>> {
+        self.run(move |queries| queries.read(key, after, limit))
     }
 
-    fn latest(&self) -> Result<Cursor, StoreError> {
-        rows::last_row(&self.connection()).map(Cursor).map_err(failed)
+    fn changes(&self, after: Cursor, limit: usize) -> Reading<'_, Changes> {
+        self.run(move |queries| queries.changes(after, limit))
     }
 
-    fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError> {
-        rows::seal_key(&self.connection(), key).map_err(failed)?.map_err(damaged)
+    fn latest(&self) -> Reading<'_, Cursor> {
+        self.run(Queries::latest)
     }
 
-    fn snapshot(&self, key: ExecutionKey) -> Result<Option<Snapshot>, StoreError> {
-        rows::snapshot(&self.connection(), key).map_err(failed)?.map_err(damaged)
+    fn seal_key(&self, key: ExecutionKey) -> Reading<'_, Option<Vec<u8>>> {
+        self.run(move |queries| queries.seal_key(key))
     }
 
-    fn claimable(&self, after: ExecutionKey, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
-        let rows = self.rows(
-            "INDEXED BY execution_claimable WHERE ended = 0 AND parked = 0 AND exec > ?1 ORDER BY exec LIMIT ?2",
-            (after.0, at_most(limit)),
-        )?;
-        Ok(rows::intact(rows))
+    fn claimable(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionRow>> {
+        self.run(move |queries| queries.claimable(after, limit))
     }
 
-    fn due(&self, after: Position, until: i64, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
-        let rows = self.rows(
-            "INDEXED BY execution_due WHERE parked = 1 AND wake_at IS NOT NULL AND (wake_at, exec) > (?1, ?2) AND wake_at <= ?3
-             ORDER BY wake_at, exec LIMIT ?4",
-            (after.time, after.key.0, until, at_most(limit)),
-        )?;
-        Ok(rows::intact(rows))
+    fn due(&self, after: Position, until: i64, limit: usize) -> Reading<'_, Vec<ExecutionRow>> {
+        self.run(move |queries| queries.due(after, until, limit))
     }
 
-    fn next_wake(&self, after: i64) -> Result<Option<i64>, StoreError> {
-        const NEXT: &str = "SELECT wake_at FROM execution INDEXED BY execution_due
-                            WHERE parked = 1 AND wake_at IS NOT NULL AND wake_at > ?1 ORDER BY wake_at LIMIT 1";
-        let connection = self.connection();
-        let next =
-            connection.prepare_cached(NEXT).and_then(|mut next| next.query_row([after], |row| row.get(0)).optional());
-        next.map_err(failed)
+    fn next_wake(&self, after: i64) -> Reading<'_, Option<i64>> {
+        self.run(move |queries| queries.next_wake(after))
     }
 
-    fn parked_since(&self, after: Position, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
-        let rows = self.rows(
-            "INDEXED BY execution_parked WHERE parked = 1 AND wake_at IS NOT NULL AND (updated_at, exec) > (?1, ?2)
-             ORDER BY updated_at, exec LIMIT ?3",
-            (after.time, after.key.0, at_most(limit)),
-        )?;
-        Ok(rows::intact(rows))
+    fn parked_since(&self, after: Position, limit: usize) -> Reading<'_, Vec<ExecutionRow>> {
+        self.run(move |queries| queries.parked_since(after, limit))
     }
 
-    fn finished(&self, after: Position, until: Position, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
-        let rows = self.rows(
-            "INDEXED BY execution_ended WHERE ended_at IS NOT NULL AND (ended_at, exec) > (?1, ?2) AND (ended_at, exec) <= (?3, ?4)
-             ORDER BY ended_at, exec LIMIT ?5",
-            (after.time, after.key.0, until.time, until.key.0, at_most(limit)),
-        )?;
-        Ok(rows::intact(rows))
+    fn finished(&self, after: Position, until: Position, limit: usize) -> Reading<'_, Vec<ExecutionRow>> {
+        self.run(move |queries| queries.finished(after, until, limit))
     }
 
-    fn finished_beyond(&self, keep: usize) -> Result<Option<Position>, StoreError> {
-        const BEYOND: &str =
-            "SELECT ended_at, exec FROM execution INDEXED BY execution_ended WHERE ended_at IS NOT NULL
-                              ORDER BY ended_at DESC, exec DESC LIMIT 1 OFFSET ?1";
-        let connection = self.connection();
-        let beyond = connection.prepare_cached(BEYOND).and_then(|mut beyond| {
-            let position = |row: &rusqlite::Row<'_>| Ok(Position { time: row.get(0)?, key: ExecutionKey(row.get(1)?) });
-            beyond.query_row([at_most(keep)], position).optional()
-        });
-        beyond.map_err(failed)
+    fn finished_beyond(&self, keep: usize) -> Reading<'_, Option<Position>> {
+        self.run(move |queries| queries.finished_beyond(keep))
     }
 
-    fn deletion(&self, namespace: &str, id: &str) -> Result<Option<Deletion>, StoreError> {
-        let found = rows::deletions(&self.connection(), "WHERE namespace = ?1 AND id = ?2", [namespace, id]);
-        found.map_err(failed)?.pop().transpose().map_err(damaged)
+    fn deletion(&self, namespace: &str, id: &str) -> Reading<'_, Option<Deletion>> {
+        let (namespace, id) = (namespace.to_owned(), id.to_owned());
+        self.run(move |queries| queries.deletion(&namespace, &id))
     }
 
-    fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Result<Vec<Deletion>, StoreError> {
-        let open = "INDEXED BY deletion_open WHERE reusable_at IS NULL AND exec > ?1 ORDER BY exec LIMIT ?2";
-        let found = rows::deletions(&self.connection(), open, (after.0, at_most(limit))).map_err(failed)?;
-        Ok(found.into_iter().filter_map(|row| row.inspect_err(rows::report).ok()).collect())
+    fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>> {
+        self.run(move |queries| queries.open_deletions(after, limit))
     }
-}
-
-fn at_most(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }

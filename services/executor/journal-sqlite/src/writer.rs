@@ -8,11 +8,11 @@ use std::{
 };
 
 use belay_journal::{
-    Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS, Snapshot,
-    StepCounts, StoreError, Transition,
+    Committed, Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS,
+    Snapshot, StepCounts, StoreError, Transition,
 };
 use belay_proto::stores::Stores;
-use belay_sqlite::{DamagedRow, SqliteError, Store};
+use belay_sqlite::{DamagedRow, SqliteError, Store, Threads};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::{
@@ -23,8 +23,10 @@ use crate::{
     schema::{EXECUTION, HEAD, LOG, META, SEAL_KEY, SNAPSHOT, WAYPOINT},
 };
 
-pub(crate) struct SqliteWriter {
+/// The writer of a journal on SQLite.
+pub struct SqliteWriter {
     store: Store,
+    threads: Threads,
     heads: Heads,
     /// The highest fence seen for each shard.
     fences: [i64; SHARDS as usize],
@@ -44,6 +46,7 @@ pub(crate) struct SqliteWriter {
 impl SqliteWriter {
     pub(crate) fn new(
         store: Store,
+        threads: Threads,
         heads: Heads,
         fences: [i64; SHARDS as usize],
         intervals: Intervals,
@@ -53,6 +56,7 @@ impl SqliteWriter {
         let rows_since_checkpoint = heads.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
         Self {
             store,
+            threads,
             heads,
             fences,
             rows_since_checkpoint,
@@ -67,7 +71,17 @@ impl SqliteWriter {
 }
 
 impl JournalWriter for SqliteWriter {
-    fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, StoreError> {
+    fn blocks(&self) -> bool {
+        self.threads == Threads::Real
+    }
+
+    fn commit(&mut self, batch: Vec<Operation>) -> impl Future<Output = Committed> + Send {
+        std::future::ready(self.write(batch))
+    }
+}
+
+impl SqliteWriter {
+    fn write(&mut self, batch: Vec<Operation>) -> Committed {
         if self.broken {
             return Err(StoreError::Broken);
         }
@@ -143,10 +157,10 @@ struct Transaction<'a> {
     last_key: i64,
 }
 
-type Committed = (Vec<Result<Done, Refused>>, HashMap<ExecutionKey, Head>, u64);
+type Filled = (Vec<Result<Done, Refused>>, HashMap<ExecutionKey, Head>, u64);
 
 impl Transaction<'_> {
-    fn run(&mut self, batch: Vec<Operation>, rows_before: u64) -> Result<Committed, rusqlite::Error> {
+    fn run(&mut self, batch: Vec<Operation>, rows_before: u64) -> Result<Filled, rusqlite::Error> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let committed = self
             .fill(batch, rows_before)
@@ -164,7 +178,7 @@ impl Transaction<'_> {
         }
     }
 
-    fn fill(&mut self, batch: Vec<Operation>, rows_before: u64) -> Result<Committed, rusqlite::Error> {
+    fn fill(&mut self, batch: Vec<Operation>, rows_before: u64) -> Result<Filled, rusqlite::Error> {
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
             answers.push(match operation {
@@ -482,8 +496,8 @@ pub(crate) mod tests {
     use crate::rows::read_labels;
 
     /// Appends `count` rows to one execution (made when `expected` is 0) and some to others, then reads the one back.
-    pub(crate) fn append_rows(
-        writer: &mut dyn JournalWriter,
+    pub(crate) async fn append_rows(
+        writer: &mut SqliteWriter,
         reader: &dyn JournalReader,
         fence: i64,
         count: u64,
@@ -508,13 +522,13 @@ pub(crate) mod tests {
                     seal_key: None,
                     fence,
                 };
-                assert!(writer.commit(vec![create]).unwrap()[0].is_ok());
+                assert!(writer.commit(vec![create]).await.unwrap()[0].is_ok());
             }
             *expected = 1;
         }
-        let key = |id: &str| reader.find("n", id).unwrap().unwrap().key;
-        let (one, other) = (key("one"), key("other"));
-        let others = reader.read(other, 0, usize::MAX).unwrap().last().map_or(0, Transition::last_sequence);
+        let key = async |id: &str| reader.find("n", id).await.unwrap().unwrap().key;
+        let (one, other) = (key("one").await, key("other").await);
+        let others = reader.read(other, 0, usize::MAX).await.unwrap().last().map_or(0, Transition::last_sequence);
         // Enough on the side that checkpoints fall everywhere.
         let mut batch: Vec<Operation> = (1..=97)
             .map(|n| Operation::Append {
@@ -535,12 +549,13 @@ pub(crate) mod tests {
                 fence,
             });
         }
-        assert!(writer.commit(batch).unwrap().iter().all(Result::is_ok));
+        assert!(writer.commit(batch).await.unwrap().iter().all(Result::is_ok));
         *expected += count;
-        let sequences: Vec<u64> = reader.read(one, 0, usize::MAX).unwrap().iter().map(|t| t.first_sequence).collect();
+        let sequences: Vec<u64> =
+            reader.read(one, 0, usize::MAX).await.unwrap().iter().map(|t| t.first_sequence).collect();
         assert_eq!(sequences, (1..=*expected).collect::<Vec<_>>());
         assert_eq!(
-            reader.read(one, *expected / 2, 3).unwrap().first().map(|t| t.first_sequence),
+            reader.read(one, *expected / 2, 3).await.unwrap().first().map(|t| t.first_sequence),
             Some(*expected / 2 + 1).filter(|first| first <= expected)
         );
     }

@@ -1,7 +1,8 @@
 //! The journal's port: the guarantees of a store of executions, and the conformance suite that checks them.
 //!
-//! The port is synchronous and works in batches: one [`JournalWriter::commit`] is one durable step for everything in it, however many
-//! executions it serves. It does not depend on who calls it, from which thread, and how operations are batched.
+//! The port works in batches: one [`JournalWriter::commit`] is one durable step for everything in it, however many executions it serves. It
+//! does not depend on who calls it, on which thread, and how operations are batched. It is `async`: a store in another process is waited for
+//! without a thread, and one in this process says whether its writer blocks and keeps its reads away from the threads that await them.
 //!
 //! Guarantees of a store:
 //! 1. `commit` returns after the batch is on stable storage; then every operation with result `Ok` is durable.
@@ -25,7 +26,7 @@ pub mod conformance;
 mod deletion;
 mod query;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 use belay_proto::stores::Stores;
 use thiserror::Error;
@@ -87,6 +88,26 @@ pub struct Snapshot {
     pub content: Vec<u8>,
     /// Whether the content is sealed with the execution's key.
     pub is_sealed: bool,
+}
+
+/// What an execution is loaded from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// Its row.
+    pub row: ExecutionRow,
+    /// Its wrapped key; `None` when no transition of it is sealed.
+    pub seal_key: Option<Vec<u8>>,
+    /// The snapshot to begin with.
+    pub snapshot: Option<Snapshot>,
+    /// Its transitions in order: all of them, or, with a snapshot, the first and those with events after the snapshot.
+    pub transitions: Vec<Transition>,
+}
+
+impl Loaded {
+    /// What only services need to know of it.
+    pub fn facts(&self) -> Option<&[u8]> {
+        self.transitions.first()?.facts.as_deref()
+    }
 }
 
 /// What an execution waits for while it is parked: a set of kinds, by the numbers of `belay.v1.WaitingReason.Kind`.
@@ -409,88 +430,109 @@ pub struct ExecutionRow {
 }
 
 /// The writer of a store. One exists at a time.
-pub trait JournalWriter: Send {
-    /// Makes the batch durable, in order, and returns the result of each operation.
+pub trait JournalWriter: Send + 'static {
+    /// Whether a commit blocks the thread that awaits it, so that it needs one of its own.
+    fn blocks(&self) -> bool;
+
+    /// Makes the batch durable, in order, and returns the result of each operation. It is awaited to its end.
     ///
     /// # Errors
     /// [`StoreError`] when the batch as a whole failed; see guarantee 3.
-    fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, StoreError>;
+    fn commit(&mut self, batch: Vec<Operation>) -> impl Future<Output = Committed> + Send;
 }
 
-/// The reader of a store.
+/// The outcome of a batch: of each operation, in order.
+pub type Committed = Result<Vec<Result<Done, Refused>>, StoreError>;
+
+/// A read that is under way. It is boxed, since readers are chosen when a store is opened; it costs less than any read does.
+pub type Reading<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// The reader of a store. No read blocks the thread that awaits it, and each sees the store at one moment. One that is dropped is given up.
 pub trait JournalReader: Send + Sync {
     /// One execution by its name.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read; the same for all methods.
-    fn find(&self, namespace: &str, id: &str) -> Result<Option<ExecutionRow>, StoreError>;
+    fn find(&self, namespace: &str, id: &str) -> Reading<'_, Option<ExecutionRow>>;
 
     /// One execution by its key.
-    fn get(&self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError>;
+    fn get(&self, key: ExecutionKey) -> Reading<'_, Option<ExecutionRow>>;
 
     /// One page of the executions that match a query. Examines at most [`MAX_EXAMINED`] executions, or as many as the page is long: the
     /// page may be shorter than `limit`, and even empty, although there is a next one.
-    fn list(&self, query: &Query) -> Result<Page, StoreError>;
+    fn list(&self, query: &Query) -> Reading<'_, Page>;
 
     /// The namespaces that have executions, in order, those after `after` and at most `limit` of them.
-    fn namespaces(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
+    fn namespaces(&self, after: &str, limit: usize) -> Reading<'_, Vec<String>>;
+
+    /// Everything that an execution is loaded from, read together. With `snapshot`, its snapshot of that version is used, if it has one that is
+    /// intact. [`StoreError::Missing`] when there is no such execution.
+    fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Reading<'_, Loaded>;
 
     /// The transitions of an execution with events after `after`, in order, at most `limit`. [`StoreError::Missing`] when there is no such
     /// execution.
-    fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError>;
+    fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Reading<'_, Vec<Transition>>;
 
     /// The transitions of all executions that were committed after `after`, in the order in which they were committed. Examines at most `limit`
     /// of them, and leaves out those of executions that were deleted since, and damaged ones; the store has no more when
     /// [`Changes::next`] is `after`.
-    fn changes(&self, after: Cursor, limit: usize) -> Result<Changes, StoreError>;
+    fn changes(&self, after: Cursor, limit: usize) -> Reading<'_, Changes>;
 
     /// The cursor after everything that is committed. One that is later is not from this store, or this store was restored from a backup.
-    fn latest(&self) -> Result<Cursor, StoreError>;
+    fn latest(&self) -> Reading<'_, Cursor>;
 
     /// The wrapped key of an execution; `None` when no transition of it is sealed.
-    fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError>;
-
-    /// The snapshot of an execution; `None` when there is none.
-    fn snapshot(&self, key: ExecutionKey) -> Result<Option<Snapshot>, StoreError>;
+    fn seal_key(&self, key: ExecutionKey) -> Reading<'_, Option<Vec<u8>>>;
 
     /// The executions that need a driver now, which are those that have neither ended nor are parked: those after `after`, in the order of
     /// their keys, at most `limit`.
-    fn claimable(&self, after: ExecutionKey, limit: usize) -> Result<Vec<ExecutionRow>, StoreError>;
+    fn claimable(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionRow>>;
 
     /// The parked executions whose `wake_at` is at most `until`, in the order of `wake_at` and key: those after `after`, at most `limit`.
-    fn due(&self, after: Position, until: i64, limit: usize) -> Result<Vec<ExecutionRow>, StoreError>;
+    fn due(&self, after: Position, until: i64, limit: usize) -> Reading<'_, Vec<ExecutionRow>>;
 
     /// The earliest `wake_at` of a parked execution that is later than `after`, in microseconds since the Unix epoch.
-    fn next_wake(&self, after: i64) -> Result<Option<i64>, StoreError>;
+    fn next_wake(&self, after: i64) -> Reading<'_, Option<i64>>;
 
     /// The parked executions with a `wake_at` whose `updated_at` is after `after`, in the order of `updated_at` and key, at most `limit`:
     /// when that time is in the future, the clock was set back.
-    fn parked_since(&self, after: Position, limit: usize) -> Result<Vec<ExecutionRow>, StoreError>;
+    fn parked_since(&self, after: Position, limit: usize) -> Reading<'_, Vec<ExecutionRow>>;
 
     /// The executions that have ended, in the order of their end and key: those after `after` up to and including `until`, at most `limit`.
-    fn finished(&self, after: Position, until: Position, limit: usize) -> Result<Vec<ExecutionRow>, StoreError>;
+    fn finished(&self, after: Position, until: Position, limit: usize) -> Reading<'_, Vec<ExecutionRow>>;
 
     /// The position, in the order of [`JournalReader::finished`], of the newest execution that is not among the `keep` that ended last; `None`
     /// when no more than `keep` have ended. Costs as many steps in an index as `keep`.
-    fn finished_beyond(&self, keep: usize) -> Result<Option<Position>, StoreError>;
+    fn finished_beyond(&self, keep: usize) -> Reading<'_, Option<Position>>;
 
     /// The deletion of an execution by its name, closed or not; `None` when it was dropped, or there was none.
-    fn deletion(&self, namespace: &str, id: &str) -> Result<Option<Deletion>, StoreError>;
+    fn deletion(&self, namespace: &str, id: &str) -> Reading<'_, Option<Deletion>>;
 
     /// The deletions that are not closed, in the order of their keys: those after `after`, at most `limit`.
-    fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Result<Vec<Deletion>, StoreError>;
+    fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>>;
 }
 
 /// An open store.
-pub struct Opened {
+pub struct Opened<W> {
     /// The writer.
-    pub writer: Box<dyn JournalWriter>,
-    /// The reader.
-    pub reader: std::sync::Arc<dyn JournalReader>,
+    pub writer: W,
+    /// The reader for the owner's own reads.
+    pub reader: Arc<dyn JournalReader>,
+    /// The reader for clients: however many there are, they do not delay those of the owner.
+    pub client_reader: Arc<dyn JournalReader>,
     /// The store's random identity.
     pub store_id: String,
     /// Its position, and the positions of other services' stores.
-    pub stores: std::sync::Arc<Stores>,
+    pub stores: Arc<Stores>,
     /// The fencing token of this opening, valid for all shards of an embedded store.
     pub fence: i64,
+}
+
+impl<W> Opened<W> {
+    /// The store with another writer around its own.
+    #[must_use]
+    pub fn map_writer<V>(self, wrap: impl FnOnce(W) -> V) -> Opened<V> {
+        let Self { writer, reader, client_reader, store_id, stores, fence } = self;
+        Opened { writer: wrap(writer), reader, client_reader, store_id, stores, fence }
+    }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use belay_blobs::Folder;
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner, Thresholds};
-use belay_journal::StoreError;
+use belay_journal::{JournalWriter, StoreError};
 use belay_proto::v1;
 use belay_service_kit::{Access, Clock, Ids, Shutdown, SystemClock, net, shutdown::Trigger};
 use belay_settings::Retention;
@@ -38,15 +38,15 @@ pub(crate) async fn inside_with(world: &World, clock: Arc<dyn Clock>, thresholds
 }
 
 /// The same of parts that the test has changed.
-pub(crate) async fn inside_on(
+pub(crate) async fn inside_on<W: JournalWriter>(
     world: &World,
     clock: Arc<dyn Clock>,
     thresholds: Thresholds,
-    change: impl FnOnce(Parts) -> Parts,
+    change: impl FnOnce(Parts) -> Parts<W>,
 ) -> Inside {
     let folder = world.folder.path();
     let journal = loop {
-        match belay_journal_sqlite::open(&Location::file(folder.join("journal.db")), || "store".into()) {
+        match belay_journal_sqlite::open(&Location::file(folder.join("journal.db")), Threads::Real, || "store".into()) {
             Ok(journal) => break journal,
             // The previous executor has not closed it yet.
             Err(StoreError::Locked) => tokio::task::yield_now().await,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use belay_executor::{Parts, Thresholds};
-use belay_journal::{Done, JournalWriter, Opened, Operation, Refused, StoreError};
+use belay_journal::{Committed, JournalWriter, Operation};
 use belay_proto::v1::{self, ExecutionView, step::State, watch_execution_response::Content};
 use belay_service_kit::SystemClock;
 use prost::Message as _;
@@ -131,15 +131,19 @@ async fn what_is_asked_for_wrongly_is_refused_by_field() {
 }
 
 /// A journal's writer that the test can hold up.
-struct HeldUp {
-    writer: Box<dyn JournalWriter>,
+struct HeldUp<W> {
+    writer: W,
     held: Arc<(Mutex<bool>, Condvar)>,
 }
 
-impl JournalWriter for HeldUp {
-    fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, StoreError> {
+impl<W: JournalWriter> JournalWriter for HeldUp<W> {
+    fn blocks(&self) -> bool {
+        true
+    }
+
+    async fn commit(&mut self, batch: Vec<Operation>) -> Committed {
         drop(self.held.1.wait_while(self.held.0.lock().unwrap(), |held| *held).unwrap());
-        self.writer.commit(batch)
+        self.writer.commit(batch).await
     }
 }
 
@@ -154,10 +158,7 @@ async fn reads_are_answered_while_the_driver_waits_for_the_disk() {
         held.1.notify_all();
     };
     let gate = Arc::clone(&held);
-    let change = |parts: Parts| {
-        let writer = Box::new(HeldUp { writer: parts.journal.writer, held: gate });
-        Parts { journal: Opened { writer, ..parts.journal }, ..parts }
-    };
+    let change = |parts: Parts| parts.map_writer(|writer| HeldUp { writer, held: gate });
     let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), change).await;
     let executor = &inside.executor;
     let name = executor.run("a; b: prompt_call after a").await;

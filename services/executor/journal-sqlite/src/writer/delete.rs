@@ -194,8 +194,8 @@ impl Transaction<'_> {
 mod tests {
     use std::{collections::BTreeMap, path::Path};
 
-    use belay_journal::{DeleteRequest, ExecutionSummary, Opened, Operation, Transition};
-    use belay_sqlite::Location;
+    use belay_journal::{DeleteRequest, ExecutionSummary, Operation, Transition};
+    use belay_sqlite::{Location, Threads};
 
     use super::*;
 
@@ -210,16 +210,16 @@ mod tests {
         bytes_of(folder).windows(text.len()).any(|window| window == text.as_bytes())
     }
 
-    fn done(opened: &mut Opened, operation: Operation) -> Done {
-        opened.writer.commit(vec![operation]).unwrap().remove(0).unwrap()
+    fn done(opened: &mut crate::Journal, operation: Operation) -> Done {
+        opened.writer.write(vec![operation]).unwrap().remove(0).unwrap()
     }
 
     /// B-26: neither the database nor its write-ahead log has a byte of a deleted execution, and the store's position does not go back.
-    #[test]
-    fn what_was_deleted_is_in_no_file() {
+    #[tokio::test]
+    async fn what_was_deleted_is_in_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::file(folder.path().join("journal"));
-        let open = || crate::open(&location, || "a store".into()).unwrap();
+        let open = || crate::open(&location, Threads::Inline, || "a store".into()).unwrap();
         let mut opened = open();
         let fence = Fence { shard: 3, token: opened.fence };
         // Over several pages, and next to another execution.
@@ -274,7 +274,7 @@ mod tests {
         assert!(contains(folder.path(), "deleted-id"), "its id is kept until it may be used again");
         assert_eq!(done(&mut opened, Operation::DropDeletions { now: 4 }), Done::Dropped(1));
         assert!(!contains(folder.path(), "deleted-id"));
-        assert_eq!(opened.reader.read(keys[0], 0, 1000).unwrap().len(), 199, "the other one is whole");
+        assert_eq!(opened.reader.read(keys[0], 0, 1000).await.unwrap().len(), 199, "the other one is whole");
         let position = opened.stores.own().commit;
         drop(opened);
         let reopened = open();

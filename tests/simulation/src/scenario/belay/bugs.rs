@@ -1,13 +1,15 @@
 //! Bugs to plant at the seams, to show that the checker finds them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use belay_defects::Defect;
-use belay_journal::{Done, JournalWriter, Operation, Refused, StoreError};
+use belay_journal::{Committed, Done, JournalWriter, Operation, StoreError};
+use belay_journal_sqlite::SqliteWriter;
 use belay_proto::stores::Stores;
 use belay_service_kit::ServiceChannel;
 use belay_sqlite::Synchronous;
+use tokio::sync::Mutex;
 use tonic::transport::Channel;
 
 use super::workspaces::Flaw;
@@ -70,50 +72,61 @@ pub(super) enum Memory {
     Replaced,
 }
 
-/// A journal that returns from appends at once and commits them a little later, or with the next batch.
-pub(super) struct WritesBehind(Arc<Mutex<Behind>>);
+/// The journal's writer, with or without a bug: then it returns from appends at once, and commits them a little later, or with the next batch.
+pub(super) enum Journaled {
+    /// As it is.
+    AtOnce(SqliteWriter),
+    /// With the bug.
+    Behind(Arc<Mutex<Behind>>),
+}
 
-struct Behind {
-    writer: Box<dyn JournalWriter>,
+pub(super) struct Behind {
+    writer: SqliteWriter,
     held: Vec<Operation>,
 }
 
-impl WritesBehind {
-    pub(super) fn new(writer: Box<dyn JournalWriter>) -> Self {
-        let held = Vec::new();
-        Self(Arc::new(Mutex::new(Behind { writer, held })))
+impl Journaled {
+    pub(super) fn new(writer: SqliteWriter, bugs: &Bugs) -> Self {
+        match bugs.writes_behind {
+            false => Self::AtOnce(writer),
+            true => Self::Behind(Arc::new(Mutex::new(Behind { writer, held: Vec::new() }))),
+        }
     }
-}
-
-fn lock(behind: &Mutex<Behind>) -> MutexGuard<'_, Behind> {
-    behind.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Behind {
-    fn flush(&mut self) -> Result<(), StoreError> {
+    async fn flush(&mut self) -> Result<(), StoreError> {
         let held = std::mem::take(&mut self.held);
         match held.is_empty() {
             true => Ok(()),
-            false => self.writer.commit(held).map(drop),
+            false => self.writer.commit(held).await.map(drop),
         }
     }
 }
 
-impl JournalWriter for WritesBehind {
-    fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, StoreError> {
-        let mut behind = lock(&self.0);
-        behind.flush()?;
+impl JournalWriter for Journaled {
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    async fn commit(&mut self, batch: Vec<Operation>) -> Committed {
+        let shared = match self {
+            Self::AtOnce(writer) => return writer.commit(batch).await,
+            Self::Behind(shared) => shared,
+        };
+        let mut behind = shared.lock().await;
+        behind.flush().await?;
         // Only the store can assign the key of a new execution.
         if batch.iter().any(|operation| matches!(operation, Operation::Create { .. })) {
-            return behind.writer.commit(batch);
+            return behind.writer.commit(batch).await;
         }
         let answers = batch.iter().map(|_| Ok(Done::Appended)).collect();
         behind.held = batch;
-        let later = Arc::clone(&self.0);
+        let later = Arc::clone(shared);
         tokio::spawn(async move {
             tokio::time::sleep(WRITE_DELAY).await;
             // Only the next commit returns a failure, which is the bug.
-            drop(lock(&later).flush());
+            drop(later.lock().await.flush().await);
         });
         Ok(answers)
     }

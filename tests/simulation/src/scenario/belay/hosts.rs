@@ -11,7 +11,8 @@ use belay_approval_gate::RunnerClient;
 use belay_blobs::Folder;
 use belay_executor::{ExecutionRegistry, Runner};
 use belay_grant::{Keys, SigningKey};
-use belay_journal::{Done, ExecutionKey, JournalWriter, Opened, Operation, Refused, StoreError};
+use belay_journal::{Committed, Done, ExecutionKey, JournalWriter, Opened, Operation, Refused, StoreError};
+use belay_journal_sqlite::SqliteWriter;
 use belay_policy::Policy;
 use belay_proto::runner_v1::EnforcementReport;
 use belay_service_kit::{Access, Clock, Hosted, Ids, Principal, Service, Shutdown, host};
@@ -22,11 +23,12 @@ use tonic::transport::{Channel, Endpoint};
 use turmoil::fs::shim::std::fs;
 
 use super::archive::Archive;
-use super::bugs::{Bugs, Memory, WritesBehind};
+use super::bugs::{Bugs, Journaled, Memory};
 use super::damage::Damaged;
 use super::knobs::Knobs;
 use super::outside::Outside;
 use super::people::PERSON_NAME;
+use super::slow_journal::{SlowWriter, slow};
 use super::workspaces::{self, Change, ModelDirectories};
 use super::{EXECUTOR, GATE, RUNNER, tools};
 use crate::blob_disk::BlobDisk;
@@ -394,7 +396,7 @@ fn no_spans(seed: u64) -> Telemetry {
 }
 
 async fn run_executor(site: Site) -> Outcome {
-    let journal = open_journal(&site).inspect_err(|error| {
+    let journal = open_journal(&site).await.inspect_err(|error| {
         if matches!(error, StoreError::Corrupt(_) | StoreError::Locked | StoreError::Newer { .. }) {
             site.checker.violation(format_args!("the journal cannot be opened: {error}"));
         }
@@ -432,10 +434,11 @@ async fn run_executor(site: Site) -> Outcome {
     }
 }
 
-fn open_journal(site: &Site) -> Result<Opened, StoreError> {
+async fn open_journal(site: &Site) -> Result<Opened<SlowWriter<Remembered>>, StoreError> {
     let accepted = if site.bugs.restores_journal { restore_journal(site) } else { None };
     let location = Location { accepted, ..location(JOURNAL, site.bugs.journal, site.knobs.store_batch) };
-    let mut journal = belay_journal_sqlite::open_with(&location, site.knobs.journal, || "store".to_owned())?;
+    let mut journal =
+        belay_journal_sqlite::open_with(&location, Threads::Inline, site.knobs.journal, || "store".to_owned())?;
     let (before, stale) = site.owners.with(|owned| {
         owned.accepting = false;
         let before = std::mem::replace(&mut owned.newest_fence, journal.fence);
@@ -446,16 +449,13 @@ fn open_journal(site: &Site) -> Result<Opened, StoreError> {
             let now = journal.fence;
             site.checker.violation(format_args!("fence {before} is gone: the journal opens with {now}"));
         }
-        Some(operation) => refuse_stale(&mut *journal.writer, operation, &site.checker)?,
+        Some(operation) => refuse_stale(&mut journal.writer, operation, &site.checker).await?,
         None => {}
     }
-    let writer: Box<dyn JournalWriter> = match site.bugs.writes_behind {
-        true => Box::new(WritesBehind::new(journal.writer)),
-        false => journal.writer,
-    };
     let owners = site.owners.clone();
-    journal.writer = Box::new(Remembered { writer, owners });
-    Ok(journal)
+    let journal = journal.map_writer(|writer| Remembered { writer: Journaled::new(writer, &site.bugs), owners });
+    let seed = site.seed.wrapping_mul(53).wrapping_add(journal.fence.cast_unsigned());
+    Ok(slow(journal, seed))
 }
 
 /// Copies the executor's journal at its second start, and restores the copy at its fourth. Returns the time from then on until an executor has
@@ -488,8 +488,8 @@ fn restore_journal(site: &Site) -> Option<i64> {
 }
 
 /// A replaced owner that does not know about it repeats its last write. S2-NFR-005, B-08.
-fn refuse_stale(writer: &mut dyn JournalWriter, operation: Operation, checker: &Checker) -> Result<(), StoreError> {
-    match writer.commit(vec![operation])?.as_slice() {
+async fn refuse_stale(writer: &mut SqliteWriter, operation: Operation, checker: &Checker) -> Result<(), StoreError> {
+    match writer.commit(vec![operation]).await?.as_slice() {
         [Err(Refused::Fenced { .. })] => trace::count("stale owners refused"),
         answers => checker.violation(format_args!("the write of an owner that was replaced was answered {answers:?}")),
     }
@@ -498,12 +498,16 @@ fn refuse_stale(writer: &mut dyn JournalWriter, operation: Operation, checker: &
 
 /// Keeps the last operation beyond the machine's end.
 struct Remembered {
-    writer: Box<dyn JournalWriter>,
+    writer: Journaled,
     owners: Owners,
 }
 
 impl JournalWriter for Remembered {
-    fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, StoreError> {
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    async fn commit(&mut self, batch: Vec<Operation>) -> Committed {
         // Dropping closed deletions has no fence: it changes nothing that an owner decides.
         let last = batch.iter().rfind(|operation| !matches!(operation, Operation::DropDeletions { .. })).cloned();
         let now = now_micros();
@@ -536,7 +540,7 @@ impl JournalWriter for Remembered {
             | Operation::DropDeletions { .. } => None,
         });
         let created: Vec<Option<String>> = created.collect();
-        let answers = self.writer.commit(batch)?;
+        let answers = self.writer.commit(batch).await?;
         self.owners.with(|owned| {
             for (name, answer) in created.into_iter().zip(&answers) {
                 if let (Some(name), Ok(Done::Created(key))) = (name, answer) {

@@ -30,6 +30,7 @@ mod people;
 mod picture;
 mod plans;
 mod policy;
+mod slow_journal;
 mod tools;
 mod watcher;
 mod workspaces;

@@ -1,0 +1,270 @@
+//! The queries of the reader. They block.
+
+use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
+
+use belay_journal::{
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, Loaded, Page, Position, Query, StoreError, Transition,
+};
+use belay_sqlite::{DamagedRow, Readers, SqliteError};
+use rusqlite::{Connection, OptionalExtension as _, Params};
+
+use crate::{
+    error::store_error,
+    head::Heads,
+    list,
+    rows::{self, COLUMNS, Checked, execution_row, recorded_head},
+    schema::{LOG, WAYPOINT},
+};
+
+pub(crate) struct Queries {
+    readers: Arc<Readers>,
+    heads: Heads,
+}
+
+impl Queries {
+    pub(crate) fn new(readers: Arc<Readers>, heads: Heads) -> Self {
+        Self { readers, heads }
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.readers.connection()
+    }
+
+    fn rows(&self, tail: &str, values: impl Params) -> Result<Vec<Checked<ExecutionRow>>, StoreError> {
+        let read = || -> Result<Vec<Checked<ExecutionRow>>, rusqlite::Error> {
+            let connection = self.connection();
+            let mut statement = connection.prepare_cached(&format!("SELECT {} FROM execution {tail}", *COLUMNS))?;
+            statement.query_map(values, execution_row)?.collect()
+        };
+        read().map_err(failed)
+    }
+}
+
+/// The row of the log with this key.
+static ROW: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT previous, first_seq, count, version, shown, sealed, facts, exec, {} FROM log WHERE id = ?1",
+        LOG.intact()
+    )
+});
+
+fn one(mut rows: Vec<Checked<ExecutionRow>>) -> Result<Option<ExecutionRow>, StoreError> {
+    rows.pop().transpose().map_err(damaged)
+}
+
+fn damaged(row: DamagedRow) -> StoreError {
+    StoreError::Damaged(row.to_string())
+}
+
+fn failed(error: rusqlite::Error) -> StoreError {
+    store_error(SqliteError::from(error))
+}
+
+impl Queries {
+    pub(crate) fn find(&self, namespace: &str, id: &str) -> Result<Option<ExecutionRow>, StoreError> {
+        one(self.rows("WHERE namespace = ?1 AND id = ?2", [namespace, id])?)
+    }
+
+    pub(crate) fn get(&self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError> {
+        one(self.rows("WHERE exec = ?1", [key.0])?)
+    }
+
+    pub(crate) fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        list::page(&self.connection(), query).map_err(failed)
+    }
+
+    pub(crate) fn namespaces(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        rows::namespaces(&self.connection(), after, limit).map_err(failed)
+    }
+
+    pub(crate) fn load(&self, key: ExecutionKey, version: Option<u32>) -> Result<Loaded, StoreError> {
+        let row = self.get(key)?.ok_or(StoreError::Missing(key))?;
+        let snapshot = match version {
+            None => None,
+            Some(version) => match rows::snapshot(&self.connection(), key).map_err(failed)? {
+                Ok(found) => found.filter(|snapshot| snapshot.version == version),
+                // The events have everything.
+                Err(damaged) => {
+                    rows::report(&damaged);
+                    None
+                }
+            },
+        };
+        let transitions = match &snapshot {
+            None => self.read(key, 0, usize::MAX)?,
+            Some(snapshot) => {
+                let mut transitions = self.read(key, 0, 1)?;
+                transitions.extend(self.read(key, snapshot.sequence, usize::MAX)?);
+                transitions
+            }
+        };
+        let seal_key = self.seal_key(key)?;
+        // A deletion takes all of it at once, and this reads it piece by piece.
+        match seal_key.is_none() && !rows::exists(&self.connection(), key).map_err(failed)? {
+            true => Err(StoreError::Missing(key)),
+            false => Ok(Loaded { row, seal_key, snapshot, transitions }),
+        }
+    }
+
+    pub(crate) fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError> {
+        // Locked before the connection: the writer holds its connection, in a simulation the same one, when it takes this lock.
+        let known = self.heads.read().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        let read = || -> Result<Checked<Vec<Transition>>, rusqlite::Error> {
+            let connection = self.connection();
+            let recorded = || recorded_head(&connection, key);
+            let head = match known.map_or_else(recorded, |head| Ok(Ok(Some(head))))? {
+                Ok(Some(head)) => head,
+                Ok(None) => return Ok(Ok(Vec::new())),
+                Err(damaged) => return Ok(Err(damaged)),
+            };
+            if head.last_sequence <= after {
+                return Ok(Ok(Vec::new()));
+            }
+            let far_enough = i64::try_from(after.saturating_add(limit as u64)).unwrap_or(i64::MAX);
+            static ENTRY: LazyLock<String> = LazyLock::new(|| {
+                let intact = WAYPOINT.intact();
+                format!(
+                    "SELECT log, {intact} FROM waypoint WHERE exec = ?1 AND first_seq > ?2 ORDER BY first_seq LIMIT 1"
+                )
+            });
+            let entry: Option<(i64, bool)> = connection
+                .prepare_cached(&ENTRY)?
+                .query_row([key.0, far_enough], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            // A damaged waypoint costs the way from the end.
+            let entry = entry.filter(|(_, intact)| *intact).map(|(row, _)| row);
+            let mut transitions: Vec<Transition> = Vec::new();
+            let mut next = entry.unwrap_or(head.row);
+            let mut last = entry.is_none().then_some(head.last_sequence);
+            let mut statement = connection.prepare_cached(&ROW)?;
+            while next != 0 {
+                let read = statement.query_row([next], |row| {
+                    if !row.get::<_, bool>(8)? || row.get::<_, i64>(7)? != key.0 {
+                        return Ok(None);
+                    }
+                    let transition = Transition {
+                        first_sequence: row.get(1)?,
+                        count: row.get(2)?,
+                        version: row.get(3)?,
+                        shown: row.get(4)?,
+                        sealed: row.get(5)?,
+                        facts: row.get(6)?,
+                    };
+                    Ok(Some((row.get(0)?, transition)))
+                });
+                // A row that is not where it was, is damaged, or does not fit to the next one.
+                let read = read.optional()?.flatten();
+                let Some((previous, transition)) =
+                    read.filter(|(_, read): &(i64, Transition)| last.is_none_or(|last| read.last_sequence() == last))
+                else {
+                    return Ok(Err(LOG.damaged(next)));
+                };
+                if transition.last_sequence() <= after {
+                    break;
+                }
+                last = Some(transition.first_sequence - 1);
+                transitions.push(transition);
+                next = previous;
+            }
+            transitions.reverse();
+            transitions.truncate(limit);
+            Ok(Ok(transitions))
+        };
+        let read = read().map_err(failed)?;
+        // A deletion erases events while this reads them.
+        if !matches!(&read, Ok(transitions) if !transitions.is_empty())
+            && !rows::exists(&self.connection(), key).map_err(failed)?
+        {
+            return Err(StoreError::Missing(key));
+        }
+        read.map_err(damaged)
+    }
+
+    pub(crate) fn changes(&self, after: Cursor, limit: usize) -> Result<Changes, StoreError> {
+        rows::changes(&self.connection(), after, at_most(limit)).map_err(failed)
+    }
+
+    pub(crate) fn latest(&self) -> Result<Cursor, StoreError> {
+        rows::last_row(&self.connection()).map(Cursor).map_err(failed)
+    }
+
+    pub(crate) fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError> {
+        rows::seal_key(&self.connection(), key).map_err(failed)?.map_err(damaged)
+    }
+
+    pub(crate) fn claimable(&self, after: ExecutionKey, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
+        let rows = self.rows(
+            "INDEXED BY execution_claimable WHERE ended = 0 AND parked = 0 AND exec > ?1 ORDER BY exec LIMIT ?2",
+            (after.0, at_most(limit)),
+        )?;
+        Ok(rows::intact(rows))
+    }
+
+    pub(crate) fn due(&self, after: Position, until: i64, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
+        let rows = self.rows(
+            "INDEXED BY execution_due WHERE parked = 1 AND wake_at IS NOT NULL AND (wake_at, exec) > (?1, ?2) AND wake_at <= ?3
+             ORDER BY wake_at, exec LIMIT ?4",
+            (after.time, after.key.0, until, at_most(limit)),
+        )?;
+        Ok(rows::intact(rows))
+    }
+
+    pub(crate) fn next_wake(&self, after: i64) -> Result<Option<i64>, StoreError> {
+        const NEXT: &str = "SELECT wake_at FROM execution INDEXED BY execution_due
+                            WHERE parked = 1 AND wake_at IS NOT NULL AND wake_at > ?1 ORDER BY wake_at LIMIT 1";
+        let connection = self.connection();
+        let next =
+            connection.prepare_cached(NEXT).and_then(|mut next| next.query_row([after], |row| row.get(0)).optional());
+        next.map_err(failed)
+    }
+
+    pub(crate) fn parked_since(&self, after: Position, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
+        let rows = self.rows(
+            "INDEXED BY execution_parked WHERE parked = 1 AND wake_at IS NOT NULL AND (updated_at, exec) > (?1, ?2)
+             ORDER BY updated_at, exec LIMIT ?3",
+            (after.time, after.key.0, at_most(limit)),
+        )?;
+        Ok(rows::intact(rows))
+    }
+
+    pub(crate) fn finished(
+        &self,
+        after: Position,
+        until: Position,
+        limit: usize,
+    ) -> Result<Vec<ExecutionRow>, StoreError> {
+        let rows = self.rows(
+            "INDEXED BY execution_ended WHERE ended_at IS NOT NULL AND (ended_at, exec) > (?1, ?2) AND (ended_at, exec) <= (?3, ?4)
+             ORDER BY ended_at, exec LIMIT ?5",
+            (after.time, after.key.0, until.time, until.key.0, at_most(limit)),
+        )?;
+        Ok(rows::intact(rows))
+    }
+
+    pub(crate) fn finished_beyond(&self, keep: usize) -> Result<Option<Position>, StoreError> {
+        const BEYOND: &str =
+            "SELECT ended_at, exec FROM execution INDEXED BY execution_ended WHERE ended_at IS NOT NULL
+                              ORDER BY ended_at DESC, exec DESC LIMIT 1 OFFSET ?1";
+        let connection = self.connection();
+        let beyond = connection.prepare_cached(BEYOND).and_then(|mut beyond| {
+            let position = |row: &rusqlite::Row<'_>| Ok(Position { time: row.get(0)?, key: ExecutionKey(row.get(1)?) });
+            beyond.query_row([at_most(keep)], position).optional()
+        });
+        beyond.map_err(failed)
+    }
+
+    pub(crate) fn deletion(&self, namespace: &str, id: &str) -> Result<Option<Deletion>, StoreError> {
+        let found = rows::deletions(&self.connection(), "WHERE namespace = ?1 AND id = ?2", [namespace, id]);
+        found.map_err(failed)?.pop().transpose().map_err(damaged)
+    }
+
+    pub(crate) fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Result<Vec<Deletion>, StoreError> {
+        let open = "INDEXED BY deletion_open WHERE reusable_at IS NULL AND exec > ?1 ORDER BY exec LIMIT ?2";
+        let found = rows::deletions(&self.connection(), open, (after.0, at_most(limit))).map_err(failed)?;
+        Ok(found.into_iter().filter_map(|row| row.inspect_err(rows::report).ok()).collect())
+    }
+}
+
+fn at_most(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
