@@ -1,9 +1,9 @@
-//! Commits to the journal: the operations that are ready go together.
+//! Commits to the journal: the operations that are ready go together, and each has an outcome.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use belay_group_commit::{CommitError, GroupCommit, Runs, Writer};
-use belay_journal::{Done, JournalWriter, Operation, Refused, StoreError};
+use belay_journal::{Committed, Done, Evidence, JournalReader, JournalWriter, Operation, Refused, StoreError};
 
 /// What makes operations durable.
 pub(crate) type Commits = GroupCommit<Operation, Result<Done, Refused>, Arc<StoreError>>;
@@ -11,16 +11,63 @@ pub(crate) type Commits = GroupCommit<Operation, Result<Done, Refused>, Arc<Stor
 /// A commit that failed for its whole batch.
 pub(crate) type Failed = CommitError<Arc<StoreError>>;
 
-/// Starts the group commit of a journal.
-pub(crate) fn start(writer: impl JournalWriter, max_batch: usize) -> Commits {
-    let runs = if writer.blocks() { Runs::OnThread("belay-journal") } else { Runs::AsTask };
-    GroupCommit::start(runs, max_batch, Committing(writer))
+/// How often a batch of unknown outcome is committed again. With [`pause`] the store is given 40 s: one that does not answer for longer is reported
+/// as failed, and what it has is read when it is opened again.
+const MAX_ATTEMPTS: u32 = 14;
+
+/// How long to wait before an attempt, from 10 ms to 5 s.
+fn pause(attempt: u32) -> Duration {
+    Duration::from_millis(10 << attempt.min(9)).min(Duration::from_secs(5))
 }
 
-struct Committing<W>(W);
+/// Starts the group commit of a journal.
+pub(crate) fn start(writer: impl JournalWriter, reader: Arc<dyn JournalReader>, max_batch: usize) -> Commits {
+    let runs = if writer.blocks() { Runs::OnThread("belay-journal") } else { Runs::AsTask };
+    GroupCommit::start(runs, max_batch, Committing { writer, reader })
+}
+
+struct Committing<W> {
+    writer: W,
+    reader: Arc<dyn JournalReader>,
+}
 
 impl<W: JournalWriter> Writer<Operation, Result<Done, Refused>, Arc<StoreError>> for Committing<W> {
     async fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, Arc<StoreError>> {
-        self.0.commit(batch).await.map_err(Arc::new)
+        let committed = match self.writer.commit(&batch).await {
+            Err(StoreError::OutcomeUnknown(why)) => Box::pin(self.find_out(&batch, why)).await,
+            committed => committed,
+        };
+        committed.map_err(Arc::new)
     }
 }
+
+impl<W: JournalWriter> Committing<W> {
+    /// The outcome of a batch whose answer was lost. It is committed again, until the store answers: what can be repeated is repeated, and what
+    /// cannot is refused where it is there already. A refusal counts only when the operation is not there. Nothing else is committed meanwhile.
+    async fn find_out(&mut self, batch: &[Operation], mut why: String) -> Committed {
+        for attempt in 0..MAX_ATTEMPTS {
+            tracing::warn!(why, attempt, "It is not known whether a batch was stored; it is committed again");
+            tokio::time::sleep(pause(attempt)).await;
+            match self.again(batch).await {
+                Err(StoreError::OutcomeUnknown(again) | StoreError::Other(again)) => why = again,
+                known => return known,
+            }
+        }
+        Err(StoreError::OutcomeUnknown(why))
+    }
+
+    async fn again(&mut self, batch: &[Operation]) -> Committed {
+        let mut answers = self.writer.commit(batch).await?;
+        for (operation, answer) in batch.iter().zip(&mut answers) {
+            if answer.is_err()
+                && let Some(done) = operation.outcome(&Evidence::read(self.reader.as_ref(), operation).await?)
+            {
+                *answer = Ok(done);
+            }
+        }
+        Ok(answers)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -191,6 +191,6 @@ pub fn store_reason(error: &StoreError) -> &'static str {
         StoreError::Newer { .. } => reasons::STORE_NEWER,
         StoreError::Older { .. } => reasons::STORE_OLDER,
         StoreError::Superseded => reasons::FENCED,
-        StoreError::Broken | StoreError::Other(_) => reasons::STORE_FAILED,
+        StoreError::Broken | StoreError::OutcomeUnknown(_) | StoreError::Other(_) => reasons::STORE_FAILED,
     }
 }

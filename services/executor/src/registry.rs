@@ -199,7 +199,7 @@ impl ExecutionRegistry {
         let Opened { writer, reader, client_reader, stores, fence, .. } = journal;
         let Position { store_id, generation, .. } = stores.own();
         let journal = if generation == 0 { store_id } else { format!("{store_id}.{generation}") };
-        let writer = commits::start(writer, thresholds.max_batch);
+        let writer = commits::start(writer, Arc::clone(&reader), thresholds.max_batch);
         let vault = Arc::new(Vault { redactor, master_key });
         let reads = |reader| {
             let folding = Lane::new(threads, READERS / 2);
@@ -523,10 +523,11 @@ pub(crate) fn unwritable(error: &Failed) -> Status {
         CommitError::Failed(error) => store_reason(error),
         CommitError::Stopped => reasons::STOPPING,
     };
-    status::error(
-        Code::Unavailable,
-        reason,
-        format!("The change could not be stored, and nothing was started or changed: {error}."),
-    )
-    .into()
+    let message = match error {
+        CommitError::Failed(error) if matches!(**error, StoreError::OutcomeUnknown(_)) => {
+            format!("It is not known whether the change was stored: {error}.")
+        }
+        _ => format!("The change could not be stored, and nothing was started or changed: {error}."),
+    };
+    status::error(Code::Unavailable, reason, message).into()
 }

@@ -70,7 +70,7 @@ async fn nothing_of_what_is_parked_is_in_memory() {
         })
         .unwrap();
     let Opened { writer, fence, .. } = &mut journal;
-    assert!(writer.commit(parked(now, *fence)).await.unwrap().iter().all(Result::is_ok));
+    assert!(writer.commit(&parked(now, *fence)).await.unwrap().iter().all(Result::is_ok));
     let reader = Arc::clone(&journal.reader);
     let channel = |name: &str| net::connect_lazy(&net::Address::Unix(folder.path().join(name)));
     let (_trigger, shutdown) = Shutdown::new();

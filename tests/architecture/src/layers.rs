@@ -32,6 +32,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-proto", Contract),
     ("belay-blobs", Adapters),
     ("belay-group-commit", Adapters),
+    ("belay-journal-memory", Adapters),
     ("belay-journal-sqlite", Adapters),
     ("belay-json-schema", Adapters),
     ("belay-sandbox", Adapters),

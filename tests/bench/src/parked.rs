@@ -234,7 +234,7 @@ async fn template(reader: &dyn JournalReader, name: &str) -> Result<(ExecutionRo
 }
 
 async fn store(writer: &mut impl JournalWriter, batch: Vec<Operation>) -> Result<Vec<Done>> {
-    Ok(writer.commit(batch).await?.into_iter().collect::<Result<_, _>>()?)
+    Ok(writer.commit(&batch).await?.into_iter().collect::<Result<_, _>>()?)
 }
 
 async fn list(

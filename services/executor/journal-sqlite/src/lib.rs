@@ -399,7 +399,7 @@ mod tests {
                         seal_key: None,
                         fence: belay_journal::Fence { shard: 3, token: opened.fence },
                     };
-                    assert!(opened.writer.commit(vec![append]).await.unwrap()[0].is_ok(), "{case}");
+                    assert!(opened.writer.commit(&[append]).await.unwrap()[0].is_ok(), "{case}");
                     drop(opened);
                     let report = check(&location).unwrap().unwrap();
                     assert_eq!(report.rows.len(), 1, "{case}: {report:?}");

@@ -416,7 +416,15 @@ mod tests {
             let summary = belay_journal::ExecutionSummary { state: 2, ..Default::default() };
             belay_journal::Operation::Create { execution, transition, summary, seal_key: None, fence }
         };
-        assert!(store.writer.commit((0..EXECUTIONS).map(create).collect()).await.unwrap().iter().all(Result::is_ok));
+        assert!(
+            store
+                .writer
+                .commit(&(0..EXECUTIONS).map(create).collect::<Vec<_>>())
+                .await
+                .unwrap()
+                .iter()
+                .all(Result::is_ok)
+        );
         let (state, label) = (Condition::State(true, 2), Condition::Label(true, "team".to_owned(), "a".to_owned()));
         for filter in [[&state, &label], [&label, &state]] {
             let query = Query {

@@ -3,7 +3,8 @@
 use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, Loaded, Page, Position, Query, StoreError, Transition,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, Loaded, Page, Position, Query, StoreError, StoredTransition,
+    Transition,
 };
 use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
@@ -43,7 +44,7 @@ impl Queries {
 /// The row of the log with this key.
 static ROW: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT previous, first_seq, count, version, shown, sealed, facts, exec, {} FROM log WHERE id = ?1",
+        "SELECT previous, first_seq, count, version, shown, sealed, facts, exec, {}, fence FROM log WHERE id = ?1",
         LOG.intact()
     )
 });
@@ -106,10 +107,26 @@ impl Queries {
         }
     }
 
+    pub(crate) fn stored(
+        &self,
+        key: ExecutionKey,
+        first_sequence: u64,
+    ) -> Result<Option<StoredTransition>, StoreError> {
+        match self.written(key, first_sequence - 1, 1) {
+            Ok(mut found) => Ok(found.pop().filter(|found| found.transition.first_sequence == first_sequence)),
+            Err(StoreError::Missing(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     pub(crate) fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Transition>, StoreError> {
+        Ok(self.written(key, after, limit)?.into_iter().map(|written| written.transition).collect())
+    }
+
+    fn written(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<StoredTransition>, StoreError> {
         // Locked before the connection: the writer holds its connection, in a simulation the same one, when it takes this lock.
         let known = self.heads.read().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
-        let read = || -> Result<Checked<Vec<Transition>>, rusqlite::Error> {
+        let read = || -> Result<Checked<Vec<StoredTransition>>, rusqlite::Error> {
             let connection = self.connection();
             let recorded = || recorded_head(&connection, key);
             let head = match known.map_or_else(recorded, |head| Ok(Ok(Some(head))))? {
@@ -133,7 +150,7 @@ impl Queries {
                 .optional()?;
             // A damaged waypoint costs the way from the end.
             let entry = entry.filter(|(_, intact)| *intact).map(|(row, _)| row);
-            let mut transitions: Vec<Transition> = Vec::new();
+            let mut transitions: Vec<StoredTransition> = Vec::new();
             let mut next = entry.unwrap_or(head.row);
             let mut last = entry.is_none().then_some(head.last_sequence);
             let mut statement = connection.prepare_cached(&ROW)?;
@@ -150,20 +167,21 @@ impl Queries {
                         sealed: row.get(5)?,
                         facts: row.get(6)?,
                     };
-                    Ok(Some((row.get(0)?, transition)))
+                    Ok(Some((row.get(0)?, StoredTransition { transition, token: row.get(9)? })))
                 });
                 // A row that is not where it was, is damaged, or does not fit to the next one.
                 let read = read.optional()?.flatten();
-                let Some((previous, transition)) =
-                    read.filter(|(_, read): &(i64, Transition)| last.is_none_or(|last| read.last_sequence() == last))
-                else {
+                let fits = |(_, read): &(i64, StoredTransition)| {
+                    last.is_none_or(|last| read.transition.last_sequence() == last)
+                };
+                let Some((previous, written)) = read.filter(fits) else {
                     return Ok(Err(LOG.damaged(next)));
                 };
-                if transition.last_sequence() <= after {
+                if written.transition.last_sequence() <= after {
                     break;
                 }
-                last = Some(transition.first_sequence - 1);
-                transitions.push(transition);
+                last = Some(written.transition.first_sequence - 1);
+                transitions.push(written);
                 next = previous;
             }
             transitions.reverse();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_journal::{
     Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, Loaded, Page, Position, Query, Reading,
-    StoreError, Transition,
+    StoreError, StoredTransition, Transition,
 };
 use belay_sqlite::Lane;
 
@@ -58,6 +58,10 @@ impl JournalReader for SqliteReader {
 
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Reading<'_, Vec<Transition>> {
         self.run(move |queries| queries.read(key, after, limit))
+    }
+
+    fn stored(&self, key: ExecutionKey, first_sequence: u64) -> Reading<'_, Option<StoredTransition>> {
+        self.run(move |queries| queries.stored(key, first_sequence))
     }
 
     fn changes(&self, after: Cursor, limit: usize) -> Reading<'_, Changes> {

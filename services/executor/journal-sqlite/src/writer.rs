@@ -75,13 +75,13 @@ impl JournalWriter for SqliteWriter {
         self.threads == Threads::Real
     }
 
-    fn commit(&mut self, batch: Vec<Operation>) -> impl Future<Output = Committed> + Send {
+    fn commit(&mut self, batch: &[Operation]) -> impl Future<Output = Committed> + Send {
         std::future::ready(self.write(batch))
     }
 }
 
 impl SqliteWriter {
-    fn write(&mut self, batch: Vec<Operation>) -> Committed {
+    fn write(&mut self, batch: &[Operation]) -> Committed {
         if self.broken {
             return Err(StoreError::Broken);
         }
@@ -160,7 +160,7 @@ struct Transaction<'a> {
 type Filled = (Vec<Result<Done, Refused>>, HashMap<ExecutionKey, Head>, u64);
 
 impl Transaction<'_> {
-    fn run(&mut self, batch: Vec<Operation>, rows_before: u64) -> Result<Filled, rusqlite::Error> {
+    fn run(&mut self, batch: &[Operation], rows_before: u64) -> Result<Filled, rusqlite::Error> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let committed = self
             .fill(batch, rows_before)
@@ -178,23 +178,25 @@ impl Transaction<'_> {
         }
     }
 
-    fn fill(&mut self, batch: Vec<Operation>, rows_before: u64) -> Result<Filled, rusqlite::Error> {
+    fn fill(&mut self, batch: &[Operation], rows_before: u64) -> Result<Filled, rusqlite::Error> {
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
             answers.push(match operation {
                 Operation::Create { execution, transition, summary, seal_key, fence } => {
-                    self.create(&execution, &transition, &summary, seal_key.as_deref(), fence)?
+                    self.create(execution, transition, summary, seal_key.as_deref(), *fence)?
                 }
                 Operation::Append { key, transition, summary, seal_key, fence } => {
-                    self.append(key, &transition, summary.as_ref(), seal_key.as_deref(), fence)?
+                    self.append(*key, transition, summary.as_ref(), seal_key.as_deref(), *fence)?
                 }
-                Operation::KeepSnapshot { key, snapshot, fence } => self.keep_snapshot(key, &snapshot, fence)?,
+                Operation::KeepSnapshot { key, snapshot, fence } => self.keep_snapshot(*key, snapshot, *fence)?,
                 Operation::Delete { key, deleted_at, request, fence } => {
-                    self.delete(key, deleted_at, &request, fence)?
+                    self.delete(*key, *deleted_at, request, *fence)?
                 }
-                Operation::Erase { key, max_transitions, fence } => self.erase(key, max_transitions, fence)?,
-                Operation::CloseDeletion { key, reusable_at, fence } => self.close_deletion(key, reusable_at, fence)?,
-                Operation::DropDeletions { now } => Ok(Done::Dropped(self.drop_deletions(now)?)),
+                Operation::Erase { key, max_transitions, fence } => self.erase(*key, *max_transitions, *fence)?,
+                Operation::CloseDeletion { key, reusable_at, fence } => {
+                    self.close_deletion(*key, *reusable_at, *fence)?
+                }
+                Operation::DropDeletions { now } => Ok(Done::Dropped(self.drop_deletions(*now)?)),
             });
         }
         if !self.deleted.is_empty() {
@@ -522,7 +524,7 @@ pub(crate) mod tests {
                     seal_key: None,
                     fence,
                 };
-                assert!(writer.commit(vec![create]).await.unwrap()[0].is_ok());
+                assert!(writer.commit(&[create]).await.unwrap()[0].is_ok());
             }
             *expected = 1;
         }
@@ -549,7 +551,7 @@ pub(crate) mod tests {
                 fence,
             });
         }
-        assert!(writer.commit(batch).await.unwrap().iter().all(Result::is_ok));
+        assert!(writer.commit(&batch).await.unwrap().iter().all(Result::is_ok));
         *expected += count;
         let sequences: Vec<u64> =
             reader.read(one, 0, usize::MAX).await.unwrap().iter().map(|t| t.first_sequence).collect();

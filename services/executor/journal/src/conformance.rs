@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     AnyOf, Change, Changes, Comparison, Condition, Cursor, DeleteRequest, Deletion, Done, ExecutionKey, ExecutionRow,
     ExecutionSummary, Fence, JournalWriter, Loaded, MAX_EXAMINED, NewExecution, Opened, Operation, Order, OrderBy,
-    Page, Position, Query, Refused, Snapshot, StepCounts, StoreError, Transition, Waits,
+    Page, Position, Query, Refused, Snapshot, StepCounts, StoreError, StoredTransition, Transition, Waits,
 };
 
 /// Checks a store's guarantees. `open` opens the same store each time, after the previous handle was dropped.
@@ -85,7 +85,7 @@ fn append(key: ExecutionKey, transition: Transition, fence: i64) -> Operation {
 
 async fn commit<W: JournalWriter>(store: &mut Opened<W>, batch: Vec<Operation>) -> Vec<Result<Done, Refused>> {
     let count = batch.len();
-    let answers = store.writer.commit(batch).await.expect("the batch is committed");
+    let answers = store.writer.commit(&batch).await.expect("the batch is committed");
     assert_eq!(answers.len(), count, "every operation is answered");
     answers
 }
@@ -150,6 +150,12 @@ async fn appends_without_a_gap<W: JournalWriter>(store: &mut Opened<W>, key: Exe
         "a transition that holds a later event is given whole"
     );
     assert_eq!(store.reader.read(key, 7, 100).await.unwrap(), vec![]);
+    for first_sequence in [1, 2, 3, 4, 5, 8] {
+        let written = read.iter().find(|transition| transition.first_sequence == first_sequence).cloned();
+        let expected = written.map(|transition| StoredTransition { transition, token: fence });
+        assert_eq!(store.reader.stored(key, first_sequence).await.unwrap(), expected, "at {first_sequence}");
+    }
+    assert_eq!(store.reader.stored(missing, 1).await.unwrap(), None);
 }
 
 async fn refuses_one_and_keeps_the_others<W: JournalWriter>(store: &mut Opened<W>, key: ExecutionKey) {
@@ -798,6 +804,10 @@ async fn continues_after_opening_again<W: JournalWriter>(store: &mut Opened<W>, 
     let answers =
         commit(store, vec![append(key, transition(11, 1), fence), append(key, transition(10, 1), fence)]).await;
     assert_eq!(answers, vec![Err(Refused::Gap { first: 11, last: 9 }), Ok(Done::Appended)]);
+    for (first_sequence, is_of_this_owner) in [(9, false), (10, true)] {
+        let written = store.reader.stored(key, first_sequence).await.unwrap().expect("it was written");
+        assert_eq!(written.token == fence, is_of_this_owner, "at {first_sequence}");
+    }
     let again = commit(store, vec![create(new_execution("again", "request", "hash", 300), fence)]).await;
     assert_eq!(again, vec![Err(Refused::RequestIdUsed { existing: key, same_request: true })]);
 }

@@ -8,7 +8,8 @@
 //! 1. `commit` returns after the batch is on stable storage; then every operation with result `Ok` is durable.
 //! 2. An operation is atomic; a refused one changes nothing and does not affect the others of its batch.
 //! 3. When the batch as a whole fails, all of it or nothing was committed; the writer refuses everything after that, because the state on
-//!    disk is not known until the store is opened again.
+//!    disk is not known until the store is opened again. After [`StoreError::OutcomeUnknown`] the writer goes on: such a batch is committed
+//!    before the next commit of this writer, or never, and [`Operation::outcome`] tells which.
 //! 4. The events of one execution have no gaps: an append names the sequence it begins with, and the store checks it.
 //! 5. An operation whose fence is lower than the highest the store has seen for its shard is refused.
 //! 6. An execution has at most one key, which is stored together with the first transition that it seals.
@@ -20,10 +21,17 @@
 //!    ([`Operation::CloseDeletion`]), the store's files have none of the execution's bytes.
 //! 10. [`JournalReader::changes`] gives each committed transition once, in an order in which nothing is ever committed before a [`Cursor`] that
 //!     a reader was given. A store whose numbers are given out before they are committed has to hold back those above the first that is open.
+//!
+//! Owners. An embedded store has one owner, which holds all shards from [`Opened::fence`] on until the store is opened again; nothing has to be
+//! claimed or renewed, because the fence rises in the same step in which the store's lock is taken. A store that several executors share, such as
+//! PostgreSQL, adds to this port: claiming shards, which raises the fence of each of them; a lease for each claim, renewed by its owner and
+//! claimable by others once it has run out; and a shard in [`JournalReader::claimable`] and [`JournalReader::due`], so that an owner sees its own. The
+//! fence is what keeps an execution whole (guarantee 5): a lease only decides when another owner may try.
 
 mod changes;
 pub mod conformance;
 mod deletion;
+mod evidence;
 mod query;
 
 use std::{collections::BTreeMap, pin::Pin, sync::Arc};
@@ -33,6 +41,7 @@ use thiserror::Error;
 
 pub use changes::{Change, Changes, Cursor};
 pub use deletion::{DeleteRequest, Deletion};
+pub use evidence::Evidence;
 pub use query::{AnyOf, Comparison, Condition, MAX_EXAMINED, Order, OrderBy, Page, Position, Query};
 
 /// The number of shards. An execution never changes its shard; owners hold shards.
@@ -74,6 +83,15 @@ impl Transition {
     pub fn last_sequence(&self) -> u64 {
         self.first_sequence + u64::from(self.count) - 1
     }
+}
+
+/// A transition as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredTransition {
+    /// The transition.
+    pub transition: Transition,
+    /// The token of the fence that it was written with.
+    pub token: i64,
 }
 
 /// The state of an execution after some of its events, so that reading it need not begin with the first. Disposable: a store may drop it, and
@@ -413,6 +431,9 @@ pub enum StoreError {
     /// An earlier commit failed; the store has to be opened again.
     #[error("an earlier write failed, so the store accepts no more writes until it is opened again")]
     Broken,
+    /// The answer to a commit was lost, as when a connection breaks: the batch was committed, was not, or still is on its way.
+    #[error("the answer to the last write was lost: {0}")]
+    OutcomeUnknown(String),
     /// Anything else.
     #[error("the store failed: {0}")]
     Other(String),
@@ -438,7 +459,7 @@ pub trait JournalWriter: Send + 'static {
     ///
     /// # Errors
     /// [`StoreError`] when the batch as a whole failed; see guarantee 3.
-    fn commit(&mut self, batch: Vec<Operation>) -> impl Future<Output = Committed> + Send;
+    fn commit(&mut self, batch: &[Operation]) -> impl Future<Output = Committed> + Send;
 }
 
 /// The outcome of a batch: of each operation, in order.
@@ -472,6 +493,9 @@ pub trait JournalReader: Send + Sync {
     /// The transitions of an execution with events after `after`, in order, at most `limit`. [`StoreError::Missing`] when there is no such
     /// execution.
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Reading<'_, Vec<Transition>>;
+
+    /// The transition of an execution that begins with this event; `None` when there is no such execution or transition.
+    fn stored(&self, key: ExecutionKey, first_sequence: u64) -> Reading<'_, Option<StoredTransition>>;
 
     /// The transitions of all executions that were committed after `after`, in the order in which they were committed. Examines at most `limit`
     /// of them, and leaves out those of executions that were deleted since, and damaged ones; the store has no more when

@@ -141,7 +141,7 @@ impl<W: JournalWriter> JournalWriter for HeldUp<W> {
         true
     }
 
-    async fn commit(&mut self, batch: Vec<Operation>) -> Committed {
+    async fn commit(&mut self, batch: &[Operation]) -> Committed {
         drop(self.held.1.wait_while(self.held.0.lock().unwrap(), |held| *held).unwrap());
         self.writer.commit(batch).await
     }

@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn done(opened: &mut crate::Journal, operation: Operation) -> Done {
-        opened.writer.write(vec![operation]).unwrap().remove(0).unwrap()
+        opened.writer.write(&[operation]).unwrap().remove(0).unwrap()
     }
 
     /// B-26: neither the database nor its write-ahead log has a byte of a deleted execution, and the store's position does not go back.

@@ -99,7 +99,7 @@ impl Behind {
         let held = std::mem::take(&mut self.held);
         match held.is_empty() {
             true => Ok(()),
-            false => self.writer.commit(held).await.map(drop),
+            false => self.writer.commit(&held).await.map(drop),
         }
     }
 }
@@ -109,7 +109,7 @@ impl JournalWriter for Journaled {
         false
     }
 
-    async fn commit(&mut self, batch: Vec<Operation>) -> Committed {
+    async fn commit(&mut self, batch: &[Operation]) -> Committed {
         let shared = match self {
             Self::AtOnce(writer) => return writer.commit(batch).await,
             Self::Behind(shared) => shared,
@@ -121,7 +121,7 @@ impl JournalWriter for Journaled {
             return behind.writer.commit(batch).await;
         }
         let answers = batch.iter().map(|_| Ok(Done::Appended)).collect();
-        behind.held = batch;
+        behind.held = batch.to_vec();
         let later = Arc::clone(shared);
         tokio::spawn(async move {
             tokio::time::sleep(WRITE_DELAY).await;

@@ -489,7 +489,7 @@ fn restore_journal(site: &Site) -> Option<i64> {
 
 /// A replaced owner that does not know about it repeats its last write. S2-NFR-005, B-08.
 async fn refuse_stale(writer: &mut SqliteWriter, operation: Operation, checker: &Checker) -> Result<(), StoreError> {
-    match writer.commit(vec![operation]).await?.as_slice() {
+    match writer.commit(&[operation]).await?.as_slice() {
         [Err(Refused::Fenced { .. })] => trace::count("stale owners refused"),
         answers => checker.violation(format_args!("the write of an owner that was replaced was answered {answers:?}")),
     }
@@ -507,7 +507,7 @@ impl JournalWriter for Remembered {
         false
     }
 
-    async fn commit(&mut self, batch: Vec<Operation>) -> Committed {
+    async fn commit(&mut self, batch: &[Operation]) -> Committed {
         // Dropping closed deletions has no fence: it changes nothing that an owner decides.
         let last = batch.iter().rfind(|operation| !matches!(operation, Operation::DropDeletions { .. })).cloned();
         let now = now_micros();
@@ -515,7 +515,7 @@ impl JournalWriter for Remembered {
             if last.is_some() {
                 owned.last_operation = last;
             }
-            for operation in &batch {
+            for operation in batch {
                 // Recorded before the result is known: an operation that failed but was stored is not written again.
                 if let Operation::Append { key, transition, .. } = operation
                     && let Some(name) = owned.names.get(key)

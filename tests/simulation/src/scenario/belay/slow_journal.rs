@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belay_journal::{
     Changes, Committed, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, JournalWriter, Loaded, Opened,
-    Operation, Page, Position, Query, Reading, Transition,
+    Operation, Page, Position, Query, Reading, StoredTransition, Transition,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -50,7 +50,7 @@ impl<W: JournalWriter> JournalWriter for SlowWriter<W> {
         false
     }
 
-    async fn commit(&mut self, batch: Vec<Operation>) -> Committed {
+    async fn commit(&mut self, batch: &[Operation]) -> Committed {
         self.delays.pass().await;
         let committed = self.writer.commit(batch).await;
         self.delays.pass().await;
@@ -97,6 +97,10 @@ impl JournalReader for SlowReader {
 
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Reading<'_, Vec<Transition>> {
         self.delayed(self.reader.read(key, after, limit))
+    }
+
+    fn stored(&self, key: ExecutionKey, first_sequence: u64) -> Reading<'_, Option<StoredTransition>> {
+        self.delayed(self.reader.stored(key, first_sequence))
     }
 
     fn changes(&self, after: Cursor, limit: usize) -> Reading<'_, Changes> {

@@ -1,0 +1,60 @@
+//! The journal in memory, for tests: it keeps every guarantee of the port but the first, since nothing of it is on a disk.
+//!
+//! It shows what the port is apart from SQLite, and passes the same conformance suite. A [`Memory`] is what a disk is to other stores: it can
+//! be opened again, and then the fence rises.
+
+mod lost_answers;
+mod reader;
+mod state;
+mod writer;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use belay_journal::Opened;
+use belay_proto::stores::{Position, Service, Stores};
+
+pub use lost_answers::LostAnswers;
+pub use writer::MemoryWriter;
+
+use crate::{reader::MemoryReader, state::Shared};
+
+/// A store's content. Its clones are the same store.
+#[derive(Clone, Debug)]
+pub struct Memory(Shared);
+
+impl Memory {
+    /// An empty store with this identity.
+    #[must_use]
+    pub fn new(store_id: &str) -> Self {
+        let own = Position { store_id: store_id.to_owned(), generation: 0, opened: 0, commit: 0 };
+        let stores = Stores::new(Service::Executor, own, BTreeMap::new());
+        Self(Shared::new(stores))
+    }
+
+    /// Opens it. What the owner before writes from here on is refused.
+    #[must_use]
+    pub fn open(&self) -> Opened<MemoryWriter> {
+        let Self(shared) = self;
+        let fence = shared.lock().raise_fence();
+        Opened {
+            writer: MemoryWriter(shared.clone()),
+            reader: Arc::new(MemoryReader(shared.clone())),
+            client_reader: Arc::new(MemoryReader(shared.clone())),
+            store_id: shared.stores.own().store_id,
+            stores: Arc::clone(&shared.stores),
+            fence,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Memory;
+
+    /// B-08, B-15, B-26: the guarantees are those of the port, and not of SQLite.
+    #[tokio::test]
+    async fn behaves_like_a_journal() {
+        let memory = Memory::new("a store");
+        belay_journal::conformance::check(&mut || memory.open()).await;
+    }
+}

@@ -1,0 +1,180 @@
+//! The reader. Every read looks at everything.
+
+use std::future::ready;
+
+use belay_journal::{
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, Loaded, Page, Position, Query, Reading,
+    StoreError, StoredTransition, Transition,
+};
+
+use crate::state::{Shared, State, Stored};
+
+#[derive(Debug)]
+pub(crate) struct MemoryReader(pub(crate) Shared);
+
+impl MemoryReader {
+    fn look<T: Send + 'static>(&self, look: impl FnOnce(&State) -> T) -> Reading<'_, T> {
+        self.try_look(|state| Ok(look(state)))
+    }
+
+    fn try_look<T: Send + 'static>(&self, look: impl FnOnce(&State) -> Result<T, StoreError>) -> Reading<'_, T> {
+        Box::pin(ready(look(&self.0.lock())))
+    }
+}
+
+/// The rows that have a place in an order, in that order: those that `is_in` accepts, at most `limit`.
+fn ordered(
+    state: &State,
+    place: impl Fn(&ExecutionRow) -> Option<i64>,
+    is_in: impl Fn(Position) -> bool,
+    limit: usize,
+) -> Vec<ExecutionRow> {
+    let placed = |stored: &Stored| {
+        let position = Position { time: place(&stored.row)?, key: stored.row.key };
+        is_in(position).then(|| (position, stored.row.clone()))
+    };
+    let mut rows: Vec<_> = state.executions.values().filter_map(placed).collect();
+    rows.sort_by_key(|(position, _)| *position);
+    rows.into_iter().map(|(_, row)| row).take(limit).collect()
+}
+
+fn wake_at(row: &ExecutionRow) -> Option<i64> {
+    row.summary.wake_at.filter(|_| row.summary.parked)
+}
+
+fn after(stored: &Stored, after: u64) -> impl Iterator<Item = Transition> {
+    let later = stored.transitions.iter().filter(move |(transition, _)| transition.last_sequence() > after);
+    later.map(|(transition, _)| transition.clone())
+}
+
+impl JournalReader for MemoryReader {
+    fn find(&self, namespace: &str, id: &str) -> Reading<'_, Option<ExecutionRow>> {
+        self.look(|state| state.named(namespace, id).map(|stored| stored.row.clone()))
+    }
+
+    fn get(&self, key: ExecutionKey) -> Reading<'_, Option<ExecutionRow>> {
+        self.look(|state| state.executions.get(&key).map(|stored| stored.row.clone()))
+    }
+
+    fn list(&self, query: &Query) -> Reading<'_, Page> {
+        self.look(|state| {
+            let after = |position| query.after.is_none_or(|after| query.order.compare(position, after).is_gt());
+            let mut found: Vec<_> = state
+                .executions
+                .values()
+                .map(|stored| &stored.row)
+                .filter(|row| query.matches(row))
+                .filter_map(|row| Some((query.position(row)?, row)))
+                .filter(|(position, _)| after(*position))
+                .collect();
+            found.sort_by(|(left, _), (right, _)| query.order.compare(*left, *right));
+            let is_last = found.len() <= query.limit;
+            found.truncate(query.limit);
+            let next = found.last().map(|(position, _)| *position).filter(|_| !is_last);
+            Page { rows: found.into_iter().map(|(_, row)| row.clone()).collect(), next }
+        })
+    }
+
+    fn namespaces(&self, after: &str, limit: usize) -> Reading<'_, Vec<String>> {
+        self.look(|state| {
+            let all = state.executions.values().map(|stored| stored.row.execution.namespace.as_str());
+            let distinct: std::collections::BTreeSet<&str> = all.filter(|namespace| *namespace > after).collect();
+            distinct.into_iter().take(limit).map(str::to_owned).collect()
+        })
+    }
+
+    fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Reading<'_, Loaded> {
+        self.try_look(|state| {
+            let stored = state.executions.get(&key).ok_or(StoreError::Missing(key))?;
+            let is_usable = |kept: &&belay_journal::Snapshot| Some(kept.version) == snapshot;
+            let snapshot = stored.snapshot.as_ref().filter(is_usable).cloned();
+            let transitions = match &snapshot {
+                None => after(stored, 0).collect(),
+                Some(snapshot) => after(stored, 0).take(1).chain(after(stored, snapshot.sequence)).collect(),
+            };
+            Ok(Loaded { row: stored.row.clone(), seal_key: stored.seal_key.clone(), snapshot, transitions })
+        })
+    }
+
+    fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Reading<'_, Vec<Transition>> {
+        self.try_look(|state| {
+            let stored = state.executions.get(&key).ok_or(StoreError::Missing(key))?;
+            Ok(self::after(stored, after).take(limit).collect())
+        })
+    }
+
+    fn stored(&self, key: ExecutionKey, first_sequence: u64) -> Reading<'_, Option<StoredTransition>> {
+        self.look(|state| {
+            let mut transitions = state.executions.get(&key)?.transitions.iter();
+            let (transition, token) =
+                transitions.find(|(transition, _)| transition.first_sequence == first_sequence)?;
+            Some(StoredTransition { transition: transition.clone(), token: *token })
+        })
+    }
+
+    fn changes(&self, after: Cursor, limit: usize) -> Reading<'_, Changes> {
+        self.look(|state| {
+            let mut found = Changes { changes: Vec::new(), next: after };
+            for (position, change) in state.log.range(after.0 + 1..).take(limit) {
+                found.next = Cursor(*position);
+                if state.executions.contains_key(&change.key) {
+                    found.changes.push(*change);
+                }
+            }
+            found
+        })
+    }
+
+    fn latest(&self) -> Reading<'_, Cursor> {
+        self.look(|state| Cursor(state.position))
+    }
+
+    fn seal_key(&self, key: ExecutionKey) -> Reading<'_, Option<Vec<u8>>> {
+        self.look(|state| state.executions.get(&key)?.seal_key.clone())
+    }
+
+    fn claimable(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionRow>> {
+        let is_claimable = |row: &ExecutionRow| !row.summary.ended && !row.summary.parked;
+        self.look(|state| ordered(state, |row| is_claimable(row).then_some(0), |position| position.key > after, limit))
+    }
+
+    fn due(&self, after: Position, until: i64, limit: usize) -> Reading<'_, Vec<ExecutionRow>> {
+        self.look(|state| ordered(state, wake_at, |position| position > after && position.time <= until, limit))
+    }
+
+    fn next_wake(&self, after: i64) -> Reading<'_, Option<i64>> {
+        self.look(|state| ordered(state, wake_at, |position| position.time > after, 1).first().and_then(wake_at))
+    }
+
+    fn parked_since(&self, after: Position, limit: usize) -> Reading<'_, Vec<ExecutionRow>> {
+        let updated = |row: &ExecutionRow| wake_at(row).map(|_| row.summary.updated_at);
+        self.look(|state| ordered(state, updated, |position| position > after, limit))
+    }
+
+    fn finished(&self, after: Position, until: Position, limit: usize) -> Reading<'_, Vec<ExecutionRow>> {
+        let is_in = |position| position > after && position <= until;
+        self.look(|state| ordered(state, |row| row.summary.ended_at, is_in, limit))
+    }
+
+    fn finished_beyond(&self, keep: usize) -> Reading<'_, Option<Position>> {
+        self.look(|state| {
+            let finished = ordered(state, |row| row.summary.ended_at, |_| true, usize::MAX);
+            let row = finished.iter().rev().nth(keep)?;
+            Some(Position { time: row.summary.ended_at?, key: row.key })
+        })
+    }
+
+    fn deletion(&self, namespace: &str, id: &str) -> Reading<'_, Option<Deletion>> {
+        self.look(|state| {
+            let mut deletions = state.deletions.values().map(|(deletion, _)| deletion);
+            deletions.find(|deletion| deletion.namespace == namespace && deletion.id == id).cloned()
+        })
+    }
+
+    fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>> {
+        self.look(|state| {
+            let later = state.deletions.values().map(|(deletion, _)| deletion).filter(|deletion| deletion.key > after);
+            later.filter(|deletion| deletion.reusable_at.is_none()).take(limit).cloned().collect()
+        })
+    }
+}

@@ -1,0 +1,223 @@
+//! What is stored, and what each operation changes. An operation is checked completely before its first change.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use belay_journal::{
+    Change, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, NewExecution, Operation, Refused,
+    SHARDS, Snapshot, Transition,
+};
+use belay_proto::stores::Stores;
+
+/// An execution with everything that it takes with it when it is deleted.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) row: ExecutionRow,
+    /// With the token that each was written with.
+    pub(crate) transitions: Vec<(Transition, i64)>,
+    pub(crate) seal_key: Option<Vec<u8>>,
+    pub(crate) snapshot: Option<Snapshot>,
+}
+
+impl Stored {
+    fn last_sequence(&self) -> u64 {
+        self.transitions.last().map_or(0, |(transition, _)| transition.last_sequence())
+    }
+}
+
+/// The whole store, as its writers and readers share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    state: Arc<Mutex<State>>,
+    pub(crate) stores: Arc<Stores>,
+}
+
+impl Shared {
+    pub(crate) fn new(stores: Stores) -> Self {
+        Self { state: Arc::default(), stores: Arc::new(stores) }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is stored.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) executions: BTreeMap<ExecutionKey, Stored>,
+    /// Deletions, and how many transitions of each are left.
+    pub(crate) deletions: BTreeMap<ExecutionKey, (Deletion, usize)>,
+    /// What was committed, by its position.
+    pub(crate) log: BTreeMap<i64, Change>,
+    /// The position of what was committed last.
+    pub(crate) position: i64,
+    last_key: i64,
+    /// The token of the last opening, which is the newest of every shard.
+    fence: i64,
+}
+
+type Outcome = Result<Done, Refused>;
+
+impl State {
+    pub(crate) fn raise_fence(&mut self) -> i64 {
+        self.fence += 1;
+        self.fence
+    }
+
+    pub(crate) fn named(&self, namespace: &str, id: &str) -> Option<&Stored> {
+        let named = |stored: &&Stored| stored.row.execution.namespace == namespace && stored.row.execution.id == id;
+        self.executions.values().find(named)
+    }
+
+    pub(crate) fn perform(&mut self, operation: Operation) -> Outcome {
+        if let Some(fence) = fence_of(&operation) {
+            self.check_fence(fence)?;
+        }
+        match operation {
+            Operation::Create { execution, transition, summary, seal_key, fence } => {
+                self.create(execution, transition, summary, seal_key, fence)
+            }
+            Operation::Append { key, transition, summary, seal_key, fence } => {
+                self.append(key, transition, summary, seal_key, fence)
+            }
+            Operation::KeepSnapshot { key, snapshot, .. } => {
+                let stored = self.stored(key)?;
+                let last = stored.last_sequence();
+                if snapshot.sequence > last {
+                    return Err(Refused::Gap { first: snapshot.sequence, last });
+                }
+                stored.snapshot = Some(snapshot);
+                Ok(Done::Kept)
+            }
+            Operation::Delete { key, deleted_at, request, .. } => {
+                if !self.stored(key)?.row.summary.ended {
+                    return Err(Refused::NotEnded(key));
+                }
+                let Stored { row, transitions, .. } = self.executions.remove(&key).ok_or(Refused::Missing(key))?;
+                let NewExecution { namespace, id, shard, .. } = row.execution;
+                let deletion = Deletion { key, namespace, id, shard, deleted_at, request, reusable_at: None };
+                self.deletions.insert(key, (deletion, transitions.len()));
+                self.position += 1;
+                Ok(Done::Deleted)
+            }
+            Operation::Erase { key, max_transitions, .. } => {
+                let (_, left) = self.deletions.get_mut(&key).ok_or(Refused::Missing(key))?;
+                *left = left.saturating_sub(max_transitions);
+                Ok(Done::Erased { complete: *left == 0 })
+            }
+            Operation::CloseDeletion { key, reusable_at, .. } => {
+                let (deletion, left) = self.deletions.get_mut(&key).ok_or(Refused::Missing(key))?;
+                if *left > 0 {
+                    return Err(Refused::NotErased(key));
+                }
+                deletion.reusable_at = Some(reusable_at);
+                self.log.retain(|_, change| change.key != key);
+                Ok(Done::Closed)
+            }
+            Operation::DropDeletions { now } => {
+                let before = self.deletions.len();
+                self.deletions.retain(|_, (deletion, _)| deletion.reusable_at.is_none_or(|at| at > now));
+                Ok(Done::Dropped(before - self.deletions.len()))
+            }
+        }
+    }
+
+    fn check_fence(&self, Fence { shard, token }: Fence) -> Result<(), Refused> {
+        let newest = if shard < SHARDS { self.fence } else { i64::MAX };
+        if token < newest { Err(Refused::Fenced { shard, yours: token, newest }) } else { Ok(()) }
+    }
+
+    fn stored(&mut self, key: ExecutionKey) -> Result<&mut Stored, Refused> {
+        self.executions.get_mut(&key).ok_or(Refused::Missing(key))
+    }
+
+    fn create(
+        &mut self,
+        execution: NewExecution,
+        transition: Transition,
+        summary: ExecutionSummary,
+        seal_key: Option<Vec<u8>>,
+        fence: Fence,
+    ) -> Outcome {
+        if transition.first_sequence != 1 {
+            return Err(Refused::Gap { first: transition.first_sequence, last: 0 });
+        }
+        let same_request = |stored: &&Stored| {
+            let NewExecution { namespace, request_id, .. } = &stored.row.execution;
+            (namespace, request_id) == (&execution.namespace, &execution.request_id)
+        };
+        // The request id is checked first, because a repeated request usually has the same execution id too.
+        if !execution.request_id.is_empty()
+            && let Some(Stored { row, .. }) = self.executions.values().find(same_request)
+        {
+            let same_request = row.execution.request_hash == execution.request_hash;
+            return Err(Refused::RequestIdUsed { existing: row.key, same_request });
+        }
+        if let Some(Stored { row, .. }) = self.named(&execution.namespace, &execution.id) {
+            return Err(Refused::IdTaken { id: execution.id, existing: row.key });
+        }
+        let named = |(deletion, _): &&(Deletion, usize)| {
+            (&deletion.namespace, &deletion.id) == (&execution.namespace, &execution.id)
+        };
+        if let Some((Deletion { key, reusable_at, .. }, _)) = self.deletions.values().find(named) {
+            if reusable_at.is_none_or(|at| at > execution.created_at) {
+                return Err(Refused::IdDeleted { id: execution.id, reusable_at: *reusable_at });
+            }
+            let key = *key;
+            self.deletions.remove(&key);
+        }
+        self.last_key += 1;
+        let key = ExecutionKey(self.last_key);
+        self.record(key, &transition);
+        let row = ExecutionRow { key, execution, summary };
+        let transitions = vec![(transition, fence.token)];
+        self.executions.insert(key, Stored { row, transitions, seal_key, snapshot: None });
+        Ok(Done::Created(key))
+    }
+
+    fn append(
+        &mut self,
+        key: ExecutionKey,
+        transition: Transition,
+        summary: Option<ExecutionSummary>,
+        seal_key: Option<Vec<u8>>,
+        fence: Fence,
+    ) -> Outcome {
+        let stored = self.stored(key)?;
+        let last = stored.last_sequence();
+        if transition.first_sequence != last + 1 {
+            return Err(Refused::Gap { first: transition.first_sequence, last });
+        }
+        if seal_key.is_some() && stored.seal_key.is_some() {
+            return Err(Refused::HasSealKey(key));
+        }
+        stored.seal_key = stored.seal_key.take().or(seal_key);
+        if let Some(summary) = summary {
+            stored.row.summary = summary;
+        }
+        stored.transitions.push((transition.clone(), fence.token));
+        self.record(key, &transition);
+        Ok(Done::Appended)
+    }
+
+    fn record(&mut self, key: ExecutionKey, transition: &Transition) {
+        self.position += 1;
+        let (first_sequence, last_sequence) = (transition.first_sequence, transition.last_sequence());
+        self.log.insert(self.position, Change { key, first_sequence, last_sequence });
+    }
+}
+
+fn fence_of(operation: &Operation) -> Option<Fence> {
+    match operation {
+        Operation::Create { fence, .. }
+        | Operation::Append { fence, .. }
+        | Operation::KeepSnapshot { fence, .. }
+        | Operation::Delete { fence, .. }
+        | Operation::Erase { fence, .. }
+        | Operation::CloseDeletion { fence, .. } => Some(*fence),
+        Operation::DropDeletions { .. } => None,
+    }
+}

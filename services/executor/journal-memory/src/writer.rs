@@ -1,0 +1,22 @@
+//! The writer.
+
+use belay_journal::{Committed, JournalWriter, Operation};
+
+use crate::state::Shared;
+
+/// The writer of a journal in memory.
+#[derive(Debug)]
+pub struct MemoryWriter(pub(crate) Shared);
+
+impl JournalWriter for MemoryWriter {
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    async fn commit(&mut self, batch: &[Operation]) -> Committed {
+        let mut state = self.0.lock();
+        let answers = batch.iter().map(|operation| state.perform(operation.clone())).collect();
+        self.0.stores.committed(state.position);
+        Ok(answers)
+    }
+}
