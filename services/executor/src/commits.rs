@@ -11,7 +11,7 @@ pub(crate) type Commits = GroupCommit<Operation, Result<Done, Refused>, Arc<Stor
 /// A commit that failed for its whole batch.
 pub(crate) type Failed = CommitError<Arc<StoreError>>;
 
-/// How often a batch of unknown outcome is committed again. With [`pause`] the store is given 40 s: one that does not answer for longer is reported
+/// How often a batch of unknown outcome is committed again. With [`pause`] the store is given 30 s: one that does not answer for longer is reported
 /// as failed, and what it has is read when it is opened again.
 const MAX_ATTEMPTS: u32 = 14;
 

@@ -9,6 +9,7 @@ mod faults;
 mod forms;
 mod holds;
 mod losses;
+mod lost_answers;
 mod memory;
 mod metrics;
 mod newer;
