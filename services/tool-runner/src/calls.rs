@@ -17,7 +17,7 @@ mod span;
 mod work;
 
 pub(crate) use decide::too_weak;
-pub(crate) use record::{json_of, timed_out};
+pub(crate) use record::timed_out;
 
 use std::{
     collections::{HashMap, hash_map::Entry as Slot},

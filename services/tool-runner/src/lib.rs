@@ -13,6 +13,7 @@ mod contents;
 mod digests;
 mod disk_full;
 mod enforcement;
+mod json_of;
 mod lanes;
 mod ledger;
 mod lock;

@@ -15,6 +15,7 @@ use belay_redaction::{
 use serde_json::Value;
 
 use crate::Registry;
+use crate::json_of::json_of;
 
 /// Finds and seals secrets. Clones share the state.
 #[derive(Clone)]
@@ -111,7 +112,7 @@ impl Sealer {
 
     /// Redacts the secrets of a call.
     pub(crate) fn of_call(&self, call: &runner_v1::ToolCall) -> CallSecrets {
-        self.secrets.of_call(&call.tool, &crate::calls::json_of(call.arguments.as_ref()))
+        self.secrets.of_call(&call.tool, &json_of(call.arguments.as_ref()))
     }
 }
 

@@ -7,6 +7,7 @@ use belay_policy::{Decision, Gravity};
 use belay_proto::{runner_v1, v1};
 use belay_workspace::{Act, Content, Digest, Flag, Manifest, Node, RelPath};
 
+use crate::json_of::json_of;
 use crate::{Operation, secrets::CallSecrets};
 
 /// The limit of a subject, in bytes: what the gate accepts.
@@ -193,7 +194,7 @@ impl SubjectContext<'_> {
             execution: execution.to_owned(),
             step: step.to_owned(),
             tool: self.call.tool.clone(),
-            arguments: self.secrets.arguments(&crate::calls::json_of(self.call.arguments.as_ref())),
+            arguments: self.secrets.arguments(&json_of(self.call.arguments.as_ref())),
             arguments_digest: self.call.arguments_digest.clone(),
             command: self.secrets.command(&self.operation.command),
             working_directory: words(&self.operation.working_directory),

@@ -3,7 +3,7 @@
 use belay_reasons as reasons;
 use serde::{Deserialize, Serialize};
 
-use crate::{ApprovalMode, ErrorClass, Failure, Timestamp};
+use crate::{ApprovalMode, Decision, ErrorClass, Failure, Timestamp};
 
 /// What an approval decides about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,19 +86,6 @@ pub enum ChangeKind {
     Modified,
     /// The path is removed.
     Deleted,
-}
-
-/// What was decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Decision {
-    /// Approved, once.
-    Approved,
-    /// Denied.
-    Denied,
-    /// Denied; the step is skipped instead of failing.
-    Skipped,
-    /// No decision before the policy's time limit; treated as denied.
-    Expired,
 }
 
 /// The approval that a held call waits for, or waited for.

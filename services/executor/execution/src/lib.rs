@@ -14,28 +14,32 @@
 //! | what follows | `decide/`, and the `next` of each kind of step |
 //! | a kind of step | `steps/`, one file each |
 
+mod action;
 mod apply;
 mod approval;
 mod approvals;
 mod canonical;
 mod control;
 mod decide;
+mod decision;
 mod event;
 mod failure;
 mod payload;
 mod state;
 mod steps;
 mod time;
+mod totals;
 mod transitions;
 
+pub use action::{Action, DecideContext, Verb};
 pub use apply::IllegalEvent;
 pub use approval::{
-    ApprovalRequirement, ChangeKind, Decided, Decision, EffectSummary, PathChange, PendingApproval, PolicyDecision,
-    SubjectKind, Verdict,
+    ApprovalRequirement, ChangeKind, Decided, EffectSummary, PathChange, PendingApproval, PolicyDecision, SubjectKind,
+    Verdict,
 };
 pub use canonical::{Json, digest};
 pub use control::{Control, Refused};
-pub use decide::{Action, DecideContext, Verb};
+pub use decision::Decision;
 pub use event::{
     Actor, ApprovalEvent, ApprovalMode, Body, Created, Event, ExecutionEvent, Finished, Form, OperationId, Progress,
     Receipt, RecoveryClass, SignalReceived, SkipReason, StepEvent, StepId, Subject, ToolCallEnd, ToolCallEvent,
@@ -45,9 +49,10 @@ pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use payload::{BlobRef, BlobValue, Blobs, MAX_READ_BYTES, NoBlobs, Payload};
 pub use state::{
     Authorization, Execution, FailedAttempt, Life, MAX_SIGNALS, NotRestored, Operation, OperationKey, SNAPSHOT_VERSION,
-    StepKey, StepRole, StepView, Totals, Wait, Waiting, Work,
+    StepKey, StepRole, StepView, Wait, Waiting, Work,
 };
 pub use time::Timestamp;
+pub use totals::Totals;
 pub use transitions::{
     EXECUTION_TRANSITIONS, ExecutionState, ExecutionTrigger, STEP_TRANSITIONS, StepState, StepTrigger,
 };

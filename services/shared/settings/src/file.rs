@@ -1,111 +1,15 @@
-//! The settings as a whole, and the file that holds them.
+//! The file that holds the settings.
 
 use std::path::Path;
 
 use belay_yaml::{Bounds, Reader, Value, Violation};
 
-use crate::{Commands, Origin, Retention, Services, Sourced, read};
+use crate::{Settings, read};
 
 /// The format has six levels; the limit is higher, so that a value that is nested too deep is reported by its field name.
 const BOUNDS: Bounds = Bounds { what: "settings file", max_depth: 10, max_nodes: 20_000, max_text: 256 * 1024 };
 /// The maximum number of reported violations.
 const MAX_VIOLATIONS: usize = 100;
-
-/// The log level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Nothing.
-    Off,
-    /// Failures.
-    Error,
-    /// What an operator should check.
-    Warn,
-    /// Events.
-    Info,
-    /// Details.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
-impl LogLevel {
-    /// The values in the file.
-    pub(crate) const WORDS: [(&'static str, Self); 6] = [
-        ("off", Self::Off),
-        ("error", Self::Error),
-        ("warn", Self::Warn),
-        ("info", Self::Info),
-        ("debug", Self::Debug),
-        ("trace", Self::Trace),
-    ];
-
-    /// The value in the file, which is also a valid log filter.
-    pub fn word(self) -> &'static str {
-        Self::WORDS.iter().find(|(_, level)| *level == self).map_or("info", |(word, _)| *word)
-    }
-}
-
-/// The format of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Text.
-    Text,
-    /// One JSON object for each line.
-    Json,
-}
-
-impl LogFormat {
-    /// The values in the file.
-    pub(crate) const WORDS: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
-
-    /// The value in the file.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
-}
-
-/// The section `log`, for every service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
-    /// The log level. `BELAY_LOG` overrides it, and accepts filters.
-    pub level: Sourced<LogLevel>,
-    /// The log format. `BELAY_LOG_FORMAT` overrides it.
-    pub format: Sourced<LogFormat>,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { level: Sourced::default_of(LogLevel::Info), format: Sourced::default_of(LogFormat::Text) }
-    }
-}
-
-impl Log {
-    /// The level, if the file sets it.
-    pub fn level_of_file(&self) -> Option<LogLevel> {
-        (self.level.origin != Origin::Default).then_some(self.level.value)
-    }
-
-    /// The format, if the file sets it.
-    pub fn format_of_file(&self) -> Option<LogFormat> {
-        (self.format.origin != Origin::Default).then_some(self.format.value)
-    }
-}
-
-/// All settings, validated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// Logs.
-    pub log: Log,
-    /// Commands.
-    pub commands: Commands,
-    /// The limits of each service.
-    pub services: Services,
-    /// Which executions that have ended are kept.
-    pub retention: Retention,
-}
 
 /// The text of a settings file.
 pub struct File;

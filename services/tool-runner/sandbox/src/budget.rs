@@ -1,9 +1,6 @@
 //! How much a command may write, and how much disk space it must leave free.
 
-use crate::{
-    error::LaunchError,
-    wire::{wire_enum, wire_struct},
-};
+use crate::wire::{wire_enum, wire_struct};
 
 /// How much a command may write to one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,16 +14,14 @@ pub struct WriteBudget {
 wire_struct!(WriteBudget { bytes, inodes });
 
 impl WriteBudget {
-    /// `field`: the path of this budget, for the message.
-    pub(crate) fn check(&self, field: &str) -> Result<(), LaunchError> {
+    /// The part of it that is too small, and the least that it may be.
+    pub(crate) fn too_small(&self) -> Option<(&'static str, &'static str)> {
         // A tmpfs treats 0 as unlimited, and rounds up to a page.
-        if self.bytes < 4096 {
-            return Err(LaunchError::spec(format!("{field}.bytes"), "must be at least 4096"));
+        match self {
+            Self { bytes: ..4096, .. } => Some(("bytes", "must be at least 4096")),
+            Self { inodes: ..16, .. } => Some(("inodes", "must be at least 16")),
+            _ => None,
         }
-        if self.inodes < 16 {
-            return Err(LaunchError::spec(format!("{field}.inodes"), "must be at least 16"));
-        }
-        Ok(())
     }
 }
 

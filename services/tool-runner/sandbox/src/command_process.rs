@@ -12,9 +12,9 @@ use rustix::process::{chdir, setsid};
 
 use crate::{
     WORKSPACE, confinement,
+    ended::Enforced,
     layer::Layer,
     protocol::{Command, Context as _, Failure, Message},
-    running::Enforced,
     seccomp, sys,
     wire::frame,
 };

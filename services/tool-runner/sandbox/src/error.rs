@@ -2,7 +2,10 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{budget::DiskLimit, layer::Layer};
+use crate::{
+    budget::{DiskLimit, WriteBudget},
+    layer::Layer,
+};
 
 /// Why a command was not started. None of it ran, and nothing is left of it.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +75,11 @@ impl LaunchError {
     /// An error about one field.
     pub(crate) fn spec(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Spec { field: field.into(), problem: problem.into() }
+    }
+
+    /// Refuses a budget that is too small. `field`: its path, for the message.
+    pub(crate) fn check_budget(field: &str, budget: WriteBudget) -> Result<(), Self> {
+        budget.too_small().map_or(Ok(()), |(part, problem)| Err(Self::spec(format!("{field}.{part}"), problem)))
     }
 
     /// A failure to run the launcher.

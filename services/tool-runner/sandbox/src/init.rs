@@ -14,9 +14,10 @@ use rustix::{
 
 use crate::{
     INNER_ID, command_process, confinement,
+    ended::{End, Ended, Usage},
+    host_ids::HostIds,
     layer::Layer,
     protocol::{Command, Context as _, Failure, Message},
-    running::{End, Ended, Usage},
     seccomp,
     sources::{self, MountAuthority, Sources},
     sys::{self, Side, SingleThreaded},
@@ -32,13 +33,6 @@ pub(crate) const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
-
-/// The ids of init outside its user namespace.
-#[derive(Clone, Copy)]
-pub(crate) struct HostIds {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-}
 
 /// Runs init. Exits with 0 once it has reported the end of the command.
 ///

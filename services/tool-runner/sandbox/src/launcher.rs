@@ -1,8 +1,7 @@
 //! The runner's side: sends a request to a launcher and waits until the command runs.
 
 use std::{
-    io::{self, IoSlice, IoSliceMut, Write as _},
-    mem::MaybeUninit,
+    io,
     os::{
         fd::{AsFd as _, BorrowedFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt as _},
@@ -12,27 +11,24 @@ use std::{
     sync::Arc,
 };
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
-};
-
 use crate::{
     budget::Reserve,
     command_table::{CommandTable, TakenRow},
+    connection::{receive, send},
+    ended::{End, Ended},
     environment::environment,
     error::LaunchError,
     limits::raise_open_files,
     mounts::{self, Mount},
     protocol::{Command, Failure, Message, Request},
-    running::{End, Ended, KillHandle, Launched, Running, read_body},
+    role,
+    running::{KillHandle, Launched, Running},
     scratch::ScratchPlace,
     scratch_directory::{self, RunnerScratch},
     settings::Settings,
     spec::Spec,
     sys::SignalsBlocked,
-    take_over,
-    wire::{Wire, frame},
+    wire::frame,
 };
 
 /// Starts commands in a sandbox.
@@ -65,7 +61,7 @@ impl NamespaceLauncher {
     /// # Errors
     /// When a setting is invalid, or this program's `main` does not call [`crate::take_over_if_asked`].
     pub fn new(settings: Settings) -> Result<Self, LaunchError> {
-        if !take_over::ready() {
+        if !role::can_launch() {
             return Err(LaunchError::NotReady);
         }
         settings.check()?;
@@ -229,7 +225,7 @@ pub(crate) fn spawn(
     let blocked = SignalsBlocked::new();
     // No option here makes std use fork instead of posix_spawn, whose cost does not grow with the runner.
     let child = std::process::Command::new(&settings.executable)
-        .arg0(take_over::LAUNCHER)
+        .arg0(role::LAUNCHER)
         .env_clear()
         // A terminal sends Ctrl-C, Ctrl-Z and Ctrl-\ to the process group of the runner. Only the runner decides what happens to the
         // command.
@@ -243,39 +239,6 @@ pub(crate) fn spawn(
     let launched = Launched::new(child, released.scratch, released.row);
     send(&mut control, &frame(protocol), table).map_err(failed("sending the request to the launcher"))?;
     Ok((control, launched))
-}
-
-/// Sends a frame, with a descriptor attached to its header.
-fn send(control: &mut UnixStream, frame: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    let (header, body) = frame.split_at(4);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = fd.as_slice();
-    if !fds.is_empty() {
-        assert!(ancillary.push(SendAncillaryMessage::ScmRights(fds)), "the buffer has space for one descriptor");
-    }
-    // Four bytes are sent as a whole or not at all.
-    sendmsg(&*control, &[IoSlice::new(header)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    control.write_all(body)
-}
-
-/// The next message and its descriptor. `None`: the connection is closed.
-pub(crate) fn receive<T: Wire>(control: &mut UnixStream) -> io::Result<Option<(T, Option<OwnedFd>)>> {
-    let mut header = [0; 4];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
-    match recvmsg(&*control, &mut [IoSliceMut::new(&mut header)], &mut ancillary, flags) {
-        Err(rustix::io::Errno::CONNRESET) => return Ok(None),
-        Err(error) => return Err(error.into()),
-        Ok(got) if got.bytes < header.len() => return Ok(None),
-        Ok(_) => {}
-    }
-    let fd = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    Ok(read_body(control, header)?.map(|message| (message, fd)))
 }
 
 #[cfg(test)]

@@ -15,22 +15,22 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Gid, Mode, Uid},
-    io::{Errno, fcntl_dupfd_cloexec},
+    io::fcntl_dupfd_cloexec,
     net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
     process::{Signal, pidfd_send_signal, umask},
-    thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
     time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime},
 };
 
 use crate::{
     command_table::OwnRow,
+    connection::receive,
     disk_watch::DiskWatch,
-    init::{self, HostIds},
-    launcher::receive,
+    ended::{End, Ended},
+    host_ids::{HostIds, drop_root},
+    init,
     layer::Layer,
-    probe,
+    probe_layers,
     protocol::{Command, Context as _, Failure, Message, Request},
-    running::{End, Ended},
     scratch_directory,
     sources::{self, MountAuthority, Sources},
     sys::{self, Side, SingleThreaded},
@@ -55,7 +55,9 @@ fn serve_order() -> io::Result<()> {
     umask(Mode::from(0o022));
     match receive(&mut runner)? {
         Some((Request::Run(command), table)) => launch(one, &command, table, &runner),
-        Some((Request::Probe(uid, gid), _)) => runner.write_all(&frame(&Message::Probed(probe::layers(one, uid, gid)))),
+        Some((Request::Probe(uid, gid), _)) => {
+            runner.write_all(&frame(&Message::Probed(probe_layers::layers(one, uid, gid))))
+        }
         None => Ok(()),
     }
 }
@@ -158,14 +160,6 @@ fn become_service_user(one: SingleThreaded, command: &Command) -> Result<(HostId
         .at(Layer::ServiceUser, || "changing the owner of the output to the service user".to_owned())?;
     drop_root(host_ids).at(Layer::ServiceUser, || format!("becoming user {}", host_ids.uid))?;
     Ok((host_ids, Some(sources)))
-}
-
-/// Switches to an ordinary user irrevocably.
-pub(crate) fn drop_root(to: HostIds) -> Result<(), Errno> {
-    let (uid, gid) = (Uid::from_raw(to.uid), Gid::from_raw(to.gid));
-    set_thread_groups(&[])?;
-    set_thread_res_gid(gid, gid, gid)?;
-    set_thread_res_uid(uid, uid, uid)
 }
 
 /// Sends init's pidfd to the runner, which can then kill and wait for init itself.

@@ -4,10 +4,10 @@ use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
 use crate::{
     budget::{DiskLimit, Reserve, WriteBudget},
+    ended::{Ended, Enforced},
     layer::Layer,
     limits::Limits,
     mounts::Mount,
-    running::{Ended, Enforced},
     scratch::Scratch,
     wire::{wire_enum, wire_struct},
 };
@@ -75,6 +75,9 @@ wire_struct!(Command {
 
 /// The path of the attack binary in the view.
 pub(crate) const ATTACKS: &str = "/.attacks";
+
+/// Marks the secrets of the targets, so that no attack succeeds by chance.
+pub(crate) const CANARY: &str = "belay-canary";
 
 /// A message to the runner.
 pub(crate) enum Message {

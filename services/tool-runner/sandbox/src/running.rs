@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::{self, PipeReader, Read as _},
-    ops::AddAssign,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
         unix::net::UnixStream,
@@ -14,7 +13,6 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use rustix::{
@@ -26,45 +24,11 @@ use rustix::{
 use crate::{
     budget::DiskLimit,
     command_table::TakenRow,
+    ended::{End, Ended, Enforced, Usage},
     layer::Layer,
     protocol::Message,
-    wire::{Wire, frame_length, unframe, wire_enum, wire_struct},
+    wire::{Wire, frame_length, unframe},
 };
-
-/// The optional parts of the sandbox that are active for a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enforced {
-    /// The Landlock ABI.
-    pub landlock_abi: u8,
-    /// Whether the pid namespace limits processes. If not, only RLIMIT_NPROC does.
-    pub process_limit: bool,
-    /// Whether the loopback interface of the command is up. If not, it can open local sockets only.
-    pub loopback: bool,
-}
-
-wire_struct!(Enforced { landlock_abi, process_limit, loopback });
-
-impl Enforced {
-    /// The active layers, in the order of their setup. Nothing is launched without the mandatory ones. `as_root`: the runner is root and
-    /// drops its privileges first.
-    pub(crate) fn layers(self, as_root: bool) -> Vec<Layer> {
-        let all = [
-            (Layer::ServiceUser, as_root),
-            (Layer::IdMappedWorkspace, as_root),
-            (Layer::UserNamespace, true),
-            (Layer::Namespaces, true),
-            (Layer::View, true),
-            (Layer::Proc, true),
-            (Layer::Workspace, true),
-            (Layer::ProcessLimit, self.process_limit),
-            (Layer::Privileges, true),
-            (Layer::Limits, true),
-            (Layer::Landlock, true),
-            (Layer::Seccomp, true),
-        ];
-        all.into_iter().filter(|(_, active)| *active).map(|(layer, _)| layer).collect()
-    }
-}
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,27 +47,6 @@ pub enum Status {
     Lost,
 }
 
-/// The resource usage of all processes of a command.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// CPU time in user mode.
-    pub user: Duration,
-    /// CPU time in the kernel.
-    pub system: Duration,
-    /// The peak memory of the largest process, in bytes.
-    pub max_resident_bytes: u64,
-}
-
-wire_struct!(Usage { user, system, max_resident_bytes });
-
-impl AddAssign for Usage {
-    fn add_assign(&mut self, other: Self) {
-        self.user += other.user;
-        self.system += other.system;
-        self.max_resident_bytes = self.max_resident_bytes.max(other.max_resident_bytes);
-    }
-}
-
 /// How a command ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
@@ -111,37 +54,6 @@ pub struct Outcome {
     pub status: Status,
     /// What it used.
     pub usage: Usage,
-}
-
-/// The end of a command, as the launcher reports it.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) end: End,
-    pub(crate) usage: Usage,
-}
-
-wire_struct!(Ended { end, usage });
-
-#[derive(Debug)]
-pub(crate) enum End {
-    Exited(i32),
-    Signalled(i32),
-    TimedOut,
-    DiskLimit(DiskLimit),
-    Lost,
-}
-
-wire_enum!(End { 0 = Exited(code), 1 = Signalled(signal), 2 = TimedOut, 3 = Lost, 4 = DiskLimit(limit) });
-
-impl End {
-    /// The end in a raw wait status.
-    pub(crate) fn of(status: i32) -> Self {
-        if libc::WIFSIGNALED(status) {
-            Self::Signalled(libc::WTERMSIG(status))
-        } else {
-            Self::Exited(libc::WEXITSTATUS(status))
-        }
-    }
 }
 
 /// Kills a command. Can be used from any thread, also after the command has ended.

@@ -57,7 +57,7 @@ impl Default for Scratch {
 impl Scratch {
     pub(crate) fn check(&self) -> Result<(), LaunchError> {
         for (name, size) in [("tmp", self.tmp), ("home", self.home), ("shm", self.shm)] {
-            size.check(&format!("settings.scratch.{name}"))?;
+            LaunchError::check_budget(&format!("settings.scratch.{name}"), size)?;
         }
         match &self.place {
             ScratchPlace::Folder(folder)

@@ -18,7 +18,7 @@ use crate::{
     launcher::NamespaceLauncher,
     limits::Limits,
     output::OutputCaps,
-    protocol::ATTACKS,
+    protocol::{ATTACKS, CANARY},
     running::Status,
     spec::{Spec, WorkspaceMount},
 };
@@ -52,9 +52,6 @@ pub enum SelfTestError {
         output: String,
     },
 }
-
-/// Marks the secrets of the targets, so that no attack succeeds by chance.
-pub(crate) const CANARY: &str = "belay-canary";
 
 /// Runs the built-in attacks inside the sandbox, against targets created for them: a secret file, sockets, a listener, this process.
 ///

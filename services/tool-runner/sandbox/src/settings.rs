@@ -77,7 +77,7 @@ impl Settings {
         }
         mounts::check(&self.mounts, "settings.mounts")?;
         self.scratch.check()?;
-        self.view.check("settings.view")?;
+        LaunchError::check_budget("settings.view", self.view)?;
         self.limits.check("settings.limits")
     }
 

@@ -19,7 +19,7 @@ use rustix::{
 
 use crate::{
     UPPER, WORK, etc,
-    init::HostIds,
+    host_ids::HostIds,
     layer::Layer,
     mounts::{Mount, MountKind},
     protocol::{ATTACKS, Command, Context as _, Failure},

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::running::Usage;
+use crate::ended::Usage;
 
 /// Proof that this process is single-threaded, which makes it sound to run Rust code after a fork.
 #[derive(Clone, Copy)]

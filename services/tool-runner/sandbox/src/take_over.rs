@@ -1,16 +1,13 @@
 //! Detects that this binary was executed again as the launcher.
 
-use std::{
-    env,
-    sync::atomic::{AtomicBool, Ordering},
+use std::env;
+
+use crate::{
+    attacks, monitor,
+    protocol::ATTACKS,
+    role::{self, LAUNCHER},
+    sys,
 };
-
-use crate::{attacks, monitor, protocol::ATTACKS, sys};
-
-/// The `argv[0]` of the launcher. Its standard input is the connection to the runner.
-pub(crate) const LAUNCHER: &str = "belay-sandbox-launcher";
-
-static CALLED: AtomicBool = AtomicBool::new(false);
 
 /// Runs the launcher and does not return, if this process was executed as one.
 ///
@@ -22,11 +19,6 @@ pub fn take_over_if_asked() {
         Some(LAUNCHER) => sys::exit(monitor::serve()),
         // The command of the self-test: in the sandbox it is executed from this path.
         Some(ATTACKS) => sys::exit(attacks::run(args)),
-        _ => CALLED.store(true, Ordering::Release),
+        _ => role::is_runner(),
     }
-}
-
-/// Whether this program can be executed as the launcher.
-pub(crate) fn ready() -> bool {
-    CALLED.load(Ordering::Acquire)
 }

@@ -29,6 +29,7 @@ use super::{
 use crate::{
     ToolFailure,
     commit_log::touched,
+    json_of::json_of,
     ledger::{PendingApproval, Row, Spent, WorkspaceEffect},
     subject::summary,
 };
@@ -303,7 +304,7 @@ impl Calls {
         failed: Option<v1::Failure>,
         receipt: v1::Receipt,
     ) -> runner_v1::ToolCall {
-        let secrets = self.ledger.secrets_of(&waiting.tool, &record::json_of(waiting.arguments.as_ref()));
+        let secrets = self.ledger.secrets_of(&waiting.tool, &json_of(waiting.arguments.as_ref()));
         let failed = failed.map(|mut failed| {
             failed.texts(&mut |text| match text {
                 Text::Words(words) | Text::Json(words) | Text::Schema(words) => *words = secrets.text(words),

@@ -10,8 +10,7 @@ use tokio::sync::watch;
 use super::{
     Call, Calls, cancel_requested,
     effect::{not_committed, overlapping},
-    record,
-    work::Unsuccessful,
+    record::{self, Unsuccessful},
 };
 use crate::{
     LedgerFailure, Staged, WorkspaceDirectory,

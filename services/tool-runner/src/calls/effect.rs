@@ -11,8 +11,7 @@ use belay_workspace::{CommitError, EffectError, LeftOut, Manifest, RelPath, Stop
 
 use super::{
     decide::{self, After},
-    record,
-    work::Unsuccessful,
+    record::{self, Unsuccessful},
 };
 use crate::{
     Staged, ToolFailure, View, WorkspaceDirectory,

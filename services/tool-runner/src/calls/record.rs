@@ -13,8 +13,10 @@ use belay_telemetry::TraceContext;
 
 use belay_workspace::LeftOut;
 
-use super::work::Unsuccessful;
 use crate::{ToolFailure, disk_full::is_full};
+
+/// The end of a call that did not succeed.
+pub(super) type Unsuccessful = (State, ToolFailure);
 
 /// JSON text as a payload.
 pub(crate) fn payload(json: String) -> v1::Payload {
@@ -24,14 +26,6 @@ pub(crate) fn payload(json: String) -> v1::Payload {
 /// A trace context as tools pass it on.
 pub(super) fn trace(trace: &TraceContext) -> v1::TraceContext {
     v1::TraceContext { traceparent: trace.traceparent(), tracestate: trace.tracestate().to_owned() }
-}
-
-/// The JSON text of a payload; empty if it holds a blob or nothing.
-pub(crate) fn json_of(payload: Option<&v1::Payload>) -> String {
-    match payload.and_then(|payload| payload.content.as_ref()) {
-        Some(Content::Json(json)) => json.clone(),
-        Some(Content::Blob(_)) | None => String::new(),
-    }
 }
 
 pub(super) fn failure(ToolFailure { class, reason, message, metadata }: ToolFailure) -> v1::Failure {

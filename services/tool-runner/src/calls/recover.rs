@@ -18,15 +18,11 @@ use belay_workspace::{CommitError, OpenError};
 use tokio::sync::oneshot;
 use tonic::Status;
 
-use super::{
-    Call, Calls, Progress,
-    effect::not_committed,
-    not_durable,
-    record::{failure, json_of},
-};
+use super::{Call, Calls, Progress, effect::not_committed, not_durable, record::failure};
 use crate::{
     Ledger, Parts, PolicyHolder, Staged, ToolFailure,
     acknowledgements::Acknowledgements,
+    json_of::json_of,
     lanes::Lanes,
     ledger::{Entry, Row, WorkspaceEffect},
     workspace_locks::{WorkspaceLocks, WorkspaceUnavailable},

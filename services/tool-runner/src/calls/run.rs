@@ -34,9 +34,9 @@ use super::{
     commit::{Commit, CommitOutcome, Running},
     decide::{self, Before},
     effect::{Examination, Examined, Judge, Proposal, Stopped},
-    record,
+    record::{self, Unsuccessful},
     span::CallSpan,
-    work::{self, StopCause, Unsuccessful},
+    work::{self, StopCause},
 };
 use crate::{
     Operation, Recovery, ToolFailure, Touches, View, ViewHandle,

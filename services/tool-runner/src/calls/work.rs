@@ -8,12 +8,12 @@ use futures::FutureExt as _;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::{CallRequest, cancel_requested, record};
+use super::{
+    CallRequest, cancel_requested,
+    record::{self, Unsuccessful},
+};
 use crate::{Invocation, Recovery, ToolFailure, ToolResult, ViewHandle, output::OutputBuffer, registry::Registered};
 use std::sync::{Arc, OnceLock};
-
-/// The end of a call that did not succeed.
-pub(super) type Unsuccessful = (State, ToolFailure);
 
 /// Parses the arguments and validates them against the tool's schema.
 pub(super) fn arguments(request: &CallRequest) -> Result<Value, ToolFailure> {

@@ -5,26 +5,26 @@
 mod ending;
 mod process;
 mod program;
+mod request;
 mod streams;
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use belay_policy::ToolKind;
-use belay_proto::v1::{TraceContext, WriteBound};
-use belay_sandbox::{Launcher, Spec, WorkspaceMount};
-use serde::Deserialize;
+use belay_proto::v1::WriteBound;
+use belay_sandbox::Launcher;
 use serde_json::Value;
 
-use super::files::{Work, no_view, path, read_arguments, stopped};
+use super::files::{Work, no_view, read_arguments, stopped};
 use crate::{
-    Annotations, CommandSettings, Enforcement, Invocation, Mount, Operation, PlannedProblem, Recovery, Tool,
-    ToolFailure, ToolSpec, Touches,
+    Annotations, CommandSettings, Enforcement, Invocation, Operation, PlannedProblem, Recovery, Tool, ToolFailure,
+    ToolSpec, Touches,
 };
+use request::{Arguments, Asked};
 
 /// The tool.
 #[derive(Clone)]
@@ -36,16 +36,6 @@ pub struct RunTerminal {
     path: Vec<PathBuf>,
     settings: Arc<CommandSettings>,
     lanes: process::Lanes,
-}
-
-#[derive(Deserialize)]
-struct Arguments {
-    command: Vec<String>,
-    cwd: Option<String>,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-    timeout_ms: Option<u64>,
-    check: Option<bool>,
 }
 
 impl RunTerminal {
@@ -212,37 +202,6 @@ impl Tool for RunTerminal {
             ending::judge(&program, outcome, &output, ending::Asked { check, limit, loopback })
         })
     }
-}
-
-/// The request of a call.
-struct Asked {
-    name: String,
-    arguments: Arguments,
-    trace: TraceContext,
-    limit: Duration,
-}
-
-fn spec(asked: Asked, mount: Mount, settings: &CommandSettings) -> Result<Spec, ToolFailure> {
-    let Asked { name, arguments, trace, limit } = asked;
-    let Arguments { command, cwd, env, .. } = arguments;
-    let mut words = command.into_iter();
-    let program = words.next().unwrap_or_default();
-    let Mount { lower, staging, hidden } = mount;
-    // `namespaces/NAMESPACE/executions/…`
-    let namespace = name.split('/').nth(1).unwrap_or_default();
-    let workspace = lower.last().map(PathBuf::as_path).unwrap_or(Path::new(""));
-    let mounts = settings.mounts(namespace, workspace).map_err(|error| ending::no_cache(&error))?;
-    let mut spec = Spec::new(program, words, WorkspaceMount { lower, staging: Some(staging), hidden });
-    spec.mounts = mounts;
-    if let Some(cwd) = cwd {
-        spec.cwd = PathBuf::from(path("cwd", &cwd)?.as_ref());
-    }
-    let trace = [("TRACEPARENT", &trace.traceparent), ("TRACESTATE", &trace.tracestate)];
-    let of_trace = trace.into_iter().filter(|(_, value)| !value.is_empty());
-    spec.env.extend(of_trace.map(|(name, value)| (name.to_owned(), value.into())));
-    spec.env.extend(env.into_iter().map(|(name, value)| (name, value.into())));
-    spec.timeout = Some(limit);
-    Ok(spec)
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub use self::{
 };
 use crate::{
     Actor, Created, ExecutionState, Failure, OperationId, Payload, SkipReason, StepId, StepState, Timestamp, ToolFacts,
+    Totals,
 };
 
 /// One execution. Created from events and changed only by events.
@@ -76,24 +77,6 @@ pub(crate) enum Stop {
     },
     Cancelled,
     Deadline,
-}
-
-/// How many steps there are and how they ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // named after the states
-pub struct Totals {
-    pub total: usize,
-    pub completed: usize,
-    pub failed: usize,
-    pub skipped: usize,
-    pub cancelled: usize,
-}
-
-impl Totals {
-    /// Steps that have ended, in whatever state.
-    pub fn done(self) -> usize {
-        self.completed + self.failed + self.skipped + self.cancelled
-    }
 }
 
 /// What an execution or a step waits for.

@@ -10,7 +10,7 @@ use crate::{
     OperationKey, StepKey, StepState, StepTrigger, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
     Verb, Work, digest,
     state::{Authorization, OperationEnd},
-    steps::outputs,
+    steps::outputs::outputs,
 };
 
 pub(crate) fn apply(

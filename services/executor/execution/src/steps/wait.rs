@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     Actor, ApprovalMode, Blobs, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Form, Json, Life,
     Operation, OperationId, OperationKey, StepKey, StepTrigger, Timestamp, Verb, Wait, WaitCondition, WaitEnd,
-    WaitEvent, Work, state::OperationEnd, steps::outputs,
+    WaitEvent, Work, state::OperationEnd, steps::outputs::outputs,
 };
 
 pub(crate) fn apply(

@@ -9,8 +9,8 @@ use std::{
 
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
-use super::{Attack, Targets, Verdict};
-use crate::self_test::CANARY;
+use super::attack::{Attack, Targets, Verdict};
+use crate::protocol::CANARY;
 
 pub(super) const ATTACKS: &[Attack] = &[
     ("read a file host_ids the workspace", |targets| read(&targets.secret)),

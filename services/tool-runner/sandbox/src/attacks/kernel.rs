@@ -7,7 +7,7 @@ use std::{
     os::fd::AsRawFd as _,
 };
 
-use super::{Attack, Targets, Verdict};
+use super::attack::{Attack, Targets, Verdict};
 use crate::sys::{self, Side};
 
 pub(super) const ATTACKS: &[Attack] = &[

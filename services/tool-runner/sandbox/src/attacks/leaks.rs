@@ -4,7 +4,7 @@ use std::{env, fs};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{Attack, Verdict};
+use super::attack::{Attack, Verdict};
 use crate::environment::DEFAULTS;
 
 pub(super) const ATTACKS: &[Attack] = &[

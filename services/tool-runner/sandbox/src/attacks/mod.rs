@@ -1,5 +1,6 @@
 //! The command of a self-test: attacks the sandbox from inside and prints the results.
 
+mod attack;
 mod files;
 mod kernel;
 mod leaks;
@@ -9,62 +10,10 @@ mod processes;
 use std::{
     ffi::OsString,
     io::{self, Write as _},
-    path::PathBuf,
 };
 
 use crate::sys::SingleThreaded;
-
-/// The targets outside the sandbox, created by the self-test.
-pub(crate) struct Targets {
-    /// A file that everyone may read and write.
-    secret: PathBuf,
-    /// A socket that everyone may connect to.
-    socket: PathBuf,
-    /// The name of an abstract socket.
-    abstract_name: String,
-    /// The port of a TCP listener on the loopback interface.
-    port: u16,
-    /// The process that runs the self-test.
-    process: i32,
-    /// The names of the operator's variables, which every command gets.
-    variables: Vec<String>,
-    one: SingleThreaded,
-}
-
-/// The result of an attack.
-enum Verdict {
-    Blocked(String),
-    Possible(String),
-}
-
-impl Verdict {
-    /// An attack that succeeds if the call succeeds.
-    fn of<T>(result: io::Result<T>) -> Self {
-        match result {
-            Ok(_) => Self::Possible("it worked".to_owned()),
-            Err(error) => Self::Blocked(error.to_string()),
-        }
-    }
-
-    /// The first attempt that is possible, else the last one.
-    fn any(tries: impl IntoIterator<Item = Self>) -> Self {
-        let mut last = Self::Blocked("nothing to try".to_owned());
-        for verdict in tries {
-            last = verdict;
-            if matches!(last, Self::Possible(_)) {
-                break;
-            }
-        }
-        last
-    }
-
-    /// Blocked if `fine`.
-    fn expect(fine: bool, seen: impl Into<String>) -> Self {
-        if fine { Self::Blocked(seen.into()) } else { Self::Possible(seen.into()) }
-    }
-}
-
-type Attack = (&'static str, fn(&Targets) -> Verdict);
+use attack::{Attack, Targets, Verdict};
 
 fn all() -> impl Iterator<Item = Attack> {
     [files::ATTACKS, network::ATTACKS, processes::ATTACKS, kernel::ATTACKS, leaks::ATTACKS]

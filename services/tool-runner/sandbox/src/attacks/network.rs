@@ -12,7 +12,7 @@ use std::{
 
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketType, netlink, recv, send, socket};
 
-use super::{Attack, Verdict};
+use super::attack::{Attack, Verdict};
 
 pub(super) const ATTACKS: &[Attack] = &[
     ("connect to a TCP port of the host", |targets| {

@@ -4,7 +4,7 @@ use std::{fs, io, io::Read as _};
 
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 
-use super::{Attack, Targets, Verdict};
+use super::attack::{Attack, Targets, Verdict};
 use crate::sys::{self, Side};
 
 pub(super) const ATTACKS: &[Attack] = &[

@@ -13,7 +13,11 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{Asked, ending, spec, streams};
+use super::{
+    ending,
+    request::{Asked, spec},
+    streams,
+};
 use crate::{CommandSettings, HeldView, Output, ToolFailure, tools::files::stopped};
 
 /// The lanes for the blocking parts of a command: starting it, and tearing it down.

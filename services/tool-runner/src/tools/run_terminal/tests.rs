@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use belay_sandbox::{LaunchError, Layer, LayerReport, LayerState, Report, Running, Tier};
+use belay_proto::v1::TraceContext;
+use belay_sandbox::{LaunchError, Layer, LayerReport, LayerState, Report, Running, Spec, Tier};
 use serde_json::json;
 
 use super::*;

@@ -1,0 +1,37 @@
+//! What a decision needs besides the events, and what the driver has to do.
+
+use crate::{OperationKey, Timestamp};
+
+/// The inputs of a decision besides the events so far. Their values are recorded in the resulting events, so a replay does not need them.
+#[derive(Clone, Copy, Debug)]
+pub struct DecideContext<'a> {
+    /// The wall clock.
+    pub now: Timestamp,
+    /// The id of the runner's ledger.
+    pub ledger_id: &'a str,
+}
+
+/// What the driver has to do for an operation in flight. Derived from the current state, so a new driver continues where a lost one stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Action {
+    /// The operation.
+    pub operation: OperationKey,
+    /// What to do.
+    pub verb: Verb,
+}
+
+/// What to do for an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// Send the call to the runner under its own name; sending it again attaches to it. A call that was held before it ran is sent with
+    /// the grant of its approval.
+    Dispatch,
+    /// Cancel it, and record how it really ended.
+    Cancel,
+    /// Request approval for it, which its runner holds; or the answer to its form.
+    RequestApproval,
+    /// Commit its approved effect.
+    Commit,
+    /// Discard it, since it was not approved.
+    Discard,
+}

@@ -1,0 +1,50 @@
+//! The frames of the connection between runner and launcher, with their descriptors.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut, Write as _},
+    mem::MaybeUninit,
+    os::{
+        fd::{BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+
+use crate::{running::read_body, wire::Wire};
+
+/// Sends a frame, with a descriptor attached to its header.
+pub(crate) fn send(control: &mut UnixStream, frame: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let (header, body) = frame.split_at(4);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = fd.as_slice();
+    if !fds.is_empty() {
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(fds)), "the buffer has space for one descriptor");
+    }
+    // Four bytes are sent as a whole or not at all.
+    sendmsg(&*control, &[IoSlice::new(header)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    control.write_all(body)
+}
+
+/// The next message and its descriptor. `None`: the connection is closed.
+pub(crate) fn receive<T: Wire>(control: &mut UnixStream) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+    let mut header = [0; 4];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+    match recvmsg(&*control, &mut [IoSliceMut::new(&mut header)], &mut ancillary, flags) {
+        Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+        Err(error) => return Err(error.into()),
+        Ok(got) if got.bytes < header.len() => return Ok(None),
+        Ok(_) => {}
+    }
+    let fd = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok(read_body(control, header)?.map(|message| (message, fd)))
+}

@@ -1,0 +1,56 @@
+//! What a call asks for, and the command that follows from it.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use belay_proto::v1::TraceContext;
+use belay_sandbox::{Spec, WorkspaceMount};
+use serde::Deserialize;
+
+use super::ending;
+use crate::{CommandSettings, Mount, ToolFailure, tools::files::path};
+
+#[derive(Deserialize)]
+pub(super) struct Arguments {
+    pub(super) command: Vec<String>,
+    pub(super) cwd: Option<String>,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) timeout_ms: Option<u64>,
+    pub(super) check: Option<bool>,
+}
+
+/// The request of a call.
+pub(super) struct Asked {
+    pub(super) name: String,
+    pub(super) arguments: Arguments,
+    pub(super) trace: TraceContext,
+    pub(super) limit: Duration,
+}
+
+/// The command that the sandbox is to run.
+pub(super) fn spec(asked: Asked, mount: Mount, settings: &CommandSettings) -> Result<Spec, ToolFailure> {
+    let Asked { name, arguments, trace, limit } = asked;
+    let Arguments { command, cwd, env, .. } = arguments;
+    let mut words = command.into_iter();
+    let program = words.next().unwrap_or_default();
+    let Mount { lower, staging, hidden } = mount;
+    // `namespaces/NAMESPACE/executions/…`
+    let namespace = name.split('/').nth(1).unwrap_or_default();
+    let workspace = lower.last().map(PathBuf::as_path).unwrap_or(Path::new(""));
+    let mounts = settings.mounts(namespace, workspace).map_err(|error| ending::no_cache(&error))?;
+    let mut spec = Spec::new(program, words, WorkspaceMount { lower, staging: Some(staging), hidden });
+    spec.mounts = mounts;
+    if let Some(cwd) = cwd {
+        spec.cwd = PathBuf::from(path("cwd", &cwd)?.as_ref());
+    }
+    let trace = [("TRACEPARENT", &trace.traceparent), ("TRACESTATE", &trace.tracestate)];
+    let of_trace = trace.into_iter().filter(|(_, value)| !value.is_empty());
+    spec.env.extend(of_trace.map(|(name, value)| (name.to_owned(), value.into())));
+    spec.env.extend(env.into_iter().map(|(name, value)| (name, value.into())));
+    spec.timeout = Some(limit);
+    Ok(spec)
+}
