@@ -128,6 +128,15 @@ fn away(why: &Status) -> Report {
     report
 }
 
+/// How long to wait before another watch after `tries` broken ones in a row, or why there is no use.
+pub(crate) fn broken(why: &Status, tries: u32) -> Result<Duration, Failure> {
+    match may_pass(why.code()) {
+        false => Err(Report::of_status(why).into()),
+        true if tries > MAX_TRIES => Err(away(why).into()),
+        true => Ok(wait_before(tries)),
+    }
+}
+
 /// Whether another watch may succeed.
 fn may_pass(code: Code) -> bool {
     !matches!(

@@ -17,6 +17,7 @@ mod deletion_rounds;
 mod deletions;
 mod driver;
 mod event_feed;
+mod followed;
 mod form_request;
 mod gate;
 mod in_doubt;

@@ -145,6 +145,8 @@ pub struct ExecutionRegistry {
     in_memory: Limit,
     /// Limits the requests that wait for something to happen.
     pub(crate) watchers: Limit,
+    /// Changes with every commit, for those who follow all executions.
+    pub(crate) committed: watch::Sender<()>,
     live: Mutex<HashMap<ExecutionKey, mpsc::UnboundedSender<Command>>>,
     /// Names of executions that are being created: they are not in `live` yet, and must not be loaded meanwhile.
     creating: Mutex<HashSet<ExecutionName>>,
@@ -223,6 +225,7 @@ impl ExecutionRegistry {
             fence,
             journal: journal.into(),
             in_memory: Limit::new("services.executor.executions", "executions in memory", limits.executions.value),
+            committed: watch::Sender::default(),
             watchers: Limit::new("services.executor.watchers", "waiting requests", limits.watchers.value),
             live: Mutex::default(),
             creating: Mutex::default(),
@@ -299,7 +302,12 @@ impl ExecutionRegistry {
         let done = self.writer.commit(operation).await;
         match &done {
             // A reader that found it before finds nothing in the journal from here on.
-            Ok(Ok(_)) => deleted.into_iter().for_each(|key| lock(&self.feeds).forget(key)),
+            Ok(Ok(_)) => {
+                deleted.into_iter().for_each(|key| lock(&self.feeds).forget(key));
+                if self.committed.receiver_count() > 0 {
+                    self.committed.send_replace(());
+                }
+            }
             Ok(Err(_)) | Err(CommitError::Stopped) => {}
             Err(CommitError::Failed(error)) => self.fail(Arc::clone(error)),
         }

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_proto::v1::{
-    EffectSummary, Execution, Failure, Step, ToolCall, execution, payload::Content, step::State, waiting_reason,
+    EffectSummary, Execution, ExecutionRemoved, Failure, Step, ToolCall, execution, payload::Content, step::State,
+    waiting_reason,
 };
 use belay_reasons as reasons;
 use unicode_width::UnicodeWidthStr as _;
@@ -21,6 +22,9 @@ use crate::{
     names,
     next::{self, about, of_server},
 };
+
+/// How wide the state is in a watch of all executions: `awaiting_approval` and a gap.
+const STATE_COLUMNS: usize = 19;
 
 /// The most failed steps that the end of an execution shows; `executions get` shows all.
 const FAILED_SHOWN: usize = 5;
@@ -254,6 +258,31 @@ pub(crate) fn list(executions: &[Execution], now: Duration) -> Vec<Line> {
         ]
     });
     table(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
+}
+
+/// One execution as it is now, for a watch of all: `failed  e1  deploy  12s  TOOL_FAILED`.
+pub(crate) fn changed(execution: &Execution, now: Duration) -> Line {
+    let state = execution.state();
+    let took = took_in_words(execution, now).unwrap_or_default();
+    let waits: Vec<String> =
+        execution.waiting.iter().map(|reason| words::word(reason.kind().as_str_name(), "KIND_")).collect();
+    let mut line = Line::default()
+        .column(words::execution_style(state), words::execution_state(state), STATE_COLUMNS)
+        .and(Style::Strong, names::id(&execution.name))
+        .and(Style::Plain, format!("  {}  {took}", execution.plan_id));
+    if let Some(failure) = &execution.failure {
+        line = line.and(Style::Bad, format!("  {}", words::reason(failure)));
+    }
+    if !waits.is_empty() {
+        line = line.and(Style::Warn, format!("  waits for {}", waits.join(", ")));
+    }
+    line
+}
+
+/// One execution that a watch of all is to forget.
+pub(crate) fn removed(removed: &ExecutionRemoved) -> Line {
+    let what = if removed.deleted { "deleted" } else { "no longer matches" };
+    Line::default().column(Style::Dim, what, STATE_COLUMNS).and(Style::Strong, names::id(&removed.name))
 }
 
 /// The last lines about an execution that ended well or that a command controls.

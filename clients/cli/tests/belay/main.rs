@@ -18,9 +18,10 @@ use std::{
 };
 
 use belay_proto::v1::{
-    ErrorClass, ExecutionCreated, ExecutionEvent, ExecutionFinished, ExecutionResumed, ExecutionStarted, Failure,
-    PlanViolation, StepTotals, ToolCall, WaitingReason, execution::State, execution_event::Kind, tool_call,
-    waiting_reason,
+    ErrorClass, Execution, ExecutionCreated, ExecutionEvent, ExecutionFinished, ExecutionRemoved, ExecutionResumed,
+    ExecutionStarted, ExecutionsListed, Failure, PlanViolation, StepTotals, ToolCall, WaitingReason,
+    WatchExecutionsResponse, execution::State, execution_event::Kind, tool_call, waiting_reason,
+    watch_executions_response::Content as All,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Server, World, accepted, event};
@@ -162,6 +163,76 @@ fn end(mut child: Child) -> (Option<i32>, String) {
     let mut talk = String::new();
     child.stderr.take().unwrap().read_to_string(&mut talk).unwrap();
     (child.wait().unwrap().code(), talk)
+}
+
+#[test]
+fn all_executions_are_followed_through_a_broken_line() {
+    let message = |cursor: &str, content| WatchExecutionsResponse { cursor: cursor.to_owned(), content: Some(content) };
+    let shown = |id: &str, state: State| All::Execution(Execution { state: state.into(), ..accepted(id) });
+    let removed = |id: &str, deleted| {
+        All::Removed(ExecutionRemoved { name: format!("namespaces/default/executions/{id}"), deleted })
+    };
+    let failed = Execution {
+        state: State::Failed.into(),
+        failure: Some(Failure { reason: "TOOL_FAILED".to_owned(), ..Default::default() }),
+        ..accepted("e2")
+    };
+    let all = || {
+        vec![
+            vec![
+                message("", shown("e1", State::Running)),
+                message("c1", All::Listed(ExecutionsListed {})),
+                message("c2", All::Execution(failed.clone())),
+                message("c3", All::Heartbeat(Default::default())),
+            ],
+            vec![message("c4", removed("e1", true)), message("c5", removed("e2", false))],
+        ]
+    };
+    for (format, expected) in [
+        (
+            "text",
+            [
+                "running            e1  p",
+                "failed             e2  p    TOOL_FAILED",
+                "deleted            e1",
+                "no longer matches  e2",
+            ],
+        ),
+        (
+            "jsonl",
+            [
+                r#"{"execution":{"name":"namespaces/default/executions/e1","planId":"p","state":"STATE_RUNNING"}}"#,
+                r#"{"cursor":"c1","listed":{}}"#,
+                r#"{"cursor":"c2","execution":{"failure":{"code":"TOOL_FAILED","retryable":false},"name":"namespaces/default/executions/e2","planId":"p","state":"STATE_FAILED"}}"#,
+                r#"{"cursor":"c4","removed":{"deleted":true,"name":"namespaces/default/executions/e1"}}"#,
+            ],
+        ),
+    ] {
+        let server = Server::start(World { all: all(), ..Default::default() });
+        let arguments = ["executions", "watch", "--state", "running", "--filter", "id != x", "-o", format];
+        let mut child = belay(&server, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        for expected in expected {
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            assert_eq!(line.trim_end(), expected);
+        }
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let (code, talk) = end(child);
+        assert_eq!(code, Some(130), "{talk}");
+        assert!(talk.contains("the connection is lost (the line was cut); trying again in 0.1s"), "{talk}");
+        let asked = server.world().watches_of_all.clone();
+        assert_eq!(asked[0].filter, "state = RUNNING AND id != x");
+        assert_eq!(
+            (asked[0].cursor.as_str(), asked[1].cursor.as_str()),
+            ("", "c3"),
+            "it resumes after the last message"
+        );
+    }
+    let server = Server::start(World::default());
+    for wrong in [&["executions", "watch", "e1", "--state", "failed"][..], &["executions", "watch", "--after", "3"]] {
+        assert_eq!(run(&server, wrong).status.code(), Some(2), "{wrong:?}");
+    }
 }
 
 #[test]

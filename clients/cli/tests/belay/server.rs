@@ -16,7 +16,8 @@ use belay_proto::{
         ListNamespacesResponse, ListStepsRequest, ListStepsResponse, ListToolCallsRequest, ListToolCallsResponse,
         PauseExecutionRequest, Plan, PlanViolation, ReadBlobRequest, ReadBlobResponse, ResumeExecutionRequest,
         SignalExecutionRequest, StartExecutionRequest, Step, ToolCall, ValidatePlanRequest, ValidatePlanResponse,
-        WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
+        WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse, WatchExecutionsRequest,
+        WatchExecutionsResponse,
         approval_service_server::ApprovalServiceServer,
         execution_event::Kind,
         executor_service_server::{ExecutorService, ExecutorServiceServer},
@@ -39,6 +40,10 @@ pub(crate) struct World {
     pub(crate) executions: Vec<(Execution, Vec<ExecutionEvent>)>,
     /// The calls of tools that they made.
     pub(crate) calls: Vec<ToolCall>,
+    /// What watches of all executions get, one after the other.
+    pub(crate) all: Vec<Vec<WatchExecutionsResponse>>,
+    /// The watches of all executions that were asked for.
+    pub(crate) watches_of_all: Vec<WatchExecutionsRequest>,
     /// What is wrong with every plan.
     pub(crate) violations: Vec<PlanViolation>,
     /// Streams break after the event with this number, each number once.
@@ -277,6 +282,25 @@ impl ExecutorService for Scripted {
                     return;
                 }
             }
+        })))
+    }
+
+    type WatchExecutionsStream = Pin<Box<dyn Stream<Item = Result<WatchExecutionsResponse, Status>> + Send>>;
+
+    /// Each watch gets the next of the scripted ones, which ends as if the line was cut; after the last, nothing more comes.
+    async fn watch_executions(
+        &self,
+        request: Request<WatchExecutionsRequest>,
+    ) -> Result<Response<Self::WatchExecutionsStream>, Status> {
+        let mut world = self.world.lock().unwrap();
+        world.watches_of_all.push(request.into_inner());
+        let next = if world.all.is_empty() { None } else { Some(world.all.remove(0)) };
+        Ok(Response::new(Box::pin(async_stream::try_stream! {
+            let Some(messages) = next else { return std::future::pending().await };
+            for message in messages {
+                yield message;
+            }
+            Err(Status::unavailable("the line was cut"))?;
         })))
     }
 

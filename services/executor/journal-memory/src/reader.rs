@@ -171,6 +171,17 @@ impl JournalReader for MemoryReader {
         })
     }
 
+    fn deleted_after(&self, after: Position, limit: usize) -> Reading<'_, Vec<Deletion>> {
+        self.look(|state| {
+            let at = |deletion: &Deletion| Position { time: deletion.deleted_at, key: deletion.key };
+            let deletions = state.deletions.values().map(|(deletion, _)| deletion.clone());
+            let mut later: Vec<Deletion> = deletions.filter(|deletion| at(deletion) > after).collect();
+            later.sort_by_key(at);
+            later.truncate(limit);
+            later
+        })
+    }
+
     fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>> {
         self.look(|state| {
             let later = state.deletions.values().map(|(deletion, _)| deletion).filter(|deletion| deletion.key > after);

@@ -276,6 +276,13 @@ impl Queries {
         found.map_err(failed)?.pop().transpose().map_err(damaged)
     }
 
+    pub(crate) fn deleted_after(&self, after: Position, limit: usize) -> Result<Vec<Deletion>, StoreError> {
+        let late = "WHERE (deleted_at, exec) > (?1, ?2) ORDER BY deleted_at, exec LIMIT ?3";
+        let values = (after.time, after.key.0, at_most(limit));
+        let found = rows::deletions(&self.connection(), late, values).map_err(failed)?;
+        Ok(found.into_iter().filter_map(|row| row.inspect_err(rows::report).ok()).collect())
+    }
+
     pub(crate) fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Result<Vec<Deletion>, StoreError> {
         let open = "INDEXED BY deletion_open WHERE reusable_at IS NULL AND exec > ?1 ORDER BY exec LIMIT ?2";
         let found = rows::deletions(&self.connection(), open, (after.0, at_most(limit))).map_err(failed)?;

@@ -105,6 +105,10 @@ impl JournalReader for SqliteReader {
         self.run(move |queries| queries.deletion(&namespace, &id))
     }
 
+    fn deleted_after(&self, after: Position, limit: usize) -> Reading<'_, Vec<Deletion>> {
+        self.run(move |queries| queries.deleted_after(after, limit))
+    }
+
     fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>> {
         self.run(move |queries| queries.open_deletions(after, limit))
     }

@@ -716,6 +716,12 @@ async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     assert_eq!(store.reader.deletion("other", "deleted").await.unwrap(), None);
     assert_eq!(store.reader.open_deletions(ExecutionKey(0), 10).await.unwrap(), vec![deletion.clone()]);
     assert_eq!(store.reader.open_deletions(key, 10).await.unwrap(), vec![]);
+    let since = async |time, limit| store.reader.deleted_after(Position { time, key: ExecutionKey(0) }, limit).await;
+    assert_eq!(since(600, 10).await.unwrap(), vec![deletion.clone()]);
+    assert_eq!(since(601, 10).await.unwrap(), vec![]);
+    assert_eq!(since(0, 0).await.unwrap(), vec![]);
+    let place = Position { time: 600, key };
+    assert_eq!(store.reader.deleted_after(place, 10).await.unwrap(), vec![], "after itself");
     assert_eq!(commit(store, vec![close(key, 700, fence)]).await, vec![Err(Refused::NotErased(key))]);
     let again = create(new_execution("deleted", "", "", 10_000), fence);
     let refused = |reusable_at| Err(Refused::IdDeleted { id: "deleted".into(), reusable_at });
@@ -735,6 +741,8 @@ async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     assert_eq!(store.reader.open_deletions(ExecutionKey(0), 10).await.unwrap(), vec![], "it is closed");
     let closed = store.reader.deletion("default", "deleted").await.unwrap().expect("its name is not free yet");
     assert_eq!(closed, Deletion { reusable_at: Some(10_001), ..deletion });
+    let late = store.reader.deleted_after(Position { time: 599, key }, 10).await.unwrap();
+    assert_eq!(late, vec![closed], "also a closed one");
 
     let reused = create(new_execution("deleted", "request of deleted", "another hash", 10_001), fence);
     let reused = created(&commit(store, vec![reused]).await[0]);

@@ -532,6 +532,9 @@ pub trait JournalReader: Send + Sync {
     /// The deletion of an execution by its name, closed or not; `None` when it was dropped, or there was none.
     fn deletion(&self, namespace: &str, id: &str) -> Reading<'_, Option<Deletion>>;
 
+    /// The deletions, closed or not, in the order of `deleted_at` and key: those after `after`, at most `limit`.
+    fn deleted_after(&self, after: Position, limit: usize) -> Reading<'_, Vec<Deletion>>;
+
     /// The deletions that are not closed, in the order of their keys: those after `after`, at most `limit`.
     fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>>;
 }

@@ -37,7 +37,7 @@ pub(super) async fn list_executions(
     Ok(v1::ListExecutionsResponse { executions: page.rows.iter().map(wire::basic).collect(), next_page_token })
 }
 
-fn query(vault: &Vault, request: &v1::ListExecutionsRequest) -> Result<Query, Status> {
+pub(super) fn query(vault: &Vault, request: &v1::ListExecutionsRequest) -> Result<Query, Status> {
     let invalid = |field: &str, what: String| Status::from(status::invalid(field, vault.shown(what)));
     let mut filter = filter::parse(&request.filter).map_err(|error| invalid("filter", error.to_string()))?;
     for AnyOf(any) in &mut filter {
@@ -83,7 +83,7 @@ fn position(request: &v1::ListExecutionsRequest, token: &str) -> Option<Position
     Some(Position { time: time.parse().ok()?, key: ExecutionKey(key.parse().ok()?) }).filter(|_| is_whole)
 }
 
-fn list_id(request: &v1::ListExecutionsRequest) -> String {
+pub(super) fn list_id(request: &v1::ListExecutionsRequest) -> String {
     let list =
         [&request.parent, &request.filter, &request.order_by].map(|part| format!("{}:{part}", part.len())).concat();
     digest(list.as_bytes()).trim_start_matches("sha256:").chars().take(8).collect()

@@ -14,6 +14,7 @@ mod requests;
 mod start_execution;
 mod wait_execution;
 mod watch_execution;
+mod watch_executions;
 
 use std::sync::Arc;
 
@@ -48,6 +49,7 @@ struct Service {
 impl ExecutorService for Service {
     type ReadBlobStream = Messages<v1::ReadBlobResponse>;
     type WatchExecutionStream = Messages<WatchMessage>;
+    type WatchExecutionsStream = Messages<v1::WatchExecutionsResponse>;
 
     async fn validate_plan(
         &self,
@@ -111,6 +113,13 @@ impl ExecutorService for Service {
         request: Request<v1::WatchExecutionRequest>,
     ) -> Result<Response<Self::WatchExecutionStream>, Status> {
         watch_execution::watch_execution(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn watch_executions(
+        &self,
+        request: Request<v1::WatchExecutionsRequest>,
+    ) -> Result<Response<Self::WatchExecutionsStream>, Status> {
+        watch_executions::watch_executions(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn wait_execution(

@@ -20,3 +20,4 @@ mod snapshots;
 mod starts;
 mod support;
 mod tool_calls;
+mod watches;

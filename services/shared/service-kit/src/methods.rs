@@ -46,6 +46,7 @@ const METHODS: &[Method] = &[
     method("belay.v1.ExecutorService/ListToolCalls", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/ReadBlob", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/WatchExecution", READ, NO_SERVICE),
+    method("belay.v1.ExecutorService/WatchExecutions", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/WaitExecution", READ, NO_SERVICE),
     // A planner for its own executions only: the executor compares the names.
     method("belay.v1.ExecutorService/CancelExecution", PLAN, NO_SERVICE),

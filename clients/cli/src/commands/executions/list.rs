@@ -36,6 +36,15 @@ const STATES: [State; 10] = [
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay executions list --state failed --state partial --since 1d"))]
 pub(crate) struct List {
+    #[command(flatten)]
+    matching: Matching,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+/// Which executions are wanted.
+#[derive(clap::Args, Debug)]
+pub(super) struct Matching {
     /// Only executions in this state; may be given more than once
     #[arg(long = "state", value_name = "S", ignore_case = true, value_parser = states(&STATES, words::execution_state))]
     states: Vec<State>,
@@ -48,8 +57,6 @@ pub(crate) struct List {
     /// Only executions that match, such as 'waits_for = APPROVAL' or 'failure_reason = TOOL_FAILED AND plan_id != nightly'
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
-    #[command(flatten)]
-    extent: Extent,
 }
 
 /// Lists what matches the filters.
@@ -57,7 +64,7 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
     let now = clock::now();
     let request = ListExecutionsRequest {
         parent: names::parent(&context.namespace),
-        filter: filter(&verb, now),
+        filter: filter(&verb.matching, now),
         ..Default::default()
     };
     let listed = context.ask(Needs::Records, async |client| {
@@ -76,13 +83,13 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
         found,
         |executions, next_page_token| ListExecutionsResponse { executions, next_page_token },
         |executions| execution::list(executions, now),
-        || nothing(&context.namespace, &verb),
+        || nothing(&context.namespace, &verb.matching),
         &namespaces,
     )
 }
 
 /// The options as the contract's filter.
-fn filter(verb: &List, now: Duration) -> String {
+pub(super) fn filter(verb: &Matching, now: Duration) -> String {
     let mut all = Vec::new();
     let states: Vec<String> = verb
         .states
@@ -102,7 +109,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// An empty list says what it looked for.
-fn nothing(namespace: &str, verb: &List) -> String {
+fn nothing(namespace: &str, verb: &Matching) -> String {
     let mut sought = format!("no execution in namespace {namespace}{}", sought(&verb.states, words::execution_state));
     for (place, (key, value)) in verb.labels.iter().enumerate() {
         sought.push_str(&format!("{} {key}={value}", if place == 0 { ", with label" } else { " and" }));
@@ -133,16 +140,17 @@ mod tests {
         for state in STATES {
             let line = Line::try_parse_from(["list", "--state", &words::execution_state(state)])
                 .expect("a state's word is taken");
-            assert_eq!(line.list.states, [state]);
+            assert_eq!(line.list.matching.states, [state]);
         }
         let shouted = Line::try_parse_from(["list", "--state", "TIMED_OUT"]).expect("in capitals, too");
-        assert_eq!(shouted.list.states, [State::TimedOut]);
+        assert_eq!(shouted.list.matching.states, [State::TimedOut]);
         assert!(Line::try_parse_from(["list", "--state", "unspecified"]).is_err());
     }
 
     #[test]
     fn the_options_become_a_filter() {
-        let list = |words: &[&str]| Line::try_parse_from([&["list"], words].concat()).expect("well typed").list;
+        let list =
+            |words: &[&str]| Line::try_parse_from([&["list"], words].concat()).expect("well typed").list.matching;
         assert_eq!(filter(&list(&[]), Duration::ZERO), "");
         let all = list(&[
             "--state",
@@ -170,7 +178,7 @@ mod tests {
             "list", "--state", "failed", "--state", "partial", "--label", "a=b", "--since", "1h", "--filter", "id != x",
         ]);
         assert_eq!(
-            nothing("default", &list.expect("well typed").list),
+            nothing("default", &list.expect("well typed").list.matching),
             "no execution in namespace default is failed or partial, with label a=b, accepted within 1h, matching id != x"
         );
     }

@@ -8,6 +8,7 @@ pub(crate) mod pause;
 pub(crate) mod resume;
 pub(crate) mod signal;
 pub(crate) mod watch;
+mod watch_all;
 
 use tonic::Status;
 

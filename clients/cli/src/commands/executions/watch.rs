@@ -1,8 +1,11 @@
 //! `belay executions watch`.
 
-use super::super::{Context, unless_stopped};
+use super::{
+    super::{Context, unless_stopped},
+    list, watch_all,
+};
 use crate::{
-    args::{Which, execution_help},
+    args::execution_help,
     attend::{Attendance, attend},
     connect::{Needs, Session},
     exit::Exit,
@@ -11,22 +14,34 @@ use crate::{
     signals::Signals,
 };
 
-/// Watch an execution from its first event to its end; exits as the execution ended
+/// Watch an execution from its first event to its end; exits as the execution ended. Without ID, all executions, until Ctrl-C
 #[derive(clap::Args, Debug)]
 #[command(after_help = execution_help!("belay executions watch @last -o jsonl"))]
 pub(crate) struct Watch {
-    #[command(flatten)]
-    which: Which,
+    /// The execution: its id, the beginning of its id, its full name, or @last; all executions when it is left out
+    #[arg(value_name = "ID", conflicts_with_all = ["states", "labels", "since", "filter"])]
+    id: Option<String>,
     /// Only events after this number
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(i64).range(0..),
+        requires = "id"
+    )]
     after: i64,
+    #[command(flatten)]
+    matching: list::Matching,
 }
 
 /// Watches without driving the execution.
 pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals) -> Result<Exit, Failure> {
+    let Some(id) = &verb.id else {
+        return unless_stopped(signals, watch_all::watch_all(context, &verb.matching)).await?;
+    };
     let (session, name) = unless_stopped(signals, async {
         let mut session = Session::open(&context.place, Needs::Records).await?;
-        match names::resolve(&mut session.client, &context.namespace, &verb.which.id).await {
+        match names::resolve(&mut session.client, &context.namespace, id).await {
             Ok(name) => Ok((session, name)),
             Err(failure) => {
                 session.close().await;

@@ -143,6 +143,10 @@ impl JournalReader for SlowReader {
         self.delayed(self.reader.deletion(namespace, id))
     }
 
+    fn deleted_after(&self, after: Position, limit: usize) -> Reading<'_, Vec<Deletion>> {
+        self.delayed(self.reader.deleted_after(after, limit))
+    }
+
     fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>> {
         self.delayed(self.reader.open_deletions(after, limit))
     }

@@ -1,0 +1,248 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use belay_journal::{Cursor, ExecutionKey, Order, Position, Query, StoreError};
+use belay_proto::v1::{self, watch_executions_response::Content};
+use belay_reasons as reasons;
+use belay_service_kit::{
+    Taken, status,
+    watch::{Wake, heartbeat_interval, wake},
+};
+use tonic::{Code, Status};
+
+use super::{
+    list_executions::{list_id, query},
+    watch_execution::Messages,
+};
+use crate::{ExecutionRegistry, deletions::NAME_RESERVED, followed::Followed, journal_reads::unreadable};
+
+/// How many executions are read for the first messages at a time: what a watcher that never reads holds in memory.
+const PAGE: usize = 50;
+
+/// How many committed transitions are read at a time, and how many deletions.
+const BATCH: usize = 256;
+
+/// How long a watcher waits between two rounds of changes. What changes meanwhile comes once, in its last state.
+const PACE: Duration = Duration::from_millis(50);
+
+/// How long a cursor can be resumed from: less than the store keeps deletions.
+const MAX_CURSOR_AGE: i64 = 10 * 60 * 1_000_000;
+
+/// Deletions this much before the cursor are told again: their times are taken before they are committed, and clocks are corrected.
+const DELETION_MARGIN: i64 = 60 * 1_000_000;
+
+const _: () = assert!((MAX_CURSOR_AGE + DELETION_MARGIN) as u128 <= NAME_RESERVED.as_micros());
+
+/// Where a watch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// After which transitions.
+    changes: Cursor,
+    /// The executor's time then, in microseconds since the Unix epoch.
+    time: i64,
+}
+
+impl Place {
+    /// The cursor for clients. `list` identifies what is watched.
+    fn cursor(self, list: &str, journal: &str) -> String {
+        format!("{list}.{}.{}.{journal}", self.changes.0, self.time)
+    }
+}
+
+/// A client's cursor: the place, and in which journal.
+fn parse(cursor: &str, list: &str) -> Result<(Place, String), Status> {
+    let mut parts = cursor.splitn(4, '.');
+    let mut parsed = || {
+        let found = parts.next()?;
+        let place = Place { changes: Cursor(parts.next()?.parse().ok()?), time: parts.next()?.parse().ok()? };
+        Some((found.to_owned(), place, parts.next()?.to_owned()))
+    };
+    let valid = parsed().filter(|(found, ..)| found == list);
+    valid.map(|(_, place, journal)| (place, journal)).ok_or_else(|| {
+        let message = "is not valid: use the cursor of a watch with the same parent and filter, or leave it empty";
+        status::invalid("cursor", message).into()
+    })
+}
+
+pub(super) async fn watch_executions(
+    registry: &Arc<ExecutionRegistry>,
+    request: v1::WatchExecutionsRequest,
+) -> Result<Messages<v1::WatchExecutionsResponse>, Status> {
+    let v1::WatchExecutionsRequest { parent, filter, cursor, heartbeat_interval: interval } = request;
+    let heartbeat = heartbeat_interval(interval.as_ref())?;
+    let list = v1::ListExecutionsRequest { parent, filter, ..Default::default() };
+    // By the time of their creation all executions have a place.
+    let query = Query { order: Order::NEWEST_FIRST, limit: PAGE, ..query(&registry.vault, &list)? };
+    let list = list_id(&list);
+    let resumed = match cursor.as_str() {
+        "" => None,
+        cursor => Some(parse(cursor, &list)?),
+    };
+    let taken = registry.watchers.take()?;
+    // Subscribed before the place is taken, so that no commit after it is missed.
+    let committed = registry.committed.subscribe();
+    let changes = registry.client_reads.read(|reader| reader.latest()).await.map_err(|error| unreadable(&error))?;
+    let place = Place { changes, time: registry.now().as_micros() };
+    let resumes = resumed.as_ref().and_then(|(from, journal)| {
+        let age = place.time - from.time;
+        let is_known = **journal == *registry.journal && from.changes <= changes && (0..=MAX_CURSOR_AGE).contains(&age);
+        is_known.then_some(*from)
+    });
+    let watch = Watch {
+        registry: Arc::clone(registry),
+        followed: Followed::new(query.clone()),
+        query,
+        list,
+        place: resumes.unwrap_or(place),
+        began_at: place.changes,
+        deleted_after: resumes.unwrap_or(place).time - DELETION_MARGIN,
+        deleted: BTreeMap::new(),
+        committed,
+        heartbeat,
+        _taken: taken,
+    };
+    Ok(Box::pin(watch.stream(resumed.is_some() && resumes.is_none(), resumes.is_none())))
+}
+
+/// A running watch of executions. What it holds does not grow with how slowly its messages are taken: it reads on when one has been taken.
+struct Watch {
+    registry: Arc<ExecutionRegistry>,
+    query: Query,
+    followed: Followed,
+    /// Identifies parent and filter in cursors.
+    list: String,
+    place: Place,
+    /// The last transition when the watch began: an execution whose first one is later is new.
+    began_at: Cursor,
+    /// Deletions from this time on may not have been told.
+    deleted_after: i64,
+    /// Those that have been.
+    deleted: BTreeMap<ExecutionKey, i64>,
+    committed: tokio::sync::watch::Receiver<()>,
+    heartbeat: Duration,
+    /// Counts against the limit of waiting requests.
+    _taken: Taken,
+}
+
+impl Watch {
+    fn stream(
+        mut self,
+        is_reset: bool,
+        lists: bool,
+    ) -> impl futures::Stream<Item = Result<v1::WatchExecutionsResponse, Status>> {
+        let silent = |content| v1::WatchExecutionsResponse { cursor: String::new(), content: Some(content) };
+        async_stream::try_stream! {
+            if is_reset {
+                yield silent(Content::Reset(v1::ExecutionsReset {}));
+            }
+            if lists {
+                // Deletions up to now are no news.
+                let time = self.registry.now().as_micros();
+                drop(self.deletions(time).await?);
+                loop {
+                    let query = self.query.clone();
+                    let page = self.registry.client_reads.read(move |reader| reader.list(&query)).await;
+                    let page = page.map_err(|error| unreadable(&error))?;
+                    for row in &page.rows {
+                        if let Some(content) = self.followed.tell(row, false) {
+                            yield silent(content);
+                        }
+                    }
+                    let Some(next) = page.next else { break };
+                    self.query.after = Some(next);
+                }
+                yield self.message(Content::Listed(v1::ExecutionsListed {}));
+            }
+            loop {
+                self.committed.mark_unchanged();
+                let time = self.registry.now().as_micros();
+                for content in self.deletions(time).await? {
+                    yield self.message(content);
+                }
+                loop {
+                    let after = self.place.changes;
+                    let changes = self.registry.client_reads.read(move |reader| reader.changes(after, BATCH)).await;
+                    let changes = changes.map_err(|error| unreadable(&error))?;
+                    if changes.next == after {
+                        break;
+                    }
+                    let mut changed: BTreeMap<ExecutionKey, bool> = BTreeMap::new();
+                    for change in changes.changes {
+                        *changed.entry(change.key).or_default() |= change.first_sequence == 1 && after >= self.began_at;
+                    }
+                    // The last message of a batch has the place after it.
+                    let mut last = None;
+                    for (key, is_new) in changed {
+                        let row = match self.registry.client_reads.read(move |reader| reader.get(key)).await {
+                            Ok(row) => row,
+                            // Lists leave it out as well.
+                            Err(StoreError::Damaged(_)) => None,
+                            Err(error) => Err(unreadable(&error))?,
+                        };
+                        if let Some(content) = row.and_then(|row| self.followed.tell(&row, is_new))
+                            && let Some(before) = last.replace(content)
+                        {
+                            yield self.message(before);
+                        }
+                    }
+                    self.place.changes = changes.next;
+                    if let Some(last) = last {
+                        yield self.message(last);
+                    }
+                }
+                self.place.time = time;
+                let (changed, shutdown) = (async { drop(self.committed.changed().await) }, &self.registry.shutdown);
+                match wake(changed, shutdown, self.heartbeat).await {
+                    Wake::Changed => tokio::time::sleep(PACE).await,
+                    Wake::Stopping => {
+                        Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry.")))?;
+                    }
+                    Wake::Quiet => {
+                        let now = belay_proto::timestamp(self.registry.clock.now_micros());
+                        yield self.message(Content::Heartbeat(now));
+                    }
+                }
+            }
+        }
+    }
+
+    fn message(&self, content: Content) -> v1::WatchExecutionsResponse {
+        let cursor = self.place.cursor(&self.list, &self.registry.journal);
+        v1::WatchExecutionsResponse { cursor, content: Some(content) }
+    }
+
+    /// What to tell about executions that were deleted since the last round, which is before `now`.
+    async fn deletions(&mut self, now: i64) -> Result<Vec<Content>, Status> {
+        let mut told = Vec::new();
+        let mut after = Position { time: self.deleted_after, key: ExecutionKey(i64::MIN) };
+        loop {
+            let read = self.registry.client_reads.read(move |reader| reader.deleted_after(after, BATCH)).await;
+            let found = read.map_err(|error| unreadable(&error))?;
+            let Some(last) = found.last() else { break };
+            after = Position { time: last.deleted_at, key: last.key };
+            for deletion in found {
+                if self.deleted.insert(deletion.key, deletion.deleted_at).is_none() {
+                    told.extend(self.followed.deleted(deletion.key, &deletion.namespace, &deletion.id));
+                }
+            }
+        }
+        self.deleted_after = self.deleted_after.max(now - DELETION_MARGIN);
+        self.deleted.retain(|_, deleted_at| *deleted_at >= self.deleted_after);
+        Ok(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_comes_back_as_it_was_and_others_are_refused() {
+        let place = Place { changes: Cursor(17), time: 1_796_115_600_000_000 };
+        let cursor = place.cursor("0123abcd", "a-store.2");
+        assert_eq!(parse(&cursor, "0123abcd").unwrap(), (place, "a-store.2".to_owned()));
+        for (cursor, list) in [(cursor.as_str(), "other"), ("0123abcd.1", "0123abcd"), ("0123abcd.x.1.s", "0123abcd")] {
+            let refused = parse(cursor, list).unwrap_err();
+            assert!(refused.message().starts_with("cursor: is not valid"), "{refused}");
+        }
+    }
+}
