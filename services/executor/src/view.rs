@@ -104,6 +104,10 @@ impl Seen<'_> {
             v1::ExecutionView::Unspecified | v1::ExecutionView::Basic => wire::brief(self.name, self.execution),
             v1::ExecutionView::Full => wire::full(self.name, self.execution),
         };
+        // The driver replaces its reasons after the commit that made them void.
+        if message.end_time.is_some() {
+            return shown(self.redactor, message);
+        }
         message.waiting.extend(self.waits.execution.iter().cloned());
         for (step, waiting) in &self.waits.steps {
             if let Some(step) = message.steps.get_mut(step.position()) {
