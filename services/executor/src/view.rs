@@ -8,7 +8,7 @@ use std::{
     mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -43,6 +43,8 @@ pub(crate) struct View {
     waits: Mutex<Arc<LiveWaits>>,
     /// The size of its events as they are stored.
     bytes: AtomicUsize,
+    /// The last event that a reader was shown from the journal, which has events before the driver hands them over.
+    shown: AtomicU64,
 }
 
 /// The execution as of its last event that a reader has applied.
@@ -141,6 +143,7 @@ impl View {
             kept_of_all,
             waits: Mutex::default(),
             bytes: AtomicUsize::new(0),
+            shown: AtomicU64::new(0),
         }
     }
 
@@ -161,6 +164,11 @@ impl View {
     /// Replaces the reasons for waiting that are in no event.
     pub(crate) fn set_waits(&self, waits: LiveWaits) {
         *lock(&self.waits) = Arc::new(waits);
+    }
+
+    /// Records that a reader was shown an event from the journal: no reader is shown an earlier state from now on.
+    pub(crate) fn has_shown(&self, sequence: u64) {
+        self.shown.fetch_max(sequence, Ordering::SeqCst);
     }
 
     /// Looks at the execution as it is committed.
@@ -204,6 +212,10 @@ impl View {
                 *folded = None;
                 return None;
             }
+        }
+        if current.execution.last_sequence() < self.shown.load(Ordering::SeqCst) {
+            *folded = None;
+            return None;
         }
         if let Some(redactor) = &kept.redactor {
             current.redactor = redactor.clone();

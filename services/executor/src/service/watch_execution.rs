@@ -222,6 +222,10 @@ impl Watch {
             }
             transitions.push(Encoded::from(transition));
         }
+        // Who has seen the end in a watch and asks for the execution gets its result, although the driver may not know yet that it is committed.
+        if let Some(last) = transitions.last() {
+            self.feed.view.has_shown(last.last());
+        }
         // Where events are large, the rest of a page would be read again and again.
         let is_whole = transitions.len() == read.len();
         let page = if is_whole { self.page.saturating_mul(2) } else { transitions.len() };

@@ -26,7 +26,7 @@ use crate::{
     scratch::ScratchPlace,
     scratch_directory::{self, RunnerScratch},
     settings::Settings,
-    spec::Spec,
+    spec::{Spec, TIMEOUT_EXPIRED},
     sys::SignalsBlocked,
     wire::frame,
 };
@@ -114,7 +114,7 @@ impl NamespaceLauncher {
                     return Err(self.explain(failure, program, cwd));
                 }
                 None if matches!(ended, Some(Ended { end: End::TimedOut, .. })) => {
-                    return Err(LaunchError::spec("timeout", "expired before the program was started"));
+                    return Err(LaunchError::spec("timeout", TIMEOUT_EXPIRED));
                 }
                 Some(_) | None => return Err(LaunchError::LauncherLost { program }),
             }

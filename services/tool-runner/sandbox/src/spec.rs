@@ -13,6 +13,9 @@ use crate::{
     mounts::{self, Mount},
 };
 
+/// What is wrong with a time limit that has passed already.
+pub(crate) const TIMEOUT_EXPIRED: &str = "expired before the program was started";
+
 /// A command.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -117,10 +120,14 @@ impl Spec {
             check_variable(name, value, may_set)?;
         }
         if !stays_inside(&self.cwd) {
-            return Err(LaunchError::spec("cwd", format!("`{}` is host_ids workspace", self.cwd.display())));
+            return Err(LaunchError::spec("cwd", format!("`{}` is outside workspace", self.cwd.display())));
         }
         without_nul("cwd", self.cwd.as_os_str())?;
         mounts::check(&self.mounts, "mounts")?;
+        // A launcher that is scheduled late would notice it after the program has begun.
+        if self.timeout == Some(Duration::ZERO) {
+            return Err(LaunchError::spec("timeout", TIMEOUT_EXPIRED));
+        }
         if let Some(limits) = &self.limits {
             limits.check("limits")?;
         }
@@ -146,7 +153,7 @@ impl WorkspaceMount {
         for (n, folder) in self.hidden.iter().enumerate() {
             let field = format!("workspace.hidden[{n}]");
             if folder.as_os_str().is_empty() || !stays_inside(folder) {
-                return Err(LaunchError::spec(field, format!("`{}` is host_ids workspace", folder.display())));
+                return Err(LaunchError::spec(field, format!("`{}` is outside workspace", folder.display())));
             }
             without_nul(&field, folder.as_os_str())?;
         }
@@ -221,8 +228,8 @@ mod tests {
     // S2-X-06: the message says "outside workspace".
     #[test]
     fn a_working_directory_outside_is_rejected() {
-        for host_ids in ["/etc", "../other", "src/../../etc"] {
-            assert!(problem(|spec| spec.cwd = host_ids.into()).contains("host_ids workspace"), "{host_ids}");
+        for outside in ["/etc", "../other", "src/../../etc"] {
+            assert!(problem(|spec| spec.cwd = outside.into()).contains("outside workspace"), "{outside}");
         }
     }
 

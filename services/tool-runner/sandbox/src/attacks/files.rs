@@ -13,8 +13,8 @@ use super::attack::{Attack, Targets, Verdict};
 use crate::protocol::CANARY;
 
 pub(super) const ATTACKS: &[Attack] = &[
-    ("read a file host_ids the workspace", |targets| read(&targets.secret)),
-    ("write a file host_ids the workspace", |targets| write(&targets.secret)),
+    ("read a file outside the workspace", |targets| read(&targets.secret)),
+    ("write a file outside the workspace", |targets| write(&targets.secret)),
     ("read it by climbing out", |targets| read(&Path::new("../../../../..").join(relative(targets)))),
     ("read it through a link in the workspace", |_| read("link-to-secret".as_ref())),
     ("read it through init's root", |targets| {

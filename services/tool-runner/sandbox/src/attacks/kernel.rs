@@ -88,7 +88,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         ])
     }),
     ("make calls of other architectures", other_architectures),
-    ("be root host_ids", |_| {
+    ("be root outside", |_| {
         let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
         let fields: Vec<&str> = map.split_whitespace().collect();
         Verdict::expect(fields.len() == 3 && fields[1] != "0" && fields[2] == "1", fields.join(" "))

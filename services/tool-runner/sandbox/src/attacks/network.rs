@@ -21,7 +21,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             Verdict::of(TcpStream::connect_timeout(&address, Duration::from_secs(1)))
         }))
     }),
-    ("reach the host's loopback from the host_ids", |targets| {
+    ("reach the loopback of the host", |targets| {
         // Binding the same port shows that this is another network namespace: the host has a listener on it.
         match TcpListener::bind((Ipv4Addr::LOCALHOST, targets.port)) {
             Ok(_) => Verdict::Blocked("its own loopback".to_owned()),
@@ -29,7 +29,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             Err(error) => Verdict::Blocked(error.to_string()),
         }
     }),
-    ("reach the host_ids by TCP or UDP", |_| {
+    ("reach the network by TCP or UDP", |_| {
         // Documentation addresses: without a network the calls fail at once.
         let addresses = [
             IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),

@@ -97,7 +97,12 @@ const GATE_KILLS: Option<(u32, Fault)> = Some((4, Fault::Kill { host: GATE }));
 
 /// A part of the runner's disk is full again and again.
 const fn often_full(disk: Disk) -> Option<(u32, Fault)> {
-    Some((8, Fault::Disk { host: RUNNER, disk, lasts: Duration::from_millis(250) }))
+    often_full_for(8, disk, Duration::from_millis(250))
+}
+
+/// The same as many times, each time this long.
+const fn often_full_for(times: u32, disk: Disk, lasts: Duration) -> Option<(u32, Fault)> {
+    Some((times, Fault::Disk { host: RUNNER, disk, lasts }))
 }
 
 /// A wall clock is set forward by 30 hours and put right again and again.
@@ -256,7 +261,9 @@ pub fn acknowledgement_not_retried(seed: u64) -> Result<(), String> {
 /// # Errors
 /// What was violated.
 pub fn uncommitted_reported_unknown(seed: u64) -> Result<(), String> {
-    run(seed, Bugs { often: often_full(Disk::StoresFull), ..Bugs::planted(Defect::UncommittedReportedUnknown) })
+    // Short and often: a write that fails before the commit leaves the call without an end.
+    let often = often_full_for(24, Disk::StoresFull, Duration::from_millis(40));
+    run(seed, Bugs { often, ..Bugs::planted(Defect::UncommittedReportedUnknown) })
 }
 
 /// A defect of the services' own code: [`Defect::FullDiskFailsSteps`].
