@@ -16,11 +16,12 @@ use crate::{
     commit::{Commit, CommitError, Op, conflict_or, is_applied, slot_name, slots},
     conflict::{Fingerprint, Position},
     disk::{At as _, IoFailure, Rename},
+    inner::Inner,
     open::{DIRECTORY, open_entry, stat_entry},
     order::Order,
     path::RelPath,
     stat::Stat,
-    workspace::{Inner, Workspace},
+    workspace::Workspace,
 };
 
 /// The direction.

@@ -30,11 +30,12 @@ use crate::{
     conflict::{Fingerprint, Position},
     disk::{At as _, IoFailure},
     effect::shown,
+    inner::{Inner, retired_name},
     open::{DIRECTORY, open_entry, stat_entry},
     path::RelPath,
     stat::{FileKind, Stat},
     tree::{Digest, TreeError},
-    workspace::{Inner, Workspace},
+    workspace::Workspace,
 };
 
 /// The operations of one commit. Stored in the ledger: together with the directory of its slots it is all that recovery needs.
@@ -224,11 +225,6 @@ impl Workspace {
         self.inner.retention().displace(commit.id.clone());
         Ok(self.inner.clear()?)
     }
-}
-
-/// The name of the slots of a commit in the trash, unique there.
-pub(crate) fn retired_name(id: &str) -> OsString {
-    format!("commit-{id}").into()
 }
 
 /// The directory of the slots of a commit.

@@ -21,7 +21,7 @@ use crate::{
     path::{RelPath, is_own, printable},
     stat::{FileKind, Stat},
     stores,
-    view::ViewError,
+    view_error::ViewError,
 };
 
 /// The limit of links per path, as in the kernel.

@@ -16,9 +16,10 @@ use rustix::{
 };
 
 use crate::{
-    OpenError, Undisturbed,
+    Undisturbed,
     disk::{Disk, Rename},
     open::{DIRECTORY, names, open_beneath, open_entry, stat_entry},
+    open_error::OpenError,
     path::{OWN, RelPath},
 };
 

@@ -22,6 +22,7 @@ use crate::{
     commit::{Commit, CommitError, Op, check, slot_name},
     conflict::{BOUNDLESS, Fingerprint, Position},
     disk::{At as _, Disk, IoFailure, Rename},
+    inner::Inner,
     manifest::{Act, Change, Manifest},
     open::{DIRECTORY, names, open_entry, open_file, stat_entry},
     order::Order,
@@ -30,7 +31,7 @@ use crate::{
     stat::{FileKind, Stat},
     tree::{self, Content, Node, Side, Stop, Walk},
     view::View,
-    workspace::{Inner, Workspace},
+    workspace::Workspace,
 };
 
 /// Above this number of files, one sync of the whole file system is cheaper than one per file.

@@ -20,13 +20,14 @@ use rustix::{
 
 use crate::{
     disk::{At as _, IoFailure, Rename},
+    inner::Inner,
     lookup::{Entry, Follow, Found, Layer, Merged, find},
     open::{DIRECTORY, NotAFile, open_entry, open_file, stat_entry},
     overlay_format::{is_whiteout, mark_copied_up, mark_opaque},
     path::{OWN, RelPath},
     remove::remove_tree,
     stat::{FileKind, FileTime, Stat},
-    workspace::Inner,
+    view_error::ViewError,
 };
 
 /// The directory of a view that holds its changes.
@@ -65,69 +66,6 @@ pub struct Metadata {
     pub modified: FileTime,
     /// The target of a symbolic link, escaped.
     pub target: Option<String>,
-}
-
-/// Why an operation in a view failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ViewError {
-    /// The id of the view is not valid.
-    #[error("view id `{id}` {why}")]
-    Id {
-        /// As given.
-        id: String,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// The path does not exist.
-    #[error("`{path}` does not exist")]
-    NotFound {
-        /// The path.
-        path: String,
-    },
-    /// A symbolic link leaves the workspace.
-    #[error(
-        "`{path}` is outside workspace: it is a symbolic link to `{target}`; use a path that stays in the workspace"
-    )]
-    Outside {
-        /// The link.
-        path: String,
-        /// Its target.
-        target: String,
-    },
-    /// A change would follow a symbolic link, or there are too many links.
-    #[error("`{path}` is a symbolic link to `{target}`, which is not followed here: use its target instead")]
-    Link {
-        /// The link.
-        path: String,
-        /// Its target.
-        target: String,
-    },
-    /// Not a directory.
-    #[error("`{path}` is not a directory")]
-    NotADirectory {
-        /// The path.
-        path: String,
-    },
-    /// Not a regular file.
-    #[error("`{path}` is {}: only regular files can be read and written", kind.name())]
-    NotAFile {
-        /// The path.
-        path: String,
-        /// Its type.
-        kind: FileKind,
-    },
-    /// It is the state directory of a Belay.
-    #[error("`{path}` is outside workspace: it contains the stores and keys of a Belay, which calls must not access")]
-    Stores {
-        /// The path.
-        path: String,
-    },
-    /// The workspace itself cannot be overwritten or removed.
-    #[error("`.` is the workspace itself: name a path inside it")]
-    Root,
-    /// A call failed.
-    #[error(transparent)]
-    Io(#[from] IoFailure),
 }
 
 impl View {

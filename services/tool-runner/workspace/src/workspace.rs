@@ -4,13 +4,10 @@
 
 use std::{
     ffi::OsStr,
-    fs, io,
+    fs,
     os::fd::{AsFd as _, OwnedFd},
-    path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    path::Path,
+    sync::{Arc, Mutex, atomic::AtomicU64},
 };
 
 use rustix::{
@@ -20,112 +17,21 @@ use rustix::{
 };
 
 use crate::{
-    commit::retired_name,
-    disk::{At as _, Disk, IoFailure, Rename, Seam, Undisturbed},
+    disk::{At as _, Disk, IoFailure, Seam, Undisturbed},
+    inner::{Inner, Lock},
     open::{DIRECTORY, names, open_entry, stat_entry},
+    open_error::OpenError,
     order::Order,
-    overlay_format,
-    path::{OWN, RelPath},
-    remove::remove_tree,
-    retention::Retention,
-    stat::{FileTime, Stat},
-    stores,
-    view::{View, ViewError},
+    path::OWN,
+    stat::Stat,
+    view::View,
+    view_error::ViewError,
 };
 
 /// An open workspace. Clones share it.
 #[derive(Clone)]
 pub struct Workspace {
     pub(crate) inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
-    pub(crate) disk: Disk,
-    pub(crate) path: PathBuf,
-    pub(crate) root: OwnedFd,
-    pub(crate) own: OwnedFd,
-    pub(crate) views: OwnedFd,
-    pub(crate) commits: OwnedFd,
-    pub(crate) trash: OwnedFd,
-    trashed: AtomicU64,
-    /// The owner of committed files, if the runner is root.
-    pub(crate) owner: Option<(u32, u32)>,
-    /// Held while a commit renames files.
-    moving: Mutex<()>,
-    /// When a commit last renamed files.
-    last_commit: Mutex<Option<FileTime>>,
-    /// The replaced files, by the ids of their commits.
-    retention: Mutex<Retention<String>>,
-    /// The directories hidden from commands.
-    pub(crate) hidden: Mutex<stores::Hidden>,
-    _lock: Lock,
-}
-
-/// Why a directory cannot be opened as a workspace.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// It does not exist, or cannot be reached.
-    #[error("cannot access workspace `{path}`: {source}; create it, or name another directory")]
-    Unreachable {
-        /// As given.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// It is a file.
-    #[error("workspace `{path}` is not a directory: name the directory that contains the files")]
-    NotADirectory {
-        /// Its path.
-        path: PathBuf,
-    },
-    /// It is `/`.
-    #[error("workspace `/` is the whole machine: name the directory of one project")]
-    Root,
-    /// It is not writable.
-    #[error(
-        "workspace `{path}` is not writable by the user that runs Belay: change its owner or mode, or name another directory"
-    )]
-    ReadOnly {
-        /// Its path.
-        path: PathBuf,
-    },
-    /// It contains, or is in, a directory that calls must not reach.
-    #[error(
-        "workspace `{path}` contains, or is inside, `{forbidden}`, which calls must not access: use separate directories"
-    )]
-    Forbidden {
-        /// Its path.
-        path: PathBuf,
-        /// The directory that calls must not reach.
-        forbidden: PathBuf,
-    },
-    /// Another entry has the name of Belay's own directory.
-    #[error("`{path}` is reserved for Belay's own files, but it is {found}: move it away")]
-    Occupied {
-        /// The path.
-        path: PathBuf,
-        /// The entry that is there.
-        found: &'static str,
-    },
-    /// Another process has it open.
-    #[error("workspace `{path}` is in use by another Belay: stop it, or connect to it as a client")]
-    InUse {
-        /// Its path.
-        path: PathBuf,
-    },
-    /// The file system lacks a required feature.
-    #[error(
-        "the file system of workspace `{path}` does not support {lacks}, which views need: use a local file system such as ext4, xfs or btrfs"
-    )]
-    FileSystem {
-        /// Its path.
-        path: PathBuf,
-        /// The missing feature.
-        lacks: &'static str,
-    },
-    /// A call failed.
-    #[error(transparent)]
-    Io(#[from] IoFailure),
 }
 
 impl Workspace {
@@ -273,121 +179,6 @@ impl Workspace {
             }
         }
         Ok(())
-    }
-}
-
-impl Inner {
-    /// Removes a directory of ours: first moves it to the trash, in one step, then deletes it.
-    pub(crate) fn discard(&self, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-        if stat_entry(folder, name)?.is_none() {
-            return Ok(());
-        }
-        let trash = self.trashed.fetch_add(1, Ordering::Relaxed).to_string();
-        self.disk.rename((folder, name), (&self.trash, trash.as_ref()), Rename::New)?;
-        self.remove_trash(trash.as_ref())
-    }
-
-    /// Moves the slots of a commit to the trash, in one step, under the name `to`. Does nothing if they do not exist.
-    pub(crate) fn retire(&self, id: &str, to: &OsStr) -> Result<(), Errno> {
-        match self.disk.rename((&self.commits, id.as_ref()), (&self.trash, to), Rename::New) {
-            Err(Errno::NOENT) => return Ok(()),
-            moved => moved?,
-        }
-        match self.disk.order() {
-            Order::Kept => Ok(()),
-            // If slots reappeared after some were emptied, they would show finished operations as not done.
-            Order::Unknown => self.disk.sync(&self.commits),
-        }
-    }
-
-    pub(crate) fn remove_trash(&self, name: &OsStr) -> Result<(), Errno> {
-        remove_tree(&self.disk, &self.trash, name)
-    }
-
-    fn empty_trash(&self) -> Result<(), IoFailure> {
-        let shown = self.path.join(OWN).join("trash");
-        for name in names(&self.trash).at("listing", shown.display())? {
-            remove_tree(&self.disk, &self.trash, &name).at("emptying", shown.display())?;
-        }
-        Ok(())
-    }
-
-    /// The parent directory of a path beneath the root, following no link.
-    pub(crate) fn parent(&self, path: &RelPath) -> Result<OwnedFd, Errno> {
-        let parent = path.parent().expect("no operation touches the root");
-        crate::open::open_beneath(&self.root, &parent, DIRECTORY)
-    }
-
-    /// Serialises renames. Views and readers do not wait for it.
-    pub(crate) fn moving(&self) -> MutexGuard<'_, ()> {
-        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records that a commit has renamed files.
-    pub(crate) fn moved(&self) -> Result<(), IoFailure> {
-        let now = self.disk.now(&self.own).at("reading the time of", self.path.display())?;
-        *self.last_commit.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
-        Ok(())
-    }
-
-    pub(crate) fn retention(&self) -> MutexGuard<'_, Retention<String>> {
-        self.retention.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Removes replaced files that no earlier view may use.
-    pub(crate) fn clear(&self) -> Result<(), IoFailure> {
-        let free = self.retention().release();
-        let mut cleared = Ok(());
-        for id in free {
-            let removed = self.remove_trash(&retired_name(&id));
-            cleared = cleared.and(removed.at("removing the files replaced by commit", id));
-        }
-        cleared
-    }
-
-    /// The start time of a view: later than all commits.
-    pub(crate) fn beginning(&self) -> Result<FileTime, Errno> {
-        let last = *self.last_commit.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let now = self.disk.now(&self.own)?;
-            // Loops only on kernels with coarse timestamps (see `Disk::now`), and for at most one tick.
-            if Some(now) != last {
-                return Ok(now);
-            }
-            std::thread::yield_now();
-        }
-    }
-
-    /// Checks that the file system supports views and commits: better now than in the middle of a call.
-    fn probe(&self) -> Result<(), OpenError> {
-        let lacks = |lacks| OpenError::FileSystem { path: self.path.clone(), lacks };
-        let [gone, file] = ["probe-gone", "probe-file"].map(OsStr::new);
-        let probe = || -> Result<Option<&'static str>, Errno> {
-            if self.disk.make_whiteout(&self.trash, gone).is_err() {
-                return Ok(Some("whiteouts (character devices 0:0, Linux 5.8)"));
-            }
-            let created = self.disk.create(&self.trash, file)?;
-            if overlay_format::mark_opaque(&self.disk, &created).is_err() {
-                return Ok(Some("user extended attributes"));
-            }
-            match self.disk.rename((&self.trash, gone), (&self.trash, file), Rename::Exchange) {
-                Err(Errno::INVAL | Errno::NOSYS) => Ok(Some("exchanging two names (renameat2)")),
-                exchanged => exchanged.map(|()| None),
-            }
-        };
-        let found = probe().at("probing", self.path.join(OWN).display());
-        self.empty_trash()?;
-        found?.map_or(Ok(()), |missing| Err(lacks(missing)))
-    }
-}
-
-/// A held lock.
-struct Lock(OwnedFd);
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing alone would leave it locked while a process that is just being started holds a copy.
-        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
