@@ -8,7 +8,7 @@ use std::{
 use belay_approval_gate::{GateError, keys::KeyError};
 use belay_group_commit::CommitError;
 use belay_journal::StoreError;
-use belay_proto::stores::{Behind, Service};
+use belay_proto::stores::Behind;
 use belay_reasons as reasons;
 use belay_service_kit::{key_file::KeyFileError, net::BindError, register_file::RegisterError};
 use belay_settings::ConfigError;
@@ -17,7 +17,7 @@ use belay_telemetry::TelemetryError;
 use belay_tool_runner::{LedgerError, Refused};
 use thiserror::Error;
 
-use crate::{StateDir, policy::PolicyRefused};
+use crate::policy::PolicyRefused;
 
 /// Why the services cannot start.
 #[derive(Debug, Error)]
@@ -122,13 +122,8 @@ impl StartError {
         }
     }
 
-    /// A store is older than another store requires.
-    pub(crate) fn behind(state_dir: &StateDir, behind: &Behind) -> Self {
-        let path = match behind.service {
-            Service::Executor => state_dir.journal(),
-            Service::Runner => state_dir.ledger(),
-            Service::Gate => state_dir.approvals(),
-        };
+    /// The store at `path` is older than another store requires.
+    pub(crate) fn behind(path: &Path, behind: &Behind) -> Self {
         Self::Store { code: reasons::STORE_BEHIND, message: format!("{}: {behind}", path.display()) }
     }
 

@@ -8,6 +8,7 @@
 mod check;
 mod config;
 mod doctor;
+mod endpoint;
 mod error;
 mod policy;
 mod principals;
@@ -21,6 +22,7 @@ pub use belay_tool_runner::take_over_if_asked;
 pub use check::{CheckedStore, check_stores};
 pub use config::{Config, ConfigError, ConfigSource, Origin, Row, Violation};
 pub use doctor::{Diagnosis, Folder, Probe, Program, doctor};
+pub use endpoint::Endpoint;
 pub use error::StartError;
 pub use policy::{PolicyChoice, PolicyFacts, PolicyRefused, PolicyViolation, check_policy, is_same_policy};
 pub use principals::{PrincipalEntry, PrincipalsFile, Role, WithToken};
@@ -55,20 +57,6 @@ use tokio::task::JoinHandle;
 use spans::Spans;
 use state_dir::{Held, Holding};
 use stores::OpenStores;
-
-/// The address of the services.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// A unix socket.
-    Unix(PathBuf),
-    /// TCP, with the token to send.
-    Tcp {
-        /// `http://host:port`.
-        url: String,
-        /// The token to send.
-        token: Option<String>,
-    },
-}
 
 /// The options of a start.
 #[derive(Clone, Debug)]

@@ -9,13 +9,14 @@ use std::{
     time::Duration,
 };
 
+use belay_proto::stores::Service;
 use belay_service_kit::{
     Ids,
     program::{self, FolderError},
     register, register_file,
 };
 
-use crate::{Endpoint, StartError};
+use crate::{endpoint::Endpoint, error::StartError};
 
 /// A state directory that exists and only this user can access.
 #[derive(Debug)]
@@ -91,6 +92,15 @@ impl StateDir {
         };
         let settled = tokio::time::timeout(HOLDER_STARTS, either).await;
         settled.unwrap_or_else(|_| Err(StartError::HolderSilent(self.0.clone())))
+    }
+
+    /// The file of a service's store.
+    pub(crate) fn store(&self, service: Service) -> PathBuf {
+        match service {
+            Service::Executor => self.journal(),
+            Service::Runner => self.ledger(),
+            Service::Gate => self.approvals(),
+        }
     }
 
     pub(crate) fn journal(&self) -> PathBuf {

@@ -59,7 +59,7 @@ impl OpenStores {
                     ledger.close();
                     approvals.close();
                 }
-                Err(behind) => return Err(StartError::behind(state_dir, &behind)),
+                Err(behind) => return Err(StartError::behind(&state_dir.store(behind.service), &behind)),
             }
         }
     }

@@ -7,127 +7,30 @@
 //! The ledger also keeps the highest fencing token of every shard, so that a restarted runner still rejects a replaced executor; the nonces
 //! of spent grants until those grants have expired; and the last policy.
 
+mod entry;
 mod rows;
+mod tables;
 
-use std::{
-    collections::HashMap,
-    path::PathBuf,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_grant::Change;
 use belay_group_commit::{CommitError, GroupCommit};
-use belay_policy::Verdict;
-use belay_proto::{
-    runner_v1,
-    stores::{Service, Stores},
-    v1,
-};
-use belay_sqlite::{CheckReport, Location, Readers, Schema, SqliteError, StoreSize, Table, Threads};
-use serde::{Deserialize, Serialize};
+use belay_proto::stores::{Service, Stores};
+use belay_sqlite::{CheckReport, Location, Readers, SqliteError, StoreSize, Threads};
 use thiserror::Error;
 use tokio::sync::watch;
 
+pub(crate) use entry::{Basis, Contents, Entry, PendingApproval, Row, Spent, WorkspaceEffect, Written};
+use tables::{SCHEMA, TABLES};
+
 use crate::{
-    Secrets, Staged,
-    contents::Content,
+    Secrets,
     lock::lock,
     secrets::{CallSecrets, Sealer},
 };
-
-const SCHEMA: Schema = Schema {
-    // "BLYL"
-    application_id: 0x424C_594C,
-    format: 6,
-    earlier_lacks: "the checksums of rows",
-    create: "
-        CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL, seal_key BLOB NOT NULL, sum INTEGER NOT NULL) STRICT;
-        CREATE TABLE fence (shard INTEGER PRIMARY KEY, token INTEGER NOT NULL, sum INTEGER NOT NULL DEFAULT 0) STRICT;
-        CREATE TABLE call (
-            name      TEXT PRIMARY KEY,
-            digest    TEXT NOT NULL,
-            ended     INTEGER NOT NULL,
-            -- As it is shown, and sealed as it is where that differs.
-            call      BLOB NOT NULL,
-            sealed    BLOB,
-            -- A staged effect and the folder it belongs to: its plan as text, or sealed where a name in it may be a secret.
-            workspace BLOB,
-            staged_id TEXT,
-            staged    ANY,
-            -- In which order effects were put in place, and are again after a crash.
-            committed INTEGER,
-            sum       INTEGER NOT NULL,
-            CHECK ((workspace IS NULL) = (staged IS NULL) AND (staged IS NULL) = (staged_id IS NULL))
-        ) STRICT, WITHOUT ROWID;
-        -- What a call that waits for a decision waits with.
-        CREATE TABLE held (
-            id       INTEGER PRIMARY KEY,
-            name     TEXT NOT NULL UNIQUE,
-            subject  BLOB NOT NULL,
-            -- Both sealed.
-            waits    BLOB NOT NULL,
-            contents BLOB NOT NULL,
-            sum      INTEGER NOT NULL
-        ) STRICT;
-        -- Rows of calls that could not be read, as they were found, without their checksums.
-        CREATE TABLE set_aside (
-            name      TEXT PRIMARY KEY,
-            why       TEXT NOT NULL,
-            digest    ANY,
-            ended     ANY,
-            call      ANY,
-            sealed    ANY,
-            workspace ANY,
-            staged_id ANY,
-            staged    ANY
-        ) STRICT, WITHOUT ROWID;
-        CREATE TABLE spent (nonce TEXT PRIMARY KEY, expires INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-        CREATE TABLE policy (
-            one       INTEGER PRIMARY KEY CHECK (one = 1),
-            revision  INTEGER NOT NULL,
-            body      BLOB NOT NULL,
-            signature BLOB NOT NULL,
-            key_id    TEXT NOT NULL,
-            sum       INTEGER NOT NULL
-        ) STRICT;
-    ",
-};
-
-const META: Table =
-    Table { name: "meta", columns: &["one", "ledger_id", "seal_key"], sum: "sum", affects: "the whole ledger" };
-
-const FENCE: Table =
-    Table { name: "fence", columns: &["shard", "token"], sum: "sum", affects: "which executor may call in this shard" };
-
-const CALL: Table = Table {
-    name: "call",
-    columns: &["name", "digest", "ended", "call", "sealed", "workspace", "staged_id", "staged", "committed"],
-    sum: "sum",
-    affects: "the outcome of this call",
-};
-
-const HELD: Table = Table {
-    name: "held",
-    columns: &["name", "subject", "waits", "contents"],
-    sum: "sum",
-    affects: "the approval that this call waits for",
-};
-
-const SPENT: Table =
-    Table { name: "spent", columns: &["nonce", "expires"], sum: "sum", affects: "whether this grant was spent" };
-
-const POLICY: Table = Table {
-    name: "policy",
-    columns: &["one", "revision", "body", "signature", "key_id"],
-    sum: "sum",
-    affects: "the copy of the policy, which the gate has",
-};
-
-const TABLES: [&Table; 7] = [&META, &FENCE, &CALL, &HELD, &SPENT, &POLICY, &belay_sqlite::POSITION];
 
 /// Reads every row of a ledger, whether or not a process has it open; `None` when there is none. Names also the rows that a start has set aside.
 ///
@@ -170,108 +73,6 @@ pub enum LedgerError {
 
 /// Why a write failed, as far as is known.
 pub type LedgerFailure = CommitError<SqliteError>;
-
-/// One write to the ledger.
-#[derive(Clone, Debug)]
-pub(crate) enum Entry {
-    /// A call starts, waits for approval, ends, or gets a tombstone: the row replaces the one before.
-    Call(Box<Row>),
-    /// Only the pending deletes, which go with every entry: see [`Ledger::delete_later`].
-    FlushDeletes,
-    /// Deletes the row of a call that may run again.
-    Delete { name: String },
-    /// Deletes every row about the calls of an execution, `namespaces/*/executions/*`, and then its bytes from the files.
-    Forget { execution: String },
-    /// A newer fencing token of a shard.
-    Fence { shard: i32, token: i64 },
-    /// A newer policy.
-    Policy(v1::SignedPolicy),
-    /// Deletes the nonces of grants that expired before this time, in seconds since 1970.
-    Expired { before: i64 },
-}
-
-/// The state of a call.
-#[derive(Clone, Debug)]
-pub(crate) struct Row {
-    /// The digest of tool, workspace and arguments; empty for a tombstone.
-    pub(crate) digest: String,
-    pub(crate) ended: bool,
-    pub(crate) call: runner_v1::ToolCall,
-    /// Its effect, staged or committed by this row.
-    pub(crate) staged: Option<WorkspaceEffect>,
-    /// Set while the call waits for approval.
-    pub(crate) pending: Option<PendingApproval>,
-    /// The grant that this row spends.
-    pub(crate) spends: Option<Spent>,
-}
-
-/// A staged effect and the workspace it belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WorkspaceEffect {
-    pub(crate) workspace: PathBuf,
-    pub(crate) staged: Staged,
-}
-
-/// What is stored of a call that waits for approval.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PendingApproval {
-    /// The canonical bytes of the subject of the approval.
-    pub(crate) subject: Vec<u8>,
-    /// The inputs for judging its effect again.
-    pub(crate) basis: Basis,
-    /// The result as JSON text, if the tool has run.
-    pub(crate) result: Option<String>,
-    /// What it changed, unredacted; the subject has the redacted paths.
-    pub(crate) changes: Vec<Change>,
-    /// File contents before and after, to be shown.
-    pub(crate) contents: Vec<Content>,
-}
-
-/// The inputs for judging an effect, apart from the effect itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Basis {
-    /// The verdict on the intent.
-    pub(crate) intent: Verdict,
-    /// The paths that a person approved with the call; empty if no person did.
-    pub(crate) covered: Vec<String>,
-}
-
-/// A spent grant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Spent {
-    pub(crate) nonce: String,
-    /// When the grant expires, in seconds since 1970.
-    pub(crate) expires: i64,
-}
-
-/// The result of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
-    /// It is durable.
-    Done,
-    /// The grant was already spent; nothing of the entry was written.
-    GrantSpent,
-}
-
-/// The content of the ledger when it was opened.
-#[derive(Debug, Default)]
-pub(crate) struct Contents {
-    pub(crate) calls: Vec<Row>,
-    /// Rows that were moved to the table `set_aside`.
-    unreadable: Vec<Unreadable>,
-    pub(crate) fences: HashMap<i32, i64>,
-    pub(crate) policy: Option<v1::SignedPolicy>,
-}
-
-/// A row that cannot be read.
-#[derive(Debug)]
-struct Unreadable {
-    /// The call's name.
-    name: String,
-    /// Whether the call waited for a decision.
-    held: bool,
-    why: String,
-}
 
 /// An open ledger.
 #[derive(Debug)]

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use belay_yaml::{misleads, shown};
 
 use crate::{
-    Verdict, Violation,
+    Verdict, Violation, built_in,
+    canonical::{self, MAX_BYTES},
     document::{Document, Phase, Rule},
     examples,
-    judge::built_in,
     patterns::plain,
-    protect, revised,
+    protect,
     rules::{InvalidGlob, Rules, base_name},
 };
 
@@ -116,14 +116,11 @@ fn amounts(document: &Document, findings: &mut Findings) {
             findings.add("rules", format!("there are {number} {what} and the limit is {most}: combine or remove some"));
         }
     }
-    let length = revised::length(document);
-    if length > revised::MAX_BYTES {
+    let length = canonical::length(document);
+    if length > MAX_BYTES {
         findings.add(
             "",
-            format!(
-                "the policy has {length} bytes in its signed form and the limit is {}: shorten it",
-                revised::MAX_BYTES
-            ),
+            format!("the policy has {length} bytes in its signed form and the limit is {}: shorten it", MAX_BYTES),
         );
     }
 }

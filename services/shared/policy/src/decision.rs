@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::protect;
+use crate::{built_in, protect};
 
 /// Which of the simple settings applies to a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +72,7 @@ pub struct Decision {
 impl Decision {
     /// Whether the effect is allowed because the rule for the call allowed it; messages then name that rule.
     pub fn follows_the_intent(&self) -> bool {
-        self.verdict == Verdict::Auto && self.rule == crate::judge::built_in::INTENT
+        self.verdict == Verdict::Auto && self.rule == built_in::INTENT
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use belay_yaml::shown;
 
 use crate::{
-    ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, Policy, ToolKind, Verdict,
+    ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, Policy, ToolKind, Verdict, built_in,
     document::{Document, Setting},
     patterns::{Hits, plain},
     protect,
@@ -20,23 +20,6 @@ use crate::{
 
 /// The one tool that touches nothing at all.
 const NOOP: &str = "noop";
-
-/// The ids of the built-in rules.
-pub(crate) mod built_in {
-    pub(crate) const FILE_READ: &str = "file_read";
-    pub(crate) const FILE_WRITE: &str = "file_write";
-    pub(crate) const FILE_DELETE: &str = "file_delete";
-    pub(crate) const TERMINAL: &str = "terminal_commands";
-    pub(crate) const NOOP: &str = "noop";
-    pub(crate) const NO_MATCH: &str = "no_match";
-    pub(crate) const INTENT: &str = "intent";
-    pub(crate) const GRANTED: &str = "granted";
-    pub(crate) const NO_CHANGE: &str = "no_change";
-
-    /// All of them: a policy's own rules must not use these ids.
-    pub(crate) const IDS: [&str; 9] =
-        [FILE_READ, FILE_WRITE, FILE_DELETE, TERMINAL, NOOP, NO_MATCH, INTENT, GRANTED, NO_CHANGE];
-}
 
 /// Where a verdict comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,13 @@
 //! A policy with its revision, and the bytes that the gate signs.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use thiserror::Error;
 
-use crate::{Policy, Violation, document::Document};
-
-/// The maximum size of a policy in its signed form, in bytes.
-pub(crate) const MAX_BYTES: usize = 1024 * 1024;
-
-/// The version of the bytes.
-const VERSION: u32 = 2;
+use crate::{
+    Policy, Violation,
+    canonical::{MAX_BYTES, Message, VERSION, canonical},
+    document::Document,
+};
 
 /// A policy with its revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,29 +41,10 @@ pub enum InvalidPolicy {
     Refused(Vec<Violation>),
 }
 
-/// The bytes as values, in canonical order.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Message<P> {
-    v: u32,
-    revision: i64,
-    policy: P,
-}
-
 /// Reads the version alone, whatever the format.
 #[derive(Deserialize)]
 struct VersionOnly {
     v: u32,
-}
-
-/// The canonical bytes: JSON with the fields in the order of their declaration, no white space, integers only.
-fn canonical(message: &Message<impl Serialize>) -> Vec<u8> {
-    serde_json::to_vec(message).expect("strings, integers and lists are always JSON")
-}
-
-/// The largest size of this policy in its signed form, in bytes.
-pub(crate) fn length(policy: &Document) -> usize {
-    canonical(&Message { v: VERSION, revision: i64::MAX, policy }).len()
 }
 
 impl Revised {

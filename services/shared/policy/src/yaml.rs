@@ -12,17 +12,22 @@ use crate::{
 /// The deepest values of a policy, the words of an example's command, are at level six.
 const BOUNDS: Bounds = Bounds { what: "policy", max_depth: 8, max_nodes: 100_000, max_text: MAX_TEXT };
 
-/// Reads a policy.
-pub(crate) fn parse(text: &str) -> Result<Policy, Vec<Violation>> {
-    let root = belay_yaml::parse(text, &BOUNDS).map_err(|violation| vec![violation])?;
-    let read::Read { document, reader } = read::read(&root);
-    if !reader.violations().is_empty() {
-        return Err(in_order(reader.into_violations()));
+impl Policy {
+    /// Parses a policy from YAML. The preset provides the defaults.
+    ///
+    /// # Errors
+    /// All violations, in the order of its lines: never empty, at most 100.
+    pub fn from_yaml(text: &str) -> Result<Self, Vec<Violation>> {
+        let root = belay_yaml::parse(text, &BOUNDS).map_err(|violation| vec![violation])?;
+        let read::Read { document, reader } = read::read(&root);
+        if !reader.violations().is_empty() {
+            return Err(in_order(reader.into_violations()));
+        }
+        Policy::new(document).map_err(|found| {
+            let placed = found.into_iter().map(|found| Violation { line: reader.line_of(&found.field), ..found });
+            in_order(placed.collect())
+        })
     }
-    Policy::new(document).map_err(|found| {
-        let placed = found.into_iter().map(|found| Violation { line: reader.line_of(&found.field), ..found });
-        in_order(placed.collect())
-    })
 }
 
 fn in_order(mut violations: Vec<Violation>) -> Vec<Violation> {

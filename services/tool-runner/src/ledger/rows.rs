@@ -20,8 +20,8 @@ use rusqlite::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Basis, CALL, Contents, Entry, FENCE, HELD, META, POLICY, PendingApproval, Row, SPENT, Spent, Unreadable,
-    WorkspaceEffect, Written,
+    entry::{Basis, Contents, Entry, PendingApproval, Row, Spent, Unreadable, WorkspaceEffect, Written},
+    tables::{CALL, FENCE, HELD, META, POLICY, SPENT},
 };
 use crate::{
     Secrets, Staged,

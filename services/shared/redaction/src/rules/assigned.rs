@@ -1,6 +1,6 @@
 //! Secrets that are recognized by the name they are assigned to: in JSON, YAML, TOML, environments, flags and code.
 
-use super::Rule;
+use super::rule::Rule;
 use crate::values;
 
 /// The suffixes of secrets' names, case-insensitive.

@@ -1,63 +1,11 @@
 //! The patterns of secrets: one line each, with the fields of a gitleaks rule.
 
 mod assigned;
+mod rule;
 mod services;
 mod structure;
 
-use crate::values;
-
-/// One pattern.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rule {
-    /// Short and stable: findings have it.
-    pub(crate) id: &'static str,
-    /// The pattern is searched for only around one of these, case-insensitive.
-    pub(crate) keywords: &'static [&'static str],
-    /// The shape. It sees one line, knows ASCII only, and its first group that takes part is the secret; the whole without groups. A
-    /// group called `name` is what the secret is assigned to.
-    pub(crate) regex: &'static str,
-    /// The position of the keyword in the pattern.
-    pub(crate) at: At,
-    /// One of these must follow the keyword closely; empty means no condition. It avoids most searches in prose.
-    pub(crate) then: &'static [u8],
-    /// The minimum entropy of the secret, in bits per character; 0 accepts any.
-    pub(crate) entropy: f64,
-    /// Rejects matches that are not secrets.
-    pub(crate) accept: fn(&[u8]) -> bool,
-}
-
-/// The position of a keyword in a pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum At {
-    /// It begins the secret, at a word boundary.
-    Start,
-    /// It is somewhere in the pattern, at most this number of bytes after its beginning.
-    Within(usize),
-}
-
-impl Rule {
-    /// A token with a characteristic prefix.
-    const fn prefixed(id: &'static str, keywords: &'static [&'static str], regex: &'static str) -> Self {
-        Self { id, keywords, regex, at: At::Start, then: b"", entropy: 0.0, accept: values::any }
-    }
-
-    /// A secret that is recognized by its context.
-    const fn around(id: &'static str, keywords: &'static [&'static str], reach: usize, regex: &'static str) -> Self {
-        Self { id, keywords, regex, at: At::Within(reach), then: b"", entropy: 0.0, accept: values::given }
-    }
-
-    const fn accept(self, accept: fn(&[u8]) -> bool) -> Self {
-        Self { accept, ..self }
-    }
-
-    const fn then(self, then: &'static [u8]) -> Self {
-        Self { then, ..self }
-    }
-
-    const fn entropy(self, entropy: f64) -> Self {
-        Self { entropy, ..self }
-    }
-}
+pub(crate) use rule::{At, Rule};
 
 /// All rules. When two match at the same place, the earlier one gives its id.
 pub(crate) fn all() -> impl Iterator<Item = Rule> {

@@ -1,6 +1,6 @@
 //! Tokens of services with characteristic prefixes. Publishable keys and ids are left out, because they are public.
 
-use super::Rule;
+use super::rule::Rule;
 
 const fn token(id: &'static str, keywords: &'static [&'static str], regex: &'static str) -> Rule {
     Rule::prefixed(id, keywords, regex)

@@ -1,6 +1,6 @@
 //! Secrets that are recognized by their surroundings: headers, URLs, commands, files.
 
-use super::Rule;
+use super::rule::Rule;
 use crate::values;
 
 pub(super) const RULES: &[Rule] = &[

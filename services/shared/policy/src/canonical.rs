@@ -1,0 +1,30 @@
+//! The canonical bytes of a policy.
+
+use serde::{Deserialize, Serialize};
+
+use crate::document::Document;
+
+/// The maximum size of a policy in its signed form, in bytes.
+pub(crate) const MAX_BYTES: usize = 1024 * 1024;
+
+/// The version of the bytes.
+pub(crate) const VERSION: u32 = 2;
+
+/// The bytes as values, in canonical order.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Message<P> {
+    pub(crate) v: u32,
+    pub(crate) revision: i64,
+    pub(crate) policy: P,
+}
+
+/// The canonical bytes: JSON with the fields in the order of their declaration, no white space, integers only.
+pub(crate) fn canonical(message: &Message<impl Serialize>) -> Vec<u8> {
+    serde_json::to_vec(message).expect("strings, integers and lists are always JSON")
+}
+
+/// The largest size of this policy in its signed form, in bytes.
+pub(crate) fn length(policy: &Document) -> usize {
+    canonical(&Message { v: VERSION, revision: i64::MAX, policy }).len()
+}

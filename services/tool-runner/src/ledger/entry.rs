@@ -1,0 +1,112 @@
+//! What is written to the ledger, and what it has when it is opened.
+
+use std::{collections::HashMap, path::PathBuf};
+
+use belay_grant::Change;
+use belay_policy::Verdict;
+use belay_proto::{runner_v1, v1};
+use serde::{Deserialize, Serialize};
+
+use crate::{Staged, contents::Content};
+
+/// One write to the ledger.
+#[derive(Clone, Debug)]
+pub(crate) enum Entry {
+    /// A call starts, waits for approval, ends, or gets a tombstone: the row replaces the one before.
+    Call(Box<Row>),
+    /// Only the pending deletes, which go with every entry: see [`crate::Ledger::delete_later`].
+    FlushDeletes,
+    /// Deletes the row of a call that may run again.
+    Delete { name: String },
+    /// Deletes every row about the calls of an execution, `namespaces/*/executions/*`, and then its bytes from the files.
+    Forget { execution: String },
+    /// A newer fencing token of a shard.
+    Fence { shard: i32, token: i64 },
+    /// A newer policy.
+    Policy(v1::SignedPolicy),
+    /// Deletes the nonces of grants that expired before this time, in seconds since 1970.
+    Expired { before: i64 },
+}
+
+/// The state of a call.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// The digest of tool, workspace and arguments; empty for a tombstone.
+    pub(crate) digest: String,
+    pub(crate) ended: bool,
+    pub(crate) call: runner_v1::ToolCall,
+    /// Its effect, staged or committed by this row.
+    pub(crate) staged: Option<WorkspaceEffect>,
+    /// Set while the call waits for approval.
+    pub(crate) pending: Option<PendingApproval>,
+    /// The grant that this row spends.
+    pub(crate) spends: Option<Spent>,
+}
+
+/// A staged effect and the workspace it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WorkspaceEffect {
+    pub(crate) workspace: PathBuf,
+    pub(crate) staged: Staged,
+}
+
+/// What is stored of a call that waits for approval.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PendingApproval {
+    /// The canonical bytes of the subject of the approval.
+    pub(crate) subject: Vec<u8>,
+    /// The inputs for judging its effect again.
+    pub(crate) basis: Basis,
+    /// The result as JSON text, if the tool has run.
+    pub(crate) result: Option<String>,
+    /// What it changed, unredacted; the subject has the redacted paths.
+    pub(crate) changes: Vec<Change>,
+    /// File contents before and after, to be shown.
+    pub(crate) contents: Vec<Content>,
+}
+
+/// The inputs for judging an effect, apart from the effect itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Basis {
+    /// The verdict on the intent.
+    pub(crate) intent: Verdict,
+    /// The paths that a person approved with the call; empty if no person did.
+    pub(crate) covered: Vec<String>,
+}
+
+/// A spent grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Spent {
+    pub(crate) nonce: String,
+    /// When the grant expires, in seconds since 1970.
+    pub(crate) expires: i64,
+}
+
+/// The result of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// It is durable.
+    Done,
+    /// The grant was already spent; nothing of the entry was written.
+    GrantSpent,
+}
+
+/// The content of the ledger when it was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) calls: Vec<Row>,
+    /// Rows that were moved to the table `set_aside`.
+    pub(super) unreadable: Vec<Unreadable>,
+    pub(crate) fences: HashMap<i32, i64>,
+    pub(crate) policy: Option<v1::SignedPolicy>,
+}
+
+/// A row that cannot be read.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    /// The call's name.
+    pub(super) name: String,
+    /// Whether the call waited for a decision.
+    pub(super) held: bool,
+    pub(super) why: String,
+}
