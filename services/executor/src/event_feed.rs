@@ -338,6 +338,13 @@ impl EventFeeds {
         }
     }
 
+    /// Records that a reader was shown from the journal that the execution has ended.
+    pub(crate) fn has_shown_end(&self, key: ExecutionKey) {
+        if let Some(feed) = self.known.get(&key).and_then(Weak::upgrade) {
+            feed.view.has_shown_end();
+        }
+    }
+
     /// Keeps what readers see of an execution, and gives up what has not been looked at for longest.
     pub(crate) fn keep_view(&mut self, name: ExecutionName, key: ExecutionKey) -> Arc<EventFeed> {
         let feed = self.of(key);

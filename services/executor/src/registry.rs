@@ -369,6 +369,11 @@ impl ExecutionRegistry {
         seen.inspect_err(|_| lock(&self.feeds).forget(key))
     }
 
+    /// Records that a reader was shown from the journal that an execution has ended, so that [`Self::look`] shows it as well.
+    pub(crate) fn has_shown_end(&self, key: ExecutionKey) {
+        lock(&self.feeds).has_shown_end(key);
+    }
+
     /// Waits while an execution with this name is being created.
     pub(crate) async fn until_created(&self, name: &ExecutionName) {
         loop {

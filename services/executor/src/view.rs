@@ -171,6 +171,11 @@ impl View {
         self.shown.fetch_max(sequence, Ordering::SeqCst);
     }
 
+    /// Records that a reader was shown from the journal that the execution has ended.
+    pub(crate) fn has_shown_end(&self) {
+        self.has_shown(u64::MAX);
+    }
+
     /// Looks at the execution as it is committed.
     ///
     /// # Errors
@@ -213,7 +218,8 @@ impl View {
                 return None;
             }
         }
-        if current.execution.last_sequence() < self.shown.load(Ordering::SeqCst) {
+        let is_behind = current.execution.last_sequence() < self.shown.load(Ordering::SeqCst);
+        if is_behind && !current.execution.state().is_terminal() {
             *folded = None;
             return None;
         }
@@ -243,7 +249,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use belay_execution::{ExecutionEvent, Timestamp};
+    use std::collections::BTreeMap;
+
+    use belay_execution::{Actor, ApprovalMode, Created, ExecutionEvent, Timestamp};
+    use belay_plan::{Format, Plan};
 
     use super::*;
 
@@ -273,5 +282,41 @@ mod tests {
         assert_eq!(of_all.load(Ordering::Relaxed), MAX_KEPT_BYTES_OF_ALL);
         drop(views);
         assert_eq!(of_all.load(Ordering::Relaxed), 0);
+    }
+
+    fn execution() -> Execution {
+        let created = Created {
+            uid: "8x4k2m9q1p7r3s5t6v8w".into(),
+            plan: Plan::parse(Format::Yaml, "{id: p, steps: [{id: a, tool: noop}]}").unwrap(),
+            approval_mode: ApprovalMode::Wait,
+            workspace: String::new(),
+            labels: BTreeMap::new(),
+            tools: Vec::new(),
+            deadline: None,
+            trace: (String::new(), String::new()),
+            shard: 0,
+        };
+        let (time, actor) = (Timestamp::from_micros(0), Some(Actor::new("unix:1")));
+        let body = ExecutionEvent::Created(Box::new(created)).into();
+        Execution::create(Event { sequence: 1, time, actor, body }).unwrap()
+    }
+
+    /// A watcher can be shown the end from the journal before the driver hands it over. Who then asks for the execution gets its result.
+    #[test]
+    fn what_a_reader_was_shown_is_not_taken_back() {
+        let view = View::new(Arc::default());
+        let follows = |kept: Option<Event>| {
+            *lock(&view.kept) = Some(Kept::nothing(&view.kept_of_all));
+            view.keep(kept.into_iter().collect(), 1, &Redactor::new());
+            view.follow(&mut Some(Folded { execution: execution(), redactor: Redactor::new() })).is_some()
+        };
+        view.has_shown(1);
+        assert!(follows(None), "this reader has as much");
+        view.has_shown(2);
+        assert!(!follows(None), "folded anew, from the journal");
+        let started = Event { sequence: 2, ..event().remove(0) };
+        assert!(follows(Some(started.clone())), "the driver has handed it over");
+        view.has_shown_end();
+        assert!(!follows(Some(started)), "the end is not handed over yet");
     }
 }
