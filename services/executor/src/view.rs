@@ -301,7 +301,7 @@ mod tests {
         Execution::create(Event { sequence: 1, time, actor, body }).unwrap()
     }
 
-    /// A watcher can be shown the end from the journal before the driver hands it over. Who then asks for the execution gets its result.
+    /// A watcher can be shown the end from the journal before the driver hands it over. A client that then asks for the execution gets its result.
     #[test]
     fn what_a_reader_was_shown_is_not_taken_back() {
         let view = View::new(Arc::default());

@@ -58,7 +58,8 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, warm_up: Load, load: L
     let before = each(&pids)?;
     within("a load under perf", belay.run(load)).await?;
     let after = each(&pids)?;
-    let id = perf.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).ok_or("perf ended by itself")?;
+    let id =
+        perf.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).ok_or("perf ended before it was stopped")?;
     kill_process(id, Signal::INT)?;
     within("perf's end", async { Ok(perf.wait().await?) }).await?;
     let script = Command::new("perf").args(["script", "-F", "pid,ip,sym,dso", "-i"]).arg(&data).output().await?;

@@ -10,7 +10,7 @@ use belay_sqlite::Lane;
 
 use crate::queries::Queries;
 
-/// The reads of one kind of caller. They wait for each other when the lane is full, and for nobody else's.
+/// The reads of one kind of caller. They wait for each other when the lane is full, and for no other reads.
 pub(crate) struct SqliteReader {
     queries: Arc<Queries>,
     lane: Lane,

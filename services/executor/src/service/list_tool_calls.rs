@@ -44,7 +44,7 @@ pub(super) async fn list_tool_calls(
         let transitions = read.map_err(|error| unreadable(&error))?;
         let Some(last) = transitions.last() else { break };
         let from = cursor;
-        cursor = last.first_sequence + u64::from(last.count) - 1;
+        cursor = last.last_sequence();
         for transition in &transitions {
             let messages = wire::decode_all(transition).map_err(|error| undecodable(&error, &registry.vault))?;
             let later = |sequence| u64::try_from(sequence).is_ok_and(|sequence| sequence > from);

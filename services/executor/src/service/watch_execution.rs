@@ -222,7 +222,7 @@ impl Watch {
             }
             transitions.push(Encoded::from(transition));
         }
-        // Who has seen the end in a watch and asks for the execution gets its result, although the driver may not know yet that it is committed.
+        // A client that has seen the end in a watch and then asks for the execution gets its result, even before the driver hands it to the view.
         if let Some(last) = transitions.last() {
             self.feed.view.has_shown(last.last());
         }

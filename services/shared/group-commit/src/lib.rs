@@ -1,6 +1,6 @@
 //! Group commit: one writer makes the operations of many callers durable with one flush.
 //!
-//! It knows no store. A [`Writer`] makes a batch durable; whoever waits for a batch does not delay those who collect the next one.
+//! It knows no store. A [`Writer`] makes a batch durable; waiting for a batch does not delay collecting the next one.
 
 use std::{
     fmt,
