@@ -40,6 +40,7 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Holds {
             seeds: 200,
             counted: &[
+                "answers of the journal lost",
                 "approvals approved",
                 "approvals cancelled",
                 "approvals denied",
@@ -212,6 +213,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_endless_reruns",
         run: belay::endless_reruns,
         expect: Expect::Found { violation: "conflicts in the attempt", within: 200 },
+    },
+    Scenario {
+        name: "belay_lost_answer_trusted",
+        run: belay::lost_answer_trusted,
+        expect: Expect::Found { violation: "is gone", within: 200 },
     },
 ];
 

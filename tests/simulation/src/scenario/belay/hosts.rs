@@ -12,6 +12,7 @@ use belay_blobs::Folder;
 use belay_executor::{ExecutionRegistry, Runner};
 use belay_grant::{Keys, SigningKey};
 use belay_journal::{Committed, Done, ExecutionKey, JournalWriter, Opened, Operation, Refused, StoreError};
+use belay_journal_memory::LostAnswers;
 use belay_journal_sqlite::SqliteWriter;
 use belay_policy::Policy;
 use belay_proto::runner_v1::EnforcementReport;
@@ -434,7 +435,7 @@ async fn run_executor(site: Site) -> Outcome {
     }
 }
 
-async fn open_journal(site: &Site) -> Result<Opened<SlowWriter<Remembered>>, StoreError> {
+async fn open_journal(site: &Site) -> Result<Opened<SlowWriter<LostAnswers<Remembered>>>, StoreError> {
     let accepted = if site.bugs.restores_journal { restore_journal(site) } else { None };
     let location = Location { accepted, ..location(JOURNAL, site.bugs.journal, site.knobs.store_batch) };
     let mut journal =
@@ -453,8 +454,11 @@ async fn open_journal(site: &Site) -> Result<Opened<SlowWriter<Remembered>>, Sto
         None => {}
     }
     let owners = site.owners.clone();
-    let journal = journal.map_writer(|writer| Remembered { writer: Journaled::new(writer, &site.bugs), owners });
     let seed = site.seed.wrapping_mul(53).wrapping_add(journal.fence.cast_unsigned());
+    let journal = journal.map_writer(|writer| {
+        let remembered = Remembered { writer: Journaled::new(writer, &site.bugs), owners };
+        LostAnswers::new(remembered, seed, site.knobs.max_lost_answers)
+    });
     Ok(slow(journal, seed))
 }
 

@@ -12,6 +12,8 @@ use rand::rngs::StdRng;
 pub(super) struct Knobs {
     pub(super) executor: Thresholds,
     pub(super) journal: Intervals,
+    /// How many answers of the journal to commits are lost, in each run of the executor: none, as with an embedded store, or some.
+    pub(super) max_lost_answers: usize,
     /// The maximum number of operations in one commit of the ledger and of the gate's store.
     pub(super) store_batch: usize,
     pub(super) runner: belay_tool_runner::Thresholds,
@@ -49,6 +51,7 @@ impl Knobs {
         let store_batch = turned(belay_group_commit::MAX_BATCH, 1, 3);
         // So small that most results are blobs.
         let executor = Thresholds { max_inline: turned(executor.max_inline, 1, 40), ..executor };
-        Self { executor, journal, store_batch, runner }
+        let max_lost_answers = turned(0, 1, 40);
+        Self { executor, journal, max_lost_answers, store_batch, runner }
     }
 }

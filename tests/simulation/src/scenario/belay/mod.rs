@@ -330,6 +330,14 @@ pub fn endless_reruns(seed: u64) -> Result<(), String> {
     run(seed, Bugs { crowds: true, ..Bugs::planted(Defect::EndlessReruns) })
 }
 
+/// A defect of the services' own code: [`Defect::LostAnswerTrusted`].
+///
+/// # Errors
+/// What was violated.
+pub fn lost_answer_trusted(seed: u64) -> Result<(), String> {
+    run(seed, Bugs::planted(Defect::LostAnswerTrusted))
+}
+
 fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     if let Some(defect) = bugs.defect {
         belay_defects::plant(defect);

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use belay_journal::{
     Changes, Committed, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, JournalWriter, Loaded, Opened,
-    Operation, Page, Position, Query, Reading, StoredTransition, Transition,
+    Operation, Page, Position, Query, Reading, StoreError, StoredTransition, Transition,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+
+use crate::trace;
 
 /// The delays of one opening of the journal.
 struct Delays {
@@ -53,6 +55,9 @@ impl<W: JournalWriter> JournalWriter for SlowWriter<W> {
     async fn commit(&mut self, batch: &[Operation]) -> Committed {
         self.delays.pass().await;
         let committed = self.writer.commit(batch).await;
+        if matches!(committed, Err(StoreError::OutcomeUnknown(_))) {
+            trace::count("answers of the journal lost");
+        }
         self.delays.pass().await;
         committed
     }
