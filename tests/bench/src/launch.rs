@@ -1,6 +1,11 @@
-//! The cost of the sandbox: `/bin/true` in the sandbox compared with `/bin/true` spawned directly, in turns.
+//! The cost of the sandbox: `/bin/true` in the sandbox compared with `/bin/true` spawned directly and with `/bin/true` in bubblewrap, in turns.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use belay_bench::stats;
 use belay_sandbox::{Launcher as _, NamespaceLauncher, Settings, Spec, WorkspaceMount};
@@ -9,11 +14,18 @@ use serde::Serialize;
 
 use crate::Result;
 
+/// The namespaces and mounts that every sandboxed command of Belay has as well.
+const BUBBLEWRAP: [&str; 10] =
+    ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--new-session"];
+
 /// Medians of one round, in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Launch {
     /// `posix_spawn`, to its end.
     pub(crate) bare_us: f64,
+    /// bubblewrap with all namespaces and a read-only root, to its end: without seccomp, Landlock, limits or a workspace. `None` when the machine
+    /// has none, or may not run it.
+    pub(crate) bubblewrap_us: Option<f64>,
     /// All sandbox layers, the workspace read-only, until the exit status.
     pub(crate) read_only_us: f64,
     /// All sandbox layers, the workspace copy-on-write, until the exit status.
@@ -30,18 +42,30 @@ pub(crate) fn launch(root: &Path, times: usize) -> Result<Launch> {
         launcher.launch(Spec::new("/bin/true", [""; 0], mount))?.wait()?;
         Ok(())
     };
-    let (mut bare, mut read_only, mut staged) = (Vec::new(), Vec::new(), Vec::new());
+    let bubblewrapped = || -> Result<()> {
+        let status = Command::new("bwrap").args(BUBBLEWRAP).arg("/bin/true").stderr(Stdio::null()).status()?;
+        if status.success() { Ok(()) } else { Err(format!("bwrap ended with {status}").into()) }
+    };
+    let has_bubblewrap = bubblewrapped().is_ok();
+    let (mut bare, mut peer, mut read_only, mut staged) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for number in 0..times {
+        if has_bubblewrap {
+            peer.push(timed(bubblewrapped)?);
+        }
         bare.push(timed(|| Ok(Command::new("/bin/true").status().map(drop)?))?);
         read_only.push(timed(|| run(WorkspaceMount::read_only(&workspace)))?);
         let staging = folder.path().join(number.to_string());
         fs::create_dir(&staging)?;
         staged.push(timed(|| run(WorkspaceMount::staged(&workspace, &staging)))?);
     }
-    let median = |times: Vec<Duration>| {
-        stats::median(times.iter().map(|time| time.as_secs_f64() * 1e6)).ok_or("at least one launch has to be timed")
-    };
-    Ok(Launch { bare_us: median(bare)?, read_only_us: median(read_only)?, staged_us: median(staged)? })
+    let median = |times: Vec<Duration>| stats::median(times.iter().map(|time| time.as_secs_f64() * 1e6));
+    let figure = |times| median(times).ok_or("at least one launch has to be timed");
+    Ok(Launch {
+        bare_us: figure(bare)?,
+        bubblewrap_us: median(peer),
+        read_only_us: figure(read_only)?,
+        staged_us: figure(staged)?,
+    })
 }
 
 fn timed(work: impl FnOnce() -> Result<()>) -> Result<Duration> {

@@ -143,6 +143,7 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         parked("slowest page of a list of them", "ms", measured.parked.slowest_page_ms(), 20.0),
         launch("sandbox launch, workspace read-only", &measured.launches, |launch| launch.read_only_us),
         launch("sandbox launch, workspace copy-on-write", &measured.launches, |launch| launch.staged_us),
+        launch_beside_bubblewrap(&measured.launches),
     ]
 }
 
@@ -252,8 +253,25 @@ fn launch(metric: &'static str, launches: &[Launch], of: fn(&Launch) -> f64) -> 
         floor: stats::median(launches.iter().map(|launch| launch.bare_us)),
         belay: stats::median(launches.iter().map(of)),
         ratio: stats::median(launches.iter().map(|launch| of(launch) / launch.bare_us)),
-        target: Some(Target::Ratio(Bound::AtMost(3.0))),
-        note: None,
+        ..Row::default()
+    }
+}
+
+/// The launch with a copy-on-write workspace, which bubblewrap has nothing of.
+fn launch_beside_bubblewrap(launches: &[Launch]) -> Row {
+    let ratios = launches.iter().filter_map(|launch| Some(launch.staged_us / launch.bubblewrap_us?));
+    let ratio = stats::median(ratios);
+    Row {
+        id: "L2",
+        metric: "sandbox launch, copy-on-write; floor: bubblewrap",
+        unit: "µs",
+        floor: stats::median(launches.iter().filter_map(|launch| launch.bubblewrap_us)),
+        belay: stats::median(launches.iter().map(|launch| launch.staged_us)),
+        ratio,
+        target: Some(Target::Ratio(Bound::AtMost(1.0))),
+        note: ratio
+            .is_none()
+            .then(|| "bubblewrap (Debian: bubblewrap) is not installed or may not run here".to_owned()),
     }
 }
 
