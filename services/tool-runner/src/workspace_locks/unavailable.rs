@@ -24,7 +24,7 @@ pub(crate) enum WorkspaceUnavailable {
     /// The leftovers of a crash cannot be removed.
     #[error(transparent)]
     Sweep(#[from] IoFailure),
-    /// An earlier commit was applied in part, and can be neither completed nor reverted now.
+    /// An earlier commit was applied in part, and can be neither completed nor reverted now; or its disk has no room for it now.
     #[error(transparent)]
     Stuck(#[from] CommitError),
 }
@@ -34,6 +34,7 @@ impl WorkspaceUnavailable {
         match self {
             Self::NotAllowed(_) => reasons::WORKSPACE_NOT_ALLOWED,
             Self::Open(OpenError::Io(failure)) | Self::Sweep(failure) if is_full(failure) => reasons::WORKSPACE_FULL,
+            Self::Stuck(failure) if is_full(failure) => reasons::WORKSPACE_FULL,
             Self::Open(OpenError::InUse { .. } | OpenError::Io(_)) | Self::Sweep(_) | Self::Stuck(_) => {
                 reasons::WORKSPACE_FAILED
             }

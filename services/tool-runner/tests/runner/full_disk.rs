@@ -1,10 +1,16 @@
 //! The ledger fails at the worst moment: when a tool has done its work.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use belay_proto::{runner_v1, v1::tool_call::State};
 use belay_tool_runner::{Staged, WorkspaceDirectory};
-use belay_workspace::CommitError;
+use belay_workspace::{CommitError, IoFailure};
 use rusqlite::{Connection, params};
 use serde_json::json;
 use tonic::Code;
@@ -117,6 +123,39 @@ async fn a_commit_in_doubt_happens_as_a_whole_or_not_at_all() {
         }
         bench.cleared().await;
     }
+}
+
+/// A workspace without room for as many commits that are applied again.
+#[derive(Clone, Default)]
+struct Full(Arc<AtomicUsize>);
+
+impl Hooks for Full {
+    fn redo(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+        match self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+            Ok(_) => {
+                let source = io::ErrorKind::StorageFull.into();
+                Err(CommitError::Io(IoFailure { doing: "applying", path: staged.id.clone(), source }))
+            }
+            Err(_) => place.redo(staged),
+        }
+    }
+}
+
+/// C1: a commit for which the workspace has no room at the start of a runner waits for room. It is not given up: the executor may have stored
+/// that the call completed.
+#[tokio::test]
+async fn a_commit_waits_for_room_at_the_start() {
+    let (mut bench, full) = (Bench::new(), Full::default());
+    bench.directories = Arc::new(Hooked(full.clone()));
+    let todo = json!([["write", "a", "x"]]);
+    let runner = bench.start(FREE).await;
+    assert_eq!(state(&runner.run("a", CHANGE, todo.clone()).await), State::Completed);
+    runner.lose().await;
+    full.0.store(1, Ordering::SeqCst);
+    let runner = bench.start(FREE).await;
+    assert_eq!(state(&runner.get("a").await.unwrap()), State::Running, "its effect is not in place");
+    assert_eq!(state(&runner.run("a", CHANGE, todo).await), State::Completed);
+    assert_eq!((bench.text("a").as_str(), bench.signals.runs(), full.0.load(Ordering::SeqCst)), ("x", 1, 0));
 }
 
 /// B-01: the outcome of a call without effect on a workspace is returned even if it could not be written.

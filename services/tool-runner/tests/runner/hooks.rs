@@ -26,6 +26,10 @@ pub(crate) trait Hooks: Clone + Send + Sync + 'static {
         place.apply(staged)
     }
 
+    fn redo(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+        place.redo(staged)
+    }
+
     fn finish(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
         place.finish(staged)
     }
@@ -98,7 +102,7 @@ impl<H: Hooks> WorkspaceDirectory for HookedDirectory<H> {
     }
 
     fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
-        self.1.redo(staged)
+        self.0.redo(&*self.1, staged)
     }
 
     fn sync(&self) -> Result<(), IoFailure> {
