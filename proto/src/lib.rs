@@ -44,7 +44,7 @@ pub mod check;
 pub mod codec;
 pub mod contract;
 pub mod facts;
-mod payload;
+pub mod payload;
 pub mod session;
 pub mod stores;
 pub mod texts;

@@ -2,6 +2,15 @@
 
 use crate::v1::{Payload, payload::Content};
 
+/// The largest value that is inline where it can be a blob, in bytes of JSON text.
+pub const MAX_INLINE_BYTES: usize = 32 << 10;
+
+/// The largest result of a call, in bytes of JSON text: as much as a step's templates may read.
+pub const MAX_RESULT_BYTES: u64 = 64 << 20;
+
+/// The media type of every blob.
+pub const JSON_MEDIA_TYPE: &str = "application/json";
+
 impl Payload {
     /// A value as JSON text.
     pub fn of_json(text: impl Into<String>) -> Self {

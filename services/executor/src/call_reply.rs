@@ -1,13 +1,45 @@
 //! What a runner's replies mean for a call.
 
 use belay_defects::{Defect, is_planted};
-use belay_execution::{ApprovalRequirement, ErrorClass, Failure, Receipt, RecoveryClass, ToolCallEnd};
-use belay_proto::{runner_v1, v1::tool_call::State};
+use belay_execution::{ApprovalRequirement, ErrorClass, Failure, Json, Receipt, RecoveryClass, ToolCallEnd};
+use belay_proto::{
+    payload::JSON_MEDIA_TYPE,
+    runner_v1,
+    v1::{self, payload::Content, tool_call::State},
+};
 use belay_reasons as reasons;
 use belay_service_kit::{host::MAX_MESSAGE_BYTES, status};
 use tonic::{Code, Status};
 
 use crate::wire::{self, NotUnderstood};
+
+/// What a reply has that says how a call completed.
+const RESULT: &str = "the result of the call";
+
+/// What the runner says about a call.
+#[derive(Debug)]
+pub(crate) enum RunnerReply {
+    /// All of it.
+    Whole(CallReply),
+    /// The call has completed, and its result has to be copied.
+    Uncopied(Uncopied),
+}
+
+/// A call that has completed, with a reference to its result.
+#[derive(Debug)]
+pub(crate) struct Uncopied {
+    pub(crate) reference: ResultReference,
+    pub(crate) receipt: Receipt,
+}
+
+/// A reference to the result of a call at the runner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResultReference {
+    /// `sha256:` and 64 hexadecimal digits.
+    pub(crate) digest: String,
+    /// The number of bytes of the JSON text.
+    pub(crate) size: u64,
+}
 
 /// The runner's reply about a call.
 #[derive(Debug)]
@@ -59,7 +91,9 @@ pub(crate) fn refused(status: Status) -> CallReply {
         (Code::ResourceExhausted, Some(reasons::OVERLOADED | reasons::LIMIT_REACHED)) => CallReply::Busy(status),
         // tonic's code for a message above this side's limit; sending it again would fail again.
         (Code::OutOfRange, None) => {
-            let message = format!("result: is larger than a reply may be ({MAX_MESSAGE_BYTES} bytes)");
+            let message = format!(
+                "result: is larger than a message may be ({MAX_MESSAGE_BYTES} bytes), and the runner has not returned a reference to it"
+            );
             let failure = Failure::new(ErrorClass::InvalidArguments, reasons::TOO_LARGE, message);
             CallReply::Ended(ToolCallEnd::Failed { failure, receipt: Receipt::default() })
         }
@@ -77,32 +111,36 @@ fn is_about_time(status: &Status) -> bool {
 }
 
 /// What a call's state means. From a call that this version does not understand nothing follows: the runner keeps it, and is asked again.
-pub(crate) fn reply_of(reported: runner_v1::ToolCall) -> CallReply {
+pub(crate) fn reply_of(reported: runner_v1::ToolCall) -> RunnerReply {
     understood(reported).unwrap_or_else(|problem| {
         let message = format!(
             "The tool runner's reply cannot be understood: {problem}. Upgrade the executor, or correct the runner."
         );
-        CallReply::Unavailable(status::error(Code::Internal, reasons::REPLY_NOT_UNDERSTOOD, message).into())
+        let status = status::error(Code::Internal, reasons::REPLY_NOT_UNDERSTOOD, message).into();
+        RunnerReply::Whole(CallReply::Unavailable(status))
     })
 }
 
-fn understood(reported: runner_v1::ToolCall) -> Result<CallReply, NotUnderstood> {
+fn understood(reported: runner_v1::ToolCall) -> Result<RunnerReply, NotUnderstood> {
     let state = wire::known(reported.state, "the state of the call")?;
     if state == State::AwaitingApproval {
         let need = reported.approval_need.ok_or(NotUnderstood::Missing("what has to be approved"))?;
         let kind = wire::subject_kind(&need)?;
-        return Ok(CallReply::Held(wire::requirement_from(need, kind)?));
+        return Ok(RunnerReply::Whole(CallReply::Held(wire::requirement_from(need, kind)?)));
     }
     let receipt = wire::receipt_from(reported.receipt.unwrap_or_default())?;
     let failure = reported.failure.map(wire::failure_from).transpose()?;
     let failure_or = |default| {
         failure.clone().unwrap_or_else(|| Failure::new(default, reasons::REASON_MISSING, "The runner gave no reason."))
     };
-    Ok(CallReply::Ended(match state {
-        State::Completed => {
-            let result = wire::json(reported.result, "the result of the call")?;
-            ToolCallEnd::Completed { result: result.into(), receipt }
-        }
+    let end = match state {
+        State::Completed => match reported.result.and_then(|result| result.content) {
+            Some(Content::Json(text)) => ToolCallEnd::Completed { result: Json::from_text(text).into(), receipt },
+            Some(Content::Blob(blob)) => {
+                return Ok(RunnerReply::Uncopied(Uncopied { reference: reference(blob)?, receipt }));
+            }
+            None => return Err(NotUnderstood::Missing(RESULT)),
+        },
         State::Cancelled => ToolCallEnd::Cancelled { failure, grant_nonce: receipt.grant_nonce },
         State::Denied => ToolCallEnd::Denied { failure: failure_or(ErrorClass::PolicyDenied), receipt },
         State::OutcomeUnknown => {
@@ -114,7 +152,16 @@ fn understood(reported: runner_v1::ToolCall) -> Result<CallReply, NotUnderstood>
         State::Unspecified | State::Requested | State::Running | State::AwaitingApproval => {
             return Err(NotUnderstood::Missing("the end of the call"));
         }
-    }))
+    };
+    Ok(RunnerReply::Whole(CallReply::Ended(end)))
+}
+
+fn reference(
+    v1::BlobRef { digest, size_bytes, media_type, redacted }: v1::BlobRef,
+) -> Result<ResultReference, NotUnderstood> {
+    let is_digest = digest.strip_prefix("sha256:").is_some_and(|digits| digits.len() == 64);
+    let size = u64::try_from(size_bytes).ok().filter(|_| is_digest && media_type == JSON_MEDIA_TYPE && !redacted);
+    Ok(ResultReference { digest, size: size.ok_or(NotUnderstood::Blob(RESULT))? })
 }
 
 /// The end to assume for a call that may have been sent, when its ledger is lost; `None` when it is safe to run again.
@@ -168,6 +215,33 @@ mod tests {
             Code::Unauthenticated,
         ] {
             assert!(matches!(from_proxy(code), CallReply::Unavailable(_)), "{code:?}");
+        }
+    }
+
+    /// A reference to a result has to be one that a copy can be checked by.
+    #[test]
+    fn a_reference_of_another_kind_is_not_understood() {
+        let reply = |change: fn(&mut v1::BlobRef)| {
+            let mut blob = v1::BlobRef {
+                digest: format!("sha256:{}", "ab".repeat(32)),
+                size_bytes: 7,
+                media_type: "application/json".into(),
+                redacted: false,
+            };
+            change(&mut blob);
+            let result = Some(v1::Payload { content: Some(Content::Blob(blob)) });
+            reply_of(runner_v1::ToolCall { state: State::Completed.into(), result, ..Default::default() })
+        };
+        let RunnerReply::Uncopied(Uncopied { reference, .. }) = reply(|_| {}) else { panic!("it is a reference") };
+        assert_eq!(reference.size, 7);
+        let others: [fn(&mut v1::BlobRef); 4] = [
+            |blob| blob.digest = blob.digest.replace("sha256", "hmac-sha256"),
+            |blob| blob.size_bytes = -1,
+            |blob| blob.media_type = "text/plain".into(),
+            |blob| blob.redacted = true,
+        ];
+        for change in others {
+            assert!(matches!(reply(change), RunnerReply::Whole(CallReply::Unavailable(_))));
         }
     }
 

@@ -12,6 +12,7 @@ mod call_reply;
 mod check_blobs;
 mod commits;
 mod connection;
+mod copy;
 mod decisions;
 mod deletion_rounds;
 mod deletions;

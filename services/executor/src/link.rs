@@ -25,7 +25,7 @@ use tokio::{
 use tonic::Status;
 
 use crate::{
-    call_reply::{CallReply, is_permanent},
+    call_reply::{RunnerReply, is_permanent},
     session::{Confirmed, Delivery, Report, Session, Urgency},
 };
 
@@ -52,7 +52,7 @@ pub(crate) enum First {
     /// The call has to be sent.
     Nothing,
     /// The runner's reply.
-    Reply(CallReply),
+    Reply(RunnerReply),
     /// The same, to be understood first.
     End(Result<Box<runner_v1::ToolCall>, Status>),
     /// The call was sent and has output.

@@ -19,7 +19,8 @@ use tokio::{sync::mpsc, task::AbortHandle};
 use tracing::Span;
 
 use crate::{
-    call_reply::{CallReply, refused, reply_of, reply_without_ledger},
+    call_reply::{CallReply, RunnerReply, Uncopied, refused, reply_of, reply_without_ledger},
+    copy::{self, MAX_FAILED_COPIES, NotCopied, ResultCopy},
     gate::{self, GateError},
     link::{First, Following, InSession, Operation as _},
     output::OutputForwarder,
@@ -37,8 +38,8 @@ const MAX_REHOLDS: u32 = 32;
 
 /// What operations report to their driver.
 pub(crate) enum Update {
-    /// The call has ended.
-    Ended(OperationKey, ToolCallEnd),
+    /// The call has ended. `is_copied`: its result was copied from the runner, which keeps it until the call is acknowledged.
+    Ended { operation: OperationKey, end: ToolCallEnd, is_copied: bool },
     /// The runner holds the call until it is approved.
     Held(OperationKey, ApprovalRequirement),
     /// The exclusive call whose end this call waits for; empty when it no longer waits.
@@ -140,6 +141,10 @@ pub(crate) struct ToolCallOperation {
     pub(crate) retry: Retry,
     /// Whether the driver knows that the call waits for a service at its limit.
     pub(crate) is_busy: bool,
+    /// Whether the runner has returned a reference to the result.
+    pub(crate) is_copied: bool,
+    /// How often a result could not be copied because the runner does not have it as it promised.
+    pub(crate) failed_copies: u32,
     /// The delay before the call is sent.
     pub(crate) delay: Duration,
     /// The span of log lines. Entered only for those, which are few.
@@ -164,8 +169,8 @@ impl Drop for ReportFault {
     }
 }
 
-fn reply_to(end: Result<Box<runner_v1::ToolCall>, tonic::Status>) -> CallReply {
-    end.map_or_else(refused, |call| reply_of(*call))
+fn reply_to(end: Result<Box<runner_v1::ToolCall>, tonic::Status>) -> RunnerReply {
+    end.map_or_else(|status| RunnerReply::Whole(refused(status)), |call| reply_of(*call))
 }
 
 /// The driver has ended because the service is stopping; the next driver starts the operation again.
@@ -243,7 +248,7 @@ impl ToolCallOperation {
     async fn send(
         &mut self,
         mut grant: Option<runner_v1::Grant>,
-        mut first: Option<CallReply>,
+        mut first: Option<RunnerReply>,
     ) -> Result<Update, DriverGone> {
         let mut ledger_id = self.request.ledger_id.clone();
         let mut reholds = 0;
@@ -252,7 +257,7 @@ impl ToolCallOperation {
                 Some(reply) => reply,
                 None => self.call(&ledger_id, grant.clone()).await,
             };
-            match reply {
+            match self.copied(reply).await? {
                 CallReply::Ended(end) => return Ok(self.ended(end)),
                 CallReply::Held(requirement) if grant.is_some() && self.is_held_for(&requirement) => {
                     // A runner that could not record the grant has not continued, and still holds the call.
@@ -289,8 +294,8 @@ impl ToolCallOperation {
     async fn cancel(&mut self) -> Result<Update, DriverGone> {
         let mut ledger_id = self.request.ledger_id.clone();
         loop {
-            let runner = &self.registry.runner;
-            match runner.cancel(self.name.clone(), self.fence, &ledger_id).await {
+            let reply = self.registry.runner.cancel(self.name.clone(), self.fence, &ledger_id).await;
+            match self.copied(reply).await? {
                 CallReply::Ended(end) => return Ok(self.ended(end)),
                 CallReply::Fenced => return Ok(Update::Fenced),
                 CallReply::LedgerChanged => match self.on_other_ledger(&mut ledger_id).await {
@@ -327,7 +332,7 @@ impl ToolCallOperation {
                 Err(GateError::Unavailable(status)) => self.gate_unavailable(&status).await?,
                 Err(GateError::Busy(status)) => self.busy(Busy::Gate, &status).await?,
                 // The gate reports that the runner holds a different subject; the runner is authoritative.
-                Err(GateError::Refused(status)) => match self.call(&self.request.ledger_id, None).await {
+                Err(GateError::Refused(status)) => match self.call_again().await? {
                     CallReply::Ended(end) => return Ok(self.ended(end)),
                     CallReply::Held(requirement) if !self.is_held_for(&requirement) => {
                         return Ok(Update::Held(self.key, requirement));
@@ -357,7 +362,8 @@ impl ToolCallOperation {
         };
         loop {
             let runner = &self.registry.runner;
-            match runner.commit(self.name.clone(), self.fence, grant.clone(), &self.trace).await {
+            let reply = runner.commit(self.name.clone(), self.fence, grant.clone(), &self.trace).await;
+            match self.copied(reply).await? {
                 CallReply::Ended(end) => return Ok(self.ended(end)),
                 CallReply::Held(requirement) if self.is_held_for(&requirement) => {
                     return self
@@ -415,7 +421,8 @@ impl ToolCallOperation {
         let denied = || ToolCallEnd::Denied { failure: failure.clone(), receipt: Receipt::default() };
         loop {
             let runner = &self.registry.runner;
-            match runner.discard(self.name.clone(), self.fence, failure, &self.trace).await {
+            let reply = runner.discard(self.name.clone(), self.fence, failure, &self.trace).await;
+            match self.copied(reply).await? {
                 CallReply::Ended(ToolCallEnd::Cancelled { .. }) | CallReply::LedgerChanged | CallReply::NotFound => {
                     return Ok(Some(denied()));
                 }
@@ -452,13 +459,74 @@ impl ToolCallOperation {
         SessionOperation { operation, ..SessionOperation::default() }
     }
 
-    async fn call(&self, ledger_id: &str, grant: Option<runner_v1::Grant>) -> CallReply {
+    /// Sends a held call again, to learn what the runner has.
+    async fn call_again(&mut self) -> Result<CallReply, DriverGone> {
+        let reply = self.call(&self.request.ledger_id, None).await;
+        self.copied(reply).await
+    }
+
+    /// The reply with the result of a call that has completed, copied from the runner.
+    async fn copied(&mut self, reply: RunnerReply) -> Result<CallReply, DriverGone> {
+        match reply {
+            RunnerReply::Whole(reply) => Ok(reply),
+            RunnerReply::Uncopied(uncopied) => Box::pin(self.copy(uncopied)).await,
+        }
+    }
+
+    async fn copy(&mut self, Uncopied { reference, receipt }: Uncopied) -> Result<CallReply, DriverGone> {
+        self.is_copied = true;
+        let size = reference.size;
+        if let Some(failure) = copy::too_large(size) {
+            return Ok(CallReply::Ended(ToolCallEnd::Failed { failure, receipt }));
+        }
+        let mut copy = ResultCopy::new(reference);
+        let why = loop {
+            let before = copy.length();
+            match copy.read(&self.registry.runner, &self.name).await {
+                Ok(result) => {
+                    return Ok(CallReply::Ended(ToolCallEnd::Completed { result: result.into(), receipt }));
+                }
+                Err(NotCopied::Interrupted(status)) => {
+                    if copy.length() > before {
+                        self.retry.succeeded();
+                    }
+                    self.runner_unavailable(&status).await?;
+                }
+                Err(NotCopied::Lost(status)) => {
+                    if copy::may_run_again(self.recovery, &receipt, &status) && self.may_copy_again() {
+                        // Sent again, the call attaches or runs again.
+                        return Ok(CallReply::Unavailable(status));
+                    }
+                    break status.message().to_owned();
+                }
+                Err(NotCopied::Wrong(why)) => {
+                    if !self.may_copy_again() {
+                        break why;
+                    }
+                    let message = format!("what the runner returned is not the result of the call: {why}");
+                    self.runner_unavailable(&tonic::Status::internal(message)).await?;
+                }
+            }
+        };
+        let failure = copy::lost(size, &self.registry.vault.shown(why));
+        let call = &self.name;
+        self.log_span.in_scope(|| tracing::error!(call, why = failure.message, "The result of a call is lost"));
+        Ok(CallReply::Ended(ToolCallEnd::Failed { failure, receipt }))
+    }
+
+    /// Whether a result that the runner did not return as promised is copied again.
+    fn may_copy_again(&mut self) -> bool {
+        self.failed_copies += 1;
+        self.failed_copies < MAX_FAILED_COPIES
+    }
+
+    async fn call(&self, ledger_id: &str, grant: Option<runner_v1::Grant>) -> RunnerReply {
         let link = self.registry.runner.link();
         if link.is_session() {
             let request = self.request_in_session(ledger_id, grant.clone());
             match link.follow(self.name.clone(), request, Urgency::Usual) {
                 Some(Ok(following)) => return self.until_reply(following).await,
-                Some(Err(status)) => return refused(status),
+                Some(Err(status)) => return RunnerReply::Whole(refused(status)),
                 None => {}
             }
         }
@@ -469,7 +537,7 @@ impl ToolCallOperation {
     }
 
     /// Follows a call in the session until the runner has a reply about it.
-    async fn until_reply(&self, mut following: Following) -> CallReply {
+    async fn until_reply(&self, mut following: Following) -> RunnerReply {
         while let Some(report) = following.next().await {
             match report {
                 Report::Started => self.on_started(),
@@ -482,7 +550,8 @@ impl ToolCallOperation {
                 Report::Ended(end) => return reply_to(end),
             }
         }
-        CallReply::Unavailable(tonic::Status::unavailable("the session ended before the call"))
+        let status = tonic::Status::unavailable("the session ended before the call");
+        RunnerReply::Whole(CallReply::Unavailable(status))
     }
 
     /// Fetches the grant of the approval.
@@ -511,7 +580,7 @@ impl ToolCallOperation {
     }
 
     fn ended(&self, end: ToolCallEnd) -> Update {
-        Update::Ended(self.key, end)
+        Update::Ended { operation: self.key, end, is_copied: self.is_copied }
     }
 
     /// Reports the call as held again: the gate does not know its decision.
@@ -616,9 +685,9 @@ impl crate::link::Operation for ToolCallOperation {
             return Some((self, First::End(end)));
         }
         let update = match reply_to(end) {
-            CallReply::Ended(end) => self.ended(end),
-            CallReply::Held(requirement) => Update::Held(self.key, requirement),
-            CallReply::Fenced => Update::Fenced,
+            RunnerReply::Whole(CallReply::Ended(end)) => self.ended(end),
+            RunnerReply::Whole(CallReply::Held(requirement)) => Update::Held(self.key, requirement),
+            RunnerReply::Whole(CallReply::Fenced) => Update::Fenced,
             other => return Some((self, First::Reply(other))),
         };
         self.report(update);

@@ -23,7 +23,7 @@ use futures::Stream;
 use tonic::{Code, Request, Status, metadata::MetadataValue};
 
 use crate::{
-    call_reply::{CallReply, refused, reply_of},
+    call_reply::{CallReply, RunnerReply, refused, reply_of},
     link::Link,
     paths::path_arguments,
     session::Urgency,
@@ -226,10 +226,10 @@ impl Runner {
         accepted: impl FnOnce(),
         mut on_output: impl FnMut(v1::ToolCallOutput),
         mut on_waiting: impl FnMut(String),
-    ) -> CallReply {
+    ) -> RunnerReply {
         let mut stream = match self.client.clone().call_tool(self.request(message)).await {
             Ok(response) => response.into_inner(),
-            Err(status) => return refused(status),
+            Err(status) => return RunnerReply::Whole(refused(status)),
         };
         accepted();
         loop {
@@ -246,30 +246,38 @@ impl Runner {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => {
-                    return CallReply::Unavailable(Status::unavailable(
+                    return RunnerReply::Whole(CallReply::Unavailable(Status::unavailable(
                         "the runner closed the stream before the call ended",
-                    ));
+                    )));
                 }
-                Err(status) => return refused(status),
+                Err(status) => return RunnerReply::Whole(refused(status)),
             }
         }
     }
 
     /// Cancels a call, and returns how it really ended.
-    pub(crate) async fn cancel(&self, name: String, fence: runner_v1::Fence, ledger_id: &str) -> CallReply {
+    pub(crate) async fn cancel(&self, name: String, fence: runner_v1::Fence, ledger_id: &str) -> RunnerReply {
         let message = runner_v1::CancelToolCallRequest { name: name.clone(), fence: Some(fence) };
         let operation = (Operation::CancelToolCall(message), None);
         let ended = match self.end_of(&name, operation, Urgency::First).await {
             Ok(ended) => ended,
-            Err(status) => return refused(status),
+            Err(status) => return RunnerReply::Whole(refused(status)),
         };
         // Only the ledger that was to keep the call can confirm that it never ran.
         let kept_in = ended.receipt.as_ref().map_or("", |receipt| receipt.ledger_id.as_str());
         let elsewhere = !ledger_id.is_empty() && !kept_in.is_empty() && kept_in != ledger_id;
         if elsewhere && ended.state() == State::Cancelled {
-            return CallReply::LedgerChanged;
+            return RunnerReply::Whole(CallReply::LedgerChanged);
         }
         reply_of(ended)
+    }
+
+    /// Streams the result of a call, to which the runner has returned a reference.
+    pub(crate) async fn read_blob(
+        &self,
+        request: runner_v1::ReadBlobRequest,
+    ) -> Result<tonic::Streaming<runner_v1::ReadBlobResponse>, Status> {
+        Ok(self.client.clone().read_blob(self.request(request)).await?.into_inner())
     }
 
     /// Commits the effect of a held call.
@@ -279,10 +287,12 @@ impl Runner {
         fence: runner_v1::Fence,
         grant: runner_v1::Grant,
         trace: &TraceContext,
-    ) -> CallReply {
+    ) -> RunnerReply {
         let message = runner_v1::CommitEffectRequest { name: name.clone(), grant: Some(grant), fence: Some(fence) };
         let operation = (Operation::CommitEffect(message), Some(trace));
-        self.end_of(&name, operation, Urgency::Usual).await.map_or_else(refused, reply_of)
+        self.end_of(&name, operation, Urgency::Usual)
+            .await
+            .map_or_else(|status| RunnerReply::Whole(refused(status)), reply_of)
     }
 
     /// Discards a held call; `failure` becomes the call's failure.
@@ -292,11 +302,13 @@ impl Runner {
         fence: runner_v1::Fence,
         failure: &Failure,
         trace: &TraceContext,
-    ) -> CallReply {
+    ) -> RunnerReply {
         let failure = Some(wire::failure(failure));
         let message = runner_v1::DiscardEffectRequest { name: name.clone(), fence: Some(fence), failure };
         let operation = (Operation::DiscardEffect(message), Some(trace));
-        self.end_of(&name, operation, Urgency::First).await.map_or_else(refused, reply_of)
+        self.end_of(&name, operation, Urgency::First)
+            .await
+            .map_or_else(|status| RunnerReply::Whole(refused(status)), reply_of)
     }
 
     /// Returns the path of a workspace as the runner resolves it, without symbolic links.

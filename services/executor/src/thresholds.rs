@@ -30,7 +30,7 @@ impl Default for Thresholds {
             max_recent: 256,
             watch_page: 256,
             acknowledge_batch: 1000,
-            max_inline: 32 * 1024,
+            max_inline: belay_proto::payload::MAX_INLINE_BYTES,
             park_after: Duration::from_secs(5),
             // Folding as many takes milliseconds.
             snapshot_events: 1000,

@@ -7,7 +7,9 @@ mod approvals;
 mod commit;
 mod decide;
 mod effect;
+mod ended;
 mod forget;
+mod kept_results;
 mod recent_acknowledgements;
 mod record;
 mod recover;
@@ -51,6 +53,8 @@ use crate::{
     workspace_locks::WorkspaceLocks,
     workspaces::Chosen,
 };
+use ended::{Blob, EndedCall};
+use kept_results::KeptResults;
 use recent_acknowledgements::RecentAcknowledgements;
 use record::{failure, payload};
 
@@ -70,6 +74,11 @@ pub struct Calls {
     fences: Mutex<HashMap<i32, i64>>,
     known: Mutex<HashMap<String, Call>>,
     recent: Mutex<RecentAcknowledgements>,
+    kept: Mutex<KeptResults>,
+    /// Results of more bytes than this are blobs.
+    max_inline: usize,
+    /// How many bytes of results are kept of calls that only read.
+    max_kept_bytes: usize,
 }
 
 /// Where a call is in its life.
@@ -81,7 +90,7 @@ pub(crate) enum Progress {
     Resolving,
     /// It waits for approval.
     AwaitingApproval(Arc<runner_v1::ToolCall>),
-    Ended(Arc<runner_v1::ToolCall>),
+    Ended(EndedCall),
     /// The write of its row failed, so its outcome is unknown until the runner has restarted and read the ledger.
     Unresolved,
 }
@@ -258,6 +267,42 @@ impl Calls {
         Ok(self.find(name)?.now())
     }
 
+    /// The result of a call that has a reference with this digest to it.
+    pub(crate) fn blob(&self, name: &str, digest: &str) -> Result<Arc<Blob>, Status> {
+        let call = self.find(name)?;
+        let why = match &*call.progress.borrow() {
+            Progress::Ended(ended) => match ended.blob() {
+                Some(blob) if blob.digest == digest => return Ok(Arc::clone(blob)),
+                Some(_) => "its result has another digest",
+                None => "it has no result, or one that is inline",
+            },
+            Progress::Running | Progress::Resolving | Progress::AwaitingApproval(_) => "it has not ended",
+            Progress::Unresolved => return Err(unresolved()),
+        };
+        let message = format!("Call {name} has no blob of this digest: {why}.");
+        Err(status::error(Code::NotFound, reasons::BLOB_NOT_FOUND, message).with("name", name).into())
+    }
+
+    /// A call that ends.
+    fn ended_call(&self, call: runner_v1::ToolCall) -> EndedCall {
+        EndedCall::new(call, self.max_inline)
+    }
+
+    /// Drops a call that only reads and has ended: subscribers hold the outcome already, and it may run again for later requests. One whose result
+    /// is a blob stays until it is acknowledged, since subscribers have yet to read that.
+    fn drop_unless_read_later(&self, name: &str, ended: &EndedCall) {
+        let mut known = self.known();
+        let Some(blob) = ended.blob() else {
+            known.remove(name);
+            return;
+        };
+        let is_kept = |name: &str| known.get(name).is_some_and(Call::has_ended);
+        let outdated = lock(&self.kept).add(name, blob.bytes().len(), self.max_kept_bytes, is_kept);
+        for name in outdated {
+            known.remove(&name);
+        }
+    }
+
     /// Subscribes to a call.
     pub(crate) fn attach(&self, name: &str) -> Result<Subscription, Status> {
         Ok(self.find(name)?.subscription())
@@ -297,7 +342,7 @@ impl Calls {
             };
             call.cancel.send_replace(true);
             match call.wait_until_idle().await? {
-                Progress::Ended(ended) => return Ok(ended),
+                Progress::Ended(ended) => return Ok(ended.call),
                 // It began to wait for approval before it saw the cancellation.
                 Progress::AwaitingApproval(_) | Progress::Running | Progress::Resolving | Progress::Unresolved => {
                     self.end_pending(&call, State::Cancelled, failure(record::cancelled())).await?;
@@ -338,15 +383,15 @@ impl Calls {
             self.known().remove(name);
             return Err(not_durable(error));
         }
-        let ended = Arc::new(tombstone);
-        call.progress.send_replace(Progress::Ended(Arc::clone(&ended)));
-        Ok(Some(ended))
+        let ended = EndedCall::without_result(tombstone);
+        call.progress.send_replace(Progress::Ended(ended.clone()));
+        Ok(Some(ended.call))
     }
 
     /// The names of ended calls that the executor has not acknowledged, sorted.
     pub(crate) fn unacknowledged(&self) -> Vec<String> {
         let known = self.known();
-        let ended = known.iter().filter(|(_, call)| matches!(*call.progress.borrow(), Progress::Ended(_)));
+        let ended = known.iter().filter(|(_, call)| call.has_ended());
         let mut names: Vec<String> = ended.map(|(name, _)| name.clone()).collect();
         drop(known);
         names.sort_unstable();
@@ -356,8 +401,8 @@ impl Calls {
     /// Drops calls whose outcome the executor has stored. `token`: its fencing token.
     pub(crate) fn acknowledge(&self, names: Vec<String>, token: i64) {
         let mut known = self.known();
-        let has_ended = |call: &Call| matches!(*call.progress.borrow(), Progress::Ended(_));
-        let ended: Vec<String> = names.into_iter().filter(|name| known.get(name).is_some_and(has_ended)).collect();
+        let ended: Vec<String> =
+            names.into_iter().filter(|name| known.get(name).is_some_and(Call::has_ended)).collect();
         // While `known` is locked: otherwise a call of the same name could start first.
         self.acknowledgements.acknowledge(ended.clone());
         let mut recent = lock(&self.recent);
@@ -413,8 +458,13 @@ impl Call {
     fn now(&self) -> Arc<runner_v1::ToolCall> {
         match &*self.progress.borrow() {
             Progress::Running | Progress::Resolving | Progress::Unresolved => Arc::clone(&self.started),
-            Progress::AwaitingApproval(call) | Progress::Ended(call) => Arc::clone(call),
+            Progress::AwaitingApproval(call) => Arc::clone(call),
+            Progress::Ended(ended) => Arc::clone(&ended.call),
         }
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(*self.progress.borrow(), Progress::Ended(_))
     }
 
     fn awaits_approval(&self) -> bool {

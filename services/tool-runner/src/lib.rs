@@ -57,7 +57,7 @@ pub use belay_sandbox::{Settings as SandboxSettings, take_over_if_asked};
 use std::{sync::Arc, time::Duration};
 
 use belay_grant::Keys;
-use belay_proto::runner_v1;
+use belay_proto::{payload::MAX_INLINE_BYTES, runner_v1};
 use belay_service_kit::Clock;
 use belay_settings::RunnerLimits;
 use belay_sqlite::Threads;
@@ -96,10 +96,19 @@ pub struct Thresholds {
     pub max_waiting_rows: usize,
     /// How long a workspace stays open after its last call.
     pub linger: Duration,
+    /// Results of more bytes than this are blobs.
+    pub max_inline: usize,
+    /// How many bytes of blobs are kept of calls that only read: beyond, the oldest calls are forgotten, and run again when they are sent again.
+    pub max_kept_bytes: usize,
 }
 
 impl Default for Thresholds {
     fn default() -> Self {
-        Self { max_waiting_rows: 256, linger: Duration::from_secs(2) }
+        Self {
+            max_waiting_rows: 256,
+            linger: Duration::from_secs(2),
+            max_inline: MAX_INLINE_BYTES,
+            max_kept_bytes: 256 << 20,
+        }
     }
 }

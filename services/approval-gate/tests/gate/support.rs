@@ -310,6 +310,14 @@ impl ToolRunnerService for Runner {
     type CallToolStream = Messages<runner_v1::CallToolResponse>;
     type AttachToolCallStream = Messages<runner_v1::AttachToolCallResponse>;
     type GetEffectStream = Messages<runner_v1::GetEffectResponse>;
+    type ReadBlobStream = Messages<runner_v1::ReadBlobResponse>;
+
+    async fn read_blob(
+        &self,
+        _: Request<runner_v1::ReadBlobRequest>,
+    ) -> Result<Response<Self::ReadBlobStream>, Status> {
+        not_called()
+    }
 
     async fn get_effect(
         &self,

@@ -83,6 +83,8 @@ impl Driver {
             output: OutputForwarder::new(Arc::clone(&self.feed), id, self.secrets.redactor().clone()),
             retry: Retry::RPC,
             is_busy: false,
+            is_copied: false,
+            failed_copies: 0,
             delay: match self.disk_full.contains_key(&key.step) {
                 true => disk_full_delay(key.number),
                 false => Duration::ZERO,

@@ -62,11 +62,11 @@ impl Driver {
                 let id = self.execution.operation_id(call);
                 return Err(Exit::Fault(format!("an operation of {id} failed")));
             }
-            Update::Ended(call, end) => {
+            Update::Ended { operation: call, end, is_copied } => {
                 self.clear_unavailable();
                 // The reply to a call may arrive just before an operation to cancel it starts.
                 if self.execution.operation(call).is_some() {
-                    self.on_call_end(call, end, events)?;
+                    self.on_call_end(call, end, is_copied, events)?;
                 }
             }
             Update::WaitingForCall(call, other) => {
@@ -102,13 +102,20 @@ impl Driver {
         (self.runner_unavailable_since, self.gate_unavailable_since, self.clocks_differ_since) = (None, None, None);
     }
 
-    fn on_call_end(&mut self, key: OperationKey, ended: ToolCallEnd, events: &mut Vec<Event>) -> Result<(), Exit> {
+    /// `is_copied`: the runner keeps the call's result until it is acknowledged.
+    fn on_call_end(
+        &mut self,
+        key: OperationKey,
+        ended: ToolCallEnd,
+        is_copied: bool,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Exit> {
         let in_flight = self.execution.operation(key).expect("the caller has looked");
         let recovery = self.execution.recovery(key.step);
         let stopping = self.operations.get(&key).is_some_and(|operation| operation.verb == Verb::Cancel);
-        // The runner keeps a read-only call in its ledger only when it was held, or cancelled before it arrived.
+        // The runner keeps a read-only call only when it was held, or cancelled before it arrived, or for its result.
         let read_only = recovery == Some(RecoveryClass::ReadOnly);
-        let needs_acknowledgement = !read_only || in_flight.pending_approval.is_some() || stopping;
+        let needs_acknowledgement = !read_only || in_flight.pending_approval.is_some() || stopping || is_copied;
         let unapproved = in_flight.pending_approval.as_ref().is_some_and(|pending| approved(pending).is_none());
         let step = self.execution.step(key.step);
         let disk_full = match &ended {
@@ -361,6 +368,8 @@ fn approved(pending: &PendingApproval) -> Option<&str> {
 fn may_have_read_partial_commits(recovery: Option<RecoveryClass>, failure: &Failure, receipt: &Receipt) -> bool {
     let leaves_nothing = matches!(recovery, Some(RecoveryClass::ReadOnly | RecoveryClass::Transactional));
     leaves_nothing
+        // It has completed, and only its result is lost.
+        && receipt.effect_digest.is_empty()
         && receipt.commit_count_beside > 0
         && receipt.grant_nonce.is_empty()
         && failure.class != ErrorClass::Timeout

@@ -25,7 +25,7 @@ pub(crate) use plan::{checked_plan_from, plan_message, stored_plan_from, stored_
 use std::sync::Arc;
 
 use belay_execution::{BlobRef, ErrorClass, Failure, Json, LastOutput, Payload, QuotaState, RecoveryClass, Timestamp};
-use belay_proto::v1;
+use belay_proto::{payload::JSON_MEDIA_TYPE, v1};
 use thiserror::Error;
 
 use crate::blobs::digest_bytes;
@@ -47,12 +47,9 @@ pub(crate) fn payload(payload: &Payload) -> v1::Payload {
 }
 
 pub(crate) fn blob_ref(BlobRef { digest, size, redacted }: &BlobRef) -> v1::BlobRef {
-    let (size_bytes, media_type) = (i64::try_from(*size).unwrap_or(i64::MAX), MEDIA_TYPE.to_owned());
+    let (size_bytes, media_type) = (i64::try_from(*size).unwrap_or(i64::MAX), JSON_MEDIA_TYPE.to_owned());
     v1::BlobRef { digest: digest.to_string(), size_bytes, media_type, redacted: *redacted }
 }
-
-/// The media type of every blob.
-const MEDIA_TYPE: &str = "application/json";
 
 /// A message has what this version does not know, or lacks what it needs. Nothing is concluded from such a message.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -88,7 +85,7 @@ pub(crate) fn payload_from(payload: Option<v1::Payload>, what: &'static str) -> 
         Some(v1::payload::Content::Json(text)) => Ok(Json::from_text(text).into()),
         Some(v1::payload::Content::Blob(v1::BlobRef { digest, size_bytes, media_type, redacted })) => {
             let size = u64::try_from(size_bytes).map_err(|_| NotUnderstood::Blob(what))?;
-            if media_type != MEDIA_TYPE || digest_bytes(&digest).is_none() {
+            if media_type != JSON_MEDIA_TYPE || digest_bytes(&digest).is_none() {
                 return Err(NotUnderstood::Blob(what));
             }
             Ok(Payload::Blob(BlobRef { digest: digest.into(), size, redacted }))

@@ -226,7 +226,10 @@ async fn a_result_that_no_message_can_have_fails_the_step_once() {
     assert_eq!(executor.end(&name).await.state(), State::Partial);
     let failure = executor.step(&name, "a").await.unwrap().failure.unwrap();
     assert_eq!((failure.reason.as_str(), failure.retryable), ("TOO_LARGE", false));
-    assert_eq!(failure.message, "result: is larger than a reply may be (16777216 bytes)");
+    assert_eq!(
+        failure.message,
+        "result: is larger than a message may be (16777216 bytes), and the runner has not returned a reference to it"
+    );
     assert_eq!(world.runner.seen().worked.len(), 2, "neither ran again");
     assert_eq!(executor.step(&name, "b").await.unwrap().output_bytes, (16 << 20) - 4_094);
 }

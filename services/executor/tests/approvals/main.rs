@@ -4,6 +4,7 @@ mod beside;
 mod blobs;
 mod commits;
 mod comparison;
+mod copies;
 mod deletions;
 mod faults;
 mod forms;

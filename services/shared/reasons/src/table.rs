@@ -166,6 +166,10 @@ table! {
     "A tool returned a result that does not match its own schema. The result is dropped."
     "Give the step a `retry` if it happens now and then; otherwise fix the tool or its schema."
 
+    RESULT_LOST Calls 1 false [Internal] []
+    "A call completed, and the tool runner no longer has its result, which was too large for a message, or returns another one. What the call changed is in place. Nothing stands in for the result."
+    "Look at the runner's log: its ledger was replaced, or its store is damaged. Check what the call changed, then start a plan without it; a call that only reads is sent again automatically before it fails with this."
+
     UNRESOLVED_REFERENCE Calls 30 false [InvalidArguments] []
     "A template names a value that the other step's output does not have. The tool was not called."
     "The message shows what the output has; `belay executions get ID -o json` shows all of it."
@@ -203,7 +207,7 @@ table! {
     "Change less in one step, or let a rule of the policy decide about these paths."
 
     TOO_LARGE Calls 30 false [InvalidArguments] []
-    "A call's arguments or its result are larger than one message may be (16 MiB)."
+    "A call's arguments are larger than one message may be (16 MiB), or its result is larger than 64 MiB. A call whose result is too large has changed nothing, unless its tool has effects outside the workspace."
     "Use a smaller part of the output in the template, or pass a file."
 
     CANCELLED Calls 1 false [Cancelled] [Cancelled]
@@ -379,7 +383,7 @@ table! {
     "`belay store check` names what is damaged. Keep a copy of the folder, then put a backup in its place, or move the file away to begin with an empty store; see docs/operations.md."
 
     BLOB_NOT_FOUND Stores 2 false [] [NotFound]
-    "The execution has no blob of this name: no event of it refers to one, or the execution was deleted."
+    "The execution has no blob of this name: no event of it refers to one, or the execution was deleted. From a tool runner: the call has no result with this digest."
     "Take the digest from the output of a step: `belay executions get ID --step STEP -o json`."
 
     BLOB_OFFSET_OUT_OF_RANGE Stores 2 false [] [OutOfRange]

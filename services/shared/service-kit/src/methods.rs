@@ -76,6 +76,8 @@ const METHODS: &[Method] = &[
     method("belay.runner.v1.ToolRunnerService/CallTool", NO_PERSON, EXECUTOR),
     method("belay.runner.v1.ToolRunnerService/GetToolCall", NO_PERSON, EXECUTOR_AND_GATE),
     method("belay.runner.v1.ToolRunnerService/AttachToolCall", NO_PERSON, EXECUTOR),
+    // The gate sees what a call would do and what became of it, but not what a tool has returned at length.
+    method("belay.runner.v1.ToolRunnerService/ReadBlob", NO_PERSON, EXECUTOR),
     method("belay.runner.v1.ToolRunnerService/CancelToolCall", NO_PERSON, EXECUTOR),
     method("belay.runner.v1.ToolRunnerService/Session", NO_PERSON, EXECUTOR),
     method("belay.runner.v1.ToolRunnerService/GetEffect", NO_PERSON, EXECUTOR_AND_GATE),
@@ -297,6 +299,7 @@ mod tests {
             ("/belay.runner.v1.ToolRunnerService/CallTool", &[Executor, SameUser]),
             ("/belay.runner.v1.ToolRunnerService/CommitEffect", &[Executor, SameUser]),
             ("/belay.runner.v1.ToolRunnerService/GetEffect", &[Executor, ApprovalGate, SameUser]),
+            ("/belay.runner.v1.ToolRunnerService/ReadBlob", &[Executor, SameUser]),
             ("/belay.v1.ExecutorService/StartExecution", &[]),
             ("/belay.v1.ExecutorService/GetExecution", &[]),
         ];

@@ -22,6 +22,7 @@ use super::{
     commit::{Commit, CommitOutcome},
     decide::{self, After},
     effect::Judge,
+    ended::EndedCall,
     not_durable,
     record::{self, failure},
     run::Approved,
@@ -75,7 +76,7 @@ impl Calls {
         loop {
             let call = self.find(name)?;
             let waiting = match call.wait_until_idle().await? {
-                Progress::Ended(ended) => return Ok(ended),
+                Progress::Ended(ended) => return Ok(ended.call),
                 Progress::Running | Progress::Resolving | Progress::Unresolved => continue,
                 Progress::AwaitingApproval(waiting) => waiting,
             };
@@ -99,7 +100,8 @@ impl Calls {
             return resolve(call, waiting, async move {
                 calls.commit_pending(&claimed, &before, approval, spends, policy).await
             })
-            .await;
+            .await
+            .map(|ended| ended.call);
         }
     }
 
@@ -111,7 +113,7 @@ impl Calls {
         LoadedApproval { pending, effect, subject, .. }: LoadedApproval,
         spends: Spent,
         policy: Arc<Revised>,
-    ) -> Result<Arc<runner_v1::ToolCall>, Status> {
+    ) -> Result<EndedCall, Status> {
         let Some(WorkspaceEffect { workspace, staged }) = effect else {
             return Err(status::error(
                 Code::DataLoss,
@@ -138,7 +140,7 @@ impl Calls {
             let ended = ending(State::Denied, Some(failure(record::denied(&decision))), receipt);
             self.write(row(call, ended.clone(), None)).await.map_err(not_durable)?;
             self.discard(&guard, &staged).await;
-            return Ok(Arc::new(ended));
+            return Ok(EndedCall::without_result(ended));
         }
 
         let unapplied_receipt = receipt.clone();
@@ -150,18 +152,18 @@ impl Calls {
         let mut cancelled = call.cancel.subscribe();
         let commit = Commit { staged: &staged, touched: touched(&pending.changes), call, running: None };
         match self.commit(&guard, commit, commit_row, &mut cancelled).await {
-            CommitOutcome::Done => Ok(Arc::new(completed)),
+            CommitOutcome::Done => Ok(self.ended_call(completed)),
             CommitOutcome::Refused((state, failed)) => {
                 let receipt = v1::Receipt { grant_nonce: String::new(), ..unapplied_receipt };
                 let ended = ending(state, Some(failure(failed)), receipt);
                 self.write(row(call, ended.clone(), None)).await.map_err(not_durable)?;
                 self.discard(&guard, &staged).await;
-                Ok(Arc::new(ended))
+                Ok(EndedCall::without_result(ended))
             }
             CommitOutcome::NotApplied((state, failed)) => {
                 let ended = ending(state, Some(failure(failed)), unapplied_receipt);
                 self.revert(&guard, &staged, row(call, ended.clone(), None)).await.map_err(not_durable)?;
-                Ok(Arc::new(ended))
+                Ok(EndedCall::without_result(ended))
             }
             CommitOutcome::GrantSpent => Err(spent(&waiting.name)),
             CommitOutcome::NotWritten(error) => Err(not_durable(error)),
@@ -182,7 +184,7 @@ impl Calls {
                 )));
             }
             match call.wait_until_idle().await? {
-                Progress::Ended(ended) => return Ok(ended),
+                Progress::Ended(ended) => return Ok(ended.call),
                 Progress::AwaitingApproval(_) | Progress::Running | Progress::Resolving | Progress::Unresolved => {
                     self.end_pending(&call, State::Denied, why.clone()).await?;
                 }
@@ -211,7 +213,7 @@ impl Calls {
         waiting: &runner_v1::ToolCall,
         state: State,
         why: v1::Failure,
-    ) -> Result<Arc<runner_v1::ToolCall>, Status> {
+    ) -> Result<EndedCall, Status> {
         let pending = self.ledger.pending_approval(&waiting.name).await.map_err(not_durable)?;
         let ended = self.ending(waiting, state, Some(why), waiting.receipt.clone().unwrap_or_default());
         self.write(row(call, ended.clone(), None)).await.map_err(not_durable)?;
@@ -225,7 +227,7 @@ impl Calls {
                 }
             }
         }
-        Ok(Arc::new(ended))
+        Ok(EndedCall::without_result(ended))
     }
 
     /// The subject and file contents of a call that waits for approval.
@@ -327,13 +329,15 @@ impl Calls {
 async fn resolve(
     call: Call,
     waiting: Arc<runner_v1::ToolCall>,
-    work: impl Future<Output = Result<Arc<runner_v1::ToolCall>, Status>> + Send + 'static,
-) -> Result<Arc<runner_v1::ToolCall>, Status> {
+    work: impl Future<Output = Result<EndedCall, Status>> + Send + 'static,
+) -> Result<EndedCall, Status> {
     let resolving = tokio::spawn(async move {
-        let result =
-            AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Ok(Arc::new(unknown_outcome(&waiting))));
+        let result = AssertUnwindSafe(work)
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| Ok(EndedCall::without_result(unknown_outcome(&waiting))));
         let progress = match &result {
-            Ok(ended) => Progress::Ended(Arc::clone(ended)),
+            Ok(ended) => Progress::Ended(ended.clone()),
             Err(_) => Progress::AwaitingApproval(waiting),
         };
         call.progress.send_replace(progress);

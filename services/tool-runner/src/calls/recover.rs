@@ -18,7 +18,7 @@ use belay_workspace::{CommitError, OpenError};
 use tokio::sync::oneshot;
 use tonic::Status;
 
-use super::{Call, Calls, Progress, effect::not_committed, not_durable, record::failure};
+use super::{Call, Calls, Progress, effect::not_committed, ended::EndedCall, not_durable, record::failure};
 use crate::{
     Ledger, Parts, PolicyHolder, Staged, ToolFailure,
     acknowledgements::Acknowledgements,
@@ -60,6 +60,7 @@ impl Calls {
             thresholds,
         } = parts;
         let contents = ledger.take_contents();
+        let max_inline = thresholds.max_inline;
         let ledger = Arc::new(ledger);
         let tag = digest_of(ledger.file_id().as_bytes())["sha256:".len()..][..8].to_owned();
         let acknowledgements = Acknowledgements::new(Arc::clone(&ledger), thresholds.max_waiting_rows);
@@ -83,10 +84,16 @@ impl Calls {
                 }
                 Recovered::OutcomeUnknown(row) => {
                     ledger.write(Entry::Call(Box::new(row.clone()))).await.map_err(not_durable)?;
-                    known.insert(name, restore(&ledger, &row, Progress::Ended(Arc::new(row.call.clone()))));
+                    known.insert(
+                        name,
+                        restore(&ledger, &row, Progress::Ended(EndedCall::new(row.call.clone(), max_inline))),
+                    );
                 }
                 Recovered::Ended(row) => {
-                    known.insert(name, restore(&ledger, &row, Progress::Ended(Arc::new(row.call.clone()))));
+                    known.insert(
+                        name,
+                        restore(&ledger, &row, Progress::Ended(EndedCall::new(row.call.clone(), max_inline))),
+                    );
                 }
                 Recovered::AwaitingApproval(row) => {
                     if let Some(WorkspaceEffect { staged, .. }) = &row.staged {
@@ -117,6 +124,9 @@ impl Calls {
             fences: Mutex::new(contents.fences),
             known: Mutex::new(known),
             recent: Mutex::default(),
+            kept: Mutex::default(),
+            max_inline,
+            max_kept_bytes: thresholds.max_kept_bytes,
         });
         for (workspace, commits) in commits_by_workspace {
             if let Some(commits) = calls.apply_commits(&workspace, commits).await {
@@ -139,7 +149,7 @@ impl Calls {
             {
                 // The workspace was deleted, with everything staged in it.
                 for commit in commits {
-                    commit.call.progress.send_replace(Progress::Ended(Arc::new(commit.row.call)));
+                    commit.call.progress.send_replace(Progress::Ended(self.ended_call(commit.row.call)));
                 }
                 return None;
             }
@@ -162,7 +172,7 @@ impl Calls {
                 Err(_) => continue,
             };
             match end {
-                Ok(row) => drop(call.progress.send_replace(Progress::Ended(Arc::new(row.call)))),
+                Ok(row) => drop(call.progress.send_replace(Progress::Ended(self.ended_call(row.call)))),
                 Err(status) => {
                     tracing::error!(%status, call = call.started.name, "Cannot record the outcome of a commit")
                 }

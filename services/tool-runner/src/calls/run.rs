@@ -143,9 +143,11 @@ impl Calls {
                 Err(_) => calls.unknown_outcome(&job),
             };
             let read_only = job.request.tool.spec.recovery == Recovery::ReadOnly;
-            if read_only && job.approved.is_none() && matches!(progress, Progress::Ended(_)) {
-                // Subscribers hold the outcome already, and a read-only call may run again for later requests.
-                calls.known().remove(&job.request.name);
+            if read_only
+                && job.approved.is_none()
+                && let Progress::Ended(ended) = &progress
+            {
+                calls.drop_unless_read_later(&job.request.name, ended);
             }
             if let Some(call_span) = call_span {
                 call_span.end(&progress, calls.clock.now_micros());
@@ -372,7 +374,7 @@ impl Calls {
         let running = Some(Running { window, lock, observed: &observed });
         let commit = Commit { staged: &staged, touched, call: &job.call, running };
         match self.commit(guard, commit, job.row(call.clone(), true), cancelled).await {
-            CommitOutcome::Done => Progress::Ended(Arc::new(call)),
+            CommitOutcome::Done => Progress::Ended(self.ended_call(call)),
             CommitOutcome::Refused(unsuccessful) => {
                 self.discard(guard, &staged).await;
                 self.end(job, unapplied_receipt, Err(unsuccessful), true).await
@@ -382,7 +384,7 @@ impl Calls {
                 // The grant was spent with the row that this one replaces.
                 let row = Row { spends: None, ..job.row(end.clone(), true) };
                 match self.revert(guard, &staged, row).await {
-                    Ok(()) => Progress::Ended(Arc::new(end)),
+                    Ok(()) => Progress::Ended(self.ended_call(end)),
                     Err(_) => Progress::Unresolved,
                 }
             }
@@ -392,7 +394,11 @@ impl Calls {
             }
             CommitOutcome::NotWritten(_) if is_planted(Defect::UncommittedReportedUnknown) => {
                 let doubt = ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, "Planted.");
-                Progress::Ended(Arc::new(self.ended(job, unapplied_receipt, Err((State::OutcomeUnknown, doubt)))))
+                Progress::Ended(self.ended_call(self.ended(
+                    job,
+                    unapplied_receipt,
+                    Err((State::OutcomeUnknown, doubt)),
+                )))
             }
             CommitOutcome::NotWritten(_) => Progress::Unresolved,
         }
@@ -414,15 +420,15 @@ impl Calls {
         let call = self.ended(job, receipt, outcome);
         let recovery = job.request.tool.spec.recovery;
         if job.approved.is_none() && !(ran && decide::ends_with_a_row(recovery)) {
-            return Progress::Ended(Arc::new(call));
+            return Progress::Ended(self.ended_call(call));
         }
         match self.write(job.row(call.clone(), true)).await {
-            Ok(Written::Done) => Progress::Ended(Arc::new(call)),
+            Ok(Written::Done) => Progress::Ended(self.ended_call(call)),
             Ok(Written::GrantSpent) => self.restore_pending(job),
             // The ledger may still hold the row that waits for approval.
             Err(_) if job.approved.is_some() => Progress::Unresolved,
             // The outcome is true even if the ledger does not hold it: recovery reports an unknown outcome or runs the call again.
-            Err(_) => Progress::Ended(Arc::new(call)),
+            Err(_) => Progress::Ended(self.ended_call(call)),
         }
     }
 
@@ -460,7 +466,7 @@ impl Calls {
             (State::OutcomeUnknown, ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message))
         };
         let receipt = v1::Receipt { ledger_id: self.ledger.id().into(), ..v1::Receipt::default() };
-        Progress::Ended(Arc::new(self.ended(job, receipt, Err(unsuccessful))))
+        Progress::Ended(self.ended_call(self.ended(job, receipt, Err(unsuccessful))))
     }
 }
 

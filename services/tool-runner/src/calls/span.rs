@@ -28,7 +28,11 @@ impl CallSpan {
     }
 
     pub(super) fn end(self, progress: &Progress, now_micros: i64) {
-        let (Progress::AwaitingApproval(call) | Progress::Ended(call)) = progress else { return };
+        let call = match progress {
+            Progress::AwaitingApproval(call) => call,
+            Progress::Ended(ended) => &ended.call,
+            Progress::Running | Progress::Resolving | Progress::Unresolved => return,
+        };
         if !self.telemetry.records(&self.context) {
             return;
         }

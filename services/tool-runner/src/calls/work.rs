@@ -1,8 +1,11 @@
 //! Runs a tool under its time limit and until it is cancelled, and validates its result.
 
-use std::{future::poll_fn, panic::AssertUnwindSafe, pin::pin, task::Poll, time::Duration};
+use std::{future::poll_fn, io, panic::AssertUnwindSafe, pin::pin, task::Poll, time::Duration};
 
-use belay_proto::v1::{ErrorClass, tool_call::State};
+use belay_proto::{
+    payload::MAX_RESULT_BYTES,
+    v1::{ErrorClass, tool_call::State},
+};
 use belay_reasons as reasons;
 use futures::FutureExt as _;
 use serde_json::Value;
@@ -64,7 +67,10 @@ pub(super) async fn work(
     drop(work);
     match end {
         End::Returned(Ok(result)) => match result_schema.violations(&result).first() {
-            None => Ok(result),
+            None => match json_length(&result) {
+                ..=MAX_RESULT_BYTES => Ok(result),
+                length => Err((State::Failed, too_large(length))),
+            },
             Some(violation) => {
                 let message = format!(
                     "The result of `{}` does not match its schema: {}: {}",
@@ -113,6 +119,29 @@ enum End {
     Returned(ToolResult),
     Cancelled,
     TimedOut,
+}
+
+/// How many bytes a value has as JSON text.
+fn json_length(value: &Value) -> u64 {
+    struct Count(u64);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, value).expect("counting does not fail");
+    count.0
+}
+
+/// The failure of a call whose result nobody would take. Nothing of it is committed.
+fn too_large(length: u64) -> ToolFailure {
+    let message = format!("result: has {length} bytes and the limit is {MAX_RESULT_BYTES}");
+    ToolFailure::new(ErrorClass::InvalidArguments, reasons::TOO_LARGE, message)
 }
 
 fn panicked(tool: &str) -> ToolFailure {

@@ -55,7 +55,7 @@ pub(super) fn updates(
             let last = match &*progress.borrow_and_update() {
                 Progress::Running | Progress::Resolving => Ok(None),
                 Progress::AwaitingApproval(call) => Ok(Some(CallUpdate::AwaitingApproval(Arc::clone(call)))),
-                Progress::Ended(call) => Ok(Some(CallUpdate::Ended(Arc::clone(call)))),
+                Progress::Ended(ended) => Ok(Some(CallUpdate::Ended(Arc::clone(&ended.call)))),
                 Progress::Unresolved => Err(unresolved()),
             };
             let last = match last {

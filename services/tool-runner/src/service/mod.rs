@@ -14,6 +14,7 @@ mod forget_executions;
 mod get_effect;
 mod get_tool_call;
 mod list_tools;
+mod read_blob;
 mod session;
 mod watch_unacknowledged_tool_calls;
 
@@ -90,6 +91,15 @@ impl ToolRunnerService for Service {
     ) -> Result<Response<Self::AttachToolCallStream>, Status> {
         let (subscription, position) = attach_tool_call::attach_tool_call(&self.calls, request.get_ref())?;
         Ok(Response::new(follow(subscription, position, self.shutdown.clone(), attach_tool_call::message)))
+    }
+
+    type ReadBlobStream = Messages<runner_v1::ReadBlobResponse>;
+
+    async fn read_blob(
+        &self,
+        request: Request<runner_v1::ReadBlobRequest>,
+    ) -> Result<Response<Self::ReadBlobStream>, Status> {
+        read_blob::read_blob(&self.calls, request.get_ref()).map(Response::new)
     }
 
     async fn cancel_tool_call(

@@ -1,5 +1,6 @@
 //! Tests of the runner over gRPC, on real directories, with scripted tools.
 
+mod blobs;
 mod calls;
 mod flow;
 mod flushes;

@@ -162,6 +162,23 @@ fn refusal_of(status: &Status) -> String {
     refusal(status)
 }
 
+/// A large result is in no message of the session: it holds up no other call, and is not in memory for each message that names it.
+#[tokio::test]
+async fn a_large_result_is_a_reference() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let mut peer = Peer::new(&runner).await;
+    for (id, tool) in [(1, LOOK), (2, KEEP)] {
+        peer.ask(id, Operation::CallTool(runner.request(tool, tool, json!([["fill", "5000000"]]))));
+        let ended = peer.result(id).await;
+        assert!(ended.encoded_len() < 1000, "{} bytes", ended.encoded_len());
+        let Some(v1::payload::Content::Blob(blob)) = ended.result.unwrap().content else { panic!("it is inline") };
+        let read = runner.read_blob(tool, &blob.digest, 0).await.unwrap();
+        assert!(read == json!(filled(5_000_000)).to_string().as_bytes());
+    }
+    assert_eq!(Peer::new(&runner).await.unacknowledged, [name(KEEP), name(LOOK)]);
+}
+
 /// A call goes on when its session ends, and another session attaches to it.
 #[tokio::test]
 async fn a_call_outlives_its_session() {

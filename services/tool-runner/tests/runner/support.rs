@@ -135,6 +135,7 @@ impl Tool for Scripted {
                         ));
                     }
                     "answer" => return Ok(json!(path)),
+                    "fill" => return Ok(json!(filled(path.parse().expect("a length")))),
                     "panic" => panic!("as scripted"),
                     "odd" => return Ok(json!([])),
                     _ => {
@@ -529,6 +530,20 @@ impl Runner {
         self.client.clone().discard_effect(request).await.map(tonic::Response::into_inner)
     }
 
+    /// The result of a call that has a reference to it, from an offset on.
+    pub(crate) async fn read_blob(&self, call: &str, digest: &str, offset: usize) -> Result<Vec<u8>, Status> {
+        let offset = i64::try_from(offset).unwrap();
+        let request = runner_v1::ReadBlobRequest { name: name(call), digest: digest.to_owned(), offset };
+        let mut pieces = self.client.clone().read_blob(request).await?.into_inner();
+        let mut bytes = Vec::new();
+        while let Some(piece) = pieces.message().await? {
+            assert_eq!(piece.offset, offset + i64::try_from(bytes.len()).unwrap());
+            assert!((1..=65_536).contains(&piece.data.len()));
+            bytes.extend(piece.data);
+        }
+        Ok(bytes)
+    }
+
     pub(crate) async fn acknowledge(&self, call: &str) {
         let request = runner_v1::AcknowledgeToolCallsRequest { names: vec![name(call)], fence: None };
         self.client.clone().acknowledge_tool_calls(request).await.unwrap();
@@ -574,4 +589,11 @@ pub(crate) fn reason(call: &runner_v1::ToolCall) -> &str {
 
 pub(crate) fn refusal(status: &Status) -> String {
     belay_service_kit::status::reason(status).unwrap_or_else(|| panic!("not a status of Belay: {status}"))
+}
+
+/// The text of the scripted step `fill`: no two pieces of it are the same.
+pub(crate) fn filled(length: usize) -> String {
+    (0..length)
+        .map(|at| char::from(b'a' + u8::try_from((at + at / 26 + at / 65_536) % 26).expect("less than 26")))
+        .collect()
 }

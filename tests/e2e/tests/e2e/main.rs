@@ -20,6 +20,7 @@ mod pages;
 mod principals;
 mod quickstart;
 mod requests;
+mod results;
 mod settings;
 mod stores;
 mod thousand;

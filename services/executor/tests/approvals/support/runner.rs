@@ -11,8 +11,10 @@ use belay_proto::{
     v1::{self, approval_need::Kind, tool_call::State},
 };
 use belay_service_kit::status;
+use data_encoding::HEXLOWER;
 use futures::Stream;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -78,6 +80,24 @@ pub(crate) struct Seen {
     pub(crate) stuck: BTreeSet<String>,
     /// Whether it has no sessions, as a runner that others wrote may have none.
     pub(crate) has_no_sessions: bool,
+    /// The number of sessions that have begun.
+    pub(crate) sessions: usize,
+    /// Whether its tool only reads.
+    pub(crate) only_reads: bool,
+    /// Whether results of more than 32 KiB are references, as the contract has it.
+    pub(crate) references: bool,
+    /// The requests for results: the call and the offset.
+    pub(crate) copies: Vec<(String, i64)>,
+    /// The requests for results of calls that were acknowledged before.
+    pub(crate) late_copies: usize,
+    /// How many more copies break after the first piece.
+    pub(crate) breaks_copies: usize,
+    /// How many more copies have a wrong byte at their end.
+    pub(crate) spoils_copies: usize,
+    /// How many more copies find no result.
+    pub(crate) loses_results: usize,
+    /// Whether copies stop after the first piece, and stay open.
+    pub(crate) holds_copies: bool,
     /// What a newer runner replies about a call instead.
     pub(crate) newer_reply: Option<fn(&mut runner_v1::ToolCall)>,
 }
@@ -141,6 +161,24 @@ impl Runner {
     /// The current digest of a held call.
     pub(crate) fn subject(&self, call: &str) -> Option<String> {
         self.0.borrow().calls.get(call)?.approval_need.as_ref().map(|need| need.subject_digest.clone())
+    }
+
+    /// A call as it leaves the runner.
+    fn shown(&self, mut call: runner_v1::ToolCall) -> runner_v1::ToolCall {
+        let seen = self.seen();
+        if let Some(json) = result_text(&call).filter(|json| seen.references && json.len() > 32 << 10) {
+            let blob = v1::BlobRef {
+                digest: digest_of(json),
+                size_bytes: i64::try_from(json.len()).expect("it is in memory"),
+                media_type: "application/json".into(),
+                redacted: false,
+            };
+            call.result = Some(v1::Payload { content: Some(v1::payload::Content::Blob(blob)) });
+        }
+        if let Some(change) = seen.newer_reply {
+            change(&mut call);
+        }
+        call
     }
 
     fn work(&self, request: runner_v1::CallToolRequest) -> runner_v1::ToolCall {
@@ -244,6 +282,15 @@ fn json(value: &Value) -> v1::Payload {
     v1::Payload { content: Some(v1::payload::Content::Json(value.to_string())) }
 }
 
+/// The result of a call as JSON text.
+fn result_text(call: &runner_v1::ToolCall) -> Option<&str> {
+    call.result.as_ref()?.as_json()
+}
+
+fn digest_of(text: &str) -> String {
+    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(text)))
+}
+
 fn step_of(call: &str) -> &str {
     call.split("/steps/").nth(1).and_then(|rest| rest.split('/').next()).expect("the name of a call")
 }
@@ -292,6 +339,7 @@ impl ToolRunnerService for Runner {
         if self.seen().has_no_sessions {
             return Err(unused());
         }
+        self.set(|seen| seen.sessions += 1);
         Ok(Response::new(session::serve(self.clone(), request.into_inner())))
     }
 
@@ -307,7 +355,10 @@ impl ToolRunnerService for Runner {
             name: "work".into(),
             parameters_schema: "{}".into(),
             result_schema: "{}".into(),
-            recovery: v1::RecoveryClass::Transactional.into(),
+            recovery: match self.seen().only_reads {
+                true => v1::RecoveryClass::ReadOnly.into(),
+                false => v1::RecoveryClass::Transactional.into(),
+            },
             default_timeout: Some(pbjson_types::Duration { seconds: 60, nanos: 0 }),
             ..v1::Tool::default()
         };
@@ -340,10 +391,8 @@ impl ToolRunnerService for Runner {
         let words = words.unwrap_or_else(|| vec!["one\n".into(), "two".into()]);
         let exclusive = request.exclusive.then(|| request.name.clone());
         self.set(|seen| seen.exclusive.extend(exclusive));
-        let mut reply = self.work(request);
-        if let Some(change) = self.seen().newer_reply {
-            change(&mut reply);
-        }
+        let reply = self.work(request);
+        let reply = self.shown(reply);
         let mut breaks = false;
         self.set(|seen| {
             breaks = says && seen.breaks_streams > 0;
@@ -420,7 +469,51 @@ impl ToolRunnerService for Runner {
             }
             reply = call.clone();
         });
-        Ok(Response::new(reply))
+        Ok(Response::new(self.shown(reply)))
+    }
+
+    type ReadBlobStream = Messages<runner_v1::ReadBlobResponse>;
+
+    async fn read_blob(
+        &self,
+        request: Request<runner_v1::ReadBlobRequest>,
+    ) -> Result<Response<Self::ReadBlobStream>, Status> {
+        let runner_v1::ReadBlobRequest { name, digest, offset } = request.into_inner();
+        let (mut breaks, mut spoils, mut loses) = (false, false, false);
+        self.set(|seen| {
+            seen.copies.push((name.clone(), offset));
+            seen.late_copies += usize::from(seen.acknowledged.contains(&name));
+            let taken = |left: &mut usize| std::mem::replace(left, left.saturating_sub(1)) > 0;
+            (loses, breaks) = (taken(&mut seen.loses_results), taken(&mut seen.breaks_copies));
+            spoils = !breaks && taken(&mut seen.spoils_copies);
+        });
+        let seen = self.seen();
+        let call = seen.calls.get(&name).filter(|_| !loses).ok_or_else(|| {
+            Status::from(
+                status::error(Code::NotFound, "CALL_NOT_FOUND", format!("There is no call {name}."))
+                    .with("ledger_id", seen.ledger_id()),
+            )
+        })?;
+        let text = result_text(call).expect("it has completed");
+        assert_eq!(digest_of(text), digest, "the executor names the reference");
+        let mut bytes = text.as_bytes().to_vec();
+        *bytes.last_mut().expect("it is not empty") ^= u8::from(spoils);
+        let holds = seen.holds_copies;
+        Ok(Response::new(Box::pin(async_stream::try_stream! {
+            let mut from = usize::try_from(offset).expect("not negative");
+            while from < bytes.len() {
+                let data = bytes[from..bytes.len().min(from + 65_536)].to_vec();
+                let length = data.len();
+                yield runner_v1::ReadBlobResponse { offset: i64::try_from(from).expect("it is in memory"), data };
+                from += length;
+                if breaks {
+                    Err(Status::unavailable("the line broke"))?;
+                }
+                if holds {
+                    std::future::pending::<()>().await;
+                }
+            }
+        })))
     }
 
     async fn get_effect(
@@ -455,6 +548,9 @@ impl ToolRunnerService for Runner {
                         call.failure = Some(failure(v1::ErrorClass::Transient, "CONFLICT"));
                     } else {
                         complete(call);
+                        if let Some(result) = seen.results.get(step_of(&request.name)) {
+                            call.result = Some(json(result));
+                        }
                         let receipt = call.receipt.get_or_insert_default();
                         receipt.grant_nonce = "nonce".into();
                         receipt.effect_digest = "sha256:effect".into();
@@ -464,7 +560,7 @@ impl ToolRunnerService for Runner {
                 reply = Ok(call.clone());
             }
         });
-        reply.map(Response::new)
+        reply.map(|call| Response::new(self.shown(call)))
     }
 
     async fn discard_effect(

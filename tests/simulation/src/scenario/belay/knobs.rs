@@ -47,11 +47,18 @@ impl Knobs {
         let runner = belay_tool_runner::Thresholds {
             max_waiting_rows: turned(usual.max_waiting_rows, 1, 3),
             linger: Duration::from_millis(turned(2000, 0, 300) as u64),
+            ..usual
         };
         let store_batch = turned(belay_group_commit::MAX_BATCH, 1, 3);
         // So small that most results are blobs.
         let executor = Thresholds { max_inline: turned(executor.max_inline, 1, 40), ..executor };
         let max_lost_answers = turned(0, 1, 40);
+        // The same at the runner, which then has room for a few of them only.
+        let runner = belay_tool_runner::Thresholds {
+            max_inline: turned(runner.max_inline, 1, 40),
+            max_kept_bytes: turned(runner.max_kept_bytes, 0, 300),
+            ..runner
+        };
         Self { executor, journal, max_lost_answers, store_batch, runner }
     }
 }
