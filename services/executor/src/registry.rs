@@ -11,7 +11,7 @@ use std::{
 use belay_blobs::BlobStore;
 use belay_execution::Timestamp;
 use belay_group_commit::CommitError;
-use belay_journal::{Done, ExecutionKey, Fence, JournalWriter, Opened, Operation, Refused, StoreError};
+use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, JournalWriter, Opened, Operation, Refused, StoreError};
 use belay_journal_sqlite::SqliteWriter;
 use belay_proto::{
     runner_v1,
@@ -369,9 +369,13 @@ impl ExecutionRegistry {
         seen.inspect_err(|_| lock(&self.feeds).forget(key))
     }
 
-    /// Records that a reader was shown from the journal that an execution has ended, so that [`Self::look`] shows it as well.
-    pub(crate) fn has_shown_end(&self, key: ExecutionKey) {
-        lock(&self.feeds).has_shown_end(key);
+    /// Records that a reader is shown these executions as the journal has them, so that [`Self::look`] does not show one as running that has ended.
+    pub(crate) fn has_shown(&self, rows: &[ExecutionRow]) {
+        let mut ended = rows.iter().filter(|row| row.summary.ended).peekable();
+        if ended.peek().is_some() {
+            let feeds = lock(&self.feeds);
+            ended.for_each(|row| feeds.has_shown_end(row.key));
+        }
     }
 
     /// Waits while an execution with this name is being created.

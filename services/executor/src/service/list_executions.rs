@@ -33,6 +33,7 @@ pub(super) async fn list_executions(
     let query = query(&registry.vault, &request)?;
     let page =
         registry.client_reads.read(move |reader| reader.list(&query)).await.map_err(|error| unreadable(&error))?;
+    registry.has_shown(&page.rows);
     let next_page_token = page.next.map(|next| token(&request, next)).unwrap_or_default();
     Ok(v1::ListExecutionsResponse { executions: page.rows.iter().map(wire::basic).collect(), next_page_token })
 }

@@ -178,9 +178,7 @@ impl Watch {
                             Err(StoreError::Damaged(_)) => None,
                             Err(error) => Err(unreadable(&error))?,
                         };
-                        if row.as_ref().is_some_and(|row| row.summary.ended) {
-                            self.registry.has_shown_end(key);
-                        }
+                        self.registry.has_shown(row.as_slice());
                         if let Some(content) = row.and_then(|row| self.followed.tell(&row, is_new))
                             && let Some(before) = last.replace(content)
                         {
