@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use belay_policy::{Policy, Tier};
+use belay_policy::{Policies, Tier};
 use belay_proto::runner_v1::{EnforcementReport, enforcement_report};
 use belay_settings::toolchains::{Caller, PROGRAMS};
 use belay_tool_runner::{CommandSettings, Enforcement, HostDirectories, WorkspaceDirectories as _};
@@ -117,13 +117,13 @@ pub fn doctor(probe: &Probe) -> Diagnosis {
         |config| CommandSettings::new(config.commands.clone(), Some(probe.state_dir.join("caches"))),
     );
     let enforcement = Enforcement::probed(commands.sandbox());
-    let policy = probe.policy.read().map(|policy| policy.unwrap_or_else(Policy::of_one_person));
+    let policy = probe.policy.read().map(|policy| policy.unwrap_or_else(Policies::of_one_person));
     Diagnosis {
         sandbox: enforcement.to_proto(),
         refusal: enforcement.launcher().err().map(|refusal| refusal.message),
         workspace: workspace(&probe.workspace, &probe.state_dir),
         state_dir: state_dir(&probe.state_dir),
-        min_tier: policy.as_ref().map_or(Tier::A, Policy::min_tier),
+        min_tier: policy.as_ref().map_or(Tier::A, Policies::min_tier),
         policy: policy.map(|policy| facts(&policy)),
         policy_source: match &probe.policy {
             PolicyChoice::File(path) => path.display().to_string(),

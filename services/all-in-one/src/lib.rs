@@ -36,7 +36,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use belay_approval_gate::{Gate, RunnerClient, Store, keys};
 use belay_executor::{ExecutionRegistry, Redactor, Runner};
 use belay_grant::{Keys, SigningKey};
-use belay_policy::Policy;
+use belay_policy::Policies;
 // Re-exported for clients that start a trace or configure the log.
 pub use belay_service_kit::telemetry::{InvalidLogFormat, LogFormat, init as log_to_stderr};
 pub use belay_telemetry::{Telemetry, TelemetryError, TraceContext};
@@ -110,7 +110,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         Holding::Theirs(endpoint) => return Ok(Opened::Held(endpoint)),
     };
     // Before anything is created: an invalid policy changes nothing.
-    let policy = options.policy.read().map_err(StartError::Policy)?;
+    let policies = options.policy.read().map_err(StartError::Policy)?;
     let config = options.config.load().map_err(StartError::Config)?;
     let spans = Spans::from_env().map_err(StartError::Telemetry)?;
     let ids = Ids::from_system();
@@ -164,7 +164,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let gate = gate(
         &state_dir,
         approvals,
-        policy,
+        policies,
         key,
         &calls,
         &tokens.gate_to_runner,
@@ -294,7 +294,7 @@ async fn runner(
 async fn gate(
     state_dir: &StateDir,
     store: Store,
-    policy: Option<Policy>,
+    policies: Option<Policies>,
     key: SigningKey,
     calls: &Calls,
     runner_token: &str,
@@ -305,14 +305,14 @@ async fn gate(
 ) -> Result<Arc<Gate>, StartError> {
     let path = state_dir.approvals();
     let ids = Ids::from_system();
-    let last = || calls.policy().current().map(|held| held.policy.clone());
-    let policy = policy.or_else(last).unwrap_or_else(Policy::of_one_person);
+    let last = || calls.policy().current().map(|held| held.policies.clone());
+    let policies = policies.or_else(last).unwrap_or_else(Policies::of_one_person);
     let runner = net::connect_lazy(&net::Address::Unix(state_dir.runner_socket()));
     let runner = ServiceChannel::new(runner, Arc::clone(store.stores()));
     let runner = RunnerClient::new(runner, Some(runner_token)).map_err(internal)?;
     let redactor = Redactor::new();
     let parts =
-        belay_approval_gate::Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown, limits };
+        belay_approval_gate::Parts { store, key, policies, runner, clock, ids, redactor, telemetry, shutdown, limits };
     let gate = Gate::open(parts).await.map_err(|error| StartError::gate(&path, &error))?;
     let published = gate.policy().signed.clone();
     calls.policy().offer(published).await.map_err(|error| StartError::refused_policy(&path, &error))?;

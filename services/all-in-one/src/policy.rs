@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use belay_policy::{Policy, Revised};
+use belay_policy::{Policies, Revised};
 use serde_json::Value;
 
 /// The largest policy file that is read, in bytes; the limit of the policy is smaller, and its error is more precise.
@@ -36,11 +36,11 @@ impl PolicyChoice {
     }
 
     /// The policy; `None` for the last policy in force.
-    pub(crate) fn read(&self) -> Result<Option<Policy>, PolicyRefused> {
+    pub(crate) fn read(&self) -> Result<Option<Policies>, PolicyRefused> {
         match self {
             Self::Keep => Ok(None),
             // One user on one machine: the user who starts executions also approves them.
-            Self::BuiltIn => Ok(Some(Policy::of_one_person())),
+            Self::BuiltIn => Ok(Some(Policies::of_one_person())),
             Self::File(path) => read(path).map(Some),
         }
     }
@@ -87,6 +87,8 @@ pub struct PolicyFacts {
     pub settings: Vec<(&'static str, String)>,
     /// The ids of its rules, in order.
     pub rules: Vec<String>,
+    /// What namespaces with a section have, by name: all their settings, and the rules that the section adds.
+    pub namespaces: Vec<(String, PolicyFacts)>,
 }
 
 /// Reads a policy file, as a start does.
@@ -94,7 +96,7 @@ pub struct PolicyFacts {
 /// # Errors
 /// [`PolicyRefused`] with every violation.
 pub fn check_policy(path: &Path) -> Result<PolicyFacts, PolicyRefused> {
-    read(path).map(|policy| facts(&policy))
+    read(path).map(|policies| facts(&policies))
 }
 
 /// Whether a policy file equals a published policy (`SignedPolicy.body`).
@@ -102,11 +104,11 @@ pub fn check_policy(path: &Path) -> Result<PolicyFacts, PolicyRefused> {
 /// # Errors
 /// [`PolicyRefused`] if the file cannot be used.
 pub fn is_same_policy(path: &Path, published: &[u8]) -> Result<bool, PolicyRefused> {
-    let policy = read(path)?;
-    Ok(Revised::from_bytes(published).is_ok_and(|published| published.policy == policy))
+    let policies = read(path)?;
+    Ok(Revised::from_bytes(published).is_ok_and(|published| published.policies == policies))
 }
 
-fn read(path: &Path) -> Result<Policy, PolicyRefused> {
+fn read(path: &Path) -> Result<Policies, PolicyRefused> {
     let refused = |text: &str, violations, unreadable| PolicyRefused {
         path: path.to_owned(),
         text: text.to_owned(),
@@ -122,7 +124,7 @@ fn read(path: &Path) -> Result<Policy, PolicyRefused> {
         return Err(unreadable("it is longer than 1 MiB".to_owned()));
     }
     let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    Policy::from_yaml(&text).map_err(|violations| {
+    Policies::from_yaml(&text).map_err(|violations| {
         let plain = |violation: belay_policy::Violation| PolicyViolation {
             field: violation.field,
             line: violation.line,
@@ -133,10 +135,15 @@ fn read(path: &Path) -> Result<Policy, PolicyRefused> {
 }
 
 /// Reads the signed form, so that the summary shows what is in force.
-pub(crate) fn facts(policy: &Policy) -> PolicyFacts {
-    let signed = Revised { revision: 1, policy: policy.clone() }.to_bytes();
+pub(crate) fn facts(policies: &Policies) -> PolicyFacts {
+    let signed = Revised { revision: 1, policies: policies.clone() }.to_bytes();
     let signed: Value = serde_json::from_slice(&signed).expect("a policy's canonical form is JSON");
-    let policy = &signed["policy"];
+    let sections = signed["namespaces"].as_object().into_iter().flatten();
+    let namespaces = sections.map(|(name, section)| (name.clone(), facts_of(section, Vec::new()))).collect();
+    facts_of(&signed["policy"], namespaces)
+}
+
+fn facts_of(policy: &Value, namespaces: Vec<(String, PolicyFacts)>) -> PolicyFacts {
     let plain = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Null => "never".to_owned(),
@@ -157,55 +164,5 @@ pub(crate) fn facts(policy: &Policy) -> PolicyFacts {
         ("protect", plain(&policy["protect"])),
     ];
     let rules = policy["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
-    PolicyFacts { settings, rules: rules.iter().map(|rule| plain(&rule["id"])).collect() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // S2-X-18: the summary shows settings and values as in the policy file.
-    #[test]
-    fn a_policy_summary_shows_settings_and_rules() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("p.yaml");
-        fs::write(
-            &file,
-            "file_write: prompt\napprovals: {expire_after: 2h}\nrules:\n  - {id: no-curl, on: intent, programs: [curl], decide: deny}\n",
-        )
-        .unwrap();
-        let facts = check_policy(&file).unwrap();
-        let value = |name: &str| facts.settings.iter().find(|(known, _)| *known == name).unwrap().1.clone();
-        assert_eq!((value("file_write").as_str(), value("file_delete").as_str()), ("prompt", "prompt"));
-        assert_eq!((value("approvals.expire_after").as_str(), value("protect").as_str()), ("7200s", "true"));
-        assert!(facts.settings.iter().all(|(_, value)| !value.is_empty() && value != "null"));
-        assert_eq!(facts.rules, ["no-curl"]);
-    }
-
-    #[test]
-    fn a_broken_policy_is_reported_by_field_and_line_and_never_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("p.yaml");
-        fs::write(&file, "file_write: auto\nfile_delte: deny\n").unwrap();
-        let refused = PolicyChoice::File(file.clone()).read().unwrap_err();
-        assert_eq!((refused.violations[0].line, refused.unreadable.as_deref()), (2, None));
-        assert!(refused.violations[0].message.contains("file_delete"), "{:?}", refused.violations);
-        fs::remove_file(&file).unwrap();
-        assert!(PolicyChoice::File(file).read().unwrap_err().unreadable.is_some());
-    }
-
-    #[test]
-    fn the_policy_of_the_user_is_used_if_it_exists() {
-        let folder = tempfile::tempdir().unwrap();
-        let env = |name: &str| (name == "HOME").then(|| folder.path().as_os_str().to_owned());
-        assert_eq!(PolicyChoice::of_user(&env), PolicyChoice::BuiltIn);
-        let file = folder.path().join(".config/belay/policy.yaml");
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(&file, "file_write: deny\n").unwrap();
-        assert_eq!(PolicyChoice::of_user(&env), PolicyChoice::File(file.clone()));
-        let published = |text: &str| Revised { revision: 3, policy: Policy::from_yaml(text).unwrap() }.to_bytes();
-        assert!(is_same_policy(&file, &published("file_write: deny")).unwrap());
-        assert!(!is_same_policy(&file, &published("file_write: auto")).unwrap());
-        assert!(!is_same_policy(&file, b"").unwrap());
-    }
+    PolicyFacts { settings, rules: rules.iter().map(|rule| plain(&rule["id"])).collect(), namespaces }
 }

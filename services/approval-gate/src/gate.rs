@@ -7,7 +7,7 @@ use std::{
 
 use belay_grant::{Keys, SigningKey};
 use belay_group_commit::CommitError;
-use belay_policy::Policy;
+use belay_policy::Policies;
 use belay_proto::v1::Approval;
 use belay_reasons as reasons;
 use belay_redaction::Redactor;
@@ -80,8 +80,8 @@ impl Gate {
     /// # Errors
     /// [`GateError`] when the store cannot be used.
     pub async fn open(parts: Parts) -> Result<Arc<Self>, GateError> {
-        let Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown, limits } = parts;
-        let active = publish(&store, &policy, &key).await?;
+        let Parts { store, key, policies, runner, clock, ids, redactor, telemetry, shutdown, limits } = parts;
+        let active = publish(&store, &policies, &key).await?;
         let keys = Keys::new([key.verifying_key()]);
         let answer_key = AnswerKey::new(&key);
         let gate = Arc::new(Self {
@@ -121,9 +121,9 @@ impl Gate {
     ///
     /// # Errors
     /// [`GateError`] when it cannot be stored; the active policy then stays active.
-    pub async fn set_policy(&self, policy: &Policy) -> Result<Arc<ActivePolicy>, GateError> {
+    pub async fn set_policy(&self, policies: &Policies) -> Result<Arc<ActivePolicy>, GateError> {
         let _one_at_a_time = self.publishing.lock().await;
-        let active = Arc::new(publish(&self.store, policy, &self.key).await?);
+        let active = Arc::new(publish(&self.store, policies, &self.key).await?);
         self.policy.send_if_modified(|last| {
             let changed = *last != active;
             *last = Arc::clone(&active);
@@ -161,12 +161,12 @@ impl Gate {
     }
 }
 
-async fn publish(store: &Store, policy: &Policy, key: &SigningKey) -> Result<ActivePolicy, GateError> {
+async fn publish(store: &Store, policies: &Policies, key: &SigningKey) -> Result<ActivePolicy, GateError> {
     let stored = store.policy().await.map_err(GateError::Unreadable)?;
     let last = stored.as_ref().map(|stored| stored.revision);
     // A store that was accepted although it is behind may lack the revision that runners have; seconds since the Unix epoch are above any revision.
     let least = store.stores().own().generation.div_euclid(1_000_000);
-    let active = policy::next(stored, policy, key, least)?;
+    let active = policy::next(stored, policies, key, least)?;
     if last != Some(active.signed.revision) {
         store.keep_policy(active.signed.clone()).await.map_err(GateError::Unwritable)?;
     }
@@ -290,7 +290,7 @@ pub(crate) mod tests {
         let parts = Parts {
             store: Store::open(&Location::file(folder.join("gate.db")), Threads::Inline, || "id".into()).unwrap(),
             key: SigningKey::from_bytes(&[1; 32]),
-            policy: Policy::preset(),
+            policies: Policies::preset(),
             runner: RunnerClient::new(net::connect_lazy(&net::Address::Unix(folder.join("absent"))), None).unwrap(),
             clock: Arc::new(Paused(Instant::now())),
             ids: Ids::seeded(1),

@@ -30,7 +30,7 @@ pub use store::{Store, StoreError, check, measure};
 use std::sync::Arc;
 
 use belay_grant::SigningKey;
-use belay_policy::Policy;
+use belay_policy::Policies;
 use belay_redaction::Redactor;
 use belay_service_kit::{Clock, Ids, Shutdown};
 use belay_settings::GateLimits;
@@ -43,7 +43,7 @@ pub struct Parts {
     /// The signing key; see [`keys::open`].
     pub key: SigningKey,
     /// The policy to activate; see [`policy::load`].
-    pub policy: Policy,
+    pub policies: Policies,
     /// The runner at which calls wait.
     pub runner: RunnerClient,
     /// The wall clock.

@@ -51,6 +51,11 @@ pub(crate) fn approval_of(namespace: &str, call: &str, subject_digest: &str) -> 
     format!("namespaces/{namespace}/approvals/{}", id_of(bits.expect("a digest has hexadecimal digits")))
 }
 
+/// The namespace of a name that has been checked.
+pub(crate) fn namespace_of(name: &str) -> &str {
+    name.split('/').nth(1).unwrap_or_default()
+}
+
 /// Whether this is `namespaces/*/approvals/*`.
 pub(crate) fn check_approval(field: &str, name: &str) -> Result<(), Status> {
     let parts: Vec<&str> = name.split('/').collect();

@@ -6,14 +6,14 @@ use std::{
 };
 
 use belay_grant::{Keys, Signed, SigningKey, key_id};
-use belay_policy::{Policy, Revised, Violation};
+use belay_policy::{Policies, Revised, Violation};
 use belay_proto::v1;
 use thiserror::Error;
 
-/// A policy as it was published.
+/// The policies as they were published.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActivePolicy {
-    /// The policy with its revision.
+    /// The policies with their revision.
     pub revised: Revised,
     /// The signed form, for runners.
     pub signed: v1::SignedPolicy,
@@ -48,10 +48,10 @@ fn listed(violations: &[Violation]) -> String {
 ///
 /// # Errors
 /// [`PolicyFileError`] with all violations.
-pub fn load(path: &Path) -> Result<Policy, PolicyFileError> {
+pub fn load(path: &Path) -> Result<Policies, PolicyFileError> {
     let text =
         fs::read_to_string(path).map_err(|source| PolicyFileError::Unreadable { path: path.to_owned(), source })?;
-    Policy::from_yaml(&text).map_err(|violations| PolicyFileError::Refused { path: path.to_owned(), violations })
+    Policies::from_yaml(&text).map_err(|violations| PolicyFileError::Refused { path: path.to_owned(), violations })
 }
 
 /// Why the stored policy cannot be replaced.
@@ -65,13 +65,13 @@ pub enum StoredPolicyError {
     LastRevision(i64),
 }
 
-/// The policy to publish: the stored one if it is equal and signed by this key, else the next revision, which is at least `least`.
+/// The policies to publish: the stored ones if they are equal and signed by this key, else the next revision, which is at least `least`.
 ///
 /// # Errors
 /// [`StoredPolicyError`] when the stored policy was tampered with.
 pub(crate) fn next(
     stored: Option<v1::SignedPolicy>,
-    policy: &Policy,
+    policies: &Policies,
     key: &SigningKey,
     least: i64,
 ) -> Result<ActivePolicy, StoredPolicyError> {
@@ -85,13 +85,13 @@ pub(crate) fn next(
             if revised.revision != last {
                 return Err(tampered);
             }
-            if revised.policy == *policy && last >= least {
+            if revised.policies == *policies && last >= least {
                 return Ok(ActivePolicy { revised, signed: message(last, bytes) });
             }
         }
     }
     let revision = last.checked_add(1).ok_or(StoredPolicyError::LastRevision(last))?.max(least);
-    let revised = Revised { revision, policy: policy.clone() };
+    let revised = Revised { revision, policies: policies.clone() };
     let signed = message(revision, Signed::policy(key, revised.to_bytes()));
     Ok(ActivePolicy { revised, signed })
 }
@@ -108,23 +108,23 @@ mod tests {
         SigningKey::from_bytes(&[n; 32])
     }
 
-    fn strict() -> Policy {
-        Policy::from_yaml("file_write: prompt\n").unwrap()
+    fn strict() -> Policies {
+        Policies::from_yaml("file_write: prompt\n").unwrap()
     }
 
     /// S2-FR-049: every runner recognizes the active policy, and that the gate signed it.
     #[test]
     fn a_revision_increases_when_the_policy_changes_and_not_at_every_start() {
-        let first = next(None, &Policy::preset(), &key(1), 0).unwrap();
+        let first = next(None, &Policies::preset(), &key(1), 0).unwrap();
         assert_eq!(first.signed.revision, 1);
-        let again = next(Some(first.signed.clone()), &Policy::preset(), &key(1), 0).unwrap();
+        let again = next(Some(first.signed.clone()), &Policies::preset(), &key(1), 0).unwrap();
         assert_eq!(again, first);
         let second = next(Some(first.signed.clone()), &strict(), &key(1), 0).unwrap();
         assert_eq!((second.signed.revision, second.revised.revision), (2, 2));
         let signed = second.signed.clone();
         let signed = Signed { body: signed.body, signature: signed.signature, key_id: signed.key_id };
         assert!(signed.verify_policy(&Keys::new([key(1).verifying_key()])).is_ok());
-        assert_eq!(Revised::from_bytes(&signed.body).unwrap().policy, strict());
+        assert_eq!(Revised::from_bytes(&signed.body).unwrap().policies, strict());
 
         let resigned = next(Some(second.signed), &strict(), &key(2), 0).unwrap();
         assert_eq!(resigned.signed.revision, 3, "another key signs it again, under a higher revision");
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_stored_policy_that_was_changed_is_not_followed() {
         let first = next(None, &strict(), &key(1), 0).unwrap().signed;
-        let milder = Revised { revision: 1, policy: Policy::preset() }.to_bytes();
+        let milder = Revised { revision: 1, policies: Policies::preset() }.to_bytes();
         for changed in [
             v1::SignedPolicy { body: milder, ..first.clone() },
             v1::SignedPolicy { revision: 7, ..first.clone() },

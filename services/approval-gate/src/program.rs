@@ -2,7 +2,7 @@
 
 use std::{error::Error, path::Path, sync::Arc};
 
-use belay_policy::Policy;
+use belay_policy::Policies;
 use belay_redaction::Redactor;
 use belay_service_kit::{
     Access, Clock as _, Ids, People, ServiceChannel, Services, Shutdown, SystemClock, net,
@@ -30,7 +30,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     let services = Access::services(&settings.service_listen, services)?;
     let people = People::new(settings.token.as_deref(), settings.principals)?;
     let people = Access::people(&settings.listen, people)?;
-    let policy = read_policy(settings.policy.as_deref())?;
+    let policies = read_policy(settings.policy.as_deref())?;
     program::state_folder(&settings.state_dir)?;
 
     let entropy = Ids::from_system();
@@ -50,7 +50,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     let telemetry = spans.clone();
     let (redactor, limits) = (Redactor::new(), operator.services.gate);
     let gate =
-        Gate::open(Parts { store, key, policy, runner, clock, ids, redactor, telemetry, shutdown, limits }).await?;
+        Gate::open(Parts { store, key, policies, runner, clock, ids, redactor, telemetry, shutdown, limits }).await?;
 
     let insecure_beyond_loopback = settings.insecure_listen_beyond_loopback;
     let reach = |group| Reach { group, insecure_beyond_loopback };
@@ -77,8 +77,8 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     Ok(outcome?)
 }
 
-fn read_policy(path: Option<&Path>) -> Result<Policy, policy::PolicyFileError> {
-    path.map_or_else(|| Ok(Policy::preset()), policy::load)
+fn read_policy(path: Option<&Path>) -> Result<Policies, policy::PolicyFileError> {
+    path.map_or_else(|| Ok(Policies::preset()), policy::load)
 }
 
 /// Rereads the policy file at every SIGHUP; returns only when the operating system refuses the handler.

@@ -27,7 +27,6 @@ use std::{
     time::Duration,
 };
 
-use belay_policy::Revised;
 use belay_proto::{
     runner_v1,
     stores::Stores,
@@ -48,6 +47,7 @@ use crate::{
     ledger::{Entry, Row, Written},
     lock::lock,
     output::OutputBuffer,
+    policy::CallPolicy,
     registry::Registered,
     secrets::CallSecrets,
     workspace_locks::WorkspaceLocks,
@@ -128,7 +128,7 @@ struct Call {
 }
 
 /// The policy that a new call runs under, and its slot in the limit of running calls.
-type Admission = (Arc<Revised>, Taken);
+type Admission = (CallPolicy, Taken);
 
 /// A validated `CallTool` request. Its arguments are checked against the tool's schema when it runs.
 pub(crate) struct CallRequest {
@@ -237,7 +237,7 @@ impl Calls {
             return Err(status::error(Code::FailedPrecondition, reasons::CALL_ACKNOWLEDGED, message).into());
         }
         self.check_ledger()?;
-        let policy = self.current_policy()?;
+        let policy = self.policy_of(&request.name)?;
         let taken = self.limit.take()?;
         let started = runner_v1::ToolCall {
             name: request.name.clone(),
@@ -254,8 +254,8 @@ impl Calls {
         Ok((call, Some((policy, taken))))
     }
 
-    fn current_policy(&self) -> Result<Arc<Revised>, Status> {
-        self.policy.current().ok_or_else(|| {
+    fn policy_of(&self, call: &str) -> Result<CallPolicy, Status> {
+        self.policy.of_call(call).ok_or_else(|| {
             let message =
                 "This runner has no policy yet. It must reach the approval gate once before it can run calls.";
             status::error(Code::Unavailable, reasons::POLICY_MISSING, message).into()

@@ -6,7 +6,7 @@ use std::{
 };
 
 use belay_grant::{Invalid, Keys, Signed};
-use belay_policy::{InvalidPolicy, Revised};
+use belay_policy::{InvalidPolicy, Policy, Revised};
 use belay_proto::{
     gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
     v1,
@@ -19,6 +19,7 @@ use crate::{
     Ledger,
     ledger::{Entry, LedgerFailure},
     lock::lock,
+    subject::namespace,
 };
 
 /// The current policy, and the gate keys that verify a new one.
@@ -34,6 +35,14 @@ pub struct PolicyHolder {
 struct ActivePolicy {
     revised: Arc<Revised>,
     body: Vec<u8>,
+}
+
+/// The policy for one call, of its namespace.
+#[derive(Clone)]
+pub(crate) struct CallPolicy {
+    /// The revision of the file that it is from.
+    pub(crate) revision: i64,
+    pub(crate) policy: Policy,
 }
 
 /// The offered policy is the current one.
@@ -96,6 +105,12 @@ impl PolicyHolder {
     /// The current policy, if there is one.
     pub fn current(&self) -> Option<Arc<Revised>> {
         self.active().map(|active| active.revised)
+    }
+
+    /// The current policy for a call, if there is one.
+    pub(crate) fn of_call(&self, call: &str) -> Option<CallPolicy> {
+        let revised = self.current()?;
+        Some(CallPolicy { revision: revised.revision, policy: revised.policies.of(namespace(call)).clone() })
     }
 
     fn active(&self) -> Option<ActivePolicy> {

@@ -209,6 +209,11 @@ impl SubjectContext<'_> {
     }
 }
 
+/// The namespace of a validated call name.
+pub(crate) fn namespace(call: &str) -> &str {
+    call.split('/').nth(1).unwrap_or_default()
+}
+
 /// The execution and the step id of a validated call name.
 pub(crate) fn parts(call: &str) -> (&str, &str) {
     let (execution, rest) = call.split_once("/steps/").unwrap_or((call, ""));
@@ -331,5 +336,6 @@ mod tests {
     #[test]
     fn a_call_name_holds_its_execution_and_step() {
         assert_eq!(parts("namespaces/n/executions/e/steps/s/calls/1.2"), ("namespaces/n/executions/e", "s"));
+        assert_eq!(namespace("namespaces/n/executions/e/steps/s/calls/1.2"), "n");
     }
 }

@@ -32,6 +32,11 @@ pub(crate) async fn check(context: &Context, verb: Check) -> Result<Exit, Failur
             let name = verb.file.display().to_string();
             let mut lines = vec![Line::new(format!("{name} is ")).and(Style::Good, "valid")];
             lines.extend(settings(&facts));
+            for (name, section) in &facts.namespaces {
+                lines.push(Line::default());
+                lines.push(Line::new(format!("in namespace {name}")));
+                lines.extend(differing(section, &facts));
+            }
             context.screen.print(&lines)?;
         }
         Format::Json | Format::Jsonl => context.screen.print_json(&as_json(&facts))?,
@@ -41,12 +46,22 @@ pub(crate) async fn check(context: &Context, verb: Check) -> Result<Exit, Failur
 
 /// The settings and the rules of a policy, in its own words.
 pub(crate) fn settings(facts: &PolicyFacts) -> Vec<Line> {
-    let mut rows: Vec<_> = facts
-        .settings
-        .iter()
-        .map(|(name, value)| vec![(Style::Dim, (*name).to_owned()), (Style::Plain, value.clone())])
-        .collect();
     let rules = if facts.rules.is_empty() { "only the built-in ones".to_owned() } else { facts.rules.join(", ") };
+    rows(facts.settings.iter(), rules)
+}
+
+/// The settings in which a namespace's section differs from the policy at the top, and the rules that it adds.
+fn differing(section: &PolicyFacts, top: &PolicyFacts) -> Vec<Line> {
+    let rules = match &section.rules[..] {
+        [] => "those above".to_owned(),
+        own => format!("those above, {}", own.join(", ")),
+    };
+    rows(section.settings.iter().filter(|setting| !top.settings.contains(setting)), rules)
+}
+
+fn rows<'a>(settings: impl Iterator<Item = &'a (&'static str, String)>, rules: String) -> Vec<Line> {
+    let row = |(name, value): &(&str, String)| vec![(Style::Dim, (*name).to_owned()), (Style::Plain, value.clone())];
+    let mut rows: Vec<_> = settings.map(row).collect();
     rows.push(vec![(Style::Dim, "rules".to_owned()), (Style::Plain, rules)]);
     table(&rows)
 }
@@ -55,7 +70,13 @@ pub(crate) fn settings(facts: &PolicyFacts) -> Vec<Line> {
 pub(crate) fn as_json(facts: &PolicyFacts) -> serde_json::Value {
     let settings: serde_json::Map<_, _> =
         facts.settings.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
-    json!({ "settings": settings, "rules": facts.rules })
+    let mut shown = json!({ "settings": settings, "rules": facts.rules });
+    // A section has no sections.
+    if !facts.namespaces.is_empty() {
+        let sections = facts.namespaces.iter().map(|(name, section)| (name.clone(), as_json(section)));
+        shown["namespaces"] = serde_json::Value::Object(sections.collect());
+    }
+    shown
 }
 
 /// Says so when a policy was named and other services, which have a policy already, are at work.

@@ -362,6 +362,22 @@ fn a_broken_policy_is_refused_before_anything_happens() {
     );
 }
 
+// S2-FR-049: one policy file, and two namespaces in which the same plan ends differently.
+#[test]
+fn a_namespace_can_have_a_policy_of_its_own() {
+    let home = Home::new();
+    home.write("p.yaml", "file_delete: auto\nnamespaces:\n  infra:\n    file_write: deny\n");
+    let checked = home.run(&["policy", "check", "p.yaml"]);
+    let told = text(&checked.stdout);
+    assert!(told.contains("in namespace infra") && told.matches("file_delete").count() == 1, "{told}");
+    let refused = home.tidy(&["--policy", "p.yaml", "--namespace", "infra"]);
+    assert_eq!(last_line(&refused.stderr), "code: POLICY_DENIED (belay explain POLICY_DENIED)");
+    assert!(!home.path("work/new.txt").exists());
+    let free = home.tidy(&["--policy", "p.yaml"]);
+    assert_eq!(free.status.code(), Some(0), "{}", text(&free.stderr));
+    assert!(home.path("work/new.txt").exists());
+}
+
 // S2-X-18, S2-X-26: the user's own policy holds, and its refusal ends with 33.
 #[test]
 fn the_users_own_policy_holds() {

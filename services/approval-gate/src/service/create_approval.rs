@@ -14,7 +14,7 @@ use crate::{
     decide::{self, POLICY},
     form::Form,
     gate::{no_approval, unreadable, unwritable},
-    names::{CallName, approval_of},
+    names::{CallName, approval_of, namespace_of},
     preview::{self, preview, shown},
     store::{NewApproval, Rendered},
 };
@@ -147,7 +147,8 @@ fn asked(
     subject: &Subject,
 ) -> Approval {
     let now = gate.clock.now_micros();
-    let policy = &gate.policy().revised.policy;
+    let active = gate.policy();
+    let policy = active.revised.policies.of(namespace_of(&name));
     let expires = policy.approvals_expire_after().map(|after| {
         let after = i64::try_from(after.as_micros()).unwrap_or(i64::MAX);
         belay_proto::timestamp(now.saturating_add(after))

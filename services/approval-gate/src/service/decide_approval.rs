@@ -8,7 +8,7 @@ use crate::{
     Gate,
     decide::{Choice, MAX_REASON_CHARS, decide},
     gate::{no_approval, unwritable},
-    names::check_approval,
+    names::{check_approval, namespace_of},
     preview::{hide, text::visible_line},
     store::RequestId,
 };
@@ -38,7 +38,7 @@ pub(super) async fn decide_approval(
     let mut reason = request.reason.lines().map(visible_line).collect::<Vec<_>>().join("\n");
     hide(&gate.redactor, &mut reason);
     let by = by.to_string();
-    let separate_duties = gate.policy().revised.policy.separate_duties();
+    let separate_duties = gate.policy().revised.policies.of(namespace_of(&request.name)).separate_duties();
     let now = gate.clock.now_micros();
     let digest = request.subject_digest;
     let decided = gate.store.change(&request.name, now, request_id, move |approval| {

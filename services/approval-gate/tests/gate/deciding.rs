@@ -145,6 +145,24 @@ fn with_separate_duties_another_person_decides() {
     });
 }
 
+// S2-FR-049: what a namespace's section says about approvals holds there, and nowhere else.
+#[test]
+fn a_namespace_has_its_own_rules_about_who_decides_and_for_how_long() {
+    world("namespaces: {infra: {approvals: {separate_duties: true, expire_after: 1h}}}\n", async |world| {
+        let planner = world.client_for_person("planner");
+        let elsewhere = world.ask(&effect("e")).await;
+        assert_eq!(elsewhere.expire_time, None);
+        assert_eq!(decide(&planner, &elsewhere, Decision::Approve).await.unwrap().state(), State::Approved);
+        let infra = belay_grant::Subject { execution: "namespaces/infra/executions/e".into(), ..effect("e") };
+        let asked = world.ask(&infra).await;
+        assert_eq!(asked.expire_time.unwrap().seconds, asked.create_time.unwrap().seconds + 3600);
+        assert_eq!(
+            refusal(decide(&planner, &asked, Decision::Approve).await),
+            (Code::PermissionDenied, "OWN_REQUEST".into())
+        );
+    });
+}
+
 #[test]
 fn a_reason_is_short_and_cannot_manipulate_the_terminal() {
     world("", async |world| {

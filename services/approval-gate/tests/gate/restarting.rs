@@ -1,6 +1,6 @@
 //! Restarts of the gate, and stores that were changed from outside.
 
-use belay_policy::{Policy, Revised};
+use belay_policy::{Policies, Revised};
 use belay_proto::{
     gate_v1,
     v1::{self, Decision, approval::State},
@@ -81,11 +81,11 @@ fn a_changed_policy_gets_a_new_revision() {
             world.executor.services().watch_policy(gate_v1::WatchPolicyRequest {}).await.unwrap().into_inner();
         let now = world.person.policy().get_policy(v1::GetPolicyRequest {}).await.unwrap().into_inner();
         assert_eq!(policies.message().await.unwrap().unwrap().policy.as_ref(), Some(&now));
-        world.gate.set_policy(&Policy::preset()).await.unwrap();
-        world.gate.set_policy(&Policy::from_yaml(strict).unwrap()).await.unwrap();
+        world.gate.set_policy(&Policies::preset()).await.unwrap();
+        world.gate.set_policy(&Policies::from_yaml(strict).unwrap()).await.unwrap();
         let next = policies.message().await.unwrap().unwrap().policy.unwrap();
         assert_eq!(next.revision, 4, "an equal policy keeps its revision");
-        assert_eq!(Revised::from_bytes(&next.body).unwrap().policy, Policy::from_yaml(strict).unwrap());
+        assert_eq!(Revised::from_bytes(&next.body).unwrap().policies, Policies::from_yaml(strict).unwrap());
     });
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use belay_approval_gate::{Gate, Parts, RunnerClient, Store, hosted, hosted_for_services, keys};
 use belay_grant::{Change, ChangeKind, Kind, Subject, digest_of};
-use belay_policy::Policy;
+use belay_policy::Policies;
 use belay_proto::{
     gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
     runner_v1::{
@@ -118,7 +118,7 @@ impl World {
         let gate = Gate::open(Parts {
             key: keys::open(folder, || ids.next_key()).unwrap(),
             store: Store::open(&Location::file(folder.join("gate.db")), Threads::Inline, || "store".into()).unwrap(),
-            policy: if policy.is_empty() { Policy::preset() } else { Policy::from_yaml(policy).unwrap() },
+            policies: if policy.is_empty() { Policies::preset() } else { Policies::from_yaml(policy).unwrap() },
             runner: RunnerClient::new(net::connect_lazy(&at("runner.sock")), None).unwrap(),
             clock: clock.clone(),
             ids,

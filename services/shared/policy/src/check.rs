@@ -6,7 +6,6 @@ use belay_yaml::{misleads, shown};
 
 use crate::{
     Verdict, Violation, built_in,
-    canonical::{self, MAX_BYTES},
     document::{Document, Phase, Rule},
     examples,
     patterns::plain,
@@ -115,13 +114,6 @@ fn amounts(document: &Document, findings: &mut Findings) {
         if number > most {
             findings.add("rules", format!("there are {number} {what} and the limit is {most}: combine or remove some"));
         }
-    }
-    let length = canonical::length(document);
-    if length > MAX_BYTES {
-        findings.add(
-            "",
-            format!("the policy has {length} bytes in its signed form and the limit is {}: shorten it", MAX_BYTES),
-        );
     }
 }
 

@@ -148,7 +148,12 @@ impl Policy {
             Source::Rule(place) => {
                 let rule = &self.document.rules[place];
                 let reason = if rule.reason.is_empty() {
-                    format!("{about}rule `{}` of the policy", rule.id)
+                    match self.section.as_ref().filter(|section| place >= section.inherited) {
+                        Some(section) => {
+                            format!("{about}rule `{}` of the policy for namespace `{}`", rule.id, section.namespace)
+                        }
+                        None => format!("{about}rule `{}` of the policy", rule.id),
+                    }
                 } else {
                     rule.reason.clone()
                 };

@@ -5,7 +5,9 @@
 //! command will do, so rules on programs and arguments are a convenience. The protection is the sandbox around the command, and the judgement of
 //! its actual effect.
 //!
-//! The approval gate publishes a policy as signed bytes ([`Revised`]), and every tool runner enforces it. Pure: no clock, no files.
+//! A file has a policy for all namespaces, and sections for those that have one of their own: [`Policies::of`] gives the one that judges.
+//!
+//! The approval gate publishes them as signed bytes ([`Revised`]), and every tool runner enforces it. Pure: no clock, no files.
 
 mod built_in;
 mod canonical;
@@ -15,6 +17,7 @@ mod document;
 mod examples;
 mod judge;
 mod patterns;
+mod policies;
 mod policy;
 mod protect;
 mod revised;
@@ -25,6 +28,7 @@ pub use belay_yaml::Violation;
 pub use decision::{
     ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, NonInteractive, Tier, ToolKind, Verdict,
 };
+pub use policies::Policies;
 pub use policy::Policy;
 pub use protect::{PROTECTED_PATHS, ProtectedPaths, protection};
 pub use revised::{InvalidPolicy, Revised};

@@ -4,27 +4,27 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{NonInteractive, Tier, Violation, check, document::Document, rules::Rules};
 
-/// A policy that has been checked and compiled.
+/// The policy of one namespace, checked and compiled. Only [`crate::Policies`] has them, by namespace.
 #[derive(Clone)]
 pub struct Policy {
+    /// Its settings and all its rules: those at the top of the file first, then those of its section.
     pub(crate) document: Arc<Document>,
+    /// Its section; `None` for the policy at the top.
+    pub(crate) section: Option<Arc<Section>>,
     pub(crate) intents: Arc<Rules>,
     pub(crate) effects: Arc<Rules>,
 }
 
+/// Where the policy of a namespace stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Section {
+    /// The namespace.
+    pub(crate) namespace: String,
+    /// How many rules come from the top.
+    pub(crate) inherited: usize,
+}
+
 impl Policy {
-    /// The built-in policy: writing is allowed, deletions and changes by commands require approval, and commands run in the strongest sandbox.
-    pub fn preset() -> Self {
-        Self::new(Document::default()).expect("the preset has no rules that could be wrong")
-    }
-
-    /// The built-in policy for a single person who starts executions and decides, as on a laptop. It differs from the preset in one way: it
-    /// approves automatically in executions that were started with that mode. With several people, that would let the executor approve.
-    pub fn of_one_person() -> Self {
-        let document = Document { non_interactive_policy: NonInteractive::Auto, ..Document::default() };
-        Self::new(document).expect("the preset has no rules that could be wrong")
-    }
-
     /// The weakest sandbox tier in which a command may run.
     pub fn min_tier(&self) -> Tier {
         self.document.sandbox.min_tier
@@ -53,14 +53,45 @@ impl Policy {
     /// Checks a policy and compiles it.
     pub(crate) fn new(document: Document) -> Result<Self, Vec<Violation>> {
         let (intents, effects) = check::check(&document)?;
-        Ok(Self { document: Arc::new(document), intents: Arc::new(intents), effects: Arc::new(effects) })
+        Ok(Self { document: Arc::new(document), section: None, intents: Arc::new(intents), effects: Arc::new(effects) })
+    }
+
+    /// This policy in a namespace: with its settings, and with its rules after the ones here.
+    pub(crate) fn with_section(&self, namespace: &str, section: Document) -> Result<Self, Vec<Violation>> {
+        let inherited = self.document.rules.len();
+        let rules = self.document.rules.iter().cloned().chain(section.rules).collect();
+        let policy = Self::new(Document { rules, ..section }).map_err(|violations| {
+            let placed = |violation: Violation| Violation {
+                field: in_section(namespace, &violation.field, inherited),
+                ..violation
+            };
+            violations.into_iter().map(placed).collect::<Vec<_>>()
+        })?;
+        Ok(Self { section: Some(Arc::new(Section { namespace: namespace.to_owned(), inherited })), ..policy })
+    }
+
+    /// The settings of its namespace and the rules of its section alone.
+    pub(crate) fn section(&self) -> Document {
+        let inherited = self.section.as_ref().map_or(0, |section| section.inherited);
+        Document { rules: self.document.rules[inherited..].to_vec(), ..(*self.document).clone() }
+    }
+}
+
+/// The field of a section that a field of its whole policy is: rules are counted in the section alone.
+fn in_section(namespace: &str, field: &str, inherited: usize) -> String {
+    let rule = field.strip_prefix("rules[").and_then(|rest| rest.split_once(']'));
+    let own = rule.and_then(|(index, rest)| Some((index.parse::<usize>().ok()?.checked_sub(inherited)?, rest)));
+    match own {
+        Some((index, rest)) => format!("namespaces.{namespace}.rules[{index}]{rest}"),
+        None if field.is_empty() => format!("namespaces.{namespace}"),
+        None => format!("namespaces.{namespace}.{field}"),
     }
 }
 
 impl PartialEq for Policy {
     fn eq(&self, other: &Self) -> bool {
         // The rest is compiled from it.
-        self.document == other.document
+        self.document == other.document && self.section == other.section
     }
 }
 

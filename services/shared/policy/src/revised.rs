@@ -1,21 +1,21 @@
-//! A policy with its revision, and the bytes that the gate signs.
+//! The policies with their revision, and the bytes that the gate signs.
 
 use serde::Deserialize;
 use thiserror::Error;
 
 use crate::{
-    Policy, Violation,
+    Policies, Violation,
     canonical::{MAX_BYTES, Message, VERSION, canonical},
     document::Document,
 };
 
-/// A policy with its revision.
+/// The policies of all namespaces with their revision: one change of the file is one revision, whichever namespaces it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revised {
     /// From 1; increases with every policy that becomes active.
     pub revision: i64,
-    /// The policy.
-    pub policy: Policy,
+    /// The policies.
+    pub policies: Policies,
 }
 
 /// Why bytes are not a policy.
@@ -50,7 +50,8 @@ struct VersionOnly {
 impl Revised {
     /// The canonical bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        canonical(&Message { v: VERSION, revision: self.revision, policy: &self.policy.document })
+        let (policy, namespaces) = self.policies.documents();
+        canonical(&Message { v: VERSION, revision: self.revision, policy, namespaces })
     }
 
     /// Parses canonical bytes. The caller must verify their signature first.
@@ -66,15 +67,15 @@ impl Revised {
         if v != VERSION {
             return Err(InvalidPolicy::Version(v));
         }
-        let message: Message<Document> = serde_json::from_slice(bytes).map_err(malformed)?;
+        let message: Message<Document, String> = serde_json::from_slice(bytes).map_err(malformed)?;
         if canonical(&message) != bytes {
             return Err(InvalidPolicy::NotCanonical);
         }
-        let Message { v: _, revision, policy } = message;
+        let Message { v: _, revision, policy, namespaces } = message;
         if revision < 1 {
             return Err(InvalidPolicy::Revision(revision));
         }
-        let policy = Policy::new(policy).map_err(InvalidPolicy::Refused)?;
-        Ok(Self { revision, policy })
+        let policies = Policies::new(policy, namespaces).map_err(InvalidPolicy::Refused)?;
+        Ok(Self { revision, policies })
     }
 }

@@ -6,7 +6,6 @@
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use belay_grant::{Expected, Grant, Invalid, Signed, Subject};
-use belay_policy::Revised;
 use belay_proto::{
     runner_v1,
     texts::{Text, Texts as _},
@@ -32,6 +31,7 @@ use crate::{
     commit_log::touched,
     json_of::json_of,
     ledger::{PendingApproval, Row, Spent, WorkspaceEffect},
+    policy::CallPolicy,
     subject::summary,
 };
 
@@ -52,7 +52,7 @@ impl Calls {
         if kind_of(&waiting) != Kind::Call {
             return Ok(());
         }
-        let policy = self.current_policy()?;
+        let policy = self.policy_of(&request.name)?;
         match self.check_grant(&waiting, request.grant.as_ref()).await {
             // A concurrent request has resolved it, and the error stems from that.
             Err(_) if !call.awaits_approval() => {}
@@ -86,7 +86,7 @@ impl Calls {
                 );
                 return Err(not_waiting(message));
             }
-            let policy = self.current_policy()?;
+            let policy = self.policy_of(name)?;
             let (approval, spends) = match self.check_grant(&waiting, grant.as_ref()).await {
                 // A concurrent request has resolved it, and the error stems from that.
                 Err(_) if !call.awaits_approval() => continue,
@@ -112,7 +112,7 @@ impl Calls {
         waiting: &runner_v1::ToolCall,
         LoadedApproval { pending, effect, subject, .. }: LoadedApproval,
         spends: Spent,
-        policy: Arc<Revised>,
+        policy: CallPolicy,
     ) -> Result<EndedCall, Status> {
         let Some(WorkspaceEffect { workspace, staged }) = effect else {
             return Err(status::error(
@@ -132,7 +132,7 @@ impl Calls {
 
         // The policy may have changed since the approval was requested.
         let kind = self.registry.find(&waiting.tool).map_or(belay_policy::ToolKind::Other, |tool| tool.spec.kind);
-        let judge = Judge { policy: Arc::clone(&policy), tool: waiting.tool.clone(), kind, basis: pending.basis };
+        let judge = Judge { policy: policy.policy.clone(), tool: waiting.tool.clone(), kind, basis: pending.basis };
         let decision = judge.judge(&pending.changes);
         if decide::after(decision.verdict, true) == After::Refuse {
             receipt.grant_nonce.clear();

@@ -1,10 +1,8 @@
 //! Examines what a call changed in its view: collects the changes, checks them against the policy and other commits, and stages them.
 //! Everything here blocks.
 
-use std::sync::Arc;
-
 use belay_grant::Change;
-use belay_policy::{ChangeFact, Decision, Effect, Revised, ToolKind};
+use belay_policy::{ChangeFact, Decision, Effect, Policy, ToolKind};
 use belay_proto::v1::{ErrorClass, tool_call::State};
 use belay_reasons as reasons;
 use belay_workspace::{CommitError, EffectError, LeftOut, Manifest, RelPath, Stop, TreeError};
@@ -26,7 +24,7 @@ use crate::{
 /// Evaluates the policy on a call's effect.
 #[derive(Clone)]
 pub(super) struct Judge {
-    pub(super) policy: Arc<Revised>,
+    pub(super) policy: Policy,
     pub(super) tool: String,
     pub(super) kind: ToolKind,
     pub(super) basis: Basis,
@@ -42,7 +40,7 @@ impl Judge {
                 flags: &change.flags,
             })
             .collect();
-        self.policy.policy.effect(&Effect {
+        self.policy.effect(&Effect {
             tool: &self.tool,
             kind: self.kind,
             intent: self.basis.intent,

@@ -12,7 +12,7 @@ use std::{
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_policy::{Decision, Intent, Revised, ToolKind};
+use belay_policy::{Decision, Intent, ToolKind};
 use belay_proto::{
     runner_v1,
     v1::{self, ErrorClass, tool_call::State},
@@ -42,6 +42,7 @@ use crate::{
     Operation, Recovery, ToolFailure, Touches, View, ViewHandle,
     commit_log::{self, ConcurrentCommits},
     ledger::{Basis, Row, Spent, Written},
+    policy::CallPolicy,
     subject::{parts, summary},
     tier,
     workspace_locks::{CommitLock, CommitWindow, WorkspaceGuard},
@@ -69,7 +70,7 @@ pub(super) struct Approved {
 pub(super) struct Job {
     pub(super) call: Call,
     pub(super) request: CallRequest,
-    pub(super) policy: Arc<Revised>,
+    pub(super) policy: CallPolicy,
     approved: Option<Approved>,
 }
 
@@ -95,7 +96,7 @@ impl Job {
         let by_person = self.approved.as_ref().is_some_and(|approved| approved.by_person);
         let covered = if by_person { intent.operation.paths.clone() } else { Vec::new() };
         let basis = Basis { intent: intent.decision.verdict, covered };
-        Judge { policy: Arc::clone(&self.policy), tool: spec.name.to_owned(), kind: spec.kind, basis }
+        Judge { policy: self.policy.policy.clone(), tool: spec.name.to_owned(), kind: spec.kind, basis }
     }
 
     pub(super) fn decision(&self, decision: &Decision) -> v1::PolicyDecision {
@@ -123,7 +124,7 @@ impl Calls {
         self: &Arc<Self>,
         call: Call,
         mut request: CallRequest,
-        policy: Arc<Revised>,
+        policy: CallPolicy,
         approved: Option<Approved>,
         taken: Option<Taken>,
     ) {

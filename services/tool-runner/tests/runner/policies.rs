@@ -62,6 +62,22 @@ async fn only_newer_policies_of_the_gate_are_accepted() {
     assert_eq!(policy.current().unwrap().revision, 5);
 }
 
+// S2-FR-049: each namespace has its policy, before a call and for its effect.
+#[tokio::test]
+async fn calls_are_judged_by_the_policy_of_their_namespace() {
+    let bench = Bench::new();
+    let runner = bench
+        .start(&format!("{FREE}namespaces: {{strict: {{file_write: deny}}, asking: {{file_write: prompt}}}}\n"))
+        .await;
+    let call = |namespace: &str| format!("namespaces/{namespace}/executions/e/steps/s/calls/1.1");
+    for (namespace, expected) in
+        [("default", State::Completed), ("strict", State::Denied), ("asking", State::AwaitingApproval)]
+    {
+        let done = runner.run(&call(namespace), CHANGE, json!([["write", namespace, "y"]])).await;
+        assert_eq!(state(&done), expected, "{namespace}");
+    }
+}
+
 /// A gate that publishes the current policy, then every later one.
 struct Gate(watch::Receiver<Option<v1::SignedPolicy>>);
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 use belay_grant::{Grant, Keys, Scope, Signed, SigningKey, Subject};
-use belay_policy::{Policy, Revised, ToolKind};
+use belay_policy::{Policies, Revised, ToolKind};
 use belay_proto::{
     runner_v1::{self, call_tool_response::Event, tool_runner_service_client::ToolRunnerServiceClient},
     v1::{self, ErrorClass, tool_call::State, tool_call_output::Stream},
@@ -381,8 +381,8 @@ impl Bench {
     }
 
     pub(crate) fn signed(&self, revision: i64, policy: &str) -> v1::SignedPolicy {
-        let policy = Policy::from_yaml(policy).unwrap_or_else(|wrong| panic!("{wrong:?}"));
-        let signed = Signed::policy(&self.key, Revised { revision, policy }.to_bytes());
+        let policy = Policies::from_yaml(policy).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+        let signed = Signed::policy(&self.key, Revised { revision, policies: policy }.to_bytes());
         v1::SignedPolicy { revision, body: signed.body, signature: signed.signature, key_id: signed.key_id }
     }
 

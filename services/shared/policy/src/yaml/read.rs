@@ -1,5 +1,7 @@
 //! Converts the tree to a policy's values, and records the line of each.
 
+use std::collections::BTreeMap;
+
 use belay_yaml::{Node, Reader, Value};
 
 use crate::{
@@ -17,15 +19,19 @@ const VERDICTS: &[(&str, Verdict)] =
 const CHANGES: &[(&str, ChangeKind)] =
     &[("create", ChangeKind::Created), ("modify", ChangeKind::Modified), ("delete", ChangeKind::Deleted)];
 
-/// The keys of a policy.
-const DOCUMENT: &str =
-    "file_write file_delete terminal_commands non_interactive_policy sandbox approvals protect rules";
+/// The keys of a policy file.
+const FILE: &str =
+    "file_write file_delete terminal_commands non_interactive_policy sandbox approvals protect rules namespaces";
+/// The keys of a namespace's section.
+const SECTION: &str = "file_write file_delete terminal_commands non_interactive_policy sandbox approvals protect rules";
 /// The keys of a rule.
 const RULE: &str = "id on tools programs arguments cwd env paths changes flags decide exclusive reason match not_match";
 
 /// The result of reading.
 pub(super) struct Read {
     pub(super) document: Document,
+    /// By namespace: its settings, and the rules that it adds.
+    pub(super) sections: BTreeMap<String, Document>,
     /// The violations so far, and the line of each field.
     pub(super) reader: Reader,
 }
@@ -33,55 +39,87 @@ pub(super) struct Read {
 /// Reads a policy's tree. An invalid value is recorded as a violation and replaced by the preset's.
 pub(super) fn read(root: &Node) -> Read {
     let mut reader = Reader::default();
-    let mut document = Document::default();
+    let (mut document, mut sections) = (Document::default(), BTreeMap::new());
     if matches!(root.value, Value::Null) {
         reader.refuse("", root.line, "the policy is empty: write at least one key, such as `file_write: prompt`");
     } else {
-        reader.document(root, &mut document);
+        let namespaces = reader.file(root, &mut document);
+        if let Some((node, field)) = namespaces {
+            // What a section does not set is as at the top, also where that follows it.
+            sections = reader.sections(node, &field, &document);
+        }
     }
-    Read { document, reader }
+    Read { document, sections, reader }
 }
 
 /// Readers for the parts of a policy.
 trait ReadPolicy: Sized {
-    fn document(&mut self, root: &Node, document: &mut Document);
+    fn file<'n>(&mut self, root: &'n Node, document: &mut Document) -> Option<(&'n Node, String)>;
+    fn sections(&mut self, node: &Node, field: &str, top: &Document) -> BTreeMap<String, Document>;
+    fn setting(&mut self, key: &str, field: &str, node: &Node, document: &mut Document) -> bool;
     fn rule(&mut self, node: &Node, field: &str) -> Option<Rule>;
     fn example(&mut self, node: &Node, field: &str, rule: &Rule) -> Option<Example>;
 }
 
 impl ReadPolicy for Reader {
-    fn document(&mut self, root: &Node, document: &mut Document) {
-        self.map(root, "", |reader, key, field, node| {
-            match key {
-                "file_write" => reader.word(node, field, SETTINGS, &mut document.file_write),
-                "file_delete" => reader.word(node, field, SETTINGS, &mut document.file_delete),
-                "terminal_commands" => reader.word(node, field, SETTINGS, &mut document.terminal_commands),
-                "non_interactive_policy" => {
-                    reader.word(node, field, NON_INTERACTIVE, &mut document.non_interactive_policy)
-                }
-                "protect" => reader.switch(node, field, &mut document.protect),
-                "sandbox" => reader.map(node, field, |reader, key, field, node| {
-                    match key {
-                        "min_tier" => reader.word(node, field, TIERS, &mut document.sandbox.min_tier),
-                        _ => return Err("min_tier"),
-                    }
-                    Ok(())
-                }),
-                "approvals" => reader.map(node, field, |reader, key, field, node| {
-                    match key {
-                        "expire_after" => document.approvals.expire_after = reader.duration(node, field),
-                        "separate_duties" => reader.switch(node, field, &mut document.approvals.separate_duties),
-                        _ => return Err("expire_after separate_duties"),
-                    }
-                    Ok(())
-                }),
-                "rules" => document.rules = reader.list(node, field, Self::rule),
-                _ => {
-                    return Err(DOCUMENT);
-                }
+    /// Reads what applies to all namespaces. Returns where the sections are.
+    fn file<'n>(&mut self, root: &'n Node, document: &mut Document) -> Option<(&'n Node, String)> {
+        let mut namespaces = None;
+        self.map(root, "", |reader, key, field, node| match key {
+            "namespaces" => {
+                namespaces = Some((node, field.to_owned()));
+                Ok(())
             }
+            _ if reader.setting(key, field, node, document) => Ok(()),
+            _ => Err(FILE),
+        });
+        namespaces
+    }
+
+    fn sections(&mut self, node: &Node, field: &str, top: &Document) -> BTreeMap<String, Document> {
+        let mut sections = BTreeMap::new();
+        self.map(node, field, |reader, namespace, field, node| {
+            let mut section = Document { rules: Vec::new(), ..top.clone() };
+            reader.map(
+                node,
+                field,
+                |reader, key, field, node| {
+                    if reader.setting(key, field, node, &mut section) { Ok(()) } else { Err(SECTION) }
+                },
+            );
+            sections.insert(namespace.to_owned(), section);
             Ok(())
         });
+        sections
+    }
+
+    /// Reads a key of a policy; false when there is no such key.
+    fn setting(&mut self, key: &str, field: &str, node: &Node, document: &mut Document) -> bool {
+        match key {
+            "file_write" => self.word(node, field, SETTINGS, &mut document.file_write),
+            "file_delete" => self.word(node, field, SETTINGS, &mut document.file_delete),
+            "terminal_commands" => self.word(node, field, SETTINGS, &mut document.terminal_commands),
+            "non_interactive_policy" => self.word(node, field, NON_INTERACTIVE, &mut document.non_interactive_policy),
+            "protect" => self.switch(node, field, &mut document.protect),
+            "sandbox" => self.map(node, field, |reader, key, field, node| {
+                match key {
+                    "min_tier" => reader.word(node, field, TIERS, &mut document.sandbox.min_tier),
+                    _ => return Err("min_tier"),
+                }
+                Ok(())
+            }),
+            "approvals" => self.map(node, field, |reader, key, field, node| {
+                match key {
+                    "expire_after" => document.approvals.expire_after = reader.duration(node, field),
+                    "separate_duties" => reader.switch(node, field, &mut document.approvals.separate_duties),
+                    _ => return Err("expire_after separate_duties"),
+                }
+                Ok(())
+            }),
+            "rules" => document.rules = self.list(node, field, Self::rule),
+            _ => return false,
+        }
+        true
     }
 
     fn rule(&mut self, node: &Node, field: &str) -> Option<Rule> {

@@ -1,13 +1,13 @@
 //! The preset, and the form of a decision.
 
-use belay_policy::{Intent, NonInteractive, Policy, Tier};
+use belay_policy::{Intent, NonInteractive, Policies, Tier};
 
 use crate::support::*;
 
 // S2-FR-049, S2-X-18, S2-X-19: without any configuration, deletions and changes by commands require approval.
 #[test]
 fn the_preset() {
-    let preset = Policy::preset();
+    let preset = preset();
     for (kind, verdict, rule) in [
         (FileRead, Auto, "file_read"),
         (FileWrite, Auto, "file_write"),
@@ -29,7 +29,7 @@ fn the_preset() {
     assert_eq!(brief(&noop), (Auto, "noop"));
     assert_eq!(preset.min_tier(), Tier::A);
     assert_eq!(preset.non_interactive(), NonInteractive::Fail);
-    assert_eq!(Policy::of_one_person(), policy("non_interactive_policy: auto"), "nothing else is milder there");
+    assert_eq!(Policies::of_one_person(), policies("non_interactive_policy: auto"), "nothing else is milder there");
     assert_eq!(preset.approvals_expire_after(), None);
     assert!(!preset.separate_duties());
     assert_eq!(preset, policy("file_write: auto"), "what a policy leaves out is as in the preset");
@@ -46,7 +46,7 @@ fn verdicts_and_tiers_have_an_order() {
 /// A decision names its rule and its reason, in text that is safe to show.
 #[test]
 fn an_answer_names_the_path_and_the_reason() {
-    let preset = Policy::preset();
+    let preset = preset();
     let decision = effect(&preset, FileDelete, Preview, &[("a", Deleted, &[]), ("b", Deleted, &[])]);
     assert_eq!(decision.reason, "`a`: the policy requires approval for deletions");
     let free = effect(&preset, FileWrite, Auto, &[("a", Created, &[]), ("b", Created, &[])]);

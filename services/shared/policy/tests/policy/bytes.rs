@@ -1,6 +1,6 @@
 //! The bytes that the gate signs.
 
-use belay_policy::{InvalidPolicy, Policy, Revised};
+use belay_policy::{InvalidPolicy, Policies, Revised};
 
 use crate::support::*;
 
@@ -15,20 +15,22 @@ protect: false
 rules:
   - {id: a, on: intent, tools: [t], programs: [p], arguments: ['a*'], cwd: [src], env: [CI], paths: [x], decide: preview, match: [p ab], not_match: [{command: [p, b c], path: x}]}
   - {id: b, on: effect, paths: ['**'], changes: [create, modify, delete], flags: [executable], decide: prompt, reason: \"Wegen \u{201e}x\u{201c}.\", match: [{path: y, change: create, flags: [executable]}, {tool: t}]}
+namespaces:
+  team-a: {file_write: deny, approvals: {separate_duties: false}, rules: [{id: c, on: intent, decide: deny}]}
 ";
 
 const PRESET: &str = concat!(
-    r#"{"v":2,"revision":7,"policy":{"file_write":"auto","file_delete":"prompt","terminal_commands":"prompt","#,
+    r#"{"v":3,"revision":7,"policy":{"file_write":"auto","file_delete":"prompt","terminal_commands":"prompt","#,
     r#""non_interactive_policy":"fail","sandbox":{"min_tier":"A"},"#,
-    r#""approvals":{"expire_after":null,"separate_duties":false},"protect":true,"rules":[]}}"#,
+    r#""approvals":{"expire_after":null,"separate_duties":false},"protect":true,"rules":[]},"namespaces":{}}"#,
 );
 
 /// Runners store these bytes, and later versions read them.
 #[test]
 fn the_bytes_stay_as_they_are() {
-    let preset = Revised { revision: 7, policy: Policy::preset() };
+    let preset = Revised { revision: 7, policies: Policies::preset() };
     assert_eq!(String::from_utf8(preset.to_bytes()).unwrap(), PRESET);
-    let full = Revised { revision: 1, policy: policy(FULL) };
+    let full = Revised { revision: 1, policies: policies(FULL) };
     let rules = concat!(
         r#""rules":[{"id":"a","on":"intent","tools":["t"],"programs":["p"],"arguments":["a*"],"paths":["x"],"changes":[],"flags":[],"#,
         r#""decide":"preview","reason":"","match":[{"tool":null,"command":["p","ab"],"path":null,"change":null,"flags":null,"cwd":null,"env":null}],"#,
@@ -36,7 +38,12 @@ fn the_bytes_stay_as_they_are() {
         r#"{"id":"b","on":"effect","tools":[],"programs":[],"arguments":[],"paths":["**"],"changes":["create","modify","delete"],"#,
         r#""flags":["executable"],"decide":"prompt","reason":"Wegen „x“.","#,
         r#""match":[{"tool":null,"command":null,"path":"y","change":"create","flags":["executable"],"cwd":null,"env":null},"#,
-        r#"{"tool":"t","command":null,"path":null,"change":null,"flags":null,"cwd":null,"env":null}],"not_match":[],"cwd":[],"env":[]}]}}"#,
+        r#"{"tool":"t","command":null,"path":null,"change":null,"flags":null,"cwd":null,"env":null}],"not_match":[],"cwd":[],"env":[]}]},"#,
+        // A section has its own rules only.
+        r#""namespaces":{"team-a":{"file_write":"deny","file_delete":"deny","terminal_commands":"auto","non_interactive_policy":"skip","#,
+        r#""sandbox":{"min_tier":"C"},"approvals":{"expire_after":604800,"separate_duties":false},"protect":false,"rules":["#,
+        r#"{"id":"c","on":"intent","tools":[],"programs":[],"arguments":[],"paths":[],"changes":[],"flags":[],"decide":"deny","reason":"","#,
+        r#""match":[],"not_match":[],"cwd":[],"env":[]}]}}}"#,
     );
     let text = String::from_utf8(full.to_bytes()).unwrap();
     assert!(text.ends_with(rules), "{text}");
@@ -46,13 +53,13 @@ fn the_bytes_stay_as_they_are() {
 fn what_is_written_is_read() {
     for text in ["{}", FULL] {
         for revision in [1, 2, i64::MAX] {
-            let revised = Revised { revision, policy: policy(text) };
+            let revised = Revised { revision, policies: policies(text) };
             let read = Revised::from_bytes(&revised.to_bytes()).unwrap();
             assert_eq!(read, revised);
             assert_eq!(read.to_bytes(), revised.to_bytes());
         }
     }
-    assert_eq!(Revised::from_bytes(PRESET.as_bytes()).unwrap().policy, Policy::preset());
+    assert_eq!(Revised::from_bytes(PRESET.as_bytes()).unwrap().policies, Policies::preset());
 }
 
 #[test]
@@ -64,7 +71,7 @@ fn another_spelling_is_refused() {
     for spelling in [
         format!("{PRESET}\n"),
         format!(" {PRESET}"),
-        at(r#""v":2,"#, r#""v": 2,"#),
+        at(r#""v":3,"#, r#""v": 3,"#),
         at(r#""protect":true,"rules":[]"#, r#""rules":[],"protect":true"#),
         at(r#""expire_after":null,"#, ""),
         at(r#""auto""#, r#""\u0061uto""#),
@@ -76,7 +83,7 @@ fn another_spelling_is_refused() {
         "{}".into(),
         PRESET.to_uppercase(),
         PRESET[..PRESET.len() - 1].into(),
-        at(r#""v":2,"#, r#""v":2,"v":2,"#),
+        at(r#""v":3,"#, r#""v":3,"v":3,"#),
         at(r#""revision":7,"#, r#""revision":7,"revision":8,"#),
         at(r#""revision":7,"#, r#""revision":7.0,"#),
         at(r#""revision":7,"#, r#""revision":9223372036854775808,"#),
@@ -98,7 +105,7 @@ fn another_spelling_is_refused() {
 #[test]
 fn an_invalid_policy_in_canonical_form_is_refused() {
     let at = |from: &str, to: &str| PRESET.replacen(from, to, 1);
-    assert_eq!(Revised::from_bytes(at(r#""v":2"#, r#""v":3"#).as_bytes()), Err(InvalidPolicy::Version(3)));
+    assert_eq!(Revised::from_bytes(at(r#""v":3"#, r#""v":4"#).as_bytes()), Err(InvalidPolicy::Version(4)));
     assert_eq!(Revised::from_bytes(br#"{"v":1,"rest":"unknown"}"#), Err(InvalidPolicy::Version(1)));
     for revision in ["0", "-1"] {
         let found = Revised::from_bytes(at(r#""revision":7"#, &format!("\"revision\":{revision}")).as_bytes());

@@ -1,6 +1,6 @@
 //! Checks what the documentation shows.
 
-use belay_policy::{ChangeKind, NonInteractive, Policy, Verdict};
+use belay_policy::{ChangeKind, NonInteractive, Policies, Verdict};
 
 use crate::support::*;
 
@@ -47,7 +47,7 @@ fn every_policy_of_the_guide_is_valid_and_what_it_calls_wrong_is_refused() {
     let refused = blocks("yaml refused");
     assert!(!refused.is_empty());
     for text in refused {
-        let shown: Vec<String> = Policy::from_yaml(text).unwrap_err().iter().map(ToString::to_string).collect();
+        let shown: Vec<String> = Policies::from_yaml(text).unwrap_err().iter().map(ToString::to_string).collect();
         for line in &shown {
             assert!(GUIDE.contains(line.as_str()), "the guide does not show this message: {line}");
         }
@@ -56,7 +56,7 @@ fn every_policy_of_the_guide_is_valid_and_what_it_calls_wrong_is_refused() {
 
 #[test]
 fn the_preset_of_the_guide_is_the_preset() {
-    assert_eq!(blocks("yaml").into_iter().map(policy).next(), Some(Policy::preset()));
+    assert_eq!(blocks("yaml").into_iter().map(policies).next(), Some(Policies::preset()));
 }
 
 /// The table of protected paths in the guide is made from the one in the code: `BELAY_UPDATE=1` writes it.

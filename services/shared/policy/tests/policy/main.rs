@@ -3,6 +3,7 @@
 mod answers;
 mod bytes;
 mod guide;
+mod namespaces;
 mod properties;
 mod protected;
 mod refusals;

@@ -1,6 +1,6 @@
 //! Properties of every policy.
 
-use belay_policy::{ChangeKind, Gravity, Policy, Revised, ToolKind, Verdict};
+use belay_policy::{ChangeKind, Gravity, Policies, Policy, Revised, ToolKind, Verdict};
 use proptest::{prelude::*, sample::select};
 
 use crate::support::*;
@@ -44,7 +44,12 @@ fn settings() -> impl Strategy<Value = [usize; 3]> {
     prop::array::uniform3(0..3_usize)
 }
 
-fn build([write, delete, terminal]: [usize; 3], protect: bool, rules: &[String]) -> Policy {
+fn build(settings: [usize; 3], protect: bool, rules: &[String]) -> Policy {
+    policy(&written(settings, protect, rules, 0))
+}
+
+/// The text of a policy whose rules are numbered from `first` on.
+fn written([write, delete, terminal]: [usize; 3], protect: bool, rules: &[String], first: usize) -> String {
     let mut text = format!(
         "file_write: {}\nfile_delete: {}\nterminal_commands: {}\nprotect: {protect}\nrules:\n",
         WORDS[write], WORDS[delete], WORDS[terminal]
@@ -53,9 +58,17 @@ fn build([write, delete, terminal]: [usize; 3], protect: bool, rules: &[String])
         text = text.replace("rules:", "rules: []");
     }
     for (index, rule) in rules.iter().enumerate() {
-        text += &format!("  - {{id: r{index}, {rule}}}\n");
+        text += &format!("  - {{id: r{}, {rule}}}\n", first + index);
     }
-    policy(&text)
+    text
+}
+
+/// A policy with a section for the namespace `team`.
+fn with_section(top: &str, section: &str) -> Policies {
+    policies(&format!(
+        "{top}namespaces:\n  team:\n{}",
+        section.lines().map(|line| format!("    {line}\n")).collect::<String>()
+    ))
 }
 
 fn changes() -> impl Strategy<Value = Vec<(&'static str, ChangeKind, Vec<&'static str>)>> {
@@ -140,16 +153,33 @@ proptest! {
         }
     }
 
+    // A section is the policy that has its settings and the rules of both; other namespaces have nothing of it.
+    #[test]
+    fn a_section_is_a_policy_of_its_own(
+        settings in settings(), own in settings(), rules in prop::collection::vec(rule(), 0..4),
+        added in prop::collection::vec(rule(), 0..4), kind in select(KINDS.to_vec()), changes in changes(),
+        words in select(vec!["make all", "git push", "ls"]),
+    ) {
+        let both = with_section(&written(settings, true, &rules, 0), &written(own, false, &added, rules.len()));
+        let changes = borrowed(&changes);
+        let alone = build(own, false, &[rules.clone(), added].concat());
+        prop_assert_eq!(outcome(both.of("team"), kind, words, &changes), outcome(&alone, kind, words, &changes));
+        prop_assert_eq!(effect(both.of("team"), kind, Preview, &changes).verdict, effect(&alone, kind, Preview, &changes).verdict);
+        prop_assert_eq!(effect(both.of("team"), kind, Preview, &changes).rule, effect(&alone, kind, Preview, &changes).rule);
+        prop_assert_eq!(both.of("other"), &build(settings, true, &rules));
+    }
+
     #[test]
     fn what_is_signed_is_what_is_read(settings in settings(), rules in prop::collection::vec(rule(), 0..6), revision in 1..i64::MAX) {
-        let revised = Revised { revision, policy: build(settings, true, &rules) };
+        let section = written([2, 1, 0], false, &rules, rules.len());
+        let revised = Revised { revision, policies: with_section(&written(settings, true, &rules, 0), &section) };
         let bytes = revised.to_bytes();
         prop_assert_eq!(Revised::from_bytes(&bytes), Ok(revised));
     }
 
     #[test]
     fn no_bytes_panic_and_none_has_two_spellings(at in any::<prop::sample::Index>(), byte in any::<u8>(), rules in prop::collection::vec(rule(), 0..2)) {
-        let mut bytes = Revised { revision: 1, policy: build([0, 1, 1], true, &rules) }.to_bytes();
+        let mut bytes = Revised { revision: 1, policies: with_section(&written([0, 1, 1], true, &rules, 0), "file_write: deny\n") }.to_bytes();
         let at = at.index(bytes.len());
         bytes[at] = byte;
         if let Ok(read) = Revised::from_bytes(&bytes) {
@@ -159,7 +189,7 @@ proptest! {
 
     #[test]
     fn no_text_panics(text in "\\PC{0,80}|[a-z:\\[\\]{},&*!|>'\"# \\n-]{0,80}") {
-        if let Err(violations) = Policy::from_yaml(&text) {
+        if let Err(violations) = Policies::from_yaml(&text) {
             prop_assert!(!violations.is_empty());
         }
     }
@@ -167,7 +197,7 @@ proptest! {
     #[test]
     fn no_path_panics(path in "\\PC{0,60}|[./a-c]{0,20}", glob in "[a-c*?/{}\\[\\]!,-]{1,12}") {
         let rule = format!("rules: [{{id: r, on: effect, paths: ['{glob}'], decide: deny}}, {{id: i, on: intent, paths: ['{glob}'], decide: deny}}]");
-        let policy = Policy::from_yaml(&rule).unwrap_or_else(|_| Policy::preset());
+        let policy = Policies::from_yaml(&rule).map_or_else(|_| preset(), |policies| policies.of("n").clone());
         let said = effect(&policy, Terminal, Preview, &[(&path, Created, &[])]).verdict;
         prop_assert!(said >= Verdict::Prompt);
         intent(&policy, FileWrite, "", &[&path]);

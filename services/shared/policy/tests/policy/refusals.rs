@@ -1,10 +1,12 @@
 //! Invalid policies: all violations are reported at once, by field and line.
 
-use belay_policy::{Policy, Violation};
+use belay_policy::{Policies, Violation};
+
+use crate::support::policy;
 
 /// The violations of a text, as `line field: message`.
 fn violations(text: &str) -> Vec<String> {
-    let violations = Policy::from_yaml(text).expect_err(text);
+    let violations = Policies::from_yaml(text).expect_err(text);
     violations.iter().map(|Violation { field, line, message }| format!("{line} {field}: {message}")).collect()
 }
 
@@ -35,7 +37,7 @@ fn unknown_keys_name_the_nearest_known_one() {
         ),
         (
             "colour: red",
-            "1 colour: there is no key `colour` here; use one of file_write, file_delete, terminal_commands, non_interactive_policy, sandbox, approvals, protect, rules",
+            "1 colour: there is no key `colour` here; use one of file_write, file_delete, terminal_commands, non_interactive_policy, sandbox, approvals, protect, rules, namespaces",
         ),
     ] {
         assert_eq!(one(text), expected);
@@ -108,7 +110,7 @@ fn times_are_read_exactly() {
     for (time, seconds) in
         [("90s", 90), ("15m", 900), ("24h", 86_400), ("7d", 604_800), ("1s", 1), ("365d", 31_536_000)]
     {
-        let policy = Policy::from_yaml(&format!("approvals: {{expire_after: {time}}}")).unwrap();
+        let policy = policy(&format!("approvals: {{expire_after: {time}}}"));
         assert_eq!(policy.approvals_expire_after(), Some(std::time::Duration::from_secs(seconds)), "{time}");
     }
 }
@@ -263,7 +265,7 @@ fn an_example_that_fails_refuses_the_policy_and_names_the_rule() {
         let text = rule(&format!(
             "id: r, on: effect, decide: deny, paths: [a], changes: [delete], flags: [executable], {examples}"
         ));
-        assert_eq!(Policy::from_yaml(&text).is_ok(), good, "{examples}");
+        assert_eq!(Policies::from_yaml(&text).is_ok(), good, "{examples}");
     }
 }
 
@@ -336,7 +338,7 @@ fn a_policy_beyond_its_limits_is_refused() {
         (0..number)
             .fold("rules:\n".to_owned(), |text, n| text + &format!("- {{id: r{n}, on: effect, decide: deny{rest}}}\n"))
     };
-    assert!(Policy::from_yaml(&rules(1_000, "")).is_ok());
+    assert!(Policies::from_yaml(&rules(1_000, "")).is_ok());
     assert_eq!(one(&rules(1_001, "")), "1 rules: there are 1001 rules and the limit is 1000: combine or remove some");
     let globs = vec!["a*"; 100].join(",");
     assert!(one(&rules(21, &format!(", paths: [{globs}]"))).contains("2100 globs in all rules and the limit is 2000"));
@@ -398,7 +400,7 @@ fn alias_bombs_and_deep_nesting_are_refused() {
 fn quoted_text_is_bounded_and_escaped() {
     let key = "\\u202e\\n".repeat(10_000);
     for text in [format!("\"{key}\": 1"), format!("rules: [{{id: \"{key}\", on: effect, decide: deny}}]")] {
-        for violation in Policy::from_yaml(&text).unwrap_err() {
+        for violation in Policies::from_yaml(&text).unwrap_err() {
             let shown = violation.to_string();
             assert!(shown.chars().count() < 5_000 && !shown.contains(['\n', '\u{202e}']), "{shown}");
         }
@@ -407,15 +409,15 @@ fn quoted_text_is_bounded_and_escaped() {
 
 #[test]
 fn yaml_as_people_write_it_is_read() {
-    let plain = Policy::from_yaml("file_write: prompt\nprotect: false\n").unwrap();
+    let plain = Policies::from_yaml("file_write: prompt\nprotect: false\n").unwrap();
     for text in [
         "\u{feff}file_write: prompt\nprotect: false\n",
         "file_write: prompt\r\nprotect: false\r\n",
         "---\n# comment\nfile_write: \"prompt\"   # more\nprotect: False\n...\n",
         r#"{"file_write": "prompt", "protect": false}"#,
     ] {
-        assert_eq!(Policy::from_yaml(text).as_ref(), Ok(&plain), "{text:?}");
+        assert_eq!(Policies::from_yaml(text).as_ref(), Ok(&plain), "{text:?}");
     }
     let anchors = "rules:\n- {id: a, on: effect, decide: deny, paths: &p [x, y]}\n- {id: b, on: effect, decide: prompt, paths: *p}\n";
-    assert!(Policy::from_yaml(anchors).is_ok());
+    assert!(Policies::from_yaml(anchors).is_ok());
 }

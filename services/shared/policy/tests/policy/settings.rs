@@ -76,7 +76,7 @@ fn an_auto_call_may_do_what_its_tool_is_for() {
     assert_eq!(brief(&effect(&prompt, Terminal, Auto, &[("a", Deleted, &[])])), (Prompt, "file_delete"));
     assert_eq!(brief(&effect(&prompt, Other, Auto, &[("a", Created, &[])])), (Auto, "intent"));
     // Here a setting may have, and it spoke of writing.
-    let preset = belay_policy::Policy::preset();
+    let preset = preset();
     assert_eq!(
         brief(&effect(&preset, FileWrite, Auto, &[("a", Created, &[]), ("b", Deleted, &[])])),
         (Prompt, "file_delete")

@@ -1,14 +1,24 @@
 //! Shorthands for decisions.
 
-use belay_policy::{ChangeFact, ChangeKind, Decision, Effect, Intent, Policy, ToolKind, Verdict};
+use belay_policy::{ChangeFact, ChangeKind, Decision, Effect, Intent, Policies, Policy, ToolKind, Verdict};
 
 pub(crate) use belay_policy::ChangeKind::{Created, Deleted, Modified};
 pub(crate) use belay_policy::ToolKind::{FileDelete, FileRead, FileWrite, Other, Terminal};
 pub(crate) use belay_policy::Verdict::{Auto, Deny, Preview, Prompt};
 
-/// A policy that must be valid.
+/// A policy file that must be valid.
+pub(crate) fn policies(yaml: &str) -> Policies {
+    Policies::from_yaml(yaml).unwrap_or_else(|violations| panic!("{yaml}\n{violations:?}"))
+}
+
+/// The built-in policy.
+pub(crate) fn preset() -> Policy {
+    Policies::preset().of("default").clone()
+}
+
+/// A policy that must be valid, of a namespace without a section.
 pub(crate) fn policy(yaml: &str) -> Policy {
-    Policy::from_yaml(yaml).unwrap_or_else(|violations| panic!("{yaml}\n{violations:?}"))
+    policies(yaml).of("default").clone()
 }
 
 /// A policy of these rules, one a line in flow style.

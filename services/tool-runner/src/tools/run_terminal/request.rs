@@ -11,7 +11,7 @@ use belay_sandbox::{Spec, WorkspaceMount};
 use serde::Deserialize;
 
 use super::ending;
-use crate::{CommandSettings, Mount, ToolFailure, tools::files::path};
+use crate::{CommandSettings, Mount, ToolFailure, subject, tools::files::path};
 
 #[derive(Deserialize)]
 pub(super) struct Arguments {
@@ -38,8 +38,7 @@ pub(super) fn spec(asked: Asked, mount: Mount, settings: &CommandSettings) -> Re
     let mut words = command.into_iter();
     let program = words.next().unwrap_or_default();
     let Mount { lower, staging, hidden } = mount;
-    // `namespaces/NAMESPACE/executions/…`
-    let namespace = name.split('/').nth(1).unwrap_or_default();
+    let namespace = subject::namespace(&name);
     let workspace = lower.last().map(PathBuf::as_path).unwrap_or(Path::new(""));
     let mounts = settings.mounts(namespace, workspace).map_err(|error| ending::no_cache(&error))?;
     let mut spec = Spec::new(program, words, WorkspaceMount { lower, staging: Some(staging), hidden });

@@ -14,7 +14,7 @@ use belay_grant::{Keys, SigningKey};
 use belay_journal::{Committed, Done, ExecutionKey, JournalWriter, Opened, Operation, Refused, StoreError};
 use belay_journal_memory::LostAnswers;
 use belay_journal_sqlite::SqliteWriter;
-use belay_policy::Policy;
+use belay_policy::Policies;
 use belay_proto::runner_v1::EnforcementReport;
 use belay_service_kit::{Access, Clock, Hosted, Ids, Principal, Service, Shutdown, host};
 use belay_sqlite::{Location, SqliteError, Synchronous, Threads};
@@ -337,13 +337,13 @@ async fn run_gate(site: Site) -> Outcome {
         }
     })?;
     let runner = site.bugs.channel(channel(RUNNER_URI), store.stores());
-    let policy = Policy::from_yaml(&site.policies[usize::from(run > 1)]);
-    let policy = policy.map_err(|violations| format!("{violations:?}"))?;
+    let policies = Policies::from_yaml(&site.policies[usize::from(run > 1)]);
+    let policies = policies.map_err(|violations| format!("{violations:?}"))?;
     let (_trigger, shutdown) = Shutdown::new();
     let gate = belay_approval_gate::Gate::open(belay_approval_gate::Parts {
         store,
         key: site.signing_key(),
-        policy,
+        policies,
         runner: RunnerClient::new(runner, None)?,
         clock: Arc::new(WallClock),
         // A new seed each time, so that no nonce is generated twice.
