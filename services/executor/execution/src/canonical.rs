@@ -110,6 +110,11 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_float_is_written_as_an_integer() {
+        assert_eq!(Json::canonical(&json!([1.0, -0.0, 1e21])).as_str(), "[1,0,1e+21]");
+    }
+
+    #[test]
     fn integers_keep_all_their_digits() {
         let text = r#"[9007199254740993,18446744073709551615,-9223372036854775808]"#;
         assert_eq!(Json::canonical(&serde_json::from_str(text).unwrap()).as_str(), text);

@@ -41,3 +41,19 @@ impl Signals {
         Some(payload)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_is_that_of_what_is_kept() {
+        let mut signals = Signals::default();
+        for (name, sequence) in [("go", 3), ("go", 4), ("stop", 5)] {
+            signals.push(name, sequence, Json::from_text("null"));
+        }
+        assert_eq!(signals.take("go", 4), None, "the oldest first");
+        assert!(signals.take("go", 3).is_some() && signals.take("stop", 5).is_some());
+        assert_eq!((signals.len(), signals.first("go"), signals.first("stop")), (1, Some(4), None));
+    }
+}

@@ -5,6 +5,7 @@ mod blobs;
 mod controls;
 mod order;
 mod pausing;
+mod readers;
 mod recovery;
 mod retries;
 mod stopping;
