@@ -10,6 +10,9 @@ pub(crate) const INTENT: &str = "intent";
 pub(crate) const GRANTED: &str = "granted";
 pub(crate) const NO_CHANGE: &str = "no_change";
 
+/// Those of settings.
+pub(crate) const SETTINGS: [&str; 3] = [FILE_WRITE, FILE_DELETE, TERMINAL];
+
 /// All of them: a policy's own rules must not use these ids.
 pub(crate) const IDS: [&str; 9] =
     [FILE_READ, FILE_WRITE, FILE_DELETE, TERMINAL, NOOP, NO_MATCH, INTENT, GRANTED, NO_CHANGE];

@@ -14,6 +14,7 @@ use crate::{
     ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, Policy, ToolKind, Verdict, built_in,
     document::{Document, Setting},
     patterns::{Hits, plain},
+    policy::Section,
     protect,
     rules::{fits_change, fits_environment, names},
 };
@@ -148,12 +149,7 @@ impl Policy {
             Source::Rule(place) => {
                 let rule = &self.document.rules[place];
                 let reason = if rule.reason.is_empty() {
-                    match self.section.as_ref().filter(|section| place >= section.inherited) {
-                        Some(section) => {
-                            format!("{about}rule `{}` of the policy for namespace `{}`", rule.id, section.namespace)
-                        }
-                        None => format!("{about}rule `{}` of the policy", rule.id),
-                    }
+                    format!("{about}rule `{}` of the policy", rule.id)
                 } else {
                     rule.reason.clone()
                 };
@@ -162,7 +158,23 @@ impl Policy {
             Source::BuiltIn(rule, reason) => (rule.to_owned(), format!("{about}{reason}")),
             Source::Flag(flag) => (shown(flag), format!("{about}{}", protect::meaning(flag))),
         };
+        // Who reads it finds the rule or the setting in the file.
+        let reason = match &self.section {
+            Some(section) if is_of_section(section, source) => {
+                format!("{reason} (in namespace `{}`)", section.namespace)
+            }
+            Some(_) | None => reason,
+        };
         Decision { verdict, rule, reason, exclusive: false }
+    }
+}
+
+/// Whether this may be from a section: its own rules are, and settings, which it can replace.
+fn is_of_section(section: &Section, source: Source<'_>) -> bool {
+    match source {
+        Source::Rule(place) => place >= section.inherited,
+        Source::BuiltIn(rule, _) => built_in::SETTINGS.contains(&rule),
+        Source::Flag(_) => false,
     }
 }
 

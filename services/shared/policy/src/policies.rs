@@ -7,11 +7,14 @@ use belay_yaml::shown;
 use crate::{
     NonInteractive, Policy, Tier, Violation,
     canonical::{self, MAX_BYTES},
+    check,
     document::Document,
 };
 
-/// The maximum number of namespaces with a section of their own. Each section's rules are compiled together with those at the top.
+/// The maximum number of namespaces with a section of their own.
 const MAX_NAMESPACES: usize = 100;
+/// The maximum number of globs that are compiled: each section's rules are, together with those at the top.
+const MAX_COMPILED_GLOBS: usize = 20_000;
 
 /// The policies of all namespaces: the one at the top of the file, and those of the namespaces with a section of their own.
 ///
@@ -56,6 +59,15 @@ impl Policies {
         let mut refuse = |field: String, message| found.push(Violation { field, line: 0, message });
         if sections.len() > MAX_NAMESPACES {
             let message = format!("there are {} namespaces and the limit is {MAX_NAMESPACES}", sections.len());
+            refuse("namespaces".to_owned(), message);
+        }
+        let shared = check::globs(&top.document);
+        let globs = sections.values().map(|section| shared + check::globs(section)).sum::<usize>();
+        if globs > MAX_COMPILED_GLOBS {
+            let message = format!(
+                "the globs at the top ({shared}) count once more for each section, which makes {globs}, and the limit is \
+                 {MAX_COMPILED_GLOBS}: combine or remove some"
+            );
             refuse("namespaces".to_owned(), message);
         }
         for name in sections.keys().filter(|name| !is_namespace(name)) {

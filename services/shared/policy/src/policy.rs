@@ -52,7 +52,11 @@ impl Policy {
 
     /// Checks a policy and compiles it.
     pub(crate) fn new(document: Document) -> Result<Self, Vec<Violation>> {
-        let (intents, effects) = check::check(&document)?;
+        Self::checked(document, 0)
+    }
+
+    fn checked(document: Document, known: usize) -> Result<Self, Vec<Violation>> {
+        let (intents, effects) = check::check(&document, known)?;
         Ok(Self { document: Arc::new(document), section: None, intents: Arc::new(intents), effects: Arc::new(effects) })
     }
 
@@ -60,7 +64,7 @@ impl Policy {
     pub(crate) fn with_section(&self, namespace: &str, section: Document) -> Result<Self, Vec<Violation>> {
         let inherited = self.document.rules.len();
         let rules = self.document.rules.iter().cloned().chain(section.rules).collect();
-        let policy = Self::new(Document { rules, ..section }).map_err(|violations| {
+        let policy = Self::checked(Document { rules, ..section }, inherited).map_err(|violations| {
             let placed = |violation: Violation| Violation {
                 field: in_section(namespace, &violation.field, inherited),
                 ..violation

@@ -39,8 +39,10 @@ fn a_section_changes_its_namespace_only() {
     let state = [("x.tfstate", Created, &[][..])];
     let denied = effect(infra, FileWrite, Preview, &state);
     assert_eq!(brief(&denied), (Deny, "no-state"));
-    assert_eq!(denied.reason, "`x.tfstate`: rule `no-state` of the policy for namespace `infra`");
+    assert_eq!(denied.reason, "`x.tfstate`: rule `no-state` of the policy (in namespace `infra`)");
     assert_eq!(command(infra, "git push").reason, "rule `no-push` of the policy");
+    assert_eq!(command(infra, "ls").reason, "the policy denies commands (in namespace `infra`)");
+    assert_eq!(intent(other, FileWrite, "", &["a"]).reason, "the policy requires approval for writing");
     assert_eq!(effect(other, FileWrite, Preview, &state).verdict, Prompt);
     assert_eq!(intent(sandbox, FileDelete, "", &["a"]).verdict, Auto);
     assert_eq!([infra, sandbox, other].map(|policy| policy.separate_duties()), [true, false, false]);
@@ -81,6 +83,15 @@ fn what_is_wrong_in_a_section_is_named_as_its_author_wrote_it() {
     let deepest =
         "namespaces: {a: {rules: [{id: r, on: intent, programs: [p], decide: deny, match: [{command: [p, x]}]}]}}";
     assert!(Policies::from_yaml(deepest).is_ok());
+    let paths: Vec<String> = (0..400).map(|number| format!("p{number}")).collect();
+    let top = format!("rules: [{{id: r, on: effect, decide: deny, paths: [{}]}}]\n", paths.join(", "));
+    let sections = |amount| (0..amount).map(|number| format!("  n{number}: {{}}\n")).collect::<String>();
+    assert!(Policies::from_yaml(&format!("{top}namespaces:\n{}", sections(50))).is_ok());
+    let found = refused(&format!("{top}namespaces:\n{}", sections(51)));
+    assert!(
+        found[0].contains("namespaces: the globs at the top (400) count once more for each section, which makes 20400"),
+        "{found:?}"
+    );
     let many: String = (0..101).map(|number| format!("  n{number}: {{}}\n")).collect();
     assert!(refused(&format!("namespaces:\n{many}"))[0].contains("101 namespaces and the limit is 100"));
 }
