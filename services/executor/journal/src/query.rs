@@ -6,7 +6,7 @@ use crate::{ExecutionKey, ExecutionRow};
 
 /// How many executions a page of a list examines at most, unless it has room for more. It bounds the duration of a page whatever the
 /// filter; a row takes some microseconds.
-pub const MAX_EXAMINED: usize = 512;
+pub const MAX_EXAMINED: usize = 384;
 
 /// A list of executions: those that match, in an order, from a position on.
 #[derive(Clone, Debug, PartialEq, Eq)]
