@@ -203,7 +203,8 @@ impl One<'_> {
 
     /// What the policy requires, given what a run did.
     fn needs(&self, run: Option<&Run>) -> Needs {
-        policy::needs(&self.call.request.tool, &self.call.arguments(), run.and_then(|run| run.effect.as_ref()))
+        let effect = run.and_then(|run| run.effect.as_ref());
+        policy::needs(self.mode, &self.call.request.tool, &self.call.arguments(), effect)
     }
 
     /// Each approval was decided by someone who may decide.

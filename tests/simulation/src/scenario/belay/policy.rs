@@ -58,15 +58,15 @@ pub(super) struct Needs {
     pub(super) denied: bool,
 }
 
-/// What the policy requires. `effect`: what the call changed, if it ran in a view.
-pub(super) fn needs(tool: &str, arguments: &Value, effect: Option<&Effect>) -> Needs {
+/// What the policy requires in an execution with this mode. `effect`: what the call changed, if it ran in a view.
+pub(super) fn needs(mode: ApprovalMode, tool: &str, arguments: &Value, effect: Option<&Effect>) -> Needs {
     let declared = arguments["path"].as_str();
     let before = tool == PUBLISH || declared.is_some_and(|path| path.starts_with(ASKED));
     let mut needs = Needs { before, denied: tool == WIPE, after: false };
     for path in effect.into_iter().flat_map(|effect| effect.after.keys()) {
         needs.denied |= path.starts_with(KEPT);
-        // The approval of the call covers the path that it named.
-        let is_approved = before && declared == Some(path);
+        // A person's approval of the call covers the path that it named, and the policy's own does not.
+        let is_approved = before && mode != ApprovalMode::Auto && declared == Some(path);
         needs.after |= !is_approved && (tool == REMOVE || path.starts_with(SHOWN));
     }
     needs
