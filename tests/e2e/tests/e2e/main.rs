@@ -6,6 +6,7 @@ mod cli;
 mod collector;
 mod contract;
 mod crash;
+mod dashboards;
 mod deletion;
 mod deploy;
 mod disk;
