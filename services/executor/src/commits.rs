@@ -27,10 +27,6 @@ pub(crate) fn start(writer: impl JournalWriter, reader: Arc<dyn JournalReader>, 
     GroupCommit::start(runs, max_batch, Committing { writer, reader })
 }
 
-fn only_appends(batch: &[Operation]) -> bool {
-    batch.iter().all(|operation| matches!(operation, Operation::Append { .. }))
-}
-
 struct Committing<W> {
     writer: W,
     reader: Arc<dyn JournalReader>,
@@ -39,7 +35,11 @@ struct Committing<W> {
 impl<W: JournalWriter> Writer<Operation, Result<Done, Refused>, Arc<StoreError>> for Committing<W> {
     async fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, Arc<StoreError>> {
         let committed = match self.writer.commit(&batch).await {
-            Err(StoreError::OutcomeUnknown(_)) if is_planted(Defect::LostAnswerTrusted) && only_appends(&batch) => {
+            // Only the store can give a new execution its key.
+            Err(StoreError::OutcomeUnknown(_))
+                if is_planted(Defect::LostAnswerTrusted)
+                    && batch.iter().all(|operation| matches!(operation, Operation::Append { .. })) =>
+            {
                 Ok(batch.iter().map(|_| Ok(Done::Appended)).collect())
             }
             Err(StoreError::OutcomeUnknown(why)) => Box::pin(self.find_out(&batch, why)).await,

@@ -30,7 +30,7 @@ pub enum Defect {
     EndlessReruns,
     /// Each task that the executor keeps for all executions (timers, decisions, notices, acknowledgements, deletions) panics once.
     TasksPanic,
-    /// A batch whose answer the journal lost is taken for committed, and nobody looks whether it is.
+    /// A batch whose answer the journal lost is taken for committed without asking the store.
     LostAnswerTrusted,
 }
 

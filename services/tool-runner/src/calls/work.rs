@@ -138,7 +138,7 @@ fn json_length(value: &Value) -> u64 {
     count.0
 }
 
-/// The failure of a call whose result nobody would take. Nothing of it is committed.
+/// The failure of a call whose result is larger than an executor takes. Nothing of it is committed.
 fn too_large(length: u64) -> ToolFailure {
     let message = format!("result: has {length} bytes and the limit is {MAX_RESULT_BYTES}");
     ToolFailure::new(ErrorClass::InvalidArguments, reasons::TOO_LARGE, message)

@@ -145,7 +145,7 @@ async fn a_result_in_the_ledger_outlives_the_runner() {
     assert_eq!(bench.signals.runs(), 5);
 }
 
-/// The result of a call that waits for approval is nobody's before that.
+/// The result of a call that waits for approval is not served before that.
 #[tokio::test]
 async fn an_effect_that_is_approved_has_its_result_in_a_blob() {
     let bench = Bench::new();

@@ -43,7 +43,7 @@ fn times_attempts_and_waits_are_those_of_the_story() {
     assert_eq!(held.waiting().len(), 0, "it waits for a person once one was asked");
 }
 
-// What waits without a form or an approval holds up nobody, and nothing waits that only runs.
+// A step waits for its running call, and the execution as a whole waits for nothing.
 #[test]
 fn only_what_waits_is_said_to_wait() {
     let running = story("a").play().just_after(|body| matches!(body, Body::ToolCall { .. }));
