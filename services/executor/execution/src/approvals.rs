@@ -181,12 +181,10 @@ impl Execution {
 mod tests {
     use std::sync::Arc;
 
-    use belay_plan::{Format, Plan};
-
     use super::*;
     use crate::{
-        Created, DecideContext, EffectSummary, Event, ExecutionEvent, Json, PolicyDecision, RecoveryClass, StepState,
-        SubjectKind, ToolCallEnd, ToolCallEvent, ToolFacts, Verb, Verdict, Work,
+        DecideContext, EffectSummary, Event, Json, PolicyDecision, StepState, SubjectKind, ToolCallEnd, ToolCallEvent,
+        Verb, Verdict, Work, test_support::started,
     };
 
     const NOW: Timestamp = Timestamp::from_micros(5);
@@ -200,27 +198,7 @@ mod tests {
 
     /// A step whose two calls are in flight, both waiting for approval. No kind of step makes two calls yet, so the second is put there.
     fn two_held() -> (Execution, [OperationId; 2]) {
-        let plan = Plan::parse(Format::Yaml, "id: p\nsteps: [{id: a, tool: t}, {id: b, tool: t}]").unwrap();
-        let facts = ToolFacts {
-            used_as: "t".into(),
-            tool: "t".into(),
-            recovery: RecoveryClass::Transactional,
-            default_timeout: std::time::Duration::from_secs(1),
-        };
-        let created = Created {
-            uid: "u".into(),
-            plan,
-            approval_mode: ApprovalMode::Wait,
-            workspace: "w".into(),
-            labels: Default::default(),
-            tools: vec![facts],
-            deadline: None,
-            trace: Default::default(),
-            shard: 0,
-        };
-        let body = ExecutionEvent::Created(Box::new(created)).into();
-        let mut execution = Execution::create(Event { sequence: 1, time: NOW, actor: None, body }).unwrap();
-        execution.advance(DecideContext { now: NOW, ledger_id: "l" });
+        let mut execution = started("id: p\nsteps: [{id: a, tool: t}, {id: b, tool: t}]", NOW);
         let mut second = execution.operations.iter().next().unwrap().clone();
         second.key.number = 2;
         let Work::ToolCall(request) = &mut second.work else { unreachable!() };

@@ -27,6 +27,8 @@ mod failure;
 mod payload;
 mod state;
 mod steps;
+#[cfg(test)]
+mod test_support;
 mod time;
 mod totals;
 mod transitions;

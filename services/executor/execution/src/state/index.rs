@@ -44,8 +44,6 @@ pub(crate) struct Index {
     pub(crate) waits_for_signal: BTreeSet<OperationKey>,
     /// Waits for a person's answer.
     pub(crate) waits_for_answer: BTreeSet<OperationKey>,
-    /// Waits of all kinds.
-    pub(crate) waits: usize,
 }
 
 /// What a step contributes.
@@ -105,7 +103,6 @@ struct OperationClass {
     timer: Option<Timestamp>,
     waits_for_signal: bool,
     waits_for_answer: bool,
-    is_wait: bool,
     open: OpenOperations,
 }
 
@@ -121,7 +118,6 @@ impl OperationClass {
             timer: condition.and_then(crate::WaitCondition::until),
             waits_for_signal: condition.is_some_and(|condition| condition.signal().is_some()),
             waits_for_answer: condition.is_some_and(|condition| condition.form().is_some()),
-            is_wait: condition.is_some(),
             open: OpenOperations {
                 all: 1,
                 awaiting: u32::from(is(Life::AwaitingApproval)),
@@ -159,7 +155,6 @@ impl Index {
         toggle(&mut self.waits_for_signal, key, before.waits_for_signal, after.waits_for_signal);
         toggle(&mut self.waits_for_answer, key, before.waits_for_answer, after.waits_for_answer);
         replace(&mut self.timers, key, before.timer, after.timer);
-        count(&mut self.waits, before.is_wait, after.is_wait);
     }
 
     /// The indexes of these steps and operations, from nothing.
@@ -252,14 +247,12 @@ impl Execution {
         }
     }
 
-    /// Replaces the operations in flight, and rebuilds what follows from them and from the steps.
+    /// Replaces the operations in flight, all of steps that are there, and rebuilds what follows from them and from the steps.
     pub(super) fn restore_operations(&mut self, operations: Vec<Operation>) {
         for operation in operations {
-            let (key, open) = (operation.key, OperationClass::of(&operation).open);
-            if key.step.position() < self.steps.len() {
-                self.steps[key.step].open.replace(OpenOperations::default(), open);
-                self.operations.insert(operation);
-            }
+            let open = OperationClass::of(&operation).open;
+            self.steps[operation.key.step].open.replace(OpenOperations::default(), open);
+            self.operations.insert(operation);
         }
         self.index_new();
     }
@@ -279,5 +272,25 @@ impl Execution {
         };
         self.index == Index::rebuilt(&self.steps, &self.operations)
             && self.steps.iter().all(|(step, record)| record.open == open(step))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::started;
+
+    // The checker of the indexes sees both what steps and what operations contribute: without this, all that relies on it is blind.
+    #[test]
+    fn an_index_that_is_not_what_steps_and_operations_give_is_seen() {
+        let mut execution = started("id: p\nsteps: [{id: a, wait: {signal: go}}]", Timestamp::from_micros(5));
+        assert!(execution.is_index_consistent());
+
+        let mut other = execution.clone();
+        other.index.waits_for_signal.clear();
+        assert!(!other.is_index_consistent(), "an index lacks an operation");
+        let step = StepKey::new(0);
+        execution.steps[step].open = OpenOperations::default();
+        assert!(!execution.is_index_consistent(), "a step lacks its operation");
     }
 }

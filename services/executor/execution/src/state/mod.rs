@@ -439,8 +439,7 @@ impl Execution {
             let since = self.operations.get(operation)?.pending_approval.as_ref()?.since;
             Some(Waiting::Approval { since, operation })
         }));
-        let waits = self.operations.iter().filter(|_| self.index.waits > 0);
-        waiting.extend(waits.filter_map(Operation::waiting));
+        waiting.extend(self.operations.iter().filter_map(Operation::waiting));
         if self.is_parked()
             && let Some(&(until, step)) = self.index.backing_off.first()
         {

@@ -20,6 +20,10 @@ impl Signals {
         self.count
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     pub(crate) fn push(&mut self, name: &str, sequence: u64, payload: Json) {
         self.by_name.entry(name.to_owned()).or_default().push_back((sequence, payload));
         self.count += 1;

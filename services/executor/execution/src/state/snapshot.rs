@@ -242,7 +242,9 @@ impl Execution {
             return Err(NotRestored::Undecodable(format!("{} bytes are left", rest.len())));
         }
         let mut execution = Self::create(first)?;
-        if snapshot.steps.len() != execution.steps.len() {
+        let steps = execution.steps.len();
+        let is_of_a_step = |operation: &Operation| operation.key.step.position() < steps;
+        if snapshot.steps.len() != steps || !snapshot.operations.iter().all(is_of_a_step) {
             return Err(NotRestored::OtherPlan);
         }
         let Snapshot {
@@ -284,5 +286,29 @@ impl Execution {
             totals,
             ..execution
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ExecutionEvent, test_support::started};
+
+    // What is in flight belongs to a step: an operation of a step that is not there is not dropped in silence.
+    #[test]
+    fn a_snapshot_with_an_operation_of_no_step_is_refused() {
+        let now = Timestamp::from_micros(5);
+        let one = started("id: p\nsteps: [{id: a, wait: {signal: go}}]", now);
+        let two = started("id: p\nsteps: [{id: a, wait: {signal: go}}, {id: b, wait: {signal: go}}]", now);
+        let created = || Event {
+            sequence: 1,
+            time: now,
+            actor: None,
+            body: ExecutionEvent::Created(Box::new(one.created().clone())).into(),
+        };
+        assert_eq!(Execution::restore(created(), &one.snapshot()).unwrap(), one);
+        let mut other = one.clone();
+        other.operations = two.operations.clone();
+        assert_eq!(Execution::restore(created(), &other.snapshot()), Err(NotRestored::OtherPlan));
     }
 }

@@ -235,7 +235,7 @@ pub(crate) fn due(execution: &Execution, now: Timestamp) -> Option<Body> {
     if let (Some(decision), Some(&form)) = (declined_by_mode(execution), execution.index.waits_for_answer.first()) {
         return Some(ended(form, WaitEnd::Declined { decision, reason: reasons::NON_INTERACTIVE.to_owned() }));
     }
-    if execution.signals.len() > 0
+    if !execution.signals.is_empty()
         && let Some(end) = execution.index.waits_for_signal.iter().find_map(signalled)
     {
         return Some(end);

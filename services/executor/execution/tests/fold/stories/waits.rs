@@ -278,6 +278,9 @@ fn a_form_whose_texts_do_not_resolve_fails_its_step() {
     assert_eq!(long.picture()[1..], ["1s a completed, ask started, ask failed UNRESOLVED_REFERENCE, PARTIAL"]);
     let failure = long.execution.steps().nth(1).unwrap().failure().cloned().unwrap();
     assert!(failure.message.starts_with("wait.form.title: has 201 characters"), "{failure}");
+    let longest = "x".repeat(200);
+    let asks = asked(serde_json::json!({"text": longest}));
+    assert_eq!(asks.picture()[1..], [format!("1s a completed, ask started, ask asks {longest}")]);
     let missing = asked(serde_json::json!({}));
     assert_eq!(missing.picture()[1..], ["1s a completed, ask started, ask failed UNRESOLVED_REFERENCE, PARTIAL"]);
     let lines = asked(serde_json::json!({"text": "two\nlines"}));

@@ -126,11 +126,16 @@ impl Story {
         self
     }
 
-    /// A step's call completes with this, after a second.
-    pub(crate) fn output(mut self, id: &str, output: &Value) -> Self {
-        let reply = Reply { outcome: Outcome::Completed(Json::canonical(output)), ..reply("ok") };
-        self.replies.insert(id.to_owned(), vec![reply]);
+    /// What the first calls of a step come to, each after a second.
+    pub(crate) fn outcomes(mut self, id: &str, outcomes: impl IntoIterator<Item = Outcome>) -> Self {
+        let replies = outcomes.into_iter().map(|outcome| Reply { outcome, ..reply("ok") });
+        self.replies.insert(id.to_owned(), replies.collect());
         self
+    }
+
+    /// A step's call completes with this, after a second.
+    pub(crate) fn output(self, id: &str, output: &Value) -> Self {
+        self.outcomes(id, [Outcome::Completed(Json::canonical(output))])
     }
 
     /// What people ask for: `2s pause; 3s resume; 3s pause discarding; 4s cancel`.

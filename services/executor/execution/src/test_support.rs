@@ -1,0 +1,32 @@
+//! What the unit tests of this crate begin with.
+
+use belay_plan::{Format, Plan};
+
+use crate::{
+    ApprovalMode, Created, DecideContext, Event, Execution, ExecutionEvent, RecoveryClass, Timestamp, ToolFacts,
+};
+
+/// An execution of this plan, in YAML, after its first decisions. Its tool is `t`.
+pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
+    let facts = ToolFacts {
+        used_as: "t".into(),
+        tool: "t".into(),
+        recovery: RecoveryClass::Transactional,
+        default_timeout: std::time::Duration::from_secs(1),
+    };
+    let created = Created {
+        uid: "u".into(),
+        plan: Plan::parse(Format::Yaml, plan).unwrap(),
+        approval_mode: ApprovalMode::Wait,
+        workspace: "w".into(),
+        labels: Default::default(),
+        tools: vec![facts],
+        deadline: None,
+        trace: Default::default(),
+        shard: 0,
+    };
+    let body = ExecutionEvent::Created(Box::new(created)).into();
+    let mut execution = Execution::create(Event { sequence: 1, time: now, actor: None, body }).unwrap();
+    execution.advance(DecideContext { now, ledger_id: "l" });
+    execution
+}
