@@ -346,6 +346,30 @@ mod tests {
         assert_eq!(decide(Decision::Skip).unwrap().unwrap().state(), State::Skipped);
     }
 
+    /// Who comes too late is told what happened, and who did it.
+    #[test]
+    fn a_refusal_says_what_was_decided() {
+        let refusal = |state| Refusal::AlreadyDecided { state, by: "person:bob".into() }.to_string();
+        for (state, words) in [
+            (State::Approved, "approved"),
+            (State::Denied, "denied"),
+            (State::Skipped, "skipped"),
+            (State::Consumed, "approved and used"),
+            (State::Stale, "approved, but out of date"),
+            (State::Answered, "answered"),
+        ] {
+            assert_eq!(refusal(state), format!("`person:bob` has already decided: {words}."));
+        }
+        assert_eq!(refusal(State::Expired), "The approval expired before a decision was made.");
+        assert_eq!(refusal(State::Cancelled), "The approval was cancelled: the execution no longer needs it.");
+    }
+
+    #[test]
+    fn a_form_that_is_asked_again_says_nothing_of_its_first_answer() {
+        let answered = answer(&form(), "person:bob", "sha256:aa", 7).unwrap();
+        assert_eq!(ask_again(&answered), Some(form()));
+    }
+
     #[test]
     fn only_an_answered_form_is_asked_again() {
         for state in ALL {

@@ -147,6 +147,17 @@ mod tests {
     }
 
     #[test]
+    fn a_form_has_at_most_so_many_bytes() {
+        let empty = r#"{"title":"","description":"","schema":{}}"#.len();
+        let of = |bytes: usize| {
+            let title = "x".repeat(bytes - empty);
+            Form::parse(format!(r#"{{"title":"{title}","description":"","schema":{{}}}}"#).as_bytes())
+        };
+        assert!(of(MAX_SUBJECT_BYTES).is_ok());
+        assert_eq!(of(MAX_SUBJECT_BYTES + 1).unwrap_err(), "has 262145 bytes and the limit is 262144");
+    }
+
+    #[test]
     fn a_stored_answer_opens_for_its_form_and_key_alone() {
         let [one, other] = [1, 2].map(|byte| AnswerKey::new(&SigningKey::from_bytes(&[byte; 32])));
         let sealed = one.seal("a", r#"{"pin":"1234"}"#, [7; 32]);

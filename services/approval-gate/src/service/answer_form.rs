@@ -40,12 +40,9 @@ pub(super) async fn answer_form(
     if !violations.is_empty() {
         return Err(invalid(&violations));
     }
-    let request_id = (!request.request_id.is_empty()).then(|| {
-        let rest = v1::AnswerFormRequest { request_id: String::new(), ..request.clone() };
-        RequestId {
-            id: format!("{by} {}", request.request_id),
-            digest: gate.answer_key.digest(&[b"AnswerForm ".as_slice(), &rest.encode_to_vec()].concat()),
-        }
+    let request_id = (!request.request_id.is_empty()).then(|| RequestId {
+        id: format!("{by} {}", request.request_id),
+        digest: gate.answer_key.digest(&[b"AnswerForm ".as_slice(), &request.encode_to_vec()].concat()),
     });
     let sealed = gate.answer_key.seal(&request.name, &answer.to_string(), gate.ids.next_key());
     let (by, digest, now) = (by.to_string(), request.subject_digest, gate.clock.now_micros());

@@ -55,11 +55,8 @@ pub(super) async fn decide_approval(
     Ok(approval)
 }
 
-/// The request's id within its caller's, and the digest of everything else in the request; `None` without an id.
+/// The request's id within its caller's, and the digest of the request; `None` without an id.
 fn request_id(by: &Principal, request: &v1::DecideApprovalRequest) -> Option<RequestId> {
-    if request.request_id.is_empty() {
-        return None;
-    }
-    let rest = v1::DecideApprovalRequest { request_id: String::new(), ..request.clone() };
-    Some(RequestId { id: format!("{by} {}", request.request_id), digest: digest_of(&rest.encode_to_vec()) })
+    let digest = || digest_of(&request.encode_to_vec());
+    (!request.request_id.is_empty()).then(|| RequestId { id: format!("{by} {}", request.request_id), digest: digest() })
 }

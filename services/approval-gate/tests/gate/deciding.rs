@@ -7,6 +7,7 @@ use belay_proto::{
 use belay_service_kit::{Principal, Service};
 use belay_telemetry::TraceContext;
 use tonic::{Code, Request};
+use tonic_types::StatusExt as _;
 
 use crate::support::*;
 
@@ -30,10 +31,13 @@ fn a_decision_is_recorded() {
                 "the same decision is idempotent"
             );
             let other = if decision == Decision::Deny { Decision::Approve } else { Decision::Deny };
+            let refused = decide(&world.person, &asked, other).await.unwrap_err();
+            let details = refused.get_details_error_info().unwrap().metadata;
             assert_eq!(
-                refusal(decide(&world.person, &asked, other).await),
-                (Code::FailedPrecondition, "ALREADY_DECIDED".into())
+                (details["state"].as_str(), details["decided_by"].as_str()),
+                (state.as_str_name(), "person:owner")
             );
+            assert_eq!(refusal(Err::<(), _>(refused)), (Code::FailedPrecondition, "ALREADY_DECIDED".into()));
         }
     });
 }
@@ -181,6 +185,18 @@ fn a_reason_is_short_and_cannot_manipulate_the_terminal() {
             let status = world.person.people().decide_approval(request).await.unwrap_err();
             assert!(status.message().starts_with("decision: "), "{status}");
         }
+        let longer =
+            v1::DecideApprovalRequest { reason: String::new(), request_id: "ü".repeat(129), ..request.clone() };
+        let status = world.person.people().decide_approval(longer).await.unwrap_err();
+        assert!(status.message().starts_with("request_id: "), "{status}");
+        let longest = v1::DecideApprovalRequest {
+            name: world.ask(&effect("other")).await.name,
+            reason: "ü".repeat(2_000),
+            request_id: "ü".repeat(128),
+            ..request.clone()
+        };
+        let refused = world.person.people().decide_approval(longest).await;
+        assert_eq!(refusal(refused).1, "DIGEST_MISMATCH", "its lengths are allowed");
         request.reason = "no\u{1b}[2J\nthanks".into();
         let decided = world.person.people().decide_approval(request).await.unwrap().into_inner();
         assert_eq!(decided.decide_reason, "no<U+001B>[2J\nthanks");

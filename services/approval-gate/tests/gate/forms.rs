@@ -140,6 +140,8 @@ fn an_answer_matches_the_schema() {
         assert_eq!(fields, ["answer", "answer/pin", "answer/version"]);
         let long = json!({"version": "1".repeat(40_000)});
         assert!(answer(&world.person, &asked, long, "").await.unwrap_err().message().starts_with("answer.json: has "));
+        let refused = answer(&world.person, &asked, json!({"version": "1"}), &"ü".repeat(129)).await.unwrap_err();
+        assert!(refused.message().starts_with("request_id: has more than 128 characters"), "{refused}");
         let unsaid = v1::AnswerFormRequest { name: asked.name.clone(), ..Default::default() };
         assert!(
             world.person.people().answer_form(unsaid).await.unwrap_err().message().starts_with("answer: is required")
@@ -148,7 +150,8 @@ fn an_answer_matches_the_schema() {
         let seen = Approval { subject_digest: digest_of(b"other"), ..asked.clone() };
         let refused = answer(&world.person, &seen, json!({"version": "1"}), "").await;
         assert_eq!(refusal(refused), (Code::FailedPrecondition, "DIGEST_MISMATCH".into()));
-        let answered = answer(&world.person, &asked, json!({"version": "1.2"}), "").await.unwrap();
+        let longest = json!({"version": "1".repeat(32 * 1024 - r#"{"version":""}"#.len())});
+        let answered = answer(&world.person, &asked, longest, &"ü".repeat(128)).await.unwrap();
         assert_eq!((answered.state(), answered.decided_by.as_str()), (State::Answered, "person:owner"));
     });
 }

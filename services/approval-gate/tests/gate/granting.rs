@@ -128,3 +128,28 @@ fn an_expired_grant_is_renewed() {
         assert_eq!(grant(&world.executor, &asked).await.unwrap(), second, "a used grant is not renewed");
     });
 }
+
+/// A grant is given while it holds for an hour more, and a decision can be used for a year.
+#[test]
+fn a_grant_is_renewed_when_it_ends_soon_and_not_for_ever() {
+    const HOUR: i64 = 60 * 60;
+    world("", async |world| {
+        let asked = world.ask(&effect("e")).await;
+        decide(&world.person, &asked, Decision::Approve).await.unwrap();
+        let first = grant(&world.executor, &asked).await.unwrap();
+        world.clock.advance(23 * HOUR - 1);
+        assert_eq!(grant(&world.executor, &asked).await.unwrap(), first, "it holds for more than an hour");
+        world.clock.advance(1);
+        let second = grant(&world.executor, &asked).await.unwrap();
+        assert_ne!(second, first, "it holds for no more than an hour");
+        // The clock was a day ahead: a grant that begins in the future is of no use now.
+        world.clock.advance(-25 * HOUR);
+        let third = grant(&world.executor, &asked).await.unwrap();
+        assert_ne!(third, second);
+        world.clock.advance(2 * HOUR + 365 * 24 * HOUR);
+        let last = grant(&world.executor, &asked).await.unwrap();
+        assert_ne!(last, third, "a year after the decision");
+        world.clock.advance(24 * HOUR);
+        assert_eq!(grant(&world.executor, &asked).await.unwrap(), last, "the decision is too old");
+    });
+}
