@@ -3,7 +3,12 @@
 use std::{borrow::Cow, ops::Range};
 
 use belay_redaction::Redactor;
-use similar::{Algorithm, ChangeTag, DiffOp, DiffTag, capture_diff_slices, group_diff_ops};
+use similar::{
+    ChangeTag, DiffOp, DiffTag,
+    algorithms::{Capture, Compact, Replace, myers},
+    group_diff_ops,
+    udiff::UnifiedHunkHeader,
+};
 
 use super::{
     hide::hidden_lines,
@@ -76,7 +81,7 @@ pub(super) fn difference(
     let room = Room::of(share, removed, added);
     let mut shown = Shown { difference: Difference::default(), room, longest: share.line, took: (0, 0) };
     for group in groups {
-        shown.other(&header(&group));
+        shown.other(&UnifiedHunkHeader::new(&group).to_string());
         for op in &group {
             let (tag, was, is) = op.as_tag_tuple();
             match tag {
@@ -126,19 +131,6 @@ impl Room {
 /// Lines with their line ends: a last line without one differs from the same line with one.
 fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
-}
-
-fn header(group: &[DiffOp]) -> String {
-    let of = |range: &dyn Fn(&DiffOp) -> Range<usize>| -> String {
-        let start = group.first().map_or(0, |op| range(op).start);
-        let end = group.last().map_or(0, |op| range(op).end);
-        match end - start {
-            0 => format!("{start},0"),
-            1 => format!("{}", start + 1),
-            count => format!("{},{count}", start + 1),
-        }
-    };
-    format!("@@ -{} +{} @@", of(&DiffOp::old_range), of(&DiffOp::new_range))
 }
 
 struct Shown {
@@ -224,8 +216,10 @@ fn operations(old: &[&str], new: &[&str], work: &mut u64) -> Vec<DiffOp> {
     match work.checked_sub(cost) {
         Some(left) if !was.is_empty() && !is.is_empty() => {
             *work = left;
-            let found = capture_diff_slices(Algorithm::Myers, &old[was], &new[is]);
-            ops.extend(found.into_iter().map(|op| moved(op, prefix)));
+            let (old, new) = (&old[was], &new[is]);
+            let mut found = Compact::new(Replace::new(Capture::new()), old, new);
+            let Ok(()) = myers::diff(&mut found, old, 0..old.len(), new, 0..new.len());
+            ops.extend(found.into_inner().into_inner().into_ops().into_iter().map(|op| moved(op, prefix)));
         }
         _ => ops.extend(replaced(was, is)),
     }
