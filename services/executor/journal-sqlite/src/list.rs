@@ -33,8 +33,25 @@ struct Walk {
     order: Option<OrderBy>,
 }
 
+/// How a page is found.
+#[derive(Debug)]
+enum Way {
+    /// The walks are in the order of the list.
+    Merge(Vec<Walk>),
+    /// The walks find so few executions that all of them are read and sorted.
+    Sort(Vec<Walk>),
+}
+
 /// One page of the executions that match a query.
 pub(crate) fn page(connection: &Connection, query: &Query) -> Sql<Page> {
+    match way(connection, query)? {
+        Way::Merge(walks) => merge(connection, query, walks),
+        Way::Sort(walks) => sort(connection, query, &walks),
+    }
+}
+
+/// Chooses the walks with the fewest candidates.
+fn way(connection: &Connection, query: &Query) -> Sql<Way> {
     let namespaces = match &query.namespace {
         Some(namespace) => Some(vec![namespace.clone()]),
         None => Some(namespaces(connection, "", MAX_WALKS + 1)?).filter(|found| found.len() <= MAX_WALKS),
@@ -43,25 +60,23 @@ pub(crate) fn page(connection: &Connection, query: &Query) -> Sql<Page> {
         Some(namespaces) => namespaces.iter().map(|namespace| Walk::whole(Some(namespace), query.order.by)).collect(),
         None => vec![Walk::whole(None, query.order.by)],
     };
+    let in_order = |walks: &[Walk]| walks.iter().all(|walk| walk.order == Some(query.order.by));
     let mut best: Option<((usize, u8), Vec<Walk>)> = None;
     for any in namespaces.iter().flat_map(|namespaces| query.filter.iter().map(move |any| (namespaces, any))) {
         let Some(walks) = walks(connection, any)? else { continue };
-        let in_order = walks.iter().all(|walk| walk.order == Some(query.order.by));
-        if in_order && query.filter.len() == 1 {
-            return merge(connection, query, walks);
+        if in_order(&walks) && query.filter.len() == 1 {
+            return Ok(Way::Merge(walks));
         }
         let count = (count(connection, &walks)?, likely_count(any.1));
-        if (in_order || count.0 <= MAX_EXAMINED) && best.as_ref().is_none_or(|(fewest, _)| count < *fewest) {
+        if (in_order(&walks) || count.0 <= MAX_EXAMINED) && best.as_ref().is_none_or(|(fewest, _)| count < *fewest) {
             best = Some((count, walks));
         }
     }
-    match best {
-        Some((_, walks)) if walks.iter().any(|walk| walk.order != Some(query.order.by)) => {
-            sort(connection, query, &walks)
-        }
-        Some((_, walks)) => merge(connection, query, walks),
-        None => merge(connection, query, whole),
-    }
+    Ok(match best {
+        Some((_, walks)) if in_order(&walks) => Way::Merge(walks),
+        Some((_, walks)) => Way::Sort(walks),
+        None => Way::Merge(whole),
+    })
 }
 
 /// The walks that find everything that matches a part of a filter; `None` when no index does.
@@ -378,65 +393,196 @@ impl<'a> Walking<'a> {
 
 #[cfg(test)]
 mod tests {
-    use belay_journal::JournalWriter as _;
-    use belay_sqlite::{Location, Threads};
+    use belay_journal::{
+        Comparison, ExecutionSummary, Fence, JournalWriter as _, NewExecution, Operation, Order, Transition,
+    };
+    use belay_sqlite::{Location, Store, Threads};
 
     use super::*;
     use crate::schema::SCHEMA;
 
-    /// Of two indexes with too many executions to be counted, a page walks the one that is likely to find fewer: it examines a bounded number.
+    /// More than are counted; half of them have the label `team`.
+    const MANY: i64 = 2 * (MAX_EXAMINED as i64 + 100);
+
+    fn execution(namespace: &str, id: String, created_at: i64) -> NewExecution {
+        NewExecution {
+            namespace: namespace.into(),
+            id,
+            shard: 1,
+            created_at,
+            plan_id: "plan".into(),
+            labels: Default::default(),
+            principal: String::new(),
+            request_id: String::new(),
+            request_hash: String::new(),
+        }
+    }
+
+    fn many() -> Vec<(NewExecution, ExecutionSummary)> {
+        let waits_for = Waits::default().with(5);
+        let summary = ExecutionSummary { state: 2, waits_for, ..Default::default() };
+        let many = (1..=MANY).map(|number| {
+            let mut one = execution("n", format!("e{number}"), number);
+            if number > MANY / 2 {
+                one.labels.insert("team".into(), "a".into());
+            }
+            (one, summary.clone())
+        });
+        let mut rare = execution("n", "rare-1".into(), 0);
+        rare.plan_id = "rare".into();
+        rare.labels.insert("rare".into(), "x".into());
+        let waits_for = Waits::default().with(1);
+        let (failure_reason, ended_at) = (Some("R".to_owned()), Some(7));
+        let ended =
+            ExecutionSummary { state: 3, waits_for, failure_reason, ended_at, ended: true, ..Default::default() };
+        many.chain([(rare, ended)]).collect()
+    }
+
+    /// A journal with these executions, for its readers.
+    async fn stored(location: &Location, executions: Vec<(NewExecution, ExecutionSummary)>) -> Store {
+        let mut store = crate::open(location, Threads::Inline, || "a store".into()).unwrap();
+        let fence = Fence { shard: 1, token: store.fence };
+        let create = |(execution, summary)| {
+            let (shown, sealed, facts) = (vec![], None, None);
+            let transition = Transition { first_sequence: 1, count: 1, version: 1, shown, sealed, facts };
+            Operation::Create { execution, transition, summary, seal_key: None, fence }
+        };
+        let batch: Vec<Operation> = executions.into_iter().map(create).collect();
+        assert!(store.writer.commit(&batch).await.unwrap().iter().all(Result::is_ok));
+        drop(store);
+        belay_sqlite::open(location, &SCHEMA).unwrap()
+    }
+
+    fn query(filter: &[&[Condition]]) -> Query {
+        let filter = filter.iter().map(|any| AnyOf(any.to_vec())).collect();
+        let order = Order { by: OrderBy::CreateTime, descending: false };
+        Query { namespace: Some("n".into()), filter, order, after: None, limit: 50 }
+    }
+
+    /// How a page is found, as `merge state` or `sort id`; several walks of one index are counted.
+    fn found(connection: &Connection, query: &Query) -> String {
+        let (how, walks) = match way(connection, query).unwrap() {
+            Way::Merge(walks) => ("merge", walks),
+            Way::Sort(walks) => ("sort", walks),
+        };
+        let index = |walk: &Walk| {
+            let names = ["state", "waits", "plan", "failure", "in_namespace", "created", "ended_in", "ended"];
+            let name = names.into_iter().find(|name| walk.found_by.contains(&format!("execution_{name} ")));
+            let of_labels = walk.found_by.starts_with("label ").then_some("label");
+            name.or(of_labels).unwrap_or(if walk.found_by.contains("id >= ") { "prefix" } else { "id" })
+        };
+        let index = walks.first().map_or("nothing", index);
+        if walks.len() == 1 { format!("{how} {index}") } else { format!("{how} {} {index}", walks.len()) }
+    }
+
+    // Which index a page walks decides what it costs: here is which one it is.
     #[tokio::test]
-    async fn a_label_is_preferred_to_a_state() {
-        const EXECUTIONS: i64 = 2 * (MAX_EXAMINED as i64 + 100);
+    async fn the_index_with_the_fewest_candidates_is_walked() {
+        use Condition as C;
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(&Location::file(folder.path().join("journal")), many()).await;
+        let connection = store.readers.connection();
+        let text = str::to_owned;
+        let label = |key: &str, value: &str| C::Label(true, text(key), text(value));
+        let plan = |equal, id: &str| C::PlanId(equal, text(id));
+        let reason = |equal| C::FailureReason(equal, text("R"));
+        let [common, rare] = [2, 3].map(|state| C::State(true, state));
+        let states = |count: i32| (0..count).map(|state| C::State(true, state)).collect::<Vec<_>>();
+        let ended = C::EndTime(Comparison::AtMost, 10);
+        for (filter, expected) in [
+            // One part of a filter whose walk is in the order of the list needs no counting.
+            (&[][..], "merge in_namespace"),
+            (&[&[common.clone()][..]][..], "merge state"),
+            (&[&[common.clone(), common.clone()]], "merge state"),
+            (&[&[common.clone(), rare.clone()]], "merge 2 state"),
+            (&[&[common.clone(), rare.clone(), common.clone()]], "merge in_namespace"),
+            (&[&states(64)], "merge 64 state"),
+            (&[&states(65)], "merge in_namespace"),
+            (&[&[C::State(false, 3)]], "merge state"),
+            (&[&[C::WaitsFor(true, 1)]], "merge waits"),
+            (&[&[C::WaitsFor(false, 1)]], "merge waits"),
+            (&[&[plan(true, "plan")]], "merge plan"),
+            (&[&[plan(false, "plan")]], "merge 2 plan"),
+            (&[&[reason(true)]], "merge failure"),
+            (&[&[reason(false)]], "merge failure"),
+            (&[&[label("team", "a")]], "merge label"),
+            (&[&[label("team", "a"), label("rare", "x")]], "merge in_namespace"),
+            (&[&[C::Id(true, text("rare-1"))]], "merge id"),
+            (&[&[C::Id(false, text("rare-1"))]], "merge in_namespace"),
+            (&[&[]], "merge in_namespace"),
+            // Where the walk is in another order, few are sorted, and many are not.
+            (&[&[ended.clone()]], "sort ended_in"),
+            (&[&[C::IdPrefix(text("rare"))]], "sort prefix"),
+            (&[&[C::IdPrefix(text("e"))]], "merge in_namespace"),
+            // Of several parts, the one with the fewest candidates.
+            (&[&[common.clone()], &[rare.clone()]], "merge state"),
+            (&[&[common.clone()], &[label("rare", "x")]], "merge label"),
+            (&[&[rare.clone(), common.clone()], &[label("team", "a")]], "merge label"),
+            (&[&[common.clone()], &[ended.clone()]], "sort ended_in"),
+            (&[&[ended.clone()], &[common.clone()]], "sort ended_in"),
+            // Where there are too many to be counted, or as many, the one that is likely to have fewer.
+            (&[&[common.clone()], &[label("team", "a")]], "merge label"),
+            (&[&[label("team", "a")], &[common.clone()]], "merge label"),
+            (&[&[plan(true, "plan")], &[label("team", "a")]], "merge label"),
+            (&[&[C::WaitsFor(true, 5)], &[plan(true, "plan")]], "merge plan"),
+            (&[&[common.clone()], &[C::WaitsFor(true, 5)]], "merge waits"),
+            (&[&[C::HasLabel(text("team"))], &[common.clone()]], "merge state"),
+            (&[&[rare.clone()], &[reason(true)]], "merge failure"),
+            (&[&[label("rare", "x")], &[C::Id(true, text("rare-1"))]], "merge id"),
+            (&[&[label("rare", "x")], &[C::IdPrefix(text("rare-"))]], "sort prefix"),
+        ] {
+            assert_eq!(found(&connection, &query(filter)), expected, "{filter:?}");
+        }
+        let by_end = Query { order: Order { by: OrderBy::EndTime, descending: true }, ..query(&[&[ended]]) };
+        assert_eq!(found(&connection, &by_end), "merge ended_in");
+        assert_eq!(found(&connection, &Query { namespace: None, ..query(&[]) }), "merge in_namespace");
+    }
+
+    #[tokio::test]
+    async fn a_query_merges_at_most_so_many_walks() {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::file(folder.path().join("journal"));
-        let mut store = crate::open(&location, Threads::Inline, || "a store".into()).unwrap();
-        let fence = belay_journal::Fence { shard: 1, token: store.fence };
-        let create = |number: i64| {
-            let is_late = number >= EXECUTIONS / 2;
-            let execution = belay_journal::NewExecution {
-                namespace: "n".into(),
-                id: format!("e{number}"),
-                shard: 1,
-                created_at: number,
-                plan_id: "plan".into(),
-                labels: is_late.then(|| ("team".to_owned(), "a".to_owned())).into_iter().collect(),
-                principal: String::new(),
-                request_id: String::new(),
-                request_hash: String::new(),
-            };
-            let transition = belay_journal::Transition {
-                first_sequence: 1,
-                count: 1,
-                version: 1,
-                shown: vec![],
-                sealed: None,
-                facts: None,
-            };
-            let summary = belay_journal::ExecutionSummary { state: 2, ..Default::default() };
-            belay_journal::Operation::Create { execution, transition, summary, seal_key: None, fence }
+        let state = ExecutionSummary { state: 2, ..Default::default() };
+        let of_plan = |number: usize| {
+            let one = execution("n", format!("e{number}"), 1);
+            (NewExecution { plan_id: format!("p{number:02}"), ..one }, state.clone())
         };
-        assert!(
-            store
-                .writer
-                .commit(&(0..EXECUTIONS).map(create).collect::<Vec<_>>())
-                .await
-                .unwrap()
-                .iter()
-                .all(Result::is_ok)
-        );
-        let (state, label) = (Condition::State(true, 2), Condition::Label(true, "team".to_owned(), "a".to_owned()));
-        for filter in [[&state, &label], [&label, &state]] {
-            let query = Query {
-                namespace: Some("n".into()),
-                filter: filter.map(|condition| AnyOf(vec![condition.clone()])).into(),
-                order: belay_journal::Order { by: OrderBy::CreateTime, descending: false },
-                after: None,
-                limit: 50,
-            };
-            let page = store.reader.list(&query);
-            assert_eq!(page.await.unwrap().rows.len(), 50, "{filter:?}");
+        let of_namespace = |number: usize| (execution(&format!("n{number:02}"), "e".into(), 1), state.clone());
+        let other_plans = query(&[&[Condition::PlanId(false, "p00".into())]]);
+        let everywhere = Query { namespace: None, ..query(&[]) };
+        {
+            let batch = (0..MAX_WALKS).map(of_plan).chain((1..MAX_WALKS).map(of_namespace)).collect();
+            let store = stored(&location, batch).await;
+            let connection = store.readers.connection();
+            assert_eq!(found(&connection, &other_plans), "merge 64 plan");
+            assert_eq!(found(&connection, &everywhere), "merge 64 in_namespace");
         }
+        let store = stored(&location, vec![of_plan(MAX_WALKS), of_namespace(MAX_WALKS)]).await;
+        let connection = store.readers.connection();
+        assert_eq!(found(&connection, &other_plans), "merge in_namespace");
+        assert_eq!(found(&connection, &everywhere), "merge created");
+    }
+
+    // A page ends where it has to, and says so only when more may follow.
+    #[tokio::test]
+    async fn a_page_ends_at_its_limit_or_where_it_has_examined_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(&Location::file(folder.path().join("journal")), many()).await;
+        let connection = store.readers.connection();
+        let of = |filter: &[&[Condition]], limit: usize| {
+            let Page { rows, next } = page(&connection, &Query { limit, ..query(filter) }).unwrap();
+            (rows.len(), next.is_some())
+        };
+        let labelled = Condition::Label(true, "team".into(), "a".into());
+        let half = MANY as usize / 2;
+        assert_eq!(of(&[&[labelled.clone()]], half), (half, false), "there are no more");
+        assert_eq!(of(&[&[labelled.clone()]], half - 1), (half - 1, true));
+        let prefixed = Condition::IdPrefix("e10".into());
+        assert_eq!(of(&[&[prefixed.clone()]], 11), (11, false), "e10 and e100 to e109");
+        assert_eq!(of(&[&[prefixed]], 10), (10, true));
+        let unmatched: &[&[Condition]] =
+            &[&[Condition::HasLabel("nothing".into()), Condition::Id(true, "none".into())]];
+        assert_eq!(of(unmatched, 10), (0, true), "it has examined enough, and found nothing");
     }
 
     /// A million executions may wait: no walk may scan or sort them.

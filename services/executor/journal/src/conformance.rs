@@ -320,9 +320,10 @@ async fn lists_by_filter<W: JournalWriter>(store: &mut Opened<W>) {
     assert!(rows.iter().filter(|row| row.execution.id.starts_with("list-")).count() == 48, "everything is in a list");
     for filter in filters {
         for namespace in [None, Some("lists"), Some("other-lists"), Some("nobody")] {
-            for (by, descending) in [OrderBy::CreateTime, OrderBy::EndTime].into_iter().zip([true, false, true, false])
+            for order in [OrderBy::CreateTime, OrderBy::EndTime]
+                .into_iter()
+                .flat_map(|by| [true, false].map(|descending| Order { by, descending }))
             {
-                let order = Order { by, descending };
                 let query =
                     Query { namespace: namespace.map(text), filter: filter.clone(), order, after: None, limit: 1000 };
                 let mut expected: Vec<_> = rows.iter().filter(|row| query.matches(row)).cloned().collect();

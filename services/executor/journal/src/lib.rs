@@ -563,3 +563,36 @@ impl<W> Opened<W> {
         Opened { writer: wrap(writer), reader, client_reader, store_id, stores, fence }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_waits_has_what_was_put_in() {
+        let waits = Waits::default().with(1).with(4).with(4);
+        assert_eq!(waits, Waits(0b1_0010));
+        assert_eq!([0, 1, 2, 4, 31].map(|kind| waits.contains(kind)), [false, true, false, true, false]);
+        assert_eq!(waits.kinds().collect::<Vec<_>>(), [1, 4]);
+        for unknown in [-1, 32, i32::MAX] {
+            assert_eq!(waits.with(unknown), waits, "{unknown}");
+            assert!(!waits.contains(unknown), "{unknown}");
+        }
+        assert_eq!(Waits::default().with(31).kinds().collect::<Vec<_>>(), [31]);
+    }
+
+    // A running execution does not write its summary for each step.
+    #[test]
+    fn a_summary_is_outdated_by_what_lists_are_found_by() {
+        let old = ExecutionSummary { state: 2, updated_at: 10, ..ExecutionSummary::default() };
+        let steps = StepCounts { total: 9, completed: 1, ..StepCounts::default() };
+        assert!(!old.is_outdated_by(&ExecutionSummary { updated_at: 20, steps, ..old.clone() }));
+        for newer in [
+            ExecutionSummary { state: 3, ..old.clone() },
+            ExecutionSummary { parked: true, ..old.clone() },
+            ExecutionSummary { wake_at: Some(20), updated_at: 20, steps, ..old.clone() },
+        ] {
+            assert!(old.is_outdated_by(&newer), "{newer:?}");
+        }
+    }
+}

@@ -205,3 +205,121 @@ impl Condition {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::{ExecutionSummary, NewExecution, Waits};
+
+    fn row() -> ExecutionRow {
+        ExecutionRow {
+            key: ExecutionKey(7),
+            execution: NewExecution {
+                namespace: "n".into(),
+                id: "run-1".into(),
+                shard: 0,
+                created_at: 100,
+                plan_id: "deploy".into(),
+                labels: BTreeMap::from([("team".into(), "a".into())]),
+                principal: String::new(),
+                request_id: String::new(),
+                request_hash: String::new(),
+            },
+            summary: ExecutionSummary { state: 3, waits_for: Waits(0).with(2), ..ExecutionSummary::default() },
+        }
+    }
+
+    fn ended() -> ExecutionRow {
+        let row = row();
+        let summary =
+            ExecutionSummary { ended_at: Some(200), failure_reason: Some("TIMEOUT".into()), ..row.summary.clone() };
+        ExecutionRow { summary, ..row }
+    }
+
+    #[test]
+    fn a_comparison_holds_for_what_it_says_and_has_its_bounds() {
+        use Comparison as C;
+        for (comparison, less, equal, greater, bounds) in [
+            (C::Equal, false, true, false, (5, 5)),
+            (C::NotEqual, true, false, true, (i64::MIN, i64::MAX)),
+            (C::Less, true, false, false, (i64::MIN, 4)),
+            (C::AtMost, true, true, false, (i64::MIN, 5)),
+            (C::Greater, false, false, true, (6, i64::MAX)),
+            (C::AtLeast, false, true, true, (5, i64::MAX)),
+        ] {
+            let holds = [4, 5, 6].map(|left| comparison.holds(left, 5));
+            assert_eq!((holds, comparison.bounds(5)), ([less, equal, greater], bounds), "{comparison:?}");
+        }
+    }
+
+    // The stores' conformance compares their lists with these conditions: here is what they mean.
+    #[test]
+    fn a_condition_matches_what_it_names() {
+        use Condition as C;
+        let text = str::to_owned;
+        for (matches, differs) in [
+            (C::State(true, 3), C::State(true, 4)),
+            (C::WaitsFor(true, 2), C::WaitsFor(true, 1)),
+            (C::PlanId(true, text("deploy")), C::PlanId(true, text("deplo"))),
+            (C::Label(true, text("team"), text("a")), C::Label(true, text("team"), text("b"))),
+            (C::HasLabel(text("team")), C::HasLabel(text("tea"))),
+            (C::Id(true, text("run-1")), C::Id(true, text("run-2"))),
+            (C::IdPrefix(text("run-")), C::IdPrefix(text("ran-"))),
+            (C::CreateTime(Comparison::Equal, 100), C::CreateTime(Comparison::Equal, 200)),
+            (C::EndTime(Comparison::Equal, 200), C::EndTime(Comparison::Equal, 100)),
+            (C::FailureReason(true, text("TIMEOUT")), C::FailureReason(true, text("CRASH"))),
+        ] {
+            assert!(matches.matches(&ended()), "{matches:?}");
+            assert!(!differs.matches(&ended()), "{differs:?}");
+            let inverted = |condition: &C| match condition.clone() {
+                C::State(equal, state) => Some(C::State(!equal, state)),
+                C::WaitsFor(equal, kind) => Some(C::WaitsFor(!equal, kind)),
+                C::PlanId(equal, plan) => Some(C::PlanId(!equal, plan)),
+                C::FailureReason(equal, reason) => Some(C::FailureReason(!equal, reason)),
+                C::Label(equal, key, value) => Some(C::Label(!equal, key, value)),
+                C::Id(equal, id) => Some(C::Id(!equal, id)),
+                C::HasLabel(_) | C::IdPrefix(_) | C::CreateTime(..) | C::EndTime(..) => None,
+            };
+            assert!(inverted(&matches).is_none_or(|not| !not.matches(&ended())), "not {matches:?}");
+            assert!(inverted(&differs).is_none_or(|not| not.matches(&ended())), "not {differs:?}");
+        }
+        let without = row();
+        assert!(!C::FailureReason(true, text("TIMEOUT")).matches(&without));
+        assert!(
+            C::FailureReason(false, text("TIMEOUT")).matches(&without),
+            "what is not set is different from every value"
+        );
+        assert!(C::Label(false, text("other"), text("a")).matches(&without));
+        assert!(!C::EndTime(Comparison::NotEqual, 1).matches(&without), "it has not ended");
+    }
+
+    fn query(by: OrderBy, filter: Vec<AnyOf>) -> Query {
+        Query { namespace: None, filter, order: Order { by, descending: false }, after: None, limit: 1 }
+    }
+
+    #[test]
+    fn a_query_matches_by_all_parts_of_its_filter_and_its_namespace() {
+        let any = |conditions: &[Condition]| AnyOf(conditions.to_vec());
+        let [here, not_here] = [Condition::State(true, 3), Condition::State(true, 4)];
+        let matches = |filter| query(OrderBy::CreateTime, filter).matches(&row());
+        assert!(matches(vec![any(&[not_here.clone(), here.clone()]), any(&[here.clone()])]));
+        assert!(!matches(vec![any(&[here]), any(&[not_here])]));
+        assert!(!matches(vec![any(&[])]));
+        let of = |namespace: &str| Query { namespace: Some(namespace.into()), ..query(OrderBy::CreateTime, vec![]) };
+        assert!(of("n").matches(&row()) && !of("m").matches(&row()));
+        assert!(query(OrderBy::EndTime, vec![]).matches(&ended()) && !query(OrderBy::EndTime, vec![]).matches(&row()));
+    }
+
+    #[test]
+    fn the_bounds_of_a_query_are_those_of_the_time_that_it_goes_by() {
+        let created = |comparison, time| AnyOf(vec![Condition::CreateTime(comparison, time)]);
+        let ended = AnyOf(vec![Condition::EndTime(Comparison::AtMost, 9)]);
+        let filter = vec![created(Comparison::Greater, 5), created(Comparison::AtMost, 8), ended];
+        assert_eq!(query(OrderBy::CreateTime, filter.clone()).bounds(), (6, 8));
+        assert_eq!(query(OrderBy::EndTime, filter).bounds(), (i64::MIN, 9));
+        let either = AnyOf(vec![Condition::CreateTime(Comparison::Equal, 5), Condition::State(true, 3)]);
+        assert_eq!(query(OrderBy::CreateTime, vec![either]).bounds(), (i64::MIN, i64::MAX));
+    }
+}

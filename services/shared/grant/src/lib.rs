@@ -43,3 +43,15 @@ pub(crate) fn from_canonical<T: Serialize + DeserializeOwned>(bytes: &[u8], limi
 fn shown(text: &str) -> String {
     text.chars().take(200).flat_map(char::escape_debug).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_at_most_its_limit_of_bytes() {
+        assert_eq!(from_canonical::<String>(br#""abc""#, 5), Ok("abc".to_owned()));
+        let refused = from_canonical::<String>(br#""abc""#, 4);
+        assert_eq!(refused, Err(Invalid::Malformed("it has 5 bytes, and the limit is 4".into())));
+    }
+}
