@@ -16,4 +16,9 @@ pub(crate) struct Head {
     pub(crate) rows: u64,
 }
 
+impl Head {
+    /// The last sequence of an execution whose last row is damaged: no transition follows it. A number that a column can hold.
+    pub(crate) const DAMAGED: u64 = i64::MAX as u64;
+}
+
 pub(crate) type Heads = Arc<RwLock<HashMap<ExecutionKey, Head>>>;

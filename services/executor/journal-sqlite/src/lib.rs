@@ -138,7 +138,7 @@ fn heads_after(connection: &Connection, upto: i64) -> Result<HashMap<ExecutionKe
             // The execution must not continue from the row before it. Its readers find the damage.
             false => {
                 rows::report(&LOG.damaged(id));
-                (owner_of_damaged(connection, id)?, u64::MAX)
+                (owner_of_damaged(connection, id)?, Head::DAMAGED)
             }
         };
         if let Some(owner) = owner {
@@ -408,5 +408,153 @@ mod tests {
         }
         assert!(damaged > 60, "{damaged} flips were found by reading");
         assert_eq!(check(&location).unwrap(), Some(CheckReport::default()));
+    }
+
+    fn opened(location: &Location) -> Journal {
+        open(location, Threads::Inline, || "a store".into()).unwrap()
+    }
+
+    async fn key_of(opened: &Journal, id: &str) -> ExecutionKey {
+        opened.reader.find("n", id).await.unwrap().unwrap().key
+    }
+
+    /// Changes a file as a disk would: no constraint takes notice.
+    fn damage(location: &Location, statement: &str) {
+        assert_eq!(Connection::open(&location.path).unwrap().execute(statement, []).unwrap(), 1, "{statement}");
+    }
+
+    fn append(key: ExecutionKey, first_sequence: u64, fence: i64) -> belay_journal::Operation {
+        let (shown, sealed, facts) = (vec![], None, None);
+        let transition = Transition { first_sequence, count: 1, version: 1, shown, sealed, facts };
+        let fence = belay_journal::Fence { shard: 3, token: fence };
+        belay_journal::Operation::Append { key, transition, summary: None, seal_key: None, fence }
+    }
+
+    // B-20: an execution does not continue from the row before a damaged one, whichever execution the row claims to be of.
+    #[tokio::test]
+    async fn nothing_is_written_after_a_damaged_row() {
+        let folder = tempfile::tempdir().unwrap();
+        for (flip, column) in [("exec = exec | 2", "exec"), ("exec = exec & ~1", "exec"), ("count = 7", "count")] {
+            let location = Location::file(folder.path().join(format!("journal {flip}")));
+            let mut expected = 0;
+            let (one, other, last) = {
+                let Opened { mut writer, reader, fence, store_id, client_reader, stores } = opened(&location);
+                writer::tests::append_rows(&mut writer, reader.as_ref(), fence, 5, &mut expected).await;
+                let journal = Opened { writer, reader, fence, store_id, client_reader, stores };
+                let (one, other) = (key_of(&journal, "one").await, key_of(&journal, "other").await);
+                (one, other, journal.reader.read(other, 0, usize::MAX).await.unwrap().last().unwrap().last_sequence())
+            };
+            assert_eq!((one.0 & 3, other.0), (1, 2), "what the bits that are flipped rely on");
+            damage(&location, &format!("UPDATE log SET {flip} WHERE exec = {} AND first_seq = {expected}", one.0));
+            // Before and after a checkpoint, which stores what is known of the last rows.
+            for round in 0..3 {
+                let intervals = Intervals { checkpoint_rows: 3, waypoint_rows: 64 };
+                let mut opened = open_with(&location, Threads::Inline, intervals, || "a store".into()).unwrap();
+                let (fence, last) = (opened.fence, last + 2 * round);
+                let content =
+                    belay_journal::Snapshot { sequence: expected, version: 1, content: vec![], is_sealed: false };
+                let of_one = belay_journal::Fence { shard: 3, token: fence };
+                let snapshot = belay_journal::Operation::KeepSnapshot { key: one, snapshot: content, fence: of_one };
+                for refused in [append(one, expected, fence), append(one, expected + 1, fence), snapshot] {
+                    let answers = opened.writer.commit(&[refused]).await.unwrap();
+                    assert!(matches!(answers[0], Err(belay_journal::Refused::Damaged(_))), "{column}: {answers:?}");
+                }
+                let others = [last + 1, last + 2].map(|next| append(other, next, fence));
+                assert!(opened.writer.commit(&others).await.unwrap().iter().all(Result::is_ok), "{column}");
+            }
+        }
+    }
+
+    // How much of an execution is read with one waypoint does not depend on how often the journal was opened.
+    #[tokio::test]
+    async fn rows_are_counted_on_after_opening_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("journal"));
+        let mut expected = 0;
+        for count in [20, 20, 30] {
+            let Opened { mut writer, reader, fence, .. } = opened(&location);
+            writer::tests::append_rows(&mut writer, reader.as_ref(), fence, count, &mut expected).await;
+        }
+        let connection = Connection::open(&location.path).unwrap();
+        let waypoints = "SELECT group_concat(first_seq) FROM waypoint JOIN execution USING (exec) WHERE id = 'one'";
+        assert_eq!(connection.query_row(waypoints, [], |row| row.get::<_, String>(0)).unwrap(), "64");
+    }
+
+    // `belay store check` names what a damaged row belongs to, in the words of its owner.
+    #[tokio::test]
+    async fn a_check_names_the_execution_and_counts_labels_that_do_not_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| Location::file(folder.path().join(name));
+        let mut expected = 0;
+        {
+            let Opened { mut writer, reader, fence, .. } = opened(&path("whole"));
+            writer::tests::append_rows(&mut writer, reader.as_ref(), fence, 70, &mut expected).await;
+            let labels = [("team".to_owned(), "a".to_owned())].into();
+            let execution = belay_journal::NewExecution {
+                namespace: "n".into(),
+                id: "labelled".into(),
+                shard: 3,
+                created_at: 5,
+                plan_id: "p".into(),
+                labels,
+                principal: String::new(),
+                request_id: String::new(),
+                request_hash: String::new(),
+            };
+            let (shown, sealed, facts) = (vec![9; 3], None, None);
+            let create = belay_journal::Operation::Create {
+                execution,
+                transition: Transition { first_sequence: 1, count: 2, version: 1, shown, sealed, facts },
+                summary: belay_journal::ExecutionSummary::default(),
+                seal_key: Some(vec![4; 3]),
+                fence: belay_journal::Fence { shard: 3, token: fence },
+            };
+            assert!(writer.commit(&[create]).await.unwrap()[0].is_ok());
+        }
+        for (statement, table) in [
+            ("UPDATE execution SET principal = 'x' WHERE id = 'one'", "execution"),
+            ("UPDATE log SET shown = x'00' WHERE id = (SELECT last_log FROM execution WHERE id = 'one')", "log"),
+            (
+                "UPDATE log SET shown = x'00' WHERE first_seq = 9 AND exec = (SELECT exec FROM execution WHERE id = 'one')",
+                "log",
+            ),
+            ("UPDATE waypoint SET log = 1 WHERE exec = (SELECT exec FROM execution WHERE id = 'one')", "waypoint"),
+        ] {
+            let location = path(&format!("copy of {}", statement.len()));
+            std::fs::copy(path("whole").path, &location.path).unwrap();
+            damage(&location, statement);
+            let report = check(&location).unwrap().unwrap();
+            let found: Vec<_> = report.rows.iter().map(|row| (row.table.as_str(), row.affects.as_str())).collect();
+            assert_eq!(found, [(table, "execution namespaces/n/executions/one")], "{statement}");
+        }
+        assert_eq!(check(&path("whole")).unwrap(), Some(CheckReport::default()));
+
+        let mut visited = Vec::new();
+        let mut visit =
+            |one: SealedTransition<'_>| visited.push((one.id.to_owned(), one.wrapped.to_vec(), one.shown.to_vec()));
+        each_sealed(&path("whole"), &mut visit).unwrap();
+        assert_eq!(visited, [("labelled".to_owned(), vec![4; 3], vec![9; 3])]);
+        let size = measure(&path("whole")).unwrap().unwrap();
+        let counts = [("executions", 3), ("unfinished", 3), ("events", 1 + 70 + 1 + 97 + 2), ("deletions", 0)];
+        assert_eq!(size.counts, counts);
+        assert_eq!(measure(&path("nowhere")).unwrap(), None);
+
+        damage(&path("whole"), "UPDATE label SET value = 'b'");
+        let report = check(&path("whole")).unwrap().unwrap();
+        assert_eq!(report.rows, []);
+        assert_eq!(
+            report.structure,
+            ["1 rows of table `label` do not fit to their executions: lists by label lack these"]
+        );
+    }
+
+    // A writer that blocks gets a thread of its own; in a simulation it must not.
+    #[test]
+    fn the_writer_blocks_where_threads_are_real() {
+        let folder = tempfile::tempdir().unwrap();
+        for (threads, blocks) in [(Threads::Real, true), (Threads::Inline, false)] {
+            let location = Location::file(folder.path().join(format!("{threads:?}")));
+            assert_eq!(open(&location, threads, || "a store".into()).unwrap().writer.blocks(), blocks);
+        }
     }
 }

@@ -275,6 +275,7 @@ impl Transaction<'_> {
         }
         let refused = |damaged: DamagedRow| Ok(Err(Refused::Damaged(damaged.to_string())));
         let head = match self.head(key)? {
+            Ok(Some(Head { row, last_sequence: Head::DAMAGED, .. })) => return refused(LOG.damaged(row)),
             Ok(Some(head)) => head,
             Ok(None) => return Ok(Err(Refused::Missing(key))),
             Err(damaged) => return refused(damaged),
@@ -314,13 +315,15 @@ impl Transaction<'_> {
             return Ok(Err(refused));
         }
         let Snapshot { sequence, version, content, is_sealed } = snapshot;
+        let refused = |damaged: DamagedRow| Ok(Err(Refused::Damaged(damaged.to_string())));
         match self.head(key)? {
+            Ok(Some(Head { row, last_sequence: Head::DAMAGED, .. })) => return refused(LOG.damaged(row)),
             Ok(Some(Head { last_sequence: last, .. })) if *sequence > last => {
                 return Ok(Err(Refused::Gap { first: *sequence, last }));
             }
             Ok(Some(_)) => {}
             Ok(None) => return Ok(Err(Refused::Missing(key))),
-            Err(damaged) => return Ok(Err(Refused::Damaged(damaged.to_string()))),
+            Err(damaged) => return refused(damaged),
         }
         self.connection.prepare_cached(&INSERT)?.execute(params![key.0, sequence, version, content, is_sealed])?;
         Ok(Ok(Done::Kept))
@@ -492,7 +495,8 @@ impl Transaction<'_> {
 pub(crate) mod tests {
     use std::collections::BTreeMap;
 
-    use belay_journal::JournalReader;
+    use belay_journal::{DeleteRequest, JournalReader};
+    use belay_sqlite::Location;
 
     use super::*;
     use crate::rows::read_labels;
@@ -574,6 +578,115 @@ pub(crate) mod tests {
             request_id: String::new(),
             request_hash: String::new(),
         }
+    }
+
+    const LENGTH: u64 = 205;
+
+    fn opened(location: &Location) -> crate::Journal {
+        crate::open(location, Threads::Inline, || "a store".into()).unwrap()
+    }
+
+    /// An execution with so many transitions that has ended. Each transition takes so many bytes.
+    async fn ended_execution(opened: &mut crate::Journal, bytes: usize) -> ExecutionKey {
+        let fence = Fence { shard: 3, token: opened.fence };
+        let shown = vec![b'x'; bytes];
+        let transition = |first_sequence| Transition {
+            first_sequence,
+            count: 1,
+            version: 1,
+            shown: shown.clone(),
+            sealed: None,
+            facts: None,
+        };
+        let execution = NewExecution { namespace: "n".into(), id: "ended".into(), shard: 3, ..new() };
+        let (summary, seal_key) = (ExecutionSummary::default(), None);
+        let create = Operation::Create { execution, transition: transition(1), summary, seal_key, fence };
+        assert!(opened.writer.commit(&[create]).await.unwrap()[0].is_ok());
+        let key = opened.reader.find("n", "ended").await.unwrap().unwrap().key;
+        let ends = |sequence| {
+            let ended = ExecutionSummary { ended: true, ended_at: Some(1), ..ExecutionSummary::default() };
+            (sequence == LENGTH).then_some(ended)
+        };
+        let append = |sequence| Operation::Append {
+            key,
+            transition: transition(sequence),
+            summary: ends(sequence),
+            seal_key: None,
+            fence,
+        };
+        let appends: Vec<Operation> = (2..=LENGTH).map(append).collect();
+        assert!(opened.writer.commit(&appends).await.unwrap().iter().all(Result::is_ok));
+        key
+    }
+
+    fn delete(key: ExecutionKey, fence: Fence) -> Operation {
+        let request = DeleteRequest { id: String::new(), hash: String::new() };
+        Operation::Delete { key, deleted_at: 5, request, fence }
+    }
+
+    /// What a statement that counts something counts in the file.
+    fn counted(location: &Location, statement: &str) -> i64 {
+        Connection::open(&location.path).unwrap().query_row(statement, [], |row| row.get(0)).unwrap()
+    }
+
+    // A cursor that a watcher was given names the same place after a restart, also where the last thing that was written is a deletion.
+    #[tokio::test]
+    async fn a_deletion_has_a_number_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("journal"));
+        let mut store = opened(&location);
+        let fence = Fence { shard: 3, token: store.fence };
+        let key = ended_execution(&mut store, 1).await;
+        let before = store.reader.latest().await.unwrap();
+        assert_eq!(store.writer.commit(&[delete(key, fence)]).await.unwrap(), vec![Ok(Done::Deleted)]);
+        drop(store);
+        let store = opened(&location);
+        assert!(store.reader.latest().await.unwrap() > before);
+    }
+
+    #[tokio::test]
+    async fn each_step_of_a_deletion_takes_as_many_events_as_it_may() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("journal"));
+        let mut store = opened(&location);
+        let fence = Fence { shard: 3, token: store.fence };
+        let key = ended_execution(&mut store, 64 << 10).await;
+        let waypoints = "SELECT count(*) FROM waypoint";
+        assert_eq!(counted(&location, waypoints), 3, "one for each 64 transitions");
+        let erase = |max_transitions| Operation::Erase { key, max_transitions, fence };
+        let left = "SELECT count(*) FROM log";
+        assert_eq!(store.writer.commit(&[delete(key, fence)]).await.unwrap(), vec![Ok(Done::Deleted)]);
+        assert_eq!(store.writer.commit(&[erase(50)]).await.unwrap(), vec![Ok(Done::Erased { complete: false })]);
+        assert_eq!((counted(&location, left), counted(&location, waypoints)), (155, 2));
+        // Of 64 KiB each, at most 4 MiB.
+        assert_eq!(store.writer.commit(&[erase(1000)]).await.unwrap(), vec![Ok(Done::Erased { complete: false })]);
+        assert_eq!((counted(&location, left), counted(&location, waypoints)), (155 - 64, 1));
+        let rest = [erase(1000), erase(1000)];
+        let done = [false, true].map(|complete| Ok(Done::Erased { complete }));
+        assert_eq!(store.writer.commit(&rest).await.unwrap(), done);
+        assert_eq!((counted(&location, left), counted(&location, waypoints)), (0, 0));
+    }
+
+    // B-26: what was deleted stays in the write-ahead log for as long as a reader needs it, and no longer.
+    #[tokio::test]
+    async fn what_was_deleted_leaves_the_log_when_the_last_reader_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("journal"));
+        let mut store = opened(&location);
+        let fence = Fence { shard: 3, token: store.fence };
+        let key = ended_execution(&mut store, 40).await;
+        let log = location.path.with_file_name("journal-wal");
+        let log_bytes = || std::fs::metadata(&log).unwrap().len();
+        let reader = Connection::open(&location.path).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM log").unwrap();
+        let close = Operation::CloseDeletion { key, reusable_at: 10, fence };
+        let all = [delete(key, fence), Operation::Erase { key, max_transitions: 1000, fence }, close];
+        assert!(store.writer.commit(&all).await.unwrap().iter().all(Result::is_ok));
+        assert!(log_bytes() > 0, "a reader is in the way");
+        reader.execute_batch("COMMIT").unwrap();
+        let drop_none = Operation::DropDeletions { now: 0 };
+        assert_eq!(store.writer.commit(&[drop_none]).await.unwrap(), vec![Ok(Done::Dropped(0))]);
+        assert_eq!(log_bytes(), 0, "the next round has tried again");
     }
 
     #[test]
