@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Actor, ApprovalEvent, ApprovalRequirement, Body, Control, Decision, ErrorClass, Event, ExecutionEvent, Failure,
-    OperationKey, PendingApproval, Receipt, RecoveryClass, Refused, ToolCallEnd, ToolCallEvent, Verb, WaitEnd,
-    WaitEvent,
+    Actor, ApprovalEvent, ApprovalRequirement, Body, Control, Decision, Event, ExecutionEvent, OperationKey,
+    PendingApproval, Refused, ToolCallEnd, ToolCallEvent, Verb, WaitEnd, WaitEvent,
 };
 use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
@@ -14,22 +12,13 @@ use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use super::{Driver, exit::Exit};
+use super::{Driver, call_end, exit::Exit};
 use crate::{
     decisions::outcome::notice_after,
     messages::{Command, GateNotice, Reply},
     operation::Update,
     wire,
 };
-
-/// How many calls of one attempt the runner may cancel without a request; then the attempt fails.
-const MAX_UNREQUESTED_CANCELLATIONS: u32 = 10;
-
-/// The same when the workspace's disk is full: with at most a minute between two calls, about an hour.
-const MAX_DISK_FULL_CALLS: u32 = 66;
-
-/// How often one attempt makes a call again that conflicted with another commit.
-const MAX_RERUNS: u32 = 3;
 
 impl Driver {
     pub(super) fn on_update(&mut self, update: Update, events: &mut Vec<Event>) -> Result<(), Exit> {
@@ -111,48 +100,24 @@ impl Driver {
         events: &mut Vec<Event>,
     ) -> Result<(), Exit> {
         let in_flight = self.execution.operation(key).expect("the caller has looked");
-        let recovery = self.execution.recovery(key.step);
-        let stopping = self.operations.get(&key).is_some_and(|operation| operation.verb == Verb::Cancel);
-        // The runner keeps a read-only call only when it was held, or cancelled before it arrived, or for its result.
-        let read_only = recovery == Some(RecoveryClass::ReadOnly);
-        let needs_acknowledgement = !read_only || in_flight.pending_approval.is_some() || stopping || is_copied;
-        let unapproved = in_flight.pending_approval.as_ref().is_some_and(|pending| approved(pending).is_none());
+        let pending = in_flight.pending_approval.as_ref();
         let step = self.execution.step(key.step);
-        let disk_full = match &ended {
-            ToolCallEnd::Cancelled { failure: Some(failure), .. } if !stopping => {
-                failure.reason == reasons::WORKSPACE_FULL
-            }
-            _ => false,
+        let facts = call_end::Facts {
+            recovery: self.execution.recovery(key.step),
+            number: key.number,
+            was_cancelled: self.operations.get(&key).is_some_and(|operation| operation.verb == Verb::Cancel),
+            was_held: pending.is_some(),
+            is_unapproved: pending.is_some_and(|pending| approved(pending).is_none()),
+            is_copied,
+            conflicts: step.conflicts(),
+            failed_beside_commits: step.failed_beside_commits(),
         };
-        let most = if disk_full { MAX_DISK_FULL_CALLS } else { MAX_UNREQUESTED_CANCELLATIONS };
-        if disk_full {
+        let call_end::Recorded { end, needs_acknowledgement, waits_for_disk } = call_end::recorded(ended, facts);
+        if waits_for_disk {
             self.disk_full.entry(key.step).or_insert(self.registry.now());
         } else {
             self.disk_full.remove(&key.step);
         }
-        let end = match ended {
-            ToolCallEnd::Cancelled { failure, grant_nonce } if !stopping && key.number >= most => {
-                self.disk_full.remove(&key.step);
-                given_up(failure, grant_nonce, key.number)
-            }
-            ToolCallEnd::Cancelled { failure: Some(failure), grant_nonce }
-                if !stopping
-                    && failure.reason == reasons::CONFLICT
-                    && step.conflicts() >= MAX_RERUNS
-                    && !is_planted(Defect::EndlessReruns) =>
-            {
-                given_up(Some(failure), grant_nonce, MAX_RERUNS + 1)
-            }
-            ToolCallEnd::Failed { failure, receipt }
-                if !stopping
-                    && may_have_read_partial_commits(recovery, &failure, &receipt)
-                    && !step.failed_beside_commits() =>
-            {
-                made_again(&failure, &receipt)
-            }
-            ToolCallEnd::Completed { .. } if unapproved => unapproved_result(),
-            end => end,
-        };
         let call = self.execution.operation_id(key);
         let end = self.with_blob(end);
         let in_flight = self.execution.operation(key).expect("the caller has looked");
@@ -361,58 +326,4 @@ impl Driver {
 /// The approval that allowed the call to continue.
 fn approved(pending: &PendingApproval) -> Option<&str> {
     pending.approval.as_deref().filter(|_| pending.decision() == Some(Decision::Approved))
-}
-
-/// Whether a call that failed may have read a mixture of old and new files while others committed, and left nothing behind. Not after a
-/// time-out, which would take as long again, and not when a person would have to approve again.
-fn may_have_read_partial_commits(recovery: Option<RecoveryClass>, failure: &Failure, receipt: &Receipt) -> bool {
-    let leaves_nothing = matches!(recovery, Some(RecoveryClass::ReadOnly | RecoveryClass::Transactional));
-    leaves_nothing
-        // It has completed, and only its result is lost.
-        && receipt.effect_digest.is_empty()
-        && receipt.commit_count_beside > 0
-        && receipt.grant_nonce.is_empty()
-        && failure.class != ErrorClass::Timeout
-}
-
-fn made_again(failed: &Failure, receipt: &Receipt) -> ToolCallEnd {
-    let message = format!(
-        "It failed while {} committed in its workspace and may have read a mixture of old and new files, so it runs again once. Its error: {}",
-        committers(receipt),
-        failed.message
-    );
-    let failure = Some(Failure::new(ErrorClass::Transient, reasons::FAILED_BESIDE_COMMITS, message));
-    ToolCallEnd::Cancelled { failure, grant_nonce: String::new() }
-}
-
-/// The calls that committed meanwhile, for a message.
-fn committers(receipt: &Receipt) -> String {
-    let named: Vec<&str> = receipt.commits_beside.iter().rev().take(3).map(String::as_str).collect();
-    let more = receipt.commit_count_beside - i64::try_from(named.len()).unwrap_or(i64::MAX);
-    match more {
-        ..=0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
-    }
-}
-
-fn given_up(failure: Option<Failure>, grant_nonce: String, calls: u32) -> ToolCallEnd {
-    let failure = match failure {
-        Some(Failure { reason, message, .. }) => {
-            let message = format!("{message} This happened to {calls} calls of this attempt.");
-            Failure::new(ErrorClass::Transient, reason, message)
-        }
-        None => {
-            let message = format!("The runner cancelled {calls} calls of this attempt without a request.");
-            Failure::new(ErrorClass::Transient, reasons::CALL_CANCELLED_BY_RUNNER, message)
-        }
-    };
-    ToolCallEnd::Failed { failure, receipt: Receipt { grant_nonce, ..Receipt::default() } }
-}
-
-/// A result without an approval is not trusted: a person has to check what the call did.
-fn unapproved_result() -> ToolCallEnd {
-    let message =
-        "The runner reports that the call completed, although the call was waiting for approval and was not approved.";
-    let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::UNAPPROVED_RESULT, message);
-    ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new() }
 }

@@ -3,6 +3,7 @@
 mod act;
 mod at_hand;
 mod blobs;
+mod call_end;
 mod exit;
 mod handlers;
 mod life;
