@@ -249,3 +249,25 @@ fn limit_reached(service: Busy, since: Timestamp) -> v1::WaitingReason {
 fn disk_full_delay(number: u32) -> Duration {
     Duration::from_secs(1 << number.saturating_sub(2).min(6)).min(Duration::from_secs(60))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delay_on_a_full_disk_doubles_from_a_second_to_a_minute() {
+        // The first call had none before it.
+        let seconds = [2, 3, 4, 5, 6, 7, 8, 9, 66, u32::MAX].map(|number| disk_full_delay(number).as_secs());
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
+    }
+
+    #[test]
+    fn a_limit_that_is_reached_is_named_with_its_setting() {
+        let since = Timestamp::from_micros(7_000_000);
+        for (service, setting) in [(Busy::Runner, "`services.runner.calls`"), (Busy::Gate, "`services.gate`")] {
+            let waiting = limit_reached(service, since);
+            assert_eq!((waiting.kind(), waiting.since), (v1::waiting_reason::Kind::Limit, Some(wire::time(since))));
+            assert!(waiting.who.contains(setting), "{waiting:?}");
+        }
+    }
+}

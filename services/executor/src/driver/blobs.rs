@@ -6,7 +6,6 @@ use belay_execution::{
     BlobRef, Blobs as _, DecideContext, Event, Execution, Json, Payload, Timestamp, ToolCallEnd, Verb,
 };
 use serde_json::Value;
-use tonic::Status;
 
 use super::{Driver, Exit, at_hand::AtHand};
 use crate::{
@@ -29,7 +28,9 @@ impl Driver {
                     Err(unreadable) => Err(unreadable),
                 };
                 let value = match value {
-                    Err(unreadable) if unreadable.is_temporary() => return Err(fault(&blob, &unreadable)),
+                    Err(unreadable) if unreadable.is_temporary() => {
+                        return Err(Exit::Unreadable(unreadable.status(&blob.digest)));
+                    }
                     value => value.map_err(|unreadable| unreadable.to_string()),
                 };
                 values.insert(Arc::clone(&blob.digest), value);
@@ -123,7 +124,9 @@ impl Driver {
             let blob = blob.clone();
             match self.original(&blob).await {
                 Ok(json) => drop(self.made.originals.insert(blob.digest, json)),
-                Err(unreadable) if unreadable.is_temporary() => return Err(fault(&blob, &unreadable)),
+                Err(unreadable) if unreadable.is_temporary() => {
+                    return Err(Exit::Unreadable(unreadable.status(&blob.digest)));
+                }
                 // The call may be running already, so that it cannot be said to have failed.
                 Err(unreadable) => return Err(Exit::Lost(unreadable.status(&blob.digest))),
             }
@@ -148,10 +151,4 @@ impl Driver {
         let opener = Opener { owner: owner(&self.name), uid: Arc::clone(&self.uid), key };
         self.registry.blobs.original(&opener, blob).await
     }
-}
-
-/// A fault that may pass: the execution continues from its journal.
-fn fault(blob: &BlobRef, unreadable: &Unreadable) -> Exit {
-    let status: Status = unreadable.status(&blob.digest);
-    Exit::Fault(status.message().to_owned())
 }

@@ -12,6 +12,8 @@ pub(super) enum Exit {
     Stopping,
     /// The store failed, or another owner wrote to it.
     Lost(Status),
+    /// The disk failed to return a value that it needs. It may return it later.
+    Unreadable(Status),
     /// One of its operations failed by a fault in the executor.
     Fault(String),
 }

@@ -126,6 +126,16 @@ async fn live(
                 registry.evict(key);
                 return refuse_all(commands, &status);
             }
+            Ok(Exit::Unreadable(status)) => {
+                tracing::warn!(execution.name = %name, %status, "An execution needs a value that cannot be read now; retrying");
+                registry.feed(key).read_again();
+                registry.notices.review_now();
+                tokio::select! {
+                    biased;
+                    () = registry.shutdown.requested() => return registry.evict(key),
+                    () = retry.pause(&registry.ids) => continue,
+                }
+            }
             Ok(Exit::Fault(what)) => what,
             Err(panic) => words(panic.as_ref()),
         };

@@ -337,6 +337,11 @@ fn messages_of(events: &[Event]) -> Vec<v1::ExecutionEvent> {
     events.iter().map(wire::encode).collect()
 }
 
+/// Whether an execution that has nothing to do until `wake_at` leaves memory: not for a wait so short that it would be loaded at once.
+fn leaves_memory(wake_at: Option<Timestamp>, now: Timestamp, park_after: Duration) -> bool {
+    wake_at.is_none_or(|at| at.since(now) > park_after)
+}
+
 /// The columns that the store can query without reading events. They change with the state, and when the execution is parked or woken.
 fn summary_of(
     name: &ExecutionName,
@@ -347,7 +352,7 @@ fn summary_of(
 ) -> ExecutionSummary {
     let ended = execution.state().is_terminal();
     let wake_at = execution.wake_at();
-    let parked = !ended && execution.is_parked() && wake_at.is_none_or(|at| at.since(now) > park_after);
+    let parked = !ended && execution.is_parked() && leaves_memory(wake_at, now, park_after);
     let failure = if ended { execution.first_failure() } else { None };
     ExecutionSummary {
         state: wire::state_number(execution),
@@ -362,5 +367,18 @@ fn summary_of(
         // A tool's failure reason may quote its arguments.
         failure_reason: failure.map(|failure| secrets.shown(failure.reason.clone())),
         steps: wire::step_counts(execution.totals()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_wait_is_spent_in_memory() {
+        let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
+        let leaves = |wake_at| leaves_memory(wake_at, at(100), Duration::from_secs(60));
+        assert!(leaves(None), "a person may take days");
+        assert_eq!([99, 100, 160, 161].map(|wake| leaves(Some(at(wake)))), [false, false, false, true]);
     }
 }

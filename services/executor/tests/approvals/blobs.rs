@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -326,4 +326,89 @@ async fn a_full_disk_loses_no_result() {
     assert_eq!(inside.executor.output(&name, "a").await, json!("x".repeat(100_000)));
     assert_eq!(world.runner.seen().worked.len(), 2, "each ran once");
     inside.stop();
+}
+
+/// A store of blobs whose next reads fail.
+struct FailsReads(Folder, Arc<AtomicUsize>);
+
+impl BlobStore for FailsReads {
+    fn write(&self, owner: &Owner, files: &[BlobFile]) -> Result<(), BlobError> {
+        self.0.write(owner, files)
+    }
+
+    fn read(&self, owner: &Owner, name: &str, offset: u64, length: usize) -> Result<Vec<u8>, BlobError> {
+        let fails = |left: usize| left.checked_sub(1);
+        match self.1.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fails) {
+            Ok(_) => Err(BlobError::Failed(std::io::Error::other("the disk is away"))),
+            Err(_) => self.0.read(owner, name, offset, length),
+        }
+    }
+
+    fn length(&self, owner: &Owner, name: &str) -> Result<u64, BlobError> {
+        self.0.length(owner, name)
+    }
+
+    fn retain(&self, owner: &Owner, keep: &dyn Fn(&str) -> bool) -> Result<usize, BlobError> {
+        self.0.retain(owner, keep)
+    }
+
+    fn remove(&self, owner: &Owner) -> Result<(), BlobError> {
+        self.0.remove(owner)
+    }
+}
+
+/// B-09: a disk that cannot be read for a moment fails no step and stops no execution, wherever a blob is needed: when it is loaded, for a template, and for
+/// the arguments of a call that goes on.
+#[tokio::test]
+async fn a_disk_that_fails_for_a_moment_fails_no_step() {
+    let world = World::new().await;
+    let text = "x".repeat(200_000);
+    world.runner.set(|seen| drop(seen.results.insert("a".into(), json!({"text": text}))));
+    let failures = Arc::new(AtomicUsize::new(0));
+    let on = |parts: Parts| {
+        let store = FailsReads(Folder::new(world.folder.path().join("blobs")), Arc::clone(&failures));
+        Parts { blobs: Arc::new(store), ..parts }
+    };
+    let steps = "  - {id: a, tool: work}
+  - {id: w, wait: {signal: go}, depends_on: [a]}
+  - {id: b, tool: work, arguments: {all: '${a.result.text}'}, depends_on: [w]}";
+    let started = async || {
+        let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), on).await;
+        failures.store(5, Ordering::SeqCst);
+        inside.executions.drive_all().await.unwrap();
+        inside
+    };
+    let inside = started().await;
+    failures.store(0, Ordering::SeqCst);
+    let name = start(&inside.executor, steps).await;
+    let is_waiting = |execution: &v1::Execution| execution.steps[1].state() == v1::step::State::Waiting;
+    inside.executor.until(&name, "the wait", is_waiting).await;
+    inside.stop();
+
+    // It is parked: the signal loads it, and the template needs the output of a.
+    world.runner.set(|seen| seen.stuck.extend(["b".to_owned()]));
+    let inside = started().await;
+    let signal = v1::SignalExecutionRequest { name: name.clone(), signal: "go".into(), ..Default::default() };
+    // The one before may still answer.
+    while let Err(status) = inside.executor.client.clone().signal_execution(signal.clone()).await {
+        assert_eq!(status::reason(&status).as_deref(), Some("STOPPING"), "{status}");
+    }
+    world.runner.until("the call of b", |seen| seen.arguments.contains_key(&b(&name))).await;
+    assert_eq!(failures.load(Ordering::SeqCst), 0, "the disk has failed");
+    inside.stop();
+
+    // The call is in doubt: it is sent again, with the arguments that it had.
+    world.runner.set(|seen| {
+        seen.stuck.clear();
+        seen.arguments.clear();
+    });
+    let inside = started().await;
+    inside.executor.assert_completes(&name).await;
+    assert_eq!(failures.load(Ordering::SeqCst), 0, "the disk has failed");
+    assert_eq!(world.runner.seen().arguments[&b(&name)], json!({"all": text}));
+    inside.stop();
+}
+
+fn b(execution: &str) -> String {
+    format!("{execution}/steps/b/calls/1.1")
 }

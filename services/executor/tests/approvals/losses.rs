@@ -82,6 +82,7 @@ async fn an_approval_is_requested_when_the_gate_is_up_again() {
     // Both the approval that could not be requested and the decision that could not be delivered.
     executor.assert_completes(&other).await;
     let approval = world.gate.pending_approval("a").await;
+    executor.until(&name, "the gate that is up again", |execution| !away(execution)).await;
     world.gate.approve(&approval.name);
     let ended = executor.end(&name).await;
     assert_eq!(ended.state(), v1::execution::State::Completed);

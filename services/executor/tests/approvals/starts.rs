@@ -62,3 +62,26 @@ async fn a_start_names_its_namespace() {
         }
     }
 }
+
+// B-15: who changes what they have not seen is told so; a repetition of a request is none.
+#[tokio::test]
+async fn a_control_changes_only_what_its_caller_has_seen() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let name = executor.run("a: prompt_call").await;
+    let seen = executor.until_awaiting_approval(&name).await.etag;
+    let pause = |etag: &str, request_id: &str| {
+        let (mut client, name) = (executor.client.clone(), name.clone());
+        let (etag, request_id) = (etag.to_owned(), request_id.to_owned());
+        let request = v1::PauseExecutionRequest { name, etag, request_id, ..Default::default() };
+        async move { client.pause_execution(request).await.map(tonic::Response::into_inner) }
+    };
+    let refused = pause("\"1\"", "once").await.unwrap_err();
+    assert_eq!(refused.code(), Code::Aborted);
+    assert!(refused.message().contains(&format!("its etag is {seen}, not \"1\"")), "{refused}");
+    let paused = pause(&seen, "once").await.unwrap();
+    assert_eq!(paused.state(), v1::execution::State::Paused);
+    assert_ne!(paused.etag, seen);
+    assert_eq!(pause(&seen, "once").await.unwrap().etag, paused.etag, "the same request again");
+    assert_eq!(pause(&seen, "twice").await.unwrap_err().code(), Code::Aborted);
+}
