@@ -453,8 +453,8 @@ mod tests {
         belay_sqlite::open(location, &SCHEMA).unwrap()
     }
 
-    fn query(filter: &[&[Condition]]) -> Query {
-        let filter = filter.iter().map(|any| AnyOf(any.to_vec())).collect();
+    fn query(filter: Vec<Vec<Condition>>) -> Query {
+        let filter = filter.into_iter().map(AnyOf).collect();
         let order = Order { by: OrderBy::CreateTime, descending: false };
         Query { namespace: Some("n".into()), filter, order, after: None, limit: 50 }
     }
@@ -491,51 +491,51 @@ mod tests {
         let ended = C::EndTime(Comparison::AtMost, 10);
         for (filter, expected) in [
             // One part of a filter whose walk is in the order of the list needs no counting.
-            (&[][..], "merge in_namespace"),
-            (&[&[common.clone()][..]][..], "merge state"),
-            (&[&[common.clone(), common.clone()]], "merge state"),
-            (&[&[common.clone(), rare.clone()]], "merge 2 state"),
-            (&[&[common.clone(), rare.clone(), common.clone()]], "merge in_namespace"),
-            (&[&states(64)], "merge 64 state"),
-            (&[&states(65)], "merge in_namespace"),
-            (&[&[C::State(false, 3)]], "merge state"),
-            (&[&[C::WaitsFor(true, 1)]], "merge waits"),
-            (&[&[C::WaitsFor(false, 1)]], "merge waits"),
-            (&[&[plan(true, "plan")]], "merge plan"),
-            (&[&[plan(false, "plan")]], "merge 2 plan"),
-            (&[&[reason(true)]], "merge failure"),
-            (&[&[reason(false)]], "merge failure"),
-            (&[&[label("team", "a")]], "merge label"),
-            (&[&[label("team", "a"), label("rare", "x")]], "merge in_namespace"),
-            (&[&[C::Id(true, text("rare-1"))]], "merge id"),
-            (&[&[C::Id(false, text("rare-1"))]], "merge in_namespace"),
-            (&[&[]], "merge in_namespace"),
+            (vec![], "merge in_namespace"),
+            (vec![vec![common.clone()]], "merge state"),
+            (vec![vec![common.clone(), common.clone()]], "merge state"),
+            (vec![vec![common.clone(), rare.clone()]], "merge 2 state"),
+            (vec![vec![common.clone(), rare.clone(), common.clone()]], "merge in_namespace"),
+            (vec![states(64)], "merge 64 state"),
+            (vec![states(65)], "merge in_namespace"),
+            (vec![vec![C::State(false, 3)]], "merge state"),
+            (vec![vec![C::WaitsFor(true, 1)]], "merge waits"),
+            (vec![vec![C::WaitsFor(false, 1)]], "merge waits"),
+            (vec![vec![plan(true, "plan")]], "merge plan"),
+            (vec![vec![plan(false, "plan")]], "merge 2 plan"),
+            (vec![vec![reason(true)]], "merge failure"),
+            (vec![vec![reason(false)]], "merge failure"),
+            (vec![vec![label("team", "a")]], "merge label"),
+            (vec![vec![label("team", "a"), label("rare", "x")]], "merge in_namespace"),
+            (vec![vec![C::Id(true, text("rare-1"))]], "merge id"),
+            (vec![vec![C::Id(false, text("rare-1"))]], "merge in_namespace"),
+            (vec![vec![]], "merge in_namespace"),
             // Where the walk is in another order, few are sorted, and many are not.
-            (&[&[ended.clone()]], "sort ended_in"),
-            (&[&[C::IdPrefix(text("rare"))]], "sort prefix"),
-            (&[&[C::IdPrefix(text("e"))]], "merge in_namespace"),
+            (vec![vec![ended.clone()]], "sort ended_in"),
+            (vec![vec![C::IdPrefix(text("rare"))]], "sort prefix"),
+            (vec![vec![C::IdPrefix(text("e"))]], "merge in_namespace"),
             // Of several parts, the one with the fewest candidates.
-            (&[&[common.clone()], &[rare.clone()]], "merge state"),
-            (&[&[common.clone()], &[label("rare", "x")]], "merge label"),
-            (&[&[rare.clone(), common.clone()], &[label("team", "a")]], "merge label"),
-            (&[&[common.clone()], &[ended.clone()]], "sort ended_in"),
-            (&[&[ended.clone()], &[common.clone()]], "sort ended_in"),
+            (vec![vec![common.clone()], vec![rare.clone()]], "merge state"),
+            (vec![vec![common.clone()], vec![label("rare", "x")]], "merge label"),
+            (vec![vec![rare.clone(), common.clone()], vec![label("team", "a")]], "merge label"),
+            (vec![vec![common.clone()], vec![ended.clone()]], "sort ended_in"),
+            (vec![vec![ended.clone()], vec![common.clone()]], "sort ended_in"),
             // Where there are too many to be counted, or as many, the one that is likely to have fewer.
-            (&[&[common.clone()], &[label("team", "a")]], "merge label"),
-            (&[&[label("team", "a")], &[common.clone()]], "merge label"),
-            (&[&[plan(true, "plan")], &[label("team", "a")]], "merge label"),
-            (&[&[C::WaitsFor(true, 5)], &[plan(true, "plan")]], "merge plan"),
-            (&[&[common.clone()], &[C::WaitsFor(true, 5)]], "merge waits"),
-            (&[&[C::HasLabel(text("team"))], &[common.clone()]], "merge state"),
-            (&[&[rare.clone()], &[reason(true)]], "merge failure"),
-            (&[&[label("rare", "x")], &[C::Id(true, text("rare-1"))]], "merge id"),
-            (&[&[label("rare", "x")], &[C::IdPrefix(text("rare-"))]], "sort prefix"),
+            (vec![vec![common.clone()], vec![label("team", "a")]], "merge label"),
+            (vec![vec![label("team", "a")], vec![common.clone()]], "merge label"),
+            (vec![vec![plan(true, "plan")], vec![label("team", "a")]], "merge label"),
+            (vec![vec![C::WaitsFor(true, 5)], vec![plan(true, "plan")]], "merge plan"),
+            (vec![vec![common.clone()], vec![C::WaitsFor(true, 5)]], "merge waits"),
+            (vec![vec![C::HasLabel(text("team"))], vec![common.clone()]], "merge state"),
+            (vec![vec![rare.clone()], vec![reason(true)]], "merge failure"),
+            (vec![vec![label("rare", "x")], vec![C::Id(true, text("rare-1"))]], "merge id"),
+            (vec![vec![label("rare", "x")], vec![C::IdPrefix(text("rare-"))]], "sort prefix"),
         ] {
-            assert_eq!(found(&connection, &query(filter)), expected, "{filter:?}");
+            assert_eq!(found(&connection, &query(filter.clone())), expected, "{filter:?}");
         }
-        let by_end = Query { order: Order { by: OrderBy::EndTime, descending: true }, ..query(&[&[ended]]) };
+        let by_end = Query { order: Order { by: OrderBy::EndTime, descending: true }, ..query(vec![vec![ended]]) };
         assert_eq!(found(&connection, &by_end), "merge ended_in");
-        assert_eq!(found(&connection, &Query { namespace: None, ..query(&[]) }), "merge in_namespace");
+        assert_eq!(found(&connection, &Query { namespace: None, ..query(vec![]) }), "merge in_namespace");
     }
 
     #[tokio::test]
@@ -548,8 +548,8 @@ mod tests {
             (NewExecution { plan_id: format!("p{number:02}"), ..one }, state.clone())
         };
         let of_namespace = |number: usize| (execution(&format!("n{number:02}"), "e".into(), 1), state.clone());
-        let other_plans = query(&[&[Condition::PlanId(false, "p00".into())]]);
-        let everywhere = Query { namespace: None, ..query(&[]) };
+        let other_plans = query(vec![vec![Condition::PlanId(false, "p00".into())]]);
+        let everywhere = Query { namespace: None, ..query(vec![]) };
         {
             let batch = (0..MAX_WALKS).map(of_plan).chain((1..MAX_WALKS).map(of_namespace)).collect();
             let store = stored(&location, batch).await;
@@ -569,19 +569,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(&Location::file(folder.path().join("journal")), many()).await;
         let connection = store.readers.connection();
-        let of = |filter: &[&[Condition]], limit: usize| {
+        let of = |filter: Vec<Vec<Condition>>, limit: usize| {
             let Page { rows, next } = page(&connection, &Query { limit, ..query(filter) }).unwrap();
             (rows.len(), next.is_some())
         };
         let labelled = Condition::Label(true, "team".into(), "a".into());
         let half = MANY as usize / 2;
-        assert_eq!(of(&[&[labelled.clone()]], half), (half, false), "there are no more");
-        assert_eq!(of(&[&[labelled.clone()]], half - 1), (half - 1, true));
+        assert_eq!(of(vec![vec![labelled.clone()]], half), (half, false), "there are no more");
+        assert_eq!(of(vec![vec![labelled.clone()]], half - 1), (half - 1, true));
         let prefixed = Condition::IdPrefix("e10".into());
-        assert_eq!(of(&[&[prefixed.clone()]], 11), (11, false), "e10 and e100 to e109");
-        assert_eq!(of(&[&[prefixed]], 10), (10, true));
-        let unmatched: &[&[Condition]] =
-            &[&[Condition::HasLabel("nothing".into()), Condition::Id(true, "none".into())]];
+        assert_eq!(of(vec![vec![prefixed.clone()]], 11), (11, false), "e10 and e100 to e109");
+        assert_eq!(of(vec![vec![prefixed]], 10), (10, true));
+        let unmatched = vec![vec![Condition::HasLabel("nothing".into()), Condition::Id(true, "none".into())]];
         assert_eq!(of(unmatched, 10), (0, true), "it has examined enough, and found nothing");
     }
 
