@@ -301,11 +301,11 @@ mod tests {
 
     #[test]
     fn a_query_matches_by_all_parts_of_its_filter_and_its_namespace() {
-        let any = |conditions: &[Condition]| AnyOf(conditions.to_vec());
+        let any = |conditions: &[&Condition]| AnyOf(conditions.iter().map(|one| (*one).clone()).collect());
         let [here, not_here] = [Condition::State(true, 3), Condition::State(true, 4)];
         let matches = |filter| query(OrderBy::CreateTime, filter).matches(&row());
-        assert!(matches(vec![any(&[not_here.clone(), here.clone()]), any(&[here.clone()])]));
-        assert!(!matches(vec![any(&[here]), any(&[not_here])]));
+        assert!(matches(vec![any(&[&not_here, &here]), any(&[&here])]));
+        assert!(!matches(vec![any(&[&here]), any(&[&not_here])]));
         assert!(!matches(vec![any(&[])]));
         let of = |namespace: &str| Query { namespace: Some(namespace.into()), ..query(OrderBy::CreateTime, vec![]) };
         assert!(of("n").matches(&row()) && !of("m").matches(&row()));
