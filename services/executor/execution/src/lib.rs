@@ -27,8 +27,6 @@ mod failure;
 mod payload;
 mod state;
 mod steps;
-#[cfg(test)]
-mod test_support;
 mod time;
 mod totals;
 mod transitions;
@@ -58,3 +56,6 @@ pub use totals::Totals;
 pub use transitions::{
     EXECUTION_TRANSITIONS, ExecutionState, ExecutionTrigger, STEP_TRANSITIONS, StepState, StepTrigger,
 };
+
+#[cfg(test)]
+mod test_support;

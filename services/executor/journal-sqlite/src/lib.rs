@@ -434,33 +434,50 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_written_after_a_damaged_row() {
         let folder = tempfile::tempdir().unwrap();
-        for (flip, column) in [("exec = exec | 2", "exec"), ("exec = exec & ~1", "exec"), ("count = 7", "count")] {
-            let location = Location::file(folder.path().join(format!("journal {flip}")));
+        for (victim, flip) in [
+            ("one", "exec = exec | 2"),
+            ("one", "exec = exec & ~1"),
+            ("other", "exec = exec | 4"),
+            ("one", "count = 7"),
+        ] {
+            let case = format!("{victim}: {flip}");
+            let location = Location::file(folder.path().join(&case));
             let mut expected = 0;
-            let (one, other, last) = {
-                let Opened { mut writer, reader, fence, store_id, client_reader, stores } = opened(&location);
-                writer::tests::append_rows(&mut writer, reader.as_ref(), fence, 5, &mut expected).await;
-                let journal = Opened { writer, reader, fence, store_id, client_reader, stores };
-                let (one, other) = (key_of(&journal, "one").await, key_of(&journal, "other").await);
-                (one, other, journal.reader.read(other, 0, usize::MAX).await.unwrap().last().unwrap().last_sequence())
+            let last_of = async |journal: &Journal, id: &str| {
+                let key = key_of(journal, id).await;
+                (key, journal.reader.read(key, 0, usize::MAX).await.unwrap().last().unwrap().last_sequence())
             };
-            assert_eq!((one.0 & 3, other.0), (1, 2), "what the bits that are flipped rely on");
-            damage(&location, &format!("UPDATE log SET {flip} WHERE exec = {} AND first_seq = {expected}", one.0));
+            let ((damaged, last), (whole, mut last_of_whole)) = {
+                let mut journal = opened(&location);
+                writer::tests::append_rows(
+                    &mut journal.writer,
+                    journal.reader.as_ref(),
+                    journal.fence,
+                    5,
+                    &mut expected,
+                )
+                .await;
+                let whole = if victim == "one" { "other" } else { "one" };
+                (last_of(&journal, victim).await, last_of(&journal, whole).await)
+            };
+            assert_eq!((damaged.0 + whole.0, damaged.0 & 4), (3, 0), "what the bits that are flipped rely on");
+            damage(&location, &format!("UPDATE log SET {flip} WHERE exec = {} AND first_seq = {last}", damaged.0));
             // Before and after a checkpoint, which stores what is known of the last rows.
-            for round in 0..3 {
+            for _ in 0..3 {
                 let intervals = Intervals { checkpoint_rows: 3, waypoint_rows: 64 };
                 let mut opened = open_with(&location, Threads::Inline, intervals, || "a store".into()).unwrap();
-                let (fence, last) = (opened.fence, last + 2 * round);
-                let content =
-                    belay_journal::Snapshot { sequence: expected, version: 1, content: vec![], is_sealed: false };
-                let of_one = belay_journal::Fence { shard: 3, token: fence };
-                let snapshot = belay_journal::Operation::KeepSnapshot { key: one, snapshot: content, fence: of_one };
-                for refused in [append(one, expected, fence), append(one, expected + 1, fence), snapshot] {
+                let fence = opened.fence;
+                let content = belay_journal::Snapshot { sequence: last, version: 1, content: vec![], is_sealed: false };
+                let of_this = belay_journal::Fence { shard: 3, token: fence };
+                let snapshot =
+                    belay_journal::Operation::KeepSnapshot { key: damaged, snapshot: content, fence: of_this };
+                for refused in [append(damaged, last, fence), append(damaged, last + 1, fence), snapshot] {
                     let answers = opened.writer.commit(&[refused]).await.unwrap();
-                    assert!(matches!(answers[0], Err(belay_journal::Refused::Damaged(_))), "{column}: {answers:?}");
+                    assert!(matches!(answers[0], Err(belay_journal::Refused::Damaged(_))), "{case}: {answers:?}");
                 }
-                let others = [last + 1, last + 2].map(|next| append(other, next, fence));
-                assert!(opened.writer.commit(&others).await.unwrap().iter().all(Result::is_ok), "{column}");
+                let others = [1, 2].map(|next| append(whole, last_of_whole + next, fence));
+                assert!(opened.writer.commit(&others).await.unwrap().iter().all(Result::is_ok), "{case}");
+                last_of_whole += 2;
             }
         }
     }

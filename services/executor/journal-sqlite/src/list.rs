@@ -560,6 +560,8 @@ mod tests {
         let store = stored(&location, vec![of_plan(MAX_WALKS), of_namespace(MAX_WALKS)]).await;
         let connection = store.readers.connection();
         assert_eq!(found(&connection, &other_plans), "merge in_namespace");
+        let one_plan = query(vec![vec![Condition::PlanId(true, "p00".into())]]);
+        assert_eq!(found(&connection, &one_plan), "merge plan", "what is named is not looked for");
         assert_eq!(found(&connection, &everywhere), "merge created");
     }
 

@@ -277,9 +277,8 @@ impl Queries {
     }
 
     pub(crate) fn deleted_after(&self, after: Position, limit: usize) -> Result<Vec<Deletion>, StoreError> {
-        let late = "WHERE (deleted_at, exec) > (?1, ?2) ORDER BY deleted_at, exec LIMIT ?3";
         let values = (after.time, after.key.0, at_most(limit));
-        let found = rows::deletions(&self.connection(), late, values).map_err(failed)?;
+        let found = rows::deletions(&self.connection(), DELETED_AFTER, values).map_err(failed)?;
         Ok(found.into_iter().filter_map(|row| row.inspect_err(rows::report).ok()).collect())
     }
 
@@ -290,6 +289,37 @@ impl Queries {
     }
 }
 
+/// The deletions after a position, in the order of their times.
+const DELETED_AFTER: &str =
+    "INDEXED BY deletion_deleted WHERE (deleted_at, exec) > (?1, ?2) ORDER BY deleted_at, exec LIMIT ?3";
+
 fn at_most(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_sqlite::Location;
+
+    use super::DELETED_AFTER;
+    use crate::schema::SCHEMA;
+
+    /// Each watcher of all executions asks for late deletions again and again: that may neither scan nor sort them.
+    #[test]
+    fn an_index_finds_late_deletions() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = belay_sqlite::open(&Location::file(folder.path().join("journal")), &SCHEMA).unwrap();
+        let connection = store.readers.connection();
+        let explain = format!("EXPLAIN QUERY PLAN SELECT exec FROM deletion {DELETED_AFTER}");
+        let mut statement = connection.prepare(&explain).unwrap();
+        // Without values for its parameters: a plan does not depend on them.
+        let mut rows = statement.raw_query();
+        let mut steps = Vec::new();
+        while let Some(row) = rows.next().unwrap() {
+            steps.push(row.get::<_, String>(3).unwrap());
+        }
+        assert_eq!(steps.len(), 1, "{steps:?}");
+        assert!(steps[0].starts_with("SEARCH deletion USING") && steps[0].contains("deletion_deleted"), "{steps:?}");
+        assert!(steps[0].contains("(deleted_at>?)"), "{steps:?}");
+    }
 }

@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 9,
-    earlier_lacks: "what only services need of an execution, apart from its events",
+    format: 10,
+    earlier_lacks: "an index of deletions by their time",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -129,6 +129,7 @@ pub(crate) const SCHEMA: Schema = Schema {
             UNIQUE (namespace, id)
         ) STRICT;
         CREATE INDEX deletion_open ON deletion (exec) WHERE reusable_at IS NULL;
+        CREATE INDEX deletion_deleted ON deletion (deleted_at, exec);
         CREATE INDEX deletion_closed ON deletion (reusable_at) WHERE reusable_at IS NOT NULL;
     ",
 };

@@ -1,12 +1,22 @@
 //! Snapshots of long executions: used, disposable, and sealed like the events.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
+use belay_executor::Thresholds;
 use belay_proto::v1;
+use belay_service_kit::SystemClock;
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::support::{TIMEOUT, World, kinds};
+use crate::{
+    memory::inside_on,
+    support::{TIMEOUT, World, kinds},
+};
 
 /// Steps enough for a snapshot before the last of them is held for approval, which parks the execution.
 fn plan() -> String {
@@ -15,8 +25,13 @@ fn plan() -> String {
     steps.collect::<Vec<_>>().join("; ")
 }
 
+/// Where an executor in a process of its own keeps its state.
+fn state(world: &World) -> PathBuf {
+    world.folder.path().join("state")
+}
+
 fn journal(folder: &Path) -> Connection {
-    Connection::open(folder.join("state/journal.db")).unwrap()
+    Connection::open(folder.join("journal.db")).unwrap()
 }
 
 /// The sequence of the last event in the snapshot, once there is one. Nothing waits for a snapshot, so nothing tells when it is stored.
@@ -54,10 +69,10 @@ async fn a_long_execution_goes_on_from_its_snapshot_and_without_it() {
         let name = executor.run(&plan()).await;
         let parked = executor.until_awaiting_approval(&name).await;
         let approval = world.gate.pending_approval("held").await;
-        let sequence = stored(world.folder.path()).await;
+        let sequence = stored(&state(&world)).await;
         assert_eq!(sequence, 1000, "it comes while the execution runs, and events follow");
         executor.kill().await;
-        let connection = journal(world.folder.path());
+        let connection = journal(&state(&world));
         match then {
             Then::Keep => {}
             Then::Remove => assert_eq!(connection.execute("DELETE FROM snapshot", []).unwrap(), 1),
@@ -98,7 +113,7 @@ async fn a_snapshot_gives_no_secret_away() {
     let executor = world.executor().await;
     let name = executor.run(&plan()).await;
     executor.until_awaiting_approval(&name).await;
-    stored(world.folder.path()).await;
+    stored(&state(&world)).await;
     executor.kill().await;
     for file in ["journal.db", "journal.db-wal"] {
         let bytes = fs::read(world.folder.path().join("state").join(file)).unwrap_or_default();
@@ -110,4 +125,22 @@ async fn a_snapshot_gives_no_secret_away() {
     executor.assert_completes(&name).await;
     let output = executor.step(&name, "s0").await.unwrap().output;
     assert_eq!(output, Some(v1::Payload::of_json(r#"{"token":"[REDACTED]"}"#)), "what is secret stays known");
+}
+
+// B-24: who leaves memory is going to be loaded: its snapshot does not wait for twice the events of the one before.
+#[tokio::test]
+async fn an_execution_that_is_parked_has_a_snapshot() {
+    let world = World::new().await;
+    let thresholds = Thresholds { snapshot_events: 1, ..Thresholds::default() };
+    let inside = inside_on(&world, Arc::new(SystemClock), thresholds, |parts| parts).await;
+    inside.executions.drive_all().await.unwrap();
+    let name = inside
+        .executor
+        .run("a; b after a; c after b; d after c; e after d; f after e; held: prompt_call after f")
+        .await;
+    let parked = inside.executor.until_awaiting_approval(&name).await;
+    let last = parked.last_sequence;
+    let looking = async { while stored(world.folder.path()).await != last {} };
+    tokio::time::timeout(TIMEOUT, looking).await.expect("a snapshot of all of it");
+    inside.stop();
 }
