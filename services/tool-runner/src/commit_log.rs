@@ -29,6 +29,7 @@ pub(crate) struct CommitLog {
 
 #[derive(Debug)]
 struct Record {
+    /// The number of the last call that began before it.
     number: u64,
     call: Arc<str>,
     touched: Vec<Touched>,
@@ -95,7 +96,6 @@ impl CommitLog {
         if self.calls.is_empty() {
             return;
         }
-        self.next += 1;
         self.paths += touched.len();
         self.commits.push_back(Record { number: self.next, call: call.into(), touched });
         for record in &mut self.commits {
@@ -197,6 +197,27 @@ mod tests {
             let overlap = log.overlap(since, &touches(&["a", ours, "z"]));
             let expected = met.map(|met| Overlap { paths: names(&[met]), calls: names(&["other"]) });
             assert_eq!(overlap, expected, "{theirs} before {ours}");
+        }
+    }
+
+    #[test]
+    fn only_the_mode_of_a_folder_touches_nothing_below_it() {
+        let change = |kind, what: &str| Change {
+            path: "d".into(),
+            kind,
+            before: String::new(),
+            after: String::new(),
+            what: what.into(),
+            flags: vec![],
+        };
+        for (kind, what, whole) in [
+            (ChangeKind::Modified, "folder 0755", false),
+            (ChangeKind::Created, "folder 0755", true),
+            (ChangeKind::Deleted, "folder 0755", true),
+            (ChangeKind::Modified, "file 0644", true),
+        ] {
+            let expected = Touched { path: "d".into(), whole };
+            assert_eq!(touched(&[change(kind, what)]), [expected], "{kind:?} {what}");
         }
     }
 

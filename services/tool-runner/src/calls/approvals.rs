@@ -350,7 +350,7 @@ async fn resolve(
 
 /// The outcome after a panic. What was written before it is unknown here; the next start finds it out.
 fn unknown_outcome(waiting: &runner_v1::ToolCall) -> runner_v1::ToolCall {
-    let message = "The tool runner failed while it carried out the decision context the call. This is a bug in Belay.";
+    let message = "The tool runner failed while it carried out the decision about the call. This is a bug in Belay.";
     let failed = ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message);
     runner_v1::ToolCall {
         state: State::OutcomeUnknown.into(),
@@ -375,4 +375,25 @@ fn not_waiting(message: String) -> Status {
 fn spent(call: &str) -> Status {
     let message = format!("The grant for {call} was already used; each grant is valid once.");
     status::error(Code::PermissionDenied, reasons::GRANT_SPENT, message).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_panic_nothing_is_waited_for() {
+        let waiting = runner_v1::ToolCall {
+            name: "the call".into(),
+            state: State::AwaitingApproval.into(),
+            approval_need: Some(v1::ApprovalNeed::default()),
+            ..runner_v1::ToolCall::default()
+        };
+        let ended = unknown_outcome(&waiting);
+        assert_eq!(
+            (ended.name.as_str(), ended.state(), ended.approval_need),
+            ("the call", State::OutcomeUnknown, None)
+        );
+        assert_eq!(ended.failure.unwrap().reason, reasons::OUTCOME_UNKNOWN);
+    }
 }

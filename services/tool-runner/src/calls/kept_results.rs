@@ -37,5 +37,9 @@ mod tests {
         assert_eq!(kept.add("d", 3, 10, |name| name != "b"), [""; 0], "b was acknowledged");
         assert_eq!(kept.add("c", 7, 10, all), [""; 0], "it ran again");
         assert_eq!(kept.add("e", 11, 10, all), ["d", "c"], "the newest is about to be read");
+        let mut kept = KeptResults::default();
+        for (name, bytes, outdated) in [("a", 2, &[][..]), ("b", 8, &[]), ("c", 3, &["a", "b"])] {
+            assert_eq!(kept.add(name, bytes, 10, all), outdated, "{name}");
+        }
     }
 }

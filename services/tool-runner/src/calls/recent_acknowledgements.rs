@@ -49,4 +49,27 @@ mod tests {
         assert_eq!([6, 7, 8].map(|token| recent.outdates("a", token)), [true, true, false]);
         assert!(!recent.outdates("b", 7));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_is_forgotten_after_its_time_and_not_before() {
+        let mut recent = RecentAcknowledgements::default();
+        recent.add("a".into(), 7);
+        tokio::time::advance(RecentAcknowledgements::RETENTION).await;
+        recent.add("b".into(), 7);
+        assert!(recent.outdates("a", 7) && recent.outdates("b", 7));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        recent.add("c".into(), 7);
+        assert!(!recent.outdates("a", 7) && recent.outdates("b", 7));
+    }
+
+    #[tokio::test]
+    async fn the_oldest_names_are_forgotten_when_there_are_too_many() {
+        let mut recent = RecentAcknowledgements::default();
+        for number in 0..RecentAcknowledgements::MAX_ENTRIES {
+            recent.add(number.to_string(), 7);
+        }
+        assert!(recent.outdates("0", 7));
+        recent.add("one more".into(), 7);
+        assert!(!recent.outdates("0", 7) && recent.outdates("1", 7));
+    }
 }

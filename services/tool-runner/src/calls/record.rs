@@ -119,3 +119,28 @@ pub(crate) fn timed_out(limit: Duration) -> ToolFailure {
 pub(super) fn cancelled() -> ToolFailure {
     ToolFailure::new(ErrorClass::Cancelled, reasons::CANCELLED, "The call was cancelled.")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_reaches_the_caller_with_its_facts() {
+        let facts = [("path".to_owned(), "src/main.rs".to_owned())];
+        let mut failed = ToolFailure::new(ErrorClass::Transient, reasons::CONFLICT, "The file changed.");
+        failed.metadata = facts.clone().into();
+        let failed = failure(failed);
+        assert_eq!((failed.error_class(), failed.reason.as_str()), (ErrorClass::Transient, reasons::CONFLICT));
+        assert_eq!((failed.message.as_str(), failed.retryable), ("The file changed.", true));
+        assert_eq!(failed.metadata, facts.into());
+        assert!(!failure(ToolFailure::new(ErrorClass::PolicyDenied, reasons::POLICY_DENIED, "")).retryable);
+    }
+
+    // A full disk is no fault of the step: the executor calls again later.
+    #[test]
+    fn only_a_full_disk_cancels_a_call() {
+        let of = |reason| unsuccessful(ToolFailure::new(ErrorClass::Transient, reason, "")).0;
+        assert_eq!(of(reasons::WORKSPACE_FULL), State::Cancelled);
+        assert_eq!(of(reasons::WORKSPACE_FAILED), State::Failed);
+    }
+}

@@ -433,3 +433,23 @@ fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &
     }
     Ok(Written::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // What the executor gets of a call whose row is gone: it must neither run again nor pass for done.
+    #[test]
+    fn a_call_whose_row_cannot_be_read_has_an_unknown_outcome() {
+        let Row { digest, ended, call, staged, pending, spends } = unknown("the call", "the ledger");
+        assert_eq!((digest.as_str(), ended, staged, pending, spends), ("", true, None, None, None));
+        assert_eq!((call.name.as_str(), call.state()), ("the call", v1::tool_call::State::OutcomeUnknown));
+        assert_eq!(call.receipt.unwrap().ledger_id, "the ledger");
+        let failure = call.failure.unwrap();
+        assert_eq!(
+            (failure.error_class(), failure.reason.as_str()),
+            (v1::ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN)
+        );
+        assert!(failure.message.contains("ledger is damaged"), "{failure:?}");
+    }
+}
