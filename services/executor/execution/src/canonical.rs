@@ -1,7 +1,7 @@
 //! JSON in one canonical spelling, so that equal values have equal digests.
 
 use serde::{Deserialize, Serialize};
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use serde_json::Value;
@@ -35,12 +35,6 @@ impl Json {
     /// The value; `null` for text that is no JSON, which only a corrupt store can hold.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or(Value::Null)
-    }
-}
-
-impl fmt::Display for Json {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

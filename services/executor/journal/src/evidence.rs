@@ -36,7 +36,7 @@ async fn read(reader: &dyn JournalReader, operation: &Operation) -> Result<Evide
         Operation::Delete { key, .. } => {
             let open = reader.open_deletions(ExecutionKey(key.0 - 1), 1).await?;
             let deletion = open.into_iter().find(|deletion| deletion.key == *key);
-            return Ok(Evidence { key: Some(*key), deletion, ..Evidence::default() });
+            return Ok(Evidence { deletion, ..Evidence::default() });
         }
         Operation::KeepSnapshot { .. }
         | Operation::Erase { .. }

@@ -110,14 +110,6 @@ impl<'a> Subject<'a> {
             Self::Operation(operation) => Some(&operation.step),
         }
     }
-
-    /// The operation, if it is one.
-    pub fn operation(self) -> Option<&'a OperationId> {
-        match self {
-            Self::Execution | Self::Step { .. } => None,
-            Self::Operation(operation) => Some(operation),
-        }
-    }
 }
 
 impl Body {

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{HashMap, hash_map::Entry},
-    fmt,
     ops::{Index, IndexMut},
     sync::Arc,
     time::Duration,
@@ -29,12 +28,6 @@ impl StepKey {
     /// Its position.
     pub fn position(self) -> usize {
         self.0 as usize
-    }
-}
-
-impl fmt::Display for StepKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{}", self.0)
     }
 }
 
