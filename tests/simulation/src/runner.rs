@@ -27,6 +27,8 @@ const SEED_VARIABLE: &str = "BELAY_SIM_SEED";
 const OFFSET_VARIABLE: &str = "BELAY_SIM_OFFSET";
 /// The number of seeds that are run twice.
 const REPEATED_SEEDS: u64 = 10;
+/// How many times its number of seeds a scenario tries at most until everything that it must have met was met.
+const MAX_SEEDS_FACTOR: u64 = 5;
 /// The maximum number of failing seeds whose output is shown.
 const MAX_SHOWN_FAILURES: usize = 3;
 
@@ -188,7 +190,7 @@ impl Case<'_> {
         }
     }
 
-    fn holds(&self, seeds: u64, counted: &[&str], seen: &Seen) -> Result<String, String> {
+    fn holds(&self, seeds: u64, counted: &[&'static str], seen: &Seen) -> Result<String, String> {
         let offset = match number(OFFSET_VARIABLE)? {
             Some(offset) => offset,
             // Above the seeds that every run uses, and short enough to type.
@@ -196,31 +198,50 @@ impl Case<'_> {
         };
         let (known, new) = (seeds - seeds / 4, seeds / 4);
         let one = |seed| child::start(self.scenario.name, seed, false);
-        let mut runs = for_each(0..known, one, |_| false)?;
+        let mut runs: BTreeMap<u64, Finished> = for_each(0..known, one, |_| false)?.into_iter().collect();
         runs.extend(for_each(offset..offset + new, one, |_| false)?);
+        // Something rare may be missing from so few seeds by chance.
+        let mut next = known;
+        while let Some(name) = missing(&runs, counted)
+            && next < MAX_SEEDS_FACTOR * seeds
+        {
+            runs.extend(for_each(next..next + seeds, one, |run| run.counters.contains_key(name))?);
+            next += seeds;
+        }
         seen.traces().extend(runs.iter().filter_map(|(seed, run)| Some(((self.scenario.name, *seed), run.hash?))));
         let failures: Vec<_> = runs.iter().filter(|(_, run)| run.outcome != Outcome::Passed).collect();
         if !failures.is_empty() {
             let shown: Vec<_> =
-                failures.iter().take(MAX_SHOWN_FAILURES).map(|(seed, run)| self.describe(*seed, run)).collect();
+                failures.iter().take(MAX_SHOWN_FAILURES).map(|(seed, run)| self.describe(**seed, run)).collect();
             let all: Vec<_> = failures.iter().map(|(seed, _)| seed.to_string()).collect();
-            return Err(format!("{}\n{} of {seeds} seeds failed: {}", shown.concat(), all.len(), all.join(", ")));
-        }
-        let mut sums = BTreeMap::<&str, u64>::new();
-        for (name, count) in runs.iter().flat_map(|(_, run)| &run.counters) {
-            *sums.entry(name).or_default() += count;
-        }
-        if let Some(missing) = counted.iter().find(|name| !sums.contains_key(**name)) {
             return Err(format!(
-                "over {seeds} seeds there were no {missing}: this simulation proves nothing about them"
+                "{}\n{} of {} seeds failed: {}",
+                shown.concat(),
+                all.len(),
+                runs.len(),
+                all.join(", ")
             ));
         }
-        let hashes: BTreeSet<_> = runs.iter().map(|(_, run)| run.hash).collect();
+        if let Some(missing) = missing(&runs, counted) {
+            return Err(format!(
+                "over {} seeds there were no {missing}: this simulation proves nothing about them",
+                runs.len()
+            ));
+        }
+        let hashes: BTreeSet<_> = runs.values().map(|run| run.hash).collect();
         if hashes.len() != runs.len() {
-            return Err(format!("{seeds} seeds made only {} different traces: the seed does not decide", hashes.len()));
+            return Err(format!(
+                "{} seeds made only {} different traces: the seed does not decide",
+                runs.len(),
+                hashes.len()
+            ));
+        }
+        let mut sums = BTreeMap::<&str, u64>::new();
+        for (name, count) in runs.values().flat_map(|run| &run.counters) {
+            *sums.entry(name).or_default() += count;
         }
         let sums: String = sums.iter().map(|(name, sum)| format!(", {name}: {sum}")).collect();
-        Ok(format!("{seeds} seeds, {new} of them from {offset} on{sums}"))
+        Ok(format!("{} seeds, {new} of them from {offset} on{sums}", runs.len()))
     }
 
     fn repeats(&self, seeds: u64, seen: &Seen) -> Result<String, String> {
@@ -271,6 +292,11 @@ impl Case<'_> {
             name = self.scenario.name,
         )
     }
+}
+
+/// The first of `counted` that happened in none of the runs.
+fn missing(runs: &BTreeMap<u64, Finished>, counted: &[&'static str]) -> Option<&'static str> {
+    counted.iter().copied().find(|name| runs.values().all(|run| !run.counters.contains_key(*name)))
 }
 
 /// Runs `work` for each seed, one per core at a time, until all are done or one result is `enough`. Returns the results in the order of the seeds.

@@ -21,7 +21,7 @@ pub enum Expect {
     /// Every seed passes, and each of these counters of [`crate::trace`] is above 0 over all seeds, because a simulation in which nothing happens
     /// proves nothing.
     Holds {
-        /// How many seeds the ordinary suite runs.
+        /// How many seeds the ordinary suite runs; up to five times as many where a counter is still 0.
         seeds: u64,
         /// The counters' names.
         counted: &'static [&'static str],

@@ -137,6 +137,7 @@ impl Person {
     /// Handles an approval, and chooses a decision for a pending one.
     fn see(&mut self, approval: v1::Approval) {
         let random = &mut self.random;
+        let is_form = approval.kind() == approval_need::Kind::Form;
         if approval.state() == approval::State::Pending {
             self.intentions.entry(approval.name.clone()).or_insert_with(|| Intention {
                 subject_digest: approval.subject_digest.clone(),
@@ -150,9 +151,10 @@ impl Person {
                     70..85 => Decision::Deny,
                     _ => Decision::Skip,
                 },
-                is_form: approval.kind() == approval_need::Kind::Form,
+                is_form,
                 is_confused: random.random_bool(0.15),
-                is_repeated: random.random_bool(0.2),
+                // Few forms are asked for, and fewer are answered before they close.
+                is_repeated: random.random_bool(if is_form { 0.6 } else { 0.2 }),
             });
         } else {
             self.intentions.remove(&approval.name);
