@@ -81,7 +81,8 @@ pub(crate) fn gate_away(since: Timestamp) -> v1::WaitingReason {
     reason(Kind::Approval, since, GATE_AWAY)
 }
 
-fn reason(kind: Kind, since: Timestamp, who: &str) -> v1::WaitingReason {
+/// A reason that names no command and ends by itself.
+pub(crate) fn reason(kind: Kind, since: Timestamp, who: &str) -> v1::WaitingReason {
     v1::WaitingReason {
         kind: kind.into(),
         since: Some(wire::time(since)),

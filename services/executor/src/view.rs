@@ -77,18 +77,12 @@ impl Drop for Kept {
 }
 
 /// Reasons for waiting that only the driver knows: services that do not answer or are at their limit, calls that wait for others.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LiveWaits {
     /// Those of the execution.
     pub(crate) execution: Vec<v1::WaitingReason>,
     /// Those of its steps.
     pub(crate) steps: Vec<(StepKey, v1::WaitingReason)>,
-}
-
-impl LiveWaits {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.execution.is_empty() && self.steps.is_empty()
-    }
 }
 
 /// An execution that a reader looks at.

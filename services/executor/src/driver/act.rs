@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::{Body, Event, OperationKey, RecoveryClass, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent};
+use belay_execution::{
+    Action, Body, Event, OperationKey, RecoveryClass, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent,
+};
 use belay_proto::{gate_v1, v1};
 use belay_service_kit::Retry;
 use belay_telemetry::TraceContext;
@@ -15,13 +17,11 @@ use tracing::Span;
 
 use super::Driver;
 use crate::{
-    availability,
     form_request::{FormRequest, create_request},
     messages::GateNotice,
-    operation::{Busy, ToolCallOperation},
+    operation::ToolCallOperation,
     output::OutputForwarder,
     request_again::RequestAgain,
-    view::LiveWaits,
     wire,
 };
 
@@ -29,18 +29,26 @@ impl Driver {
     /// Starts the operations that the execution needs now, and aborts the others. A cancellation always runs to its end, since it returns
     /// how the call ended.
     pub(super) fn act(&mut self) -> Option<Timestamp> {
-        let actions = self.execution.actions().into_iter();
-        let wanted: BTreeMap<OperationKey, Verb> = actions.map(|action| (action.operation, action.verb)).collect();
+        let actions = self.execution.actions();
+        let wanted: BTreeMap<OperationKey, Verb> =
+            actions.iter().map(|action| (action.operation, action.verb)).collect();
         self.operations.retain(|call, operation| {
             operation.verb == Verb::Cancel || wanted.get(call).is_some_and(|&verb| verb == operation.verb)
         });
-        self.busy.retain(|call, _| self.operations.get(call).is_some_and(|operation| operation.verb != Verb::Cancel));
-        for (call, verb) in wanted {
-            if !self.operations.contains_key(&call) {
-                self.start_operation(call, verb);
+        let operations = &self.operations;
+        self.obstacles.retain_busy(|call| operations.get(call).is_some_and(|operation| operation.verb != Verb::Cancel));
+        for action in actions {
+            if !self.is_under_way(action) {
+                self.start_operation(action.operation, action.verb);
             }
         }
         self.execution.wake_at()
+    }
+
+    /// Whether an operation in flight does this. One with another purpose is about to be replaced, unless it cancels the call.
+    pub(super) fn is_under_way(&self, action: Action) -> bool {
+        let under_way = self.operations.get(&action.operation);
+        under_way.is_some_and(|operation| operation.verb == Verb::Cancel || operation.verb == action.verb)
     }
 
     fn start_operation(&mut self, key: OperationKey, verb: Verb) {
@@ -85,7 +93,7 @@ impl Driver {
             is_busy: false,
             is_copied: false,
             failed_copies: 0,
-            delay: match self.disk_full.contains_key(&key.step) {
+            delay: match self.obstacles.is_disk_full(key.step) {
                 true => disk_full_delay(key.number),
                 false => Duration::ZERO,
             },
@@ -162,86 +170,17 @@ impl Driver {
     /// The execution in BASIC view: the answer to a request that changed it. Everything else that is read comes from the feed's view.
     pub(super) fn summarize(&self) -> Box<v1::Execution> {
         let mut summary = self.secrets.summarize(&self.name, &self.execution);
-        summary.waiting.extend(self.waits().execution);
+        summary.waiting.extend(self.obstacles.reasons().execution);
         Box::new(summary)
     }
 
     /// Shows readers the reasons for waiting that are in no event.
     pub(super) fn publish_waits(&mut self) {
-        let waits = self.waits();
-        let is_shown = !waits.is_empty();
-        if is_shown || self.shows_waits {
-            self.feed.view.set_waits(waits);
+        let waits = self.obstacles.reasons();
+        if waits != self.shown_waits {
+            self.feed.view.set_waits(waits.clone());
+            self.shown_waits = waits;
         }
-        self.shows_waits = is_shown;
-    }
-
-    /// The reasons for waiting that are in no event.
-    fn waits(&self) -> LiveWaits {
-        let mut waits = LiveWaits::default();
-        if let Some(since) = self.runner_unavailable_since {
-            waits.execution.push(availability::runner_away(since));
-        }
-        if let Some(since) = self.clocks_differ_since {
-            waits.execution.push(v1::WaitingReason {
-                kind: v1::waiting_reason::Kind::Runner.into(),
-                since: Some(wire::time(since)),
-                until: None,
-                who: "the clocks of the tool runner and the approval gate, which differ by more than a day: set them"
-                    .into(),
-                next_command: String::new(),
-                principal: String::new(),
-            });
-        }
-        if let Some(&since) = self.disk_full.values().min() {
-            waits.execution.push(v1::WaitingReason {
-                kind: v1::waiting_reason::Kind::Workspace.into(),
-                since: Some(wire::time(since)),
-                until: None,
-                who: "free space on the workspace's disk, which is full".into(),
-                next_command: String::new(),
-                principal: String::new(),
-            });
-        }
-        if let Some(since) = self.gate_unavailable_since {
-            waits.execution.push(availability::gate_away(since));
-        }
-        for service in [Busy::Runner, Busy::Gate] {
-            let waiting = || self.busy.iter().filter(|(_, (_, busy))| *busy == service);
-            let longest = waiting().map(|(_, (since, _))| *since).min();
-            waits.execution.extend(longest.map(|since| limit_reached(service, since)));
-            waits.steps.extend(waiting().map(|(call, (since, _))| (call.step, limit_reached(service, *since))));
-        }
-        for (call, (since, other)) in &self.waits_for {
-            let waiting = v1::WaitingReason {
-                kind: v1::waiting_reason::Kind::Call.into(),
-                since: Some(wire::time(*since)),
-                until: None,
-                who: format!("{other}, which has the workspace to itself"),
-                next_command: String::new(),
-                principal: String::new(),
-            };
-            waits.execution.push(waiting.clone());
-            waits.steps.push((call.step, waiting));
-        }
-        waits
-    }
-}
-
-fn limit_reached(service: Busy, since: Timestamp) -> v1::WaitingReason {
-    let who = match service {
-        Busy::Runner => "the tool runner, which is at its limit of calls (`services.runner.calls`)",
-        Busy::Gate => {
-            "the approval gate, which is at its limit of open approvals or previews (`services.gate`): decide open approvals"
-        }
-    };
-    v1::WaitingReason {
-        kind: v1::waiting_reason::Kind::Limit.into(),
-        since: Some(wire::time(since)),
-        until: None,
-        who: who.into(),
-        next_command: String::new(),
-        principal: String::new(),
     }
 }
 
@@ -259,15 +198,5 @@ mod tests {
         // The first call had none before it.
         let seconds = [2, 3, 4, 5, 6, 7, 8, 9, 66, u32::MAX].map(|number| disk_full_delay(number).as_secs());
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
-    }
-
-    #[test]
-    fn a_limit_that_is_reached_is_named_with_its_setting() {
-        let since = Timestamp::from_micros(7_000_000);
-        for (service, setting) in [(Busy::Runner, "`services.runner.calls`"), (Busy::Gate, "`services.gate`")] {
-            let waiting = limit_reached(service, since);
-            assert_eq!((waiting.kind(), waiting.since), (v1::waiting_reason::Kind::Limit, Some(wire::time(since))));
-            assert!(waiting.who.contains(setting), "{waiting:?}");
-        }
     }
 }

@@ -115,10 +115,7 @@ impl Driver {
                 Verb::Dispatch | Verb::RequestApproval | Verb::Commit => true,
                 Verb::Cancel | Verb::Discard => false,
             };
-            // An operation in flight for another purpose is about to be replaced.
-            let is_running =
-                self.operations.get(&action.operation).is_some_and(|operation| operation.verb == action.verb);
-            if !sends || is_running {
+            if !sends || self.is_under_way(action) {
                 continue;
             }
             let blob = blob.clone();

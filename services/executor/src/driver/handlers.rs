@@ -24,12 +24,12 @@ impl Driver {
     pub(super) fn on_update(&mut self, update: Update, events: &mut Vec<Event>) -> Result<(), Exit> {
         let now = self.now();
         match update {
-            Update::RunnerUnavailable => drop(self.runner_unavailable_since.get_or_insert(now)),
-            Update::ClocksDiffer => drop(self.clocks_differ_since.get_or_insert(now)),
-            Update::GateUnavailable => drop(self.gate_unavailable_since.get_or_insert(now)),
+            Update::RunnerUnavailable => self.obstacles.runner_is_away(now),
+            Update::ClocksDiffer => self.obstacles.clocks_differ(now),
+            Update::GateUnavailable => self.obstacles.gate_is_away(now),
             Update::Busy(call, service) => {
-                self.clear_unavailable();
-                self.busy.entry(call).or_insert((self.registry.now(), service));
+                self.obstacles.services_answer();
+                self.obstacles.is_busy(call, service, self.registry.now());
             }
             Update::FormRefused(wait, message) => {
                 self.operations.remove(&wait);
@@ -52,29 +52,24 @@ impl Driver {
                 return Err(Exit::Fault(format!("an operation of {id} failed")));
             }
             Update::Ended { operation: call, end, is_copied } => {
-                self.clear_unavailable();
+                self.obstacles.services_answer();
                 // The reply to a call may arrive just before an operation to cancel it starts.
                 if self.execution.operation(call).is_some() {
                     self.on_call_end(call, end, is_copied, events)?;
                 }
             }
             Update::WaitingForCall(call, other) => {
-                self.clear_unavailable();
-                self.busy.remove(&call);
-                match other.is_empty() {
-                    true => drop(self.waits_for.remove(&call)),
-                    false => drop(self.waits_for.insert(call, (self.registry.now(), other))),
-                }
+                self.obstacles.services_answer();
+                self.obstacles.is_behind(call, other, self.registry.now());
             }
             Update::Held(call, requirement) => {
-                self.clear_unavailable();
-                self.waits_for.remove(&call);
-                self.busy.remove(&call);
+                self.obstacles.services_answer();
+                self.obstacles.is_past(call);
                 self.on_held(call, requirement, events);
             }
             Update::ApprovalRequested(call, approval) => {
-                self.clear_unavailable();
-                self.busy.remove(&call);
+                self.obstacles.services_answer();
+                self.obstacles.is_past(call);
                 if self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::RequestApproval) {
                     self.operations.remove(&call);
                 }
@@ -85,10 +80,6 @@ impl Driver {
             }
         }
         Ok(())
-    }
-
-    fn clear_unavailable(&mut self) {
-        (self.runner_unavailable_since, self.gate_unavailable_since, self.clocks_differ_since) = (None, None, None);
     }
 
     /// `is_copied`: the runner keeps the call's result until it is acknowledged.
@@ -113,11 +104,7 @@ impl Driver {
             failed_beside_commits: step.failed_beside_commits(),
         };
         let call_end::Recorded { end, needs_acknowledgement, waits_for_disk } = call_end::recorded(ended, facts);
-        if waits_for_disk {
-            self.disk_full.entry(key.step).or_insert(self.registry.now());
-        } else {
-            self.disk_full.remove(&key.step);
-        }
+        self.obstacles.set_disk_full(key.step, waits_for_disk, self.registry.now());
         let call = self.execution.operation_id(key);
         let end = self.with_blob(end);
         let in_flight = self.execution.operation(key).expect("the caller has looked");
@@ -129,8 +116,7 @@ impl Driver {
         let event = self.execution.record(self.now(), None, Body::ToolCall { call: call.clone(), event });
         events.push(event.map_err(|error| Exit::Lost(Status::internal(error.to_string())))?);
         self.operations.remove(&key);
-        self.waits_for.remove(&key);
-        self.busy.remove(&key);
+        self.obstacles.is_past(key);
         self.in_doubt.remove(&key);
         if needs_acknowledgement {
             self.unacknowledged.push(call);

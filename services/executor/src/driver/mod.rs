@@ -8,15 +8,16 @@ mod exit;
 mod handlers;
 mod life;
 mod log;
+mod obstacles;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
 
-use belay_execution::{Event, Execution, ExecutionEvent, OperationId, OperationKey, StepKey, Timestamp};
+use belay_execution::{Event, Execution, ExecutionEvent, OperationId, OperationKey, Timestamp};
 use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, Operation, Waits};
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
@@ -24,6 +25,7 @@ use tonic::Status;
 
 use at_hand::Made;
 use exit::Exit;
+use obstacles::Obstacles;
 
 use crate::{
     asks,
@@ -32,12 +34,13 @@ use crate::{
     in_doubt::InDoubt,
     messages::{Command, GateNotice, Reply},
     names::ExecutionName,
-    operation::{Busy, OperationHandle, Update},
+    operation::{OperationHandle, Update},
     registry::{ExecutionRegistry, unwritable},
     replayed::Replayed,
     secrets::{Sealed, Secrets},
     snapshots,
     trace::Trace,
+    view::LiveWaits,
     wire,
 };
 
@@ -56,10 +59,6 @@ pub(crate) struct Driver {
     update_sender: mpsc::UnboundedSender<Update>,
     /// The operation in flight for each call; at most one.
     operations: HashMap<OperationKey, OperationHandle>,
-    /// For each call that waits for an exclusive call: that call, and since when.
-    waits_for: BTreeMap<OperationKey, (Timestamp, String)>,
-    /// Calls that wait for a service at its limit, and since when.
-    busy: BTreeMap<OperationKey, (Timestamp, Busy)>,
     /// Calls that an earlier driver may have sent or committed, counted, and its waits, which are not.
     in_doubt: HashMap<OperationKey, Option<InDoubt>>,
     /// Calls to acknowledge to the runner once their outcome is durable.
@@ -73,14 +72,9 @@ pub(crate) struct Driver {
     summary: ExecutionSummary,
     /// The last event of the last snapshot; 0 when there is none.
     snapshot_at: u64,
-    runner_unavailable_since: Option<Timestamp>,
-    gate_unavailable_since: Option<Timestamp>,
-    /// Since when the runner's clock rejects a grant.
-    clocks_differ_since: Option<Timestamp>,
-    /// Steps whose last call found the workspace's disk full, and since when.
-    disk_full: BTreeMap<StepKey, Timestamp>,
-    /// Whether readers see reasons for waiting that are in no event.
-    shows_waits: bool,
+    obstacles: Obstacles,
+    /// The reasons for waiting, in no event, that readers see.
+    shown_waits: LiveWaits,
     drained: Vec<oneshot::Sender<()>>,
     /// Requests approvals again that the gate has lost, with its number. The execution stays in memory meanwhile.
     requesting_again: Option<(u32, OperationHandle)>,
@@ -140,8 +134,6 @@ impl Driver {
             updates,
             update_sender,
             operations: HashMap::new(),
-            waits_for: BTreeMap::new(),
-            busy: BTreeMap::new(),
             in_doubt: HashMap::new(),
             unacknowledged: Vec::new(),
             secrets,
@@ -149,11 +141,8 @@ impl Driver {
             late_decisions: Vec::new(),
             summary,
             snapshot_at,
-            runner_unavailable_since: None,
-            gate_unavailable_since: None,
-            clocks_differ_since: None,
-            disk_full: BTreeMap::new(),
-            shows_waits: false,
+            obstacles: Obstacles::default(),
+            shown_waits: LiveWaits::default(),
             drained: Vec::new(),
             requesting_again: None,
             ledger_id,

@@ -15,12 +15,12 @@ use belay_proto::v1::{
     self, execution::State, execution_event::Kind, payload::Content, start_execution_request::Source,
 };
 use belay_service_kit::{SystemClock, status};
-use serde_json::json;
+use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
     memory::inside_on,
-    support::{Executor, World, plan},
+    support::{Executor, TIMEOUT, World, plan},
 };
 
 const SECRET: &str = "hunter2-hunter2-hunter2";
@@ -96,7 +96,7 @@ async fn a_template_reads_out_of_a_large_output_also_after_a_crash() {
         panic!("the arguments of b are a blob")
     };
     let shown = executor.read_blob(&name, arguments, 0).await.unwrap();
-    assert_eq!(serde_json::from_slice::<serde_json::Value>(&shown).unwrap()["n"], 7);
+    assert_eq!(serde_json::from_slice::<Value>(&shown).unwrap()["n"], 7);
 }
 
 /// B-09, C4: readers get a blob without its secrets, tools get the original, the disk has neither in clear, and after a restart the executor still
@@ -361,9 +361,19 @@ impl BlobStore for FailsReads {
 /// the arguments of a call that goes on.
 #[tokio::test]
 async fn a_disk_that_fails_for_a_moment_fails_no_step() {
+    fails_for_a_moment(json!({"text": "x".repeat(200_000)})).await;
+}
+
+/// The same where the execution cannot be loaded without the blob, which has a secret.
+#[tokio::test]
+async fn a_disk_that_fails_while_an_execution_is_loaded_fails_no_step() {
+    fails_for_a_moment(json!({"text": "x".repeat(200_000), "password": SECRET})).await;
+}
+
+async fn fails_for_a_moment(output: Value) {
     let world = World::new().await;
-    let text = "x".repeat(200_000);
-    world.runner.set(|seen| drop(seen.results.insert("a".into(), json!({"text": text}))));
+    let text = output["text"].clone();
+    world.runner.set(|seen| drop(seen.results.insert("a".into(), output)));
     let failures = Arc::new(AtomicUsize::new(0));
     let on = |parts: Parts| {
         let store = FailsReads(Folder::new(world.folder.path().join("blobs")), Arc::clone(&failures));
@@ -389,9 +399,9 @@ async fn a_disk_that_fails_for_a_moment_fails_no_step() {
     world.runner.set(|seen| seen.stuck.extend(["b".to_owned()]));
     let inside = started().await;
     let signal = v1::SignalExecutionRequest { name: name.clone(), signal: "go".into(), ..Default::default() };
-    // The one before may still answer.
     while let Err(status) = inside.executor.client.clone().signal_execution(signal.clone()).await {
-        assert_eq!(status::reason(&status).as_deref(), Some("STOPPING"), "{status}");
+        // The executor before may still answer, and a request is not kept while the execution cannot be read.
+        assert!(matches!(status::reason(&status).as_deref(), Some("STOPPING" | "STORE_FAILED")), "{status}");
     }
     world.runner.until("the call of b", |seen| seen.arguments.contains_key(&b(&name))).await;
     assert_eq!(failures.load(Ordering::SeqCst), 0, "the disk has failed");
@@ -403,12 +413,54 @@ async fn a_disk_that_fails_for_a_moment_fails_no_step() {
         seen.arguments.clear();
     });
     let inside = started().await;
+    let has_failed = async {
+        while failures.load(Ordering::SeqCst) > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, has_failed).await.expect("the driver reads until the disk answers");
     inside.executor.assert_completes(&name).await;
-    assert_eq!(failures.load(Ordering::SeqCst), 0, "the disk has failed");
     assert_eq!(world.runner.seen().arguments[&b(&name)], json!({"all": text}));
     inside.stop();
 }
 
 fn b(execution: &str) -> String {
     format!("{execution}/steps/b/calls/1.1")
+}
+
+/// B-09: arguments that are gone cannot be sent, and the call may be running, so that nothing can be said of it. Who asks for something is told which
+/// blob is damaged, instead of waiting.
+#[tokio::test]
+async fn a_call_whose_arguments_are_gone_is_not_sent_and_requests_say_why() {
+    let world = World::new().await;
+    let text = "x".repeat(200_000);
+    world.runner.set(|seen| {
+        seen.results.insert("a".into(), json!({"text": text}));
+        seen.stuck.extend(["b".to_owned()]);
+    });
+    let on = |parts: Parts| parts;
+    let started = async || inside_on(&world, Arc::new(SystemClock), Thresholds::default(), on).await;
+    let inside = started().await;
+    let steps = "  - {id: a, tool: work}
+  - {id: w, wait: {signal: go}, depends_on: [a]}
+  - {id: b, tool: work, arguments: {all: '${a.result.text}'}, depends_on: [w]}";
+    let name = start(&inside.executor, steps).await;
+    let is_waiting = |execution: &v1::Execution| execution.steps[1].state() == v1::step::State::Waiting;
+    inside.executor.until(&name, "the wait", is_waiting).await;
+    let [_, namespace, _, id] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
+    let folder = world.folder.path().join("blobs").join(namespace).join(id);
+    let output = names(&folder);
+    let signal = v1::SignalExecutionRequest { name: name.clone(), signal: "go".into(), ..Default::default() };
+    inside.executor.client.clone().signal_execution(signal).await.unwrap();
+    world.runner.until("the call of b", |seen| seen.arguments.contains_key(&b(&name))).await;
+    inside.stop();
+
+    let file = names(&folder).into_iter().find(|file| !output.contains(file)).unwrap();
+    fs::remove_file(folder.join(&file)).unwrap();
+    let inside = started().await;
+    let pause = v1::PauseExecutionRequest { name: name.clone(), ..Default::default() };
+    let refused = inside.executor.client.clone().pause_execution(pause).await.unwrap_err();
+    assert_eq!((refused.code(), status::reason(&refused).as_deref()), (Code::DataLoss, Some("BLOB_DAMAGED")));
+    assert_eq!(world.runner.seen().worked.iter().filter(|call| call.contains("/b/")).count(), 1);
+    inside.stop();
 }

@@ -1,6 +1,6 @@
 //! Services that stop and come back, and stores that are lost.
 
-use belay_proto::v1::{self, waiting_reason::Kind};
+use belay_proto::v1::{self, ErrorClass, waiting_reason::Kind};
 
 use crate::support::{RunnerSeen, Seen, World, kinds};
 
@@ -340,4 +340,23 @@ async fn a_call_that_the_new_ledger_has_is_not_of_unknown_outcome() {
     let executor = world.executor().await;
     executor.assert_completes(&name).await;
     assert_eq!(world.runner.seen().worked.len(), 2, "nothing ran twice");
+}
+
+// B-01: the call may have done its work with the ledger that is gone. The next executor, which did not send it, knows that too.
+#[tokio::test]
+async fn a_call_of_a_ledger_that_is_lost_while_the_executor_is_down_does_not_run_again() {
+    let world = World::new().await;
+    world.runner.set(|seen| seen.stuck.extend(["a".to_owned()]));
+    let executor = world.executor().await;
+    let name = executor.run("a").await;
+    world.runner.until("the call", |seen| !seen.worked.is_empty()).await;
+    executor.kill().await;
+    world.runner.replace_ledger();
+    world.runner.set(|seen| seen.stuck.clear());
+    let executor = world.executor().await;
+    let is_unknown = |execution: &v1::Execution| execution.steps[0].state() == v1::step::State::OutcomeUnknown;
+    let execution = executor.until(&name, "the unknown outcome", is_unknown).await;
+    let failure = execution.steps[0].failure.as_ref().unwrap();
+    assert_eq!((failure.error_class(), failure.reason.as_str()), (ErrorClass::OutcomeUnknown, "LEDGER_CHANGED"));
+    assert_eq!(world.runner.seen().worked.len(), 1, "nothing ran twice");
 }

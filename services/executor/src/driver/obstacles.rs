@@ -1,0 +1,209 @@
+//! What an execution waits for that is in no event: services that do not answer or are at their limit, a full disk, calls that wait for others.
+
+use std::collections::BTreeMap;
+
+use belay_execution::{OperationKey, StepKey, Timestamp};
+use belay_proto::v1::{WaitingReason, waiting_reason::Kind};
+
+use crate::{
+    availability::{self, reason},
+    operation::Busy,
+    view::LiveWaits,
+};
+
+/// What holds an execution up now.
+#[derive(Debug, Default)]
+pub(super) struct Obstacles {
+    runner_away: Option<Timestamp>,
+    gate_away: Option<Timestamp>,
+    /// The runner's clock rejects a grant.
+    clocks_differ: Option<Timestamp>,
+    /// Steps whose last call found the workspace's disk full.
+    disk_full: BTreeMap<StepKey, Timestamp>,
+    /// Calls that wait for a service at its limit.
+    busy: BTreeMap<OperationKey, (Timestamp, Busy)>,
+    /// Calls that wait for an exclusive call, and that call.
+    behind: BTreeMap<OperationKey, (Timestamp, String)>,
+}
+
+impl Obstacles {
+    pub(super) fn runner_is_away(&mut self, now: Timestamp) {
+        self.runner_away.get_or_insert(now);
+    }
+
+    pub(super) fn gate_is_away(&mut self, now: Timestamp) {
+        self.gate_away.get_or_insert(now);
+    }
+
+    pub(super) fn clocks_differ(&mut self, now: Timestamp) {
+        self.clocks_differ.get_or_insert(now);
+    }
+
+    /// Both services answer, and their clocks agree.
+    pub(super) fn services_answer(&mut self) {
+        (self.runner_away, self.gate_away, self.clocks_differ) = (None, None, None);
+    }
+
+    /// A service at its limit has refused the call for now.
+    pub(super) fn is_busy(&mut self, call: OperationKey, service: Busy, now: Timestamp) {
+        self.busy.entry(call).or_insert((now, service));
+    }
+
+    /// Keeps only those calls waiting for a service that are still being sent.
+    pub(super) fn retain_busy(&mut self, is_sent: impl Fn(&OperationKey) -> bool) {
+        self.busy.retain(|call, _| is_sent(call));
+    }
+
+    /// The runner has accepted the call, which waits there for another one, or no longer does if `other` is empty.
+    pub(super) fn is_behind(&mut self, call: OperationKey, other: String, now: Timestamp) {
+        self.is_past(call);
+        if !other.is_empty() {
+            self.behind.insert(call, (now, other));
+        }
+    }
+
+    /// The call waits for nothing here.
+    pub(super) fn is_past(&mut self, call: OperationKey) {
+        self.busy.remove(&call);
+        self.behind.remove(&call);
+    }
+
+    /// Whether the step's last call found the disk full.
+    pub(super) fn set_disk_full(&mut self, step: StepKey, is_full: bool, now: Timestamp) {
+        if is_full {
+            self.disk_full.entry(step).or_insert(now);
+        } else {
+            self.disk_full.remove(&step);
+        }
+    }
+
+    pub(super) fn is_disk_full(&self, step: StepKey) -> bool {
+        self.disk_full.contains_key(&step)
+    }
+
+    /// The reasons as readers see them: of the execution, each kind once and since the first of its calls waits, and of each step.
+    pub(super) fn reasons(&self) -> LiveWaits {
+        let mut waits = LiveWaits::default();
+        waits.execution.extend(self.runner_away.map(availability::runner_away));
+        waits.execution.extend(self.clocks_differ.map(|since| {
+            let who = "the clocks of the tool runner and the approval gate, which differ by more than a day: set them";
+            reason(Kind::Runner, since, who)
+        }));
+        let since = self.disk_full.values().min();
+        let who = "free space on the workspace's disk, which is full";
+        waits.execution.extend(since.map(|&since| reason(Kind::Workspace, since, who)));
+        waits.execution.extend(self.gate_away.map(availability::gate_away));
+        for service in [Busy::Runner, Busy::Gate] {
+            let waiting = || self.busy.iter().filter(|(_, (_, busy))| *busy == service);
+            let longest = waiting().map(|(_, (since, _))| *since).min();
+            waits.execution.extend(longest.map(|since| limit_reached(service, since)));
+            waits.steps.extend(waiting().map(|(call, (since, _))| (call.step, limit_reached(service, *since))));
+        }
+        for (call, (since, other)) in &self.behind {
+            let waiting = reason(Kind::Call, *since, &format!("{other}, which has the workspace to itself"));
+            waits.execution.push(waiting.clone());
+            waits.steps.push((call.step, waiting));
+        }
+        waits
+    }
+}
+
+fn limit_reached(service: Busy, since: Timestamp) -> WaitingReason {
+    let who = match service {
+        Busy::Runner => "the tool runner, which is at its limit of calls (`services.runner.calls`)",
+        Busy::Gate => {
+            "the approval gate, which is at its limit of open approvals or previews (`services.gate`): decide open approvals"
+        }
+    };
+    reason(Kind::Limit, since, who)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_micros(second * 1_000_000)
+    }
+
+    fn call(step: usize) -> OperationKey {
+        OperationKey { step: StepKey::new(step), attempt: 1, number: 1 }
+    }
+
+    /// The kind, the second and a word of each reason of the execution; and the step, the second and a word of each reason of a step.
+    fn seen(obstacles: &Obstacles, words: &[&'static str]) -> (Vec<(Kind, i64, &'static str)>, Vec<(StepKey, i64)>) {
+        let LiveWaits { execution, steps } = obstacles.reasons();
+        let second = |reason: &WaitingReason| reason.since.as_ref().map_or(-1, |since| since.seconds);
+        let word = |reason: &WaitingReason| *words.iter().find(|word| reason.who.contains(**word)).unwrap_or(&"?");
+        (
+            execution.iter().map(|reason| (reason.kind(), second(reason), word(reason))).collect(),
+            steps.iter().map(|(step, reason)| (*step, second(reason))).collect(),
+        )
+    }
+
+    #[test]
+    fn a_service_is_away_since_it_was_first_noticed_until_both_answer() {
+        let mut obstacles = Obstacles::default();
+        for second in [3, 4] {
+            obstacles.runner_is_away(at(second));
+            obstacles.clocks_differ(at(second + 10));
+            obstacles.gate_is_away(at(second + 20));
+        }
+        let words = ["the tool runner and", "tool runner", "approval gate"];
+        let (execution, steps) = seen(&obstacles, &words);
+        let [(Kind::Runner, 3, "tool runner"), (Kind::Runner, 13, "the tool runner and"), (_, 23, "approval gate")] =
+            execution[..]
+        else {
+            panic!("{execution:?}")
+        };
+        assert_eq!(steps, []);
+        obstacles.services_answer();
+        assert_eq!(obstacles.reasons(), LiveWaits::default());
+    }
+
+    #[test]
+    fn each_limit_is_shown_with_its_setting_since_the_first_call_waits_for_it_and_at_each_step() {
+        let mut obstacles = Obstacles::default();
+        for (step, service, second) in
+            [(0, Busy::Gate, 9), (1, Busy::Runner, 5), (2, Busy::Runner, 4), (2, Busy::Gate, 1)]
+        {
+            obstacles.is_busy(call(step), service, at(second));
+        }
+        let words = ["`services.runner.calls`", "`services.gate`"];
+        let runner = (Kind::Limit, 4, "`services.runner.calls`");
+        let gate = (Kind::Limit, 9, "`services.gate`");
+        let [first, second, third] = [0, 1, 2].map(StepKey::new);
+        assert_eq!(seen(&obstacles, &words), (vec![runner, gate], vec![(second, 5), (third, 4), (first, 9)]));
+        obstacles.retain_busy(|call| call.step != third);
+        assert_eq!(seen(&obstacles, &words).1, [(second, 5), (first, 9)]);
+        obstacles.is_past(call(1));
+        assert_eq!(seen(&obstacles, &words), (vec![gate], vec![(first, 9)]));
+    }
+
+    #[test]
+    fn a_call_behind_another_names_it_until_it_is_past() {
+        let mut obstacles = Obstacles::default();
+        obstacles.is_busy(call(1), Busy::Runner, at(1));
+        obstacles.is_behind(call(1), "calls/other".into(), at(2));
+        let behind = (Kind::Call, 2, "calls/other, which");
+        assert_eq!(seen(&obstacles, &["calls/other, which"]), (vec![behind], vec![(StepKey::new(1), 2)]));
+        obstacles.is_behind(call(1), String::new(), at(3));
+        assert_eq!(obstacles.reasons(), LiveWaits::default());
+        obstacles.is_behind(call(1), "calls/other".into(), at(4));
+        obstacles.is_past(call(1));
+        assert_eq!(obstacles.reasons(), LiveWaits::default());
+    }
+
+    #[test]
+    fn a_full_disk_is_shown_since_the_first_step_found_it_until_none_does() {
+        let mut obstacles = Obstacles::default();
+        let [first, second] = [0, 1].map(StepKey::new);
+        obstacles.set_disk_full(first, true, at(8));
+        obstacles.set_disk_full(second, true, at(6));
+        obstacles.set_disk_full(second, true, at(9));
+        assert_eq!(seen(&obstacles, &["disk"]), (vec![(Kind::Workspace, 6, "disk")], vec![]));
+        obstacles.set_disk_full(second, false, at(10));
+        assert_eq!((obstacles.is_disk_full(first), obstacles.is_disk_full(second)), (true, false));
+        assert_eq!(seen(&obstacles, &["disk"]), (vec![(Kind::Workspace, 8, "disk")], vec![]));
+    }
+}
