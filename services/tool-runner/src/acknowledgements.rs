@@ -49,6 +49,16 @@ impl PendingSync {
     fn remove_synced(&mut self, names: Vec<String>) -> Vec<String> {
         names.into_iter().filter(|name| self.0.remove(name) == Some(true)).collect()
     }
+
+    /// Whether the call is acknowledged, but its effect may not be synced yet.
+    fn is_waiting(&self, name: &str) -> bool {
+        self.0.get(name) == Some(&true)
+    }
+
+    /// Whether it has calls whose names begin so.
+    fn has(&self, prefix: &str) -> bool {
+        self.0.keys().any(|name| name.starts_with(prefix))
+    }
 }
 
 impl Acknowledgements {
@@ -79,12 +89,12 @@ impl Acknowledgements {
 
     /// Whether the call is acknowledged, but its row cannot be deleted yet.
     pub(crate) fn is_waiting_for_sync(&self, name: &str) -> bool {
-        self.pending_sync().0.get(name) == Some(&true)
+        self.pending_sync().is_waiting(name)
     }
 
     /// Whether effects of calls whose names begin so may not be synced to disk yet.
     pub(crate) fn has_unsynced(&self, prefix: &str) -> bool {
-        self.pending_sync().0.keys().any(|name| name.starts_with(prefix))
+        self.pending_sync().has(prefix)
     }
 
     fn delete_later(self: &Arc<Self>, names: Vec<String>) {
@@ -132,5 +142,16 @@ mod tests {
         assert_eq!(pending.remove_synced(names(&["a", "b"])), ["a"]);
         assert_eq!(pending.acknowledge(names(&["b"])), ["b"]);
         assert_eq!(pending.remove_synced(names(&["a", "b"])), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_effect_that_may_not_be_on_the_disk_is_known_until_it_is() {
+        let mut pending = PendingSync::default();
+        pending.0.insert("e/steps/a".into(), false);
+        assert_eq!((pending.has("e/"), pending.has("f/"), pending.is_waiting("e/steps/a")), (true, false, false));
+        pending.acknowledge(names(&["e/steps/a"]));
+        assert_eq!((pending.has("e/"), pending.is_waiting("e/steps/a")), (true, true));
+        pending.remove_synced(names(&["e/steps/a"]));
+        assert_eq!((pending.has("e/"), pending.is_waiting("e/steps/a")), (false, false));
     }
 }

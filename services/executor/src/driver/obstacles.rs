@@ -130,8 +130,11 @@ mod tests {
         OperationKey { step: StepKey::new(step), attempt: 1, number: 1 }
     }
 
-    /// The kind, the second and a word of each reason of the execution; and the step, the second and a word of each reason of a step.
-    fn seen(obstacles: &Obstacles, words: &[&'static str]) -> (Vec<(Kind, i64, &'static str)>, Vec<(StepKey, i64)>) {
+    /// The kind, the second and a word of a reason.
+    type Reason = (Kind, i64, &'static str);
+
+    /// The reasons of the execution; and the step and the second of each reason of a step.
+    fn seen(obstacles: &Obstacles, words: &[&'static str]) -> (Vec<Reason>, Vec<(StepKey, i64)>) {
         let LiveWaits { execution, steps } = obstacles.reasons();
         let second = |reason: &WaitingReason| reason.since.as_ref().map_or(-1, |since| since.seconds);
         let word = |reason: &WaitingReason| *words.iter().find(|word| reason.who.contains(**word)).unwrap_or(&"?");

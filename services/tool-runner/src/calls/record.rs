@@ -125,6 +125,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_failure_keeps_what_its_tool_says_of_it() {
+        let failed = timed_out(Duration::from_secs(3));
+        let metadata = failed.metadata.clone();
+        assert!(!metadata.is_empty());
+        let v1::Failure { metadata: kept, reason, retryable, .. } = failure(failed);
+        assert_eq!((kept, reason.as_str(), retryable), (metadata, reasons::TIMEOUT, true));
+        assert!(!failure(cancelled()).retryable);
+    }
+
+    #[test]
+    fn a_full_disk_cancels_a_call_and_any_other_failure_fails_it() {
+        let full = ToolFailure::new(ErrorClass::Transient, reasons::WORKSPACE_FULL, "full");
+        assert_eq!(unsuccessful(full).0, State::Cancelled);
+        let failed = ToolFailure::new(ErrorClass::Transient, reasons::WORKSPACE_FAILED, "failed");
+        assert_eq!(unsuccessful(failed).0, State::Failed);
+    }
+
+    #[test]
     fn a_failure_reaches_the_caller_with_its_facts() {
         let facts = [("path".to_owned(), "src/main.rs".to_owned())];
         let mut failed = ToolFailure::new(ErrorClass::Transient, reasons::CONFLICT, "The file changed.");

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
@@ -144,10 +145,7 @@ impl Calls {
     ) -> Option<Vec<PendingCommit>> {
         let guard = match self.workspaces.open(self.workspaces.known(workspace.to_owned())).await {
             Ok(guard) => Arc::new(guard),
-            Err(WorkspaceUnavailable::Open(OpenError::Unreachable { source, .. }))
-                if source.kind() == std::io::ErrorKind::NotFound =>
-            {
-                // The workspace was deleted, with everything staged in it.
+            Err(unavailable) if is_deleted(&unavailable) => {
                 for commit in commits {
                     commit.call.progress.send_replace(Progress::Ended(self.ended_call(commit.row.call)));
                 }
@@ -184,20 +182,7 @@ impl Calls {
 
     /// Records that a commit could not be applied.
     async fn record_failed_commit(&self, row: Row, error: &CommitError) -> Result<Row, Status> {
-        let (state, failed) = not_committed(error, None);
-        let receipt = row.call.receipt.clone().map(|receipt| v1::Receipt {
-            effect_digest: String::new(),
-            effect: None,
-            ..receipt
-        });
-        let call = runner_v1::ToolCall {
-            state: state.into(),
-            result: None,
-            failure: Some(failure(failed)),
-            receipt,
-            ..row.call
-        };
-        let row = Row { call, staged: None, ..row };
+        let row = failed_commit(row, error);
         self.write(row.clone()).await.map_err(not_durable)?;
         Ok(row)
     }
@@ -245,16 +230,96 @@ fn classify(mut row: Row) -> Recovered {
     Recovered::OutcomeUnknown(row)
 }
 
-fn restore(ledger: &Ledger, row: &Row, progress: Progress) -> Call {
-    let started = runner_v1::ToolCall {
+/// Whether the workspace was deleted, with everything staged in it.
+fn is_deleted(unavailable: &WorkspaceUnavailable) -> bool {
+    matches!(unavailable, WorkspaceUnavailable::Open(OpenError::Unreachable { source, .. }) if source.kind() == ErrorKind::NotFound)
+}
+
+/// The row of a call whose effect could not be put in place: nothing of the effect is left.
+fn failed_commit(row: Row, error: &CommitError) -> Row {
+    let (state, failed) = not_committed(error, None);
+    let receipt = row.call.receipt.map(|receipt| v1::Receipt { effect_digest: String::new(), effect: None, ..receipt });
+    let failure = Some(failure(failed));
+    let call = runner_v1::ToolCall { state: state.into(), result: None, failure, receipt, ..row.call };
+    Row { call, staged: None, ..row }
+}
+
+/// The call as it was when it started, for those who attach to it.
+fn as_started(call: runner_v1::ToolCall) -> runner_v1::ToolCall {
+    runner_v1::ToolCall {
         state: State::Running.into(),
         result: None,
         failure: None,
         end_time: None,
         receipt: None,
         approval_need: None,
-        ..row.call.clone()
-    };
+        ..call
+    }
+}
+
+fn restore(ledger: &Ledger, row: &Row, progress: Progress) -> Call {
+    let started = as_started(row.call.clone());
     let secrets = ledger.secrets_of(&started.tool, &json_of(started.arguments.as_ref()));
     Call::new(row.digest.as_str().into(), progress, started, secrets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A committed call with everything that a call can have.
+    fn row() -> Row {
+        let call = runner_v1::ToolCall {
+            name: "the call".into(),
+            state: State::Completed.into(),
+            tool: "write_file".into(),
+            result: Some(v1::Payload::of_json("7")),
+            failure: Some(v1::Failure::default()),
+            end_time: Some(belay_proto::timestamp(9_000_000)),
+            receipt: Some(v1::Receipt {
+                ledger_id: "ledger".into(),
+                effect_digest: "digest".into(),
+                effect: Some(v1::EffectSummary::default()),
+                ..v1::Receipt::default()
+            }),
+            approval_need: Some(v1::ApprovalNeed::default()),
+            ..runner_v1::ToolCall::default()
+        };
+        let staged = Staged { id: "1".into(), plan: "plan".into() };
+        let staged = Some(WorkspaceEffect { workspace: "/w".into(), staged });
+        Row { digest: "request".into(), ended: true, call, staged, pending: None, spends: None }
+    }
+
+    #[test]
+    fn a_commit_that_fails_leaves_nothing_of_the_effect_and_says_why() {
+        let conflict = CommitError::Conflict { paths: vec![] };
+        let Row { digest, ended, call, staged, .. } = failed_commit(row(), &conflict);
+        assert_eq!((digest.as_str(), ended, staged), ("request", true, None));
+        assert_eq!((call.name.as_str(), call.state(), call.result), ("the call", State::Cancelled, None));
+        assert_eq!(call.failure.unwrap().reason, reasons::CONFLICT);
+        let receipt = v1::Receipt { ledger_id: "ledger".into(), ..v1::Receipt::default() };
+        assert_eq!(call.receipt, Some(receipt));
+    }
+
+    #[test]
+    fn who_attaches_to_a_restored_call_is_told_only_that_it_started() {
+        let started = as_started(row().call);
+        let expected = runner_v1::ToolCall {
+            name: "the call".into(),
+            state: State::Running.into(),
+            tool: "write_file".into(),
+            ..runner_v1::ToolCall::default()
+        };
+        assert_eq!(started, expected);
+    }
+
+    #[test]
+    fn only_a_workspace_that_does_not_exist_counts_as_deleted() {
+        let unreachable = |kind: ErrorKind| {
+            let (path, source) = ("/w".into(), kind.into());
+            WorkspaceUnavailable::Open(OpenError::Unreachable { path, source })
+        };
+        assert!(is_deleted(&unreachable(ErrorKind::NotFound)));
+        assert!(!is_deleted(&unreachable(ErrorKind::PermissionDenied)), "its effects are put in place later");
+    }
 }

@@ -59,14 +59,8 @@ impl Calls {
         let workspace = guard.path().display().to_string();
         let (requirement, pending) =
             self.requirement(job, intent, &decision, (&workspace, &receipt.enforced), Some(observed));
-        if pending.subject.len() > MAX_SUBJECT_BYTES {
+        if let Some(failed) = too_large(pending.subject.len()) {
             self.discard(guard, &staged).await;
-            let message = format!(
-                "The effect is too large to be approved: listing its changes takes {} bytes, and the limit is {MAX_SUBJECT_BYTES}. Change fewer \
-                 files in one call, or let a policy rule decide.",
-                pending.subject.len()
-            );
-            let failed = ToolFailure::new(ErrorClass::SandboxViolation, reasons::EFFECT_TOO_LARGE, message);
             return self.end(job, receipt, Err((State::Failed, failed)), true).await;
         }
         let pending = PendingApproval { result: Some(result.to_string()), contents, ..pending };
@@ -136,5 +130,30 @@ impl Calls {
             Ok(Written::GrantSpent) => self.restore_pending(job),
             Err(_) => Progress::Unresolved,
         }
+    }
+}
+
+/// Why an effect whose changes take this many bytes to list cannot be approved; `None` if it can.
+fn too_large(bytes: usize) -> Option<ToolFailure> {
+    let message = || {
+        format!(
+            "The effect is too large to be approved: listing its changes takes {bytes} bytes, and the limit is {MAX_SUBJECT_BYTES}. Change fewer \
+             files in one call, or let a policy rule decide."
+        )
+    };
+    (bytes > MAX_SUBJECT_BYTES)
+        .then(|| ToolFailure::new(ErrorClass::SandboxViolation, reasons::EFFECT_TOO_LARGE, message()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_effect_above_the_limit_is_refused_with_its_size() {
+        assert_eq!(too_large(MAX_SUBJECT_BYTES).map(|failed| failed.message), None);
+        let refused = too_large(MAX_SUBJECT_BYTES + 1).unwrap();
+        assert_eq!(refused.reason, reasons::EFFECT_TOO_LARGE);
+        assert!(refused.message.contains(&format!("takes {} bytes", MAX_SUBJECT_BYTES + 1)), "{}", refused.message);
     }
 }
