@@ -15,7 +15,7 @@ use belay_telemetry::TraceContext;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use super::Driver;
+use super::{Driver, RequestingAgain};
 use crate::{
     form_request::{FormRequest, create_request},
     messages::GateNotice,
@@ -129,8 +129,18 @@ impl Driver {
             return;
         }
         let (registry, updates) = (Arc::clone(&self.registry), self.update_sender.clone());
-        let number = self.requesting_again.as_ref().map_or(0, |(number, _)| number.wrapping_add(1));
-        self.requesting_again = Some((number, RequestAgain { registry, number, missing, turn, updates }.start()));
+        let number = self.requesting_again.as_ref().map_or(0, |again| again.number.wrapping_add(1));
+        let keys = missing.iter().map(|(key, ..)| *key).collect();
+        let operation = RequestAgain { registry, number, missing, turn, updates }.start();
+        self.requesting_again = Some(RequestingAgain { number, missing: keys, _operation: operation });
+    }
+
+    /// Whether the gate is being asked for this form. Until it has replied, its answer is not taken: once the answer is acknowledged, the gate would
+    /// take that request for one of an executor that has lost the answer, and ask a person again.
+    pub(super) fn is_asking(&self, wait: OperationKey) -> bool {
+        let is_form = self.execution.operation(wait).is_some_and(|operation| operation.wait().is_some());
+        let again = self.requesting_again.as_ref().is_some_and(|again| again.missing.contains(&wait));
+        is_form && (again || self.operations.contains_key(&wait))
     }
 
     /// The request for an approval or an answer that is pending.

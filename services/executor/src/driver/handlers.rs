@@ -32,6 +32,7 @@ impl Driver {
                 self.obstacles.is_busy(call, service, self.registry.now());
             }
             Update::FormRefused(wait, message) => {
+                self.gate_replied(wait);
                 self.operations.remove(&wait);
                 if self.execution.operation(wait).is_some() {
                     let event = WaitEvent::Ended(WaitEnd::Refused { message });
@@ -41,7 +42,7 @@ impl Driver {
                 }
             }
             Update::RequestedAgain(number) => {
-                self.requesting_again.take_if(|(current, _)| *current == number);
+                self.requesting_again.take_if(|again| again.number == number);
             }
             Update::Fenced => {
                 self.registry.fail(Arc::new(StoreError::Superseded));
@@ -68,6 +69,7 @@ impl Driver {
                 self.on_held(call, requirement, events);
             }
             Update::ApprovalRequested(call, approval) => {
+                self.gate_replied(call);
                 self.obstacles.services_answer();
                 self.obstacles.is_past(call);
                 if self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::RequestApproval) {
@@ -157,18 +159,35 @@ impl Driver {
                 Err(status) => drop(reply.send(Err(status))),
             },
             Command::CompareApprovals { pending, turn } => self.compare_approvals(&pending, turn),
-            Command::Decided { approval, answer } => {
-                let call = wire::parse_call(&approval.call).and_then(|call| self.execution.operation_key(&call));
-                if !call.is_some_and(|call| self.on_approval(call, &approval, answer, events)) {
-                    self.late_decisions.push(*approval);
-                }
-            }
+            Command::Decided { approval, answer } => self.on_decided(approval, answer, events),
             Command::PauseAndDrain { principal, reason, reply } => {
                 let pause = ExecutionEvent::Paused { reason, discard_calls: true };
                 // An execution that is paused or being stopped only has to drain.
                 events.extend(self.execution.record(self.now(), Some(Actor::new(principal)), pause).ok());
                 self.drained.push(reply);
             }
+        }
+    }
+
+    /// Handles what the gate delivers: a decision about a call, or what became of a form.
+    pub(super) fn on_decided(
+        &mut self,
+        approval: Box<v1::Approval>,
+        answer: Option<v1::Payload>,
+        events: &mut Vec<Event>,
+    ) {
+        let call = wire::parse_call(&approval.call).and_then(|call| self.execution.operation_key(&call));
+        if call.is_some_and(|call| self.is_asking(call)) {
+            self.early_answers.push((approval, answer));
+        } else if !call.is_some_and(|call| self.on_approval(call, &approval, answer, events)) {
+            self.late_decisions.push(*approval);
+        }
+    }
+
+    /// The gate has replied to the request for this approval or form.
+    fn gate_replied(&mut self, call: OperationKey) {
+        if let Some(again) = &mut self.requesting_again {
+            again.missing.remove(&call);
         }
     }
 

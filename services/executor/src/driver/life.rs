@@ -232,3 +232,24 @@ fn set_aside(name: &ExecutionName) -> Status {
     );
     status::error(Code::Internal, reasons::EXECUTION_SET_ASIDE, message).with("name", name).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use belay_execution::{Actor, Control};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn requests_for_an_execution_that_cannot_go_on_are_told_why() {
+        let (sender, commands) = mpsc::unbounded_channel();
+        let (reply, mut answer) = oneshot::channel();
+        let actor = Actor::new("person:planner".to_owned());
+        let command = Command::Control { control: Control::Resume, actor, etag: String::new(), reply };
+        assert!(sender.send(command).is_ok());
+        refuse_all(commands, &Status::data_loss("a row is damaged"));
+        let refused = answer.try_recv().unwrap().unwrap_err();
+        assert_eq!((refused.code(), refused.message()), (Code::DataLoss, "a row is damaged"));
+        assert!(sender.is_closed(), "a later request finds no driver");
+    }
+}

@@ -11,7 +11,7 @@ mod log;
 mod obstacles;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
@@ -77,12 +77,24 @@ pub(crate) struct Driver {
     shown_waits: LiveWaits,
     drained: Vec<oneshot::Sender<()>>,
     /// Requests approvals again that the gate has lost, with its number. The execution stays in memory meanwhile.
-    requesting_again: Option<(u32, OperationHandle)>,
+    requesting_again: Option<RequestingAgain>,
+    /// Answers to forms that came while the gate was being asked for the form; see [`Self::is_asking`].
+    early_answers: Vec<(Box<v1::Approval>, Option<v1::Payload>)>,
     ledger_id: Arc<str>,
     /// The execution's uid.
     uid: Arc<str>,
     /// The blobs that it made.
     made: Made,
+}
+
+/// Approvals and forms that the gate is asked for again.
+struct RequestingAgain {
+    /// Distinguishes it from the one that it replaced.
+    number: u32,
+    /// Those that the gate has not answered yet.
+    missing: BTreeSet<OperationKey>,
+    /// Ends with this.
+    _operation: OperationHandle,
 }
 
 /// An execution loaded from the store.
@@ -145,6 +157,7 @@ impl Driver {
             shown_waits: LiveWaits::default(),
             drained: Vec::new(),
             requesting_again: None,
+            early_answers: Vec::new(),
             ledger_id,
             made: Made::default(),
         }
@@ -174,11 +187,18 @@ impl Driver {
             let recovered = ExecutionEvent::Recovered { in_doubt };
             events.extend(self.execution.record(self.now(), None, recovered).ok());
         }
+        // Before its operations start: an execution whose calls cannot be sent can still be cancelled.
+        while let Ok(command) = commands.try_recv() {
+            self.on_command(command, &mut events, &mut replies);
+        }
         loop {
             let now = self.now();
             // The runner may have another ledger since the last intent.
             if let Some(ledger_id) = self.registry.runner.other_ledger(&self.ledger_id) {
                 self.ledger_id = ledger_id;
+            }
+            for (approval, answer) in std::mem::take(&mut self.early_answers) {
+                self.on_decided(approval, answer, &mut events);
             }
             self.decide(now, &mut events).await?;
             if !events.is_empty() {

@@ -428,10 +428,10 @@ fn b(execution: &str) -> String {
     format!("{execution}/steps/b/calls/1.1")
 }
 
-/// B-09: arguments that are gone cannot be sent, and the call may be running, so that nothing can be said of it. Who asks for something is told which
-/// blob is damaged, instead of waiting.
+/// B-09: arguments that are gone cannot be sent, and the call may be running, so that nothing can be said of it. The execution can be cancelled, which
+/// needs no arguments.
 #[tokio::test]
-async fn a_call_whose_arguments_are_gone_is_not_sent_and_requests_say_why() {
+async fn a_call_whose_arguments_are_gone_is_not_sent_and_can_be_cancelled() {
     let world = World::new().await;
     let text = "x".repeat(200_000);
     world.runner.set(|seen| {
@@ -458,9 +458,14 @@ async fn a_call_whose_arguments_are_gone_is_not_sent_and_requests_say_why() {
     let file = names(&folder).into_iter().find(|file| !output.contains(file)).unwrap();
     fs::remove_file(folder.join(&file)).unwrap();
     let inside = started().await;
-    let pause = v1::PauseExecutionRequest { name: name.clone(), ..Default::default() };
-    let refused = inside.executor.client.clone().pause_execution(pause).await.unwrap_err();
-    assert_eq!((refused.code(), status::reason(&refused).as_deref()), (Code::DataLoss, Some("BLOB_DAMAGED")));
+    inside.executions.drive_all().await.unwrap();
+    let cancel = v1::CancelExecutionRequest { name: name.clone(), ..Default::default() };
+    // While its driver ends because of the blob, a request is told about that.
+    while let Err(status) = inside.executor.client.clone().cancel_execution(cancel.clone()).await {
+        assert_eq!(status::reason(&status).as_deref(), Some("BLOB_DAMAGED"), "{status}");
+    }
+    // The runner, which is asked to cancel the call, says how it has ended.
+    assert_eq!(inside.executor.end(&name).await.state(), State::Completed);
     assert_eq!(world.runner.seen().worked.iter().filter(|call| call.contains("/b/")).count(), 1);
     inside.stop();
 }

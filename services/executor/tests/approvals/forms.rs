@@ -105,6 +105,36 @@ async fn an_executor_that_is_killed_asks_once_and_loses_no_answer() {
     assert_eq!(output(&executor, &name).await, json!({"version": "1.2"}));
 }
 
+// The executor asks for the form again because the gate lists it no longer, and hears of the answer before the gate has that request. Once the answer
+// was acknowledged, the request would say that the answer is lost: a person would be asked again, and a second answer accepted.
+#[tokio::test]
+async fn an_answer_that_overtakes_a_request_for_its_form_is_not_asked_for_again() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    for _ in 0..2 {
+        let name = start(&executor, PLAN, v1::ApprovalMode::Wait).await;
+        executor.until(&name, "the wait", waits).await;
+    }
+    executor.kill().await;
+    let asked: Vec<v1::Approval> = world.gate.seen().approvals.into_values().collect();
+    let [first, second] = &asked[..] else { panic!("{asked:?}") };
+    for form in [first, second] {
+        world.gate.answer(&form.name, r#"{"version":"1.2"}"#);
+    }
+    world.gate.set(|seen| (seen.holds_decisions, seen.holds_forms_of) = (true, Some(first.execution.clone())));
+    let executor = world.executor().await;
+    world.gate.until("the request for the form", |seen| seen.held == 1).await;
+    world.gate.set(|seen| seen.holds_decisions = false);
+    // The first answer was delivered before the second one.
+    executor.assert_completes(&second.execution).await;
+    world.gate.set(|seen| seen.holds_forms_of = None);
+    let seen = world.gate.until("the reply", |seen| seen.released == 1).await;
+    assert_eq!(seen.approvals[&first.name].state(), State::Answered, "no person is asked again");
+    executor.assert_completes(&first.execution).await;
+    assert_eq!(output(&executor, &first.execution).await, json!({"version": "1.2"}));
+    world.gate.until("the acknowledgement", |seen| seen.delivered.contains(&first.name)).await;
+}
+
 // A gate that lost its store is asked again, under the same name.
 #[tokio::test]
 async fn a_gate_that_lost_its_store_is_asked_again() {

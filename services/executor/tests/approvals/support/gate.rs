@@ -35,6 +35,13 @@ pub(crate) struct Seen {
     pub(crate) loses_outcomes: bool,
     /// Why it refuses every form.
     pub(crate) refuses_forms: Option<&'static str>,
+    /// The execution whose requests for forms are not answered for now.
+    pub(crate) holds_forms_of: Option<String>,
+    /// How many requests were held so, and how many of them were answered afterwards.
+    pub(crate) held: usize,
+    pub(crate) released: usize,
+    /// Whether decisions and answers are not delivered for now.
+    pub(crate) holds_decisions: bool,
     /// Whether no notice arrives: cancellations and acknowledgements.
     pub(crate) refuses_notices: bool,
     /// The decision of the policy in AUTO mode.
@@ -155,8 +162,15 @@ impl ApprovalGateService for Gate {
         let changed = request.subject_digest.rsplit_once("-changed").map_or("", |_| "-changed");
         let kind = if request.subject_digest.contains("Effect") { "effect" } else { "call" };
         let name = format!("{namespace}/approvals/{execution_id}-{step}-{call}-{kind}{changed}");
+        let is_held = |seen: &Seen| is_form && seen.holds_forms_of.as_deref() == Some(execution);
+        let was_held = is_held(&self.seen());
+        if was_held {
+            self.set(|seen| seen.held += 1);
+            self.until("the release of a request", |seen| !is_held(seen)).await;
+        }
         let mut reply = v1::Approval::default();
         self.set(|seen| {
+            seen.released += usize::from(was_held);
             seen.modes.insert(request.approval_mode);
             let policy = seen.policy.filter(|_| request.approval_mode() == v1::ApprovalMode::Auto);
             let approval = seen.approvals.entry(name.clone()).or_insert_with(|| v1::Approval {
@@ -210,7 +224,8 @@ impl ApprovalGateService for Gate {
                 let decided: Vec<(v1::Approval, Option<v1::Payload>)> = {
                     let seen = reply.borrow_and_update();
                     let due = seen.approvals.values().filter(|approval| {
-                        approval.state() != State::Pending
+                        !seen.holds_decisions
+                            && approval.state() != State::Pending
                             && approval.state() != State::Cancelled
                             && !seen.delivered.contains(&approval.name)
                             && !sent.contains(&approval.name)

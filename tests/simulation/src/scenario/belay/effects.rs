@@ -46,6 +46,10 @@ pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) ->
             violations.extend(whole(changes, commit, run).err().filter(|_| !may_be_half).map(wrong));
             match calls.get(&run.call) {
                 Some((_, call)) if call.completed_with() == Some(number) => trace::count("effects in place"),
+                // The ledger was lost before the result was copied; the failure says that the effect is in place.
+                Some((_, call)) if row_lost && has_lost_its_result(call) => {
+                    trace::count("effects in place whose result is lost");
+                }
                 Some((_, call)) => violations.push(wrong(format!(
                     "what run {number} of {} did is in place, and the call ended with {:?}",
                     run.call,
@@ -72,6 +76,13 @@ pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) ->
 
 fn is_in_doubt(call: &Call<'_>) -> bool {
     matches!(call.end(), Some(Kind::ToolCallOutcomeUnknown(_)))
+}
+
+/// Whether the call failed because its result is lost, with a receipt of its effect.
+fn has_lost_its_result(call: &Call<'_>) -> bool {
+    let Some(Kind::ToolCallFailed(failed)) = call.end() else { return false };
+    failed.failure.as_ref().is_some_and(|failure| failure.reason == "RESULT_LOST")
+        && failed.receipt.as_ref().is_some_and(|receipt| !receipt.effect_digest.is_empty())
 }
 
 /// Commits in a workspace while an exclusive call ran there.
