@@ -24,12 +24,12 @@ impl Driver {
     pub(super) fn on_update(&mut self, update: Update, events: &mut Vec<Event>) -> Result<(), Exit> {
         let now = self.now();
         match update {
-            Update::RunnerUnavailable => self.obstacles.runner_is_away(now),
-            Update::ClocksDiffer => self.obstacles.clocks_differ(now),
-            Update::GateUnavailable => self.obstacles.gate_is_away(now),
+            Update::RunnerUnavailable => self.obstacles.set_runner_away(now),
+            Update::ClocksDiffer => self.obstacles.set_clocks_differ(now),
+            Update::GateUnavailable => self.obstacles.set_gate_away(now),
             Update::Busy(call, service) => {
-                self.obstacles.services_answer();
-                self.obstacles.is_busy(call, service, self.registry.now());
+                self.obstacles.clear_services();
+                self.obstacles.set_busy(call, service, self.registry.now());
             }
             Update::FormRefused(wait, message) => {
                 self.gate_replied(wait);
@@ -53,25 +53,25 @@ impl Driver {
                 return Err(Exit::Fault(format!("an operation of {id} failed")));
             }
             Update::Ended { operation: call, end, is_copied } => {
-                self.obstacles.services_answer();
+                self.obstacles.clear_services();
                 // The reply to a call may arrive just before an operation to cancel it starts.
                 if self.execution.operation(call).is_some() {
                     self.on_call_end(call, end, is_copied, events)?;
                 }
             }
             Update::WaitingForCall(call, other) => {
-                self.obstacles.services_answer();
-                self.obstacles.is_behind(call, other, self.registry.now());
+                self.obstacles.clear_services();
+                self.obstacles.set_behind(call, other, self.registry.now());
             }
             Update::Held(call, requirement) => {
-                self.obstacles.services_answer();
-                self.obstacles.is_past(call);
+                self.obstacles.clear_services();
+                self.obstacles.remove(call);
                 self.on_held(call, requirement, events);
             }
             Update::ApprovalRequested(call, approval) => {
                 self.gate_replied(call);
-                self.obstacles.services_answer();
-                self.obstacles.is_past(call);
+                self.obstacles.clear_services();
+                self.obstacles.remove(call);
                 if self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::RequestApproval) {
                     self.operations.remove(&call);
                 }
@@ -118,7 +118,7 @@ impl Driver {
         let event = self.execution.record(self.now(), None, Body::ToolCall { call: call.clone(), event });
         events.push(event.map_err(|error| Exit::Lost(Status::internal(error.to_string())))?);
         self.operations.remove(&key);
-        self.obstacles.is_past(key);
+        self.obstacles.remove(key);
         self.in_doubt.remove(&key);
         if needs_acknowledgement {
             self.unacknowledged.push(call);

@@ -27,25 +27,25 @@ pub(super) struct Obstacles {
 }
 
 impl Obstacles {
-    pub(super) fn runner_is_away(&mut self, now: Timestamp) {
+    pub(super) fn set_runner_away(&mut self, now: Timestamp) {
         self.runner_away.get_or_insert(now);
     }
 
-    pub(super) fn gate_is_away(&mut self, now: Timestamp) {
+    pub(super) fn set_gate_away(&mut self, now: Timestamp) {
         self.gate_away.get_or_insert(now);
     }
 
-    pub(super) fn clocks_differ(&mut self, now: Timestamp) {
+    pub(super) fn set_clocks_differ(&mut self, now: Timestamp) {
         self.clocks_differ.get_or_insert(now);
     }
 
     /// Both services answer, and their clocks agree.
-    pub(super) fn services_answer(&mut self) {
+    pub(super) fn clear_services(&mut self) {
         (self.runner_away, self.gate_away, self.clocks_differ) = (None, None, None);
     }
 
     /// A service at its limit has refused the call for now.
-    pub(super) fn is_busy(&mut self, call: OperationKey, service: Busy, now: Timestamp) {
+    pub(super) fn set_busy(&mut self, call: OperationKey, service: Busy, now: Timestamp) {
         self.busy.entry(call).or_insert((now, service));
     }
 
@@ -55,15 +55,15 @@ impl Obstacles {
     }
 
     /// The runner has accepted the call, which waits there for another one, or no longer does if `other` is empty.
-    pub(super) fn is_behind(&mut self, call: OperationKey, other: String, now: Timestamp) {
-        self.is_past(call);
+    pub(super) fn set_behind(&mut self, call: OperationKey, other: String, now: Timestamp) {
+        self.remove(call);
         if !other.is_empty() {
             self.behind.insert(call, (now, other));
         }
     }
 
     /// The call waits for nothing here.
-    pub(super) fn is_past(&mut self, call: OperationKey) {
+    pub(super) fn remove(&mut self, call: OperationKey) {
         self.busy.remove(&call);
         self.behind.remove(&call);
     }
@@ -148,9 +148,9 @@ mod tests {
     fn a_service_is_away_since_it_was_first_noticed_until_both_answer() {
         let mut obstacles = Obstacles::default();
         for second in [3, 4] {
-            obstacles.runner_is_away(at(second));
-            obstacles.clocks_differ(at(second + 10));
-            obstacles.gate_is_away(at(second + 20));
+            obstacles.set_runner_away(at(second));
+            obstacles.set_clocks_differ(at(second + 10));
+            obstacles.set_gate_away(at(second + 20));
         }
         let words = ["the tool runner and", "tool runner", "approval gate"];
         let (execution, steps) = seen(&obstacles, &words);
@@ -160,7 +160,7 @@ mod tests {
             panic!("{execution:?}")
         };
         assert_eq!(steps, []);
-        obstacles.services_answer();
+        obstacles.clear_services();
         assert_eq!(obstacles.reasons(), LiveWaits::default());
     }
 
@@ -170,7 +170,7 @@ mod tests {
         for (step, service, second) in
             [(0, Busy::Gate, 9), (1, Busy::Runner, 5), (2, Busy::Runner, 4), (2, Busy::Gate, 1)]
         {
-            obstacles.is_busy(call(step), service, at(second));
+            obstacles.set_busy(call(step), service, at(second));
         }
         let words = ["`services.runner.calls`", "`services.gate`"];
         let runner = (Kind::Limit, 4, "`services.runner.calls`");
@@ -179,21 +179,21 @@ mod tests {
         assert_eq!(seen(&obstacles, &words), (vec![runner, gate], vec![(second, 5), (third, 4), (first, 9)]));
         obstacles.retain_busy(|call| call.step != third);
         assert_eq!(seen(&obstacles, &words).1, [(second, 5), (first, 9)]);
-        obstacles.is_past(call(1));
+        obstacles.remove(call(1));
         assert_eq!(seen(&obstacles, &words), (vec![gate], vec![(first, 9)]));
     }
 
     #[test]
     fn a_call_behind_another_names_it_until_it_is_past() {
         let mut obstacles = Obstacles::default();
-        obstacles.is_busy(call(1), Busy::Runner, at(1));
-        obstacles.is_behind(call(1), "calls/other".into(), at(2));
+        obstacles.set_busy(call(1), Busy::Runner, at(1));
+        obstacles.set_behind(call(1), "calls/other".into(), at(2));
         let behind = (Kind::Call, 2, "calls/other, which");
         assert_eq!(seen(&obstacles, &["calls/other, which"]), (vec![behind], vec![(StepKey::new(1), 2)]));
-        obstacles.is_behind(call(1), String::new(), at(3));
+        obstacles.set_behind(call(1), String::new(), at(3));
         assert_eq!(obstacles.reasons(), LiveWaits::default());
-        obstacles.is_behind(call(1), "calls/other".into(), at(4));
-        obstacles.is_past(call(1));
+        obstacles.set_behind(call(1), "calls/other".into(), at(4));
+        obstacles.remove(call(1));
         assert_eq!(obstacles.reasons(), LiveWaits::default());
     }
 
