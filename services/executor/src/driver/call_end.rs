@@ -67,7 +67,7 @@ pub(super) fn recorded(ended: ToolCallEnd, facts: Facts) -> Recorded {
                 && facts.conflicts >= MAX_RERUNS
                 && !is_planted(Defect::EndlessReruns) =>
         {
-            (given_up(Some(failure), grant_nonce, MAX_RERUNS + 1), false)
+            (given_up(Some(failure), grant_nonce, facts.conflicts + 1), false)
         }
         ToolCallEnd::Failed { failure, receipt }
             if by_itself
@@ -234,6 +234,9 @@ mod tests {
         let (reason, message, nonce) = given_up_with(recorded(conflict(), after(3)));
         assert_eq!((reason.as_str(), nonce.as_str()), (reasons::CONFLICT, "nonce"));
         assert_eq!(message, "It was cancelled. This happened to 4 calls of this attempt.");
+        // The fourth was discarded by a pause, so that there was a fifth.
+        let (_, message, _) = given_up_with(recorded(conflict(), after(4)));
+        assert_eq!(message, "It was cancelled. This happened to 5 calls of this attempt.");
         assert_eq!(recorded(conflict(), Facts { was_cancelled: true, ..after(3) }), as_reported(conflict()));
         assert_eq!(recorded(cancelled("OTHER"), after(3)), as_reported(cancelled("OTHER")));
     }

@@ -112,6 +112,15 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
     violations
 }
 
+/// The conflicts among the events read so far.
+#[derive(Default)]
+struct Conflicts {
+    /// How many calls of an attempt were discarded because of one, by the attempt's part of their names.
+    by_attempt: BTreeMap<String, u32>,
+    /// Whether the execution is paused, and running calls were to be discarded.
+    is_discarding: bool,
+}
+
 struct One<'a, 'v> {
     name: &'a str,
     kept: &'a Kept,
@@ -134,7 +143,7 @@ impl<'a> One<'a, '_> {
         let mut fold = Fold::default();
         let mut calls = BTreeMap::<String, Call<'a>>::new();
         let mut not_before = BTreeMap::<usize, i64>::new();
-        let mut conflicts = BTreeMap::<String, u32>::new();
+        let mut conflicts = Conflicts::default();
         for (event, sequence) in kept.events.iter().zip(1..) {
             if event.sequence != sequence {
                 self.violation(format_args!("event {} stands at {sequence}", event.sequence));
@@ -259,23 +268,30 @@ impl<'a> One<'a, '_> {
     }
 
     /// A call that conflicts with another commit is repeated exactly three times before its attempt fails with that conflict.
-    fn conflicts(&mut self, event: &v1::ExecutionEvent, conflicts: &mut BTreeMap<String, u32>) {
-        let name = belay_proto::call_name(self.name, event);
-        let Some((attempt, number)) = name.rsplit_once('.') else { return };
-        let so_far = conflicts.entry(attempt.to_owned()).or_default();
+    fn conflicts(&mut self, event: &v1::ExecutionEvent, conflicts: &mut Conflicts) {
         let is_conflict =
             |failure: &Option<v1::Failure>| failure.as_ref().is_some_and(|failure| failure.reason == "CONFLICT");
+        let name = belay_proto::call_name(self.name, event);
+        let (attempt, number) = name.rsplit_once('.').unwrap_or_default();
+        let so_far = conflicts.by_attempt.get(attempt).copied().unwrap_or_default();
         match &event.kind {
-            Some(Kind::ToolCallRequested(_)) if *so_far > MAX_RERUNS => {
-                let so_far = *so_far;
+            Some(Kind::ExecutionPaused(paused)) => conflicts.is_discarding |= paused.discard_calls,
+            Some(Kind::ExecutionResumed(_)) => conflicts.is_discarding = false,
+            Some(Kind::ToolCallRequested(_)) if so_far > MAX_RERUNS => {
                 self.violation(format_args!("{name} was made after {so_far} conflicts in the attempt"));
             }
-            Some(Kind::ToolCallCancelled(cancelled)) if is_conflict(&cancelled.failure) => *so_far += 1,
-            Some(Kind::ToolCallFailed(failed)) if is_conflict(&failed.failure) => {
-                let so_far = *so_far;
-                if so_far != MAX_RERUNS && number.parse::<u32>().is_ok_and(|number| number < MAX_CALLS) {
-                    self.violation(format_args!("{name} was given up after {so_far} other conflicts in the attempt"));
-                }
+            // The pause asked for the end of this call, and the one after it is made because of the resumption.
+            Some(Kind::ToolCallCancelled(cancelled))
+                if is_conflict(&cancelled.failure) && conflicts.is_discarding && so_far == MAX_RERUNS => {}
+            Some(Kind::ToolCallCancelled(cancelled)) if is_conflict(&cancelled.failure) => {
+                conflicts.by_attempt.insert(attempt.to_owned(), so_far + 1);
+            }
+            Some(Kind::ToolCallFailed(failed))
+                if is_conflict(&failed.failure)
+                    && so_far != MAX_RERUNS
+                    && number.parse::<u32>().is_ok_and(|number| number < MAX_CALLS) =>
+            {
+                self.violation(format_args!("{name} was given up after {so_far} other conflicts in the attempt"));
             }
             _ => {}
         }

@@ -164,9 +164,11 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
         if is_terminal(state) {
             return;
         }
-        // Only calls with external effects, and calls of a lost ledger, can have an unknown outcome. Anything else that is stuck stays so, and is found.
+        // Only calls with external effects, and calls of a lost ledger or of a damaged row, can have an unknown outcome. Anything else that is stuck
+        // stays so, and is found.
         let in_doubt = |step: &v1::Step| {
-            let is_lost = step.failure.as_ref().is_some_and(|failure| failure.reason == "LEDGER_CHANGED");
+            let is_lost = step.failure.as_ref().is_some_and(|failure| failure.reason == "LEDGER_CHANGED")
+                || observed.is_row_damaged(&step.name);
             step.state() == step::State::OutcomeUnknown
                 && (matches!(&step.detail, Some(step::Detail::Tool(detail)) if tools::reaches_out(&detail.tool))
                     || is_lost)

@@ -53,6 +53,11 @@ impl Damaged {
     pub(super) fn contains(&self, call: &str) -> bool {
         self.calls().contains(call)
     }
+
+    /// Whether the row of a call of this step was damaged.
+    pub(super) fn is_of_step(&self, step: &str) -> bool {
+        self.calls().iter().any(|call| call.strip_prefix(step).is_some_and(|rest| rest.starts_with("/calls/")))
+    }
 }
 
 /// Flips one bit of a call's row, the name included; returns the column's name.

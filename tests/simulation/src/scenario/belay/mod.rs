@@ -346,7 +346,8 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let conditions = Conditions::generate(&mut random);
     let mut world = World::new(seed, &conditions, MAX_DURATION);
     let checker = Checker::default();
-    let observed = Observations::new(&checker, bugs.gate == Memory::Kept, !bugs.restores_journal);
+    let damaged = Damaged::default();
+    let observed = Observations::new(&checker, bugs.gate == Memory::Kept, !bugs.restores_journal, damaged.clone());
     let policies = policy::generate(&mut random);
     let knobs = Knobs::generate(&mut random);
     trace::event(format_args!("{knobs:?}"));
@@ -360,7 +361,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         inventory: Inventory::default(),
         knobs,
         archive: Archive::default(),
-        damaged: Damaged::default(),
+        damaged,
     };
 
     let here = site.clone();

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use belay_proto::v1::Decision;
 use belay_proto::v1::{self, approval};
 
+use super::damage::Damaged;
 use super::picture::{Account, Depth};
 use crate::checker::Checker;
 use crate::trace;
@@ -19,6 +20,7 @@ pub(super) struct Observations {
     gate_remembers: bool,
     /// Whether the executor keeps its journal.
     journal_remembers: bool,
+    damaged: Damaged,
 }
 
 #[derive(Debug, Default)]
@@ -80,9 +82,9 @@ pub(super) struct ObservedExecution {
 }
 
 impl Observations {
-    /// `gate_remembers`: the gate keeps its store; `journal_remembers`: so does the executor.
-    pub(super) fn new(checker: &Checker, gate_remembers: bool, journal_remembers: bool) -> Self {
-        Self { checker: checker.clone(), gate_remembers, journal_remembers, ..Self::default() }
+    /// `gate_remembers`: the gate keeps its store; `journal_remembers`: so does the executor; `damaged`: whose calls' rows are damaged.
+    pub(super) fn new(checker: &Checker, gate_remembers: bool, journal_remembers: bool, damaged: Damaged) -> Self {
+        Self { checker: checker.clone(), gate_remembers, journal_remembers, damaged, ..Self::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -246,6 +248,11 @@ impl Observations {
     /// Whether all faults have ended.
     pub(super) fn is_healed(&self) -> bool {
         self.state().healed
+    }
+
+    /// Whether the ledger's row of a call of this step was damaged.
+    pub(super) fn is_row_damaged(&self, step: &str) -> bool {
+        self.damaged.is_of_step(step)
     }
 
     /// The observations of all executions, by name.
