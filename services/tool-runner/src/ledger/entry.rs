@@ -106,7 +106,7 @@ pub(crate) struct Contents {
 pub(super) struct Unreadable {
     /// The call's name.
     pub(super) name: String,
-    /// Whether the call waited for a decision.
-    pub(super) held: bool,
+    /// Whether the call waited for approval before its tool ran.
+    pub(super) is_before_its_run: bool,
     pub(super) why: String,
 }

@@ -70,7 +70,7 @@ pub(super) fn read(connection: &mut Connection, sealer: &Sealer) -> Sql<Contents
     let fences = fences(connection)?;
     let (mut calls, mut unreadable) = (Vec::new(), Vec::new());
     let all = format!(
-        "SELECT digest, ended, call, sealed, workspace, staged_id, staged, name, EXISTS (SELECT 1 FROM held WHERE held.name = call.name), {}
+        "SELECT digest, ended, call, sealed, workspace, staged_id, staged, name, {}
          FROM call ORDER BY committed, name",
         CALL.intact()
     );
@@ -79,14 +79,17 @@ pub(super) fn read(connection: &mut Connection, sealer: &Sealer) -> Sql<Contents
     while let Some(row) = rows.next()? {
         // A damaged name may be no text any more.
         let name = String::from_utf8_lossy(row.get_ref(7)?.as_bytes().unwrap_or_default()).into_owned();
-        let read = match row.get::<_, bool>(9)? {
+        let read = match row.get::<_, bool>(8)? {
             true => decoded(row, sealer, &name),
             false => Err(self::unreadable(7, Type::Text, SqliteError::Row(CALL.damaged(&name)))),
         };
         match read {
             Ok(row) => calls.push(row),
             Err(why) if is_planted(Defect::UnreadableRowStopsStart) => return Err(why),
-            Err(why) => unreadable.push(Unreadable { name, held: row.get(8)?, why: why.to_string() }),
+            Err(why) => {
+                let is_before_its_run = is_before_its_run(connection, sealer, &name)?;
+                unreadable.push(Unreadable { name, is_before_its_run, why: why.to_string() });
+            }
         }
     }
     let read = format!("SELECT revision, body, signature, key_id, {} FROM policy", POLICY.intact());
@@ -172,8 +175,8 @@ fn decoded(row: &SqlRow<'_>, sealer: &Sealer, name: &str) -> Sql<Row> {
 #[error("it is the row of {0}")]
 struct Misplaced(String);
 
-/// Moves undecodable rows to `set_aside`, unchanged. The outcome of such a call becomes unknown; a call that waited for approval had not
-/// happened, so it is dropped.
+/// Moves undecodable rows to `set_aside`, unchanged. The outcome of such a call becomes unknown; a call that waited for approval before its tool
+/// ran had not happened, so it is dropped.
 pub(super) fn set_aside(
     connection: &mut Connection,
     sealer: &Sealer,
@@ -184,7 +187,7 @@ pub(super) fn set_aside(
         return Ok(());
     }
     let transaction = connection.transaction()?;
-    for Unreadable { name, held, why } in &found.unreadable {
+    for Unreadable { name, is_before_its_run, why } in &found.unreadable {
         transaction.execute(
             "INSERT OR REPLACE INTO set_aside (name, why, digest, ended, call, sealed, workspace, staged_id, staged)
              SELECT name, ?2, digest, ended, call, sealed, workspace, staged_id, staged FROM call WHERE name = ?1",
@@ -197,7 +200,7 @@ pub(super) fn set_aside(
             why,
             "Cannot decode the ledger's row of a call; the row was moved to the table `set_aside`, and the outcome of the call is unknown"
         );
-        if !held {
+        if !is_before_its_run {
             let row = unknown(name, ledger_id);
             write_call(&transaction, sealer, &row, &mut 0)?;
             found.calls.push(row);
@@ -239,6 +242,22 @@ struct SealedApproval {
     changes: Vec<Change>,
 }
 
+impl SealedApproval {
+    fn read(row: &SqlRow<'_>, column: usize, sealer: &Sealer, name: &str) -> Sql<Self> {
+        let opened = opened(row, column, sealer, name, Part::Approval)?;
+        serde_json::from_slice(&opened).map_err(|error| unreadable(column, Type::Blob, error))
+    }
+}
+
+/// Whether a call waits for approval and its tool has not run. Not where that cannot be read: what ran may have had effects outside the workspace,
+/// and the grant that it ran on is spent.
+fn is_before_its_run(connection: &Connection, sealer: &Sealer, name: &str) -> Sql<bool> {
+    let read = format!("SELECT waits FROM held WHERE name = ?1 AND {}", HELD.intact());
+    let waits =
+        |row: &SqlRow<'_>| Ok(SealedApproval::read(row, 0, sealer, name).is_ok_and(|waits| waits.result.is_none()));
+    Ok(connection.query_row(&read, [name], waits).optional()?.unwrap_or(false))
+}
+
 /// The pending approval of a call.
 pub(super) fn pending_approval(
     connection: &Connection,
@@ -254,10 +273,7 @@ pub(super) fn pending_approval(
         if !row.get::<_, bool>(6)? || !row.get::<_, bool>(7)? {
             return Ok(Err(SqliteError::Row(HELD.damaged(name))));
         }
-        let sealed_approval = opened(row, 1, sealer, name, Part::Approval)?;
-        let sealed_approval =
-            serde_json::from_slice(&sealed_approval).map_err(|error| unreadable(1, Type::Blob, error))?;
-        let SealedApproval { basis, result, changes } = sealed_approval;
+        let SealedApproval { basis, result, changes } = SealedApproval::read(row, 1, sealer, name)?;
         let contents = opened(row, 2, sealer, name, Part::Contents)?;
         let contents = unpack(&contents).map_err(|error| unreadable(2, Type::Blob, error))?;
         let pending = PendingApproval { subject: row.get(0)?, basis, result, changes, contents };

@@ -225,6 +225,7 @@ async fn an_undecodable_row_is_set_aside() {
         assert_eq!(state(&runner.run(call, KEEP, json!([])).await), State::Completed);
     }
     assert_eq!(state(&runner.run("held", CHANGE, json!([["write", "a", "x"]])).await), State::AwaitingApproval);
+    assert_eq!(state(&runner.run("not-run", SEND, json!([])).await), State::AwaitingApproval);
     runner.lose().await;
     let damage = |set: &str, call: &str| {
         let damaged = ledger(&bench).execute(&format!("UPDATE call SET {set} WHERE name = ?1"), [name(call)]).unwrap();
@@ -233,11 +234,13 @@ async fn an_undecodable_row_is_set_aside() {
     damage("call = x'0affffff', ended = 0", "active");
     damage("call = (SELECT call FROM call WHERE name LIKE '%/good/%')", "ended");
     damage("call = x'ff'", "held");
+    damage("call = x'ff'", "not-run");
     // Interrupted, with a recovery class that no version has: field 8 is 99.
     damage("call = CAST(call || x'4063' AS BLOB), ended = 0", "newer");
     for start in 0..2 {
         let runner = bench.start(ASK).await;
-        for call in ["active", "ended", "newer"] {
+        // The tool of `held` has run: it may have reached out, and its grant may be spent.
+        for call in ["active", "ended", "held", "newer"] {
             let found = runner.get(call).await.unwrap();
             assert_eq!(
                 (state(&found), reason(&found)),
@@ -247,7 +250,7 @@ async fn an_undecodable_row_is_set_aside() {
         }
         assert_eq!(state(&runner.get("good").await.unwrap()), State::Completed);
         // It had not happened, so it can be sent again.
-        assert_eq!(refusal(&runner.get("held").await.unwrap_err()), "CALL_NOT_FOUND");
+        assert_eq!(refusal(&runner.get("not-run").await.unwrap_err()), "CALL_NOT_FOUND");
         runner.lose().await;
     }
     let aside: Vec<(String, Vec<u8>)> = ledger(&bench)
@@ -259,13 +262,13 @@ async fn an_undecodable_row_is_set_aside() {
         .unwrap();
     assert_eq!(
         aside.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(),
-        ["active", "ended", "held", "newer"].map(name)
+        ["active", "ended", "held", "newer", "not-run"].map(name)
     );
     assert_eq!((aside[0].1.as_slice(), aside[2].1.as_slice()), (&b"\x0a\xff\xff\xff"[..], &b"\xff"[..]));
 
     // Acknowledged, they are forgotten like any other call.
     let runner = bench.start(ASK).await;
-    for call in ["active", "ended", "newer"] {
+    for call in ["active", "ended", "held", "newer"] {
         runner.acknowledge(call).await;
     }
     runner.stop().await;
