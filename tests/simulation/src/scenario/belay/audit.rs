@@ -117,8 +117,10 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
 struct Conflicts {
     /// How many calls of an attempt were discarded because of one, by the attempt's part of their names.
     by_attempt: BTreeMap<String, u32>,
-    /// Whether the execution is paused, and running calls were to be discarded.
-    is_discarding: bool,
+    /// The newest call of each attempt.
+    newest: BTreeMap<String, String>,
+    /// The calls that had not ended when a pause discarded calls.
+    discarded: BTreeSet<String>,
 }
 
 struct One<'a, 'v> {
@@ -275,14 +277,18 @@ impl<'a> One<'a, '_> {
         let (attempt, number) = name.rsplit_once('.').unwrap_or_default();
         let so_far = conflicts.by_attempt.get(attempt).copied().unwrap_or_default();
         match &event.kind {
-            Some(Kind::ExecutionPaused(paused)) => conflicts.is_discarding |= paused.discard_calls,
-            Some(Kind::ExecutionResumed(_)) => conflicts.is_discarding = false,
-            Some(Kind::ToolCallRequested(_)) if so_far > MAX_RERUNS => {
-                self.violation(format_args!("{name} was made after {so_far} conflicts in the attempt"));
+            Some(Kind::ExecutionPaused(paused)) if paused.discard_calls => {
+                conflicts.discarded.extend(conflicts.newest.values().cloned());
+            }
+            Some(Kind::ToolCallRequested(_)) => {
+                conflicts.newest.insert(attempt.to_owned(), name.clone());
+                if so_far > MAX_RERUNS {
+                    self.violation(format_args!("{name} was made after {so_far} conflicts in the attempt"));
+                }
             }
             // The pause asked for the end of this call, and the one after it is made because of the resumption.
             Some(Kind::ToolCallCancelled(cancelled))
-                if is_conflict(&cancelled.failure) && conflicts.is_discarding && so_far == MAX_RERUNS => {}
+                if is_conflict(&cancelled.failure) && so_far == MAX_RERUNS && conflicts.discarded.contains(&name) => {}
             Some(Kind::ToolCallCancelled(cancelled)) if is_conflict(&cancelled.failure) => {
                 conflicts.by_attempt.insert(attempt.to_owned(), so_far + 1);
             }

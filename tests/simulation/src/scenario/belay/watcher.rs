@@ -51,6 +51,8 @@ pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRn
 struct Cursor {
     sequence: i64,
     journal: String,
+    /// Whether a reset has moved it past events that were not shown.
+    is_reset: bool,
 }
 
 /// Reads up to `max_messages`; returns whether the last event was among them.
@@ -62,7 +64,7 @@ async fn follow(
     cursor: &mut Cursor,
     max_messages: u32,
 ) -> bool {
-    let (mut snapshots, mut is_reset) = (0, false);
+    let mut snapshots = 0;
     for _ in 0..max_messages {
         let message = match tokio::time::timeout(RPC_TIMEOUT, stream.message()).await {
             Ok(Ok(Some(message))) => message,
@@ -89,8 +91,7 @@ async fn follow(
             && cursor.journal != journal
         {
             trace::count("watches reset");
-            *cursor = Cursor { sequence: reset.last_sequence, journal };
-            is_reset = true;
+            *cursor = Cursor { sequence: reset.last_sequence, journal, is_reset: true };
             continue;
         }
         if cursor.sequence > 0 && cursor.journal != journal {
@@ -108,7 +109,8 @@ async fn follow(
                     observed.violation(format_args!("event {seen} of {name} was shown and is gone"));
                 }
                 observed.saw(&snapshot);
-                if is_reset && is_terminal(snapshot.state()) {
+                // Its last event is among those that the reset left out.
+                if cursor.is_reset && is_terminal(snapshot.state()) && snapshot.last_sequence == seen {
                     return true;
                 }
             }
