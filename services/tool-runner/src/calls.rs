@@ -1,15 +1,17 @@
 //! The calls of this runner, running, waiting and ended.
 //!
-//! This file holds the registry of calls and its entry points. `run` executes a call, `require_approval` suspends it for approval,
-//! `approvals` resumes or discards it, `commit` applies its effect, and `recover` restores calls from the ledger at startup.
+//! This file has the entry points. `call` is one call, `known` says which are in memory, `run` executes a call, `require_approval` suspends it for
+//! approval, `approvals` resumes or discards it, `commit` applies its effect, and `recover` restores calls from the ledger at startup.
 
 mod approvals;
+mod call;
 mod commit;
 mod decide;
 mod effect;
 mod ended;
 mod forget;
 mod kept_results;
+mod known;
 mod recent_acknowledgements;
 mod record;
 mod recover;
@@ -18,11 +20,12 @@ mod run;
 mod span;
 mod work;
 
+pub(crate) use call::{Progress, Subscription, unresolved};
 pub(crate) use decide::too_weak;
 pub(crate) use record::timed_out;
 
 use std::{
-    collections::{HashMap, hash_map::Entry as Slot},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -36,7 +39,6 @@ use belay_reasons as reasons;
 use belay_service_kit::{Clock, Limit, Taken, status};
 use belay_sqlite::SqliteError;
 use belay_telemetry::{RpcSpan, Telemetry, TraceContext};
-use tokio::sync::watch;
 use tonic::{Code, Status, metadata::MetadataMap};
 
 use crate::{
@@ -46,15 +48,15 @@ use crate::{
     lanes::Lanes,
     ledger::{Entry, Row, Written},
     lock::lock,
-    output::OutputBuffer,
     policy::CallPolicy,
     registry::Registered,
-    secrets::CallSecrets,
     workspace_locks::WorkspaceLocks,
     workspaces::Chosen,
 };
+use call::{Call, cancel_requested, restore};
 use ended::{Blob, EndedCall};
 use kept_results::KeptResults;
+use known::{Found, Known};
 use recent_acknowledgements::RecentAcknowledgements;
 use record::{failure, payload};
 
@@ -72,59 +74,15 @@ pub struct Calls {
     /// Bounds the calls that run at once.
     limit: Limit,
     fences: Mutex<HashMap<i32, i64>>,
-    known: Mutex<HashMap<String, Call>>,
+    known: Mutex<Known>,
+    /// Held while a call is read from the ledger, so that nobody gets it as it was before.
+    loading: tokio::sync::Mutex<()>,
     recent: Mutex<RecentAcknowledgements>,
     kept: Mutex<KeptResults>,
     /// Results of more bytes than this are blobs.
     max_inline: usize,
     /// How many bytes of results are kept of calls that only read.
     max_kept_bytes: usize,
-}
-
-/// Where a call is in its life.
-#[derive(Clone, Debug)]
-pub(crate) enum Progress {
-    /// Its tool runs.
-    Running,
-    /// A decision about it is being carried out.
-    Resolving,
-    /// It waits for approval.
-    AwaitingApproval(Arc<runner_v1::ToolCall>),
-    Ended(EndedCall),
-    /// The write of its row failed, so its outcome is unknown until the runner has restarted and read the ledger.
-    Unresolved,
-}
-
-impl Progress {
-    /// Whether the runner is working on it, as opposed to waiting for a decision or having ended.
-    fn is_busy(&self) -> bool {
-        matches!(self, Self::Running | Self::Resolving)
-    }
-}
-
-/// A subscription to the progress and output of a call.
-#[derive(Clone, Debug)]
-pub(crate) struct Subscription {
-    pub(crate) name: String,
-    pub(crate) progress: watch::Receiver<Progress>,
-    /// The exclusive call whose end this one waits for.
-    pub(crate) waits_for: watch::Receiver<Option<Arc<str>>>,
-    pub(crate) output: Arc<OutputBuffer>,
-}
-
-#[derive(Clone)]
-struct Call {
-    /// The digest of tool, workspace and arguments; empty for a tombstone, which matches any request.
-    digest: Arc<str>,
-    progress: Arc<watch::Sender<Progress>>,
-    cancel: Arc<watch::Sender<bool>>,
-    /// The exclusive call whose end this one waits for.
-    waits_for: Arc<watch::Sender<Option<Arc<str>>>>,
-    output: Arc<OutputBuffer>,
-    /// The message returned while the call runs.
-    started: Arc<runner_v1::ToolCall>,
-    /// Redacts its secrets in output, approvals and failures.
-    secrets: Arc<CallSecrets>,
 }
 
 /// The policy that a new call runs under, and its slot in the limit of running calls.
@@ -179,7 +137,7 @@ impl Calls {
         span.end(result, self.clock.now_micros());
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Call>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         lock(&self.known)
     }
 
@@ -208,8 +166,28 @@ impl Calls {
     pub(crate) async fn call(self: &Arc<Self>, request: CallRequest) -> Result<Subscription, Status> {
         let workspace = Some(request.workspace.path.as_path()).filter(|_| !request.workspace.own);
         let digest: Arc<str> = request_digest(request.tool.spec.name, workspace, &request.arguments).into();
-        let (call, is_new) = self.find_or_register(&request, &digest)?;
-        if !call.digest.is_empty() && call.digest != digest {
+        let (call, is_new) = loop {
+            match self.find_or_register(&request, &digest)? {
+                Some(found) => break found,
+                None => drop(self.look_up(&request.name).await?),
+            }
+        };
+        let name = is_new.is_none().then(|| request.name.clone());
+        let called = self.start_or_resume(call, request, &digest, is_new).await;
+        if let Some(name) = name {
+            self.unload(&name);
+        }
+        called
+    }
+
+    async fn start_or_resume(
+        self: &Arc<Self>,
+        call: Call,
+        request: CallRequest,
+        digest: &Arc<str>,
+        is_new: Option<Admission>,
+    ) -> Result<Subscription, Status> {
+        if !call.digest.is_empty() && call.digest != *digest {
             let message = format!("{} already exists with a different tool, workspace or arguments.", request.name);
             return Err(status::error(Code::AlreadyExists, reasons::CALL_EXISTS, message).into());
         }
@@ -222,13 +200,18 @@ impl Calls {
         Ok(subscription)
     }
 
-    /// Returns the call of this name, or registers a new one.
-    fn find_or_register(&self, request: &CallRequest, digest: &Arc<str>) -> Result<(Call, Option<Admission>), Status> {
+    /// Returns the call of this name, or registers a new one; `None` if it has to be read from the ledger before.
+    fn find_or_register(
+        &self,
+        request: &CallRequest,
+        digest: &Arc<str>,
+    ) -> Result<Option<(Call, Option<Admission>)>, Status> {
         let mut known = self.known();
-        let slot = match known.entry(request.name.clone()) {
-            Slot::Occupied(call) => return Ok((call.get().clone(), None)),
-            Slot::Vacant(slot) => slot,
-        };
+        match known.look_up(&request.name) {
+            Found::InMemory(call) => return Ok(Some((call, None))),
+            Found::InLedger => return Ok(None),
+            Found::Nowhere => {}
+        }
         if lock(&self.recent).outdates(&request.name, request.token)
             || self.acknowledgements.is_waiting_for_sync(&request.name)
         {
@@ -250,8 +233,9 @@ impl Calls {
             ..runner_v1::ToolCall::default()
         };
         let secrets = self.ledger.secrets_of(&started.tool, &request.arguments);
-        let call = slot.insert(Call::new(Arc::clone(digest), Progress::Running, started, secrets)).clone();
-        Ok((call, Some((policy, taken))))
+        let call = Call::new(Arc::clone(digest), Progress::Running, started, secrets);
+        known.calls.insert(request.name.clone(), call.clone());
+        Ok(Some((call, Some((policy, taken)))))
     }
 
     fn policy_of(&self, call: &str) -> Result<CallPolicy, Status> {
@@ -263,21 +247,27 @@ impl Calls {
     }
 
     /// The current state of a call.
-    pub(crate) fn get(&self, name: &str) -> Result<Arc<runner_v1::ToolCall>, Status> {
-        Ok(self.find(name)?.now())
+    pub(crate) async fn get(&self, name: &str) -> Result<Arc<runner_v1::ToolCall>, Status> {
+        let now = self.find(name).await?.now();
+        self.unload(name);
+        Ok(now)
     }
 
     /// The result of a call that has a reference with this digest to it.
     pub(crate) fn blob(&self, name: &str, digest: &str) -> Result<Arc<Blob>, Status> {
-        let call = self.find(name)?;
-        let why = match &*call.progress.borrow() {
-            Progress::Ended(ended) => match ended.blob() {
-                Some(blob) if blob.digest == digest => return Ok(Arc::clone(blob)),
-                Some(_) => "its result has another digest",
-                None => "it has no result, or one that is inline",
+        let found = self.known().look_up(name);
+        let why = match found {
+            Found::Nowhere => return Err(self.unknown(name)),
+            Found::InLedger => "it has not ended",
+            Found::InMemory(call) => match &*call.progress.borrow() {
+                Progress::Ended(ended) => match ended.blob() {
+                    Some(blob) if blob.digest == digest => return Ok(Arc::clone(blob)),
+                    Some(_) => "its result has another digest",
+                    None => "it has no result, or one that is inline",
+                },
+                Progress::Running | Progress::Resolving | Progress::AwaitingApproval(_) => "it has not ended",
+                Progress::Unresolved => return Err(unresolved()),
             },
-            Progress::Running | Progress::Resolving | Progress::AwaitingApproval(_) => "it has not ended",
-            Progress::Unresolved => return Err(unresolved()),
         };
         let message = format!("Call {name} has no blob of this digest: {why}.");
         Err(status::error(Code::NotFound, reasons::BLOB_NOT_FOUND, message).with("name", name).into())
@@ -293,24 +283,26 @@ impl Calls {
     fn drop_unless_read_later(&self, name: &str, ended: &EndedCall) {
         let mut known = self.known();
         let Some(blob) = ended.blob() else {
-            known.remove(name);
+            known.calls.remove(name);
             return;
         };
-        let is_kept = |name: &str| known.get(name).is_some_and(Call::has_ended);
+        let is_kept = |name: &str| known.calls.get(name).is_some_and(Call::has_ended);
         let outdated = lock(&self.kept).add(name, blob.bytes().len(), self.max_kept_bytes, is_kept);
         for name in outdated {
-            known.remove(&name);
+            known.calls.remove(&name);
         }
     }
 
     /// Subscribes to a call.
-    pub(crate) fn attach(&self, name: &str) -> Result<Subscription, Status> {
-        Ok(self.find(name)?.subscription())
+    pub(crate) async fn attach(&self, name: &str) -> Result<Subscription, Status> {
+        let subscription = self.find(name).await?.subscription();
+        self.unload(name);
+        Ok(subscription)
     }
 
     /// Whether the call is known here.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.known().contains_key(name)
+        self.known().contains(name)
     }
 
     /// Rejects the request once a write to the ledger has failed.
@@ -318,23 +310,57 @@ impl Calls {
         self.ledger.failure().map_or(Ok(()), |error| Err(not_durable(error)))
     }
 
-    fn find(&self, name: &str) -> Result<Call, Status> {
-        let known = self.known().get(name).cloned();
-        if known.is_none() {
-            // The row of an unknown call may still have been written.
-            self.check_ledger()?;
+    async fn find(&self, name: &str) -> Result<Call, Status> {
+        self.look_up(name).await?.ok_or_else(|| self.unknown(name))
+    }
+
+    /// The call of this name, from memory or from the ledger.
+    async fn look_up(&self, name: &str) -> Result<Option<Call>, Status> {
+        match self.known().look_up(name) {
+            Found::InMemory(call) => return Ok(Some(call)),
+            Found::InLedger => {}
+            Found::Nowhere => return Ok(None),
         }
-        known.ok_or_else(|| {
-            let message = format!("Call {name} not found: this runner never received it.");
-            status::error(Code::NotFound, reasons::CALL_NOT_FOUND, message).with("ledger_id", self.ledger.id()).into()
-        })
+        let _loading = self.loading.lock().await;
+        match self.known().look_up(name) {
+            Found::InMemory(call) => return Ok(Some(call)),
+            Found::InLedger => {}
+            Found::Nowhere => return Ok(None),
+        }
+        let row = self.ledger.held_call(name).await.map_err(|error| {
+            let message = format!("The row of {name}, which waits for approval, cannot be read: {error}.");
+            Status::from(status::error(Code::DataLoss, reasons::STORE_CORRUPT, message))
+        })?;
+        let call = restore(&self.ledger, &row, Progress::AwaitingApproval(Arc::new(row.call.clone())));
+        self.known().load(name, call.clone());
+        Ok(Some(call))
+    }
+
+    /// Leaves a call that waits for approval to the ledger, unless somebody else asks about it.
+    fn unload(&self, name: &str) {
+        self.known().unload(name);
+    }
+
+    /// The error for a call that is not known.
+    fn unknown(&self, name: &str) -> Status {
+        // The row of an unknown call may still have been written.
+        if let Err(failed) = self.check_ledger() {
+            return failed;
+        }
+        let message = format!("Call {name} not found: this runner never received it.");
+        status::error(Code::NotFound, reasons::CALL_NOT_FOUND, message).with("ledger_id", self.ledger.id()).into()
     }
 
     /// Cancels a call and returns when it has ended. For an unknown call it leaves a tombstone, so that the call cannot start later.
     pub(crate) async fn cancel(self: &Arc<Self>, name: &str) -> Result<Arc<runner_v1::ToolCall>, Status> {
+        let cancelled = self.cancel_known(name).await;
+        self.unload(name);
+        cancelled
+    }
+
+    async fn cancel_known(self: &Arc<Self>, name: &str) -> Result<Arc<runner_v1::ToolCall>, Status> {
         loop {
-            let known = self.known().get(name).cloned();
-            let Some(call) = known else {
+            let Some(call) = self.look_up(name).await? else {
                 if let Some(ended) = self.write_tombstone(name).await? {
                     return Ok(ended);
                 }
@@ -367,10 +393,9 @@ impl Calls {
         // is published only once the row is durable.
         let secrets = self.ledger.secrets_of("", "");
         let call = Call::new("".into(), Progress::Running, tombstone.clone(), secrets);
-        match self.known().entry(name.to_owned()) {
-            Slot::Vacant(slot) => slot.insert(call.clone()),
-            Slot::Occupied(_) => return Ok(None),
-        };
+        if !self.known().add_new(name, &call) {
+            return Ok(None);
+        }
         let row = Row {
             digest: String::new(),
             ended: true,
@@ -380,7 +405,7 @@ impl Calls {
             spends: None,
         };
         if let Err(error) = self.write(row).await {
-            self.known().remove(name);
+            self.known().calls.remove(name);
             return Err(not_durable(error));
         }
         let ended = EndedCall::without_result(tombstone);
@@ -391,7 +416,7 @@ impl Calls {
     /// The names of ended calls that the executor has not acknowledged, sorted.
     pub(crate) fn unacknowledged(&self) -> Vec<String> {
         let known = self.known();
-        let ended = known.iter().filter(|(_, call)| call.has_ended());
+        let ended = known.calls.iter().filter(|(_, call)| call.has_ended());
         let mut names: Vec<String> = ended.map(|(name, _)| name.clone()).collect();
         drop(known);
         names.sort_unstable();
@@ -402,12 +427,12 @@ impl Calls {
     pub(crate) fn acknowledge(&self, names: Vec<String>, token: i64) {
         let mut known = self.known();
         let ended: Vec<String> =
-            names.into_iter().filter(|name| known.get(name).is_some_and(Call::has_ended)).collect();
+            names.into_iter().filter(|name| known.calls.get(name).is_some_and(Call::has_ended)).collect();
         // While `known` is locked: otherwise a call of the same name could start first.
         self.acknowledgements.acknowledge(ended.clone());
         let mut recent = lock(&self.recent);
         for name in ended {
-            known.remove(&name);
+            known.calls.remove(&name);
             recent.add(name, token);
         }
     }
@@ -431,89 +456,6 @@ impl Calls {
     async fn write(&self, row: Row) -> Result<Written, crate::LedgerFailure> {
         self.ledger.write(Entry::Call(Box::new(row))).await
     }
-}
-
-impl Call {
-    fn new(digest: Arc<str>, progress: Progress, started: runner_v1::ToolCall, secrets: Arc<CallSecrets>) -> Self {
-        Self {
-            digest,
-            progress: Arc::new(watch::Sender::new(progress)),
-            cancel: Arc::new(watch::Sender::new(false)),
-            waits_for: Arc::new(watch::Sender::new(None)),
-            output: Arc::new(OutputBuffer::new(secrets.redactor())),
-            started: Arc::new(started),
-            secrets,
-        }
-    }
-
-    fn subscription(&self) -> Subscription {
-        Subscription {
-            name: self.started.name.clone(),
-            progress: self.progress.subscribe(),
-            waits_for: self.waits_for.subscribe(),
-            output: Arc::clone(&self.output),
-        }
-    }
-
-    fn now(&self) -> Arc<runner_v1::ToolCall> {
-        match &*self.progress.borrow() {
-            Progress::Running | Progress::Resolving | Progress::Unresolved => Arc::clone(&self.started),
-            Progress::AwaitingApproval(call) => Arc::clone(call),
-            Progress::Ended(ended) => Arc::clone(&ended.call),
-        }
-    }
-
-    fn has_ended(&self) -> bool {
-        matches!(*self.progress.borrow(), Progress::Ended(_))
-    }
-
-    fn awaits_approval(&self) -> bool {
-        matches!(*self.progress.borrow(), Progress::AwaitingApproval(_))
-    }
-
-    /// Returns its progress once it is no longer busy.
-    async fn wait_until_idle(&self) -> Result<Progress, Status> {
-        wait_until_idle(&mut self.progress.subscribe()).await
-    }
-
-    /// Moves a call that waits for approval to `next`, so that no other request can decide it. Returns `None` when the call does not wait
-    /// for approval.
-    fn claim_pending(&self, next: Progress) -> Option<Arc<runner_v1::ToolCall>> {
-        let mut waited = None;
-        self.progress.send_if_modified(|progress| {
-            if let Progress::AwaitingApproval(call) = progress {
-                waited = Some(Arc::clone(call));
-                *progress = next;
-            }
-            waited.is_some()
-        });
-        waited
-    }
-}
-
-/// Returns the progress of a call once it is no longer busy.
-pub(crate) async fn wait_until_idle(progress: &mut watch::Receiver<Progress>) -> Result<Progress, Status> {
-    match progress.wait_for(|progress| !progress.is_busy()).await.as_deref() {
-        Ok(Progress::Unresolved) => Err(unresolved()),
-        Ok(progress) => Ok(progress.clone()),
-        Err(_) => {
-            Err(status::error(Code::Unavailable, reasons::RUNNER_STOPPING, "The tool runner is stopping.").into())
-        }
-    }
-}
-
-/// Returns when cancellation of the call has been requested.
-async fn cancel_requested(cancelled: &mut watch::Receiver<bool>) {
-    if cancelled.wait_for(|cancel| *cancel).await.is_err() {
-        // The sender is gone, so no cancellation can come.
-        std::future::pending().await
-    }
-}
-
-/// The error for a call whose row may or may not have been written.
-pub(crate) fn unresolved() -> Status {
-    let message = "The call ledger cannot be written, so the outcome of this call is unknown until the runner has restarted: retry then.";
-    status::error(Code::Unavailable, reasons::LEDGER_UNAVAILABLE, message).into()
 }
 
 fn not_durable(error: impl std::fmt::Display) -> Status {

@@ -23,7 +23,7 @@ use belay_sqlite::{CheckReport, Location, Readers, SqliteError, StoreSize, Threa
 use thiserror::Error;
 use tokio::sync::watch;
 
-pub(crate) use entry::{Basis, Contents, Entry, PendingApproval, Row, Spent, WorkspaceEffect, Written};
+pub(crate) use entry::{Basis, Contents, Entry, HeldCall, PendingApproval, Row, Spent, WorkspaceEffect, Written};
 use tables::{SCHEMA, TABLES};
 
 use crate::{
@@ -262,6 +262,17 @@ impl Ledger {
             .run(move || {
                 let connection = readers.connection();
                 rows::pending_approval(&connection, &sealer, &name)
+            })
+            .await
+    }
+
+    /// The row of a call that waits for approval.
+    pub(crate) async fn held_call(&self, name: &str) -> Result<Row, SqliteError> {
+        let (readers, sealer, name) = (Arc::clone(&self.readers), Arc::clone(&self.sealer), name.to_owned());
+        self.threads
+            .run(move || {
+                let connection = readers.connection();
+                rows::held_call(&connection, &sealer, &name)
             })
             .await
     }

@@ -47,7 +47,7 @@ struct State {
     /// Commits from the ledger to apply when the workspace is opened, by workspace.
     redo: HashMap<PathBuf, Vec<Redo>>,
     /// Staged effects that a sweep must keep: they wait for approval or are being applied.
-    kept: HashSet<String>,
+    kept: HashSet<Box<str>>,
     views: u64,
 }
 
@@ -241,8 +241,7 @@ impl WorkspaceLocks {
         if !own {
             self.settings.allow(directory.path())?;
         }
-        let kept = self.state().kept.clone();
-        directory.sweep(&|id| !id.starts_with(&self.tag) || kept.contains(id))?;
+        directory.sweep(&|id| !id.starts_with(&self.tag) || self.state().kept.contains(id))?;
         let redo = self.state().redo.remove(&path).unwrap_or_default();
         match self.redo_all(&*directory, &redo) {
             Ok(results) => redo.into_iter().zip(results).for_each(|(redo, result)| drop(redo.done.send(result))),
@@ -314,7 +313,7 @@ impl WorkspaceLocks {
 
     /// Protects staged files from the sweep at the next opening of the workspace.
     pub(crate) fn keep_staged(&self, id: &str) {
-        self.state().kept.insert(id.to_owned());
+        self.state().kept.insert(id.into());
     }
 
     /// Lets the next opening of the workspace sweep staged files.

@@ -40,8 +40,13 @@ pub(crate) struct Belay {
 impl Belay {
     /// Starts the processes and returns when all serve.
     pub(crate) async fn start(binaries: &Path, place: &Place) -> Result<Self> {
+        Self::start_with(binaries, place, &[]).await
+    }
+
+    /// The same, with more arguments for the gate.
+    pub(crate) async fn start_with(binaries: &Path, place: &Place, for_gate: &[&str]) -> Result<Self> {
         let program = binaries.join("belay");
-        let gate = start_gate(&program, place).await?;
+        let gate = start_gate(&program, place, for_gate).await?;
         let socket = place.socket("runner.sock");
         let state = place.file("runner").display().to_string();
         let (door, key) = (place.socket("gate-service.sock").to_string(), place.file("gate").join("gate.pub"));
@@ -224,11 +229,12 @@ impl Subject for Belay {
     }
 }
 
-async fn start_gate(program: &Path, place: &Place) -> Result<Process> {
+async fn start_gate(program: &Path, place: &Place, more: &[&str]) -> Result<Process> {
     let socket = place.socket("gate.sock");
     let (listen, door) = (socket.to_string(), place.socket("gate-service.sock").to_string());
     let (runner, state) = (place.socket("runner.sock").to_string(), place.file("gate").display().to_string());
     let arguments = ["--listen", &listen, "--service-listen", &door, "--runner", &runner, "--state-dir", &state];
+    let arguments = [&arguments, more].concat();
     let mut process = Process::start(program, "approval-gate", &arguments, place.state())?;
     serves(&mut process, &socket, "belay.v1.ApprovalService").await?;
     Ok(process)

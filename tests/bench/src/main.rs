@@ -7,6 +7,7 @@ mod beside;
 mod breakdown;
 mod crash;
 mod floor;
+mod held;
 mod journalled;
 mod launch;
 mod looking;
@@ -64,6 +65,10 @@ struct Settings {
     #[arg(long, value_name = "EXECUTIONS", value_parser = clap::value_parser!(u32).range(1000..=10_000_000),
           conflicts_with_all = ["quick", "check", "load", "looking"])]
     parked: Option<u32>,
+    /// Measure only the memory of so many pending approvals, and write no result.json.
+    #[arg(long, value_name = "APPROVALS", value_parser = clap::value_parser!(u32).range(100..=1_000_000),
+          conflicts_with_all = ["quick", "check", "load", "looking", "parked"])]
+    held: Option<u32>,
     /// Measure only whether memory levels off over 24 batches of 64 executions, and write no result.json.
     #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking"])]
     memory: bool,
@@ -143,6 +148,15 @@ async fn measure(settings: &Settings) -> Result<bool> {
     if let Some(executions) = settings.parked {
         for _ in 0..settings.rounds {
             println!("{:#?}", parked::measure(&binaries, &root, executions).await?);
+        }
+        return Ok(true);
+    }
+    if let Some(approvals) = settings.held {
+        for _ in 0..settings.rounds {
+            let held = held::measure(&binaries, &root, approvals).await?;
+            let [gate, runner, executor] = held.bytes_of_one();
+            println!("{held:?}");
+            println!("bytes for each approval: gate {gate:.0}, runner {runner:.0}, executor {executor:.0}");
         }
         return Ok(true);
     }

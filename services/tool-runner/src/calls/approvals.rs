@@ -73,8 +73,18 @@ impl Calls {
         name: &str,
         grant: Option<runner_v1::Grant>,
     ) -> Result<Arc<runner_v1::ToolCall>, Status> {
+        let committed = self.commit_found(name, grant).await;
+        self.unload(name);
+        committed
+    }
+
+    async fn commit_found(
+        self: &Arc<Self>,
+        name: &str,
+        grant: Option<runner_v1::Grant>,
+    ) -> Result<Arc<runner_v1::ToolCall>, Status> {
         loop {
-            let call = self.find(name)?;
+            let call = self.find(name).await?;
             let waiting = match call.wait_until_idle().await? {
                 Progress::Ended(ended) => return Ok(ended.call),
                 Progress::Running | Progress::Resolving | Progress::Unresolved => continue,
@@ -97,11 +107,12 @@ impl Calls {
             }
             let (calls, claimed) = (Arc::clone(self), call.clone());
             let before = Arc::clone(&waiting);
-            return resolve(call, waiting, async move {
-                calls.commit_pending(&claimed, &before, approval, spends, policy).await
-            })
-            .await
-            .map(|ended| ended.call);
+            return self
+                .resolve(call, waiting, async move {
+                    calls.commit_pending(&claimed, &before, approval, spends, policy).await
+                })
+                .await
+                .map(|ended| ended.call);
         }
     }
 
@@ -176,7 +187,13 @@ impl Calls {
         name: &str,
         why: v1::Failure,
     ) -> Result<Arc<runner_v1::ToolCall>, Status> {
-        let call = self.find(name)?;
+        let discarded = self.discard_found(name, why).await;
+        self.unload(name);
+        discarded
+    }
+
+    async fn discard_found(self: &Arc<Self>, name: &str, why: v1::Failure) -> Result<Arc<runner_v1::ToolCall>, Status> {
+        let call = self.find(name).await?;
         loop {
             if matches!(*call.progress.borrow(), Progress::Running) {
                 return Err(not_waiting(format!(
@@ -202,9 +219,13 @@ impl Calls {
         let Some(waiting) = call.claim_pending(Progress::Resolving) else { return Ok(()) };
         let (calls, claimed) = (Arc::clone(self), call.clone());
         let before = Arc::clone(&waiting);
-        resolve(call.clone(), waiting, async move { calls.end_without_effect(&claimed, &before, state, why).await })
-            .await
-            .map(drop)
+        self.resolve(
+            call.clone(),
+            waiting,
+            async move { calls.end_without_effect(&claimed, &before, state, why).await },
+        )
+        .await
+        .map(drop)
     }
 
     async fn end_without_effect(
@@ -232,8 +253,10 @@ impl Calls {
 
     /// The subject and file contents of a call that waits for approval.
     pub(crate) async fn effect_of(&self, name: &str) -> Result<PendingApproval, Status> {
-        let call = self.find(name)?;
-        let pending = self.ledger.pending_approval(&call.started.name).await.map_err(not_durable)?;
+        if !self.has(name) {
+            return Err(self.unknown(name));
+        }
+        let pending = self.ledger.pending_approval(name).await.map_err(not_durable)?;
         pending.map(|(pending, _)| pending).ok_or_else(|| not_waiting(format!("{name} does not wait for approval.")))
     }
 
@@ -323,29 +346,34 @@ impl Calls {
             ..waiting.clone()
         }
     }
-}
 
-/// Carries out a decision in a task of its own, so that it completes even if the caller disconnects. On an error the call keeps waiting.
-async fn resolve(
-    call: Call,
-    waiting: Arc<runner_v1::ToolCall>,
-    work: impl Future<Output = Result<EndedCall, Status>> + Send + 'static,
-) -> Result<EndedCall, Status> {
-    let resolving = tokio::spawn(async move {
-        let result = AssertUnwindSafe(work)
-            .catch_unwind()
-            .await
-            .unwrap_or_else(|_| Ok(EndedCall::without_result(unknown_outcome(&waiting))));
-        let progress = match &result {
-            Ok(ended) => Progress::Ended(ended.clone()),
-            Err(_) => Progress::AwaitingApproval(waiting),
-        };
-        call.progress.send_replace(progress);
-        result
-    });
-    resolving.await.unwrap_or_else(|_| {
-        Err(status::error(Code::Unavailable, reasons::RUNNER_STOPPING, "The tool runner is stopping.").into())
-    })
+    /// Carries out a decision in a task of its own, so that it completes even if the caller disconnects. On an error the call keeps waiting.
+    async fn resolve(
+        self: &Arc<Self>,
+        call: Call,
+        waiting: Arc<runner_v1::ToolCall>,
+        work: impl Future<Output = Result<EndedCall, Status>> + Send + 'static,
+    ) -> Result<EndedCall, Status> {
+        let calls = Arc::clone(self);
+        let resolving = tokio::spawn(async move {
+            let result = AssertUnwindSafe(work)
+                .catch_unwind()
+                .await
+                .unwrap_or_else(|_| Ok(EndedCall::without_result(unknown_outcome(&waiting))));
+            let progress = match &result {
+                Ok(ended) => Progress::Ended(ended.clone()),
+                Err(_) => Progress::AwaitingApproval(waiting),
+            };
+            call.progress.send_replace(progress);
+            let started = Arc::clone(&call.started);
+            drop(call);
+            calls.unload(&started.name);
+            result
+        });
+        resolving.await.unwrap_or_else(|_| {
+            Err(status::error(Code::Unavailable, reasons::RUNNER_STOPPING, "The tool runner is stopping.").into())
+        })
+    }
 }
 
 /// The outcome after a panic. What was written before it is unknown here; the next start finds it out.

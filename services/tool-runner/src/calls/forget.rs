@@ -17,8 +17,10 @@ impl Calls {
         let is_ended = |progress: &Progress| matches!(progress, Progress::Ended(_));
         let unended: Vec<String> = {
             let known = self.known();
-            let of_it = known.iter().filter(|(name, _)| name.starts_with(&prefix));
-            of_it.filter(|(_, call)| !is_ended(&call.progress.borrow())).map(|(name, _)| name.clone()).collect()
+            let of_it = known.calls.iter().filter(|(name, _)| name.starts_with(&prefix));
+            let unended = of_it.filter(|(_, call)| !is_ended(&call.progress.borrow()));
+            let held = known.held_below(&prefix).map(str::to_owned);
+            unended.map(|(name, _)| name.clone()).chain(held).collect()
         };
         for name in unended {
             self.cancel(&name).await?;
@@ -36,7 +38,7 @@ impl Calls {
             let mut recent = lock(&self.recent);
             // While `known` is locked: otherwise a delayed request could start the call again.
             let forgotten =
-                known.extract_if(|name, call| name.starts_with(&prefix) && is_ended(&call.progress.borrow()));
+                known.calls.extract_if(|name, call| name.starts_with(&prefix) && is_ended(&call.progress.borrow()));
             forgotten.for_each(|(name, _)| recent.add(name, token));
         }
         if !self.ledger.forget(execution).await.map_err(not_durable)? {

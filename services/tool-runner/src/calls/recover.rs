@@ -19,13 +19,15 @@ use belay_workspace::{CommitError, OpenError};
 use tokio::sync::oneshot;
 use tonic::Status;
 
-use super::{Call, Calls, Progress, effect::not_committed, ended::EndedCall, not_durable, record::failure};
+use super::{
+    Call, Calls, Progress, call::restore, effect::not_committed, ended::EndedCall, known::Known, not_durable,
+    record::failure,
+};
 use crate::{
-    Ledger, Parts, PolicyHolder, Staged, ToolFailure,
+    Parts, PolicyHolder, Staged, ToolFailure,
     acknowledgements::Acknowledgements,
-    json_of::json_of,
     lanes::Lanes,
-    ledger::{Entry, Row, WorkspaceEffect},
+    ledger::{Entry, HeldCall, Row, WorkspaceEffect},
     workspace_locks::{WorkspaceLocks, WorkspaceUnavailable},
 };
 
@@ -74,7 +76,13 @@ impl Calls {
             .await
             .map_err(not_durable)?;
 
-        let mut known = HashMap::new();
+        let mut known = Known::default();
+        for HeldCall { name, staged } in contents.held {
+            if let Some(staged) = staged {
+                workspaces.keep_staged(&staged);
+            }
+            known.add_held(&name);
+        }
         let mut commits_by_workspace = HashMap::<PathBuf, Vec<PendingCommit>>::new();
         for row in contents.calls {
             let name = row.call.name.clone();
@@ -85,26 +93,20 @@ impl Calls {
                 }
                 Recovered::OutcomeUnknown(row) => {
                     ledger.write(Entry::Call(Box::new(row.clone()))).await.map_err(not_durable)?;
-                    known.insert(
+                    known.calls.insert(
                         name,
                         restore(&ledger, &row, Progress::Ended(EndedCall::new(row.call.clone(), max_inline))),
                     );
                 }
                 Recovered::Ended(row) => {
-                    known.insert(
+                    known.calls.insert(
                         name,
                         restore(&ledger, &row, Progress::Ended(EndedCall::new(row.call.clone(), max_inline))),
                     );
                 }
-                Recovered::AwaitingApproval(row) => {
-                    if let Some(WorkspaceEffect { staged, .. }) = &row.staged {
-                        workspaces.keep_staged(&staged.id);
-                    }
-                    known.insert(name, restore(&ledger, &row, Progress::AwaitingApproval(Arc::new(row.call.clone()))));
-                }
                 Recovered::Committed(row, WorkspaceEffect { workspace, staged }) => {
                     let call = restore(&ledger, &row, Progress::Running);
-                    known.insert(name, call.clone());
+                    known.calls.insert(name, call.clone());
                     let done = workspaces.redo(workspace.clone(), staged.clone());
                     commits_by_workspace.entry(workspace).or_default().push(PendingCommit { call, row, staged, done });
                 }
@@ -124,6 +126,7 @@ impl Calls {
             limit: Limit::new("services.runner.calls", "calls under way", limits.calls.value),
             fences: Mutex::new(contents.fences),
             known: Mutex::new(known),
+            loading: tokio::sync::Mutex::default(),
             recent: Mutex::default(),
             kept: Mutex::default(),
             max_inline,
@@ -206,14 +209,10 @@ enum Recovered {
     Deleted,
     OutcomeUnknown(Row),
     Ended(Row),
-    AwaitingApproval(Row),
     Committed(Row, WorkspaceEffect),
 }
 
 fn classify(mut row: Row) -> Recovered {
-    if row.call.state() == State::AwaitingApproval {
-        return Recovered::AwaitingApproval(row);
-    }
     if row.ended {
         return match row.staged.take() {
             None => Recovered::Ended(row),
@@ -242,25 +241,6 @@ fn failed_commit(row: Row, error: &CommitError) -> Row {
     let failure = Some(failure(failed));
     let call = runner_v1::ToolCall { state: state.into(), result: None, failure, receipt, ..row.call };
     Row { call, staged: None, ..row }
-}
-
-/// The call as it was when it started, for those who attach to it.
-fn as_started(call: runner_v1::ToolCall) -> runner_v1::ToolCall {
-    runner_v1::ToolCall {
-        state: State::Running.into(),
-        result: None,
-        failure: None,
-        end_time: None,
-        receipt: None,
-        approval_need: None,
-        ..call
-    }
-}
-
-fn restore(ledger: &Ledger, row: &Row, progress: Progress) -> Call {
-    let started = as_started(row.call.clone());
-    let secrets = ledger.secrets_of(&started.tool, &json_of(started.arguments.as_ref()));
-    Call::new(row.digest.as_str().into(), progress, started, secrets)
 }
 
 #[cfg(test)]
@@ -299,18 +279,6 @@ mod tests {
         assert_eq!(call.failure.unwrap().reason, reasons::CONFLICT);
         let receipt = v1::Receipt { ledger_id: "ledger".into(), ..v1::Receipt::default() };
         assert_eq!(call.receipt, Some(receipt));
-    }
-
-    #[test]
-    fn who_attaches_to_a_restored_call_is_told_only_that_it_started() {
-        let started = as_started(row().call);
-        let expected = runner_v1::ToolCall {
-            name: "the call".into(),
-            state: State::Running.into(),
-            tool: "write_file".into(),
-            ..runner_v1::ToolCall::default()
-        };
-        assert_eq!(started, expected);
     }
 
     #[test]

@@ -155,7 +155,13 @@ impl Calls {
             }
             // Released before the end is published: a subscriber may send its next call at once.
             drop(taken);
-            job.call.progress.send_replace(progress);
+            let Job { call, request, .. } = job;
+            let is_held = matches!(progress, Progress::AwaitingApproval(_));
+            call.progress.send_replace(progress);
+            drop(call);
+            if is_held {
+                calls.unload(&request.name);
+            }
         };
         // Boxed: the future is large and would be copied several times on its way to a task.
         let mut work = Box::pin(work).instrument(log_span);

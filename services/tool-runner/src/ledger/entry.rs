@@ -94,11 +94,22 @@ pub(crate) enum Written {
 /// The content of the ledger when it was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
+    /// The calls that do not wait for approval.
     pub(crate) calls: Vec<Row>,
+    /// Those that do.
+    pub(crate) held: Vec<HeldCall>,
     /// Rows that were moved to the table `set_aside`.
     pub(super) unreadable: Vec<Unreadable>,
     pub(crate) fences: HashMap<i32, i64>,
     pub(crate) policy: Option<v1::SignedPolicy>,
+}
+
+/// A call that waits for approval: the rest stays in the ledger until somebody asks for it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct HeldCall {
+    pub(crate) name: String,
+    /// The id of its staged effect.
+    pub(crate) staged: Option<String>,
 }
 
 /// A row that cannot be read.

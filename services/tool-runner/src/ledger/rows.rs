@@ -20,7 +20,7 @@ use rusqlite::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    entry::{Basis, Contents, Entry, PendingApproval, Row, Spent, Unreadable, WorkspaceEffect, Written},
+    entry::{Basis, Contents, Entry, HeldCall, PendingApproval, Row, Spent, Unreadable, WorkspaceEffect, Written},
     tables::{CALL, FENCE, HELD, META, POLICY, SPENT},
 };
 use crate::{
@@ -68,7 +68,7 @@ pub(super) fn identify(
 pub(super) fn read(connection: &mut Connection, sealer: &Sealer) -> Sql<Contents> {
     restore_keys(connection)?;
     let fences = fences(connection)?;
-    let (mut calls, mut unreadable) = (Vec::new(), Vec::new());
+    let (mut calls, mut held, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     let all = format!(
         "SELECT digest, ended, call, sealed, workspace, staged_id, staged, name, {}
          FROM call ORDER BY committed, name",
@@ -84,6 +84,9 @@ pub(super) fn read(connection: &mut Connection, sealer: &Sealer) -> Sql<Contents
             false => Err(self::unreadable(7, Type::Text, SqliteError::Row(CALL.damaged(&name)))),
         };
         match read {
+            Ok(row) if row.call.state() == v1::tool_call::State::AwaitingApproval => {
+                held.push(HeldCall { name, staged: row.staged.map(|effect| effect.staged.id) });
+            }
             Ok(row) => calls.push(row),
             Err(why) if is_planted(Defect::UnreadableRowStopsStart) => return Err(why),
             Err(why) => {
@@ -105,7 +108,7 @@ pub(super) fn read(connection: &mut Connection, sealer: &Sealer) -> Sql<Contents
         })
         .optional()?
         .flatten();
-    Ok(Contents { calls, unreadable, fences, policy })
+    Ok(Contents { calls, held, unreadable, fences, policy })
 }
 
 fn report(damaged: &DamagedRow) {
@@ -280,6 +283,19 @@ pub(super) fn pending_approval(
         Ok(Ok((pending, workspace_effect(row, 3, sealer, name)?)))
     });
     found.optional()?.transpose()
+}
+
+/// The row of a call that waits for approval.
+pub(super) fn held_call(connection: &Connection, sealer: &Sealer, name: &str) -> Result<Row, SqliteError> {
+    let read = format!(
+        "SELECT digest, ended, call, sealed, workspace, staged_id, staged, {} FROM call WHERE name = ?1",
+        CALL.intact()
+    );
+    let found = connection.prepare_cached(&read)?.query_row([name], |row| match row.get(7)? {
+        true => decoded(row, sealer, name).map(Some),
+        false => Ok(None),
+    });
+    found.optional()?.flatten().ok_or_else(|| SqliteError::Row(CALL.damaged(name)))
 }
 
 pub(super) fn is_spent(connection: &Connection, nonce: &str) -> Sql<bool> {

@@ -7,7 +7,7 @@ use tonic::Status;
 use super::{checks::check_name, follow::CallUpdate};
 use crate::{Calls, calls::Subscription, output::Position};
 
-pub(super) fn attach_tool_call(
+pub(super) async fn attach_tool_call(
     calls: &Calls,
     request: &runner_v1::AttachToolCallRequest,
 ) -> Result<(Subscription, Position), Status> {
@@ -17,7 +17,7 @@ pub(super) fn attach_tool_call(
             return Err(status::invalid(field, "must not be negative").into());
         }
     }
-    let subscription = calls.attach(&request.name)?;
+    let subscription = calls.attach(&request.name).await?;
     Ok((subscription, Position::after(request.stdout_offset, request.stderr_offset)))
 }
 

@@ -4,10 +4,10 @@ use tonic::Status;
 use super::checks::check_name;
 use crate::Calls;
 
-pub(super) fn get_tool_call(
+pub(super) async fn get_tool_call(
     calls: &Calls,
     request: &runner_v1::GetToolCallRequest,
 ) -> Result<runner_v1::ToolCall, Status> {
     check_name(&request.name)?;
-    calls.get(&request.name).map(|call| (*call).clone())
+    calls.get(&request.name).await.map(|call| (*call).clone())
 }

@@ -82,14 +82,14 @@ impl ToolRunnerService for Service {
         &self,
         request: Request<runner_v1::GetToolCallRequest>,
     ) -> Result<Response<runner_v1::ToolCall>, Status> {
-        get_tool_call::get_tool_call(&self.calls, request.get_ref()).map(Response::new)
+        get_tool_call::get_tool_call(&self.calls, request.get_ref()).await.map(Response::new)
     }
 
     async fn attach_tool_call(
         &self,
         request: Request<runner_v1::AttachToolCallRequest>,
     ) -> Result<Response<Self::AttachToolCallStream>, Status> {
-        let (subscription, position) = attach_tool_call::attach_tool_call(&self.calls, request.get_ref())?;
+        let (subscription, position) = attach_tool_call::attach_tool_call(&self.calls, request.get_ref()).await?;
         Ok(Response::new(follow(subscription, position, self.shutdown.clone(), attach_tool_call::message)))
     }
 
