@@ -81,9 +81,9 @@ pub struct Parts<W = SqliteWriter> {
 }
 
 impl<W> Parts<W> {
-    /// The parts with another writer around that of the journal.
+    /// The parts with what is made of the journal in its place.
     #[must_use]
-    pub fn map_writer<V>(self, wrap: impl FnOnce(W) -> V) -> Parts<V> {
+    pub fn map_journal<V>(self, map: impl FnOnce(Opened<W>) -> Opened<V>) -> Parts<V> {
         let Self {
             journal,
             blobs,
@@ -101,7 +101,7 @@ impl<W> Parts<W> {
             thresholds,
         } = self;
         Parts {
-            journal: journal.map_writer(wrap),
+            journal: map(journal),
             blobs,
             threads,
             runner,

@@ -13,7 +13,8 @@ use crate::{memory::inside_on, support::World};
 async fn an_execution_completes_once_while_answers_of_the_journal_are_lost() {
     for seed in 0..4 {
         let world = World::new().await;
-        let lossy = |parts: Parts| parts.map_writer(|writer| LostAnswers::new(writer, seed, 8));
+        let lossy =
+            |parts: Parts| parts.map_journal(|journal| journal.map_writer(|writer| LostAnswers::new(writer, seed, 8)));
         let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), lossy).await;
         let name = inside.executor.run("a; b: effect after a; c after b").await;
         let approval = world.gate.pending_approval("b").await;

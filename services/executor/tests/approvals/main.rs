@@ -19,6 +19,7 @@ mod reads;
 mod secrets;
 mod snapshots;
 mod starts;
+mod stores;
 mod support;
 mod tool_calls;
 mod watches;

@@ -158,7 +158,7 @@ async fn reads_are_answered_while_the_driver_waits_for_the_disk() {
         held.1.notify_all();
     };
     let gate = Arc::clone(&held);
-    let change = |parts: Parts| parts.map_writer(|writer| HeldUp { writer, held: gate });
+    let change = |parts: Parts| parts.map_journal(|journal| journal.map_writer(|writer| HeldUp { writer, held: gate }));
     let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), change).await;
     let executor = &inside.executor;
     let name = executor.run("a; b: prompt_call after a").await;
