@@ -122,18 +122,11 @@ pub(super) fn cancelled() -> ToolFailure {
 
 #[cfg(test)]
 mod tests {
+    use belay_workspace::{FileKind, RelPath};
+
     use super::*;
 
-    #[test]
-    fn a_failure_keeps_what_its_tool_says_of_it() {
-        let failed = timed_out(Duration::from_secs(3));
-        let metadata = failed.metadata.clone();
-        assert!(!metadata.is_empty());
-        let v1::Failure { metadata: kept, reason, retryable, .. } = failure(failed);
-        assert_eq!((kept, reason.as_str(), retryable), (metadata, reasons::TIMEOUT, true));
-        assert!(!failure(cancelled()).retryable);
-    }
-
+    // A full disk is no fault of the step: the executor calls again later.
     #[test]
     fn a_full_disk_cancels_a_call_and_any_other_failure_fails_it() {
         let full = ToolFailure::new(ErrorClass::Transient, reasons::WORKSPACE_FULL, "full");
@@ -152,13 +145,18 @@ mod tests {
         assert_eq!((failed.message.as_str(), failed.retryable), ("The file changed.", true));
         assert_eq!(failed.metadata, facts.into());
         assert!(!failure(ToolFailure::new(ErrorClass::PolicyDenied, reasons::POLICY_DENIED, "")).retryable);
+        assert!(!failure(cancelled()).retryable);
+        let timed_out = failure(timed_out(Duration::from_secs(3)));
+        assert!(timed_out.retryable && timed_out.metadata.contains_key("limit"), "{timed_out:?}");
     }
 
-    // A full disk is no fault of the step: the executor calls again later.
     #[test]
-    fn only_a_full_disk_cancels_a_call() {
-        let of = |reason| unsuccessful(ToolFailure::new(ErrorClass::Transient, reason, "")).0;
-        assert_eq!(of(reasons::WORKSPACE_FULL), State::Cancelled);
-        assert_eq!(of(reasons::WORKSPACE_FAILED), State::Failed);
+    fn what_was_left_out_and_the_trace_are_passed_on() {
+        let socket = LeftOut { path: RelPath::parse("run/agent.sock").unwrap(), kind: FileKind::Socket };
+        assert_eq!(left_out(&socket), "run/agent.sock (a socket)");
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let context = TraceContext::parse(parent, "vendor=1").unwrap();
+        let passed = v1::TraceContext { traceparent: parent.into(), tracestate: "vendor=1".into() };
+        assert_eq!(trace(&context), passed);
     }
 }

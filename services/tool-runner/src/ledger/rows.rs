@@ -85,7 +85,13 @@ pub(super) fn read(connection: &mut Connection, sealer: &Sealer) -> Sql<Contents
         };
         match read {
             Ok(row) if row.call.state() == v1::tool_call::State::AwaitingApproval => {
-                held.push(HeldCall { name, staged: row.staged.map(|effect| effect.staged.id) });
+                match sealed_approval(connection, sealer, &name)? {
+                    Some(_) => held.push(HeldCall { name, staged: row.staged.map(|effect| effect.staged.id) }),
+                    None => {
+                        let why = SqliteError::Row(HELD.damaged(&name)).to_string();
+                        unreadable.push(Unreadable { name, is_before_its_run: false, why });
+                    }
+                }
             }
             Ok(row) => calls.push(row),
             Err(why) if is_planted(Defect::UnreadableRowStopsStart) => return Err(why),
@@ -255,10 +261,15 @@ impl SealedApproval {
 /// Whether a call waits for approval and its tool has not run. Not where that cannot be read: what ran may have had effects outside the workspace,
 /// and the grant that it ran on is spent.
 fn is_before_its_run(connection: &Connection, sealer: &Sealer, name: &str) -> Sql<bool> {
-    let read = format!("SELECT waits FROM held WHERE name = ?1 AND {}", HELD.intact());
-    let waits =
-        |row: &SqlRow<'_>| Ok(SealedApproval::read(row, 0, sealer, name).is_ok_and(|waits| waits.result.is_none()));
-    Ok(connection.query_row(&read, [name], waits).optional()?.unwrap_or(false))
+    Ok(sealed_approval(connection, sealer, name)?.is_some_and(|approval| approval.result.is_none()))
+}
+
+/// The sealed part of a pending approval; `None` if there is none, or it cannot be read.
+fn sealed_approval(connection: &Connection, sealer: &Sealer, name: &str) -> Sql<Option<SealedApproval>> {
+    static READ: LazyLock<String> =
+        LazyLock::new(|| format!("SELECT waits FROM held WHERE name = ?1 AND {}", HELD.intact()));
+    let read = |row: &SqlRow<'_>| Ok(SealedApproval::read(row, 0, sealer, name).ok());
+    Ok(connection.prepare_cached(&READ)?.query_row([name], read).optional()?.flatten())
 }
 
 /// The pending approval of a call.

@@ -194,6 +194,7 @@ async fn a_discarded_call_leaves_no_trace() {
     let held = runner.run("a", CHANGE, todo.clone()).await;
     let denied = runner.discard("a").await.unwrap();
     assert_eq!((state(&denied), reason(&denied)), (State::Denied, "APPROVAL_DENIED"));
+    assert!(denied.end_time.is_some() && denied.approval_need.is_none(), "{denied:?}");
     assert_eq!(runner.discard("a").await.unwrap(), denied, "discarding is idempotent");
     let late = runner.commit("a", bench.sign(&bench.grant(&held))).await.unwrap();
     assert_eq!(late, denied, "an ended call is never committed");

@@ -122,6 +122,31 @@ async fn a_row_stays_until_its_effect_is_synced() {
     assert_eq!(rows(&bench), Vec::<String>::new());
 }
 
+/// S2-NFR-005: while its row is there because of that, the call does not run again, not even for an executor that has lost the acknowledgement; and
+/// a deleted execution is not forgotten.
+#[tokio::test]
+async fn a_call_whose_effect_is_not_synced_is_neither_made_again_nor_forgotten() {
+    let mut bench = Bench::new();
+    let counted = Counted::default();
+    bench.directories = Arc::new(Hooked(counted.clone()));
+    let runner = bench.start(FREE).await;
+    let todo = json!([["append", "a", "x"]]);
+    runner.run("a", CHANGE, todo.clone()).await;
+    runner.acknowledge("a").await;
+    let newer = Some(runner_v1::Fence { shard: 0, token: 1 });
+    let again = runner_v1::CallToolRequest { fence: newer, ..runner.request("a", CHANGE, todo) };
+    assert_eq!(refusal(&runner.call(again).await.unwrap_err()), "CALL_ACKNOWLEDGED");
+    assert_eq!((bench.text("a").as_str(), rows(&bench)), ("x", vec!["a".to_owned()]));
+
+    bench.cleared().await;
+    counted.0.is_lost.store(true, Ordering::SeqCst);
+    let execution = runner_v1::DeletedExecution { name: "namespaces/default/executions/e".into(), fence: newer };
+    let request = runner_v1::ForgetExecutionsRequest { executions: vec![execution] };
+    let done = runner.client.clone().forget_executions(request).await.unwrap().into_inner();
+    assert_eq!((done.forgotten, rows(&bench)), (Vec::new(), vec!["a".to_owned()]));
+    runner.stop().await;
+}
+
 /// S2-NFR-005: after a failed sync the row stays, and the next start redoes the effect.
 #[tokio::test]
 async fn a_row_stays_when_its_workspace_cannot_be_synced() {

@@ -43,6 +43,8 @@ async fn a_forgotten_execution_leaves_its_person_s_directory_alone() {
     {
         assert_eq!(state(&runner.call(held).await.unwrap()), State::AwaitingApproval);
     }
+    let ended = "namespaces/default/executions/other/steps/s/calls/1.2";
+    assert_eq!(state(&runner.run(ended, KEEP, json!([])).await), State::Completed);
     let made = bench.path().join("state/own/default");
     assert!(made.join("e").exists() && made.join("other").exists());
     fs::write(bench.workspace().join("mine"), "a person's").unwrap();
@@ -60,6 +62,7 @@ async fn a_forgotten_execution_leaves_its_person_s_directory_alone() {
     }
     let kept = runner.call(own(&runner, elsewhere)).await.unwrap();
     assert_eq!(state(&kept), State::AwaitingApproval, "what is another execution's stays");
+    assert_eq!(runner.unacknowledged().await, [ended], "what is another execution's stays");
     assert_eq!(forget(&runner, EXECUTION, 0).await.unwrap(), [EXECUTION], "again");
     assert_eq!(forget(&runner, "namespaces/default/executions/never", 0).await.unwrap().len(), 1);
     runner.lose().await;

@@ -216,6 +216,29 @@ async fn a_flipped_bit_is_never_a_result() {
     }
 }
 
+/// B-20: whatever is damaged of an approval that a call waits for, nothing is committed on it, and the call can end.
+#[tokio::test]
+async fn a_call_whose_approval_is_damaged_does_not_wait_for_it() {
+    for set in ["subject = x'ff'", "waits = x'ff'", "contents = x'ff'", "name = 'nobody'"] {
+        let bench = Bench::new();
+        let runner = bench.start(ASK).await;
+        let held = runner.run("held", CHANGE, json!([["write", "a", "x"]])).await;
+        runner.lose().await;
+        let damage = format!("UPDATE held SET {set} WHERE name = ?1");
+        assert_eq!(ledger(&bench).execute(&damage, [name("held")]).unwrap(), 1);
+        let runner = bench.start(ASK).await;
+        let found = runner.get("held").await.unwrap();
+        assert_eq!((state(&found), reason(&found)), (State::OutcomeUnknown, "OUTCOME_UNKNOWN"), "{set}");
+        let grant = bench.sign(&bench.grant(&held));
+        assert_eq!(runner.commit("held", grant).await.unwrap(), found);
+        assert_eq!(bench.tree().len(), 0);
+        runner.acknowledge("held").await;
+        runner.stop().await;
+        let left = ledger(&bench).query_row("SELECT count(*) FROM held", [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(left, i64::from(set.starts_with("name")), "{set}");
+    }
+}
+
 /// An undecodable row does not stop the runner: it is set aside unchanged, and the outcome of its call is unknown.
 #[tokio::test]
 async fn an_undecodable_row_is_set_aside() {

@@ -27,6 +27,20 @@ async fn an_execution_without_a_workspace_gets_its_own() {
     assert_eq!(runner.call(climbing).await.unwrap_err().code(), Code::InvalidArgument);
 }
 
+/// A directory that somebody deleted takes its effects with it: the calls have ended as they had.
+#[tokio::test]
+async fn a_call_has_ended_though_its_workspace_was_deleted() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let done = runner.run("a", CHANGE, json!([["write", "x", "y"]])).await;
+    assert_eq!(state(&done), State::Completed);
+    runner.lose().await;
+    fs::remove_dir_all(bench.workspace()).unwrap();
+    let runner = bench.start(FREE).await;
+    assert_eq!(runner.get("a").await.unwrap(), done);
+    assert_eq!(runner.unacknowledged().await, [name("a")]);
+}
+
 /// Checked by canonical path.
 #[tokio::test]
 async fn a_named_workspace_must_be_allowed() {
