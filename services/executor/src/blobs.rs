@@ -17,6 +17,7 @@ use belay_redaction::{ChunkPlace, NotOpened, SEALED_LONGER, SealKey, open_chunk,
 use belay_service_kit::status;
 use belay_sqlite::{Lane, Threads};
 use data_encoding::HEXLOWER;
+use serde_json::Value;
 use thiserror::Error;
 use tonic::{Code, Status};
 
@@ -252,6 +253,21 @@ impl Blobs {
         let store = Arc::clone(&self.store);
         let files: Vec<BlobFile> = new.into_iter().flat_map(|blob| blob.files).collect();
         self.drivers.run(move || store.write(&owner, &files)).await
+    }
+
+    /// Does work about large values where drivers read and write, and not in a driver's task.
+    pub(crate) async fn apart<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        self.drivers.run(work).await
+    }
+
+    /// The value of a blob as the tools get it.
+    pub(crate) async fn value(&self, opener: &Opener, blob: &BlobRef) -> Result<Value, Unreadable> {
+        let (store, opener, blob) = (Arc::clone(&self.store), opener.clone(), blob.clone());
+        let read = move || {
+            let text = opener.original(&*store, &blob)?;
+            serde_json::from_str(&text).map_err(|_| Unreadable::NotJson)
+        };
+        self.drivers.run(read).await
     }
 
     /// A blob as the tools get it.

@@ -19,6 +19,7 @@ use tokio::{sync::mpsc, task::AbortHandle};
 use tracing::Span;
 
 use crate::{
+    blobs::NewBlob,
     call_reply::{CallReply, RunnerReply, Uncopied, refused, reply_of, reply_without_ledger},
     copy::{self, MAX_FAILED_COPIES, NotCopied, ResultCopy},
     gate::{self, GateError},
@@ -26,6 +27,7 @@ use crate::{
     output::OutputForwarder,
     registry::ExecutionRegistry,
     runner::wire_trace,
+    secrets::Fork,
     session::{Report, Urgency},
     wire,
 };
@@ -40,6 +42,8 @@ const MAX_REHOLDS: u32 = 32;
 pub(crate) enum Update {
     /// The call has ended. `is_copied`: its result was copied from the runner, which keeps it until the call is acknowledged.
     Ended { operation: OperationKey, end: ToolCallEnd, is_copied: bool },
+    /// The result of a call that has completed, sealed to be a blob.
+    ResultSealed(Box<SealedResult>),
     /// The runner holds the call until it is approved.
     Held(OperationKey, ApprovalRequirement),
     /// The exclusive call whose end this call waits for; empty when it no longer waits.
@@ -62,6 +66,18 @@ pub(crate) enum Update {
     Fenced,
     /// The operation failed by a fault in the executor.
     Fault(OperationKey),
+}
+
+/// A large result, sealed apart from the driver.
+pub(crate) struct SealedResult {
+    pub(crate) operation: OperationKey,
+    pub(crate) result: Json,
+    pub(crate) receipt: Receipt,
+    /// See [`Update::Ended`].
+    pub(crate) is_copied: bool,
+    pub(crate) blob: NewBlob,
+    /// The execution's secrets with those of the result.
+    pub(crate) secrets: Fork,
 }
 
 /// Which service is at its limit.

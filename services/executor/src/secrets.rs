@@ -63,6 +63,13 @@ pub(crate) struct Secrets {
     is_key_stored: bool,
 }
 
+/// The secrets of an execution at one moment, with which a value can be hidden and sealed apart from its driver.
+pub(crate) struct Fork {
+    secrets: Secrets,
+    /// How many secret values were known at that moment.
+    known: usize,
+}
+
 /// Events in their stored form.
 pub(crate) struct Sealed {
     pub(crate) transition: Transition,
@@ -295,6 +302,21 @@ impl Secrets {
         seal_blob(self.key(random), uid, &shown, original, random)
     }
 
+    /// A copy with which a value can be hidden and sealed elsewhere.
+    pub(crate) fn fork(&mut self, random: &dyn Fn() -> [u8; 32]) -> Fork {
+        let key = Some(self.key(random).clone());
+        let (redactor, known) = (self.redactor.clone(), self.known.clone());
+        let count = known.len();
+        Fork { secrets: Self { redactor, known, key, is_key_stored: true }, known: count }
+    }
+
+    /// Learns what a fork has learned; returns whether it had all that is known by now. If not, what it has hidden may show a secret.
+    pub(crate) fn join(&mut self, fork: Fork) -> bool {
+        let is_whole = fork.known == self.known.len();
+        self.learn(fork.secrets.known.into_iter().collect());
+        is_whole
+    }
+
     /// Learns the secrets in the original of a blob.
     pub(crate) fn learn_from(&mut self, mut original: String) {
         self.hide_json(&mut original);
@@ -334,6 +356,13 @@ impl Secrets {
         }
         self.redactor = self.redactor.with_literals(&new).expect("their lengths are within the limits");
         true
+    }
+}
+
+impl Fork {
+    /// As [`Secrets::blob`].
+    pub(crate) fn blob(&mut self, uid: &str, original: &Json, random: &dyn Fn() -> [u8; 32]) -> NewBlob {
+        self.secrets.blob(uid, original, random)
     }
 }
 

@@ -3,13 +3,14 @@
 use std::{cell::RefCell, collections::HashMap, mem, sync::Arc};
 
 use belay_execution::{
-    BlobRef, Blobs as _, DecideContext, Event, Execution, Json, Payload, Timestamp, ToolCallEnd, Verb,
+    BlobRef, DecideContext, Event, Execution, Json, OperationKey, Payload, Receipt, Timestamp, ToolCallEnd, Verb,
 };
 use serde_json::Value;
 
 use super::{Driver, Exit, at_hand::AtHand};
 use crate::{
     blobs::{Opener, Unreadable, owner, unwritten},
+    operation::{SealedResult, Update},
     registry::unwritable,
 };
 
@@ -23,11 +24,7 @@ impl Driver {
                 return Ok(());
             }
             for blob in wanted {
-                let value = match self.original(&blob).await {
-                    Ok(json) => serde_json::from_str(json.as_str()).map_err(|_| Unreadable::NotJson),
-                    Err(unreadable) => Err(unreadable),
-                };
-                let value = match value {
+                let value = match self.value(&blob).await {
                     Err(unreadable) if unreadable.is_temporary() => {
                         return Err(Exit::Unreadable(unreadable.status(&blob.digest)));
                     }
@@ -71,19 +68,55 @@ impl Driver {
         work(&mut self.execution, &at_hand)
     }
 
-    /// The end of a call with its result in a blob, when it is too large to be inline.
-    pub(super) fn with_blob(&mut self, end: ToolCallEnd) -> ToolCallEnd {
+    /// Hides and seals the result of a call apart from this task, when it is too large for an event: for the largest that takes seconds, in which
+    /// other steps go on. The end of the call is recorded when it is sealed. Returns an end that can be recorded at once.
+    pub(super) fn seal_if_large(
+        &mut self,
+        operation: OperationKey,
+        end: ToolCallEnd,
+        is_copied: bool,
+    ) -> Option<ToolCallEnd> {
         match end {
-            ToolCallEnd::Completed { result: Payload::Inline(json), receipt } => {
-                let result = self.with_at_hand(&HashMap::new(), |_, at_hand| at_hand.payload(json));
-                ToolCallEnd::Completed { result, receipt }
+            ToolCallEnd::Completed { result: Payload::Inline(result), receipt }
+                if result.as_str().len() > self.registry.thresholds.max_inline =>
+            {
+                self.seal_result(operation, result, receipt, is_copied);
+                None
             }
-            end @ (ToolCallEnd::Completed { result: Payload::Blob(_), .. }
+            end @ (ToolCallEnd::Completed { .. }
             | ToolCallEnd::Failed { .. }
             | ToolCallEnd::Denied { .. }
             | ToolCallEnd::Cancelled { .. }
-            | ToolCallEnd::OutcomeUnknown { .. }) => end,
+            | ToolCallEnd::OutcomeUnknown { .. }) => Some(end),
         }
+    }
+
+    fn seal_result(&mut self, operation: OperationKey, result: Json, receipt: Receipt, is_copied: bool) {
+        let (registry, uid, updates) = (Arc::clone(&self.registry), Arc::clone(&self.uid), self.update_sender.clone());
+        let mut secrets = self.secrets.fork(&|| registry.ids.next_key());
+        tokio::spawn(async move {
+            let ids = Arc::clone(&registry.ids);
+            let seal = move || {
+                let blob = secrets.blob(&uid, &result, &|| ids.next_key());
+                SealedResult { operation, result, receipt, is_copied, blob, secrets }
+            };
+            let sealed = registry.blobs.apart(seal).await;
+            // A driver that has ended gets the result from the runner again.
+            let _ = updates.send(Update::ResultSealed(Box::new(sealed)));
+        });
+    }
+
+    /// The end of a call whose result was sealed. `None` when secrets were learned meanwhile that it may show, and it is sealed again.
+    pub(super) fn accept_sealed(&mut self, sealed: SealedResult) -> Option<(ToolCallEnd, bool)> {
+        let SealedResult { operation, result, receipt, is_copied, blob, secrets } = sealed;
+        if !self.secrets.join(secrets) {
+            self.seal_result(operation, result, receipt, is_copied);
+            return None;
+        }
+        let reference = blob.reference.clone();
+        self.made.originals.insert(Arc::clone(&reference.digest), result);
+        self.made.new.push(blob);
+        Some((ToolCallEnd::Completed { result: Payload::Blob(reference), receipt }, is_copied))
     }
 
     /// Makes the new blobs durable; their events are committed after that.
@@ -141,11 +174,23 @@ impl Driver {
 
     /// The original of a blob.
     async fn original(&self, blob: &BlobRef) -> Result<Json, Unreadable> {
-        if let Some(original) = self.made.originals.get(&blob.digest) {
-            return Ok(original.clone());
+        match self.made.originals.get(&blob.digest) {
+            Some(original) => Ok(original.clone()),
+            None => self.registry.blobs.original(&self.opener()?, blob).await,
         }
+    }
+
+    /// The value of a blob.
+    async fn value(&self, blob: &BlobRef) -> Result<Value, Unreadable> {
+        let Some(original) = self.made.originals.get(&blob.digest).cloned() else {
+            return self.registry.blobs.value(&self.opener()?, blob).await;
+        };
+        let parse = move || serde_json::from_str(original.as_str()).map_err(|_| Unreadable::NotJson);
+        self.registry.blobs.apart(parse).await
+    }
+
+    fn opener(&self) -> Result<Opener, Unreadable> {
         let key = self.secrets.own_key().ok_or(Unreadable::Missing)?.clone();
-        let opener = Opener { owner: owner(&self.name), uid: Arc::clone(&self.uid), key };
-        self.registry.blobs.original(&opener, blob).await
+        Ok(Opener { owner: owner(&self.name), uid: Arc::clone(&self.uid), key })
     }
 }

@@ -55,7 +55,17 @@ impl Driver {
             Update::Ended { operation: call, end, is_copied } => {
                 self.obstacles.clear_services();
                 // The reply to a call may arrive just before an operation to cancel it starts.
-                if self.execution.operation(call).is_some() {
+                if self.execution.operation(call).is_some()
+                    && let Some(end) = self.seal_if_large(call, end, is_copied)
+                {
+                    self.on_call_end(call, end, is_copied, events)?;
+                }
+            }
+            Update::ResultSealed(sealed) => {
+                let call = sealed.operation;
+                if self.execution.operation(call).is_some()
+                    && let Some((end, is_copied)) = self.accept_sealed(*sealed)
+                {
                     self.on_call_end(call, end, is_copied, events)?;
                 }
             }
@@ -108,7 +118,6 @@ impl Driver {
         let call_end::Recorded { end, needs_acknowledgement, waits_for_disk } = call_end::recorded(ended, facts);
         self.obstacles.set_disk_full(key.step, waits_for_disk, self.registry.now());
         let call = self.execution.operation_id(key);
-        let end = self.with_blob(end);
         let in_flight = self.execution.operation(key).expect("the caller has looked");
         let event = ToolCallEvent::Ended(end);
         let notice = in_flight

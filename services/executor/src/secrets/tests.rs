@@ -178,6 +178,22 @@ fn the_working_directory_is_not_a_secret() {
     assert_eq!(messages, before);
 }
 
+// A value that is hidden apart from its driver: what it tells is hidden from then on, and what was learned meanwhile may stand in it.
+#[test]
+fn a_fork_tells_what_it_has_learned_and_is_outdated_by_what_it_has_not() {
+    let vault = vault(1);
+    let mut secrets = vault.secrets();
+    let mut fork = secrets.fork(&|| [1; 32]);
+    let value = Json::from_text(r#"{"password": "zebra-umbrella-7"}"#);
+    assert!(fork.blob("uid", &value, &|| [2; 32]).reference.redacted);
+    assert!(secrets.join(fork));
+    assert_eq!(secrets.shown("it was zebra-umbrella-7".into()), "it was [REDACTED]");
+
+    let fork = secrets.fork(&|| [1; 32]);
+    secrets.learn(vec!["giraffe-teapot-9".into()]);
+    assert!(!secrets.join(fork), "its value may have giraffe-teapot-9");
+}
+
 #[test]
 fn text_that_is_not_json_is_redacted_as_text() {
     let mut text = "{\"password\": \"zebra-umbrella-7\"".to_owned();

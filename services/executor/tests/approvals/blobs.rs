@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use belay_blobs::{BlobError, BlobFile, BlobStore, Folder, Owner};
@@ -16,6 +17,7 @@ use belay_proto::v1::{
 };
 use belay_service_kit::{SystemClock, status};
 use serde_json::{Value, json};
+use tokio::{runtime::Handle, sync::Semaphore};
 use tonic::Code;
 
 use crate::{
@@ -276,15 +278,24 @@ async fn the_blobs_of_a_deleted_execution_are_removed() {
     assert_eq!(executor.output(&other, "a").await["password"], "[REDACTED]", "others keep theirs");
 }
 
-/// A store of blobs on a disk that may be full.
-struct MayBeFull(Folder, Arc<AtomicBool>);
+/// What a store of blobs is about to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
 
-impl BlobStore for MayBeFull {
+/// A store of blobs that asks before it reads or writes.
+struct Asks<F>(Folder, F);
+
+impl<F: Fn(Access) -> Result<(), BlobError> + Send + Sync> BlobStore for Asks<F> {
     fn write(&self, owner: &Owner, files: &[BlobFile]) -> Result<(), BlobError> {
-        if self.1.load(Ordering::SeqCst) { Err(BlobError::Full) } else { self.0.write(owner, files) }
+        self.1(Access::Write)?;
+        self.0.write(owner, files)
     }
 
     fn read(&self, owner: &Owner, name: &str, offset: u64, length: usize) -> Result<Vec<u8>, BlobError> {
+        self.1(Access::Read)?;
         self.0.read(owner, name, offset, length)
     }
 
@@ -301,17 +312,80 @@ impl BlobStore for MayBeFull {
     }
 }
 
+/// The parts of an executor whose store of blobs asks.
+fn asking<F: Fn(Access) -> Result<(), BlobError> + Send + Sync + 'static>(
+    world: &World,
+    ask: F,
+) -> impl FnOnce(Parts) -> Parts {
+    let store = Asks(Folder::new(world.folder.path().join("blobs")), ask);
+    |parts| Parts { blobs: Arc::new(store), ..parts }
+}
+
+/// While a large result waits to be hidden and sealed, here because the threads for that are busy, the other steps of its execution go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_result_holds_up_no_other_step() {
+    /// As many as read and write at a time.
+    const BUSY: usize = 8;
+    let world = World::new().await;
+    world.runner.set(|seen| drop(seen.results.insert("a".into(), json!({"text": "x".repeat(100_000)}))));
+    // A read takes one permit for a moment.
+    let (disk, reading) = (Arc::new(Semaphore::new(BUSY)), Arc::new(Semaphore::new(0)));
+    let ask = {
+        let (disk, reading, runtime) = (Arc::clone(&disk), Arc::clone(&reading), Handle::current());
+        move |access| {
+            if access == Access::Read {
+                reading.add_permits(1);
+                drop(runtime.block_on(disk.acquire()).unwrap());
+            }
+            Ok(())
+        }
+    };
+    let thresholds = Thresholds { park_after: Duration::ZERO, ..Thresholds::default() };
+    let inside = inside_on(&world, Arc::new(SystemClock), thresholds, asking(&world, ask)).await;
+    let steps = "  - {id: a, tool: work}
+  - {id: c, tool: work, depends_on: [a], arguments: {effect: true}}
+  - {id: b, tool: work, depends_on: [c], arguments: {all: '${a.result.text}'}}";
+    let mut readers = Vec::new();
+    for _ in 0..BUSY {
+        let name = start(&inside.executor, steps).await;
+        inside.executor.until_awaiting_approval(&name).await;
+        readers.push(name);
+    }
+    let stopped = disk.acquire_many(BUSY as u32).await.unwrap();
+    reading.forget_permits(usize::MAX >> 4);
+    for approval in world.gate.seen().approvals.values() {
+        world.gate.approve(&approval.name);
+    }
+    drop(reading.acquire_many(BUSY as u32).await.unwrap());
+
+    let steps = "  - {id: a, tool: work}\n  - {id: d, tool: work}\nparallelism: 2";
+    let name = start(&inside.executor, steps).await;
+    let is_done = |execution: &v1::Execution, id: &str| {
+        execution.steps.iter().any(|step| step.step_id == id && step.state() == v1::step::State::Completed)
+    };
+    let seen = inside.executor.until(&name, "the step beside it", |execution| is_done(execution, "d")).await;
+    assert!(!is_done(&seen, "a"), "its result cannot be sealed yet");
+    drop(stopped);
+    for name in readers.iter().chain([&name]) {
+        inside.executor.assert_completes(name).await;
+    }
+    inside.stop();
+}
+
 /// B-09: on a full disk nothing is acknowledged of a result that cannot be stored, the executor says why, and the next one continues.
 #[tokio::test]
 async fn a_full_disk_loses_no_result() {
     let world = World::new().await;
     world.runner.set(|seen| drop(seen.results.insert("a".into(), json!("x".repeat(100_000)))));
     let is_full = Arc::new(AtomicBool::new(true));
-    let on = |parts: Parts| {
-        let store = MayBeFull(Folder::new(world.folder.path().join("blobs")), Arc::clone(&is_full));
-        Parts { blobs: Arc::new(store), ..parts }
+    let on = || {
+        let is_full = Arc::clone(&is_full);
+        asking(&world, move |access| match access {
+            Access::Write if is_full.load(Ordering::SeqCst) => Err(BlobError::Full),
+            Access::Write | Access::Read => Ok(()),
+        })
     };
-    let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), on).await;
+    let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), on()).await;
     inside.executions.drive_all().await.unwrap();
     let name = inside.executor.run("a; b after a").await;
     assert_eq!(inside.executions.broken().await.to_string(), "the disk is full");
@@ -320,41 +394,12 @@ async fn a_full_disk_loses_no_result() {
     inside.stop();
 
     is_full.store(false, Ordering::SeqCst);
-    let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), on).await;
+    let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), on()).await;
     inside.executions.drive_all().await.unwrap();
     inside.executor.assert_completes(&name).await;
     assert_eq!(inside.executor.output(&name, "a").await, json!("x".repeat(100_000)));
     assert_eq!(world.runner.seen().worked.len(), 2, "each ran once");
     inside.stop();
-}
-
-/// A store of blobs whose next reads fail.
-struct FailsReads(Folder, Arc<AtomicUsize>);
-
-impl BlobStore for FailsReads {
-    fn write(&self, owner: &Owner, files: &[BlobFile]) -> Result<(), BlobError> {
-        self.0.write(owner, files)
-    }
-
-    fn read(&self, owner: &Owner, name: &str, offset: u64, length: usize) -> Result<Vec<u8>, BlobError> {
-        let fails = |left: usize| left.checked_sub(1);
-        match self.1.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fails) {
-            Ok(_) => Err(BlobError::Failed(std::io::Error::other("the disk is away"))),
-            Err(_) => self.0.read(owner, name, offset, length),
-        }
-    }
-
-    fn length(&self, owner: &Owner, name: &str) -> Result<u64, BlobError> {
-        self.0.length(owner, name)
-    }
-
-    fn retain(&self, owner: &Owner, keep: &dyn Fn(&str) -> bool) -> Result<usize, BlobError> {
-        self.0.retain(owner, keep)
-    }
-
-    fn remove(&self, owner: &Owner) -> Result<(), BlobError> {
-        self.0.remove(owner)
-    }
 }
 
 /// B-09: a disk that cannot be read for a moment fails no step and stops no execution, wherever a blob is needed: when it is loaded, for a template, and for
@@ -375,15 +420,21 @@ async fn fails_for_a_moment(output: Value) {
     let text = output["text"].clone();
     world.runner.set(|seen| drop(seen.results.insert("a".into(), output)));
     let failures = Arc::new(AtomicUsize::new(0));
-    let on = |parts: Parts| {
-        let store = FailsReads(Folder::new(world.folder.path().join("blobs")), Arc::clone(&failures));
-        Parts { blobs: Arc::new(store), ..parts }
+    let on = || {
+        let failures = Arc::clone(&failures);
+        let fails = |left: usize| left.checked_sub(1);
+        asking(&world, move |access| match access {
+            Access::Read if failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fails).is_ok() => {
+                Err(BlobError::Failed(std::io::Error::other("the disk is away")))
+            }
+            Access::Read | Access::Write => Ok(()),
+        })
     };
     let steps = "  - {id: a, tool: work}
   - {id: w, wait: {signal: go}, depends_on: [a]}
   - {id: b, tool: work, arguments: {all: '${a.result.text}'}, depends_on: [w]}";
     let started = async || {
-        let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), on).await;
+        let inside = inside_on(&world, Arc::new(SystemClock), Thresholds::default(), on()).await;
         failures.store(5, Ordering::SeqCst);
         inside.executions.drive_all().await.unwrap();
         inside
