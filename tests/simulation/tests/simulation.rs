@@ -102,7 +102,10 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_damaging_a_row",
         run: belay::damaging_a_row,
-        expect: Expect::Holds { seeds: 40, counted: &["rows of the ledger damaged", "unknown outcomes"] },
+        expect: Expect::Holds {
+            seeds: 40,
+            counted: &["rows of the ledger damaged", "approvals in the ledger damaged", "unknown outcomes"],
+        },
     },
     Scenario {
         name: "belay_in_a_crowd",

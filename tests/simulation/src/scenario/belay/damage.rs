@@ -1,4 +1,5 @@
-//! A bit that flips in a row of the runner's ledger. It happens once in a simulation, where it is wanted, while the runner is down.
+//! A bit that flips in a row of the runner's ledger: of a call, or of the approval that it waits for. It happens once in a simulation, where it is
+//! wanted, while the runner is down.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,8 +42,17 @@ impl Damaged {
             let count = u64::try_from(names.len()).unwrap_or(u64::MAX);
             let picked = random.checked_rem(count).and_then(|picked| usize::try_from(picked).ok());
             let Some(name) = picked.and_then(|picked| names.get(picked)) else { return Ok(()) };
-            let column = flip(&connection, name, random)?;
-            trace::event(format_args!("a bit flips in column {column} of the ledger's row of {name}"));
+            // Few calls wait at that moment, so each of them is damaged there.
+            let waits = "SELECT EXISTS (SELECT 1 FROM held WHERE name = ?1)";
+            let table = match connection.query_row(waits, [name], |row| row.get::<_, bool>(0))? && random % 4 > 0 {
+                true => HELD,
+                false => CALL,
+            };
+            let column = flip(&connection, table, name, random)?;
+            trace::event(format_args!("a bit flips in column {column} of table {} in the row of {name}", table.name));
+            if table.name == HELD.name {
+                trace::count("approvals in the ledger damaged");
+            }
             trace::count("rows of the ledger damaged");
             self.calls().insert(name.clone());
             Ok(())
@@ -60,17 +70,33 @@ impl Damaged {
     }
 }
 
-/// Flips one bit of a call's row, the name included; returns the column's name.
-fn flip(connection: &Connection, name: &str, random: u64) -> Result<&'static str, rusqlite::Error> {
-    const COLUMNS: [&str; 8] = ["name", "digest", "ended", "call", "sealed", "workspace", "staged_id", "staged"];
+/// A table of the ledger whose rows are named by their calls.
+#[derive(Clone, Copy)]
+struct Table {
+    name: &'static str,
+    columns: &'static [&'static str],
+}
+
+const CALL: Table =
+    Table { name: "call", columns: &["name", "digest", "ended", "call", "sealed", "workspace", "staged_id", "staged"] };
+
+const HELD: Table = Table { name: "held", columns: &["name", "subject", "waits", "contents"] };
+
+/// Flips one bit of a row, the name included; returns the column's name.
+fn flip(
+    connection: &Connection,
+    Table { name: table, columns }: Table,
+    name: &str,
+    random: u64,
+) -> Result<&'static str, rusqlite::Error> {
     let random = usize::try_from(random.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 8).unwrap_or(usize::MAX);
     // Not every call has all of them.
-    for skipped in 0..COLUMNS.len() {
-        let column = COLUMNS[(random + skipped) % COLUMNS.len()];
-        let read = format!("SELECT {column} FROM call WHERE name = ?1");
+    for skipped in 0..columns.len() {
+        let column = columns[(random + skipped) % columns.len()];
+        let read = format!("SELECT {column} FROM {table} WHERE name = ?1");
         let value = connection.query_row(&read, [name], |row| row.get::<_, Value>(0))?;
         let flipped = |mut bytes: Vec<u8>| {
-            let bit = (random / COLUMNS.len()) % (bytes.len() * 8);
+            let bit = (random / columns.len()) % (bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
             bytes
         };
@@ -80,7 +106,8 @@ fn flip(connection: &Connection, name: &str, random: u64) -> Result<&'static str
             Value::Blob(bytes) if !bytes.is_empty() => (Value::Blob(flipped(bytes)), "?2"),
             _ => continue,
         };
-        connection.execute(&format!("UPDATE call SET {column} = {written} WHERE name = ?1"), params![name, value])?;
+        connection
+            .execute(&format!("UPDATE {table} SET {column} = {written} WHERE name = ?1"), params![name, value])?;
         return Ok(column);
     }
     Ok("none")
