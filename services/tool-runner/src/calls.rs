@@ -331,6 +331,10 @@ impl Calls {
             let message = format!("The row of {name}, which waits for approval, cannot be read: {error}.");
             Status::from(status::error(Code::DataLoss, reasons::STORE_CORRUPT, message))
         })?;
+        if row.call.state() != State::AwaitingApproval {
+            // The write of its end was reported as failed.
+            return Err(unresolved());
+        }
         let call = restore(&self.ledger, &row, Progress::AwaitingApproval(Arc::new(row.call.clone())));
         self.known().load(name, call.clone());
         Ok(Some(call))

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Driver, Exit, at_hand::AtHand};
 use crate::{
     blobs::{Opener, Unreadable, owner, unwritten},
-    operation::{SealedResult, Update},
+    operation::{ReportFault, SealedResult, Update},
     registry::unwritable,
 };
 
@@ -95,6 +95,7 @@ impl Driver {
         let (registry, uid, updates) = (Arc::clone(&self.registry), Arc::clone(&self.uid), self.update_sender.clone());
         let mut secrets = self.secrets.fork(&|| registry.ids.next_key());
         tokio::spawn(async move {
+            let _fault = ReportFault::new(&updates, operation);
             let ids = Arc::clone(&registry.ids);
             let seal = move || {
                 let blob = secrets.blob(&uid, &result, &|| ids.next_key());

@@ -44,10 +44,11 @@ impl Damaged {
             let Some(name) = picked.and_then(|picked| names.get(picked)) else { return Ok(()) };
             // Few calls wait at that moment, so each of them is damaged there.
             let waits = "SELECT EXISTS (SELECT 1 FROM held WHERE name = ?1)";
-            let table = match connection.query_row(waits, [name], |row| row.get::<_, bool>(0))? && random % 4 > 0 {
-                true => HELD,
-                false => CALL,
-            };
+            let table =
+                match connection.query_row(waits, [name], |row| row.get::<_, bool>(0))? && !random.is_multiple_of(4) {
+                    true => HELD,
+                    false => CALL,
+                };
             let column = flip(&connection, table, name, random)?;
             trace::event(format_args!("a bit flips in column {column} of table {} in the row of {name}", table.name));
             if table.name == HELD.name {
