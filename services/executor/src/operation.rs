@@ -71,12 +71,17 @@ pub(crate) enum Update {
 /// A large result, sealed apart from the driver.
 pub(crate) struct SealedResult {
     pub(crate) operation: OperationKey,
-    pub(crate) result: Json,
     pub(crate) receipt: Receipt,
     /// See [`Update::Ended`].
     pub(crate) is_copied: bool,
+    pub(crate) large: Large,
+}
+
+/// A large value and the blob that it becomes.
+pub(crate) struct Large {
+    pub(crate) json: Json,
     pub(crate) blob: NewBlob,
-    /// The execution's secrets with those of the result.
+    /// The execution's secrets with those of the value.
     pub(crate) secrets: Fork,
 }
 

@@ -68,6 +68,8 @@ pub(crate) struct Fork {
     secrets: Secrets,
     /// How many secret values were known at that moment.
     known: usize,
+    /// Whether the execution had no key, so that this one has another.
+    has_new_key: bool,
 }
 
 /// Events in their stored form.
@@ -302,19 +304,26 @@ impl Secrets {
         seal_blob(self.key(random), uid, &shown, original, random)
     }
 
-    /// A copy with which a value can be hidden and sealed elsewhere.
-    pub(crate) fn fork(&mut self, random: &dyn Fn() -> [u8; 32]) -> Fork {
-        let key = Some(self.key(random).clone());
-        let (redactor, known) = (self.redactor.clone(), self.known.clone());
-        let count = known.len();
-        Fork { secrets: Self { redactor, known, key, is_key_stored: true }, known: count }
+    /// A copy with which a value can be hidden and sealed elsewhere. An execution without a key has none until [`Self::join`]: a key that is stored
+    /// before anything is sealed with it would not be found again.
+    pub(crate) fn fork(&self) -> Fork {
+        let (redactor, known, key) = (self.redactor.clone(), self.known.clone(), self.key.clone());
+        let (count, has_new_key) = (known.len(), key.is_none());
+        Fork { secrets: Self { redactor, known, key, is_key_stored: false }, known: count, has_new_key }
     }
 
-    /// Learns what a fork has learned; returns whether it had all that is known by now. If not, what it has hidden may show a secret.
-    pub(crate) fn join(&mut self, fork: Fork) -> bool {
-        let is_whole = fork.known == self.known.len();
-        self.learn(fork.secrets.known.into_iter().collect());
-        is_whole
+    /// Whether what a fork has sealed can be used: with the execution's key, and no secret shown that has become known since.
+    pub(crate) fn agrees(&self, fork: &Fork) -> bool {
+        fork.known == self.known.len() && (!fork.has_new_key || self.key.is_none())
+    }
+
+    /// Learns what a fork that agrees has learned, and takes its key if it has none: what was sealed with it is stored with the next events.
+    pub(crate) fn join(&mut self, fork: Fork) {
+        let Fork { secrets, has_new_key, known: _ } = fork;
+        if has_new_key {
+            self.key = secrets.key;
+        }
+        self.learn(secrets.known.into_iter().collect());
     }
 
     /// Learns the secrets in the original of a blob.

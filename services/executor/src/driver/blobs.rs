@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Driver, Exit, at_hand::AtHand};
 use crate::{
     blobs::{Opener, Unreadable, owner, unwritten},
-    operation::{ReportFault, SealedResult, Update},
+    operation::{Large, ReportFault, SealedResult, Update},
     registry::unwritable,
 };
 
@@ -91,15 +91,15 @@ impl Driver {
         }
     }
 
-    fn seal_result(&mut self, operation: OperationKey, result: Json, receipt: Receipt, is_copied: bool) {
+    fn seal_result(&self, operation: OperationKey, result: Json, receipt: Receipt, is_copied: bool) {
         let (registry, uid, updates) = (Arc::clone(&self.registry), Arc::clone(&self.uid), self.update_sender.clone());
-        let mut secrets = self.secrets.fork(&|| registry.ids.next_key());
+        let mut secrets = self.secrets.fork();
         tokio::spawn(async move {
             let _fault = ReportFault::new(&updates, operation);
             let ids = Arc::clone(&registry.ids);
             let seal = move || {
                 let blob = secrets.blob(&uid, &result, &|| ids.next_key());
-                SealedResult { operation, result, receipt, is_copied, blob, secrets }
+                SealedResult { operation, receipt, is_copied, large: Large { json: result, blob, secrets } }
             };
             let sealed = registry.blobs.apart(seal).await;
             // A driver that has ended gets the result from the runner again.
@@ -107,17 +107,24 @@ impl Driver {
         });
     }
 
-    /// The end of a call whose result was sealed. `None` when secrets were learned meanwhile that it may show, and it is sealed again.
-    pub(super) fn accept_sealed(&mut self, sealed: SealedResult) -> Option<(ToolCallEnd, bool)> {
-        let SealedResult { operation, result, receipt, is_copied, blob, secrets } = sealed;
-        if !self.secrets.join(secrets) {
-            self.seal_result(operation, result, receipt, is_copied);
+    /// The end of a call whose result was sealed, and what is to be kept with it. `None` when the execution's secrets or its key have changed
+    /// meanwhile: it is sealed again.
+    pub(super) fn accept_sealed(&mut self, sealed: SealedResult) -> Option<(ToolCallEnd, Large)> {
+        let SealedResult { operation, receipt, is_copied, large } = sealed;
+        if !self.secrets.agrees(&large.secrets) {
+            self.seal_result(operation, large.json, receipt, is_copied);
             return None;
         }
-        let reference = blob.reference.clone();
-        self.made.originals.insert(Arc::clone(&reference.digest), result);
+        let result = Payload::Blob(large.blob.reference.clone());
+        Some((ToolCallEnd::Completed { result, receipt }, large))
+    }
+
+    /// Keeps a large result whose reference is in an event that is about to be stored.
+    pub(super) fn keep(&mut self, large: Large) {
+        let Large { json, blob, secrets } = large;
+        self.secrets.join(secrets);
+        self.made.originals.insert(Arc::clone(&blob.reference.digest), json);
         self.made.new.push(blob);
-        Some((ToolCallEnd::Completed { result: Payload::Blob(reference), receipt }, is_copied))
     }
 
     /// Makes the new blobs durable; their events are committed after that.

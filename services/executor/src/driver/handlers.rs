@@ -16,7 +16,7 @@ use super::{Driver, call_end, exit::Exit};
 use crate::{
     decisions::outcome::notice_after,
     messages::{Command, GateNotice, Reply},
-    operation::Update,
+    operation::{Large, Update},
     wire,
 };
 
@@ -58,15 +58,15 @@ impl Driver {
                 if self.execution.operation(call).is_some()
                     && let Some(end) = self.seal_if_large(call, end, is_copied)
                 {
-                    self.on_call_end(call, end, is_copied, events)?;
+                    self.on_call_end(call, end, is_copied, None, events)?;
                 }
             }
             Update::ResultSealed(sealed) => {
-                let call = sealed.operation;
+                let (call, is_copied) = (sealed.operation, sealed.is_copied);
                 if self.execution.operation(call).is_some()
-                    && let Some((end, is_copied)) = self.accept_sealed(*sealed)
+                    && let Some((end, large)) = self.accept_sealed(*sealed)
                 {
-                    self.on_call_end(call, end, is_copied, events)?;
+                    self.on_call_end(call, end, is_copied, Some(large), events)?;
                 }
             }
             Update::WaitingForCall(call, other) => {
@@ -94,12 +94,13 @@ impl Driver {
         Ok(())
     }
 
-    /// `is_copied`: the runner keeps the call's result until it is acknowledged.
+    /// `is_copied`: the runner keeps the call's result until it is acknowledged. `large`: its result, when that is a blob.
     fn on_call_end(
         &mut self,
         key: OperationKey,
         ended: ToolCallEnd,
         is_copied: bool,
+        large: Option<Large>,
         events: &mut Vec<Event>,
     ) -> Result<(), Exit> {
         let in_flight = self.execution.operation(key).expect("the caller has looked");
@@ -118,6 +119,12 @@ impl Driver {
         let call_end::Recorded { end, needs_acknowledgement, waits_for_disk } = call_end::recorded(ended, facts);
         self.obstacles.set_disk_full(key.step, waits_for_disk, self.registry.now());
         let call = self.execution.operation_id(key);
+        // What is recorded instead of an unapproved result has none.
+        if let ToolCallEnd::Completed { .. } = end
+            && let Some(large) = large
+        {
+            self.keep(large);
+        }
         let in_flight = self.execution.operation(key).expect("the caller has looked");
         let event = ToolCallEvent::Ended(end);
         let notice = in_flight

@@ -183,15 +183,26 @@ fn the_working_directory_is_not_a_secret() {
 fn a_fork_tells_what_it_has_learned_and_is_outdated_by_what_it_has_not() {
     let vault = vault(1);
     let mut secrets = vault.secrets();
-    let mut fork = secrets.fork(&|| [1; 32]);
+    let mut fork = secrets.fork();
     let value = Json::from_text(r#"{"password": "zebra-umbrella-7"}"#);
     assert!(fork.blob("uid", &value, &|| [2; 32]).reference.redacted);
-    assert!(secrets.join(fork));
+    assert!(secrets.own_key().is_none(), "nothing that is stored was sealed with it");
+    assert!(secrets.agrees(&fork));
+    secrets.join(fork);
+    assert!(secrets.own_key().is_some());
     assert_eq!(secrets.shown("it was zebra-umbrella-7".into()), "it was [REDACTED]");
 
-    let fork = secrets.fork(&|| [1; 32]);
+    let fork = secrets.fork();
     secrets.learn(vec!["giraffe-teapot-9".into()]);
-    assert!(!secrets.join(fork), "its value may have giraffe-teapot-9");
+    assert!(!secrets.agrees(&fork), "its value may have giraffe-teapot-9");
+
+    let (mut secrets, plain) = (vault.secrets(), Json::from_text("[1, 2]"));
+    let mut forks = [secrets.fork(), secrets.fork()];
+    forks.iter_mut().for_each(|fork| drop(fork.blob("uid", &plain, &|| [2; 32])));
+    let [first, second] = forks;
+    secrets.join(first);
+    assert!(!secrets.agrees(&second), "it was sealed with a key of its own");
+    assert!(secrets.agrees(&secrets.fork()));
 }
 
 #[test]
