@@ -181,11 +181,12 @@ pub(crate) fn seal_blob(
     let bytes = belay_redaction::blob_digest(key, shown.as_bytes(), original.map(str::as_bytes));
     let file = |form, text: &str| {
         let count = chunk_count(text.len() as u64, CHUNK);
-        let chunks = (0_u32..).zip(text.as_bytes().chunks(CHUNK)).map(|(number, chunk)| {
+        let mut sealed = Vec::with_capacity(text.len() + text.len().div_ceil(CHUNK) * SEALED_LONGER);
+        for (number, chunk) in (0_u32..).zip(text.as_bytes().chunks(CHUNK)) {
             let place = place(uid, &bytes, form, number, count);
-            seal_chunk(key, place, chunk, *random().first_chunk().expect("24 is less than 32"))
-        });
-        BlobFile { name: file_name(&bytes, form), bytes: chunks.collect::<Vec<_>>().concat() }
+            sealed.extend(seal_chunk(key, place, chunk, *random().first_chunk().expect("24 is less than 32")));
+        }
+        BlobFile { name: file_name(&bytes, form), bytes: sealed }
     };
     let mut files = vec![file(Form::Shown, shown)];
     files.extend(original.map(|original| file(Form::Original, original)));
