@@ -101,6 +101,23 @@ async fn a_template_reads_out_of_a_large_output_also_after_a_crash() {
     assert_eq!(serde_json::from_slice::<Value>(&shown).unwrap()["n"], 7);
 }
 
+/// B-09: a value of 32 KiB is in its event, and one byte more makes it a blob.
+#[tokio::test]
+async fn a_value_of_more_than_32_kib_is_a_blob() {
+    let world = World::new().await;
+    let text = |bytes: usize| json!("x".repeat(bytes - 2));
+    world.runner.set(|seen| {
+        seen.results.insert("a".into(), text(32 * 1024));
+        seen.results.insert("b".into(), text(32 * 1024 + 1));
+    });
+    let executor = world.executor().await;
+    let name = start(&executor, "  - {id: a, tool: work}\n  - {id: b, tool: work}").await;
+    executor.assert_completes(&name).await;
+    let inline = executor.step(&name, "a").await.unwrap().output.unwrap();
+    assert_eq!(inline.as_json().map(str::len), Some(32 * 1024));
+    assert_eq!(blob(&executor, &name, "b").await.size_bytes, 32 * 1024 + 1);
+}
+
 /// B-09, C4: readers get a blob without its secrets, tools get the original, the disk has neither in clear, and after a restart the executor still
 /// knows the secrets that only the blob tells it.
 #[tokio::test]

@@ -85,6 +85,18 @@ async fn a_committed_effect_is_on_the_disk_before_its_row_goes() {
     assert_eq!(runner.unacknowledged().await, Vec::<String>::new());
 }
 
+/// B-26: a call that still runs is cancelled before it is forgotten.
+#[tokio::test]
+async fn a_call_that_runs_ends_before_its_execution_is_forgotten() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let running = runner.spawn(runner.request("a", KEEP, json!([["wait"]])));
+    bench.signals.has_run(1).await;
+    assert_eq!(forget(&runner, EXECUTION, 0).await.unwrap(), [EXECUTION]);
+    assert_eq!(state(&running.await.unwrap().unwrap()), State::Cancelled);
+    assert_eq!(refusal(&runner.get("a").await.unwrap_err()), "CALL_NOT_FOUND");
+}
+
 #[tokio::test]
 async fn a_replaced_executor_and_a_wrong_name_are_refused() {
     let bench = Bench::new();
