@@ -232,6 +232,31 @@ async fn a_damaged_blob_is_named() {
     assert!(!worked.iter().any(|call| call.contains("/steps/c/") || call.contains("/steps/d/")), "{worked:?}");
 }
 
+/// B-09, B-21: an execution that cannot be loaded without a blob that is gone, because its secrets would be shown, refuses every request at once and says
+/// which blob it is.
+#[tokio::test]
+async fn an_execution_whose_secrets_are_gone_is_named() {
+    let world = World::new().await;
+    let output = json!({"password": SECRET, "text": "x".repeat(100_000)});
+    world.runner.set(|seen| drop(seen.results.insert("a".into(), output)));
+    let executor = world.executor().await;
+    let name = executor.run("a; b: prompt_call after a").await;
+    executor.until_awaiting_approval(&name).await;
+    let of_a = blob(&executor, &name, "a").await;
+    executor.kill().await;
+    let folder = folder(&world, &name);
+    let original = names(&folder).into_iter().find(|file| file.ends_with(".original")).unwrap();
+    fs::remove_file(folder.join(original)).unwrap();
+
+    let executor = world.executor().await;
+    let cancel = v1::CancelExecutionRequest { name: name.clone(), ..Default::default() };
+    let refused = tokio::time::timeout(TIMEOUT, async { executor.client.clone().cancel_execution(cancel).await });
+    let status = refused.await.expect("it is refused at once").unwrap_err();
+    assert!(status.message().contains(&of_a.digest), "{status}");
+    let other = executor.run("a").await;
+    executor.assert_completes(&other).await;
+}
+
 /// B-09: what is over every limit is refused once, with the field's name.
 #[tokio::test]
 async fn a_result_that_no_message_can_have_fails_the_step_once() {

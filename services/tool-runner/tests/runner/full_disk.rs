@@ -9,6 +9,7 @@ use std::{
 };
 
 use belay_proto::{runner_v1, v1::tool_call::State};
+use belay_sqlite::Location;
 use belay_tool_runner::{Staged, WorkspaceDirectory};
 use belay_workspace::{CommitError, IoFailure};
 use rusqlite::{Connection, params};
@@ -288,6 +289,12 @@ async fn an_undecodable_row_is_set_aside() {
         ["active", "ended", "held", "newer", "not-run"].map(name)
     );
     assert_eq!((aside[0].1.as_slice(), aside[2].1.as_slice()), (&b"\x0a\xff\xff\xff"[..], &b"\xff"[..]));
+    let location = Location::file(bench.path().join("state/ledger.db"));
+    let checked = belay_tool_runner::check(&location).unwrap().expect("there is a ledger");
+    assert_eq!((checked.rows.len(), checked.structure.len()), (0, 5), "{checked:?}");
+    for (said, call) in checked.structure.iter().zip(["active", "ended", "held", "newer", "not-run"]) {
+        assert!(said.contains(&name(call)) && said.contains("`set_aside`"), "{said}");
+    }
 
     // Acknowledged, they are forgotten like any other call.
     let runner = bench.start(ASK).await;
@@ -309,6 +316,9 @@ async fn unacknowledged_calls_are_listed() {
     runner.run("a", KEEP, json!([])).await;
     runner.run("b", KEEP, json!([])).await;
     runner.run("held", CHANGE, json!([["write", "a", "x"]])).await;
+    let location = Location::file(bench.path().join("state/ledger.db"));
+    let size = belay_tool_runner::measure(&location).unwrap().expect("there is a ledger");
+    assert_eq!(size.counts, [("calls", 3), ("waiting", 1)], "while the runner has it open");
     assert_eq!(runner.unacknowledged().await, ["a", "b"].map(name));
     runner.acknowledge("a").await;
     assert_eq!(runner.unacknowledged().await, [name("b")]);

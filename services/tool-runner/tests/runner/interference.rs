@@ -71,3 +71,23 @@ async fn a_panic_after_the_row_is_recovered_at_the_next_start() {
         assert_eq!(bench.left_over(), Vec::<String>::new());
     }
 }
+
+/// B-06: two runners that share a workspace leave each other's staged effects alone, also when one of them starts.
+#[tokio::test]
+async fn another_runner_of_the_workspace_keeps_an_effect_that_waits() {
+    let mut bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let held = runner.run("held", CHANGE, json!([["write", "a", "x"]])).await;
+    assert_eq!(state(&held), State::AwaitingApproval);
+    runner.lose().await;
+    fs::create_dir(bench.path().join("other")).unwrap();
+    bench.state = ("other", "another ledger");
+    let other = bench.start(FREE).await;
+    assert_eq!(state(&other.run("other", CHANGE, json!([["write", "b", "y"]])).await), State::Completed);
+    other.stop().await;
+
+    bench.state = ("state", "a ledger");
+    let runner = bench.start(ASK).await;
+    let done = runner.commit("held", bench.sign(&bench.grant(&held))).await.unwrap();
+    assert_eq!((state(&done), bench.text("a"), bench.text("b")), (State::Completed, "x".into(), "y".into()));
+}

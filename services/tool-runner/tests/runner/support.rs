@@ -214,6 +214,8 @@ pub(crate) struct Bench {
     pub(crate) allowed: Allowed,
     pub(crate) directories: Arc<dyn WorkspaceDirectories>,
     pub(crate) max_calls: u32,
+    /// The folder of the runner's state, and what a new ledger in it is called.
+    pub(crate) state: (&'static str, &'static str),
 }
 
 impl Bench {
@@ -244,6 +246,7 @@ impl Bench {
             allowed: Allowed::Any,
             directories: Arc::new(HostDirectories),
             max_calls: 1000,
+            state: ("state", "a ledger"),
         }
     }
 
@@ -326,7 +329,7 @@ impl Bench {
 
     pub(crate) async fn start_without_policy(&self) -> Runner {
         let socket = self.path().join("runner.sock");
-        let state = self.path().join("state");
+        let (state, ledger_id) = (self.path().join(self.state.0), self.state.1.to_owned());
         let (registry, clock) = (Registry::new(tools(&self.signals)).unwrap(), self.clock.clone());
         let keys = Keys::new([self.key.verifying_key()]);
         let workspaces =
@@ -342,7 +345,7 @@ impl Bench {
             let secrets =
                 Secrets::new(REDACTOR.clone(), MasterKey::new([8; 32]), registry.clone(), move || ids.next_key());
             let ledger = loop {
-                match Ledger::open(&location, threads, secrets.clone(), || "a ledger".into()) {
+                match Ledger::open(&location, threads, secrets.clone(), || ledger_id.clone()) {
                     Ok(ledger) => break ledger,
                     Err(LedgerError::Store(SqliteError::Locked)) => std::thread::yield_now(),
                     Err(error) => panic!("{error:?}"),
