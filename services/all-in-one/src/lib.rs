@@ -119,14 +119,14 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
 
     let key = keys::open(state_dir.path(), || ids.next_key()).map_err(StartError::Key)?;
     let master_key = belay_executor::open_seal_key(state_dir.path(), || ids.next_key()).map_err(StartError::SealKey)?;
-    let limits = config.loaded.settings.services;
+    let limits = config.loaded.settings.services.clone();
     let commands = Arc::new(CommandSettings::new(config.commands, Some(state_dir.path().join("caches"))));
     let sandbox = commands.sandbox();
     let enforcement = tokio::task::spawn_blocking(|| Enforcement::probed(sandbox)).await.map_err(internal)?;
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }
-    let registry = Registry::new(tools::built_in(&enforcement, &commands)).map_err(internal)?;
+    let registry = tools::registry(&enforcement, &commands, &config.loaded).map_err(StartError::Config)?;
     let opened = OpenStores::open(&state_dir, &ids, &registry, &master_key, options.accept_older_store)?;
     let OpenStores { journal, ledger, approvals } = opened;
     let journal_stores = Arc::clone(&journal.stores);

@@ -14,8 +14,8 @@ use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::{LAST_FLUSH, Telemetry};
 
 use crate::{
-    Allowed, Calls, CommandSettings, Enforcement, GateChannel, HostDirectories, Ledger, Parts, Registry, Secrets,
-    Settings, Thresholds, Workspaces, gate_key, hosted, tools,
+    Allowed, Calls, CommandSettings, Enforcement, GateChannel, HostDirectories, Ledger, Parts, Secrets, Settings,
+    Thresholds, Workspaces, gate_key, hosted, tools,
 };
 
 /// Serves until SIGINT or SIGTERM. A program that calls this must have called [`crate::take_over_if_asked`] first.
@@ -23,7 +23,8 @@ use crate::{
 /// # Errors
 /// When it cannot start, or its ledger can no longer be written.
 pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let operator = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?.settings;
+    let loaded = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?;
+    let operator = loaded.settings.clone();
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     let entropy = Ids::from_system();
     let spans = Telemetry::from_env("belay-tool-runner", Redactor::new(), move |bytes| entropy.fill(bytes))?;
@@ -46,7 +47,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }
-    let registry = Registry::new(tools::built_in(&enforcement, &commands))?;
+    let registry = tools::registry(&enforcement, &commands, &loaded)?;
     let ids = Ids::from_system();
     let master_key = MasterKey::new(key_file::open(&state_dir.join("seal.key"), key_file::SEAL, || ids.next_key())?);
     let id = ids.next_id();

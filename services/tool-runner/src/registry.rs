@@ -291,10 +291,12 @@ pub enum RegistryError {
     #[error("two tools have the name `{0}`")]
     NameTaken(&'static str),
     /// A schema is invalid.
-    #[error("tool `{tool}`: {source}")]
+    #[error("tool `{tool}`: `{part}`: {source}")]
     Schema {
         /// The tool.
         tool: &'static str,
+        /// Which schema: `parameters` or `result`.
+        part: &'static str,
         /// What is wrong with it.
         source: InvalidSchema,
     },
@@ -309,9 +311,9 @@ impl Registry {
         let mut by_name = BTreeMap::new();
         for tool in tools {
             let spec = tool.spec();
-            let refused = |source| RegistryError::Schema { tool: spec.name, source };
-            let parameters = Parameters::new(spec.parameters).map_err(refused)?;
-            let result = Schema::new(spec.result).map_err(refused)?;
+            let refused = |part| move |source| RegistryError::Schema { tool: spec.name, part, source };
+            let parameters = Parameters::new(spec.parameters).map_err(refused("parameters"))?;
+            let result = Schema::new(spec.result).map_err(refused("result"))?;
             let registered = Arc::new(Registered { spec: spec.clone(), parameters, result, tool });
             for name in std::iter::once(spec.name).chain(spec.aliases.iter().copied()) {
                 if by_name.insert(name, Arc::clone(&registered)).is_some() {

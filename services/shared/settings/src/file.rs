@@ -6,8 +6,8 @@ use belay_yaml::{Bounds, Reader, Value, Violation};
 
 use crate::{Settings, read};
 
-/// The format has six levels; the limit is higher, so that a value that is nested too deep is reported by its field name.
-const BOUNDS: Bounds = Bounds { what: "settings file", max_depth: 10, max_nodes: 20_000, max_text: 256 * 1024 };
+/// The schemas of tools have the most levels.
+const BOUNDS: Bounds = Bounds { what: "settings file", max_depth: 40, max_nodes: 20_000, max_text: 256 * 1024 };
 /// The maximum number of reported violations.
 const MAX_VIOLATIONS: usize = 100;
 

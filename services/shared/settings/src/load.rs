@@ -10,7 +10,7 @@ use std::{
 use belay_yaml::Violation;
 use thiserror::Error;
 
-use crate::{File, Settings};
+use crate::{File, Origin, Settings};
 
 /// The file of the machine.
 const MACHINE: &str = "/etc/belay/config.yaml";
@@ -26,6 +26,25 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// The searched locations, in order; empty if the caller named a file.
     pub looked_in: Vec<PathBuf>,
+}
+
+impl Loaded {
+    /// The error about a field of the file that only a service can judge, such as a schema.
+    pub fn refuse(&self, field: &str, message: impl Into<String>) -> ConfigError {
+        let path = self.file.clone().unwrap_or_default();
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let tool = self.settings.tools.iter().find(|tool| {
+            field.strip_prefix("tools.").is_some_and(|rest| {
+                rest.strip_prefix(tool.value.name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+        });
+        let line = match tool.map(|tool| &tool.origin) {
+            Some(Origin::Line(line)) => *line,
+            _ => 0,
+        };
+        let violations = vec![Violation { field: field.to_owned(), line, message: message.into() }];
+        ConfigError::Refused { path, text, violations }
+    }
 }
 
 /// The settings file cannot be used. Belay does not start, and uses no other file instead.

@@ -8,18 +8,14 @@ use crate::{
     Cache, CacheUse, Commands, KNOWN_CACHES, KnownCache, LogFormat, LogLevel, Place, Retention, Services, Settings,
     Shown, Sourced,
     paths::{self, absolute, is_system},
+    read_env::{MAX_ENTRIES, env, is_name},
     size,
 };
-
-/// The maximum number of entries of one list or mapping.
-const MAX_ENTRIES: usize = 500;
-/// The maximum length of a variable, in bytes.
-const MAX_VALUE: usize = 32 * 1024;
 
 /// The longest retention, in seconds: a hundred years.
 const MAX_RETENTION: u64 = 36_500 * 86_400;
 
-const SECTIONS: &str = "log commands services retention";
+const SECTIONS: &str = "log commands services retention tools";
 const LOG: &str = "level format";
 const COMMANDS: &str = "find_toolchains read_only path env plans_may_set view scratch reserve limits caches";
 const VIEW: &str = "size files";
@@ -48,6 +44,7 @@ pub(crate) fn settings(reader: &mut Reader, root: &Node, home: Option<&Path>, se
             "commands" => commands(reader, node, field, home, &mut settings.commands),
             "services" => services(reader, node, field, &mut settings.services),
             "retention" => retention(reader, node, field, &mut settings.retention),
+            "tools" => settings.tools = crate::read_tools::tools(reader, node, field),
             _ => return Err(SECTIONS),
         }
         Ok(())
@@ -232,11 +229,6 @@ fn shown_at(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>) 
     Some(Shown { from, at })
 }
 
-fn is_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    !name.is_empty() && name.len() <= 128 && name.chars().all(plain) && !name.starts_with(|c: char| c.is_ascii_digit())
-}
-
 fn variable_name(reader: &mut Reader, node: &Node, field: &str) -> Option<String> {
     let name = reader.text(node, field)?;
     if is_name(&name) {
@@ -250,40 +242,11 @@ fn variable_name(reader: &mut Reader, node: &Node, field: &str) -> Option<String
     None
 }
 
-fn env(reader: &mut Reader, node: &Node, field: &str) -> Vec<(String, Sourced<String>)> {
-    let mut all = Vec::new();
-    reader.map(node, field, |reader, name, field, node| {
-        let Some(value) = reader.text(node, field) else { return Ok(()) };
-        if !is_name(name) {
-            reader.refuse(
-                field,
-                node.line,
-                "is not a valid variable name: use letters, digits and `_`, such as JAVA_HOME",
-            );
-        } else if name == "PATH" {
-            reader.refuse(
-                field,
-                node.line,
-                "is computed from `commands.path` and the toolchains found: add the directories to `commands.path`",
-            );
-        } else if value.len() > MAX_VALUE || value.contains('\0') {
-            reader.refuse(field, node.line, format!("must be at most {MAX_VALUE} bytes without NUL"));
-        } else {
-            all.push((name.to_owned(), Sourced::on_line(value, node.line)));
-        }
-        Ok(())
-    });
-    if all.len() > MAX_ENTRIES {
-        reader.refuse(field, node.line, format!("has {} variables, but the limit is {MAX_ENTRIES}", all.len()));
-    }
-    all
-}
-
 /// Reads a size between two bounds.
 fn bytes(reader: &mut Reader, node: &Node, field: &str, least: u64) -> Option<u64> {
     let bytes = match &node.value {
         Value::Text(text) => size::bytes(text),
-        Value::Number(number) => *number,
+        Value::Number(number) => number.as_u64(),
         _ => None,
     };
     match bytes {
@@ -312,9 +275,13 @@ fn bytes_or_none(reader: &mut Reader, node: &Node, field: &str, least: u64) -> O
 }
 
 fn number(reader: &mut Reader, node: &Node, field: &str, least: u64, most: u64) -> Option<u64> {
-    match node.value {
-        Value::Number(Some(number)) if (least..=most).contains(&number) => Some(number),
-        _ => {
+    let found = match &node.value {
+        Value::Number(number) => number.as_u64(),
+        _ => None,
+    };
+    match found {
+        Some(number) if (least..=most).contains(&number) => Some(number),
+        Some(_) | None => {
             reader.refuse(field, node.line, format!("must be a whole number between {least} and {most}"));
             None
         }

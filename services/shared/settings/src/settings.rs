@@ -1,6 +1,6 @@
 //! All settings.
 
-use crate::{Commands, Origin, Retention, Services, Sourced};
+use crate::{CommandTool, Commands, Origin, Retention, Services, Sourced};
 
 /// The log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,4 +96,6 @@ pub struct Settings {
     pub services: Services,
     /// Which executions that have ended are kept.
     pub retention: Retention,
+    /// The tools that the operator declares.
+    pub tools: Vec<Sourced<CommandTool>>,
 }

@@ -127,6 +127,7 @@ pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<O
         &retention.keep_last,
         limit(retention.keep_last.value, |kept| kept.to_string()),
     ));
+    rows.extend(settings.tools.iter().map(|tool| row(format!("tools.{}", tool.value.name), tool, tool.value.shown())));
     rows
 }
 

@@ -6,6 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, SeqAccess, Visitor},
 };
+use serde_json::Number;
 use serde_saphyr::{Error, MessageFormatter, Options, Spanned, UserMessageFormatter, alias_limits, budget, options};
 
 use crate::{Violation, shown};
@@ -39,8 +40,8 @@ pub enum Value {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number; its value when it is a whole number and not negative.
-    Number(Option<u64>),
+    /// A number.
+    Number(Number),
     /// A text.
     Text(String),
     /// A list.
@@ -70,6 +71,20 @@ impl Value {
             Self::Text(_) => "text",
             Self::List(_) => "a list",
             Self::Map(_) => "a mapping",
+        }
+    }
+}
+
+impl Node {
+    /// The same value as JSON.
+    pub fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(value) => (*value).into(),
+            Value::Number(number) => number.clone().into(),
+            Value::Text(text) => text.as_str().into(),
+            Value::List(entries) => entries.iter().map(Self::to_json).collect(),
+            Value::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), entry.value.to_json())).collect(),
         }
     }
 }
@@ -165,15 +180,15 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
-        Ok(Value::Number(u64::try_from(number).ok()))
+        Ok(Value::Number(number.into()))
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
-        Ok(Value::Number(Some(number)))
+        Ok(Value::Number(number.into()))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
-        Ok(Value::Number(None))
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Value, E> {
+        Number::from_f64(number).map(Value::Number).ok_or_else(|| E::custom("JSON has no NaN and no infinity"))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {

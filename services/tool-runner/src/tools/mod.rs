@@ -1,7 +1,8 @@
-//! The built-in tools, one file each.
+//! The built-in tools, one file each, and those that the operator declares.
 //!
 //! A tool handles its arguments and its result. The policy decides what it may do, and the runner what happens to its changes.
 
+mod declared;
 mod delete_file;
 mod files;
 mod list_directory;
@@ -12,6 +13,7 @@ mod run_terminal;
 mod search_code;
 mod write_file;
 
+pub use declared::Declared;
 pub use delete_file::DeleteFile;
 pub use list_directory::ListDirectory;
 pub use modify_file::ModifyFile;
@@ -23,9 +25,10 @@ pub use write_file::WriteFile;
 
 use std::sync::Arc;
 
+use belay_settings::{CommandTool, ConfigError, Loaded, Sourced};
 use serde_json::Value;
 
-use crate::{CommandSettings, Enforcement, Operation, Tool};
+use crate::{CommandSettings, Enforcement, Operation, Registry, RegistryError, Tool};
 
 /// All built-in tools. Commands run in the sandbox of `enforcement`, with the operator's settings. A new tool is a file in this directory
 /// and a line here.
@@ -40,6 +43,35 @@ pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> V
         Box::new(SearchCode),
         Box::new(WriteFile),
     ]
+}
+
+/// The tools of a runner: those that are built in, and those that the operator declares.
+///
+/// # Errors
+/// [`ConfigError`], which names the field, when a declared tool has a name that is taken or a schema that is none.
+pub fn registry(
+    enforcement: &Enforcement,
+    commands: &Arc<CommandSettings>,
+    loaded: &Loaded,
+) -> Result<Registry, ConfigError> {
+    let declared = &loaded.settings.tools;
+    let terminal = RunTerminal::new(enforcement).with(Arc::clone(commands));
+    let mut tools = built_in(enforcement, commands);
+    tools.extend(declared.iter().map(|tool| Box::new(Declared::new(&tool.value, terminal.clone())) as Box<dyn Tool>));
+    Registry::new(tools).map_err(|error| match error {
+        RegistryError::NameTaken(name) => {
+            let has = |tool: &&Sourced<CommandTool>| {
+                tool.value.name == name || tool.value.aliases.iter().any(|alias| alias == name)
+            };
+            let tool = declared.iter().find(has).map_or(name, |tool| &tool.value.name);
+            loaded
+                .refuse(&format!("tools.{tool}"), format!("a built-in tool has the name `{name}`: choose another one"))
+        }
+        RegistryError::Schema { tool, part, source } => {
+            let place = source.pointer.replace('/', ".");
+            loaded.refuse(&format!("tools.{tool}.{part}{place}"), source.to_string())
+        }
+    })
 }
 
 /// The operation of a tool that works on its argument `path` only; the default is the workspace.

@@ -7,6 +7,7 @@ mod collector;
 mod contract;
 mod crash;
 mod dashboards;
+mod declared_tools;
 mod deletion;
 mod deploy;
 mod disk;

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use belay_settings::{CacheUse, File, LogLevel, Origin, Place, Resolved, Violation, rows, toolchains::Host};
+use belay_settings::{
+    CacheUse, File, LogLevel, Origin, Place, Resolved, ToolOutput, ToolRecovery, Violation, rows, toolchains::Host,
+};
 
 /// What is said of a text, as `line field: message`.
 fn said(text: &str) -> Vec<String> {
@@ -251,7 +253,7 @@ fn all_violations_are_reported_at_once_in_line_order() {
     assert_eq!(lines, ["2", "3", "4"], "{said:#?}");
     assert!(one("a: [").starts_with("1 "), "YAML that cannot be read");
     assert!(one("log: {}\nlog: {}\n").starts_with("2 "), "a key is written once");
-    let deep = format!("commands: {}1{}", "[".repeat(20), "]".repeat(20));
+    let deep = format!("commands: {}1{}", "[".repeat(60), "]".repeat(60));
     assert!(one(&deep).contains("nested deeper"));
 }
 
@@ -316,4 +318,128 @@ fn a_separate_service_uses_no_toolchains_or_caches_of_a_user() {
     assert!(!commands.find_toolchains.value);
     let used: Vec<_> = commands.caches.iter().map(|cache| cache.value.used.word()).collect();
     assert_eq!(used, ["keep", "off", "off", "read", "off", "off"]);
+}
+
+#[test]
+fn a_tool_is_declared_with_few_words_or_with_all() {
+    let text = "\
+tools:
+  hello: {command: [hello]}
+  skills.seo:
+    aliases: [seo]
+    title: Rates a post
+    description: Rates how well a post will be found.
+    command: [python3, seo.py, -n, 3, '${post}', [--lang, '${lang}']]
+    cwd: skills
+    env: {MODE: fast}
+    parameters:
+      required: [post]
+      properties: {post: {type: object, minProperties: 1}, lang: {type: string}, low: {type: number, minimum: -1.5}}
+    result: {type: object}
+    recovery: manual
+    annotations: {destructive: false, idempotent: true, open_world: true}
+    timeout: 15m
+";
+    let tools = File::parse(text, None).unwrap().tools;
+    let [hello, seo] = &tools[..] else { panic!("{tools:?}") };
+    assert_eq!((hello.origin.clone(), seo.origin.clone()), (Origin::Line(2), Origin::Line(3)));
+    let (hello, seo) = (&hello.value, &seo.value);
+    assert_eq!((hello.output, hello.recovery), (ToolOutput::Command, ToolRecovery::Transactional));
+    assert_eq!((hello.destructive, hello.idempotent, hello.open_world), (true, false, false));
+    assert_eq!(hello.parameters["additionalProperties"], false);
+    assert_eq!(
+        (seo.name.as_str(), seo.aliases.as_slice(), seo.cwd.as_str()),
+        ("skills.seo", &["seo".to_owned()][..], "skills")
+    );
+    assert_eq!((seo.output, seo.recovery), (ToolOutput::Json, ToolRecovery::Manual));
+    assert_eq!((seo.destructive, seo.idempotent, seo.open_world), (false, true, true));
+    assert_eq!(seo.timeout.as_secs(), 900);
+    assert_eq!(seo.env, [("MODE".to_owned(), "fast".to_owned())]);
+    assert_eq!(seo.parameters["properties"]["low"]["minimum"], -1.5);
+    assert_eq!(seo.shown(), "python3 seo.py -n 3 ${post} [--lang ${lang}]");
+    let settings = File::parse(text, None).unwrap();
+    let rows = rows(&settings, &Resolved::of(settings.commands.clone(), None, &Host), &|_| None);
+    let shown = rows.iter().find(|row| row.key == "tools.skills.seo").unwrap();
+    assert_eq!((shown.value.as_str(), shown.origin.clone()), (seo.shown().as_str(), Origin::Line(3)));
+}
+
+#[test]
+fn a_wrong_tool_is_refused_by_field() {
+    let with = |more: &str| {
+        format!(
+            "tools:\n  t:\n    command: [x, '${{a}}']\n    parameters: {{required: [a], properties: {{a: {{}}, b: {{}}}}}}\n    {more}\n"
+        )
+    };
+    let of = |command: &str| {
+        format!(
+            "tools:\n  t:\n    parameters: {{required: [a], properties: {{a: {{}}, bee: {{}}}}}}\n    command: {command}\n"
+        )
+    };
+    for (text, field, message) in [
+        ("tools: []".to_owned(), "1 tools", "is a list, and must be a mapping"),
+        ("tools: {a b: {command: [x]}}".into(), "1 tools.a b", "is not a tool's name"),
+        ("tools: {-a: {command: [x]}}".into(), "1 tools.-a", "is not a tool's name"),
+        ("tools: {t: {}}".into(), "1 tools.t", "has no `command`"),
+        ("tools: {t: x}".into(), "1 tools.t", "is text, and must be a mapping"),
+        ("tools: {t: {comand: [x], command: [x]}}".into(), "1 tools.t.comand", "did you mean `command`?"),
+        (
+            "tools: {t: {command: [x], aliases: [u]}, u: {command: [x]}}".into(),
+            "1 tools.u",
+            "`u` is the name of another tool, too",
+        ),
+        ("tools: {t: {command: [x], aliases: [u v]}}".into(), "1 tools.t.aliases[0]", "is not a tool's name"),
+        (of("x"), "4 tools.t.command", "is text, and must be a list"),
+        (of("[]"), "4 tools.t.command", "is empty"),
+        (of("['${a}', y]"), "4 tools.t.command[0]", "is the program, which no argument of a call decides"),
+        (of("[['${a}']]"), "4 tools.t.command[0]", "is the program"),
+        (of("['']"), "4 tools.t.command[0]", "is the program"),
+        (of("[x, {a: b}]"), "4 tools.t.command[1]", "is a mapping, and must be text"),
+        (of("[x, '${a']"), "4 tools.t.command[1]", "has a `${` that is not closed"),
+        (of("[x, '${}']"), "4 tools.t.command[1]", "names no argument"),
+        (
+            of("[x, '${be}']"),
+            "4 tools.t.command[1]",
+            "`${be}` is no parameter: add `be` to `parameters.properties`, or write `$${be}` for that text itself; did you mean `bee`?",
+        ),
+        (of("[x, '${bee}']"), "4 tools.t.command[1]", "needs `bee`, which a call may leave out"),
+        (of("[sh, -c, 'echo ${a}']"), "4 tools.t.command[2]", "pass the argument as a word after the script"),
+        (of("[/usr/bin/python3.11, -c, '${a}', x]"), "4 tools.t.command[2]", "is a script"),
+        (of("[node, --eval, ['${a}']]"), "4 tools.t.command[2]", "is a script"),
+        (of("[x, [-v]]"), "4 tools.t.command[1]", "write the words without the list"),
+        (of("[x, []]"), "4 tools.t.command[1]", "is empty"),
+        (
+            with("parameters: 3").replacen("    parameters: {required: [a], properties: {a: {}, b: {}}}\n", "", 1),
+            "4 tools.t.parameters",
+            "must be a JSON Schema",
+        ),
+        (
+            with("parameters: {type: array}").replacen(
+                "    parameters: {required: [a], properties: {a: {}, b: {}}}\n",
+                "",
+                1,
+            ),
+            "4 tools.t.parameters.type",
+            "must be `object`",
+        ),
+        (with("result: [a]"), "5 tools.t.result", "must be a JSON Schema"),
+        (with("result: {type: string}\n    output: command"), "5 tools.t.result", "write `output: json`, or remove it"),
+        (with("output: xml"), "5 tools.t.output", "must be one of json, text, command"),
+        (with("recovery: readonly"), "5 tools.t.recovery", "did you mean `read_only`?"),
+        (with("annotations: {destructive: no}"), "5 tools.t.annotations.destructive", "must be true or false"),
+        (
+            with("annotations: {safe: true}"),
+            "5 tools.t.annotations.safe",
+            "use one of destructive, idempotent, open_world",
+        ),
+        (with("timeout: 10"), "5 tools.t.timeout", "must be a whole number with a unit"),
+        (with("timeout: 25h"), "5 tools.t.timeout", "at most 24h"),
+        (with("env: {PATH: /x}"), "5 tools.t.env.PATH", "is computed from `commands.path`"),
+    ] {
+        let said = said(&text);
+        assert!(
+            said.iter().any(|said| said.starts_with(&format!("{field}: ")) && said.contains(message)),
+            "{text}\n{field}: {message}\n{said:#?}"
+        );
+        assert!(said.len() <= 2, "{text}\n{said:#?}");
+    }
 }

@@ -1,0 +1,121 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::{Enforcement, Registry};
+
+/// The only tool of a settings file.
+fn declared(settings: &str) -> Declared {
+    let settings = belay_settings::File::parse(settings, None).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    let terminal = RunTerminal::new(&Enforcement::unavailable("no commands here"));
+    Declared::new(&settings.tools[0].value, terminal)
+}
+
+fn words(tool: &Declared, arguments: Value) -> Vec<String> {
+    let command = tool.0.command(&arguments).unwrap();
+    command["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+}
+
+const GENERATE: &str = "
+tools:
+  generate:
+    command: [gen, --topic, '${topic}', [--tone, '${tone}'], '--size=${size}', ['${list}', '${flag}'], ['@${file}']]
+    env: {MODE: fast}
+    cwd: src
+    timeout: 5m
+    parameters:
+      required: [topic]
+      properties:
+        topic: {type: string}
+        tone: {type: string}
+        size: {type: integer, default: 3}
+        list: {}
+        flag: {type: boolean}
+        file: {type: string, format: workspace-path}
+";
+
+#[test]
+fn arguments_become_words() {
+    let tool = declared(GENERATE);
+    assert_eq!(words(&tool, json!({"topic": "a b; $x"})), ["gen", "--topic", "a b; $x", "--size=3"]);
+    let all = json!({"topic": "", "tone": "dry", "size": 12, "list": [1, {"a": null}], "flag": false});
+    assert_eq!(words(&tool, all), ["gen", "--topic", "", "--tone", "dry", "--size=12", r#"[1,{"a":null}]"#, "false"]);
+    assert_eq!(words(&tool, json!({"topic": "t", "list": 1})).len(), 4, "both of a list, or neither");
+    for path in ["a/b", "./x/../a/b", "/workspace/a/b"] {
+        assert_eq!(words(&tool, json!({"topic": "t", "file": path}))[4], "@/workspace/a/b");
+    }
+    let refused = tool.0.command(&json!({"topic": "t", "file": "../a"})).unwrap_err();
+    assert!(refused.reason == "OUTSIDE_WORKSPACE" && refused.message.contains("../a"), "{refused:?}");
+    let command = tool.0.command(&json!({"topic": "t"})).unwrap();
+    assert_eq!((&command["cwd"], &command["env"]), (&json!("src"), &json!({"MODE": "fast"})));
+    let spec = tool.spec();
+    assert_eq!((spec.default_timeout, spec.kind), (Duration::from_secs(300), ToolKind::Terminal));
+}
+
+/// The policy judges the command that runs, and the paths that the arguments name.
+#[test]
+fn the_policy_sees_the_command_and_the_paths() {
+    let tool = declared(GENERATE);
+    let operation = tool.operation(&json!({"topic": "t", "file": "a/b"}));
+    assert_eq!(operation.command, ["gen", "--topic", "t", "--size=3", "@/workspace/a/b"]);
+    assert_eq!((operation.program.as_deref(), operation.working_directory.as_str()), (Some("gen"), "src"));
+    assert_eq!((operation.environment, operation.paths), (vec!["MODE".to_owned()], vec!["a/b".to_owned()]));
+}
+
+#[test]
+fn what_no_program_can_take_is_refused_by_name() {
+    let tool = declared(GENERATE);
+    let longest = "x".repeat(MAX_WORD_BYTES);
+    assert_eq!(words(&tool, json!({"topic": longest}))[2], longest);
+    let refused = tool.0.command(&json!({"topic": format!("{longest}x")})).unwrap_err();
+    assert!(refused.reason == "TOO_LARGE" && refused.message.contains("arguments/topic"), "{refused:?}");
+    let refused = tool.0.command(&json!({"topic": "t", "tone": "a\0b"})).unwrap_err();
+    assert!(refused.reason == "INVALID_ARGUMENTS" && refused.message.contains("arguments/tone"), "{refused:?}");
+}
+
+#[test]
+fn what_it_prints_is_its_result() {
+    let ended = |stdout: &str, truncated: bool| json!({"exit_code": 0, "stdout": stdout, "stderr": "log", "stdout_bytes": 9, "stderr_bytes": 3, "truncated": truncated});
+    let with = |output: &str| declared(&format!("tools: {{t: {{command: [t], output: {output}}}}}"));
+    let json = with("json");
+    assert_eq!(json.0.result(ended(" {\"a\": 1}\n", false)).unwrap(), json!({"a": 1}));
+    assert_eq!(json.0.result(ended("null", false)).unwrap(), Value::Null);
+    for (stdout, truncated) in [("", false), ("{} {}", false), ("done", false), ("1", true)] {
+        let refused = json.0.result(ended(stdout, truncated)).unwrap_err();
+        assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidResult, "INVALID_RESULT"), "{stdout}");
+        assert!(refused.message.contains("`t`"), "{refused:?}");
+    }
+    let text = with("text");
+    assert_eq!(text.0.result(ended("a\nb\n\n", false)).unwrap(), json!("a\nb\n"));
+    assert_eq!(text.0.result(ended("x", true)).unwrap_err().reason, "INVALID_RESULT");
+    let command = with("command");
+    assert_eq!(command.0.result(ended("x", true)).unwrap(), ended("x", true));
+}
+
+/// Every default makes a tool that can be registered, and one with a schema of its result returns JSON.
+#[test]
+fn a_declared_tool_is_offered_like_any_other() {
+    for (output, result) in [("json", "true"), ("text", r#"{"type": "string"}"#)] {
+        let tool = declared(&format!("tools: {{t: {{command: [t], aliases: [u], output: {output}}}}}"));
+        assert_eq!(tool.spec().result, result);
+        let registry = Registry::new([Box::new(tool) as Box<dyn Tool>]).unwrap();
+        let offered: Vec<_> = registry.tools().collect();
+        assert_eq!((offered[0].name.as_str(), offered[0].aliases.as_slice()), ("t", &["u".to_owned()][..]));
+        let unknown = registry.refusal("u", &json!({"x": 1})).unwrap();
+        assert!(unknown.contains('x'), "{unknown}");
+    }
+    let tool = declared("tools: {t: {command: [t], result: {type: object}}}");
+    assert_eq!(tool.0.result(json!({"stdout": "{}", "truncated": false})).unwrap(), json!({}));
+    let tool = declared("tools: {t: {command: [t], recovery: read_only}}");
+    assert_eq!((tool.spec().recovery, tool.spec().touches), (Recovery::ReadOnly, Touches::Reads));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named_when_the_plan_is_checked() {
+    let tool = declared("tools: {t: {command: [no-such-program-here]}}");
+    let problems = tool.check_planned(&json!({}));
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].message.contains("`t`") && problems[0].message.contains("no-such-program-here"));
+    assert!(problems[0].pointer.is_empty() && !problems[0].refused);
+}

@@ -1,0 +1,135 @@
+//! Tools that the operator declares in the settings, as plans and people use them.
+
+use std::{fs, path::Path};
+
+use belay_e2e::{Home, belay::repository};
+use serde_json::{Value, json};
+
+/// S4-01, S4-02, S4-03, S4-04, S4-06, S4-35: the example of another planner runs as it stands, with its three skills declared as tools: typed references
+/// keep their types, the two steps that follow the first run side by side, and without the declarations nothing starts.
+#[test]
+fn the_plan_of_another_planner_runs_as_it_stands() {
+    if !Path::new("/usr/bin/python3").exists() {
+        return eprintln!(
+            "the_plan_of_another_planner_runs_as_it_stands: skipped, since there is no /usr/bin/python3 here"
+        );
+    }
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let example = |name: &str| repository().join("docs/examples/blog-post").join(name).display().to_string();
+    let (plan, tools) = (example("plan.json"), example("tools.yaml"));
+    let refused = home.run(["run", &plan, "--workspace", "w"]);
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{refused:?}");
+    for skill in ["generate_content", "moderate_content", "analyze_seo"] {
+        assert!(refused.talk.contains(&format!("Tool '{skill}' not found")), "{}", refused.talk);
+    }
+
+    let ended = home.run(["run", &plan, "--config", &tools, "--workspace", "w", "--id", "post", "-o", "json"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let execution: Value = serde_json::from_str(&ended.out).unwrap();
+    let steps = execution["steps"].as_array().unwrap();
+    let states: Vec<_> =
+        steps.iter().map(|step| (step["stepId"].as_str().unwrap(), step["state"].as_str().unwrap())).collect();
+    assert_eq!(states, ["step-1", "step-2", "step-3"].map(|id| (id, "STATE_COMPLETED")), "{execution:#}");
+    let generated = &steps[0]["output"];
+    assert_eq!(generated["tags"], json!(["GraphQL", "Best", "Practices"]));
+    assert!(generated["content"].as_str().unwrap().contains("a professional paragraph"), "{generated:#}");
+    assert_eq!(steps[1]["output"], json!({"approved": true, "flagged": false}));
+    assert_eq!(steps[2]["output"], json!({"score": 85, "suggestions": ["Add internal links"]}));
+    assert_eq!(
+        fs::read_dir(home.path("w")).unwrap().filter(|entry| entry.as_ref().unwrap().file_name() != ".belay").count(),
+        0
+    );
+}
+
+/// A declared tool is listed, described and checked like any other; its changes are judged, approved and committed like those of a command.
+#[test]
+fn a_declared_tool_is_a_tool_like_any_other() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let settings = "
+tools:
+  stamp:
+    aliases: [mark]
+    description: Writes a word to a file.
+    command: [sh, -c, 'printf %s \"$1\" > \"$2\"; echo \"$1\" done', sh, '${word}', '${path}']
+    parameters:
+      required: [word, path]
+      properties:
+        word: {type: string, maxLength: 9}
+        path: {type: string, format: workspace-path}
+    output: text
+  liar:
+    command: [echo, not json]
+    result: {type: object}
+  failing:
+    command: [sh, -c, 'echo some words; echo the reason >&2; exit 3']
+  writes:
+    command: [sh, -c, 'echo x > left; echo 1']
+    recovery: read_only
+    output: json
+";
+    home.file("config.yaml", settings);
+    let with = ["--config", "config.yaml"];
+    let (code, tools) = home.json(&["tools", "list", "--config", "config.yaml"]);
+    let listed: Vec<_> = tools["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert!(
+        code == 0 && ["stamp", "liar", "failing", "run_terminal"].iter().all(|name| listed.contains(name)),
+        "{listed:?}"
+    );
+    let described = home.run(["tools", "describe", "mark"].iter().chain(&with));
+    assert!(described.code == 0 && described.out.contains("Writes a word to a file."), "{described:?}");
+
+    let step =
+        |tool: &str, arguments: &str| format!("id: p\nsteps:\n  - {{id: s, tool: {tool}, arguments: {arguments}}}\n");
+    for (arguments, problem) in [
+        ("{word: hello}", "path"),
+        ("{word: hello-hello, path: a}", "word"),
+        ("{word: hello, path: a, x: 1}", "x"),
+        ("{word: hello, path: ../a}", "outside workspace"),
+    ] {
+        home.file("plan.yaml", step("stamp", arguments));
+        let refused = home.run(["plan", "validate", "plan.yaml"].iter().chain(&with));
+        assert!(
+            refused.code == 2 && refused.talk.contains("steps[0].arguments") && refused.talk.contains(problem),
+            "{refused:?}"
+        );
+    }
+    let run = |tool: &str, arguments: &str, approve: &str| {
+        home.file("plan.yaml", step(tool, arguments));
+        let ended =
+            home.run(["run", "plan.yaml", "--workspace", "w", "--approve", approve, "-o", "json"].iter().chain(&with));
+        let execution: Value = serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+        (ended.code, execution["steps"][0].clone())
+    };
+    let (code, refused) = run("stamp", "{word: hello, path: sub/../a}", "fail");
+    assert_eq!(
+        (code, &refused["failure"]["code"]),
+        (33, &json!("NON_INTERACTIVE")),
+        "a change by a command is asked for: {refused:#}"
+    );
+    assert!(!home.path("w/a").exists());
+    let (code, done) = run("mark", "{word: \"it's $x\", path: a}", "auto");
+    assert_eq!((code, &done["output"]), (0, &json!("it's $x done")), "{done:#}");
+    assert_eq!(fs::read_to_string(home.path("w/a")).unwrap(), "it's $x");
+    let (code, failed) = run("liar", "{}", "auto");
+    assert_eq!((code, &failed["failure"]["code"]), (30, &json!("INVALID_RESULT")), "{failed:#}");
+    let (code, failed) = run("failing", "{}", "auto");
+    assert_eq!((code, &failed["failure"]["code"]), (30, &json!("COMMAND_FAILED")), "{failed:#}");
+    assert!(failed["failure"]["lastOutput"].to_string().contains("the reason"), "{failed:#}");
+    let (code, done) = run("writes", "{}", "fail");
+    assert_eq!((code, &done["output"]), (0, &json!(1)), "{done:#}");
+    assert!(!home.path("w/left").exists(), "what a read_only tool writes is discarded");
+
+    // What only the runner can judge names the field, too, and starts nothing.
+    for (tool, field) in [
+        ("{command: [x], parameters: {properties: {a: {type: strin}}}}", "tools.bad.parameters"),
+        ("{command: [x], result: {type: 3}}", "tools.bad.result"),
+        ("{command: [x], aliases: [write_file]}", "tools.bad: a built-in tool has the name `write_file`"),
+    ] {
+        home.file("bad.yaml", format!("tools:\n  bad: {tool}\n"));
+        let refused = home.run(["run", "plan.yaml", "--workspace", "w", "--config", "bad.yaml"]);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.talk.contains("bad.yaml:2:") && refused.talk.contains(field), "{refused:?}");
+    }
+}
