@@ -141,6 +141,7 @@ fn the_texts_of_an_event_are_visited_and_its_names_are_not() {
     let step = v1::StepSpec {
         id: "id".into(),
         title: "title".into(),
+        condition: "condition".into(),
         kind: Some(v1::step_spec::Kind::Tool(tool)),
         ..Default::default()
     };
@@ -158,5 +159,8 @@ fn the_texts_of_an_event_are_visited_and_its_names_are_not() {
             Text::Labels(labels) => format!("labels {labels:?}"),
         });
     });
-    assert_eq!(visited, ["words description", "words title", "json arguments", r#"labels {"key": "value"}"#]);
+    assert_eq!(
+        visited,
+        ["words description", "words title", "words condition", "json arguments", r#"labels {"key": "value"}"#]
+    );
 }

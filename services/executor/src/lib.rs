@@ -11,6 +11,7 @@ mod blobs;
 mod call_reply;
 mod check_blobs;
 mod commits;
+mod conditions;
 mod connection;
 mod copy;
 mod decisions;

@@ -49,17 +49,19 @@ pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> V
         Some(step_spec::Kind::Wait(_)) | None => "",
     };
     let mut ids: Vec<&str> = step.depends_on.iter().map(String::as_str).collect();
-    for (place, _) in arguments.match_indices("${") {
-        // `$${` stands for the characters themselves.
-        // The arguments are JSON, so the quotes of `${["a.b"].result}` are escaped.
-        let after = &arguments[place + 2..];
-        let id = match after.strip_prefix(r#"[\""#) {
-            Some(quoted) => quoted.split('\\').next(),
-            None => after.split(['.', '}']).next(),
-        };
-        let id = id.unwrap_or_default();
-        if !arguments[..place].ends_with('$') && is_step(id) && !ids.contains(&id) {
-            ids.push(id);
+    for (text, open, close) in [(arguments, r#"[\""#, '\\'), (step.condition.as_str(), "[\"", '"')] {
+        for (place, _) in text.match_indices("${") {
+            // `$${` stands for the characters themselves.
+            // The arguments are JSON, so the quotes of `${["a.b"].result}` are escaped.
+            let after = &text[place + 2..];
+            let id = match after.strip_prefix(open) {
+                Some(quoted) => quoted.split(close).next(),
+                None => after.split(['.', '}']).next(),
+            };
+            let id = id.unwrap_or_default();
+            if !text[..place].ends_with('$') && is_step(id) && !ids.contains(&id) {
+                ids.push(id);
+            }
         }
     }
     ids
@@ -126,6 +128,8 @@ mod tests {
         let named = step("c", &["ab"], r#"{"x":"${a.result.n} ${ab.result} $${d.x} ${nobody.x} ${"}"#);
         assert_eq!(dependencies(&named, is_step), ["ab", "a"]);
         assert!(dependencies(&step("a", &[], ""), is_step).is_empty());
+        let condition = r#"${a.result.ok} && ${["d"].state} == "failed""#.to_owned();
+        assert_eq!(dependencies(&StepSpec { condition, ..step("c", &["ab"], "{}") }, is_step), ["ab", "a", "d"]);
     }
 
     #[test]

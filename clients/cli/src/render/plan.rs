@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use belay_proto::v1::{Plan, StepSpec};
+use belay_proto::v1::{Plan, RunWhen, StepSpec};
 
 use super::{
     call,
-    text::{Line, Style, shorten, table},
+    text::{Line, Style, clean, shorten, table},
     time, words,
 };
 
@@ -45,7 +45,15 @@ fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> {
     let mut conditions = Vec::new();
     let after = call::dependencies(step, |id| ids.contains(id));
     if !after.is_empty() {
-        conditions.push(format!("after {}", after.join(", ")));
+        let how = match step.run_when() {
+            RunWhen::Failure => "after a failure of",
+            RunWhen::Always => "after any end of",
+            RunWhen::Unspecified | RunWhen::Success => "after",
+        };
+        conditions.push(format!("{how} {}", after.join(", ")));
+    }
+    if !step.condition.is_empty() {
+        conditions.push(format!("if {}", shorten(&clean(&step.condition), MAX_CALL)));
     }
     if let Some(attempts) = step.retry.as_ref().map(|retry| retry.max_attempts).filter(|attempts| *attempts > 1) {
         conditions.push(format!("up to {attempts} attempts"));
@@ -96,5 +104,18 @@ mod tests {
                 "  b  read a  after a, up to 3 attempts",
             ]
         );
+    }
+
+    #[test]
+    fn says_when_a_step_would_run() {
+        let step = StepSpec {
+            id: "tell".to_owned(),
+            depends_on: vec!["a".to_owned()],
+            run_when: RunWhen::Failure.into(),
+            condition: "${a.failure.code} != 'x'".to_owned(),
+            ..Default::default()
+        };
+        let text = table(&[row(&step, &HashSet::from(["a"]))])[0].render(false);
+        assert!(text.contains("after a failure of a, if ${a.failure.code} != 'x'"), "{text}");
     }
 }

@@ -134,6 +134,8 @@ pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
     match reason {
         SkipReason::DependencyFailed => format!("depends on {step}, which failed"),
         SkipReason::DependencySkipped => format!("depends on {step}, which did not complete"),
+        SkipReason::ConditionFalse if because.is_empty() => "its condition is false".to_owned(),
+        SkipReason::ConditionFalse => "none of the steps that it depends on has failed".to_owned(),
         SkipReason::StopOnError => format!("{step} failed, and the plan stops on an error"),
         SkipReason::Cancelled => "the execution was cancelled".to_owned(),
         SkipReason::TimedOut => "the execution ran out of time".to_owned(),

@@ -46,7 +46,7 @@ pub use event::{
     ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
-pub use payload::{BlobRef, BlobValue, Blobs, MAX_READ_BYTES, NoBlobs, Payload};
+pub use payload::{BlobRef, BlobValue, Blobs, Evaluated, MAX_READ_BYTES, NoBlobs, Payload};
 pub use state::{
     Authorization, Execution, FailedAttempt, Life, MAX_SIGNALS, NotRestored, Operation, OperationKey, SNAPSHOT_VERSION,
     StepKey, StepRole, StepView, Wait, Waiting, Work,

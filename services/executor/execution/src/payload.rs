@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use belay_plan::Condition;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -73,6 +74,17 @@ pub enum BlobValue<'a> {
     Wanted,
 }
 
+/// What became of the evaluation of a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Evaluated {
+    /// Whether it holds.
+    Known(bool),
+    /// It has no value, for this reason.
+    Failed(String),
+    /// It is not known yet. The caller evaluates it and decides again; the step does not start before.
+    Wanted,
+}
+
 /// The blobs of an execution, as far as its decisions need them. Reading and writing them is left to the caller.
 pub trait Blobs {
     /// The value of a blob that a template reads. The implementation remembers the blobs that it does not have.
@@ -80,6 +92,10 @@ pub trait Blobs {
 
     /// The value as events have it: in a blob when it is too large to be inline. The implementation stores the blob before the events.
     fn payload(&self, json: Json) -> Payload;
+
+    /// Whether the condition of the step with this id holds with these values of its variables. What evaluates expressions knows no execution, and takes time: the
+    /// implementation may remember what is to be evaluated, and have it the next time.
+    fn evaluate(&self, step: &str, condition: &Condition, variables: Vec<(String, Value)>) -> Evaluated;
 }
 
 /// An execution without blobs: every value is inline.
@@ -93,5 +109,9 @@ impl Blobs for NoBlobs {
 
     fn payload(&self, json: Json) -> Payload {
         json.into()
+    }
+
+    fn evaluate(&self, _: &str, _: &Condition, _: Vec<(String, Value)>) -> Evaluated {
+        Evaluated::Failed("cannot be evaluated here".to_owned())
     }
 }

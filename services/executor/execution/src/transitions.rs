@@ -62,6 +62,23 @@ pub enum StepState {
 }
 
 impl StepState {
+    /// The state as a reference in a plan has it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::AwaitingApproval => "awaiting_approval",
+            Self::BackingOff => "backing_off",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
     /// Whether the step has ended.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Skipped | Self::Cancelled)
@@ -86,7 +103,7 @@ pub enum ExecutionTrigger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // named after the events
 pub enum StepTrigger {
-    /// Not an event: follows from the completion of the step's last dependency.
+    /// Not an event: follows from the end of the step's last dependency.
     DependenciesCompleted,
     Started,
     /// A call is requested after one was discarded.
@@ -150,7 +167,7 @@ pub const STEP_TRANSITIONS: &[(StepState, StepTrigger, StepState)] = {
         (S::Pending, T::Skipped, S::Skipped),
         (S::Ready, T::Started, S::Running),
         (S::Ready, T::Skipped, S::Skipped),
-        // The next three occur only after a discarded call: the step had started before.
+        // A discarded call is made again. So the step had started before, except where its condition has no value.
         (S::Ready, T::OperationRequested, S::Running),
         (S::Ready, T::Failed, S::Failed),
         (S::Ready, T::Cancelled, S::Cancelled),

@@ -41,6 +41,12 @@ pub struct StepDraft {
     /// Ids of steps that must have completed first. Steps named in templates need not be repeated here.
     #[serde(default)]
     pub depends_on: Vec<String>,
+    /// After which ends of the steps that it depends on it runs.
+    #[serde(default, skip_serializing_if = "RunWhen::is_default")]
+    pub run_when: RunWhen,
+    /// An expression in CEL with references; it runs only if that is true. Always, when empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub condition: String,
     /// The longest time for all attempts and the waits between them; `None` means no limit.
     #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
@@ -59,6 +65,29 @@ pub struct StepDraft {
     /// What the step does.
     #[serde(flatten)]
     pub kind: StepKindDraft,
+}
+
+/// After which ends of the steps that it depends on a step runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunWhen {
+    /// When all of them have completed.
+    #[default]
+    Success,
+    /// When all of them have ended, and one has failed, or was skipped because of a step that failed.
+    Failure,
+    /// When all of them have ended, however.
+    Always,
+}
+
+impl RunWhen {
+    /// The names, as authors write them.
+    pub(crate) const WORDS: [(&'static str, Self); 3] =
+        [("success", Self::Success), ("failure", Self::Failure), ("always", Self::Always)];
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What an unchecked step does.

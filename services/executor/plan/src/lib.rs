@@ -22,9 +22,9 @@ mod timestamp;
 
 pub use check::is_signal_name;
 pub use document::Format;
-pub use draft::{FormDraft, PlanDraft, StepDraft, StepKindDraft, WaitDraft};
+pub use draft::{FormDraft, PlanDraft, RunWhen, StepDraft, StepKindDraft, WaitDraft};
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use nearest::nearest;
 pub use plan::{FormSpec, Plan, Planned, PlannedCall, StepKind, StepSpec, ToolStep, WaitFor, WaitStep};
 pub use retry::{Backoff, RetryPolicy};
-pub use template::{Template, TemplateError, Unresolved};
+pub use template::{Condition, StepValue, Template, TemplateError, Unresolved};

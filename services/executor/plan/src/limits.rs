@@ -38,6 +38,9 @@ pub const MAX_FORM_DESCRIPTION_CHARS: usize = 8_000;
 /// The maximum size of a form's schema in bytes, as compact JSON.
 pub const MAX_SCHEMA_BYTES: usize = 32 * 1024;
 
+/// The maximum length of a condition, in bytes.
+pub const MAX_CONDITION_BYTES: usize = 4096;
+
 /// The maximum length of a tool's name, in characters.
 pub const MAX_TOOL_CHARS: usize = 128;
 

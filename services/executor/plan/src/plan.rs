@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-use crate::{FormDraft, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, Template, WaitDraft};
+use crate::{Condition, FormDraft, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Template, WaitDraft};
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
 /// their limits.
@@ -29,6 +29,8 @@ pub struct StepSpec {
     pub(crate) title: String,
     pub(crate) depends_on: Vec<String>,
     pub(crate) dependencies: Vec<usize>,
+    pub(crate) run_when: RunWhen,
+    pub(crate) condition: Option<Condition>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) exclusive: bool,
@@ -118,6 +120,13 @@ pub enum Planned<'a> {
         step: usize,
         /// The schema, an object within the limits.
         schema: &'a Value,
+    },
+    /// The condition of a step.
+    Condition {
+        /// The step's index in the plan, from 0.
+        step: usize,
+        /// The condition.
+        condition: &'a Condition,
     },
 }
 
@@ -219,6 +228,16 @@ impl StepSpec {
         &self.depends_on
     }
 
+    /// After which ends of its dependencies it runs.
+    pub fn run_when(&self) -> RunWhen {
+        self.run_when
+    }
+
+    /// What has to be true for it to run, once its dependencies allow it.
+    pub fn condition(&self) -> Option<&Condition> {
+        self.condition.as_ref()
+    }
+
     /// The longest time for all attempts and the waits between them; `None` means no limit.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
@@ -278,6 +297,8 @@ impl StepSpec {
             id: self.id.clone(),
             title: self.title.clone(),
             depends_on: self.depends_on.clone(),
+            run_when: self.run_when,
+            condition: self.condition.as_ref().map(|condition| condition.source().to_owned()).unwrap_or_default(),
             timeout: self.timeout,
             attempt_timeout: self.attempt_timeout,
             exclusive: self.exclusive,

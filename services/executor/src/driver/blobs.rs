@@ -1,13 +1,16 @@
 //! The blobs of one execution, as its driver reads and writes them.
 
-use std::{cell::RefCell, collections::HashMap, mem, sync::Arc};
+use std::{cell::RefCell, mem, sync::Arc};
 
 use belay_execution::{
     BlobRef, DecideContext, Event, Execution, Json, OperationKey, Payload, Receipt, Timestamp, ToolCallEnd, Verb,
 };
 use serde_json::Value;
 
-use super::{Driver, Exit, at_hand::AtHand};
+use super::{
+    Driver, Exit,
+    at_hand::{AtHand, Known, Wanted},
+};
 use crate::{
     blobs::{Opener, Unreadable, owner, unwritten},
     operation::{Large, ReportFault, SealedResult, Update},
@@ -15,51 +18,50 @@ use crate::{
 };
 
 impl Driver {
-    /// Decides what can be decided now, and gets the blobs that it takes.
+    /// Decides what can be decided now, and gets the blobs and evaluates the conditions that it takes.
     pub(super) async fn decide(&mut self, now: Timestamp, events: &mut Vec<Event>) -> Result<(), Exit> {
-        let mut values = HashMap::new();
+        let mut known = Known::default();
         loop {
-            let wanted = self.advance(now, &values, events);
-            if wanted.is_empty() {
-                return Ok(());
-            }
-            for blob in wanted {
+            let Wanted { blobs, conditions } = match self.advance(now, &known, events) {
+                wanted if wanted.is_empty() => return Ok(()),
+                wanted => wanted,
+            };
+            for blob in blobs {
                 let value = match self.value(&blob).await {
                     Err(unreadable) if unreadable.is_temporary() => {
                         return Err(Exit::Unreadable(unreadable.status(&blob.digest)));
                     }
                     value => value.map_err(|unreadable| unreadable.to_string()),
                 };
-                values.insert(Arc::clone(&blob.digest), value);
+                known.blobs.insert(Arc::clone(&blob.digest), value);
+            }
+            for condition in conditions {
+                let evaluate = move || {
+                    let holds = condition.evaluate();
+                    (condition.step, holds)
+                };
+                let (step, holds) = self.registry.blobs.apart(evaluate).await;
+                known.conditions.insert(step, holds);
             }
         }
     }
 
-    /// Decides what can be decided with these blobs; returns those that more would take.
-    fn advance(
-        &mut self,
-        now: Timestamp,
-        values: &HashMap<Arc<str>, Result<Value, String>>,
-        events: &mut Vec<Event>,
-    ) -> Vec<BlobRef> {
+    /// Decides what can be decided with what is known; returns what more would take.
+    fn advance(&mut self, now: Timestamp, known: &Known, events: &mut Vec<Event>) -> Wanted {
         let ledger_id = Arc::clone(&self.ledger_id);
         let context = DecideContext { now, ledger_id: &ledger_id };
-        self.with_at_hand(values, |execution, at_hand| {
+        self.with_at_hand(known, |execution, at_hand| {
             events.extend(execution.advance_with(context, at_hand));
             at_hand.wanted.take()
         })
     }
 
-    /// Does something with the execution that reads these blobs and may make new ones.
-    fn with_at_hand<T>(
-        &mut self,
-        values: &HashMap<Arc<str>, Result<Value, String>>,
-        work: impl FnOnce(&mut Execution, &AtHand<'_>) -> T,
-    ) -> T {
+    /// Does something with the execution that needs what is known, and may make new blobs.
+    fn with_at_hand<T>(&mut self, known: &Known, work: impl FnOnce(&mut Execution, &AtHand<'_>) -> T) -> T {
         let at_hand = AtHand {
             uid: &self.uid,
             max_inline: self.registry.thresholds.max_inline,
-            values,
+            known,
             secrets: RefCell::new(&mut self.secrets),
             made: RefCell::new(&mut self.made),
             wanted: RefCell::default(),

@@ -14,7 +14,7 @@ use tonic::{Code, Request, Status};
 
 use super::{get_execution::show, requests::check};
 use crate::{
-    ExecutionRegistry,
+    ExecutionRegistry, conditions,
     driver::Driver,
     names::{ExecutionName, is_id, namespace, shard_of},
     paths::leaves_workspace,
@@ -300,6 +300,9 @@ fn checked(
     let plan = plan_with(source, |planned| {
         let call = match planned {
             Planned::Call(call) => call,
+            Planned::Condition { step, condition } => {
+                return conditions::problem(step, condition).into_iter().collect();
+            }
             Planned::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
         };
         let mut problems = problems_of_call(&call, catalogue, &mut tools);

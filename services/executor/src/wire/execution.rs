@@ -67,6 +67,7 @@ pub(crate) fn skip_reason(reason: SkipReason) -> v1::SkipReason {
         SkipReason::DependencyFailed => v1::SkipReason::DependencyFailed,
         SkipReason::DependencySkipped => v1::SkipReason::DependencySkipped,
         SkipReason::StopOnError => v1::SkipReason::StopOnError,
+        SkipReason::ConditionFalse => v1::SkipReason::ConditionFalse,
         SkipReason::Cancelled => v1::SkipReason::Cancelled,
         SkipReason::TimedOut => v1::SkipReason::TimedOut,
         SkipReason::ApprovalSkipped => v1::SkipReason::ApprovalSkipped,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_plan::{
-    Backoff, FormDraft, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, StepDraft, StepKind, StepKindDraft,
-    StepProblem, Violation, WaitDraft,
+    Backoff, FormDraft, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, RunWhen, StepDraft, StepKind,
+    StepKindDraft, StepProblem, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -83,6 +83,8 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             id: step.id,
             title: step.title,
             depends_on: step.depends_on,
+            run_when: run_when_from(step.run_when, &at("run_when"), &mut violations),
+            condition: step.condition,
             timeout: duration_from(step.timeout.as_ref(), || at("timeout"), &mut violations),
             attempt_timeout: duration_from(step.attempt_timeout.as_ref(), || at("attempt_timeout"), &mut violations),
             exclusive,
@@ -105,6 +107,18 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         timeout,
     };
     (draft, violations)
+}
+
+fn run_when_from(run_when: i32, field: &str, violations: &mut Vec<Violation>) -> RunWhen {
+    match v1::RunWhen::try_from(run_when) {
+        Ok(v1::RunWhen::Unspecified | v1::RunWhen::Success) => RunWhen::Success,
+        Ok(v1::RunWhen::Failure) => RunWhen::Failure,
+        Ok(v1::RunWhen::Always) => RunWhen::Always,
+        Err(_) => {
+            violations.push(violation(field.to_owned(), format!("is {run_when}, which this version does not know")));
+            RunWhen::Success
+        }
+    }
 }
 
 fn violation(field: String, message: impl Into<String>) -> Violation {
@@ -221,6 +235,14 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
         id: step.id,
         title: step.title,
         depends_on: step.depends_on,
+        // An older version has to refuse what it would not do, and not what it would do all the same.
+        run_when: match step.run_when {
+            RunWhen::Success => v1::RunWhen::Unspecified,
+            RunWhen::Failure => v1::RunWhen::Failure,
+            RunWhen::Always => v1::RunWhen::Always,
+        }
+        .into(),
+        condition: step.condition,
         timeout: step.timeout.map(belay_proto::duration),
         attempt_timeout: step.attempt_timeout.map(belay_proto::duration),
         retry: step.retry.map(|retry| retry_message(&retry)),
@@ -267,6 +289,8 @@ mod tests {
               - {id: f, wait: {until: 2026-12-01T09:00:00Z}, depends_on: [e]}
               - {id: g.h, wait: {signal: go}, timeout: 1h}
               - {id: i, wait: {form: {title: '${a.result}?', schema: {type: object}}}, timeout: 1h}
+              - {id: j, tool: noop, condition: '${a.result.n} > 1 && ${b.result} != null', run_when: always}
+              - {id: k, tool: noop, run_when: failure, depends_on: [a]}
         ";
         let plan = Plan::parse(belay_plan::Format::Yaml, text).unwrap();
         assert_eq!(checked_plan_from(plan_message(&plan), |_| Vec::new()).unwrap(), plan);

@@ -101,6 +101,37 @@ async fn a_template_reads_out_of_a_large_output_also_after_a_crash() {
     assert_eq!(serde_json::from_slice::<Value>(&shown).unwrap()["n"], 7);
 }
 
+/// B-09, S4-15: a condition reads out of a large output, and sees what readers do not.
+#[tokio::test]
+async fn a_condition_reads_out_of_a_large_output_and_the_original() {
+    let world = World::new().await;
+    let output = json!({"list": vec![1; 50_000], "password": SECRET, "n": 7});
+    world.runner.set(|seen| drop(seen.results.insert("a".into(), output)));
+    let executor = world.executor().await;
+    let steps = format!(
+        "  - {{id: a, tool: work}}
+  - {{id: b, tool: work, condition: 'size(${{a.result.list}}) == 50000 && ${{a.result.list}}.all(x, x == 1)'}}
+  - {{id: c, tool: work, condition: '${{a.result.password}} == \"{SECRET}\"'}}
+  - {{id: d, tool: work, condition: '${{a.result.n}} < 7'}}
+  - {{id: e, tool: work, condition: '${{a.result.list}}.all(x, !${{a.result.list}}.exists(y, x + y > 2))'}}
+  - {{id: f, tool: work, run_when: failure, depends_on: [e], condition: '${{e.failure.code}} == \"CONDITION_FAILED\"'}}"
+    );
+    let name = start(&executor, &steps).await;
+    assert_eq!(executor.end(&name).await.state(), State::Partial);
+    let mut states = Vec::new();
+    for step in ["a", "b", "c", "d", "e", "f"] {
+        states.push(executor.step(&name, step).await.unwrap().state());
+    }
+    use v1::step::State as S;
+    assert_eq!(states, [S::Completed, S::Completed, S::Completed, S::Skipped, S::Failed, S::Completed]);
+    let too_much = executor.step(&name, "e").await.unwrap();
+    let failure = too_much.failure.unwrap();
+    assert!(failure.reason == "CONDITION_FAILED" && failure.message.contains("more than 1000000 steps"), "{failure:?}");
+    assert_eq!((too_much.attempt, too_much.failed_attempts.len()), (0, 0));
+    let skipped = executor.step(&name, "d").await.unwrap().skip_reason();
+    assert_eq!(skipped, v1::SkipReason::ConditionFalse);
+}
+
 /// B-09: a value of 32 KiB is in its event, and one byte more makes it a blob.
 #[tokio::test]
 async fn a_value_of_more_than_32_kib_is_a_blob() {

@@ -174,6 +174,10 @@ table! {
     "A template names a value that the other step's output does not have. The tool was not called."
     "The message shows what the output has; `belay executions get ID -o json` shows all of it."
 
+    CONDITION_FAILED Calls 30 false [InvalidArguments] []
+    "A step's `condition` is neither true nor false with the values that there are: it compares text with a number, asks for what a value does not have, or takes too much work. The step did not run."
+    "The message shows the condition and what is wrong. Ask with `has(…)` for what may be missing, and look at the values with `belay executions get ID -o json`."
+
     TIMEOUT Calls 34 true [Timeout] []
     "A call took longer than its limit and was stopped: the step's `attempt_timeout`, otherwise its `timeout`, otherwise the tool's default. The limit counts until what the call changed has been examined."
     "`belay executions get ID` shows what it printed last. Raise `timeout` or `attempt_timeout`, or give the step a `retry`."

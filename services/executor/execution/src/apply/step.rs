@@ -1,5 +1,9 @@
 //! Applies the events about attempts at steps.
 
+use std::sync::Arc;
+
+use belay_plan::RunWhen;
+
 use crate::{
     ErrorClass, Execution, SkipReason, StepEvent, StepId, StepKey, StepState, StepTrigger, Timestamp,
     state::{OperationEnd, Stop},
@@ -37,9 +41,13 @@ pub(super) fn apply(
             execution.transition_step(step, StepTrigger::Failed, time)?;
             end(execution, step, time);
             execution.totals.failed += 1;
-            execution.update_step(step, |record| record.failed(attempt, failure, time));
+            execution.update_step(step, |record| match attempt {
+                // Its condition has no value: there was no attempt.
+                0 => record.failure = Some(Box::new(failure.clone())),
+                _ => record.failed(attempt, failure, time),
+            });
             execution.first_failure.get_or_insert_with(|| failure.clone());
-            skip_dependents(execution, step, SkipReason::DependencyFailed);
+            skip_dependents(execution, step, SkipReason::DependencyFailed, time)?;
             let stops = execution.created.plan.stop_on_error() || failure.class == ErrorClass::Fatal;
             if execution.stop.is_none() && stops {
                 execution.stop = Some(Stop::Error { step });
@@ -48,6 +56,12 @@ pub(super) fn apply(
         StepEvent::Skipped { reason, because, .. } => {
             let because = because.as_ref().map(|because| execution.named(because)).transpose()?;
             let record = &execution.steps[step];
+            // So that whoever asks for the first reason goes from step to step against the dependencies, and never round in a circle.
+            let is_of_dependency = matches!(reason, SkipReason::DependencyFailed | SkipReason::DependencySkipped);
+            let depends_on = |on: StepKey| record.spec.dependencies().iter().any(|&other| StepKey::new(other) == on);
+            if is_of_dependency && !because.is_some_and(depends_on) {
+                return Err(format!("step `{id}` depends on no step because of which it is skipped"));
+            }
             if record.attempt > 0 && !matches!(record.end, Some(OperationEnd::Skipped)) {
                 return Err(format!("step `{id}` has started, and can no longer be skipped"));
             }
@@ -55,14 +69,14 @@ pub(super) fn apply(
             end(execution, step, time);
             execution.totals.skipped += 1;
             execution.update_step(step, |record| record.skipped = Some((*reason, because)));
-            skip_dependents(execution, step, SkipReason::DependencySkipped);
+            skip_dependents(execution, step, SkipReason::DependencySkipped, time)?;
         }
         StepEvent::Cancelled { .. } => {
             check(execution, step, attempt, StepTrigger::Cancelled)?;
             execution.transition_step(step, StepTrigger::Cancelled, time)?;
             end(execution, step, time);
             execution.totals.cancelled += 1;
-            skip_dependents(execution, step, SkipReason::DependencySkipped);
+            skip_dependents(execution, step, SkipReason::DependencySkipped, time)?;
         }
         StepEvent::OutcomeUnknown { failure } => {
             check(execution, step, attempt, StepTrigger::OutcomeUnknown)?;
@@ -95,7 +109,11 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
         (StepState::Running, StepTrigger::Cancelled) => {
             to_request || matches!(record.end, Some(OperationEnd::Cancelled))
         }
-        (StepState::Ready, StepTrigger::Failed | StepTrigger::Cancelled) => to_request,
+        // A step whose condition has no value fails before its first attempt.
+        (StepState::Ready, StepTrigger::Failed) => {
+            to_request || record.attempt == 0 && record.spec.condition().is_some()
+        }
+        (StepState::Ready, StepTrigger::Cancelled) => to_request,
         _ => true,
     };
     if !leads_there {
@@ -137,29 +155,64 @@ fn end(execution: &mut Execution, step: StepKey, time: Timestamp) {
     });
 }
 
+/// A step that has completed is one less for the steps that depend on it to wait for.
 fn release_dependents(execution: &mut Execution, step: StepKey, time: Timestamp) -> Result<(), String> {
     for index in 0..execution.steps[step].dependents.len() {
         let dependent = execution.steps[step].dependents[index];
-        let record = &mut execution.steps[dependent];
-        record.open_dependencies -= 1;
-        if record.open_dependencies == 0 && record.state == StepState::Pending {
-            execution.transition_step(dependent, StepTrigger::DependenciesCompleted, time)?;
-        }
+        release(execution, dependent, step, time)?;
     }
     Ok(())
 }
 
-/// Marks the steps that depend on `step` to be skipped. Once the execution is being stopped, the stop is the reason instead.
-fn skip_dependents(execution: &mut Execution, step: StepKey, reason: SkipReason) {
+/// One of the steps that `dependent` waits for has ended as it wants; `last` is that step.
+fn release(execution: &mut Execution, dependent: StepKey, last: StepKey, time: Timestamp) -> Result<(), String> {
+    let record = &mut execution.steps[dependent];
+    record.open_dependencies -= 1;
+    if record.open_dependencies > 0 || record.state != StepState::Pending {
+        return Ok(());
+    }
+    let spec = Arc::clone(&record.spec);
+    let runs = match spec.run_when() {
+        RunWhen::Success | RunWhen::Always => true,
+        RunWhen::Failure => spec.dependencies().iter().any(|&on| {
+            let root = execution.skipped_because(StepKey::new(on));
+            execution.steps[root].state == StepState::Failed
+        }),
+    };
+    if runs {
+        return execution.transition_step(dependent, StepTrigger::DependenciesCompleted, time);
+    }
+    if execution.stop.is_none() {
+        execution.update_step(dependent, |record| {
+            record.to_skip.get_or_insert((SkipReason::ConditionFalse, last));
+        });
+    }
+    Ok(())
+}
+
+/// What the end of a step that has not completed means for those that depend on it: they are skipped, or have one less to wait for. Once the execution is
+/// being stopped, nothing starts, and the stop is the reason.
+fn skip_dependents(
+    execution: &mut Execution,
+    step: StepKey,
+    reason: SkipReason,
+    time: Timestamp,
+) -> Result<(), String> {
     if execution.stop.is_some() {
-        return;
+        return Ok(());
     }
     for index in 0..execution.steps[step].dependents.len() {
         let dependent = execution.steps[step].dependents[index];
-        if execution.steps[dependent].state == StepState::Pending {
-            execution.update_step(dependent, |record| {
+        let record = &execution.steps[dependent];
+        if record.state != StepState::Pending {
+            continue;
+        }
+        match record.spec.run_when() {
+            RunWhen::Success => execution.update_step(dependent, |record| {
                 record.to_skip.get_or_insert((reason, step));
-            });
+            }),
+            RunWhen::Failure | RunWhen::Always => release(execution, dependent, step, time)?,
         }
     }
+    Ok(())
 }

@@ -3,8 +3,8 @@
 use belay_reasons as reasons;
 
 use crate::{
-    Body, ErrorClass, Execution, ExecutionEvent, ExecutionState, Failure, Finished, SkipReason, StepEvent, StepState,
-    Timestamp, Totals,
+    Body, ErrorClass, Execution, ExecutionEvent, ExecutionState, Failure, Finished, SkipReason, StepEvent, StepKey,
+    StepState, Timestamp, Totals,
     state::{StepRecord, Stop},
 };
 
@@ -55,10 +55,30 @@ impl Execution {
         events
     }
 
-    /// Whether a step was skipped that another step needed, or every step was.
+    /// Whether a step was skipped that another step needed, or every step was; not counting what the plan's conditions have skipped.
     fn skipped_a_needed_step(&self) -> bool {
-        let needed = |record: &StepRecord| matches!(record.skipped, Some((SkipReason::DependencySkipped, _)));
-        self.totals.completed == 0 || self.steps.iter().any(|(_, record)| needed(record))
+        let is_one = |record: &StepRecord| match record.skipped {
+            Some((SkipReason::DependencySkipped, _)) => true,
+            Some(_) => self.totals.completed == 0,
+            None => false,
+        };
+        self.steps.iter().any(|(step, record)| is_one(record) && !self.is_skipped_by_condition(step))
+    }
+
+    /// Whether a condition is the reason for which a step was skipped, by way of others or not.
+    fn is_skipped_by_condition(&self, step: StepKey) -> bool {
+        matches!(self.steps[self.skipped_because(step)].skipped, Some((SkipReason::ConditionFalse, _)))
+    }
+
+    /// The step at which the reason for skipping a step begins: itself, or one that it depends on.
+    pub(crate) fn skipped_because(&self, step: StepKey) -> StepKey {
+        let mut step = step;
+        while let Some((SkipReason::DependencySkipped | SkipReason::DependencyFailed, Some(because))) =
+            self.steps[step].skipped
+        {
+            step = because;
+        }
+        step
     }
 
     pub(super) fn finish(&self, now: Timestamp) -> Body {

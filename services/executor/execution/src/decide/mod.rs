@@ -5,7 +5,7 @@ mod resolve;
 
 use crate::{
     Action, Actor, Blobs, Body, DecideContext, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure,
-    NoBlobs, OperationKey, Progress, StepEvent, StepKey, Timestamp, ToolCallEvent,
+    NoBlobs, OperationKey, Progress, SkipReason, StepEvent, StepKey, Timestamp, ToolCallEvent,
     apply::IllegalEvent,
     state::{StepRecord, Stop},
     steps,
@@ -182,8 +182,21 @@ impl Execution {
         let record = &self.steps[step];
         match record.is_to_request() {
             true => steps::next(self, step, context, blobs),
-            false => Some(self.about(step, record.attempt + 1, StepEvent::Started)),
+            false => self.start(step, blobs),
         }
+    }
+
+    /// Starts an attempt, if the step's condition lets it run; it is asked before the first.
+    fn start(&self, step: StepKey, blobs: &dyn Blobs) -> Option<Body> {
+        let record = &self.steps[step];
+        if let Some(condition) = record.spec.condition().filter(|_| record.attempt == 0) {
+            match steps::condition::holds(self, step, condition, blobs)? {
+                Ok(true) => {}
+                Ok(false) => return Some(self.skip(step, SkipReason::ConditionFalse, None)),
+                Err(failure) => return Some(self.fail(step, failure)),
+            }
+        }
+        Some(self.about(step, record.attempt + 1, StepEvent::Started))
     }
 
     pub(crate) fn step_deadline(&self, step: StepKey) -> Option<Timestamp> {

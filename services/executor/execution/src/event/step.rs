@@ -82,4 +82,6 @@ pub enum SkipReason {
     ApprovalSkipped,
     /// Its call required approval, and the execution was started not to ask.
     NonInteractive,
+    /// Its condition was false, or its `run_when` waited for a failure that there was not.
+    ConditionFalse,
 }

@@ -4,6 +4,7 @@
 //! - `next` decides which operation a started step requests next,
 //! - `action` says what the driver has to do for an operation in flight.
 
+pub(crate) mod condition;
 mod outputs;
 pub(crate) mod tool;
 pub(crate) mod wait;

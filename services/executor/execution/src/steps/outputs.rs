@@ -1,33 +1,61 @@
-//! The outputs that the templates of a step read.
+//! What the templates of a step read of other steps.
 
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
 };
 
+use belay_plan::StepValue;
 use belay_reasons as reasons;
 use serde_json::Value;
 
-use crate::{BlobRef, BlobValue, Blobs, ErrorClass, Execution, Failure, MAX_READ_BYTES, Payload};
+use crate::{
+    BlobRef, BlobValue, Blobs, ErrorClass, Execution, Failure, MAX_READ_BYTES, Payload, StepState, state::StepRecord,
+};
 
-/// The outputs that templates read, by the ids of their steps; `None` while a blob is not at hand.
-pub(super) fn outputs<'a>(
+/// What templates read of which steps.
+#[derive(Default)]
+pub(super) struct Values<'a>(BTreeMap<StepValue, BTreeMap<&'a str, Cow<'a, Value>>>);
+
+impl<'a> Values<'a> {
+    /// What a step has; `None` when it has none.
+    pub(super) fn get(&self, step: &str, what: StepValue) -> Option<Cow<'_, Value>> {
+        self.0.get(&what)?.get(step).map(|value| Cow::Borrowed(&**value))
+    }
+
+    fn insert(&mut self, step: &'a str, what: StepValue, value: Cow<'a, Value>) {
+        self.0.entry(what).or_default().insert(step, value);
+    }
+}
+
+/// What templates read, by the ids of the steps and what it is of them; `None` while a blob is not at hand.
+pub(super) fn values<'a>(
     execution: &Execution,
-    steps: impl Iterator<Item = &'a str>,
+    named: impl Iterator<Item = (&'a str, StepValue)>,
     blobs: &'a dyn Blobs,
-) -> Result<Option<BTreeMap<&'a str, Cow<'a, Value>>>, Failure> {
-    let mut outputs = BTreeMap::new();
+) -> Result<Option<Values<'a>>, Failure> {
+    let mut outputs = Values::default();
     let (mut read, mut is_wanted) = (BTreeSet::new(), false);
-    for id in steps {
-        let Some(output) = execution.steps.key(id).and_then(|key| execution.steps[key].output.as_ref()) else {
-            continue;
-        };
-        if outputs.contains_key(id) {
+    for (id, what) in named {
+        let Some(record) = execution.steps.key(id).map(|key| &execution.steps[key]) else { continue };
+        if outputs.get(id, what).is_some() {
             continue;
         }
+        let output = match what {
+            StepValue::State => {
+                outputs.insert(id, what, Cow::Owned(record.state.word().into()));
+                continue;
+            }
+            StepValue::Failure => {
+                outputs.insert(id, what, Cow::Owned(failure(record)));
+                continue;
+            }
+            StepValue::Result => record.output.as_ref(),
+        };
+        let Some(output) = output else { continue };
         let blob = match output {
             Payload::Inline(json) => {
-                outputs.insert(id, Cow::Owned(json.value()));
+                outputs.insert(id, what, Cow::Owned(json.value()));
                 continue;
             }
             Payload::Blob(blob) => blob,
@@ -42,12 +70,22 @@ pub(super) fn outputs<'a>(
             return Err(Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message));
         }
         match blobs.value(blob) {
-            BlobValue::Known(value) => drop(outputs.insert(id, Cow::Borrowed(value))),
+            BlobValue::Known(value) => outputs.insert(id, what, Cow::Borrowed(value)),
             BlobValue::Unreadable(why) => return Err(unreadable(id, blob, why)),
             BlobValue::Wanted => is_wanted = true,
         }
     }
     Ok((!is_wanted).then_some(outputs))
+}
+
+/// What went wrong with a step that has failed; null for any other.
+fn failure(record: &StepRecord) -> Value {
+    match record.failure.as_ref().filter(|_| record.state == StepState::Failed) {
+        Some(failure) => {
+            serde_json::json!({"code": failure.reason, "class": failure.class.name(), "message": failure.message})
+        }
+        None => Value::Null,
+    }
 }
 
 fn unreadable(step: &str, blob: &BlobRef, why: &str) -> Failure {

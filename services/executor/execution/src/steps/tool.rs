@@ -1,6 +1,6 @@
 //! Steps that are one call of one tool. An attempt makes another call when one was discarded through no fault of its step.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use belay_plan::{StepKind, ToolStep};
 use belay_reasons as reasons;
@@ -10,7 +10,7 @@ use crate::{
     OperationKey, StepKey, StepState, StepTrigger, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
     Verb, Work, digest,
     state::{Authorization, OperationEnd},
-    steps::outputs::outputs,
+    steps::outputs::values,
 };
 
 pub(crate) fn apply(
@@ -135,11 +135,11 @@ pub(crate) fn next(
         let message = format!("Tool '{}' not found in the execution's record.", call.tool);
         return Some(execution.fail(step, Failure::new(ErrorClass::Internal, reasons::TOOL_FACTS_MISSING, message)));
     };
-    let outputs = match outputs(execution, call.arguments.roots(), blobs) {
-        Ok(outputs) => outputs?,
+    let values = match values(execution, call.arguments.values(), blobs) {
+        Ok(values) => values?,
         Err(failure) => return Some(execution.fail(step, failure)),
     };
-    let arguments = match call.arguments.resolve(&|id| outputs.get(id).map(|value| Cow::Borrowed(&**value))) {
+    let arguments = match call.arguments.resolve(&|id, what| values.get(id, what)) {
         Ok(arguments) => Json::canonical(&arguments),
         Err(unresolved) => {
             let (class, message) = (ErrorClass::InvalidArguments, unresolved.to_string());

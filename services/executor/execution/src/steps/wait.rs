@@ -1,6 +1,6 @@
 //! Steps that wait for a time, a signal or a person's answer to a form. A waiting step holds no slot, and its execution can leave memory.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use belay_plan::{
     FormSpec, StepKind, Unresolved, WaitFor, WaitStep,
@@ -12,7 +12,9 @@ use serde_json::Value;
 use crate::{
     Actor, ApprovalMode, Blobs, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Form, Json, Life,
     Operation, OperationId, OperationKey, StepKey, StepTrigger, Timestamp, Verb, Wait, WaitCondition, WaitEnd,
-    WaitEvent, Work, state::OperationEnd, steps::outputs::outputs,
+    WaitEvent, Work,
+    state::OperationEnd,
+    steps::outputs::{Values, values},
 };
 
 pub(crate) fn apply(
@@ -159,13 +161,8 @@ fn declined(form: &Form, actor: Option<&Actor>, decision: Decision, reason: &str
 }
 
 /// The form with its templates resolved.
-fn resolved(
-    execution: &Execution,
-    step: StepKey,
-    spec: &FormSpec,
-    outputs: &BTreeMap<&str, Cow<'_, Value>>,
-) -> Result<Form, String> {
-    let output = |id: &str| outputs.get(id).map(|value| Cow::Borrowed(&**value));
+fn resolved(execution: &Execution, step: StepKey, spec: &FormSpec, values: &Values<'_>) -> Result<Form, String> {
+    let output = |id: &str, what| values.get(id, what);
     let texts = spec.texts.resolve(&output).map_err(|unresolved: Unresolved| unresolved.to_string())?;
     let text = |field: &str, most: usize| {
         let text = match &texts[field] {
@@ -201,11 +198,11 @@ pub(crate) fn next(
             WaitCondition::Signal { signal: signal.clone(), until: execution.step_deadline(step) }
         }
         WaitFor::Form(spec) => {
-            let outputs = match outputs(execution, spec.texts.roots(), blobs) {
-                Ok(outputs) => outputs?,
+            let values = match values(execution, spec.texts.values(), blobs) {
+                Ok(values) => values?,
                 Err(failure) => return Some(execution.fail(step, failure)),
             };
-            match resolved(execution, step, spec, &outputs) {
+            match resolved(execution, step, spec, &values) {
                 Ok(form) => WaitCondition::Form { form: Arc::new(form), until: execution.step_deadline(step) },
                 Err(message) => {
                     let failure = Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message);

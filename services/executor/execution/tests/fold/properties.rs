@@ -6,7 +6,7 @@ use belay_execution::{
     Actor, ApprovalMode, Body, Created, DecideContext, Decision, Event, Execution, ExecutionState, Json, NotRestored,
     SNAPSHOT_VERSION, StepId, SubjectKind,
 };
-use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft};
+use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft};
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::json;
 
@@ -87,6 +87,9 @@ struct Seed {
     attempt_timeout: Option<Duration>,
     /// It waits, instead of calling a tool.
     wait: Option<Wait>,
+    run_when: RunWhen,
+    /// Of the first step that it depends on, FIRST.
+    condition: &'static str,
 }
 
 #[derive(Clone, Debug)]
@@ -111,8 +114,23 @@ fn seeds() -> impl Strategy<Value = Seed> {
         .prop_map(|(max_attempts, delays)| RetryPolicy { max_attempts, backoff: Backoff::List(delays) });
     // Two wishes at once are rare enough for graphs with some width.
     let wishes = (any::<u16>(), any::<u16>()).prop_map(|(some, others)| some & others);
-    (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), option::weighted(0.2, waits()))
-        .prop_map(|(rank, wishes, reads, retry, timeout, attempt_timeout, wait)| Seed {
+    let run_when = prop_oneof![4 => Just(RunWhen::Success), 1 => Just(RunWhen::Failure), 1 => Just(RunWhen::Always)];
+    let conditions = [
+        "",
+        "",
+        "",
+        "${FIRST.result.n} == 1",
+        "${FIRST.result.n} > 1",
+        "${FIRST.state} != 'completed'",
+        "${FIRST.failure} == null || ${FIRST.failure.class} == 'TRANSIENT'",
+        "${FIRST.result}",
+    ];
+    let condition = prop::sample::select(conditions.to_vec());
+    let wait = option::weighted(0.2, waits());
+    (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), wait, run_when, condition).prop_map(
+        |(rank, wishes, reads, retry, timeout, attempt_timeout, wait, run_when, condition)| Seed {
+            run_when,
+            condition,
             rank,
             wishes,
             reads,
@@ -120,7 +138,8 @@ fn seeds() -> impl Strategy<Value = Seed> {
             timeout,
             attempt_timeout,
             wait,
-        })
+        },
+    )
 }
 
 fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
@@ -136,6 +155,11 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
         let step = StepDraft {
             id: format!("s{place}"),
             title: String::new(),
+            run_when: if depends_on.is_empty() { RunWhen::Success } else { seed.run_when },
+            condition: match depends_first.as_deref() {
+                Some(first) => seed.condition.replace("FIRST", first),
+                None => String::new(),
+            },
             depends_on,
             timeout: seed.timeout,
             attempt_timeout: seed.attempt_timeout,

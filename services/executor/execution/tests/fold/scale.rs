@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_execution::{Decision, ExecutionState, Json, SubjectKind, Totals};
-use belay_plan::{Plan, PlanDraft, StepDraft, StepKindDraft, limits::MAX_STEPS};
+use belay_plan::{Plan, PlanDraft, RunWhen, StepDraft, StepKindDraft, limits::MAX_STEPS};
 use serde_json::json;
 
 use crate::support::{Outcome, Play, Question, Reply, act_of, created, failure};
@@ -16,6 +16,8 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         id: format!("s{place}"),
         title: String::new(),
         depends_on: depends_on.map(|place| format!("s{place}")).into_iter().collect(),
+        run_when: RunWhen::Success,
+        condition: String::new(),
         timeout: None,
         attempt_timeout: None,
         exclusive: false,

@@ -102,8 +102,9 @@ pub(crate) fn plan(
         parts.push(checker.step(position, step, &draft.steps));
     }
     for (step, (part, planned)) in parts.iter().zip(&draft.steps).enumerate() {
-        let problems = part.planned(step, planned).map(&mut *check).into_iter().flatten();
-        problems.for_each(|problem| checker.findings.add(|| problem.into()));
+        let planned = part.planned(step, planned).into_iter().chain(part.planned_condition(step));
+        let problems: Vec<StepProblem> = planned.flat_map(&mut *check).collect();
+        problems.into_iter().for_each(|problem| checker.findings.add(|| problem.into()));
     }
     let dependencies: Vec<&[usize]> = parts.iter().map(|part| &part.dependencies[..]).collect();
     for cycle in graph::cycles(&dependencies) {
@@ -238,7 +239,7 @@ fn plan_size(draft: &PlanDraft) -> usize {
         };
         let depends_on: usize = step.depends_on.iter().map(String::len).sum();
         let verbatim: usize = step.verbatim.iter().map(String::len).sum();
-        step.id.len() + step.title.len() + depends_on + verbatim + kind
+        step.id.len() + step.title.len() + step.condition.len() + depends_on + verbatim + kind
     });
     draft.id.len() + draft.description.len() + steps.sum::<usize>()
 }

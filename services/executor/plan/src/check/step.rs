@@ -1,11 +1,11 @@
 //! The rules for one step, and for references between steps.
 
 use crate::{
-    Backoff, FormDraft, FormSpec, Planned, PlannedCall, RetryPolicy, StepDraft, StepKind, StepKindDraft, StepSpec,
-    Template, ToolStep, WaitDraft, WaitFor, WaitStep,
+    Backoff, Condition, FormDraft, FormSpec, Planned, PlannedCall, RetryPolicy, RunWhen, StepDraft, StepKind,
+    StepKindDraft, StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
     limits::{
-        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_DEPTH, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS,
-        MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_TOOL_CHARS,
+        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_FORM_DESCRIPTION_CHARS,
+        MAX_FORM_TITLE_CHARS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_TOOL_CHARS,
     },
     nearest,
     path::{FieldPath, shown},
@@ -18,6 +18,7 @@ use super::{Checker, Trust, step_path};
 pub(super) struct Part {
     pub(super) dependencies: Vec<usize>,
     kind: KindPart,
+    condition: Option<Condition>,
 }
 
 /// The result of checking what a step does.
@@ -56,6 +57,11 @@ impl Part {
         }
     }
 
+    /// The step's condition, when its references could be read.
+    pub(super) fn planned_condition(&self, step: usize) -> Option<Planned<'_>> {
+        self.condition.as_ref().map(|condition| Planned::Condition { step, condition })
+    }
+
     /// The templates of the step, and the field of the step in which they stand.
     pub(super) fn templates(&self) -> Option<(&'static [&'static str], &Template)> {
         match &self.kind {
@@ -79,6 +85,8 @@ impl Part {
             title: draft.title,
             depends_on: draft.depends_on,
             dependencies: self.dependencies,
+            run_when: draft.run_when,
+            condition: self.condition,
             timeout: draft.timeout,
             attempt_timeout: draft.attempt_timeout,
             exclusive: draft.exclusive,
@@ -102,7 +110,8 @@ impl Checker<'_> {
             }
             StepKindDraft::Wait { wait } => KindPart::Wait(self.wait(&path, step, wait)),
         };
-        let mut part = Part { dependencies: Vec::new(), kind };
+        let condition = self.condition(&path.key("condition"), &step.condition);
+        let mut part = Part { dependencies: Vec::new(), kind, condition };
         let mut dependencies = Vec::with_capacity(step.depends_on.len());
         let depends_on = path.key("depends_on");
         for (entry, id) in step.depends_on.iter().enumerate() {
@@ -113,6 +122,8 @@ impl Checker<'_> {
         let references = templates.iter().flat_map(|(place, template)| {
             template.references().map(move |(inner, reference)| (place.join(inner), reference))
         });
+        let of_condition = part.condition.iter().flat_map(Condition::references);
+        let references = references.chain(of_condition.map(|reference| (path.key("condition"), reference)));
         for (field, reference) in references {
             if let Some(dotted) = reference.dotted_step().filter(|dotted| self.index.contains_key(dotted.as_str())) {
                 let (step, dotted) = (shown(reference.step()), shown(&dotted));
@@ -126,6 +137,11 @@ impl Checker<'_> {
             let explain = "`${…}` names a step of this plan; `$${` stands for the text `${`, and `verbatim` takes a whole argument as it is";
             dependencies.extend(self.dependency(&field, position, reference.step(), steps, explain));
         }
+        if step.run_when != RunWhen::Success && step.depends_on.is_empty() && dependencies.is_empty() {
+            self.rule(&path.key("run_when"), || {
+                "says after which ends of other steps this one runs, and it depends on none: add `depends_on`, or remove it".to_owned()
+            });
+        }
         dependencies.sort_unstable();
         dependencies.dedup();
         self.duration(&path.key("timeout"), step.timeout);
@@ -135,6 +151,19 @@ impl Checker<'_> {
         }
         part.dependencies = dependencies;
         part
+    }
+
+    /// The condition, when its references can be read.
+    fn condition(&mut self, path: &FieldPath, source: &str) -> Option<Condition> {
+        if source.is_empty() {
+            return None;
+        }
+        if source.len() > MAX_CONDITION_BYTES {
+            self.rule(path, || {
+                format!("has {} bytes and the limit is {MAX_CONDITION_BYTES}: let a step compute it", source.len())
+            });
+        }
+        Condition::read(source).map_err(|why| self.refuse(path, || why)).ok()
     }
 
     /// What the step waits for.
@@ -335,11 +364,14 @@ impl Checker<'_> {
         let path = match listed {
             Some(entry) => path.key("depends_on").index(entry),
             None => {
-                let (place, template) =
-                    parts[first].templates().expect("a dependency is listed or named in a template");
-                let mut references = template.references();
-                let inner = references.find(|(_, reference)| reference.step() == second_id).map(|(inner, _)| inner);
-                within(&path, place).join(inner.expect("a dependency is listed or named in a template"))
+                let templates = parts[first].templates();
+                let named = templates.and_then(|(place, template)| {
+                    let mut references = template.references();
+                    let (inner, _) = references.find(|(_, reference)| reference.step() == second_id)?;
+                    Some(within(&path, place).join(inner))
+                });
+                // A dependency is listed, or named in a template or in the condition.
+                named.unwrap_or_else(|| path.key("condition"))
             }
         };
         self.refuse(&path, || format!("cyclic dependencies: {} (each step waits for the next)", named(cycle, steps)));

@@ -118,13 +118,6 @@ impl<'n> Fields<'n> {
         (!matches!(entry.value.kind, Kind::Null)).then_some(value)
     }
 
-    /// Reports a field that is valid elsewhere but not here.
-    pub(super) fn refuse_exactly(&mut self, report: &mut Report, name: &'static str, message: &str) {
-        if let Some(value) = self.take_exactly(name) {
-            value.refuse(report, || message.to_owned());
-        }
-    }
-
     /// Reports every field that was not taken.
     pub(super) fn finish(self, report: &mut Report) {
         for entry in self.entries {

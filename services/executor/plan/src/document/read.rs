@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use crate::{
-    Backoff, FormDraft, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft, duration,
+    Backoff, FormDraft, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft, duration,
     error::Findings,
     limits::MAX_IMPLIED_PARALLELISM,
     path::{FieldPath, shown},
@@ -160,6 +160,8 @@ impl<'n> Reader<'n> {
             id: String::new(),
             title: String::new(),
             depends_on: Vec::new(),
+            run_when: RunWhen::default(),
+            condition: String::new(),
             timeout: None,
             attempt_timeout: None,
             exclusive: false,
@@ -193,17 +195,34 @@ impl<'n> Reader<'n> {
             let ids = value.list(&mut self.report, "ids of steps");
             draft.depends_on = ids.iter().map(|id| id.text(&mut self.report)).collect();
         }
+        if let Some(value) = fields.take_exactly("run_when") {
+            let word = value.text(&mut self.report);
+            let known = RunWhen::WORDS.iter().find(|(known, _)| *known == word);
+            match known {
+                Some((_, run_when)) => draft.run_when = *run_when,
+                // What is not text has been refused.
+                None if !matches!(value.node.kind, Kind::Text(_)) => {}
+                None => value.refuse(&mut self.report, || {
+                    format!("is `{}`, and must be success, failure or always", shown(&word))
+                }),
+            }
+        }
+        if let Some(value) = fields.take_exactly("condition") {
+            draft.condition = match value.node.kind {
+                // An author switches a step off with `condition: false`.
+                Kind::Bool(constant) => constant.to_string(),
+                _ => value.text(&mut self.report),
+            };
+            if draft.condition.trim().is_empty() && matches!(value.node.kind, Kind::Text(_)) {
+                value.refuse(&mut self.report, || "is empty: write an expression, or remove it".to_owned());
+            }
+        }
         draft.timeout = fields.take(&mut self.report, "timeout").and_then(|value| self.duration(&value));
         draft.attempt_timeout =
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
         draft.exclusive = fields.take(&mut self.report, "exclusive").is_some_and(|value| value.flag(&mut self.report));
         draft.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
         let order = fields.take_exactly("order").map(|value| value.whole(&mut self.report).unwrap_or_default());
-        fields.refuse_exactly(
-            &mut self.report,
-            "condition",
-            "conditions are not supported yet: remove this, or split the plan",
-        );
         fields.finish(&mut self.report);
         (order, draft)
     }

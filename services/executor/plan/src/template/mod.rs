@@ -1,12 +1,14 @@
 //! Arguments that name outputs of other steps: `${STEP.result.path}`.
 //!
-//! `STEP` is a step's id, the first part of the path is `result` (or `output`: the same thing), and then come `.name`, `[0]` or
+//! `STEP` is a step's id, the first part of the path is `result` (or `output`: the same thing), `state` or `failure`, and then come `.name`, `[0]` or
 //! `["odd key"]`. A string that is exactly one reference takes the type of what it names; inside a longer string the value is written
 //! out, strings as they are and everything else as compact JSON. `$${` stands for a literal `${`. Keys of objects and the arguments that a
 //! step lists as verbatim are never templates, and what a reference brings in is never looked at for further references.
 
+mod condition;
 mod reference;
 mod resolve;
+mod step_value;
 
 use serde_json::Value;
 
@@ -14,9 +16,11 @@ use crate::{
     limits::MAX_DEPTH,
     path::{FieldPath, Segment},
 };
+pub use condition::Condition;
 use reference::{Piece, Reference};
 pub use resolve::Unresolved;
 pub(crate) use resolve::json_size;
+pub use step_value::StepValue;
 
 /// A JSON value whose strings may name outputs of steps. Every reference in it is well-formed; whether the steps exist is the plan's
 /// to check.
@@ -90,9 +94,9 @@ impl Template {
         &self.source
     }
 
-    /// The ids of the steps that are named, each time they are named.
-    pub fn roots(&self) -> impl Iterator<Item = &str> {
-        self.references().map(|(_, reference)| reference.step())
+    /// What is named of which steps, each time it is named.
+    pub fn values(&self) -> impl Iterator<Item = (&str, StepValue)> {
+        self.references().map(|(_, reference)| (reference.step(), reference.value()))
     }
 
     /// The strings that contain a reference, as RFC 6901 JSON pointers in the order of the value. What stands there is known only once

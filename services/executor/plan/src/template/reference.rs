@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::StepValue;
 use crate::path::shown;
 
 /// A part of a string.
@@ -17,10 +18,13 @@ pub(crate) struct Reference {
     step: String,
     /// Whether the step was written as `["id"]`, which can be no other step.
     is_quoted: bool,
-    /// `result` or `output`, as it was written.
+    /// `result`, `output`, `state` or `failure`, as it was written.
     root: String,
     path: Vec<Accessor>,
 }
+
+/// What a reference can name of a step.
+const ROOTS: [&str; 4] = ["result", "output", "state", "failure"];
 
 /// One step down into a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +44,15 @@ impl Reference {
     /// The id of another step that the same text would name if ids with dots needed no quotes: the plan must not have it.
     pub(crate) fn dotted_step(&self) -> Option<String> {
         (!self.is_quoted).then(|| format!("{}.{}", self.step, self.root))
+    }
+
+    /// What of the step is named.
+    pub(crate) fn value(&self) -> StepValue {
+        match self.root.as_str() {
+            "state" => StepValue::State,
+            "failure" => StepValue::Failure,
+            _ => StepValue::Result,
+        }
     }
 
     pub(super) fn path(&self) -> &[Accessor] {
@@ -143,7 +156,7 @@ impl Fault {
                  (plans cannot read environment variables or secrets)"
             ),
             Fault::NotAResult { step, name } => format!(
-                "`${{{inner}}}` must continue with `result`, which is the step's output: write `${{{}.result.{}}}`, or {literal}",
+                "`${{{inner}}}` must continue with `result`, which is the step's output, `state` or `failure`: write `${{{}.result.{}}}`, or {literal}",
                 shown(step),
                 shown(name),
             ),
@@ -179,7 +192,7 @@ impl<'a> Scanner<'a> {
             Some(_) => return Err(Fault::NoStep),
         }
         let root = match self.accessor()? {
-            Accessor::Name(name) if name == "result" || name == "output" => name,
+            Accessor::Name(name) if ROOTS.contains(&name.as_str()) => name,
             Accessor::Name(name) => {
                 return Err(Fault::NotAResult { step, name });
             }

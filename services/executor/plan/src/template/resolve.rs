@@ -5,7 +5,7 @@ use std::{borrow::Cow, io};
 use serde_json::Value;
 
 use super::{
-    Template, Text,
+    StepValue, Template, Text,
     reference::{Accessor, Piece, Reference},
 };
 use crate::{
@@ -36,9 +36,9 @@ pub enum Unresolved {
 }
 
 impl Template {
-    /// The value with every reference replaced. `output` gives the output of a step by its id, `None` when there is none. What it gives
+    /// The value with every reference replaced. `output` gives what a step has, `None` when it has none. What it gives
     /// is taken as it is: text in it that looks like a reference stays text.
-    pub fn resolve<'a>(&self, output: &dyn Fn(&str) -> Option<Cow<'a, Value>>) -> Result<Value, Unresolved> {
+    pub fn resolve<'a>(&self, output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>) -> Result<Value, Unresolved> {
         let mut resolved = self.source.clone();
         let mut room = MAX_RESOLVED_BYTES;
         for site in &self.sites {
@@ -59,7 +59,7 @@ impl Template {
 /// Literal text and what the references name, one after the other.
 fn written<'a>(
     pieces: &[Piece],
-    output: &dyn Fn(&str) -> Option<Cow<'a, Value>>,
+    output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
     room: &mut usize,
 ) -> Result<String, Unresolved> {
     let mut text = String::new();
@@ -110,13 +110,13 @@ fn slot<'v>(value: &'v mut Value, path: &FieldPath) -> &'v mut Value {
 }
 
 /// What a reference names.
-fn find<'a>(
+pub(super) fn find<'a>(
     reference: &Reference,
-    output: &dyn Fn(&str) -> Option<Cow<'a, Value>>,
+    output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
 ) -> Result<Cow<'a, Value>, Unresolved> {
     let missing = |found: String| Unresolved::Missing { path: reference.to_string(), found };
     let step = reference.step();
-    match output(step).ok_or_else(|| missing(format!("step `{step}` has no output")))? {
+    match output(step, reference.value()).ok_or_else(|| missing(format!("step `{step}` has no output")))? {
         Cow::Borrowed(value) => descend(value, reference).map(Cow::Borrowed).map_err(missing),
         Cow::Owned(value) if reference.path().is_empty() => Ok(Cow::Owned(value)),
         Cow::Owned(value) => descend(&value, reference).map(|found| Cow::Owned(found.clone())).map_err(missing),

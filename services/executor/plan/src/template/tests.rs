@@ -9,7 +9,7 @@ use crate::limits::MAX_RESOLVED_BYTES;
 /// Resolves a template where each field of `outputs` is the output of the step of that name.
 fn resolve(template: &Value, outputs: &Value) -> Result<Value, String> {
     let template = Template::parse(template).expect("the template can be read");
-    template.resolve(&|step| outputs.get(step).map(Cow::Borrowed)).map_err(|error| error.to_string())
+    template.resolve(&|step, _| outputs.get(step).map(Cow::Borrowed)).map_err(|error| error.to_string())
 }
 
 fn refusal(text: &str) -> String {
@@ -79,7 +79,7 @@ fn keys_are_never_templates_and_results_never_expanded_again() {
 fn a_template_says_what_it_names() {
     let source = json!({"b": {"x/y": ["${s-1.result}", "no", "a ${s_2.output.k} ${s-1.result}"], "t~": "$${no}"}, "a": "${s3.result[0]}"});
     let template = Template::parse(&source).unwrap();
-    assert_eq!(template.roots().collect::<Vec<_>>(), ["s3", "s-1", "s_2", "s-1"]);
+    assert_eq!(template.values().map(|(step, _)| step).collect::<Vec<_>>(), ["s3", "s-1", "s_2", "s-1"]);
     assert_eq!(template.reference_paths(), ["/a", "/b/x~1y/0", "/b/x~1y/2"]);
     assert!(!template.is_constant());
     assert_eq!(template.source(), &source);
@@ -87,7 +87,7 @@ fn a_template_says_what_it_names() {
     let constant = Template::parse(&json!({"a": "$${no}", "b": [1, "$"]})).unwrap();
     assert!(constant.is_constant());
     assert_eq!(constant.reference_paths(), Vec::<String>::new());
-    assert_eq!(constant.resolve(&|_| None).unwrap(), json!({"a": "${no}", "b": [1, "$"]}));
+    assert_eq!(constant.resolve(&|_, _| None).unwrap(), json!({"a": "${no}", "b": [1, "$"]}));
 }
 
 // S4-18: "Cannot resolve path: …", and what was there, without values.
@@ -125,10 +125,10 @@ fn what_cannot_be_resolved_says_what_was_there() {
 #[test]
 fn an_output_may_be_owned() {
     let template = Template::parse(&json!(["${a.result}", "${a.result.k}", "${a.result.x}"])).unwrap();
-    let error = template.resolve(&|_| Some(Cow::Owned(json!({"k": [1]})))).unwrap_err();
+    let error = template.resolve(&|_, _| Some(Cow::Owned(json!({"k": [1]})))).unwrap_err();
     assert_eq!(error.to_string(), "Cannot resolve path: a.result.x (`a.result` has no `x`, only k)");
     let template = Template::parse(&json!(["${a.result}", "${a.result.k}"])).unwrap();
-    assert_eq!(template.resolve(&|_| Some(Cow::Owned(json!({"k": [1]})))).unwrap(), json!([{"k": [1]}, [1]]));
+    assert_eq!(template.resolve(&|_, _| Some(Cow::Owned(json!({"k": [1]})))).unwrap(), json!([{"k": [1]}, [1]]));
 }
 
 #[test]
@@ -235,7 +235,7 @@ proptest! {
     #[test]
     fn no_text_panics(text in "[$a\\-.\\[\\]{}\"0\\\\ü]{0,24}|\\PC{0,24}") {
         if let Ok(template) = Template::parse(&json!([text])) {
-            let _ = template.resolve(&|_| Some(Cow::Owned(json!({"a": ["b"]}))));
+            let _ = template.resolve(&|_, _| Some(Cow::Owned(json!({"a": ["b"]}))));
         }
     }
 }

@@ -6,9 +6,10 @@ use std::{
 };
 
 use belay_execution::{
-    BlobRef, BlobValue, Blobs, Body, DecideContext, Execution, Json, OperationId, Payload, Receipt, StepState,
-    ToolCallEnd, ToolCallEvent, Verb,
+    BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Execution, Json, OperationId, Payload, Receipt,
+    StepState, ToolCallEnd, ToolCallEvent, Verb,
 };
+use belay_plan::Condition;
 use serde_json::{Value, json};
 
 use crate::support::{START, story};
@@ -55,6 +56,10 @@ impl Blobs for Memory {
         let digest = format!("blob-{}", stored.len());
         stored.insert(digest.clone(), json.value());
         Payload::Blob(BlobRef { digest: digest.into(), size: json.as_str().len() as u64, redacted: false })
+    }
+
+    fn evaluate(&self, _: &str, condition: &Condition, _: Vec<(String, Value)>) -> Evaluated {
+        panic!("no step here has the condition {}", condition.source())
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod blobs;
+mod conditions;
 mod controls;
 mod order;
 mod pausing;

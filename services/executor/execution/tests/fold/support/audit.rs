@@ -7,7 +7,7 @@ use belay_execution::{
     OperationId, Progress, SkipReason, StepEvent, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, Totals,
     WaitCondition, WaitEnd, WaitEvent,
 };
-use belay_plan::{Plan, StepKind};
+use belay_plan::{Plan, RunWhen, StepKind};
 
 /// REQUIREMENTS section 4, as far as events can show it. Checks events one by one and panics at the first violation.
 pub(crate) struct Audit {
@@ -28,11 +28,12 @@ pub(crate) struct Audit {
     /// The steps whose call has completed.
     effects: BTreeSet<usize>,
     completed: BTreeSet<usize>,
+    failed: BTreeSet<usize>,
     ended: BTreeSet<usize>,
     totals: Totals,
     first_failure: Option<Failure>,
-    /// Whether a step was skipped that another one needed.
-    missed: bool,
+    /// Why each skipped step was skipped, and because of which.
+    skipped: BTreeMap<usize, (SkipReason, Option<usize>)>,
     mode: ApprovalMode,
     /// What each open call was held for last.
     held: BTreeMap<OperationId, Held>,
@@ -95,9 +96,10 @@ impl Audit {
             open: BTreeSet::new(),
             effects: BTreeSet::new(),
             completed: BTreeSet::new(),
+            failed: BTreeSet::new(),
             ended: BTreeSet::new(),
             first_failure: None,
-            missed: false,
+            skipped: BTreeMap::new(),
         }
     }
 
@@ -181,7 +183,18 @@ impl Audit {
                 self.step_ended(step, *progress);
             }
             StepEvent::Failed { failure, progress } => {
-                self.check_attempt(step, attempt);
+                // Before its first attempt only its condition fails a step.
+                let before = attempt == 0 && self.plan.steps()[step].condition().is_some();
+                if before {
+                    assert!(!self.attempts.contains_key(&step) && self.may_run(step));
+                    assert!(
+                        ["CONDITION_FAILED", "UNRESOLVED_REFERENCE"].contains(&failure.reason.as_str()),
+                        "{failure}"
+                    );
+                } else {
+                    self.check_attempt(step, attempt);
+                }
+                self.failed.insert(step);
                 self.totals.failed += 1;
                 self.step_ended(step, *progress);
                 self.first_failure.get_or_insert_with(|| failure.clone());
@@ -189,13 +202,26 @@ impl Audit {
                     self.stop.get_or_insert(Stop::Error);
                 }
             }
-            StepEvent::Skipped { progress, reason, .. } => {
+            StepEvent::Skipped { progress, reason, because } => {
                 let left_out = self.left_out.contains(&step);
                 let reasons = [SkipReason::ApprovalSkipped, SkipReason::NonInteractive];
                 assert_eq!(left_out, reasons.contains(reason), "step {step} was skipped for another reason");
                 assert!(left_out || !self.attempts.contains_key(&step), "step {step} was skipped after it had started");
                 self.totals.skipped += 1;
-                self.missed |= *reason == SkipReason::DependencySkipped;
+                let because = because.as_ref().map(|id| self.plan.step_index(id).unwrap());
+                self.skipped.insert(step, (*reason, because));
+                match reason {
+                    SkipReason::ConditionFalse => {
+                        let spec = &self.plan.steps()[step];
+                        assert!(
+                            spec.condition().is_some() && self.may_run(step) || spec.run_when() == RunWhen::Failure
+                        );
+                        assert!(self.dependencies_ended(step));
+                    }
+                    SkipReason::DependencyFailed => assert!(self.failed.contains(&because.unwrap())),
+                    SkipReason::DependencySkipped => assert!(!self.completed.contains(&because.unwrap())),
+                    _ => {}
+                }
                 self.step_ended(step, *progress);
             }
             StepEvent::Cancelled { progress } => {
@@ -338,9 +364,7 @@ impl Audit {
     fn step_started(&mut self, step: usize, attempt: u32, time: Timestamp) {
         self.check_may_start();
         // Number 1, S2-FR-006, S4-12.
-        for dependency in self.plan.steps()[step].dependencies() {
-            assert!(self.completed.contains(dependency), "step {step} started before step {dependency} had completed");
-        }
+        assert!(self.may_run(step), "step {step} started before what it waits for");
         assert!(!self.ended.contains(&step), "step {step} started after its end");
         assert!(attempt <= self.plan.steps()[step].retry().max_attempts);
         assert_eq!(attempt, self.attempts.get(&step).copied().unwrap_or(0) + 1);
@@ -408,12 +432,44 @@ impl Audit {
             Some(Stop::Cancel) if completed < total => ExecutionState::Cancelled,
             Some(Stop::Deadline) if completed < total => ExecutionState::TimedOut,
             // Skipping is not success where others needed what was skipped, or everything was.
-            _ if failed == 0 && (completed == 0 && total > 0 || self.missed) => ExecutionState::Partial,
+            _ if failed == 0 && self.missed() => ExecutionState::Partial,
             _ if failed == 0 => ExecutionState::Completed,
             _ if completed > 0 && !self.plan.stop_on_error() => ExecutionState::Partial,
             _ => ExecutionState::Failed,
         };
         assert_eq!(finished.state, expected);
+    }
+
+    fn dependencies_ended(&self, step: usize) -> bool {
+        self.plan.steps()[step].dependencies().iter().all(|on| self.ended.contains(on))
+    }
+
+    /// Whether the steps that it depends on have ended as it wants.
+    fn may_run(&self, step: usize) -> bool {
+        let spec = &self.plan.steps()[step];
+        let mut on = spec.dependencies().iter();
+        match spec.run_when() {
+            RunWhen::Success => on.all(|on| self.completed.contains(on)),
+            RunWhen::Always => self.dependencies_ended(step),
+            RunWhen::Failure => self.dependencies_ended(step) && on.any(|&on| self.failed.contains(&self.root(on))),
+        }
+    }
+
+    /// The step at which the reason for skipping a step begins.
+    fn root(&self, step: usize) -> usize {
+        match self.skipped.get(&step) {
+            Some((SkipReason::DependencySkipped | SkipReason::DependencyFailed, Some(because))) => self.root(*because),
+            _ => step,
+        }
+    }
+
+    /// Whether a step was skipped that another one needed, or all were, and no condition is the reason.
+    fn missed(&self) -> bool {
+        self.skipped.iter().any(|(&step, (reason, _))| {
+            let root = self.skipped.get(&self.root(step)).map(|(reason, _)| *reason);
+            (*reason == SkipReason::DependencySkipped || self.totals.completed == 0)
+                && root != Some(SkipReason::ConditionFalse)
+        })
     }
 
     fn check_attempt(&self, step: usize, attempt: u32) {

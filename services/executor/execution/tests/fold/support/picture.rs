@@ -134,5 +134,6 @@ fn skip_words(reason: SkipReason) -> &'static str {
         SkipReason::TimedOut => "TIMED_OUT",
         SkipReason::ApprovalSkipped => "APPROVAL_SKIPPED",
         SkipReason::NonInteractive => "NON_INTERACTIVE",
+        SkipReason::ConditionFalse => "CONDITION_FALSE",
     }
 }

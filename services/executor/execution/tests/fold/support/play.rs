@@ -14,6 +14,7 @@ use belay_plan::{Plan, StepKind};
 
 use super::{
     Audit,
+    conditions::Conditions,
     runner::{Runner, Script},
     transitions::{States, Transitions},
 };
@@ -212,7 +213,8 @@ impl Play {
                     }
                 }
             }
-            fresh.extend(self.execution.advance(DecideContext { now: self.now, ledger_id: "ledger" }));
+            fresh
+                .extend(self.execution.advance_with(DecideContext { now: self.now, ledger_id: "ledger" }, &Conditions));
             self.turns.push(fresh.len());
             let Some(kept) = self.crashes.pop_front().flatten() else {
                 self.refused.extend(refused.into_iter().map(|(_, why)| why));

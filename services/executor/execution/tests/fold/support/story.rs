@@ -7,7 +7,7 @@ use belay_execution::{
     ExecutionEvent, Failure, Json, OperationId, PolicyDecision, SignalReceived, StepEvent, SubjectKind, ToolCallEvent,
     ToolCallRequest, Verb, Verdict, WaitEnd, WaitEvent,
 };
-use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft};
+use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft};
 use serde_json::{Value, json};
 
 use super::{
@@ -32,6 +32,8 @@ pub(crate) fn story(steps: &str) -> Story {
             id: id.trim().to_owned(),
             title: String::new(),
             depends_on: after.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect(),
+            run_when: RunWhen::Success,
+            condition: String::new(),
             timeout: None,
             attempt_timeout: None,
             exclusive: false,
@@ -97,6 +99,16 @@ impl Story {
             StepKindDraft::Tool { arguments, .. } => *arguments = value,
             StepKindDraft::Wait { .. } => panic!("{id} waits"),
         }
+        self
+    }
+
+    pub(crate) fn condition(mut self, id: &str, condition: &str) -> Self {
+        self.step(id).condition = condition.to_owned();
+        self
+    }
+
+    pub(crate) fn run_when(mut self, id: &str, run_when: RunWhen) -> Self {
+        self.step(id).run_when = run_when;
         self
     }
 

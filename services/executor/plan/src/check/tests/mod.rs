@@ -5,7 +5,7 @@ mod rules;
 
 use serde_json::{Value, json};
 
-use crate::{Plan, PlanDraft, StepDraft, StepKindDraft};
+use crate::{Plan, PlanDraft, RunWhen, StepDraft, StepKindDraft};
 
 pub(super) fn step(id: &str, depends_on: &[&str]) -> StepDraft {
     step_with(id, depends_on, json!({}))
@@ -16,6 +16,8 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         id: id.to_owned(),
         title: String::new(),
         depends_on: depends_on.iter().map(|&id| id.to_owned()).collect(),
+        run_when: RunWhen::Success,
+        condition: String::new(),
         timeout: None,
         attempt_timeout: None,
         exclusive: false,

@@ -5,7 +5,7 @@ use std::{fmt::Write, time::Duration};
 use serde_json::json;
 
 use super::{REQUEST, arguments, one_step, read};
-use crate::{Backoff, Format, Plan, RetryPolicy, StepKind};
+use crate::{Backoff, Format, Plan, RetryPolicy, RunWhen, StepKind};
 
 #[test]
 fn the_author_s_form() {
@@ -112,7 +112,7 @@ fn a_verbatim_argument_is_no_template() {
     let text = "arguments: {script: {lines: ['echo ${HOME}', '$${x}', '${', '${b.result}']}, other: '$${x}'}\n    verbatim: [script]";
     let plan = read(&one_step(text));
     let StepKind::Tool(tool) = plan.steps()[0].kind() else { panic!("a tool step") };
-    let resolved = tool.arguments.resolve(&|_| None).unwrap();
+    let resolved = tool.arguments.resolve(&|_, _| None).unwrap();
     let lines = ["echo ${HOME}", "$${x}", "${", "${b.result}"];
     assert_eq!(resolved, json!({"script": {"lines": lines}, "other": "${x}"}));
     assert!(plan.steps()[0].dependencies().is_empty());
@@ -143,4 +143,29 @@ fn the_format_can_be_named_and_is_else_told_from_the_text() {
     assert!(accepts(Format::Auto, json) && accepts(Format::Yaml, json) && accepts(Format::Json, json));
     assert!(!accepts(Format::Auto, flow) && accepts(Format::Yaml, flow));
     assert!(accepts(Format::Auto, &format!("\u{feff}{yaml}")) && accepts(Format::Auto, &format!("\u{feff}{json}")));
+}
+
+/// S4-02: a condition makes the steps that it names dependencies, and comes back as it was written.
+#[test]
+fn a_condition_and_its_dependencies() {
+    let text = r#"
+        id: p
+        steps:
+          - {id: a, tool: t}
+          - {id: b, tool: t, condition: "${a.result.ok} && size(${c.output}) > 0"}
+          - {id: c, tool: t, condition: false}
+          - {id: d, tool: t, run_when: failure, depends_on: [a]}
+          - {id: e, tool: t, run_when: always, arguments: {x: "${a.state}", y: "${a.failure.message}"}}
+    "#;
+    let plan = Plan::parse(Format::Yaml, text).unwrap();
+    let [a, b, c, d, e] = plan.steps() else { panic!("{plan:?}") };
+    assert_eq!((a.run_when(), a.condition()), (RunWhen::Success, None));
+    assert_eq!(b.dependencies(), [0, 2]);
+    assert_eq!(b.condition().unwrap().expression(), "__value0 && size(__value1) > 0");
+    assert_eq!(c.condition().unwrap().source(), "false");
+    assert_eq!((d.run_when(), e.run_when(), e.dependencies()), (RunWhen::Failure, RunWhen::Always, &[0][..]));
+    assert_eq!(Plan::new(plan.to_draft()).unwrap(), plan);
+    let circle = "{id: p, steps: [{id: a, tool: t, condition: '${b.result}'}, {id: b, tool: t, depends_on: [a]}]}";
+    let wrong = Plan::parse(Format::Yaml, circle).unwrap_err();
+    assert!(wrong.to_string().contains("steps[0].condition: cyclic dependencies: a → b → a"), "{wrong}");
 }

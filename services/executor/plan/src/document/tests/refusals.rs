@@ -89,10 +89,22 @@ fn unknown_fields_are_named_with_the_nearest() {
         ],
     );
     // What would change the meaning if it were passed over is not passed over.
-    assert_refused(
-        &one_step("condition: {x: 1}"),
-        &[("steps[0].condition: conditions are not supported yet", (5, 16))],
-    );
+    for (field, said) in [
+        ("condition: {x: 1}", "condition: must be text"),
+        ("condition: ' '", "condition: is empty"),
+        ("condition: ${b.result}", "condition: there is no step `b`"),
+        ("condition: ${a.result}", "condition: `a` is the step itself"),
+        ("condition: ${a}", "condition: `${a}` is not a reference"),
+        ("condition: \"'${a.result}' == 'x'\"", "condition: `${a.result}` stands in quotes"),
+        ("run_when: sometimes", "run_when: is `sometimes`, and must be success, failure or always"),
+        ("run_when: 3", "run_when: must be text"),
+        ("run_when: always", "run_when: says after which ends of other steps this one runs, and it depends on none"),
+    ] {
+        let wrong = Plan::parse(Format::Yaml, &one_step(field)).unwrap_err();
+        assert_eq!(wrong.violations.len(), 1, "{field}: {wrong}");
+        assert!(wrong.violations[0].to_string().contains(said), "{field}: {wrong}");
+        assert_eq!(wrong.violations[0].line, 5, "{field}: {wrong}");
+    }
     assert_refused(
         &REQUEST.replace("\"dryRun\": false", "\"dryRun\": true"),
         &[("config.dryRun: a plan cannot request a dry run", (16, 82))],

@@ -1,0 +1,40 @@
+//! A condition that was parsed.
+
+use cel::{IdedExpr, parser::PrattParser};
+use serde_json::Value;
+
+use crate::{ConditionError, MAX_BYTES, check, evaluate};
+
+/// A condition that was parsed and checked.
+#[derive(Debug)]
+pub struct Condition {
+    expression: IdedExpr,
+}
+
+impl Condition {
+    /// Parses an expression in which `variables` are known.
+    ///
+    /// # Errors
+    /// [`ConditionError`]: what is wrong with it.
+    pub fn new(expression: &str, variables: &[&str]) -> Result<Self, ConditionError> {
+        if expression.len() > MAX_BYTES {
+            let message = format!("has {} bytes and the limit is {MAX_BYTES}", expression.len());
+            return Err(ConditionError::Refused(message));
+        }
+        let parser = PrattParser::new().max_recursion_depth(64);
+        let expression = parser.parse(expression).map_err(|errors| {
+            let first = errors.errors.first().map(|error| error.msg.clone());
+            ConditionError::Syntax(first.unwrap_or_else(|| "it is not an expression".to_owned()))
+        })?;
+        check::check(&expression, variables)?;
+        Ok(Self { expression })
+    }
+
+    /// Whether it holds with these values of its variables.
+    ///
+    /// # Errors
+    /// [`ConditionError::Failed`] when it is neither true nor false, [`ConditionError::TooMuch`].
+    pub fn evaluate(&self, variables: &[(&str, &Value)]) -> Result<bool, ConditionError> {
+        evaluate::evaluate(&self.expression, variables)
+    }
+}

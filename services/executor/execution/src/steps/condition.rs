@@ -1,0 +1,34 @@
+//! Whether a step runs at all: its condition, which is asked once, when it could start.
+
+use belay_plan::Condition;
+use belay_reasons as reasons;
+
+use crate::{Blobs, ErrorClass, Evaluated, Execution, Failure, StepKey, steps::outputs::values};
+
+/// Whether the condition of a step holds; `None` while that is not known.
+pub(crate) fn holds(
+    execution: &Execution,
+    step: StepKey,
+    condition: &Condition,
+    blobs: &dyn Blobs,
+) -> Option<Result<bool, Failure>> {
+    let failed = |class, reason, message: String| Some(Err(Failure::new(class, reason, message)));
+    let values = match values(execution, condition.values(), blobs) {
+        Ok(values) => values?,
+        Err(failure) => return Some(Err(failure)),
+    };
+    let variables = match condition.resolve(&|id, what| values.get(id, what)) {
+        Ok(variables) => variables,
+        Err(unresolved) => {
+            return failed(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, unresolved.to_string());
+        }
+    };
+    match blobs.evaluate(&execution.steps[step].id, condition, variables) {
+        Evaluated::Known(holds) => Some(Ok(holds)),
+        Evaluated::Failed(why) => {
+            let message = format!("The condition `{}` {}.", condition.source(), condition.in_words(&why));
+            failed(ErrorClass::InvalidArguments, reasons::CONDITION_FAILED, message)
+        }
+        Evaluated::Wanted => None,
+    }
+}

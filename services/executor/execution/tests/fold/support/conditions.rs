@@ -1,0 +1,28 @@
+//! Evaluates conditions at once, as an executor does apart from its driver.
+
+use belay_condition::Condition as Expression;
+use belay_execution::{BlobRef, BlobValue, Blobs, Evaluated, Json, Payload};
+use belay_plan::Condition;
+use serde_json::Value;
+
+/// An execution without blobs whose conditions are evaluated.
+pub(crate) struct Conditions;
+
+impl Blobs for Conditions {
+    fn value(&self, _: &BlobRef) -> BlobValue<'_> {
+        BlobValue::Unreadable("there are no blobs")
+    }
+
+    fn payload(&self, json: Json) -> Payload {
+        json.into()
+    }
+
+    fn evaluate(&self, _: &str, condition: &Condition, variables: Vec<(String, Value)>) -> Evaluated {
+        let known: Vec<&str> = condition.variables().collect();
+        let values: Vec<(&str, &Value)> = variables.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        match Expression::new(condition.expression(), &known).and_then(|it| it.evaluate(&values)) {
+            Ok(holds) => Evaluated::Known(holds),
+            Err(error) => Evaluated::Failed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What references name.
+
+/// What a reference names of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StepValue {
+    /// `result` or `output`: its output.
+    Result,
+    /// `state`: how it ended: `completed`, `failed`, `skipped` or `cancelled`.
+    State,
+    /// `failure`: what went wrong, an object with `code`, `class` and `message`; null when it has not failed.
+    Failure,
+}
