@@ -215,9 +215,9 @@ impl<'a> One<'a, '_> {
         match &event.kind {
             Some(Kind::StepStarted(_)) => {
                 let steps = &fold.picture.steps;
-                if let Some(open) = fold.dependencies[step].iter().find(|on| steps[**on].state() != S::Completed) {
+                if !fold.may_run(step) {
                     self.violation(format_args!(
-                        "step {step} started before step {open}, which it needs, had completed"
+                        "step {step} started before the steps that it depends on had ended as it wants"
                     ));
                 }
                 let is_active = |other: &v1::Step| {

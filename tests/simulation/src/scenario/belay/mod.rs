@@ -374,6 +374,9 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     if bugs.waits {
         orders.iter_mut().for_each(|order| plans::add_waits(&mut StdRng::seed_from_u64(order.seed), &mut order.plan));
     }
+    for order in orders.iter_mut().filter(|order| order.seed.is_multiple_of(3)) {
+        plans::add_conditions(&mut StdRng::seed_from_u64(order.seed ^ 1), &mut order.plan);
+    }
     for (index, name) in CLIENTS.into_iter().enumerate() {
         let own = orders.iter().skip(index).step_by(CLIENTS.len()).cloned().collect();
         world.client(name, client::work(own, observed.clone()));

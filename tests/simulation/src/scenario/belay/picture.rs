@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use belay_proto::v1::{self, execution, execution_event::Kind, step, wait_ended::Cause};
+use belay_proto::v1::{self, RunWhen, execution, execution_event::Kind, step, wait_ended::Cause};
 
 use super::plans;
 use crate::trace;
@@ -104,6 +104,8 @@ pub(super) struct Fold {
     pub(super) plan: v1::Plan,
     /// For each step, the indexes of its dependencies.
     pub(super) dependencies: Vec<Vec<usize>>,
+    /// For each step, how many of its dependencies have not ended as it wants.
+    open: Vec<usize>,
     /// Whether no new step may start.
     stopping: bool,
     /// What the signals carry that no step has taken, by the sequence of their event.
@@ -169,13 +171,19 @@ impl Fold {
                 self.end(index, S::Completed, event);
                 self.picture.totals.completed += 1;
                 self.picture.steps[index].failure = None;
-                self.make_ready();
+                self.release(index, true);
             }
             (Kind::StepFailed(failed), Some(index)) => {
                 self.end(index, S::Failed, event);
                 self.picture.totals.failed += 1;
                 self.picture.steps[index].failure = failed.failure.clone();
-                self.fail_attempt(index, event, &failed.failure);
+                // Before the first attempt only a condition fails a step.
+                if event.attempt > 0 {
+                    self.fail_attempt(index, event, &failed.failure);
+                } else {
+                    trace::count("conditions without a value");
+                }
+                self.release(index, false);
                 self.picture.failure = self.picture.failure.take().or_else(|| failed.failure.clone());
                 let class = failed.failure.as_ref().map(v1::Failure::error_class);
                 self.stopping |= self.plan.stop_on_error || class == Some(v1::ErrorClass::Fatal);
@@ -186,10 +194,15 @@ impl Fold {
                 let step = &mut self.picture.steps[index];
                 step.skip_reason = skipped.reason;
                 step.skipped_because = skipped.because.clone();
+                if step.skip_reason() == v1::SkipReason::ConditionFalse {
+                    trace::count("steps skipped by a condition");
+                }
+                self.release(index, false);
             }
             (Kind::StepCancelled(_), Some(index)) => {
                 self.end(index, S::Cancelled, event);
                 self.picture.totals.cancelled += 1;
+                self.release(index, false);
             }
             (Kind::StepOutcomeUnknown(unknown), Some(index)) => {
                 let step = &mut self.picture.steps[index];
@@ -266,6 +279,7 @@ impl Fold {
         let place = |id: &String| self.plan.steps.iter().position(|step| step.id == *id);
         let dependencies = |step| plans::dependencies(step).iter().filter_map(place).collect();
         self.dependencies = self.plan.steps.iter().map(dependencies).collect();
+        self.open = self.dependencies.iter().map(Vec::len).collect();
         self.picture.state = execution::State::Pending.into();
         self.picture.totals.total = i32::try_from(self.plan.steps.len()).unwrap_or(i32::MAX);
         let pending = |step: &v1::StepSpec| v1::Step {
@@ -274,7 +288,9 @@ impl Fold {
             ..v1::Step::default()
         };
         self.picture.steps = self.plan.steps.iter().map(pending).collect();
-        self.make_ready();
+        for index in 0..self.open.len() {
+            self.make_ready(index);
+        }
     }
 
     fn end(&mut self, index: usize, state: step::State, event: &v1::ExecutionEvent) {
@@ -288,14 +304,50 @@ impl Fold {
         self.picture.steps[index].failed_attempts.push(failed);
     }
 
-    fn make_ready(&mut self) {
-        use step::State::{Completed, Pending, Ready};
-        for (index, dependencies) in self.dependencies.iter().enumerate() {
-            let steps = &mut self.picture.steps;
-            let met = dependencies.iter().all(|&on| steps[on].state() == Completed);
-            if met && steps[index].state() == Pending {
-                steps[index].set_state(Ready);
+    /// A step has ended: one less to wait for, for the steps that want that end. Nothing starts any more while the execution is being stopped.
+    fn release(&mut self, ended: usize, completed: bool) {
+        for index in 0..self.open.len() {
+            let wants = completed || (self.plan.steps[index].run_when() != RunWhen::Unspecified && !self.stopping);
+            if wants && self.dependencies[index].contains(&ended) {
+                self.open[index] -= 1;
+                self.make_ready(index);
             }
+        }
+    }
+
+    fn make_ready(&mut self, index: usize) {
+        use step::State::{Pending, Ready};
+        let is_met = self.open[index] == 0 && self.may_run(index);
+        let step = &mut self.picture.steps[index];
+        if is_met && step.state() == Pending {
+            step.set_state(Ready);
+        }
+    }
+
+    /// Whether the steps that a step depends on have ended as it wants.
+    pub(super) fn may_run(&self, index: usize) -> bool {
+        use step::State::{Cancelled, Completed, Failed, Skipped};
+        let state = |on: usize| self.picture.steps[on].state();
+        let mut on = self.dependencies[index].iter();
+        let all_ended = || {
+            let mut on = self.dependencies[index].iter();
+            on.all(|&on| matches!(state(on), Completed | Failed | Skipped | Cancelled))
+        };
+        match self.plan.steps[index].run_when() {
+            RunWhen::Unspecified | RunWhen::Success => on.all(|&on| state(on) == Completed),
+            RunWhen::Always => all_ended(),
+            RunWhen::Failure => all_ended() && on.any(|&on| state(self.first_reason(on)) == Failed),
+        }
+    }
+
+    /// The step at which the reason for skipping a step begins.
+    fn first_reason(&self, index: usize) -> usize {
+        use v1::SkipReason::{DependencyFailed, DependencySkipped};
+        let step = &self.picture.steps[index];
+        let because = self.plan.steps.iter().position(|other| other.id == step.skipped_because);
+        match (step.skip_reason(), because) {
+            (DependencyFailed | DependencySkipped, Some(because)) => self.first_reason(because),
+            _ => index,
         }
     }
 }

@@ -115,6 +115,26 @@ pub(super) fn add_waits(random: &mut StdRng, plan: &mut v1::Plan) {
     }
 }
 
+/// Gives about half of the steps that depend on others a condition, or lets them run after a failure or in any case.
+pub(super) fn add_conditions(random: &mut StdRng, plan: &mut v1::Plan) {
+    for step in &mut plan.steps {
+        let Some(first) = step.depends_on.first() else { continue };
+        step.run_when = match random.random_range(0..100) {
+            0..60 => v1::RunWhen::Unspecified,
+            60..80 => v1::RunWhen::Failure,
+            _ => v1::RunWhen::Always,
+        }
+        .into();
+        step.condition = match random.random_range(0..100) {
+            0..50 => String::new(),
+            50..70 => format!("${{{first}.state}} != \"completed\" || ${{{first}.failure}} == null"),
+            70..85 => format!("has(${{{first}.result}}.run) && ${{{first}.result.run}} % 2 == 0"),
+            85..95 => format!("${{{first}.failure}} != null && ${{{first}.failure.code}} != \"\""),
+            _ => format!("${{{first}.result}}"),
+        };
+    }
+}
+
 fn tool(random: &mut StdRng) -> &'static str {
     match random.random_range(0..100) {
         0..10 => LOOK,
@@ -165,10 +185,14 @@ fn milliseconds(random: &mut StdRng, least: u64, most: u64) -> pbjson_types::Dur
 
 /// The ids of a step's dependencies: those it lists, and those whose results it uses.
 pub(super) fn dependencies(step: &v1::StepSpec) -> Vec<String> {
-    let Some(step_spec::Kind::Tool(tool)) = &step.kind else {
-        return step.depends_on.clone();
+    let arguments = match &step.kind {
+        Some(step_spec::Kind::Tool(tool)) => tool.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default(),
+        Some(step_spec::Kind::Wait(_)) | None => "",
     };
-    let used = tool.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default().split("${").skip(1);
+    let used = arguments.split("${").skip(1).chain(step.condition.split("${").skip(1));
     let used = used.filter_map(|rest| rest.split_once('.')).map(|(id, _)| id.to_owned());
-    step.depends_on.iter().cloned().chain(used).collect()
+    let mut all: Vec<String> = step.depends_on.iter().cloned().chain(used).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
