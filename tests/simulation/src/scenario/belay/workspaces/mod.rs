@@ -100,7 +100,12 @@ impl WorkspaceDirectories for ModelDirectories {
 
 /// All applied changes of a workspace, read from the disk of the executing machine. For checkers.
 pub(super) fn changes(path: &Path) -> io::Result<Vec<Change>> {
-    machine::without_faults(|| Ok(Files::open(path)?.changes().to_vec()))
+    machine::without_faults(|| match disk::exists(path) {
+        Ok(true) => Ok(Files::open(path)?.changes().to_vec()),
+        // The power failed while it was made, before any call had a view of it.
+        Ok(false) => Ok(Vec::new()),
+        Err(failure) => Err(failure.into()),
+    })
 }
 
 /// An entry in the list of open workspaces.
