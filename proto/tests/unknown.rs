@@ -135,6 +135,7 @@ const CHANGES: &[(&str, Role)] = &[
     ("belay.v1.PauseExecutionRequest", v1::PauseExecutionRequest::ROLE),
     ("belay.v1.ResumeExecutionRequest", v1::ResumeExecutionRequest::ROLE),
     ("belay.v1.SignalExecutionRequest", v1::SignalExecutionRequest::ROLE),
+    ("belay.v1.ResolveStepRequest", v1::ResolveStepRequest::ROLE),
     ("belay.v1.DeleteExecutionRequest", v1::DeleteExecutionRequest::ROLE),
     ("belay.gate.v1.CreateApprovalRequest", gate_v1::CreateApprovalRequest::ROLE),
     ("belay.gate.v1.CancelApprovalRequest", gate_v1::CancelApprovalRequest::ROLE),

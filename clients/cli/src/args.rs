@@ -155,6 +155,7 @@ impl Command {
             Command::Executions(Executions::Pause(_)) => "belay executions pause",
             Command::Executions(Executions::Resume(_)) => "belay executions resume",
             Command::Executions(Executions::Signal(_)) => "belay executions signal",
+            Command::Executions(Executions::Resolve(_)) => "belay executions resolve",
             Command::Approve(_) | Command::Approvals(Approvals::Approve(_)) => "belay approvals approve",
             Command::Deny(_) | Command::Approvals(Approvals::Deny(_)) => "belay approvals deny",
             Command::Approvals(Approvals::Skip(_)) => "belay approvals skip",
@@ -235,6 +236,7 @@ pub(crate) enum Executions {
     Pause(executions::pause::Pause),
     Resume(executions::resume::Resume),
     Signal(executions::signal::Signal),
+    Resolve(executions::resolve::Resolve),
 }
 
 /// Show the tools that steps can use

@@ -129,7 +129,8 @@ impl Trace {
             },
             Body::Step { step, attempt, event: kind } => {
                 let (state, failure) = match kind {
-                    StepEvent::Started => {
+                    // What follows a resolution is the same attempt, and a span of its own.
+                    StepEvent::Started | StepEvent::Resolved { .. } => {
                         self.attempts.insert(step.clone(), (*attempt, event.time));
                         return;
                     }

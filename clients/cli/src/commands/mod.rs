@@ -87,6 +87,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Executions(Executions::Delete(verb)) => executions::delete::delete(context, verb).await,
         Command::Executions(Executions::Pause(verb)) => executions::pause::pause(context, verb).await,
         Command::Executions(Executions::Signal(verb)) => executions::signal::signal(context, verb).await,
+        Command::Executions(Executions::Resolve(verb)) => executions::resolve::resolve(context, verb).await,
         Command::Approvals(Approvals::List(verb)) => approvals::list::list(context, verb).await,
         Command::Approvals(Approvals::Show(verb)) => approvals::show::show(context, verb).await,
         Command::Approvals(Approvals::Approve(verb)) | Command::Approve(verb) => {

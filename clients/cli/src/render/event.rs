@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_proto::v1::{
-    ApprovalDecided, ApprovalNeed, Decision, ExecutionEvent, Failure, Progress, Receipt, WaitEnded,
+    ApprovalDecided, ApprovalNeed, Decision, ExecutionEvent, Failure, Progress, Receipt, StepResolution, WaitEnded,
     execution_event::Kind, step::State, wait_ended,
 };
 
@@ -146,6 +146,15 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         Kind::StepCancelled(cancelled) => (Style::Warn, format!("cancelled{}", progress(cancelled.progress.as_ref()))),
         Kind::StepOutcomeUnknown(unknown) => {
             (Style::Warn, format!("outcome unknown, a person has to look{}", error(unknown.failure.as_ref())))
+        }
+        Kind::StepResolved(resolved) => {
+            let what = match resolved.resolution() {
+                StepResolution::Completed => "the call had completed",
+                StepResolution::Failed => "the call had failed",
+                StepResolution::Again => "the call is made again",
+                StepResolution::Unspecified => "in a way that this version of belay does not know",
+            };
+            (Style::Plain, format!("resolved: {what}{}{}", by(event), why(&resolved.reason)))
         }
         Kind::ToolCallRequested(call) => {
             let arguments = call.arguments.as_ref().map(words::payload).unwrap_or_default();

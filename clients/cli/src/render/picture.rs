@@ -72,6 +72,7 @@ impl Pause {
                 | Kind::StepSkipped(_)
                 | Kind::StepCancelled(_)
                 | Kind::StepOutcomeUnknown(_)
+                | Kind::StepResolved(_)
                 | Kind::WaitStarted(_)
                 | Kind::WaitEnded(_)
                 | Kind::ToolCallRequested(_)
@@ -186,6 +187,7 @@ impl Picture {
             | Kind::StepSkipped(_)
             | Kind::StepCancelled(_)
             | Kind::StepOutcomeUnknown(_)
+            | Kind::StepResolved(_)
             | Kind::WaitStarted(_)
             | Kind::WaitEnded(_)
             | Kind::ToolCallRequested(_)
@@ -242,6 +244,12 @@ impl Picture {
             Kind::StepOutcomeUnknown(unknown) => {
                 step.failure = unknown.failure.clone();
                 State::OutcomeUnknown
+            }
+            Kind::StepResolved(resolved) => {
+                if resolved.result.is_some() {
+                    step.output.clone_from(&resolved.result);
+                }
+                State::Running
             }
             Kind::ToolCallEffectProposed(_) | Kind::ToolCallApprovalRequired(_) => State::AwaitingApproval,
             Kind::ApprovalRequested(requested) => {

@@ -14,10 +14,10 @@ use belay_proto::{
         Execution, ExecutionEvent, GetExecutionRequest, GetStepRequest, ListCapabilitiesRequest,
         ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest,
         ListNamespacesResponse, ListStepsRequest, ListStepsResponse, ListToolCallsRequest, ListToolCallsResponse,
-        PauseExecutionRequest, Plan, PlanViolation, ReadBlobRequest, ReadBlobResponse, ResumeExecutionRequest,
-        SignalExecutionRequest, StartExecutionRequest, Step, ToolCall, ValidatePlanRequest, ValidatePlanResponse,
-        WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse, WatchExecutionsRequest,
-        WatchExecutionsResponse,
+        PauseExecutionRequest, Plan, PlanViolation, ReadBlobRequest, ReadBlobResponse, ResolveStepRequest,
+        ResumeExecutionRequest, SignalExecutionRequest, StartExecutionRequest, Step, ToolCall, ValidatePlanRequest,
+        ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
+        WatchExecutionsRequest, WatchExecutionsResponse,
         approval_service_server::ApprovalServiceServer,
         execution_event::Kind,
         executor_service_server::{ExecutorService, ExecutorServiceServer},
@@ -328,6 +328,10 @@ impl ExecutorService for Scripted {
     }
 
     async fn signal_execution(&self, _: Request<SignalExecutionRequest>) -> Result<Response<Execution>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn resolve_step(&self, _: Request<ResolveStepRequest>) -> Result<Response<Execution>, Status> {
         Err(Status::unimplemented("not scripted"))
     }
 

@@ -3,8 +3,8 @@
 use thiserror::Error;
 
 use crate::{
-    Actor, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, Json, MAX_SIGNALS, SignalReceived,
-    Timestamp, digest, transitions::execution_transition,
+    Actor, Body, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, Json, MAX_SIGNALS, Resolution,
+    SignalReceived, StepEvent, StepId, StepState, Timestamp, digest, transitions::execution_transition,
 };
 
 /// A request of a principal.
@@ -31,6 +31,15 @@ pub enum Control {
         /// What it carries.
         payload: Json,
     },
+    /// Go on with a step of whose call the outcome is unknown.
+    ResolveStep {
+        /// The step.
+        step: StepId,
+        /// What its call did.
+        resolution: Resolution,
+        /// How the principal knows.
+        reason: String,
+    },
 }
 
 /// Why a request was not carried out. Nothing has changed.
@@ -48,12 +57,26 @@ pub enum Refused {
     /// The execution keeps as many signals as it can that no step has taken.
     #[error("the execution keeps {MAX_SIGNALS} signals that no step has taken")]
     TooManySignals,
+    /// There is no such step.
+    #[error("there is no step `{0}`")]
+    NoStep(StepId),
+    /// It cannot be done with a step in this state.
+    #[error("this cannot be done with a step in the state {0:?}")]
+    WrongStepState(StepState),
 }
 
 impl Control {
     /// The request that this event records; `None` for events that nobody asked for.
-    pub(crate) fn of(event: &ExecutionEvent) -> Option<Self> {
+    pub(crate) fn of(event: &Body) -> Option<Self> {
         use ExecutionEvent as E;
+        let event = match event {
+            Body::Execution(event) => event,
+            Body::Step { step, event: StepEvent::Resolved { resolution, reason }, .. } => {
+                let (resolution, reason) = (resolution.clone(), reason.clone());
+                return Some(Self::ResolveStep { step: step.clone(), resolution, reason });
+            }
+            Body::Step { .. } | Body::ToolCall { .. } | Body::Approval { .. } | Body::Wait { .. } => return None,
+        };
         match event {
             E::Paused { reason, discard_calls } => {
                 Some(Self::Pause { reason: reason.clone(), discard_calls: *discard_calls })
@@ -74,14 +97,22 @@ impl Control {
 
     /// The digest of the request, by which a repetition is told from another request with the same id.
     pub fn digest(&self, principal: &str) -> String {
-        let parts: [&str; 4] = match self {
-            Self::Pause { reason, discard_calls: false } => ["pause", reason, "", principal],
-            Self::Pause { reason, discard_calls: true } => ["pause", reason, "discard_calls", principal],
-            Self::Resume => ["resume", "", "", principal],
-            Self::Cancel { reason } => ["cancel", reason, "", principal],
-            Self::Signal { signal, payload } => ["signal", signal, payload.as_str(), principal],
+        let parts: Vec<&str> = match self {
+            Self::Pause { reason, discard_calls: false } => vec!["pause", reason, "", principal],
+            Self::Pause { reason, discard_calls: true } => vec!["pause", reason, "discard_calls", principal],
+            Self::Resume => vec!["resume", "", "", principal],
+            Self::Cancel { reason } => vec!["cancel", reason, "", principal],
+            Self::Signal { signal, payload } => vec!["signal", signal, payload.as_str(), principal],
+            Self::ResolveStep { step, resolution, reason } => {
+                let (how, result) = match resolution {
+                    Resolution::Completed(result) => ("completed", result.as_str()),
+                    Resolution::Failed => ("failed", ""),
+                    Resolution::Again => ("again", ""),
+                };
+                vec!["resolve", step, how, result, reason, principal]
+            }
         };
-        digest(serde_json::Value::from(parts.map(str::to_owned).to_vec()).to_string().as_bytes())
+        digest(serde_json::Value::from(parts).to_string().as_bytes())
     }
 
     /// The state transition that it makes; `None` for a request that makes none.
@@ -90,16 +121,7 @@ impl Control {
             Self::Pause { .. } => Some(ExecutionTrigger::Paused),
             Self::Resume => Some(ExecutionTrigger::Resumed),
             Self::Cancel { .. } => Some(ExecutionTrigger::CancelRequested),
-            Self::Signal { .. } => None,
-        }
-    }
-
-    fn event(self) -> ExecutionEvent {
-        match self {
-            Self::Pause { reason, discard_calls } => ExecutionEvent::Paused { reason, discard_calls },
-            Self::Resume => ExecutionEvent::Resumed,
-            Self::Cancel { reason } => ExecutionEvent::CancelRequested { reason },
-            Self::Signal { signal, payload } => ExecutionEvent::SignalReceived(SignalReceived { signal, payload }),
+            Self::Signal { .. } | Self::ResolveStep { .. } => None,
         }
     }
 }
@@ -125,11 +147,30 @@ impl Execution {
             Some(by) if execution_transition(self.state, by, None).is_none() => {
                 return Err(Refused::WrongState(self.state));
             }
-            Some(_) => {}
-            None if self.signals.len() >= MAX_SIGNALS => return Err(Refused::TooManySignals),
-            None => {}
+            Some(_) | None => {}
         }
-        let event = self.record(now, Some(actor), control.event());
+        let body = match control {
+            Control::Pause { reason, discard_calls } => ExecutionEvent::Paused { reason, discard_calls }.into(),
+            Control::Resume => ExecutionEvent::Resumed.into(),
+            Control::Cancel { reason } => ExecutionEvent::CancelRequested { reason }.into(),
+            Control::Signal { .. } if self.signals.len() >= MAX_SIGNALS => return Err(Refused::TooManySignals),
+            Control::Signal { signal, payload } => {
+                ExecutionEvent::SignalReceived(SignalReceived { signal, payload }).into()
+            }
+            Control::ResolveStep { step, resolution, reason } => {
+                let Some(key) = self.step_key(&step) else { return Err(Refused::NoStep(step)) };
+                let view = self.step(key);
+                if view.state() != StepState::OutcomeUnknown {
+                    return Err(Refused::WrongStepState(view.state()));
+                }
+                if self.stop.is_some() {
+                    return Err(Refused::WrongState(self.state));
+                }
+                let attempt = view.attempt();
+                Body::Step { step, attempt, event: StepEvent::Resolved { resolution, reason } }
+            }
+        };
+        let event = self.record(now, Some(actor), body);
         Ok(vec![event.expect("the checks above are those of `apply`")])
     }
 }

@@ -42,8 +42,8 @@ pub use control::{Control, Refused};
 pub use decision::Decision;
 pub use event::{
     Actor, ApprovalEvent, ApprovalMode, Body, Created, Event, ExecutionEvent, Finished, Form, OperationId, Progress,
-    Receipt, RecoveryClass, SignalReceived, SkipReason, StepEvent, StepId, Subject, ToolCallEnd, ToolCallEvent,
-    ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, WriteBound, WriteMechanism,
+    Receipt, RecoveryClass, Resolution, SignalReceived, SkipReason, StepEvent, StepId, Subject, ToolCallEnd,
+    ToolCallEvent, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use payload::{BlobRef, BlobValue, Blobs, Evaluated, MAX_READ_BYTES, NoBlobs, Payload};

@@ -96,6 +96,8 @@ pub enum ExecutionTrigger {
     DeadlineExceeded,
     AwaitingApproval,
     ApprovalDecided,
+    /// A step that kept nothing from waiting for approvals goes on.
+    StepResolved,
     Finished,
 }
 
@@ -123,6 +125,7 @@ pub enum StepTrigger {
     Skipped,
     Cancelled,
     OutcomeUnknown,
+    Resolved,
 }
 
 /// All transitions of an execution. `Finished` has several targets, all terminal, and names the one it reaches.
@@ -140,6 +143,7 @@ pub const EXECUTION_TRANSITIONS: &[(ExecutionState, ExecutionTrigger, ExecutionS
         (S::Running, T::DeadlineExceeded, S::Cancelling),
         (S::Running, T::AwaitingApproval, S::AwaitingApproval),
         (S::AwaitingApproval, T::ApprovalDecided, S::Running),
+        (S::AwaitingApproval, T::StepResolved, S::Running),
         (S::AwaitingApproval, T::Paused, S::Paused),
         (S::AwaitingApproval, T::CancelRequested, S::Cancelling),
         (S::AwaitingApproval, T::DeadlineExceeded, S::Cancelling),
@@ -188,6 +192,7 @@ pub const STEP_TRANSITIONS: &[(StepState, StepTrigger, StepState)] = {
         (S::BackingOff, T::Started, S::Running),
         (S::BackingOff, T::Failed, S::Failed),
         (S::BackingOff, T::Cancelled, S::Cancelled),
+        (S::OutcomeUnknown, T::Resolved, S::Running),
         // When the execution is stopped before the outcome is resolved.
         (S::OutcomeUnknown, T::Failed, S::Failed),
     ]

@@ -314,6 +314,7 @@ impl Driver {
             Control::Resume => "resumed",
             Control::Cancel { .. } => "cancelled",
             Control::Signal { .. } => "sent a signal",
+            Control::ResolveStep { .. } => "resolved",
         };
         let now = self.now();
         self.execution.control(now, actor, control).map_err(|refused| {
@@ -331,6 +332,17 @@ impl Driver {
                 Refused::TooManySignals => {
                     let message = format!("Execution `{id}` cannot take another signal: {refused}.");
                     (Code::FailedPrecondition, reasons::TOO_MANY_SIGNALS, message)
+                }
+                Refused::NoStep(step) => {
+                    let message = format!("Execution `{id}` has no step `{step}`.");
+                    (Code::NotFound, reasons::STEP_NOT_FOUND, message)
+                }
+                Refused::WrongStepState(found) => {
+                    let found = wire::step_state_name(found);
+                    let message = format!(
+                        "The step is {found}: only one whose outcome is unknown (OUTCOME_UNKNOWN) can be resolved."
+                    );
+                    (Code::FailedPrecondition, reasons::WRONG_STATE, message)
                 }
                 Refused::RequestIdReused => {
                     let message = format!(

@@ -36,7 +36,8 @@ impl Driver {
                     | StepEvent::Completed { .. }
                     | StepEvent::Skipped { .. }
                     | StepEvent::Cancelled { .. }
-                    | StepEvent::OutcomeUnknown { .. } => {}
+                    | StepEvent::OutcomeUnknown { .. }
+                    | StepEvent::Resolved { .. } => {}
                 },
                 Body::ToolCall { .. } | Body::Approval { .. } | Body::Wait { .. } => {}
             }

@@ -150,6 +150,10 @@ impl ExecutorService for Service {
         requests::resume_execution(&self.registry, request).await.map(Response::new)
     }
 
+    async fn resolve_step(&self, request: Request<v1::ResolveStepRequest>) -> Result<Response<v1::Execution>, Status> {
+        requests::resolve_step(&self.registry, request).await.map(Response::new)
+    }
+
     async fn signal_execution(
         &self,
         request: Request<v1::SignalExecutionRequest>,

@@ -1,8 +1,8 @@
-//! Cancel, pause, resume and signal: each is one command to the execution's driver.
+//! Cancel, pause, resume, signal and resolve: each is one command to the execution's driver.
 
 use std::sync::Arc;
 
-use belay_execution::{Actor, Control, Json};
+use belay_execution::{Actor, Control, Json, Resolution};
 use belay_plan::{
     is_signal_name,
     limits::{MAX_ARGUMENT_BYTES, MAX_SIGNAL_CHARS},
@@ -13,7 +13,11 @@ use belay_service_kit::{Principal, Role, status};
 use tokio::sync::oneshot;
 use tonic::{Code, Request, Status};
 
-use crate::{ExecutionRegistry, messages::Command, names::ExecutionName};
+use crate::{
+    ExecutionRegistry,
+    messages::Command,
+    names::{ExecutionName, step_name},
+};
 
 pub(super) async fn cancel_execution(
     registry: &Arc<ExecutionRegistry>,
@@ -56,25 +60,50 @@ pub(super) async fn signal_execution(
         );
         return Err(status::invalid("signal", message).into());
     }
-    let payload = signal_payload(payload)?;
+    let payload = inline_json("payload", payload)?;
     ask(registry, &caller, &name, Control::Signal { signal, payload }, String::new(), request_id).await
 }
 
-/// What a signal carries, as canonical JSON.
-fn signal_payload(payload: Option<v1::Payload>) -> Result<Json, Status> {
+pub(super) async fn resolve_step(
+    registry: &Arc<ExecutionRegistry>,
+    request: Request<v1::ResolveStepRequest>,
+) -> Result<v1::Execution, Status> {
+    let caller = Principal::of(&request)?;
+    let v1::ResolveStepRequest { name, resolution, result, reason, etag, request_id } = request.into_inner();
+    check("reason", &reason)?;
+    let resolution = match v1::StepResolution::try_from(resolution).unwrap_or_default() {
+        v1::StepResolution::Completed => Resolution::Completed(inline_json("result", result)?),
+        _ if result.is_some() => {
+            return Err(status::invalid("result", "is for COMPLETED: leave it out").into());
+        }
+        v1::StepResolution::Failed => Resolution::Failed,
+        v1::StepResolution::Again => Resolution::Again,
+        v1::StepResolution::Unspecified => {
+            return Err(status::invalid("resolution", "must be COMPLETED, FAILED or AGAIN").into());
+        }
+    };
+    let (execution, step) = step_name("name", &name)?;
+    let control = Control::ResolveStep { step: step.as_str().into(), resolution, reason };
+    ask(registry, &caller, &execution.to_string(), control, etag, request_id).await
+}
+
+/// A small value that a request carries, as canonical JSON.
+fn inline_json(field: &str, payload: Option<v1::Payload>) -> Result<Json, Status> {
     let text = match payload.and_then(|payload| payload.content) {
         None => return Ok(Json::from_text("null")),
         Some(Content::Json(text)) => text,
         Some(Content::Blob(_)) => {
-            return Err(status::invalid("payload.blob", "cannot be sent: give the value as `payload.json`").into());
+            let message = format!("cannot be sent: give the value as `{field}.json`");
+            return Err(status::invalid(&format!("{field}.blob"), message).into());
         }
     };
+    let field = format!("{field}.json");
     if text.len() > MAX_ARGUMENT_BYTES {
         let message = format!("has {} bytes and the limit is {MAX_ARGUMENT_BYTES}: send a reference", text.len());
-        return Err(status::invalid("payload.json", message).into());
+        return Err(status::invalid(&field, message).into());
     }
     let value: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|error| Status::from(status::invalid("payload.json", format!("is not JSON: {error}"))))?;
+        .map_err(|error| Status::from(status::invalid(&field, format!("is not JSON: {error}"))))?;
     Ok(Json::canonical(&value))
 }
 

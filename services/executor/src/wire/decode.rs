@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
     Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, Finished, Form, Json, OperationId, Progress,
-    SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
-    ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent,
+    Resolution, SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent,
+    ToolCallRequest, ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent,
 };
 use belay_journal::Transition;
 use belay_proto::{
@@ -321,6 +321,18 @@ fn decode_kind(
         Kind::StepOutcomeUnknown(unknown) => {
             step(subject, StepEvent::OutcomeUnknown { failure: failure(unknown.failure)? })
         }
+        Kind::StepResolved(resolved) => {
+            let how = known(resolved.resolution, "the resolution of a step").map_err(unknown)?;
+            let resolution = match how {
+                v1::StepResolution::Unspecified => return Err(lacks("its resolution")),
+                v1::StepResolution::Completed => {
+                    Resolution::Completed(json(resolved.result, "the result of a resolved step").map_err(unknown)?)
+                }
+                v1::StepResolution::Failed => Resolution::Failed,
+                v1::StepResolution::Again => Resolution::Again,
+            };
+            step(subject, StepEvent::Resolved { resolution, reason: resolved.reason })
+        }
         Kind::ToolCallRequested(request) => {
             let request = ToolCallRequest {
                 tool: request.tool,
@@ -551,6 +563,9 @@ mod tests {
             step(StepEvent::Skipped { reason: SkipReason::TimedOut, because: Some("w".into()), progress }),
             step(StepEvent::Skipped { reason: SkipReason::NonInteractive, because: None, progress }),
             step(StepEvent::Skipped { reason: SkipReason::ConditionFalse, because: None, progress }),
+            step(StepEvent::Resolved { resolution: Resolution::Completed(result()), reason: "looked".into() }),
+            step(StepEvent::Resolved { resolution: Resolution::Failed, reason: String::new() }),
+            step(StepEvent::Resolved { resolution: Resolution::Again, reason: String::new() }),
             step(StepEvent::Cancelled { progress }),
             step(StepEvent::OutcomeUnknown { failure: failure() }),
             call(ToolCallEvent::Requested(Arc::new(request))),

@@ -2,7 +2,7 @@
 
 use belay_execution::{
     Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, ExecutionState, Finished, Form, OperationId, Progress,
-    StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent,
+    Resolution, StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent,
 };
 use belay_proto::{
     runner_v1,
@@ -201,6 +201,14 @@ fn step_kind(attempt: u32, event: &StepEvent) -> Kind {
         StepEvent::Cancelled { progress: done } => Kind::StepCancelled(v1::StepCancelled { progress: progress(done) }),
         StepEvent::OutcomeUnknown { failure: cause } => {
             Kind::StepOutcomeUnknown(v1::StepOutcomeUnknown { failure: Some(failure(cause)) })
+        }
+        StepEvent::Resolved { resolution, reason } => {
+            let (how, result) = match resolution {
+                Resolution::Completed(result) => (v1::StepResolution::Completed, Some(inline(result))),
+                Resolution::Failed => (v1::StepResolution::Failed, None),
+                Resolution::Again => (v1::StepResolution::Again, None),
+            };
+            Kind::StepResolved(v1::StepResolved { resolution: how.into(), result, reason: reason.clone() })
         }
     }
 }

@@ -213,6 +213,11 @@ pub(crate) fn state_name(execution: &Execution) -> &'static str {
     state(execution.state()).as_str_name().trim_start_matches("STATE_")
 }
 
+/// The name of a step's state in the contract, without its prefix.
+pub(crate) fn step_state_name(state: StepState) -> &'static str {
+    step_state(state).as_str_name().trim_start_matches("STATE_")
+}
+
 pub(crate) fn etag(execution: &Execution) -> String {
     format!("{}-{}", execution.created().uid, execution.last_sequence())
 }
@@ -299,12 +304,12 @@ fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting)
         Waiting::Resume { since } => {
             (Kind::Resume, since, None, "a person".to_owned(), format!("belay executions resume {}", name.id))
         }
-        Waiting::Outcome { since } => (
+        Waiting::Outcome { since, step } => (
             Kind::Outcome,
             since,
             None,
             "a person to find out what the call did".to_owned(),
-            format!("belay executions cancel {}", name.id),
+            format!("belay executions resolve {} {}", name.id, execution.step(step).id()),
         ),
         Waiting::Call { since } => (Kind::Call, since, None, "the tool".to_owned(), String::new()),
         Waiting::Signal { since, until, wait } => {

@@ -18,7 +18,7 @@ pub(crate) use event::{
 };
 pub(crate) use execution::{
     StepDetails, approval_mode, approval_mode_to, basic, brief, etag, full, state_name, state_number, step,
-    step_counts, waits_for,
+    step_counts, step_state_name, waits_for,
 };
 pub(crate) use plan::{checked_plan_from, plan_message, stored_plan_from, stored_plan_message};
 

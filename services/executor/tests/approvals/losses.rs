@@ -1,6 +1,8 @@
 //! Services that stop and come back, and stores that are lost.
 
 use belay_proto::v1::{self, ErrorClass, waiting_reason::Kind};
+use belay_service_kit::status;
+use serde_json::json;
 
 use crate::support::{RunnerSeen, Seen, World, kinds};
 
@@ -359,4 +361,81 @@ async fn a_call_of_a_ledger_that_is_lost_while_the_executor_is_down_does_not_run
     let failure = execution.steps[0].failure.as_ref().unwrap();
     assert_eq!((failure.error_class(), failure.reason.as_str()), (ErrorClass::OutcomeUnknown, "LEDGER_CHANGED"));
     assert_eq!(world.runner.seen().worked.len(), 1, "nothing ran twice");
+}
+
+/// S2-FR-061: a person finds out what a call did whose outcome was unknown. The step goes on from there, also in an executor that was started since, and the
+/// request can be repeated.
+#[tokio::test]
+async fn a_person_resolves_unknown_outcomes() {
+    let world = World::new().await;
+    world.runner.set(|seen| seen.stuck.extend(["a".to_owned(), "b".to_owned(), "c".to_owned()]));
+    let executor = world.executor().await;
+    let mut names = Vec::new();
+    for step in ["a", "b", "c"] {
+        names.push(executor.run(&format!("{step}; next after {step}")).await);
+    }
+    world.runner.until("the calls", |seen| seen.worked.len() == 3).await;
+    executor.kill().await;
+    world.runner.replace_ledger();
+    world.runner.set(|seen| seen.stuck.clear());
+    let executor = world.executor().await;
+    for (name, step) in names.iter().zip(["a", "b", "c"]) {
+        let is_unknown = |execution: &v1::Execution| execution.steps[0].state() == v1::step::State::OutcomeUnknown;
+        let execution = executor.until(name, "the unknown outcome", is_unknown).await;
+        let id = name.rsplit('/').next().unwrap();
+        assert_eq!(execution.waiting[0].next_command, format!("belay executions resolve {id} {step}"));
+    }
+    executor.kill().await;
+
+    let executor = world.executor().await;
+    let ask = |name: &str, step: &str, resolution: v1::StepResolution, result: Option<&str>, id: &str| {
+        let request = v1::ResolveStepRequest {
+            name: format!("{name}/steps/{step}"),
+            resolution: resolution.into(),
+            result: result.map(v1::Payload::of_json),
+            reason: "looked".into(),
+            request_id: id.into(),
+            ..Default::default()
+        };
+        let mut client = executor.client.clone();
+        async move { client.resolve_step(request).await.map(tonic::Response::into_inner) }
+    };
+    let refusal = |answer: Result<v1::Execution, tonic::Status>| {
+        let status = answer.unwrap_err();
+        (status::reason(&status).unwrap_or_default(), status.message().to_owned())
+    };
+    use v1::StepResolution::{Again, Completed, Failed, Unspecified};
+    for (step, resolution, result, reason, said) in [
+        ("a", Unspecified, None, "INVALID_ARGUMENT", "resolution: must be COMPLETED, FAILED or AGAIN"),
+        ("a", Again, Some("1"), "INVALID_ARGUMENT", "result: is for COMPLETED"),
+        ("a", Completed, Some("{"), "INVALID_ARGUMENT", "result.json: is not JSON"),
+        ("nobody", Again, None, "STEP_NOT_FOUND", "has no step `nobody`"),
+        ("next", Again, None, "WRONG_STATE", "The step is PENDING"),
+        ("", Again, None, "INVALID_ARGUMENT", "is not the name of a step"),
+    ] {
+        let (found, message) = refusal(ask(&names[0], step, resolution, result, "").await);
+        assert!(found == reason && message.contains(said), "{step}: {found} {message}");
+    }
+    ask(&names[0], "a", Completed, Some(r#"{"n": 7}"#), "r").await.unwrap();
+    ask(&names[0], "a", Completed, Some(r#"{"n": 7}"#), "r").await.unwrap();
+    assert_eq!(refusal(ask(&names[0], "a", Failed, None, "r").await).0, "REQUEST_ID_REUSED");
+    ask(&names[1], "b", Failed, None, "").await.unwrap();
+    ask(&names[2], "c", Again, None, "").await.unwrap();
+    executor.assert_completes(&names[0]).await;
+    assert_eq!(executor.output(&names[0], "a").await, json!({"n": 7}));
+    assert_eq!(executor.end(&names[1]).await.state(), v1::execution::State::Failed);
+    let failure = executor.step(&names[1], "b").await.unwrap().failure.unwrap();
+    assert!(failure.reason == "RESOLVED_AS_FAILED" && failure.message.ends_with("failure: looked."), "{failure:?}");
+    executor.assert_completes(&names[2]).await;
+    let worked = world.runner.seen().worked;
+    let of = |step: &str| worked.iter().filter(|call| call.contains(&format!("/steps/{step}/"))).count();
+    assert_eq!((of("a"), of("b"), of("c"), of("next")), (1, 1, 2, 2), "{worked:?}");
+    assert!(
+        worked.iter().any(|call| call.ends_with("/steps/c/calls/1.2")),
+        "another call of the same attempt: {worked:?}"
+    );
+    let resolved = executor.events(&names[0]).await;
+    let resolved =
+        resolved.iter().find(|event| matches!(event.kind, Some(v1::execution_event::Kind::StepResolved(_)))).unwrap();
+    assert!(resolved.actor.as_ref().is_some_and(|actor| !actor.principal.is_empty()), "{resolved:?}");
 }

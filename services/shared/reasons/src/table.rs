@@ -174,6 +174,10 @@ table! {
     "A template names a value that the other step's output does not have. The tool was not called."
     "The message shows what the output has; `belay executions get ID -o json` shows all of it."
 
+    RESOLVED_AS_FAILED Calls 1 false [OutcomeUnknown] []
+    "The outcome of a call was unknown, and a person found out that it had failed (`belay executions resolve --failed`)."
+    "The message has what the person wrote. Start a plan with what is left to do."
+
     CONDITION_FAILED Calls 30 false [InvalidArguments] []
     "A step's `condition` is neither true nor false with the values that there are: it compares text with a number, asks for what a value does not have, or takes too much work. The step did not run."
     "The message shows the condition and what is wrong. Ask with `has(…)` for what may be missing, and look at the values with `belay executions get ID -o json`."
@@ -224,7 +228,7 @@ table! {
 
     OUTCOME_UNKNOWN Calls 1 false [OutcomeUnknown] []
     "A call that cannot be repeated safely was started, and its end was lost: with the process, the connection, or its row in the ledger."
-    "Find out whether it took effect before the plan is started again. The runner's log names the call."
+    "Find out whether it took effect; the runner's log names the call. Then `belay executions resolve ID STEP` goes on: with `--completed`, `--failed` or `--again`."
 
     REASON_MISSING Calls 1 false [Internal PolicyDenied OutcomeUnknown Timeout] []
     "A call failed, and the runner gave no reason."

@@ -5,6 +5,7 @@ pub(crate) mod delete;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod pause;
+pub(crate) mod resolve;
 pub(crate) mod resume;
 pub(crate) mod signal;
 pub(crate) mod watch;

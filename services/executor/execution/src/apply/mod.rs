@@ -78,7 +78,12 @@ impl Execution {
             Body::ToolCall { call, event } => steps::tool::apply(self, call, event, time),
             Body::Approval { operation, event } => approvals::apply(self, operation, event, actor, time),
             Body::Wait { wait, event } => steps::wait::apply(self, wait, event, actor, time),
+        }?;
+        let asked = actor.filter(|actor| !actor.request_id.is_empty());
+        if let (Some(actor), Some(control)) = (asked, Control::of(&event.body)) {
+            self.requests.insert(&actor.request_id, control.digest(&actor.principal));
         }
+        Ok(())
     }
 
     fn apply_execution(
@@ -145,10 +150,6 @@ impl Execution {
                 self.paused = None;
                 self.ended_at = Some(time);
             }
-        }
-        let asked = actor.filter(|actor| !actor.request_id.is_empty());
-        if let (Some(actor), Some(control)) = (asked, Control::of(event)) {
-            self.requests.insert(&actor.request_id, control.digest(&actor.principal));
         }
         Ok(())
     }

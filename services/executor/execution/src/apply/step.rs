@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use belay_plan::RunWhen;
+use belay_reasons as reasons;
 
 use crate::{
-    ErrorClass, Execution, SkipReason, StepEvent, StepId, StepKey, StepState, StepTrigger, Timestamp,
+    ErrorClass, Execution, ExecutionState, ExecutionTrigger, Failure, Resolution, SkipReason, StepEvent, StepId,
+    StepKey, StepState, StepTrigger, Timestamp,
     state::{OperationEnd, Stop},
 };
 
@@ -78,6 +80,26 @@ pub(super) fn apply(
             execution.totals.cancelled += 1;
             skip_dependents(execution, step, SkipReason::DependencySkipped, time)?;
         }
+        StepEvent::Resolved { resolution, reason } => {
+            if execution.stop.is_some() {
+                return Err("the execution is being stopped, which resolves its steps".to_owned());
+            }
+            check(execution, step, attempt, StepTrigger::Resolved)?;
+            execution.transition_step(step, StepTrigger::Resolved, time)?;
+            if execution.state == ExecutionState::AwaitingApproval {
+                execution.transition_execution(ExecutionTrigger::StepResolved, None)?;
+            }
+            execution.update_step(step, |record| {
+                record.attempt_started_at = Some(time);
+                match resolution {
+                    Resolution::Completed(result) => {
+                        (record.end, record.output) = (Some(OperationEnd::Completed), Some(result.clone().into()));
+                    }
+                    Resolution::Failed => record.end = Some(OperationEnd::Denied(resolved_as_failed(reason))),
+                    Resolution::Again => {}
+                }
+            });
+        }
         StepEvent::OutcomeUnknown { failure } => {
             check(execution, step, attempt, StepTrigger::OutcomeUnknown)?;
             execution.transition_step(step, StepTrigger::OutcomeUnknown, time)?;
@@ -88,6 +110,13 @@ pub(super) fn apply(
         }
     }
     Ok(())
+}
+
+/// The failure of a step of whose call a principal says that it has failed.
+fn resolved_as_failed(reason: &str) -> Failure {
+    let how = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    let message = format!("The outcome of the call was unknown, and was found to be a failure{how}.");
+    Failure::new(ErrorClass::OutcomeUnknown, reasons::RESOLVED_AS_FAILED, message)
 }
 
 /// Checks what the table of transitions cannot express: an event must name the step's current attempt, and must follow from how the step's

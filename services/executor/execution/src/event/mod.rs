@@ -7,7 +7,7 @@ mod wait;
 
 pub use self::{
     execution::{ApprovalMode, Created, ExecutionEvent, Finished, RecoveryClass, SignalReceived, ToolFacts},
-    step::{Progress, SkipReason, StepEvent},
+    step::{Progress, Resolution, SkipReason, StepEvent},
     tool_call::{Receipt, ToolCallEnd, ToolCallEvent, ToolCallRequest, WriteBound, WriteMechanism},
     wait::{Form, WaitCondition, WaitEnd, WaitEvent},
 };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-use crate::{Failure, StepId, Timestamp};
+use crate::{Failure, Json, StepId, Timestamp};
 
 /// What happens to a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +54,24 @@ pub enum StepEvent {
         /// What is known.
         failure: Failure,
     },
+    /// A principal found out what its call did.
+    Resolved {
+        /// What that was.
+        resolution: Resolution,
+        /// How the principal knows.
+        reason: String,
+    },
+}
+
+/// What a principal found out about a call whose outcome was unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// It did what it was to do, with this result.
+    Completed(Json),
+    /// It failed, and is not tried again.
+    Failed,
+    /// It did nothing, or doing it twice does no harm: it is made again, in the same attempt.
+    Again,
 }
 
 /// How many steps have ended, out of how many.

@@ -105,6 +105,8 @@ pub enum Waiting {
     Outcome {
         /// Since when.
         since: Timestamp,
+        /// The step.
+        step: StepKey,
     },
     /// A signal.
     Signal {
@@ -243,7 +245,7 @@ impl<'a> StepView<'a> {
         let since = self.record.since;
         match self.record.state {
             StepState::BackingOff => self.record.not_before.map(|until| Waiting::Timer { since, until }),
-            StepState::OutcomeUnknown => Some(Waiting::Outcome { since }),
+            StepState::OutcomeUnknown => Some(Waiting::Outcome { since, step: self.key }),
             StepState::Running => Some(Waiting::Call { since }),
             StepState::AwaitingApproval => {
                 self.operations().next().map(|operation| Waiting::Approval { since, operation: operation.key })
@@ -434,7 +436,7 @@ impl Execution {
             return vec![Waiting::Resume { since: paused.since }];
         }
         let mut waiting: Vec<Waiting> =
-            self.index.unknown.iter().map(|&step| Waiting::Outcome { since: self.steps[step].since }).collect();
+            self.index.unknown.iter().map(|&step| Waiting::Outcome { since: self.steps[step].since, step }).collect();
         waiting.extend(self.index.approval_requested.iter().filter_map(|&operation| {
             let since = self.operations.get(operation)?.pending_approval.as_ref()?.since;
             Some(Waiting::Approval { since, operation })

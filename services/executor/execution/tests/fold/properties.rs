@@ -29,6 +29,16 @@ const ABOUT_FORMS: &[&str] = &[
     "skip s3",
 ];
 
+/// What people find out about calls whose outcome is unknown.
+const ABOUT_OUTCOMES: &[&str] = &[
+    "resolve s0 completed",
+    "resolve s1 failed",
+    "resolve s1 again",
+    "resolve s2 again",
+    "resolve s3 completed",
+    "resolve s4 again",
+];
+
 /// Calls after which a step's runner no longer gives up by itself, so that every play ends.
 const PATIENCE: usize = 8;
 
@@ -257,6 +267,7 @@ fn acts() -> impl Strategy<Value = Vec<(Duration, &'static str)>> {
         5 => Just("signal go 1"),
         2 => Just("signal stop 2"),
         6 => proptest::sample::select(ABOUT_FORMS),
+        6 => proptest::sample::select(ABOUT_OUTCOMES),
     ];
     vec((moments(40), words), 0..12).prop_map(|mut acts| {
         acts.sort_by_key(|(at, _)| *at);

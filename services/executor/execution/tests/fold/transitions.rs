@@ -43,6 +43,8 @@ fn plays() -> Vec<Play> {
         held("denied:9s").acts("2s pause; 3s resume; 4s cancel"),
         held("denied:9s").limit("3s"),
         pair().waits("a", "2s"),
+        pair().replies("a: unknown, ok").acts("3s resolve a again"),
+        story("a; b").parallelism(2).replies("a: unknown; b: ok effect:approved:9s").acts("3s resolve a completed"),
         pair().waits("a", "go").acts("1s signal go 1"),
     ];
     let mut plays: Vec<Play> = stories.into_iter().map(|story| story.play()).collect();
@@ -141,6 +143,7 @@ fn everything(now: &Execution) -> Vec<Body> {
             StepEvent::Skipped { reason: SkipReason::Cancelled, because: None, progress },
             StepEvent::Cancelled { progress },
             StepEvent::OutcomeUnknown { failure: failure("unknown") },
+            StepEvent::Resolved { resolution: belay_execution::Resolution::Again, reason: String::new() },
         ];
         bodies.extend(events.map(|event| Body::Step { step: step.clone(), attempt, event }));
         bodies.push(Body::Step { step: step.clone(), attempt: attempt + 1, event: StepEvent::Started });

@@ -253,7 +253,17 @@ impl<'a> One<'a, '_> {
         }
     }
 
-    /// The calls of an attempt are numbered from 1, and there is another only after one that was discarded.
+    /// Whether a person has said of a step, whose outcome was unknown, that its call is to be made again.
+    fn is_made_again(&self, step: &str) -> bool {
+        let again = |event: &&v1::ExecutionEvent| match &event.kind {
+            Some(Kind::StepResolved(resolved)) => resolved.resolution() == v1::StepResolution::Again,
+            _ => false,
+        };
+        self.kept.events.iter().filter(again).any(|event| event.step_id == step)
+    }
+
+    /// The calls of an attempt are numbered from 1, and there is another only after one that was discarded, or when a person says so of one whose outcome
+    /// was unknown.
     fn number(&mut self, event: &v1::ExecutionEvent, calls: &BTreeMap<String, Call<'_>>) {
         let name = belay_proto::call_name(self.name, event);
         let parts = name.rsplit_once('.').and_then(|(stem, number)| Some((stem, number.parse::<u32>().ok()?)));
@@ -263,7 +273,9 @@ impl<'a> One<'a, '_> {
         if number > 1 {
             let before = calls.get(&format!("{stem}.{}", number - 1));
             let discarded = |call: &Call<'_>| matches!(call.ends[..], [end] if matches!(end.kind, Some(Kind::ToolCallCancelled(_))));
-            if !before.is_some_and(discarded) {
+            let unknown = |call: &Call<'_>| matches!(call.ends[..], [end] if matches!(end.kind, Some(Kind::ToolCallOutcomeUnknown(_))));
+            let is_again = before.is_some_and(unknown) && self.is_made_again(&event.step_id);
+            if !is_again && !before.is_some_and(discarded) {
                 self.violation(format_args!("{name} follows a call that was not discarded"));
             }
         }
@@ -492,7 +504,8 @@ impl<'a> One<'a, '_> {
             run.succeeded == Some(true) && run.call.rsplit_once('/').is_some_and(|(calls, _)| calls == calls_of_step)
         });
         let effects = effects.count();
-        if tools::reaches_out(&call.request.tool) && effects != 1 {
+        let is_again = self.is_made_again(&step.step_id);
+        if tools::reaches_out(&call.request.tool) && effects != 1 && !(is_again && effects > 1) {
             self.violation(format_args!("{calls_of_step} completed, and its effect happened {effects} times"));
         }
     }

@@ -185,8 +185,13 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
             }
         }
         if execution.steps.iter().any(in_doubt) && (observed.is_healed() || chance < 20) {
-            // A person would find out what the call did; here the person cancels the execution.
-            cancel(&mut connection, observed, name, request).await;
+            // A person finds out what the call did, or gives up.
+            match execution.steps.iter().find(|step| in_doubt(step)) {
+                Some(step) if random.random_bool(0.7) => {
+                    resolve(&mut connection, observed, step, request, random).await;
+                }
+                Some(_) | None => cancel(&mut connection, observed, name, request).await,
+            }
         } else if state == execution::State::Paused {
             if observed.is_healed() || chance < 50 {
                 resume(&mut connection, observed, name, request).await;
@@ -264,6 +269,35 @@ async fn signal(connection: &mut Connection, observed: &Observations, name: &str
             observed.acknowledged(name, request_id.clone());
             observed.saw(&execution);
         }
+    }
+}
+
+/// Says what a call did whose outcome is unknown.
+async fn resolve(
+    connection: &mut Connection,
+    observed: &Observations,
+    step: &v1::Step,
+    request_id: String,
+    random: &mut StdRng,
+) {
+    let (resolution, result) = match random.random_range(0..3) {
+        0 => (v1::StepResolution::Completed, Some(v1::Payload::of_json(r#"{"run":0}"#))),
+        1 => (v1::StepResolution::Failed, None),
+        _ => (v1::StepResolution::Again, None),
+    };
+    let request = v1::ResolveStepRequest {
+        name: step.name.clone(),
+        resolution: resolution.into(),
+        result,
+        reason: "the seed said so".to_owned(),
+        request_id: request_id.clone(),
+        ..v1::ResolveStepRequest::default()
+    };
+    let answer = connection.ask(|mut client| async move { client.resolve_step(request).await });
+    if let Some(execution) = answer.await {
+        trace::count("unknown outcomes resolved");
+        observed.acknowledged(&execution.name, request_id);
+        observed.saw(&execution);
     }
 }
 

@@ -209,6 +209,16 @@ impl Fold {
                 step.set_state(S::OutcomeUnknown);
                 step.failure = unknown.failure.clone();
             }
+            (Kind::StepResolved(resolved), Some(index)) => {
+                let step = &mut self.picture.steps[index];
+                step.set_state(S::Running);
+                if resolved.result.is_some() {
+                    step.output = resolved.result.clone();
+                }
+                if self.picture.state == i32::from(E::AwaitingApproval) {
+                    self.picture.state = E::Running.into();
+                }
+            }
             (Kind::ToolCallRequested(_), Some(index)) => self.picture.steps[index].set_state(S::Running),
             // The decision has moved the step.
             (Kind::ToolCallDispatched(_), Some(_)) => {}

@@ -1,8 +1,8 @@
 //! Calls whose outcome is not known.
 
-use belay_execution::Waiting;
+use belay_execution::{Actor, Control, Refused, Resolution, StepState, Waiting};
 
-use crate::support::story;
+use crate::support::{Play, story};
 
 // REQUIREMENTS section 1: the step is parked, what depends on it waits, everything else goes on.
 #[test]
@@ -67,4 +67,76 @@ fn an_outcome_can_become_unknown_during_the_wind_up() {
             "5s pay unknown, pay failed OUTCOME_UNKNOWN, CANCELLED",
         ]
     );
+}
+
+/// S2-FR-061: a person finds out what the call did, and says so: the step goes on from there.
+#[test]
+fn a_person_resolves_an_unknown_outcome() {
+    let told = |how: &str| {
+        story("pay; receipt after pay").replies("pay: unknown, ok").acts(&format!("9s resolve pay {how}")).picture()
+    };
+    assert_eq!(
+        told("completed")[2..],
+        ["9s pay found completed, pay completed, receipt started", "10s receipt completed, COMPLETED"]
+    );
+    assert_eq!(
+        told("failed")[2..],
+        ["9s pay found failed, pay failed RESOLVED_AS_FAILED, receipt skipped DEPENDENCY_FAILED by pay, FAILED"]
+    );
+    assert_eq!(
+        told("again")[2..],
+        [
+            "9s pay found to be made again, pay call 1.2",
+            "10s pay completed, receipt started",
+            "11s receipt completed, COMPLETED"
+        ]
+    );
+    // It is no attempt more, and a failure after it is retried as ever.
+    let play =
+        story("pay").tries("pay", 2, "1s").replies("pay: unknown, transient, ok").acts("9s resolve pay again").play();
+    assert_eq!(
+        play.picture()[2..],
+        [
+            "9s pay found to be made again, pay call 1.2",
+            "10s pay waits 1s after TRANSIENT",
+            "11s pay started attempt 2",
+            "12s pay completed, COMPLETED"
+        ]
+    );
+}
+
+/// While the execution is paused, an outcome can be resolved; what follows waits.
+#[test]
+fn an_outcome_is_resolved_during_a_pause() {
+    let told = story("pay; receipt after pay").replies("pay: unknown, ok");
+    let picture = told.acts("5s pause; 9s resolve pay again; 20s resume").picture();
+    assert_eq!(
+        picture[2..],
+        [
+            "5s paused",
+            "9s pay found to be made again",
+            "20s resumed, pay call 1.2",
+            "21s pay completed, receipt started",
+            "22s receipt completed, COMPLETED"
+        ]
+    );
+}
+
+/// Only an unknown outcome can be resolved, once.
+#[test]
+fn what_cannot_be_resolved_is_refused() {
+    let mut play = story("pay; b after pay").replies("pay: unknown").play();
+    let ask = |play: &mut Play, id: &str, step: &str, resolution: Resolution| {
+        let actor = Actor { principal: "person".to_owned(), request_id: id.to_owned() };
+        let control = Control::ResolveStep { step: step.into(), resolution, reason: "looked".to_owned() };
+        play.execution.control(play.now, actor, control)
+    };
+    assert_eq!(ask(&mut play, "1", "nobody", Resolution::Again), Err(Refused::NoStep("nobody".into())));
+    assert_eq!(ask(&mut play, "1", "b", Resolution::Again), Err(Refused::WrongStepState(StepState::Pending)));
+    assert_eq!(ask(&mut play, "1", "pay", Resolution::Failed).unwrap().len(), 1);
+    assert_eq!(ask(&mut play, "1", "pay", Resolution::Failed), Ok(Vec::new()), "the same again");
+    assert_eq!(ask(&mut play, "1", "pay", Resolution::Again), Err(Refused::RequestIdReused));
+    assert_eq!(ask(&mut play, "2", "pay", Resolution::Failed), Err(Refused::WrongStepState(StepState::Running)));
+    play.execution.advance(belay_execution::DecideContext { now: play.now, ledger_id: "" });
+    assert_eq!(ask(&mut play, "3", "pay", Resolution::Failed), Err(Refused::Ended));
 }

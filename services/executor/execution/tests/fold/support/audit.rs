@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belay_execution::{
     ApprovalEvent, ApprovalMode, Body, Decision, ErrorClass, Event, ExecutionEvent, ExecutionState, Failure, Finished,
-    OperationId, Progress, SkipReason, StepEvent, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, Totals,
-    WaitCondition, WaitEnd, WaitEvent,
+    OperationId, Progress, Resolution, SkipReason, StepEvent, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent,
+    Totals, WaitCondition, WaitEnd, WaitEvent,
 };
 use belay_plan::{Plan, RunWhen, StepKind};
 
@@ -29,6 +29,8 @@ pub(crate) struct Audit {
     effects: BTreeSet<usize>,
     completed: BTreeSet<usize>,
     failed: BTreeSet<usize>,
+    /// Steps of whose call nobody knows what it did.
+    unknown: BTreeSet<usize>,
     ended: BTreeSet<usize>,
     totals: Totals,
     first_failure: Option<Failure>,
@@ -97,6 +99,7 @@ impl Audit {
             effects: BTreeSet::new(),
             completed: BTreeSet::new(),
             failed: BTreeSet::new(),
+            unknown: BTreeSet::new(),
             ended: BTreeSet::new(),
             first_failure: None,
             skipped: BTreeMap::new(),
@@ -233,6 +236,15 @@ impl Audit {
             StepEvent::OutcomeUnknown { .. } => {
                 self.check_attempt(step, attempt);
                 self.holding.remove(&step);
+                self.unknown.insert(step);
+            }
+            StepEvent::Resolved { resolution, .. } => {
+                self.check_attempt(step, attempt);
+                assert!(self.stop.is_none() && self.unknown.remove(&step), "step {step} had nothing to resolve");
+                if matches!(resolution, Resolution::Completed(_)) {
+                    self.effects.insert(step);
+                }
+                self.holding.insert(step);
             }
         }
     }

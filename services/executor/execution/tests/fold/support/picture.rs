@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_execution::{
-    ApprovalEvent, Body, ExecutionEvent, ExecutionState, OperationId, SkipReason, StepEvent, SubjectKind, ToolCallEnd,
-    ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
+    ApprovalEvent, Body, ExecutionEvent, ExecutionState, OperationId, Resolution, SkipReason, StepEvent, SubjectKind,
+    ToolCallEnd, ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
 };
 
 use super::{Play, START};
@@ -111,6 +111,11 @@ fn step_words(attempt: u32, event: &StepEvent) -> String {
         }
         StepEvent::Cancelled { .. } => "cancelled".to_owned(),
         StepEvent::OutcomeUnknown { .. } => "unknown".to_owned(),
+        StepEvent::Resolved { resolution, .. } => match resolution {
+            Resolution::Completed(_) => "found completed".to_owned(),
+            Resolution::Failed => "found failed".to_owned(),
+            Resolution::Again => "found to be made again".to_owned(),
+        },
     }
 }
 

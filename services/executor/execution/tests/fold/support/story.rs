@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use belay_execution::{
     Actor, ApprovalMode, ApprovalRequirement, Body, Created, Decision, EffectSummary, ErrorClass, Execution,
-    ExecutionEvent, Failure, Json, OperationId, PolicyDecision, SignalReceived, StepEvent, SubjectKind, ToolCallEvent,
-    ToolCallRequest, Verb, Verdict, WaitEnd, WaitEvent,
+    ExecutionEvent, Failure, Json, OperationId, PolicyDecision, Resolution, SignalReceived, StepEvent, SubjectKind,
+    ToolCallEvent, ToolCallRequest, Verb, Verdict, WaitEnd, WaitEvent,
 };
 use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft};
 use serde_json::{Value, json};
@@ -209,6 +209,14 @@ pub(crate) fn act_of(words: &str) -> Happening {
             ExecutionEvent::SignalReceived(SignalReceived { signal, payload })
         }
         ["answer", step, answer] => return ended(step, WaitEnd::Answered { answer: Json::from_text(answer) }),
+        ["resolve", name, how] => {
+            let resolution = match how {
+                "completed" => Resolution::Completed(Json::from_text(r#"{"n":1}"#)),
+                "failed" => Resolution::Failed,
+                _ => Resolution::Again,
+            };
+            return (Some(Actor::new("person")), self::step(name, 1, StepEvent::Resolved { resolution, reason }));
+        }
         ["deny", step] => return ended(step, WaitEnd::Declined { decision: Decision::Denied, reason }),
         ["skip", step] => return ended(step, WaitEnd::Declined { decision: Decision::Skipped, reason }),
         _ => panic!("nobody can ask for `{words}`"),

@@ -31,7 +31,8 @@ impl Transitions {
     pub(crate) fn note(&mut self, before: &States, body: &Body, after: &Execution) {
         match execution_trigger(body) {
             // Only moves an execution that waits for approvals alone.
-            Some(ExecutionTrigger::ApprovalDecided) if before.state == after.state() => {}
+            Some(ExecutionTrigger::ApprovalDecided | ExecutionTrigger::StepResolved)
+                if before.state == after.state() => {}
             Some(by) => {
                 self.execution.insert((before.state, by, after.state()));
             }
@@ -68,6 +69,7 @@ fn execution_trigger(body: &Body) -> Option<ExecutionTrigger> {
             ExecutionEvent::Created(_) | ExecutionEvent::SignalReceived(_) | ExecutionEvent::Recovered { .. } => None,
         },
         Body::Approval { event: ApprovalEvent::Decided { .. }, .. } => Some(ExecutionTrigger::ApprovalDecided),
+        Body::Step { event: StepEvent::Resolved { .. }, .. } => Some(ExecutionTrigger::StepResolved),
         Body::Approval { .. } | Body::Step { .. } | Body::ToolCall { .. } | Body::Wait { .. } => None,
     }
 }
@@ -100,6 +102,7 @@ fn step_trigger(body: &Body, from: StepState, to: StepState) -> Option<StepTrigg
             StepEvent::Skipped { .. } => StepTrigger::Skipped,
             StepEvent::Cancelled { .. } => StepTrigger::Cancelled,
             StepEvent::OutcomeUnknown { .. } => StepTrigger::OutcomeUnknown,
+            StepEvent::Resolved { .. } => StepTrigger::Resolved,
         }),
     }
 }
