@@ -133,3 +133,55 @@ tools:
         assert!(refused.talk.contains("bad.yaml:2:") && refused.talk.contains(field), "{refused:?}");
     }
 }
+
+/// S2-FR-061: the services are killed while a call runs that must not be made twice. A person finds out what it did, and the plan goes on from there.
+#[test]
+fn a_lost_call_of_a_manual_tool_is_resolved_by_a_person() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    home.file("policy.yaml", "rules: [{id: pay, on: intent, tools: [pay], decide: auto}]\n");
+    home.file(
+        "config.yaml",
+        "tools: {pay: {command: [sh, -c, 'echo begun; sleep 60'], recovery: manual, output: text}}\n",
+    );
+    home.file(
+        "plan.yaml",
+        "id: p\nsteps:\n  - {id: pay, tool: pay}\n  - {id: note, tool: noop, arguments: {output: 'paid ${pay.result.amount}'}}\n",
+    );
+    let serve = || home.serve_with(&["--config", "config.yaml", "--policy", "policy.yaml"]);
+    let server = serve();
+    let mut run = home.start(["run", "plan.yaml", "--workspace", "w", "--id", "x"]);
+    run.wait_for("begun");
+    server.kill();
+    run.kill();
+
+    let _server = serve();
+    let mut watch = home.start(["executions", "watch", "x"]);
+    watch.wait_for("outcome unknown");
+    let shown = home.run(["executions", "get", "x"]);
+    assert!(shown.out.contains("belay executions resolve x pay"), "{shown:?}");
+    let refused = home.run(["executions", "resolve", "x", "pay"]);
+    assert!(refused.code == 2 && refused.talk.contains("--completed"), "{refused:?}");
+    let refused = home.run(["executions", "resolve", "x", "note", "--again"]);
+    assert!(refused.code == 2 && refused.talk.contains("The step is PENDING"), "{refused:?}");
+    let refused = home.run(["executions", "resolve", "x", "pay", "--again", "--result", "1"]);
+    assert!(refused.code == 2 && refused.talk.contains("is for COMPLETED"), "{refused:?}");
+    let resolved = home.run([
+        "executions",
+        "resolve",
+        "x",
+        "pay",
+        "--completed",
+        "--result",
+        r#"{"amount": 7}"#,
+        "--reason",
+        "the bank says so",
+    ]);
+    assert_eq!(resolved.code, 0, "{resolved:?}");
+    let events = watch.end();
+    assert!(events.code == 0 && events.out.contains("resolved: the call had completed by"), "{events:?}");
+    assert!(events.out.contains("the bank says so"), "{events:?}");
+    assert_eq!(home.json(&["executions", "get", "x"]).1["steps"][1]["output"], "paid 7");
+    let late = home.run(["executions", "resolve", "x", "pay", "--failed"]);
+    assert_eq!(late.code, 2, "{late:?}");
+}

@@ -27,7 +27,7 @@ pub(crate) struct Resolve {
     #[command(flatten)]
     outcome: Outcome,
     /// The step's result, with --completed
-    #[arg(long, value_name = "JSON", requires = "completed")]
+    #[arg(long, value_name = "JSON")]
     result: Option<String>,
     /// How you know, for those who read the execution later
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
