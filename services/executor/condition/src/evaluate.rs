@@ -1,12 +1,12 @@
 //! Evaluates an expression, and counts what that costs.
 
-use std::{borrow::Cow, cmp::Ordering};
+use std::{borrow::Cow, cmp::Ordering, collections::HashMap};
 
 use cel::{
     IdedExpr,
     common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators},
 };
-use regex::RegexBuilder;
+use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
 use crate::{ConditionError, MAX_STEPS, number::Num};
@@ -19,8 +19,8 @@ type Result<T> = std::result::Result<T, ConditionError>;
 /// How many bytes of text are one step.
 const BYTES_A_STEP: usize = 64;
 
-/// The steps that a regular expression costs before it looks at anything.
-const PATTERN_STEPS: u64 = 1_000;
+/// The steps that a regular expression costs before it looks at anything, the first time: compiling a large one takes milliseconds.
+const PATTERN_STEPS: u64 = 50_000;
 /// The largest compiled regular expression, in bytes.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
 
@@ -31,7 +31,7 @@ pub(crate) fn evaluate(expression: &IdedExpr, variables: &[(&str, &Value)]) -> R
         error: None,
         moves: false,
     });
-    let mut evaluation = Evaluation { scope: scope.collect(), left: MAX_STEPS };
+    let mut evaluation = Evaluation { scope: scope.collect(), patterns: HashMap::new(), left: MAX_STEPS };
     match &*evaluation.value(expression)? {
         Value::Bool(holds) => Ok(*holds),
         other => failed(format!("is {}, and has to be true or false", kind(other))),
@@ -67,6 +67,8 @@ struct Variable<'v> {
 struct Evaluation<'v> {
     /// The names, the innermost last.
     scope: Vec<Variable<'v>>,
+    /// The regular expressions that were compiled.
+    patterns: HashMap<String, Regex>,
     left: u64,
 }
 
@@ -306,12 +308,15 @@ impl<'v> Evaluation<'v> {
             "startsWith" => text.starts_with(part),
             "endsWith" => text.ends_with(part),
             _ => {
-                self.spend(PATTERN_STEPS)?;
-                let pattern = RegexBuilder::new(part).size_limit(MAX_PATTERN_BYTES).build();
-                let pattern = pattern.map_err(|_| {
-                    ConditionError::Failed("`matches` has a pattern that is none, or too large".to_owned())
-                })?;
-                pattern.is_match(text)
+                if !self.patterns.contains_key(part) {
+                    self.spend(PATTERN_STEPS)?;
+                    let pattern = RegexBuilder::new(part).size_limit(MAX_PATTERN_BYTES).build();
+                    let pattern = pattern.map_err(|_| {
+                        ConditionError::Failed("`matches` has a pattern that is none, or too large".to_owned())
+                    })?;
+                    self.patterns.insert(part.to_owned(), pattern);
+                }
+                self.patterns.get(part).is_some_and(|pattern| pattern.is_match(text))
             }
         })
     }

@@ -148,6 +148,9 @@ fn an_evaluation_ends_whatever_the_values_are() {
     assert_eq!(evaluate("v.all(a, a >= 0)", &list(100_000)), Ok(true), "a long list once");
     assert_eq!(evaluate("v.map(a, a).size() == 50000", &list(50_000)), Ok(true), "gathering copies nothing");
     assert_eq!(evaluate("v.filter(a, v == v).size() == 0", &list(3_000)), Err(ConditionError::TooMuch));
+    assert_eq!(evaluate("v.all(a, string(a).matches('^[0-9]+$'))", &list(1_000)), Ok(true), "compiled once");
+    let many = "v.all(a, 'x'.matches('x' + string(a)) || true)";
+    assert_eq!(evaluate(many, &list(1_000)), Err(ConditionError::TooMuch), "each of them once");
     let text = json!("x".repeat(1_000_000));
     assert_eq!(evaluate("v.contains('y')", &text), Ok(false));
     assert_eq!(evaluate(&vec!["v.contains('y')"; 99].join(" || "), &text), Err(ConditionError::TooMuch));

@@ -10,8 +10,9 @@ use serde_json::Value;
 use super::{
     StepValue, Unresolved,
     reference::{self, Piece, Reference},
-    resolve::find,
+    resolve::{find, json_size, spend},
 };
+use crate::limits::MAX_RESOLVED_BYTES;
 
 /// What the variables begin with, in whose place references stand. No author uses it.
 const VARIABLE: &str = "__value";
@@ -92,15 +93,18 @@ impl Condition {
     /// The values of the variables. `value` gives what a step has, `None` when it has none.
     ///
     /// # Errors
-    /// [`Unresolved`] when a reference leads nowhere.
+    /// [`Unresolved`] when a reference leads nowhere, or all of them together to more than [`MAX_RESOLVED_BYTES`].
     pub fn resolve<'a>(
         &self,
         value: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
     ) -> Result<Vec<(String, Value)>, Unresolved> {
-        let resolved = self
-            .references
-            .iter()
-            .map(|(variable, reference)| Ok((variable.clone(), find(reference, value)?.into_owned())));
+        // Each value is copied, for whoever evaluates the expression, and a reference of a dozen bytes can name a large one many times.
+        let mut room = MAX_RESOLVED_BYTES;
+        let resolved = self.references.iter().map(|(variable, reference)| {
+            let value = find(reference, value)?;
+            spend(&mut room, json_size(&value), reference)?;
+            Ok((variable.clone(), value.into_owned()))
+        });
         resolved.collect()
     }
 }
@@ -140,6 +144,19 @@ mod tests {
         let resolved = condition.resolve(&value).unwrap();
         assert_eq!((resolved[0].1.clone(), &resolved[1].1["step"]), (4.into(), &"b.c".into()));
         assert_eq!(resolved[2].1["what"], "State");
+    }
+
+    #[test]
+    fn what_a_condition_reads_is_bounded() {
+        let large = serde_json::json!("x".repeat(MAX_RESOLVED_BYTES / 4));
+        let condition = |count: usize| Condition::read(&vec!["${a.result} != null"; count].join(" && ")).unwrap();
+        let value = |_: &str, _| Some(Cow::Borrowed(&large));
+        assert_eq!(condition(3).resolve(&value).unwrap().len(), 3);
+        let refused = condition(5).resolve(&value).unwrap_err();
+        assert!(
+            matches!(refused, Unresolved::TooLarge { .. }) && refused.to_string().contains("a.result"),
+            "{refused}"
+        );
     }
 
     #[test]

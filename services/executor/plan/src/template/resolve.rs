@@ -25,9 +25,9 @@ pub enum Unresolved {
         /// What was there instead.
         found: String,
     },
-    /// The arguments became longer than [`MAX_RESOLVED_BYTES`].
+    /// What the step reads became longer than [`MAX_RESOLVED_BYTES`].
     #[error(
-        "Cannot resolve path: {path} (with it the arguments exceed {MAX_RESOLVED_BYTES} bytes: name a smaller part of the output)"
+        "Cannot resolve path: {path} (with it what the step reads exceeds {MAX_RESOLVED_BYTES} bytes: name a smaller part of the output)"
     )]
     TooLarge {
         /// The reference at which the limit was exceeded.
@@ -79,7 +79,7 @@ fn written<'a>(
     Ok(text)
 }
 
-fn spend(room: &mut usize, size: usize, reference: &Reference) -> Result<(), Unresolved> {
+pub(super) fn spend(room: &mut usize, size: usize, reference: &Reference) -> Result<(), Unresolved> {
     *room = room.checked_sub(size).ok_or_else(|| Unresolved::TooLarge { path: reference.to_string() })?;
     Ok(())
 }

@@ -136,7 +136,10 @@ fn many_references_to_a_large_output_are_refused() {
     let outputs = json!({"a": "x".repeat(MAX_RESOLVED_BYTES / 3)});
     assert!(resolve(&json!(["${a.result}", "<${a.result}>"]), &outputs).is_ok());
     let error = resolve(&json!(["${a.result}", "<${a.result}>", "${a.output}"]), &outputs).unwrap_err();
-    assert!(error.starts_with("Cannot resolve path: a.output (with it the arguments exceed 4194304 bytes"), "{error}");
+    assert!(
+        error.starts_with("Cannot resolve path: a.output (with it what the step reads exceeds 4194304 bytes"),
+        "{error}"
+    );
 }
 
 #[test]
