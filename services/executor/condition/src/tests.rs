@@ -94,10 +94,13 @@ fn what_is_wrong_is_said_before_anything_runs() {
     assert!(Condition::new(&chain, &[]).unwrap_err().to_string().contains("more than 500 parts"));
     // On the small stack of a thread, as everything here.
     for (open, close) in [("(", ")"), ("!", ""), ("[", "]"), ("{1:", "}"), ("-", ""), ("true?", ":true")] {
-        let count = 4_000 / (open.len() + close.len());
-        let deep = format!("{}true{}", open.repeat(count), close.repeat(count));
-        let _ = Condition::new(&deep, &[]).map(|condition| condition.evaluate(&[]));
+        for count in [4_000 / (open.len() + close.len()), 480, 240, 120, 60] {
+            let deep = format!("{}true{} == 1", open.repeat(count), close.repeat(count));
+            let _ = Condition::new(&deep, &[]).map(|condition| condition.evaluate(&[]));
+        }
     }
+    let sum = format!("{} == 249", vec!["1"; 249].join("+"));
+    assert_eq!(Condition::new(&sum, &[]).unwrap().evaluate(&[]), Ok(true), "the deepest that is accepted");
 }
 
 #[test]
