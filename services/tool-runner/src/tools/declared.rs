@@ -37,6 +37,11 @@ fn kept(text: &str) -> &'static str {
     Box::leak(text.to_owned().into_boxed_str())
 }
 
+/// The variables that a tool's program starts with, as `run_terminal` takes them.
+fn environment(declared: &CommandTool) -> Value {
+    declared.env.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
+}
+
 impl Declared {
     /// A tool whose program `terminal` runs.
     pub fn new(declared: &CommandTool, terminal: RunTerminal) -> Self {
@@ -98,10 +103,8 @@ impl Declaration {
                 None => return Err(invalid("arguments: one that the command needs is not given")),
             }
         }
-        let env: serde_json::Map<String, Value> =
-            self.declared.env.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
         let cwd = if self.declared.cwd.is_empty() { "." } else { &self.declared.cwd };
-        Ok(json!({"command": command, "cwd": cwd, "env": env}))
+        Ok(json!({"command": command, "cwd": cwd, "env": environment(&self.declared)}))
     }
 
     /// A word with its arguments filled in: text as it is, anything else as JSON. `None` when one of them is not given.
@@ -188,9 +191,7 @@ impl Tool for Declared {
             },
             _ => "",
         };
-        let env: serde_json::Map<String, Value> =
-            declared.env.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-        let mut problems = terminal.check_planned(&json!({"command": [program], "env": env}));
+        let mut problems = terminal.check_planned(&json!({"command": [program], "env": environment(declared)}));
         for problem in &mut problems {
             // They are of the operator's declaration, not of an argument.
             problem.pointer.clear();

@@ -29,7 +29,7 @@ pub(crate) struct Audit {
     effects: BTreeSet<usize>,
     completed: BTreeSet<usize>,
     failed: BTreeSet<usize>,
-    /// Steps of whose call nobody knows what it did.
+    /// Steps whose call has an unknown outcome.
     unknown: BTreeSet<usize>,
     ended: BTreeSet<usize>,
     totals: Totals,
