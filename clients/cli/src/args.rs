@@ -156,6 +156,11 @@ impl Command {
             Command::Executions(Executions::Resume(_)) => "belay executions resume",
             Command::Executions(Executions::Signal(_)) => "belay executions signal",
             Command::Executions(Executions::Resolve(_)) => "belay executions resolve",
+            Command::Executions(Executions::Retry(_)) => "belay executions retry",
+            Command::Executions(Executions::Skip(_)) => "belay executions skip",
+            Command::Executions(Executions::SetOutput(_)) => "belay executions set-output",
+            Command::Executions(Executions::RetryStep(_)) => "belay executions retry-step",
+            Command::Executions(Executions::EditPlan(_)) => "belay executions edit-plan",
             Command::Approve(_) | Command::Approvals(Approvals::Approve(_)) => "belay approvals approve",
             Command::Deny(_) | Command::Approvals(Approvals::Deny(_)) => "belay approvals deny",
             Command::Approvals(Approvals::Skip(_)) => "belay approvals skip",
@@ -237,6 +242,11 @@ pub(crate) enum Executions {
     Resume(executions::resume::Resume),
     Signal(executions::signal::Signal),
     Resolve(executions::resolve::Resolve),
+    Retry(executions::retry::Retry),
+    Skip(executions::step::Skip),
+    SetOutput(executions::step::SetOutput),
+    RetryStep(executions::step::RetryStep),
+    EditPlan(executions::edit_plan::EditPlan),
 }
 
 /// Show the tools that steps can use

@@ -221,8 +221,11 @@ impl Cursor {
                     return Taken::Gap;
                 }
                 self.last = Some(event.sequence);
-                if matches!(event.kind, Some(Kind::ExecutionFinished(_))) {
-                    self.end = Some(event.sequence);
+                match event.kind {
+                    Some(Kind::ExecutionFinished(_)) => self.end = self.end.max(Some(event.sequence)),
+                    // It goes on after the end before this.
+                    Some(Kind::ExecutionRetried(_)) => self.end = self.end.filter(|end| *end > event.sequence),
+                    _ => {}
                 }
                 Taken::New(Seen::Event(Box::new(event)))
             }

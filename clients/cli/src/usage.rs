@@ -230,9 +230,9 @@ mod tests {
     #[test]
     fn a_group_alone_lists_its_commands() {
         let told = told("belay executions");
-        assert!(told.starts_with("error: `belay executions` needs a command\n  list     List executions"), "{told}");
+        assert!(told.starts_with("error: `belay executions` needs a command\n  list        List executions"), "{told}");
         assert!(
-            told.contains("\n  cancel   Stop an execution") && told.contains("\nnext: belay executions list\n"),
+            told.contains("\n  cancel      Stop executions") && told.contains("\nnext: belay executions list\n"),
             "{told}"
         );
         assert!(self::told("belay plan").contains("\nnext: belay plan --help\n"));

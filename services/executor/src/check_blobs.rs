@@ -39,7 +39,7 @@ pub fn check_blobs(state_dir: &Path, journal: &Location, folder: &Folder) -> Res
         let Ok(messages) = wire::decode_bytes(shown) else { return };
         let uid = messages.first().and_then(wire::uid_of).unwrap_or_default().to_owned();
         let execution = executions.entry(key).or_insert_with(|| Checked { uid, seen: HashSet::new() });
-        for blob in wire::to_events(messages, None).flatten().filter_map(|event| event.body.blob().cloned()) {
+        for blob in wire::to_events(messages, |_| None).flatten().filter_map(|event| event.body.blob().cloned()) {
             if !execution.seen.insert(blob.digest.to_string()) {
                 continue;
             }

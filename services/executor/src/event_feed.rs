@@ -201,6 +201,11 @@ impl EventFeed {
         }
     }
 
+    /// Forgets the end of an execution that goes on.
+    pub(crate) fn go_on(&self) {
+        self.ended.send_if_modified(|ended| ended.take().is_some());
+    }
+
     /// Subscribes to the end only; no events are kept for that.
     pub(crate) fn subscribe_end(&self) -> watch::Receiver<Option<Arc<v1::Execution>>> {
         self.ended.subscribe()
@@ -338,10 +343,10 @@ impl EventFeeds {
         }
     }
 
-    /// Records that a reader was shown from the journal that the execution has ended.
-    pub(crate) fn has_shown_end(&self, key: ExecutionKey) {
+    /// Records that a reader was shown from the journal that the execution ended at this time, in microseconds since the Unix epoch.
+    pub(crate) fn has_shown_end(&self, key: ExecutionKey, ended_at: i64) {
         if let Some(feed) = self.known.get(&key).and_then(Weak::upgrade) {
-            feed.view.has_shown_end();
+            feed.view.has_shown_end(ended_at);
         }
     }
 

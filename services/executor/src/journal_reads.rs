@@ -116,7 +116,7 @@ impl JournalReads {
         let (vault, store) = (Arc::clone(&self.vault), Arc::clone(&self.blobs));
         let events = self.folding.run(move || {
             let (messages, mut secrets) = vault.open(&stored.transitions, stored.seal_key.as_deref())?;
-            let events = wire::to_events(messages, stored.facts()).collect::<Result<Vec<_>, _>>();
+            let events = wire::to_events(messages, |sequence| stored.facts(sequence)).collect::<Result<Vec<_>, _>>();
             let events = events.map_err(|error| undecodable(&error, &vault))?;
             let blobs = events.iter().filter_map(|event| event.body.blob()).flat_map(file_names).collect();
             learn_from_blobs(&stored, &events, &vault, &*store, &mut secrets).map_err(|error| match error {

@@ -374,7 +374,7 @@ impl ExecutionRegistry {
         let mut ended = rows.iter().filter(|row| row.summary.ended).peekable();
         if ended.peek().is_some() {
             let feeds = lock(&self.feeds);
-            ended.for_each(|row| feeds.has_shown_end(row.key));
+            ended.for_each(|row| feeds.has_shown_end(row.key, row.summary.ended_at.unwrap_or(i64::MAX)));
         }
     }
 

@@ -190,7 +190,7 @@ impl Vault {
         random: impl Fn() -> [u8; 32],
     ) -> Option<Snapshot> {
         let sequence = execution.last_sequence();
-        let content = SnapshotContent { known: secrets.known.clone(), state: execution.snapshot() };
+        let content = SnapshotContent { known: secrets.known.clone(), state: execution.snapshot()? };
         let content = postcard::to_stdvec(&content).ok()?;
         if content.len() > MAX_SNAPSHOT_BYTES || (secrets.key.is_none() && !secrets.known.is_empty()) {
             return None;

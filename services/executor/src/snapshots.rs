@@ -52,7 +52,7 @@ pub(crate) fn restore(
     let bytes = shown_bytes(&stored.transitions) + snapshot.content.len();
     let (messages, state, mut secrets) =
         vault.open_snapshot(&stored.transitions, snapshot, stored.seal_key.as_deref())?;
-    let events = wire::to_events(messages, stored.facts()).collect::<Result<Vec<Event>, _>>()?;
+    let events = wire::to_events(messages, |sequence| stored.facts(sequence)).collect::<Result<Vec<Event>, _>>()?;
     learn_from_blobs(stored, &events, vault, store, &mut secrets)?;
     let mut events = events.into_iter();
     let first = events.next().ok_or(Unusable::Misplaced)?;

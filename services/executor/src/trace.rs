@@ -124,6 +124,8 @@ impl Trace {
                 | ExecutionEvent::CancelRequested { .. }
                 | ExecutionEvent::SignalReceived(_)
                 | ExecutionEvent::Recovered { .. }
+                | ExecutionEvent::Retried(_)
+                | ExecutionEvent::PlanUpdated(_)
                 | ExecutionEvent::DeadlineExceeded
                 | ExecutionEvent::AwaitingApproval => {}
             },
@@ -141,6 +143,10 @@ impl Trace {
                     StepEvent::Cancelled { .. } => (reasons::CANCELLED, None),
                     StepEvent::OutcomeUnknown { failure } => (reasons::OUTCOME_UNKNOWN, Some(failure)),
                     StepEvent::Skipped { .. } => ("SKIPPED", None),
+                    StepEvent::SkipRequested { .. }
+                    | StepEvent::OutputSet { .. }
+                    | StepEvent::RetryAdvanced { .. }
+                    | StepEvent::RetryCancelled { .. } => return,
                 };
                 self.end_attempt(step, state, failure, event.time);
             }
@@ -170,7 +176,7 @@ impl Trace {
         let plan = execution.plan().id();
         let draft = Draft {
             name: format!("{} {plan}", operation::INVOKE_WORKFLOW).into(),
-            began: execution.created_at(),
+            began: execution.went_on_at().unwrap_or(execution.created_at()),
             attributes: vec![
                 KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::INVOKE_WORKFLOW),
                 KeyValue::new(semconv::GEN_AI_WORKFLOW_NAME, plan.to_owned()),
@@ -179,8 +185,13 @@ impl Trace {
                 KeyValue::new(semconv::BELAY_STATE, wire::state_name(execution)),
             ],
         };
-        let kind = if self.caller.is_some() { SpanKind::Server } else { SpanKind::Internal };
-        self.send(self.span.clone(), self.caller.clone(), kind, draft, end, failure);
+        let Some(went_on_at) = execution.went_on_at() else {
+            let kind = if self.caller.is_some() { SpanKind::Server } else { SpanKind::Internal };
+            return self.send(self.span.clone(), self.caller.clone(), kind, draft, end, failure);
+        };
+        // Its own span was sent at its first end.
+        let again = self.telemetry.derived(&self.span, format_args!("{}/again/{}", self.uid, went_on_at.as_micros()));
+        self.send(again, Some(self.span.clone()), SpanKind::Internal, draft, end, failure);
     }
 
     fn end_call(&mut self, call: &OperationId, state: &'static str, failure: Option<&Failure>, end: Timestamp) {

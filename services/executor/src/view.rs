@@ -8,7 +8,7 @@ use std::{
     mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -45,6 +45,8 @@ pub(crate) struct View {
     bytes: AtomicUsize,
     /// The last event that a reader was shown from the journal, which has events before the driver hands them over.
     shown: AtomicU64,
+    /// When the execution ended, as a reader was shown from the journal; 0 when none was.
+    shown_end: AtomicI64,
 }
 
 /// The execution as of its last event that a reader has applied.
@@ -138,6 +140,7 @@ impl View {
             waits: Mutex::default(),
             bytes: AtomicUsize::new(0),
             shown: AtomicU64::new(0),
+            shown_end: AtomicI64::new(0),
         }
     }
 
@@ -165,9 +168,9 @@ impl View {
         self.shown.fetch_max(sequence, Ordering::SeqCst);
     }
 
-    /// Records that a reader was shown from the journal that the execution has ended.
-    pub(crate) fn has_shown_end(&self) {
-        self.has_shown(u64::MAX);
+    /// Records that a reader was shown from the journal that the execution ended at this time. It may go on since.
+    pub(crate) fn has_shown_end(&self, ended_at: i64) {
+        self.shown_end.fetch_max(ended_at, Ordering::SeqCst);
     }
 
     /// Looks at the execution as it is committed.
@@ -212,8 +215,11 @@ impl View {
                 return None;
             }
         }
-        let is_behind = current.execution.last_sequence() < self.shown.load(Ordering::SeqCst);
-        if is_behind && !current.execution.state().is_terminal() {
+        let execution = &current.execution;
+        let shown_end = self.shown_end.load(Ordering::SeqCst);
+        let has_gone_on = execution.went_on_at().is_some_and(|at| at.as_micros() >= shown_end);
+        let is_behind = execution.last_sequence() < self.shown.load(Ordering::SeqCst);
+        if is_behind || shown_end > 0 && !execution.state().is_terminal() && !has_gone_on {
             *folded = None;
             return None;
         }
@@ -310,7 +316,7 @@ mod tests {
         assert!(!follows(None), "folded anew, from the journal");
         let started = Event { sequence: 2, ..event().remove(0) };
         assert!(follows(Some(started.clone())), "the driver has handed it over");
-        view.has_shown_end();
-        assert!(!follows(Some(started)), "the end is not handed over yet");
+        view.has_shown_end(5);
+        assert!(!follows(Some(started.clone())), "the end is not handed over yet");
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 /// When no person can be asked: `--yes` confirms then.
 pub(crate) async fn confirm(screen: Screen, question: &str) -> Result<bool, Failure> {
     if !is_attended() {
-        let message = "no terminal to ask on; --yes deletes without asking";
+        let message = "no terminal to ask on; --yes does it without asking";
         return Err(Report::new(reasons::NO_TERMINAL, message).into());
     }
     let mut terminal = Terminal::default();

@@ -74,6 +74,7 @@ pub(crate) async fn dispatch(context: &Context, command: Command, signals: &mut 
         Command::Serve(verb) => serve::serve(context, verb, signals).await,
         Command::Executions(Executions::Watch(verb)) => executions::watch::watch(context, verb, signals).await,
         Command::Executions(Executions::Resume(verb)) => executions::resume::resume(context, verb, signals).await,
+        Command::Executions(Executions::Retry(verb)) => executions::retry::retry(context, verb, signals).await,
         short => unless_stopped(signals, dispatch_short(context, short)).await?,
     }
 }
@@ -88,6 +89,10 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Executions(Executions::Pause(verb)) => executions::pause::pause(context, verb).await,
         Command::Executions(Executions::Signal(verb)) => executions::signal::signal(context, verb).await,
         Command::Executions(Executions::Resolve(verb)) => executions::resolve::resolve(context, verb).await,
+        Command::Executions(Executions::Skip(verb)) => executions::step::skip(context, verb).await,
+        Command::Executions(Executions::SetOutput(verb)) => executions::step::set_output(context, verb).await,
+        Command::Executions(Executions::RetryStep(verb)) => executions::step::retry_step(context, verb).await,
+        Command::Executions(Executions::EditPlan(verb)) => executions::edit_plan::edit_plan(context, verb).await,
         Command::Approvals(Approvals::List(verb)) => approvals::list::list(context, verb).await,
         Command::Approvals(Approvals::Show(verb)) => approvals::show::show(context, verb).await,
         Command::Approvals(Approvals::Approve(verb)) | Command::Approve(verb) => {
@@ -107,7 +112,9 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Tools(Tools::Describe(verb)) => tools::describe::describe(context, verb).await,
         Command::Explain(verb) => explain::explain(context, &verb),
         Command::Completions(verb) => completions::completions(verb),
-        Command::Run(_) | Command::Serve(_) | Command::Executions(Executions::Watch(_) | Executions::Resume(_)) => {
+        Command::Run(_)
+        | Command::Serve(_)
+        | Command::Executions(Executions::Watch(_) | Executions::Resume(_) | Executions::Retry(_)) => {
             Err(Failure::internal("a long command was taken for a short one"))
         }
     }

@@ -156,6 +156,27 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             };
             (Style::Plain, format!("resolved: {what}{}{}", by(event), why(&resolved.reason)))
         }
+        Kind::ExecutionRetried(retried) => {
+            let count = words::steps(retried.step_ids.len());
+            let skipped = if retried.skip_failed { ", without those that failed" } else { "" };
+            (Style::Plain, format!("{count} run again{skipped}{}{}", by(event), why(&retried.reason)))
+        }
+        Kind::ExecutionPlanUpdated(updated) => {
+            let steps = words::steps(updated.plan.as_ref().map_or(0, |plan| plan.steps.len()));
+            let revision = updated.revision;
+            (Style::Plain, format!("plan changed, revision {revision}: {steps}{}{}", by(event), why(&updated.reason)))
+        }
+        Kind::StepSkipRequested(skip) => (Style::Plain, format!("to be skipped{}{}", by(event), why(&skip.reason))),
+        Kind::StepOutputSet(set) => {
+            let output = set.output.as_ref().map(words::payload).unwrap_or_default();
+            (Style::Plain, format!("output set to {output}{}{}", by(event), why(&set.reason)))
+        }
+        Kind::StepRetryAdvanced(now) => {
+            (Style::Plain, format!("next attempt starts now{}{}", by(event), why(&now.reason)))
+        }
+        Kind::StepRetryCancelled(cancelled) => {
+            (Style::Plain, format!("next attempt cancelled{}{}", by(event), why(&cancelled.reason)))
+        }
         Kind::ToolCallRequested(call) => {
             let arguments = call.arguments.as_ref().map(words::payload).unwrap_or_default();
             (Style::Plain, format!("calls {} {arguments}", call.tool))

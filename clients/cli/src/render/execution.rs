@@ -387,7 +387,7 @@ pub(crate) fn report(execution: &Execution) -> Report {
     report.retryable = failure.is_some_and(|failure| failure.retryable);
     let get = about(&["executions", "get"], &execution.name, &[]);
     if code != reasons::NON_INTERACTIVE {
-        report.also.extend(next::run_again(&[]));
+        report.also.push(about(&["executions", "retry"], &execution.name, &[]));
         return report.next(get);
     }
     let is_held = |step: &&Step| step.failure.as_ref().is_some_and(|failure| failure.reason == code);
@@ -579,6 +579,7 @@ mod tests {
              \x20 execution e1\n\
              \x20 trace 4bf92f3577b34da6a3ce929d0e0e4736\n\
              next: belay executions get e1\n\
+             \x20     belay executions retry e1\n\
              code: FILE_NOT_FOUND (belay explain FILE_NOT_FOUND)\n"
         );
         assert_eq!(report.exit, Exit::SANDBOX_VIOLATION);

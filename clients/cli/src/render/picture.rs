@@ -3,7 +3,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use belay_proto::v1::{
-    Execution, ExecutionEvent, Step, WaitingReason, execution, execution_event::Kind, step::State, waiting_reason,
+    Execution, ExecutionEvent, ExecutionPlanUpdated, ExecutionRetried, SkipReason, Step, WaitingReason, execution,
+    execution_event::Kind, step::State, waiting_reason,
 };
 use pbjson_types::Timestamp;
 
@@ -65,6 +66,8 @@ impl Pause {
                 | Kind::ExecutionRecovered(_)
                 | Kind::ExecutionDeadlineExceeded(_)
                 | Kind::ExecutionFinished(_)
+                | Kind::ExecutionRetried(_)
+                | Kind::ExecutionPlanUpdated(_)
                 | Kind::StepStarted(_)
                 | Kind::StepRetryScheduled(_)
                 | Kind::StepCompleted(_)
@@ -73,6 +76,10 @@ impl Pause {
                 | Kind::StepCancelled(_)
                 | Kind::StepOutcomeUnknown(_)
                 | Kind::StepResolved(_)
+                | Kind::StepSkipRequested(_)
+                | Kind::StepOutputSet(_)
+                | Kind::StepRetryAdvanced(_)
+                | Kind::StepRetryCancelled(_)
                 | Kind::WaitStarted(_)
                 | Kind::WaitEnded(_)
                 | Kind::ToolCallRequested(_)
@@ -175,6 +182,8 @@ impl Picture {
                 self.execution.failure = finished.failure.clone();
                 self.execution.end_time = event.time;
             }
+            Kind::ExecutionRetried(retried) => self.retried(retried, event.time),
+            Kind::ExecutionPlanUpdated(updated) => self.plan_updated(updated),
             Kind::ExecutionCreated(_)
             | Kind::SignalReceived(_)
             | Kind::ExecutionRecovered(_)
@@ -188,6 +197,10 @@ impl Picture {
             | Kind::StepCancelled(_)
             | Kind::StepOutcomeUnknown(_)
             | Kind::StepResolved(_)
+            | Kind::StepSkipRequested(_)
+            | Kind::StepOutputSet(_)
+            | Kind::StepRetryAdvanced(_)
+            | Kind::StepRetryCancelled(_)
             | Kind::WaitStarted(_)
             | Kind::WaitEnded(_)
             | Kind::ToolCallRequested(_)
@@ -207,6 +220,61 @@ impl Picture {
                 self.apply_to_step(event, kind);
             }
         }
+    }
+
+    fn retried(&mut self, retried: &ExecutionRetried, at: Option<Timestamp>) {
+        if is_over(self.execution.state()) || self.execution.state() == execution::State::AwaitingApproval {
+            self.execution.set_state(execution::State::Running);
+        }
+        (self.execution.end_time, self.execution.failure, self.execution.totals) = (None, None, None);
+        self.execution.deadline = retried.deadline;
+        for id in &retried.step_ids {
+            let Some(&place) = self.places.get(id) else { continue };
+            let Some(step) = self.execution.steps.get_mut(place) else { continue };
+            let planned = self.execution.plan.iter().flat_map(|plan| &plan.steps).find(|planned| planned.id == *id);
+            let attempts =
+                planned.and_then(|planned| planned.retry.as_ref()).map_or(1, |retry| retry.max_attempts.max(1));
+            *step = Step {
+                name: std::mem::take(&mut step.name),
+                step_id: std::mem::take(&mut step.step_id),
+                title: std::mem::take(&mut step.title),
+                detail: step.detail.take(),
+                failed_attempts: std::mem::take(&mut step.failed_attempts),
+                attempt: step.attempt,
+                max_attempts: step.attempt.saturating_add(attempts),
+                ..Step::default()
+            };
+            step.set_state(State::Pending);
+            self.since[place] = at;
+        }
+    }
+
+    fn plan_updated(&mut self, updated: &ExecutionPlanUpdated) {
+        let mut execution = std::mem::take(&mut self.execution);
+        for planned in updated.plan.iter().flat_map(|plan| &plan.steps) {
+            match self.places.get(&planned.id).and_then(|&place| execution.steps.get_mut(place)) {
+                // It was removed, and is there again.
+                Some(step) if step.skip_reason() == SkipReason::PlanUpdated => {
+                    step.set_state(State::Pending);
+                    step.set_skip_reason(SkipReason::Unspecified);
+                }
+                Some(_) => {}
+                None => {
+                    let max_attempts = planned.retry.as_ref().map_or(1, |retry| retry.max_attempts.max(1));
+                    let (step_id, title) = (planned.id.clone(), planned.title.clone());
+                    let mut step = Step { step_id, title, max_attempts, ..Step::default() };
+                    step.set_state(State::Pending);
+                    execution.steps.push(step);
+                }
+            }
+        }
+        execution.plan.clone_from(&updated.plan);
+        execution.plan_revision = updated.revision;
+        execution.deadline = updated.deadline;
+        let mut since = std::mem::take(&mut self.since);
+        since.resize(execution.steps.len(), None);
+        let pause = std::mem::take(&mut self.pause);
+        *self = Picture { since, pause, ..Picture::new(execution) };
     }
 
     /// The approvals that wait for a decision, by name, in the plan's order.
@@ -251,6 +319,10 @@ impl Picture {
                 }
                 State::Running
             }
+            Kind::StepOutputSet(set) => {
+                step.output.clone_from(&set.output);
+                return;
+            }
             Kind::ToolCallEffectProposed(_) | Kind::ToolCallApprovalRequired(_) => State::AwaitingApproval,
             Kind::ApprovalRequested(requested) => {
                 step.approvals.push(requested.approval.clone());
@@ -288,7 +360,12 @@ impl Picture {
             | Kind::ExecutionDeadlineExceeded(_)
             | Kind::ExecutionFinished(_)
             | Kind::ExecutionAwaitingApproval(_)
+            | Kind::ExecutionRetried(_)
+            | Kind::ExecutionPlanUpdated(_)
             | Kind::SignalReceived(_)
+            | Kind::StepSkipRequested(_)
+            | Kind::StepRetryAdvanced(_)
+            | Kind::StepRetryCancelled(_)
             | Kind::ToolCallCompleted(_)
             | Kind::ToolCallFailed(_)
             | Kind::ToolCallCancelled(_)

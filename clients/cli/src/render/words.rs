@@ -140,6 +140,8 @@ pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
         SkipReason::Cancelled => "the execution was cancelled".to_owned(),
         SkipReason::TimedOut => "the execution ran out of time".to_owned(),
         SkipReason::ApprovalSkipped => "a person chose to skip it".to_owned(),
+        SkipReason::Requested => "a person skipped it".to_owned(),
+        SkipReason::PlanUpdated => "the plan no longer has it".to_owned(),
         SkipReason::NonInteractive => "it needs a person, and this run cannot ask".to_owned(),
         SkipReason::Unspecified => "for a reason that this version of belay does not know".to_owned(),
     }

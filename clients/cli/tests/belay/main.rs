@@ -103,7 +103,7 @@ fn a_failed_execution_is_told_last_and_in_the_exit_code() {
     let output = run(&server, &["run", &plan(&server)]);
     assert_eq!(output.status.code(), Some(32));
     assert!(text(&output.stderr).ends_with(
-        "✗ p failed · no step has finished\n  outside workspace (PATH_OUTSIDE)\n  execution e1\nnext: belay executions get e1\n\
+        "✗ p failed · no step has finished\n  outside workspace (PATH_OUTSIDE)\n  execution e1\nnext: belay executions get e1\n      belay executions retry e1\n\
          code: PATH_OUTSIDE\n"
     ));
     let output = run(&server, &["executions", "watch", "e1", "-o", "json"]);

@@ -15,7 +15,8 @@ use belay_proto::{
         ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest,
         ListNamespacesResponse, ListStepsRequest, ListStepsResponse, ListToolCallsRequest, ListToolCallsResponse,
         PauseExecutionRequest, Plan, PlanViolation, ReadBlobRequest, ReadBlobResponse, ResolveStepRequest,
-        ResumeExecutionRequest, SignalExecutionRequest, StartExecutionRequest, Step, ToolCall, ValidatePlanRequest,
+        ResumeExecutionRequest, RetryExecutionRequest, RetryStepRequest, SetStepOutputRequest, SignalExecutionRequest,
+        SkipStepRequest, StartExecutionRequest, Step, ToolCall, UpdatePlanRequest, ValidatePlanRequest,
         ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
         WatchExecutionsRequest, WatchExecutionsResponse,
         approval_service_server::ApprovalServiceServer,
@@ -332,6 +333,26 @@ impl ExecutorService for Scripted {
     }
 
     async fn resolve_step(&self, _: Request<ResolveStepRequest>) -> Result<Response<Execution>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn retry_execution(&self, _: Request<RetryExecutionRequest>) -> Result<Response<Execution>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn update_plan(&self, _: Request<UpdatePlanRequest>) -> Result<Response<Execution>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn retry_step(&self, _: Request<RetryStepRequest>) -> Result<Response<Execution>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn skip_step(&self, _: Request<SkipStepRequest>) -> Result<Response<Execution>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn set_step_output(&self, _: Request<SetStepOutputRequest>) -> Result<Response<Execution>, Status> {
         Err(Status::unimplemented("not scripted"))
     }
 

@@ -32,18 +32,19 @@ mod totals;
 mod transitions;
 
 pub use action::{Action, DecideContext, Verb};
-pub use apply::IllegalEvent;
+pub use apply::{ForbiddenChange, IllegalEvent};
 pub use approval::{
     ApprovalRequirement, ChangeKind, Decided, EffectSummary, PathChange, PendingApproval, PolicyDecision, SubjectKind,
     Verdict,
 };
 pub use canonical::{Json, digest};
-pub use control::{Control, Refused};
+pub use control::{Control, NewPlan, Refused};
 pub use decision::Decision;
 pub use event::{
-    Actor, ApprovalEvent, ApprovalMode, Body, Created, Event, ExecutionEvent, Finished, Form, OperationId, Progress,
-    Receipt, RecoveryClass, Resolution, SignalReceived, SkipReason, StepEvent, StepId, Subject, ToolCallEnd,
-    ToolCallEvent, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, WriteBound, WriteMechanism,
+    Actor, ApprovalEvent, ApprovalMode, Body, Created, Event, ExecutionEvent, Finished, Form, OperationId, PlanUpdated,
+    Progress, Receipt, RecoveryClass, Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason,
+    StepEvent, StepId, Subject, ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd,
+    WaitEvent, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use payload::{BlobRef, BlobValue, Blobs, Evaluated, MAX_READ_BYTES, NoBlobs, Payload};

@@ -98,6 +98,7 @@ pub enum ExecutionTrigger {
     ApprovalDecided,
     /// A step that kept nothing from waiting for approvals goes on.
     StepResolved,
+    Retried,
     Finished,
 }
 
@@ -126,6 +127,7 @@ pub enum StepTrigger {
     Cancelled,
     OutcomeUnknown,
     Resolved,
+    Retried,
 }
 
 /// All transitions of an execution. `Finished` has several targets, all terminal, and names the one it reaches.
@@ -159,6 +161,14 @@ pub const EXECUTION_TRANSITIONS: &[(ExecutionState, ExecutionTrigger, ExecutionS
         (S::Cancelling, T::Finished, S::Completed),
         (S::Cancelling, T::Finished, S::Cancelled),
         (S::Cancelling, T::Finished, S::TimedOut),
+        (S::Running, T::Retried, S::Running),
+        (S::AwaitingApproval, T::Retried, S::Running),
+        (S::Paused, T::Retried, S::Paused),
+        (S::Completed, T::Retried, S::Running),
+        (S::Partial, T::Retried, S::Running),
+        (S::Failed, T::Retried, S::Running),
+        (S::Cancelled, T::Retried, S::Running),
+        (S::TimedOut, T::Retried, S::Running),
     ]
 };
 
@@ -195,6 +205,18 @@ pub const STEP_TRANSITIONS: &[(StepState, StepTrigger, StepState)] = {
         (S::OutcomeUnknown, T::Resolved, S::Running),
         // When the execution is stopped before the outcome is resolved.
         (S::OutcomeUnknown, T::Failed, S::Failed),
+        // A principal gave its output.
+        (S::Pending, T::Completed, S::Completed),
+        (S::Ready, T::Completed, S::Completed),
+        (S::BackingOff, T::Completed, S::Completed),
+        // A principal skipped it.
+        (S::BackingOff, T::Skipped, S::Skipped),
+        (S::Completed, T::Retried, S::Pending),
+        (S::Failed, T::Retried, S::Pending),
+        (S::Skipped, T::Retried, S::Pending),
+        (S::Cancelled, T::Retried, S::Pending),
+        // One that it depends on runs again.
+        (S::Ready, T::Retried, S::Pending),
     ]
 };
 

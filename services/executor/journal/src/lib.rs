@@ -73,8 +73,8 @@ pub struct Transition {
     pub shown: Vec<u8>,
     /// What `shown` leaves out, sealed; `None` when it is complete.
     pub sealed: Option<Vec<u8>>,
-    /// What only services need to know, in a form of the writer's own, with an execution's first events; `None` with all others. It is stored beside
-    /// `shown` because that is what clients get.
+    /// What only services need to know, in a form of the writer's own, with an execution's first events and with those that change its plan; `None` with
+    /// all others. It is stored beside `shown` because that is what clients get.
     pub facts: Option<Vec<u8>>,
 }
 
@@ -122,9 +122,10 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// What only services need to know of it.
-    pub fn facts(&self) -> Option<&[u8]> {
-        self.transitions.first()?.facts.as_deref()
+    /// What only services need to know, beside the event with this sequence.
+    pub fn facts(&self, sequence: u64) -> Option<&[u8]> {
+        let at = self.transitions.partition_point(|transition| transition.last_sequence() < sequence);
+        self.transitions.get(at)?.facts.as_deref()
     }
 }
 

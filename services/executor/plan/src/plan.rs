@@ -272,7 +272,8 @@ impl StepSpec {
         &self.kind
     }
 
-    fn to_draft(&self) -> StepDraft {
+    /// The step as a draft.
+    pub fn to_draft(&self) -> StepDraft {
         let kind = match &self.kind {
             StepKind::Tool(ToolStep { tool, arguments }) => {
                 StepKindDraft::Tool { tool: tool.clone(), arguments: arguments.source().clone() }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_execution::{
-    Actor, ApprovalEvent, ApprovalRequirement, Body, Control, Decision, Event, ExecutionEvent, OperationKey,
-    PendingApproval, Refused, ToolCallEnd, ToolCallEvent, Verb, WaitEnd, WaitEvent,
+    Actor, ApprovalEvent, ApprovalRequirement, Body, Control, Decision, Event, ExecutionEvent, ForbiddenChange,
+    OperationKey, PendingApproval, Refused, ToolCallEnd, ToolCallEvent, Verb, WaitEnd, WaitEvent,
 };
 use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
@@ -315,6 +315,23 @@ impl Driver {
             Control::Cancel { .. } => "cancelled",
             Control::Signal { .. } => "sent a signal",
             Control::ResolveStep { .. } => "resolved",
+            Control::Retry { .. } => "retried",
+            Control::UpdatePlan { .. } => "changed",
+            Control::SkipStep { .. } | Control::SetStepOutput { .. } | Control::ChangeRetry { .. } => "changed",
+        };
+        let needed = match &control {
+            Control::ChangeRetry { .. } => "only one that waits for its next attempt (BACKING_OFF) has one to change",
+            Control::SkipStep { .. } => "only one that has not started, or waits for its next attempt, can be skipped",
+            Control::SetStepOutput { .. } => {
+                "only one that has not started, or waits for its next attempt, can be given its output"
+            }
+            Control::Retry { .. } => "only one that has ended can run again",
+            Control::ResolveStep { .. } => "only one whose outcome is unknown (OUTCOME_UNKNOWN) can be resolved",
+            Control::Pause { .. }
+            | Control::Resume
+            | Control::Cancel { .. }
+            | Control::Signal { .. }
+            | Control::UpdatePlan { .. } => "it cannot be changed",
         };
         let now = self.now();
         self.execution.control(now, actor, control).map_err(|refused| {
@@ -339,10 +356,38 @@ impl Driver {
                 }
                 Refused::WrongStepState(found) => {
                     let found = wire::step_state_name(found);
+                    (Code::FailedPrecondition, reasons::WRONG_STATE, format!("The step is {found}: {needed}."))
+                }
+                Refused::NothingToRetry => {
                     let message = format!(
-                        "The step is {found}: only one whose outcome is unknown (OUTCOME_UNKNOWN) can be resolved."
+                        "Execution `{id}` is {state}, and no step of it has failed or was stopped: name the step from which on it is to run again."
+                    );
+                    (Code::FailedPrecondition, reasons::NOTHING_TO_RETRY, message)
+                }
+                Refused::DependentRuns(step) => {
+                    let message = format!(
+                        "Step `{step}` is under way and depends on a step that is to run again: wait for its end, or cancel the execution first."
                     );
                     (Code::FailedPrecondition, reasons::WRONG_STATE, message)
+                }
+                Refused::PlanChange(change) => {
+                    let field = match &change {
+                        ForbiddenChange::Id(_) => "plan.id".to_owned(),
+                        ForbiddenChange::Changed(step) | ForbiddenChange::Removed(step) => format!("plan.steps[{step}]"),
+                    };
+                    let message = format!(
+                        "The plan cannot be changed like this: {change}. Only steps that have not started can be changed, removed or added."
+                    );
+                    return status::error(Code::InvalidArgument, reasons::PLAN_REFUSED, message)
+                        .field(field, change.to_string())
+                        .with("state", state)
+                        .into();
+                }
+                Refused::OtherRevision(revision) => {
+                    let message = format!(
+                        "The plan of execution `{id}` has revision {revision}: it was changed meanwhile. Get it, change that, and ask again."
+                    );
+                    (Code::FailedPrecondition, reasons::PLAN_REVISION_MISMATCH, message)
                 }
                 Refused::RequestIdReused => {
                     let message = format!(

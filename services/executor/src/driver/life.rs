@@ -62,7 +62,7 @@ impl Driver {
         let mut secrets = registry.vault.secrets();
         let Sealed { mut transition, new_key: seal_key } =
             registry.vault.seal(&mut secrets, &execution.created().uid, &mut messages, &|| registry.ids.next_key());
-        transition.facts = Some(wire::encode_facts(execution.created()));
+        transition.facts = wire::facts_beside(&events);
         row.labels = registry.vault.labels(row.labels);
         let summary = summary_of(&name, &execution, &secrets, now, registry.thresholds.park_after);
         let fence = registry.fence(row.shard);

@@ -26,6 +26,8 @@ impl Driver {
                     | ExecutionEvent::CancelRequested { .. }
                     | ExecutionEvent::SignalReceived(_)
                     | ExecutionEvent::Recovered { .. }
+                    | ExecutionEvent::Retried(_)
+                    | ExecutionEvent::PlanUpdated(_)
                     | ExecutionEvent::DeadlineExceeded
                     | ExecutionEvent::AwaitingApproval => {}
                 },
@@ -37,7 +39,11 @@ impl Driver {
                     | StepEvent::Skipped { .. }
                     | StepEvent::Cancelled { .. }
                     | StepEvent::OutcomeUnknown { .. }
-                    | StepEvent::Resolved { .. } => {}
+                    | StepEvent::Resolved { .. }
+                    | StepEvent::SkipRequested { .. }
+                    | StepEvent::OutputSet { .. }
+                    | StepEvent::RetryAdvanced { .. }
+                    | StepEvent::RetryCancelled { .. } => {}
                 },
                 Body::ToolCall { .. } | Body::Approval { .. } | Body::Wait { .. } => {}
             }

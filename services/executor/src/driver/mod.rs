@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::{Event, Execution, ExecutionEvent, OperationId, OperationKey, Timestamp};
+use belay_execution::{Body, Event, Execution, ExecutionEvent, OperationId, OperationKey, Timestamp};
 use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, Operation, Waits};
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
@@ -188,9 +188,7 @@ impl Driver {
             events.extend(self.execution.record(self.now(), None, recovered).ok());
         }
         // Before its operations start: an execution whose calls cannot be sent can still be cancelled.
-        while let Ok(command) = commands.try_recv() {
-            self.on_command(command, &mut events, &mut replies);
-        }
+        self.take_commands(commands, &mut events, &mut replies);
         loop {
             let now = self.now();
             // The runner may have another ledger since the last intent.
@@ -264,19 +262,37 @@ impl Driver {
         while let Ok(update) = self.updates.try_recv() {
             self.on_update(update, events)?;
         }
-        while let Ok(command) = commands.try_recv() {
+        self.take_commands(commands, events, replies);
+        Ok(())
+    }
+
+    /// Takes the commands that have arrived, up to one that changes the plan: of a transition only one event has facts beside it.
+    fn take_commands(
+        &mut self,
+        commands: &mut mpsc::UnboundedReceiver<Command>,
+        events: &mut Vec<Event>,
+        replies: &mut Vec<Reply>,
+    ) {
+        let changes_plan = |event: &Event| matches!(event.body, Body::Execution(ExecutionEvent::PlanUpdated(_)));
+        while !events.iter().any(changes_plan)
+            && let Ok(command) = commands.try_recv()
+        {
             self.on_command(command, events, replies);
         }
-        Ok(())
     }
 
     /// Stores events; only then are they published, acknowledged and acted on.
     async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), Exit> {
         let mut messages = messages_of(&events);
+        if events.iter().any(|event| matches!(event.body, Body::Execution(ExecutionEvent::Retried(_)))) {
+            // Before the commit: who then finds that it has not ended waits for its next end.
+            self.feed.go_on();
+        }
         self.write_blobs().await?;
         let random = || self.registry.ids.next_key();
-        let Sealed { transition, new_key: seal_key } =
+        let Sealed { mut transition, new_key: seal_key } =
             self.registry.vault.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, &random);
+        transition.facts = wire::facts_beside(&events);
         let (last, bytes) = (transition.last_sequence(), transition.shown.len());
         let shown = self.feed.is_watched().then(|| Encoded::from(&transition));
         let summary = summary_of(&self.name, &self.execution, &self.secrets, now, self.registry.thresholds.park_after);

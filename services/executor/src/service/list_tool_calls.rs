@@ -50,7 +50,7 @@ pub(super) async fn list_tool_calls(
             let later = |sequence| u64::try_from(sequence).is_ok_and(|sequence| sequence > from);
             // As they are shown: the originals of secrets are not needed.
             let about_operations = messages.into_iter().filter(|event| event.operation > 0 && later(event.sequence));
-            for event in wire::to_events(about_operations, None) {
+            for event in wire::to_events(about_operations, |_| None) {
                 calls.apply(&event.map_err(|error| undecodable(&error, &registry.vault))?);
             }
         }

@@ -11,7 +11,9 @@ mod list_steps;
 mod list_tool_calls;
 mod read_blob;
 mod requests;
+mod retries;
 mod start_execution;
+mod submitted;
 mod wait_execution;
 mod watch_execution;
 mod watch_executions;
@@ -148,6 +150,32 @@ impl ExecutorService for Service {
         request: Request<v1::ResumeExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
         requests::resume_execution(&self.registry, request).await.map(Response::new)
+    }
+
+    async fn retry_execution(
+        &self,
+        request: Request<v1::RetryExecutionRequest>,
+    ) -> Result<Response<v1::Execution>, Status> {
+        retries::retry_execution(&self.registry, request).await.map(Response::new)
+    }
+
+    async fn update_plan(&self, request: Request<v1::UpdatePlanRequest>) -> Result<Response<v1::Execution>, Status> {
+        retries::update_plan(&self.registry, request).await.map(Response::new)
+    }
+
+    async fn retry_step(&self, request: Request<v1::RetryStepRequest>) -> Result<Response<v1::Execution>, Status> {
+        retries::retry_step(&self.registry, request).await.map(Response::new)
+    }
+
+    async fn skip_step(&self, request: Request<v1::SkipStepRequest>) -> Result<Response<v1::Execution>, Status> {
+        retries::skip_step(&self.registry, request).await.map(Response::new)
+    }
+
+    async fn set_step_output(
+        &self,
+        request: Request<v1::SetStepOutputRequest>,
+    ) -> Result<Response<v1::Execution>, Status> {
+        retries::set_step_output(&self.registry, request).await.map(Response::new)
     }
 
     async fn resolve_step(&self, request: Request<v1::ResolveStepRequest>) -> Result<Response<v1::Execution>, Status> {

@@ -88,7 +88,7 @@ pub(super) async fn resolve_step(
 }
 
 /// A small value that a request carries, as canonical JSON.
-fn inline_json(field: &str, payload: Option<v1::Payload>) -> Result<Json, Status> {
+pub(super) fn inline_json(field: &str, payload: Option<v1::Payload>) -> Result<Json, Status> {
     let text = match payload.and_then(|payload| payload.content) {
         None => return Ok(Json::from_text("null")),
         Some(Content::Json(text)) => text,
@@ -107,7 +107,7 @@ fn inline_json(field: &str, payload: Option<v1::Payload>) -> Result<Json, Status
     Ok(Json::canonical(&value))
 }
 
-async fn ask(
+pub(super) async fn ask(
     registry: &Arc<ExecutionRegistry>,
     caller: &Principal,
     name: &str,

@@ -1,8 +1,8 @@
 use std::{collections::HashMap, sync::Arc};
 
-use belay_execution::{Actor, Created, Event, ExecutionEvent, ToolFacts, digest};
+use belay_execution::{Actor, Created, Event, ExecutionEvent, digest};
 use belay_journal::{NewExecution, Refused};
-use belay_plan::{Format, InvalidPlan, Plan, Planned, PlannedCall, StepProblem, Violation, limits, nearest};
+use belay_plan::{Planned, StepProblem, limits};
 use belay_proto::{
     runner_v1,
     v1::{self, start_execution_request::Source as StartSource, validate_plan_request::Source as ValidateSource},
@@ -12,13 +12,15 @@ use belay_service_kit::{Principal, status};
 use prost::Message as _;
 use tonic::{Code, Request, Status};
 
-use super::{get_execution::show, requests::check};
+use super::{
+    get_execution::show,
+    requests::check,
+    submitted::{Source, accepted, checked, located, plan_with, violations},
+};
 use crate::{
-    ExecutionRegistry, conditions,
+    ExecutionRegistry,
     driver::Driver,
     names::{ExecutionName, is_id, namespace, shard_of},
-    paths::leaves_workspace,
-    runner::{Catalogue, FoundTool},
     trace, wire,
 };
 
@@ -89,27 +91,6 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
     found
 }
 
-/// Violations as a client gets them: a message may quote the plan.
-fn violations(registry: &ExecutionRegistry, violations: Vec<Violation>) -> Vec<v1::PlanViolation> {
-    shown(registry, InvalidPlan { violations }).violations.into_iter().map(violation).collect()
-}
-
-/// Locates problems in the author's document.
-fn located(source: &Source, problems: Vec<StepProblem>) -> Vec<Violation> {
-    match source {
-        Source::Document(document) => StepProblem::locate(format_of(document), &document.text, problems),
-        Source::Message(_) => problems.into_iter().map(Violation::from).collect(),
-    }
-}
-
-fn format_of(document: &v1::PlanDocument) -> Format {
-    match document.format() {
-        v1::PlanFormat::Unspecified => Format::Auto,
-        v1::PlanFormat::Yaml => Format::Yaml,
-        v1::PlanFormat::Json => Format::Json,
-    }
-}
-
 pub(super) async fn start_execution(
     registry: &Arc<ExecutionRegistry>,
     request: Request<v1::StartExecutionRequest>,
@@ -150,13 +131,7 @@ pub(super) async fn start_execution(
         None => return Err(status::invalid("plan", "is needed, as `plan` or as `document`").into()),
     };
     let catalogue = registry.runner.catalogue(false).await?;
-    let none = HashMap::new();
-    let (plan, tools) = match checked(&source, &catalogue, &none) {
-        Ok(checked) => checked,
-        // A tool may have come since the catalogue was read.
-        Err(_) => checked(&source, registry.runner.catalogue(true).await?.as_ref(), &none)
-            .map_err(|invalid| refusal(shown(registry, invalid)))?,
-    };
+    let (plan, tools) = accepted(registry, &source).await?;
 
     let workspace = match workspace.as_str() {
         "" => workspace,
@@ -274,126 +249,6 @@ fn recently_deleted(registry: &ExecutionRegistry, id: &str, reusable_at: Option<
         "Execution `{id}` was deleted, and its id can be used again {when}; nothing was started. Choose another id, or none."
     );
     status::error(Code::FailedPrecondition, reasons::EXECUTION_ID_DELETED, message).into()
-}
-
-enum Source {
-    Message(v1::Plan),
-    Document(v1::PlanDocument),
-}
-
-/// Reads and checks a plan, with what `check` finds in its calls and forms.
-fn plan_with(source: &Source, check: impl FnMut(Planned<'_>) -> Vec<StepProblem>) -> Result<Plan, InvalidPlan> {
-    match source {
-        Source::Message(plan) => wire::checked_plan_from(plan.clone(), check),
-        Source::Document(document) => Plan::parse_with(format_of(document), &document.text, check),
-    }
-}
-
-/// Checks a plan against these tools, and returns it with the facts about them. The error has all violations; `refused` has those of the runner,
-/// by step.
-fn checked(
-    source: &Source,
-    catalogue: &Catalogue,
-    refused: &HashMap<usize, Vec<StepProblem>>,
-) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
-    let mut tools = Vec::<ToolFacts>::new();
-    let plan = plan_with(source, |planned| {
-        let call = match planned {
-            Planned::Call(call) => call,
-            Planned::Condition { step, condition } => {
-                return conditions::problem(step, condition).into_iter().collect();
-            }
-            Planned::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
-        };
-        let mut problems = problems_of_call(&call, catalogue, &mut tools);
-        problems.extend(refused.get(&call.step).into_iter().flatten().cloned());
-        problems
-    })?;
-    Ok((plan, tools))
-}
-
-/// The problem of a form's schema, if it is none.
-fn problems_of_form(step: usize, schema: &serde_json::Value) -> Option<StepProblem> {
-    let invalid = belay_json_schema::Schema::of_form(schema).err()?;
-    let pointer = format!("/wait/form/schema{}", invalid.pointer);
-    Some(StepProblem { step, pointer, message: invalid.to_string() })
-}
-
-/// The problems of a step's call with its tool; adds the facts about the tool to `tools`.
-fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut Vec<ToolFacts>) -> Vec<StepProblem> {
-    let step = call.step;
-    let Some(found) = catalogue.find(call.tool) else {
-        let did_you_mean = nearest(call.tool, catalogue.names()).map(|name| format!("; did you mean `{name}`?"));
-        let message = format!("Tool '{}' not found{}", call.tool, did_you_mean.unwrap_or_default());
-        return vec![StepProblem { step, pointer: "/tool".into(), message }];
-    };
-    let FoundTool { tool, schema, path_arguments } = found;
-    if !tools.iter().any(|facts| facts.used_as == call.tool) {
-        tools.push(ToolFacts {
-            used_as: call.tool.to_owned(),
-            tool: tool.name.clone(),
-            recovery: wire::recovery_from(tool.recovery()),
-            default_timeout: tool.default_timeout.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
-        });
-    }
-    let Some(arguments) = call.arguments else { return Vec::new() };
-    let templates = arguments.reference_paths();
-    let violations = schema.into_iter().flat_map(|schema| schema.violations_except(arguments.source(), &templates));
-    let mut problems: Vec<_> = violations.flat_map(|violation| problems_of(step, violation, tool)).collect();
-    for name in path_arguments {
-        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-        let path = arguments.source()[name.as_str()].as_str().filter(|_| !templates.contains(&pointer));
-        problems.extend(path.and_then(|path| {
-            let message = format!("`{path}` {}", leaves_workspace(path)?);
-            Some(StepProblem { step, pointer: format!("/arguments{pointer}"), message })
-        }));
-    }
-    problems
-}
-
-/// The problems of one schema violation: each unknown argument by its name, with the most similar known one.
-fn problems_of(step: usize, violation: belay_json_schema::Violation, tool: &v1::Tool) -> Vec<StepProblem> {
-    let at = format!("/arguments{}", violation.pointer);
-    if violation.unknown.is_empty() {
-        return vec![StepProblem { step, pointer: at, message: violation.message }];
-    }
-    let schema: serde_json::Value = serde_json::from_str(&tool.parameters_schema).unwrap_or_default();
-    // Members of nested objects are described elsewhere in the schema.
-    let known = schema["properties"].as_object().filter(|_| violation.pointer.is_empty());
-    let problem = |name: String| {
-        let names = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
-        let did_you_mean = nearest(&name, names).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-        let pointer = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-        StepProblem { step, pointer, message: format!("{} takes no `{name}` here{did_you_mean}", tool.name) }
-    };
-    violation.unknown.into_iter().map(problem).collect()
-}
-
-/// Hides secrets in a refusal, which quotes the plan.
-fn shown(registry: &ExecutionRegistry, mut invalid: InvalidPlan) -> InvalidPlan {
-    for violation in &mut invalid.violations {
-        violation.message = registry.vault.shown(std::mem::take(&mut violation.message));
-        violation.field = registry.vault.shown(std::mem::take(&mut violation.field));
-    }
-    invalid
-}
-
-fn refusal(invalid: InvalidPlan) -> Status {
-    let count = invalid.violations.len();
-    let first = &invalid.violations[0];
-    let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
-    let message = format!("The plan is not valid: {}: {}{more}", first.field, first.message);
-    let mut error = status::error(Code::InvalidArgument, reasons::PLAN_REFUSED, message);
-    for Violation { field, message, line, column } in invalid.violations {
-        let place = if line > 0 { format!(" (line {line}, column {column})") } else { String::new() };
-        error = error.field(field, format!("{message}{place}"));
-    }
-    error.into()
-}
-
-fn violation(Violation { field, message, line, column }: Violation) -> v1::PlanViolation {
-    let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
-    v1::PlanViolation { field, message, line: number(line), column: number(column) }
 }
 
 fn check_labels(

@@ -163,7 +163,8 @@ impl Watch {
                     for event in transition.after(self.cursor) {
                         let (sequence, event) = event.map_err(|error| undecodable(&error, &self.registry.vault))?;
                         self.cursor = sequence;
-                        let finished = transition.is_end() && sequence == transition.last();
+                        // An end before the snapshot was followed by a retry.
+                        let finished = transition.is_end() && sequence == transition.last() && sequence >= last;
                         yield message(event);
                         for chunk in self.before_next(&mut output) {
                             yield message(chunk);

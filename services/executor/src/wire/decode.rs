@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, Finished, Form, Json, OperationId, Progress,
-    Resolution, SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent,
-    ToolCallRequest, ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent,
+    Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, Finished, Form, Json, OperationId, PlanUpdated,
+    Progress, Resolution, Retried, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp,
+    ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent,
 };
 use belay_journal::Transition;
 use belay_proto::{
@@ -119,12 +119,16 @@ pub(crate) fn decode_bytes(mut bytes: &[u8]) -> Result<Vec<v1::ExecutionEvent>, 
     Ok(events)
 }
 
-/// Decodes messages into events. `facts` is what is stored beside the first event ([`Transition::facts`]), without which that one is not decoded.
-pub(crate) fn to_events(
+/// Decodes messages into events. `facts` gives what is stored beside an event ([`Transition::facts`]), without which the first one and those that change
+/// the plan are not decoded.
+pub(crate) fn to_events<'f>(
     messages: impl IntoIterator<Item = v1::ExecutionEvent>,
-    facts: Option<&[u8]>,
+    facts: impl Fn(u64) -> Option<&'f [u8]>,
 ) -> impl Iterator<Item = Result<Event, DecodeError>> {
-    messages.into_iter().map(move |message| decode(message, facts))
+    messages.into_iter().map(move |message| {
+        let facts = facts(u64::try_from(message.sequence).unwrap_or(0));
+        decode(message, facts)
+    })
 }
 
 /// Decodes one message.
@@ -180,25 +184,44 @@ fn decode_created(
         approval_mode: approval_mode(mode),
         workspace: created.workspace,
         labels: created.labels,
-        tools: facts
-            .tools
-            .into_iter()
-            .map(|facts| {
-                Ok(ToolFacts {
-                    recovery: recovery_from(known(facts.recovery, "the recovery class of a tool").map_err(unknown)?),
-                    used_as: facts.used_as,
-                    tool: facts.tool,
-                    default_timeout: duration(facts.default_timeout),
-                })
-            })
-            .collect::<Result<_, _>>()?,
+        tools: tools_from(facts.tools, sequence)?,
         deadline: created.deadline.as_ref().map(timestamp),
         trace: (trace.traceparent, trace.tracestate),
         shard: u32::try_from(facts.shard).unwrap_or(0),
     })
 }
 
-/// What is stored beside the first event.
+fn decode_updated(
+    updated: v1::ExecutionPlanUpdated,
+    facts: Option<&[u8]>,
+    sequence: i64,
+    lacks: Lacks<'_>,
+) -> Result<PlanUpdated, DecodeError> {
+    let facts = decode_facts(facts.ok_or_else(|| lacks("what is stored beside it"))?, sequence)?;
+    let plan = stored_plan_from(updated.plan.ok_or_else(|| lacks("its plan"))?);
+    Ok(PlanUpdated {
+        plan: plan.map_err(|invalid| DecodeError::Damaged(invalid.to_string()))?,
+        tools: tools_from(facts.tools, sequence)?,
+        revision: u32::try_from(updated.revision).map_err(|_| lacks("its revision"))?,
+        deadline: updated.deadline.as_ref().map(timestamp),
+        reason: updated.reason,
+    })
+}
+
+fn tools_from(tools: Vec<runner_v1::ToolFacts>, sequence: i64) -> Result<Vec<ToolFacts>, DecodeError> {
+    let unknown = |problem| DecodeError::NotUnderstood { sequence, problem };
+    let tool = |facts: runner_v1::ToolFacts| {
+        Ok(ToolFacts {
+            recovery: recovery_from(known(facts.recovery, "the recovery class of a tool").map_err(unknown)?),
+            used_as: facts.used_as,
+            tool: facts.tool,
+            default_timeout: duration(facts.default_timeout),
+        })
+    };
+    tools.into_iter().map(tool).collect()
+}
+
+/// What is stored beside an event.
 fn decode_facts(facts: &[u8], sequence: i64) -> Result<runner_v1::ExecutionFacts, DecodeError> {
     let damaged = |what: String| DecodeError::Damaged(format!("what is stored beside event {sequence}: {what}"));
     check::<runner_v1::ExecutionFacts>(facts).map_err(|unknown| match unknown.is_newer() {
@@ -288,6 +311,20 @@ fn decode_kind(
         }
         Kind::ExecutionDeadlineExceeded(_) => execution(ExecutionEvent::DeadlineExceeded),
         Kind::ExecutionAwaitingApproval(_) => execution(ExecutionEvent::AwaitingApproval),
+        Kind::ExecutionRetried(retried) => execution(ExecutionEvent::Retried(Box::new(Retried {
+            steps: retried.step_ids.into_iter().map(Into::into).collect(),
+            request: RetryRequest {
+                from: Some(retried.from_step).filter(|step| !step.is_empty()).map(Into::into),
+                skip_failed: retried.skip_failed,
+                start_paused: retried.start_paused,
+                plan_digest: retried.plan_digest,
+                reason: retried.reason,
+            },
+            deadline: retried.deadline.as_ref().map(timestamp),
+        }))),
+        Kind::ExecutionPlanUpdated(updated) => {
+            execution(ExecutionEvent::PlanUpdated(Box::new(decode_updated(updated, facts, sequence, lacks)?)))
+        }
         Kind::ExecutionFinished(finished) => {
             execution(ExecutionEvent::Finished(Box::new(decode_finished(finished, sequence, lacks)?)))
         }
@@ -333,6 +370,13 @@ fn decode_kind(
             };
             step(subject, StepEvent::Resolved { resolution, reason: resolved.reason })
         }
+        Kind::StepSkipRequested(skip) => step(subject, StepEvent::SkipRequested { reason: skip.reason }),
+        Kind::StepOutputSet(set) => {
+            let output = json(set.output, "the output of a step").map_err(unknown)?;
+            step(subject, StepEvent::OutputSet { output, reason: set.reason })
+        }
+        Kind::StepRetryAdvanced(advanced) => step(subject, StepEvent::RetryAdvanced { reason: advanced.reason }),
+        Kind::StepRetryCancelled(cancelled) => step(subject, StepEvent::RetryCancelled { reason: cancelled.reason }),
         Kind::ToolCallRequested(request) => {
             let request = ToolCallRequest {
                 tool: request.tool,
@@ -422,6 +466,8 @@ fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
         v1::SkipReason::TimedOut => SkipReason::TimedOut,
         v1::SkipReason::ApprovalSkipped => SkipReason::ApprovalSkipped,
         v1::SkipReason::NonInteractive => SkipReason::NonInteractive,
+        v1::SkipReason::Requested => SkipReason::Requested,
+        v1::SkipReason::PlanUpdated => SkipReason::PlanUpdated,
     })
 }
 
@@ -433,7 +479,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::wire::{encode, encode_facts};
+    use crate::wire::{encode, facts_beside};
 
     /// A watch ends after this event, of which it reads nothing else.
     #[test]
@@ -566,6 +612,12 @@ mod tests {
             step(StepEvent::Resolved { resolution: Resolution::Completed(result()), reason: "looked".into() }),
             step(StepEvent::Resolved { resolution: Resolution::Failed, reason: String::new() }),
             step(StepEvent::Resolved { resolution: Resolution::Again, reason: String::new() }),
+            step(StepEvent::Skipped { reason: SkipReason::Requested, because: None, progress }),
+            step(StepEvent::Skipped { reason: SkipReason::PlanUpdated, because: None, progress }),
+            step(StepEvent::SkipRequested { reason: "why".into() }),
+            step(StepEvent::OutputSet { output: result(), reason: "why".into() }),
+            step(StepEvent::RetryAdvanced { reason: "why".into() }),
+            step(StepEvent::RetryCancelled { reason: "why".into() }),
             step(StepEvent::Cancelled { progress }),
             step(StepEvent::OutcomeUnknown { failure: failure() }),
             call(ToolCallEvent::Requested(Arc::new(request))),
@@ -603,10 +655,7 @@ mod tests {
             for actor in [None, Some(Actor { principal: "ann".into(), request_id: "r1".into() })] {
                 let event = Event { sequence: 9, time: Timestamp::from_micros(5), actor, body: body.clone() };
                 let bytes = encode(&event).encode_to_vec();
-                let facts = match &event.body {
-                    Body::Execution(ExecutionEvent::Created(created)) => Some(encode_facts(created)),
-                    _ => None,
-                };
+                let facts = facts_beside(std::slice::from_ref(&event));
                 let message = v1::ExecutionEvent::decode(bytes.as_slice()).unwrap();
                 assert_eq!(decode(message, facts.as_deref()), Ok(event));
             }

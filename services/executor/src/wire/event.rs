@@ -2,7 +2,8 @@
 
 use belay_execution::{
     Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, ExecutionState, Finished, Form, OperationId, Progress,
-    Resolution, StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent,
+    Resolution, Retried, RetryRequest, StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent,
+    ToolFacts, WaitEnd, WaitEvent,
 };
 use belay_proto::{
     runner_v1,
@@ -117,9 +118,30 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
             };
             Kind::ExecutionRecovered(v1::ExecutionRecovered { in_doubt: in_doubt.iter().map(reference).collect() })
         }
+        E::Retried(retried) => Kind::ExecutionRetried(retried_message(retried)),
+        E::PlanUpdated(updated) => Kind::ExecutionPlanUpdated(v1::ExecutionPlanUpdated {
+            plan: Some(stored_plan_message(&updated.plan)),
+            revision: count(updated.revision),
+            reason: updated.reason.clone(),
+            deadline: updated.deadline.map(time),
+        }),
         E::AwaitingApproval => Kind::ExecutionAwaitingApproval(v1::ExecutionAwaitingApproval {}),
         E::DeadlineExceeded => Kind::ExecutionDeadlineExceeded(v1::ExecutionDeadlineExceeded {}),
         E::Finished(finished) => Kind::ExecutionFinished(finished_message(finished)),
+    }
+}
+
+fn retried_message(retried: &Retried) -> v1::ExecutionRetried {
+    let Retried { steps, request, deadline } = retried;
+    let RetryRequest { from, skip_failed, start_paused, plan_digest, reason } = request;
+    v1::ExecutionRetried {
+        step_ids: steps.iter().map(|step| step.as_str().to_owned()).collect(),
+        from_step: from.as_ref().map(|step| step.as_str().to_owned()).unwrap_or_default(),
+        skip_failed: *skip_failed,
+        start_paused: *start_paused,
+        plan_digest: plan_digest.clone(),
+        reason: reason.clone(),
+        deadline: deadline.map(time),
     }
 }
 
@@ -135,11 +157,20 @@ fn created_message(created: &Created) -> v1::ExecutionCreated {
     }
 }
 
-/// What of an execution's first event only services need, as it is stored beside that. The events are sent as they are stored, so that nothing can be
+/// What of events only services need, as it is stored beside them; of one transition only one event has such. The events are sent as they are stored, so that nothing can be
 /// left out of them on the way to clients.
-pub(crate) fn encode_facts(created: &Created) -> Vec<u8> {
-    let shard = i32::try_from(created.shard).unwrap_or(i32::MAX);
-    runner_v1::ExecutionFacts { shard, tools: created.tools.iter().map(facts).collect() }.encode_to_vec()
+pub(crate) fn facts_beside(events: &[Event]) -> Option<Vec<u8>> {
+    events.iter().find_map(|event| match &event.body {
+        Body::Execution(ExecutionEvent::Created(created)) => Some(encode_facts(created.shard, &created.tools)),
+        Body::Execution(ExecutionEvent::PlanUpdated(updated)) => Some(encode_facts(0, &updated.tools)),
+        _ => None,
+    })
+}
+
+/// Facts as they are stored beside events.
+fn encode_facts(shard: u32, tools: &[ToolFacts]) -> Vec<u8> {
+    let shard = i32::try_from(shard).unwrap_or(i32::MAX);
+    runner_v1::ExecutionFacts { shard, tools: tools.iter().map(facts).collect() }.encode_to_vec()
 }
 
 fn facts(facts: &ToolFacts) -> runner_v1::ToolFacts {
@@ -209,6 +240,18 @@ fn step_kind(attempt: u32, event: &StepEvent) -> Kind {
                 Resolution::Again => (v1::StepResolution::Again, None),
             };
             Kind::StepResolved(v1::StepResolved { resolution: how.into(), result, reason: reason.clone() })
+        }
+        StepEvent::SkipRequested { reason } => {
+            Kind::StepSkipRequested(v1::StepSkipRequested { reason: reason.clone() })
+        }
+        StepEvent::OutputSet { output, reason } => {
+            Kind::StepOutputSet(v1::StepOutputSet { output: Some(inline(output)), reason: reason.clone() })
+        }
+        StepEvent::RetryAdvanced { reason } => {
+            Kind::StepRetryAdvanced(v1::StepRetryAdvanced { reason: reason.clone() })
+        }
+        StepEvent::RetryCancelled { reason } => {
+            Kind::StepRetryCancelled(v1::StepRetryCancelled { reason: reason.clone() })
         }
     }
 }

@@ -72,6 +72,8 @@ pub(crate) fn skip_reason(reason: SkipReason) -> v1::SkipReason {
         SkipReason::TimedOut => v1::SkipReason::TimedOut,
         SkipReason::ApprovalSkipped => v1::SkipReason::ApprovalSkipped,
         SkipReason::NonInteractive => v1::SkipReason::NonInteractive,
+        SkipReason::Requested => v1::SkipReason::Requested,
+        SkipReason::PlanUpdated => v1::SkipReason::PlanUpdated,
     }
 }
 
@@ -200,7 +202,8 @@ pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Executio
         start_time: execution.started_at().map(time),
         end_time: execution.ended_at().map(time),
         approval_wait: Some(execution.waited()).filter(|waited| !waited.is_zero()).map(Into::into),
-        deadline: created.deadline.map(time),
+        deadline: execution.deadline().map(time),
+        plan_revision: i32::try_from(execution.plan_revision()).unwrap_or(i32::MAX),
         failure: execution.first_failure().map(failure),
         waiting,
         trace: Some(v1::TraceContext { traceparent: created.trace.0.clone(), tracestate: created.trace.1.clone() }),
@@ -249,7 +252,7 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
         title: spec.title().to_owned(),
         state: step_state(view.state()).into(),
         attempt: i32::try_from(view.attempt()).unwrap_or(i32::MAX),
-        max_attempts: i32::try_from(spec.retry().max_attempts).unwrap_or(i32::MAX),
+        max_attempts: i32::try_from(view.max_attempts()).unwrap_or(i32::MAX),
         start_time: view.started_at().map(time),
         end_time: view.ended_at().map(time),
         output: view.output().filter(|_| is_full).map(payload),

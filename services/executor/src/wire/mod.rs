@@ -14,7 +14,7 @@ mod plan;
 pub(crate) use approval::{check_approval, decision_from, is_pending, receipt_from, requirement_from, subject_kind};
 pub(crate) use decode::{DecodeError, check_known, check_version, decode_all, decode_bytes, is_end, to_events, uid_of};
 pub(crate) use event::{
-    OLDEST_VERSION, VERSION, call_name, encode, encode_facts, output_event, output_frame, parse_call,
+    OLDEST_VERSION, VERSION, call_name, encode, facts_beside, output_event, output_frame, parse_call,
 };
 pub(crate) use execution::{
     StepDetails, approval_mode, approval_mode_to, basic, brief, etag, full, state_name, state_number, step,

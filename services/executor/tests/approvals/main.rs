@@ -16,6 +16,7 @@ mod metrics;
 mod newer;
 mod output;
 mod reads;
+mod retries;
 mod secrets;
 mod snapshots;
 mod starts;

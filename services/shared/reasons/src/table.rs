@@ -122,6 +122,14 @@ table! {
     "The execution keeps 1,000 signals that no step has taken. The signal was not taken."
     "`belay executions get ID` shows which signals its steps wait for: send those, or cancel the execution."
 
+    NOTHING_TO_RETRY Executions 2 false [] [FailedPrecondition]
+    "No step of the execution has failed or was stopped, so that nothing has to run again."
+    "To run completed steps again, name the first of them: `belay executions retry ID --from STEP`."
+
+    PLAN_REVISION_MISMATCH Executions 2 false [] [FailedPrecondition]
+    "The plan of the execution was changed after the one was read that the change began with. Nothing was changed."
+    "Get the plan again (`belay executions get ID --plan`), change that, and ask again."
+
     ETAG_MISMATCH Executions 2 false [] [Aborted]
     "The execution changed after it was read. Nothing happened."
     "Read the execution again, then repeat the request with its new etag."

@@ -5,9 +5,13 @@ use std::time::Duration;
 use belay_proto::v1::{CancelExecutionRequest, Execution, ExecutionView, GetExecutionRequest, execution::State};
 use belay_reasons as reasons;
 
-use super::{super::Context, refused};
+use super::{
+    super::Context,
+    refused,
+    select::{Deed, Selected, Selection, each},
+};
 use crate::{
-    args::{Which, help},
+    args::help,
     clock,
     connect::{Client, Needs},
     exit::Exit,
@@ -22,34 +26,53 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The interval at which the execution is read meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Stop an execution: running calls are cancelled, other steps are skipped
+/// Stop executions: running calls are cancelled, other steps are skipped
 ///
-/// Returns when the execution has ended: 0 when it was cancelled, 2 when it had ended before, 34 when a call has not stopped after 30 s.
+/// One execution is waited for: 0 when it was cancelled, 2 when it had ended before, 34 when a call has not stopped after 30 s. Several are asked to stop, and
+/// not waited for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay executions cancel @last --reason 'wrong plan'"))]
 pub(crate) struct Cancel {
     #[command(flatten)]
-    which: Which,
+    selection: Selection,
     /// The reason, which is stored with the execution
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
 }
 
-/// Requests the cancellation, and waits until the execution has ended.
+const CANCELLED: Deed = Deed {
+    verb: "cancel",
+    done: "cancelled",
+    states: &[State::Pending, State::Running, State::AwaitingApproval, State::Paused],
+};
+
+/// Requests the cancellation, and waits until the execution has ended, if it is one.
 pub(crate) async fn cancel(context: &Context, verb: Cancel) -> Result<Exit, Failure> {
-    let execution = context
-        .ask(Needs::Records, async |client| {
-            let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
-            let request = CancelExecutionRequest { name: name.clone(), reason: verb.reason, ..Default::default() };
-            let answer = client.cancel_execution(request).await;
-            let asked = answer.map_err(|status| refused(&status, &name))?.into_inner();
-            match tokio::time::timeout(MAX_WAIT, until_over(client, asked)).await {
-                Ok(ended) => ended?,
-                Err(_) => return Err(still_running(&name)),
+    let cancel = async |client: &mut Client, name: String| {
+        let request = CancelExecutionRequest { name, reason: verb.reason.clone(), ..Default::default() };
+        Ok(client.cancel_execution(request).await?.into_inner())
+    };
+    context
+        .ask(Needs::Records, async |client| match verb.selection.resolve(context, client, &CANCELLED).await? {
+            Selected::None(exit) => Ok(exit),
+            Selected::Named(names) if names.len() == 1 => {
+                let asked = cancel(client, names[0].clone()).await.map_err(|status| refused(&status, &names[0]))?;
+                ended(context, client, asked).await
             }
-            Ok(read::execution(client, &name, context.screen.format).await?)
+            Selected::Named(names) | Selected::Matching(names) => {
+                each(context, client, &CANCELLED, names, cancel).await
+            }
         })
-        .await?;
+        .await
+}
+
+async fn ended(context: &Context, client: &mut Client, asked: Execution) -> Result<Exit, Failure> {
+    let name = asked.name.clone();
+    match tokio::time::timeout(MAX_WAIT, until_over(client, asked)).await {
+        Ok(ended) => ended?,
+        Err(_) => return Err(still_running(&name)),
+    }
+    let execution = read::execution(client, &name, context.screen.format).await?;
     if execution.state() != State::Cancelled {
         return Err(not_cancelled(&execution));
     }

@@ -4,7 +4,12 @@ use belay_proto::v1::{DeleteExecutionRequest, Execution, ExecutionView, GetExecu
 use belay_reasons as reasons;
 use serde_json::json;
 
-use super::{super::Context, refused};
+use super::{
+    super::Context,
+    list::{Matching, filter},
+    refused,
+    select::{ENDED, matching, unclear},
+};
 use crate::{
     args::{Format, help},
     ask, clock,
@@ -31,8 +36,10 @@ const MAX_SHOWN: usize = 20;
 #[command(after_help = help!("belay executions delete nightly-1 nightly-2"))]
 pub(crate) struct Delete {
     /// The executions: each by its id, the beginning of its id, its full name, or @last
-    #[arg(value_name = "ID", required = true)]
+    #[arg(value_name = "ID")]
     ids: Vec<String>,
+    #[command(flatten)]
+    matching: Matching,
     /// Delete without asking
     #[arg(long, short)]
     yes: bool,
@@ -44,6 +51,18 @@ pub(crate) async fn delete(context: &Context, verb: Delete) -> Result<Exit, Fail
 }
 
 async fn delete_named(context: &Context, client: &mut Client, verb: Delete) -> Result<Exit, Failure> {
+    let filter = filter(&verb.matching, clock::now());
+    if verb.ids.is_empty() == filter.is_empty() {
+        return Err(unclear("delete", verb.ids.is_empty()));
+    }
+    if !filter.is_empty() {
+        let found = matching(client, names::parent(&context.namespace), filter, ENDED).await?;
+        if found.is_empty() {
+            context.screen.say(&Line::new("no execution that matches can be deleted"));
+            return Ok(Exit::OK);
+        }
+        return delete_all(context, client, found, verb.yes).await;
+    }
     let mut executions: Vec<Execution> = Vec::new();
     for id in &verb.ids {
         let name = names::resolve(client, &context.namespace, id).await?;

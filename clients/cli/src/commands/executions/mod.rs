@@ -2,12 +2,16 @@
 
 pub(crate) mod cancel;
 pub(crate) mod delete;
+pub(crate) mod edit_plan;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod pause;
 pub(crate) mod resolve;
 pub(crate) mod resume;
+pub(crate) mod retry;
+mod select;
 pub(crate) mod signal;
+pub(crate) mod step;
 pub(crate) mod watch;
 mod watch_all;
 

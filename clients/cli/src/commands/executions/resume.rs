@@ -1,6 +1,11 @@
 //! `belay executions resume`.
 
-use super::super::{Context, unless_stopped};
+use belay_proto::v1::RetryExecutionRequest;
+
+use super::{
+    super::{Context, unless_stopped},
+    refused,
+};
 use crate::{
     args::{Format, Which, execution_help},
     ask,
@@ -19,6 +24,9 @@ use crate::{
 pub(crate) struct Resume {
     #[command(flatten)]
     which: Which,
+    /// Skip the steps that failed, and run those that depend on them; also where the execution has ended
+    #[arg(long)]
+    skip_failed_step: bool,
 }
 
 /// Resumes it and watches it from there; without a server, this process drives it.
@@ -27,6 +35,11 @@ pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signal
         let mut session = Session::open(&context.place, Needs::Records).await?;
         let resumed = async {
             let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            if verb.skip_failed_step {
+                let request =
+                    RetryExecutionRequest { name: name.clone(), skip_failed: true, ..RetryExecutionRequest::default() };
+                session.client.retry_execution(request).await.map_err(|status| refused(&status, &name))?;
+            }
             take_up(&mut session.client, &name).await
         };
         match resumed.await {

@@ -3,7 +3,11 @@
 //! Nothing is decided here. Two things follow from an event without one of their own, always in the same way, and are part of the format:
 //! a step becomes ready when its last dependency completes, and is marked to be skipped when a dependency ends without completing.
 
+mod retry;
 mod step;
+mod update;
+
+pub use update::ForbiddenChange;
 
 use thiserror::Error;
 
@@ -126,6 +130,8 @@ impl Execution {
                 }
                 self.signals.push(&received.signal, sequence, received.payload.clone());
             }
+            E::Retried(retried) => retry::apply(self, retried, time)?,
+            E::PlanUpdated(updated) => update::apply(self, updated, time)?,
             E::DeadlineExceeded => {
                 self.transition_execution(ExecutionTrigger::DeadlineExceeded, None)?;
                 self.paused = None;

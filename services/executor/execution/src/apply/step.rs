@@ -1,7 +1,5 @@
 //! Applies the events about attempts at steps.
 
-use std::sync::Arc;
-
 use belay_plan::RunWhen;
 use belay_reasons as reasons;
 
@@ -43,14 +41,18 @@ pub(super) fn apply(
             execution.transition_step(step, StepTrigger::Failed, time)?;
             end(execution, step, time);
             execution.totals.failed += 1;
-            execution.update_step(step, |record| match attempt {
-                // Its condition has no value: there was no attempt.
-                0 => record.failure = Some(Box::new(failure.clone())),
-                _ => record.failed(attempt, failure, time),
+            execution.update_step(step, |record| {
+                let last = record.failed_attempts.last();
+                let is_known = last.is_some_and(|last| last.attempt == attempt && last.failure == *failure);
+                // Its condition has no value, so that there was no attempt, or its next attempt was cancelled.
+                match record.has_started() && !is_known {
+                    true => record.failed(attempt, failure, time),
+                    false => record.failure = Some(Box::new(failure.clone())),
+                }
             });
             execution.first_failure.get_or_insert_with(|| failure.clone());
             skip_dependents(execution, step, SkipReason::DependencyFailed, time)?;
-            let stops = execution.created.plan.stop_on_error() || failure.class == ErrorClass::Fatal;
+            let stops = execution.plan().stop_on_error() || failure.class == ErrorClass::Fatal;
             if execution.stop.is_none() && stops {
                 execution.stop = Some(Stop::Error { step });
             }
@@ -60,18 +62,27 @@ pub(super) fn apply(
             let record = &execution.steps[step];
             // So that whoever asks for the first reason goes from step to step against the dependencies, and never round in a circle.
             let is_of_dependency = matches!(reason, SkipReason::DependencyFailed | SkipReason::DependencySkipped);
-            let depends_on = |on: StepKey| record.spec.dependencies().iter().any(|&other| StepKey::new(other) == on);
+            let depends_on = |on: StepKey| record.dependencies.contains(&on);
             if is_of_dependency && !because.is_some_and(depends_on) {
                 return Err(format!("step `{id}` depends on no step because of which it is skipped"));
             }
-            if record.attempt > 0 && !matches!(record.end, Some(OperationEnd::Skipped)) {
+            if record.has_started()
+                && !matches!(
+                    record.end,
+                    Some(OperationEnd::Skipped | OperationEnd::SkipRequested | OperationEnd::Removed)
+                )
+            {
                 return Err(format!("step `{id}` has started, and can no longer be skipped"));
             }
             execution.transition_step(step, StepTrigger::Skipped, time)?;
             end(execution, step, time);
             execution.totals.skipped += 1;
             execution.update_step(step, |record| record.skipped = Some((*reason, because)));
-            skip_dependents(execution, step, SkipReason::DependencySkipped, time)?;
+            match reason {
+                // Whoever skips a step wants what depends on it to run.
+                SkipReason::Requested | SkipReason::PlanUpdated => release_dependents(execution, step, time)?,
+                _ => skip_dependents(execution, step, SkipReason::DependencySkipped, time)?,
+            }
         }
         StepEvent::Cancelled { .. } => {
             check(execution, step, attempt, StepTrigger::Cancelled)?;
@@ -86,9 +97,7 @@ pub(super) fn apply(
             }
             check(execution, step, attempt, StepTrigger::Resolved)?;
             execution.transition_step(step, StepTrigger::Resolved, time)?;
-            if execution.state == ExecutionState::AwaitingApproval {
-                execution.transition_execution(ExecutionTrigger::StepResolved, None)?;
-            }
+            execution.goes_on_by_request()?;
             execution.update_step(step, |record| {
                 record.attempt_started_at = Some(time);
                 match resolution {
@@ -98,6 +107,30 @@ pub(super) fn apply(
                     Resolution::Failed => record.end = Some(OperationEnd::Denied(resolved_as_failed(reason))),
                     Resolution::Again => {}
                 }
+            });
+        }
+        StepEvent::SkipRequested { .. } => {
+            check_not_running(execution, step, attempt)?;
+            execution.goes_on_by_request()?;
+            execution.update_step(step, |record| record.end = Some(OperationEnd::SkipRequested));
+        }
+        StepEvent::OutputSet { output, .. } => {
+            check_not_running(execution, step, attempt)?;
+            execution.goes_on_by_request()?;
+            execution.update_step(step, |record| {
+                (record.end, record.output) = (Some(OperationEnd::Completed), Some(output.clone().into()));
+            });
+        }
+        StepEvent::RetryAdvanced { .. } => {
+            check_backs_off(execution, step, attempt)?;
+            execution.goes_on_by_request()?;
+            execution.update_step(step, |record| record.not_before = record.not_before.map(|until| until.min(time)));
+        }
+        StepEvent::RetryCancelled { .. } => {
+            check_backs_off(execution, step, attempt)?;
+            execution.goes_on_by_request()?;
+            execution.update_step(step, |record| {
+                record.end = record.failure.as_deref().cloned().map(OperationEnd::Denied);
             });
         }
         StepEvent::OutcomeUnknown { failure } => {
@@ -119,6 +152,31 @@ fn resolved_as_failed(reason: &str) -> Failure {
     Failure::new(ErrorClass::OutcomeUnknown, reasons::RESOLVED_AS_FAILED, message)
 }
 
+/// Checks that a request can end a step or take it out of its wait for the next attempt: it has nothing in flight.
+fn check_not_running(execution: &Execution, step: StepKey, attempt: u32) -> Result<(), String> {
+    let record = &execution.steps[step];
+    let (id, state) = (&record.id, record.state);
+    if execution.stop.is_some() || execution.state.is_terminal() {
+        return Err("the execution has ended or is being stopped, which ends its steps".to_owned());
+    }
+    let has_nothing = matches!(state, StepState::Pending | StepState::Ready | StepState::BackingOff);
+    if attempt != record.attempt || !has_nothing || record.end.is_some() {
+        return Err(format!(
+            "step `{id}`, which is {state:?} in attempt {}, is not one that waits to start",
+            record.attempt
+        ));
+    }
+    Ok(())
+}
+
+fn check_backs_off(execution: &Execution, step: StepKey, attempt: u32) -> Result<(), String> {
+    check_not_running(execution, step, attempt)?;
+    match execution.steps[step].state {
+        StepState::BackingOff => Ok(()),
+        state => Err(format!("step `{}`, which is {state:?}, waits for no attempt", execution.steps[step].id)),
+    }
+}
+
 /// Checks what the table of transitions cannot express: an event must name the step's current attempt, and must follow from how the step's
 /// operation ended.
 fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) -> Result<(), String> {
@@ -129,7 +187,10 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
     }
     let to_request = record.is_to_request();
     let leads_there = match (record.state, by) {
-        (StepState::Running, StepTrigger::Completed) => matches!(record.end, Some(OperationEnd::Completed)),
+        (
+            StepState::Pending | StepState::Ready | StepState::Running | StepState::BackingOff,
+            StepTrigger::Completed,
+        ) => matches!(record.end, Some(OperationEnd::Completed)),
         (StepState::Running, StepTrigger::RetryScheduled) => matches!(record.end, Some(OperationEnd::Failed(_))),
         (StepState::Running, StepTrigger::OutcomeUnknown) => matches!(record.end, Some(OperationEnd::Unknown(_))),
         (StepState::Running, StepTrigger::Failed) => {
@@ -140,7 +201,7 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
         }
         // A step whose condition has no value fails before its first attempt.
         (StepState::Ready, StepTrigger::Failed) => {
-            to_request || record.attempt == 0 && record.spec.condition().is_some()
+            to_request || !record.has_started() && record.spec.condition().is_some()
         }
         (StepState::Ready, StepTrigger::Cancelled) => to_request,
         _ => true,
@@ -159,9 +220,8 @@ fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timesta
     if attempt != record.attempt + 1 || record.is_to_request() {
         return Err(format!("attempt {attempt} of step `{id}` does not follow attempt {}", record.attempt));
     }
-    let open = |&&on: &&usize| !execution.steps[StepKey::new(on)].state.is_terminal();
-    if let Some(&on) = record.spec.dependencies().iter().find(open) {
-        let on = &execution.steps[StepKey::new(on)].id;
+    if let Some(&on) = record.dependencies.iter().find(|&&on| !execution.steps[on].state.is_terminal()) {
+        let on = &execution.steps[on].id;
         return Err(format!("step `{id}` started before step `{on}`, which it depends on, had ended"));
     }
     execution.transition_step(step, StepTrigger::Started, time)?;
@@ -200,15 +260,7 @@ fn release(execution: &mut Execution, dependent: StepKey, last: StepKey, time: T
     if record.open_dependencies > 0 || record.state != StepState::Pending {
         return Ok(());
     }
-    let spec = Arc::clone(&record.spec);
-    let runs = match spec.run_when() {
-        RunWhen::Success | RunWhen::Always => true,
-        RunWhen::Failure => spec.dependencies().iter().any(|&on| {
-            let root = execution.skipped_because(StepKey::new(on));
-            execution.steps[root].state == StepState::Failed
-        }),
-    };
-    if runs {
+    if execution.runs_after_dependencies(dependent) {
         return execution.transition_step(dependent, StepTrigger::DependenciesCompleted, time);
     }
     if execution.stop.is_none() {
@@ -217,6 +269,26 @@ fn release(execution: &mut Execution, dependent: StepKey, last: StepKey, time: T
         });
     }
     Ok(())
+}
+
+impl Execution {
+    /// A request about a step lets an execution go on that only waited for approvals.
+    pub(super) fn goes_on_by_request(&mut self) -> Result<(), String> {
+        match self.state {
+            ExecutionState::AwaitingApproval => self.transition_execution(ExecutionTrigger::StepResolved, None),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a step runs, all of whose dependencies have ended as it wants.
+    pub(super) fn runs_after_dependencies(&self, step: StepKey) -> bool {
+        let record = &self.steps[step];
+        let has_failed = |&on: &StepKey| self.steps[self.skipped_because(on)].state == StepState::Failed;
+        match record.spec.run_when() {
+            RunWhen::Success | RunWhen::Always => true,
+            RunWhen::Failure => record.dependencies.iter().any(has_failed),
+        }
+    }
 }
 
 /// What the end of a step that has not completed means for those that depend on it: they are skipped, or have one less to wait for. Once the execution is

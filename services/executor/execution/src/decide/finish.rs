@@ -25,7 +25,7 @@ impl Execution {
         for (step, record) in self.steps.iter() {
             let progress = self.progress(events.len() + 1);
             let event = match record.state {
-                StepState::Ready | StepState::Pending if record.attempt == 0 => {
+                StepState::Ready | StepState::Pending if !record.has_started() => {
                     let to_skip = record.to_skip.map(|(reason, because)| (reason, Some(because)));
                     let (reason, because) = to_skip.unwrap_or((reason, cause));
                     let because = because.map(|because| self.steps[because].id.clone());

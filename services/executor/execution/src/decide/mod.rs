@@ -71,7 +71,7 @@ impl Execution {
             return None;
         }
         let deadline = match self.stop {
-            None | Some(Stop::Error { .. }) => self.created.deadline,
+            None | Some(Stop::Error { .. }) => self.deadline,
             Some(Stop::Cancelled | Stop::Deadline) => None,
         };
         let goes_on = self.paused.is_none() && self.stop.is_none();
@@ -102,7 +102,7 @@ impl Execution {
             return Vec::new();
         }
         let now = context.now;
-        if self.created.deadline.is_some_and(|deadline| deadline <= now)
+        if self.deadline.is_some_and(|deadline| deadline <= now)
             && !matches!(self.stop, Some(Stop::Cancelled | Stop::Deadline))
         {
             return vec![ExecutionEvent::DeadlineExceeded.into()];
@@ -189,7 +189,7 @@ impl Execution {
     /// Starts an attempt, if the step's condition lets it run; it is asked before the first.
     fn start(&self, step: StepKey, blobs: &dyn Blobs) -> Option<Body> {
         let record = &self.steps[step];
-        if let Some(condition) = record.spec.condition().filter(|_| record.attempt == 0) {
+        if let Some(condition) = record.spec.condition().filter(|_| !record.has_started()) {
             match steps::condition::holds(self, step, condition, blobs)? {
                 Ok(true) => {}
                 Ok(false) => return Some(self.skip(step, SkipReason::ConditionFalse, None)),

@@ -16,6 +16,12 @@ impl Execution {
             OperationEnd::Unknown(failure) => StepEvent::OutcomeUnknown { failure: failure.clone() },
             OperationEnd::Failed(failure) => self.retry_or_fail(step, failure, now),
             OperationEnd::Denied(failure) => StepEvent::Failed { failure: failure.clone(), progress: self.progress(1) },
+            OperationEnd::Removed => {
+                StepEvent::Skipped { reason: SkipReason::PlanUpdated, because: None, progress: self.progress(1) }
+            }
+            OperationEnd::SkipRequested => {
+                StepEvent::Skipped { reason: SkipReason::Requested, because: None, progress: self.progress(1) }
+            }
             OperationEnd::Skipped => {
                 let reason = match self.created.approval_mode {
                     ApprovalMode::Wait => SkipReason::ApprovalSkipped,
@@ -29,7 +35,7 @@ impl Execution {
 
     fn retry_or_fail(&self, step: StepKey, failure: &Failure, now: Timestamp) -> StepEvent {
         let record = &self.steps[step];
-        let (attempt, retry) = (record.attempt, record.spec.retry());
+        let (attempt, retry) = (record.attempt - record.attempts_before, record.spec.retry());
         let fail = |failure| StepEvent::Failed { failure, progress: self.progress(1) };
         if !failure.class.is_retryable() || attempt >= retry.max_attempts || self.stop.is_some() {
             return fail(failure.clone());

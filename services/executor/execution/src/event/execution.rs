@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::Plan;
 
-use crate::{ExecutionState, Failure, Json, OperationId, Timestamp, Totals};
+use crate::{ExecutionState, Failure, Json, OperationId, StepId, Timestamp, Totals};
 
 /// What happens to an execution as a whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,10 @@ pub enum ExecutionEvent {
         /// The operations.
         in_doubt: Vec<OperationId>,
     },
+    /// A principal had steps run again that had ended, in an execution that had ended or had not.
+    Retried(Box<Retried>),
+    /// A principal changed its plan.
+    PlanUpdated(Box<PlanUpdated>),
     /// Its time limit ran out.
     DeadlineExceeded,
     /// No step can make progress until an approval is decided.
@@ -114,6 +118,47 @@ pub struct SignalReceived {
     pub signal: String,
     /// What it carries; it becomes the result of the step that waits for it.
     pub payload: Json,
+}
+
+/// Steps that had ended run again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retried {
+    /// The steps that run again, in the plan's order. No step depends on one of them that is not among them and has started.
+    pub steps: Vec<StepId>,
+    /// The request.
+    pub request: RetryRequest,
+    /// The time at which the execution's time limit ends it from now on.
+    pub deadline: Option<Timestamp>,
+}
+
+/// A version of the plan that takes the place of the one before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanUpdated {
+    /// The plan. What has started or ended is as it was.
+    pub plan: Plan,
+    /// The facts about every tool that it names.
+    pub tools: Vec<ToolFacts>,
+    /// 1 for the first change, 2, 3, …
+    pub revision: u32,
+    /// The time at which the execution's time limit ends it from now on.
+    pub deadline: Option<Timestamp>,
+    /// The principal's reason.
+    pub reason: String,
+}
+
+/// A request to have steps of an execution run again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RetryRequest {
+    /// This step, and all that depend on it, run again also if they have completed.
+    pub from: Option<StepId>,
+    /// The steps that failed are skipped, and those that depend on them run.
+    pub skip_failed: bool,
+    /// The execution is paused before anything runs.
+    pub start_paused: bool,
+    /// The digest of the plan with which it goes on; empty when that stays.
+    pub plan_digest: String,
+    /// The principal's reason.
+    pub reason: String,
 }
 
 /// How an execution ended.

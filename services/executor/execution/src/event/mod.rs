@@ -6,8 +6,11 @@ mod tool_call;
 mod wait;
 
 pub use self::{
-    execution::{ApprovalMode, Created, ExecutionEvent, Finished, RecoveryClass, SignalReceived, ToolFacts},
-    step::{Progress, Resolution, SkipReason, StepEvent},
+    execution::{
+        ApprovalMode, Created, ExecutionEvent, Finished, PlanUpdated, RecoveryClass, Retried, RetryRequest,
+        SignalReceived, ToolFacts,
+    },
+    step::{Progress, Resolution, RetryChange, SkipReason, StepEvent},
     tool_call::{Receipt, ToolCallEnd, ToolCallEvent, ToolCallRequest, WriteBound, WriteMechanism},
     wait::{Form, WaitCondition, WaitEnd, WaitEvent},
 };

@@ -61,6 +61,37 @@ pub enum StepEvent {
         /// How the principal knows.
         reason: String,
     },
+    /// A principal skips it; the steps that depend on it run as if it had completed without an output.
+    SkipRequested {
+        /// The principal's reason.
+        reason: String,
+    },
+    /// A principal gave its output; it completes without running.
+    OutputSet {
+        /// The output.
+        output: Json,
+        /// The principal's reason.
+        reason: String,
+    },
+    /// A principal had its next attempt start now.
+    RetryAdvanced {
+        /// The principal's reason.
+        reason: String,
+    },
+    /// A principal cancelled its next attempt; it fails as its last one did.
+    RetryCancelled {
+        /// The principal's reason.
+        reason: String,
+    },
+}
+
+/// How a step's next attempt is changed that waits for its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryChange {
+    /// It starts now.
+    Now,
+    /// There is none: the step fails as its last attempt did.
+    Cancel,
 }
 
 /// What a principal found out about a call whose outcome was unknown.
@@ -100,6 +131,10 @@ pub enum SkipReason {
     ApprovalSkipped,
     /// Its call required approval, and the execution was started not to ask.
     NonInteractive,
+    /// A principal skipped it.
+    Requested,
+    /// A principal changed the plan, which no longer has it.
+    PlanUpdated,
     /// Its condition was false, or its `run_when` waited for a failure that there was not.
     ConditionFalse,
 }

@@ -63,7 +63,7 @@ struct StepClass {
 
 impl StepClass {
     fn of(record: &StepRecord) -> Self {
-        let (started, slot) = (record.attempt > 0, record.spec.kind().needs_slot());
+        let (started, slot) = (record.has_started(), record.spec.kind().needs_slot());
         let none = Self { to_resolve: record.end.is_some(), ..Self::default() };
         match record.state {
             StepState::Pending => Self { is_pending: true, to_skip: record.to_skip.is_some(), ..none },

@@ -34,6 +34,10 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Execution {
     pub(crate) created: Created,
+    /// The plan that it carries out now, and the facts about its tools; `None` for those that it began with.
+    pub(crate) revised: Option<Box<Revised>>,
+    /// How often its plan was changed.
+    pub(crate) revision: u32,
     pub(crate) started_by: Actor,
     pub(crate) created_at: Timestamp,
     pub(crate) state: ExecutionState,
@@ -45,6 +49,10 @@ pub struct Execution {
     pub(crate) last_time: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
+    /// When it last went on after its end.
+    pub(crate) went_on_at: Option<Timestamp>,
+    /// When its time limit ends it.
+    pub(crate) deadline: Option<Timestamp>,
     /// Since when it is in `AwaitingApproval`; `None` in other states.
     pub(crate) awaiting_since: Option<Timestamp>,
     /// How long it has been in `AwaitingApproval` before.
@@ -59,6 +67,13 @@ pub struct Execution {
     pub(crate) ledger_id: String,
     pub(crate) first_failure: Option<Failure>,
     pub(crate) totals: Totals,
+}
+
+/// A plan that took the place of the one that an execution began with.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Revised {
+    pub(crate) plan: Plan,
+    pub(crate) tools: Vec<ToolFacts>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -175,6 +190,11 @@ impl<'a> StepView<'a> {
         self.record.attempt
     }
 
+    /// The number of the last attempt that it may make.
+    pub fn max_attempts(&self) -> u32 {
+        self.record.attempts_before.saturating_add(self.record.spec.retry().max_attempts)
+    }
+
     /// When its first attempt started.
     pub fn started_at(&self) -> Option<Timestamp> {
         self.record.started_at
@@ -205,7 +225,7 @@ impl<'a> StepView<'a> {
         self.record.failure.as_deref()
     }
 
-    /// Its attempts that failed, in order.
+    /// Its attempts that failed, in order, those before it was made to run again included.
     pub fn failed_attempts(&self) -> &'a [FailedAttempt] {
         &self.record.failed_attempts
     }
@@ -269,8 +289,12 @@ impl Execution {
     pub(crate) fn new(created: Created, started_by: Actor, time: Timestamp) -> Result<Self, StepId> {
         let mut steps = Steps::default();
         steps.append(created.plan.steps(), StepRole::Planned, time)?;
+        steps.connect(&created.plan);
+        let deadline = created.deadline;
         let mut execution = Self {
             created,
+            revised: None,
+            revision: 0,
             started_by,
             created_at: time,
             state: ExecutionState::Pending,
@@ -278,6 +302,8 @@ impl Execution {
             last_time: time,
             started_at: None,
             ended_at: None,
+            went_on_at: None,
+            deadline,
             awaiting_since: None,
             waited: Duration::ZERO,
             paused: None,
@@ -300,9 +326,14 @@ impl Execution {
         &self.created
     }
 
-    /// The plan it carries out.
+    /// The plan it carries out: the one it began with, or what a principal made of it since.
     pub fn plan(&self) -> &Plan {
-        &self.created.plan
+        self.revised.as_ref().map_or(&self.created.plan, |revised| &revised.plan)
+    }
+
+    /// How often its plan was changed since it began.
+    pub fn plan_revision(&self) -> u32 {
+        self.revision
     }
 
     /// Its state.
@@ -333,6 +364,16 @@ impl Execution {
     /// When it ended.
     pub fn ended_at(&self) -> Option<Timestamp> {
         self.ended_at
+    }
+
+    /// When it last went on after its end, because a principal had steps run again; `None` when that never was.
+    pub fn went_on_at(&self) -> Option<Timestamp> {
+        self.went_on_at
+    }
+
+    /// When its time limit ends it.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.deadline
     }
 
     /// How long no step could make progress without a decision, without such a wait that goes on.
@@ -452,6 +493,7 @@ impl Execution {
 
     /// The facts about the tool that the plan names `used_as`.
     pub(crate) fn tool(&self, used_as: &str) -> Option<&ToolFacts> {
-        self.created.tools.iter().find(|facts| facts.used_as == used_as)
+        let tools = self.revised.as_ref().map_or(&self.created.tools, |revised| &revised.tools);
+        tools.iter().find(|facts| facts.used_as == used_as)
     }
 }

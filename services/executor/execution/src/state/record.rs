@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use belay_plan::StepSpec;
+use belay_plan::{Plan, StepSpec};
 
 use crate::{Failure, Payload, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
 
@@ -44,10 +44,15 @@ pub(crate) struct StepRecord {
     pub(crate) id: StepId,
     pub(crate) spec: Arc<StepSpec>,
     pub(crate) role: StepRole,
+    /// The steps that it depends on.
+    pub(crate) dependencies: Vec<StepKey>,
     /// The steps that depend on it, ascending.
     pub(crate) dependents: Vec<StepKey>,
     pub(crate) state: StepState,
     pub(crate) attempt: u32,
+    /// How many attempts had been made when it was last made to run again; 0 for a step that was not. Calls are named by their attempt, so the
+    /// numbers go on.
+    pub(crate) attempts_before: u32,
     /// Operations of this attempt so far.
     pub(crate) operations: u32,
     /// Calls of this attempt that conflicted with another commit.
@@ -81,10 +86,15 @@ pub(crate) struct StepRecord {
 }
 
 impl StepRecord {
+    /// Whether it has started, since it was last made to run again.
+    pub(crate) fn has_started(&self) -> bool {
+        self.attempt > self.attempts_before
+    }
+
     /// Whether its attempt has started and its next operation is still to be requested.
     pub(crate) fn is_to_request(&self) -> bool {
         matches!(self.state, StepState::Ready | StepState::Running)
-            && self.attempt > 0
+            && self.has_started()
             && self.open.all == 0
             && self.end.is_none()
     }
@@ -109,6 +119,10 @@ pub(crate) enum OperationEnd {
     Denied(Failure),
     /// Denied by a decision that skips the step.
     Skipped,
+    /// A principal skips the step; it has no operation.
+    SkipRequested,
+    /// The plan no longer has the step; it has no operation.
+    Removed,
     Cancelled,
     Unknown(Failure),
 }
@@ -159,10 +173,12 @@ impl StepRecord {
         Self {
             id: spec.id().into(),
             role,
+            dependencies: Vec::new(),
             dependents: Vec::new(),
             state: if open_dependencies == 0 { StepState::Ready } else { StepState::Pending },
             spec,
             attempt: 0,
+            attempts_before: 0,
             operations: 0,
             conflicts: 0,
             failed_beside: false,
@@ -184,6 +200,17 @@ impl StepRecord {
         }
     }
 
+    /// Forgets how it ended: it waits for its dependencies as if it had not run. What is kept of it are its failed attempts, and their number.
+    pub(crate) fn reset(&mut self, time: Timestamp) {
+        self.attempts_before = self.attempt;
+        (self.state, self.since) = (StepState::Pending, time);
+        (self.conflicts, self.failed_beside) = (0, false);
+        (self.started_at, self.attempt_started_at, self.ended_at, self.not_before) = (None, None, None, None);
+        self.waited = Duration::ZERO;
+        (self.output, self.failure, self.authorization) = (None, None, None);
+        (self.skipped, self.to_skip, self.end) = (None, None, None);
+    }
+
     /// Records the failure of an attempt.
     pub(crate) fn failed(&mut self, attempt: u32, failure: &Failure, ended_at: Timestamp) {
         self.failure = Some(Box::new(failure.clone()));
@@ -201,12 +228,11 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Appends steps. Their dependencies are positions in the arena, and may be among the new steps.
+    /// Appends steps, which [`Self::connect`] then connects.
     ///
     /// # Errors
     /// The id, when a step has it already.
     pub(crate) fn append(&mut self, specs: &[Arc<StepSpec>], role: StepRole, time: Timestamp) -> Result<(), StepId> {
-        let first = self.records.len();
         self.records.reserve(specs.len());
         self.keys.reserve(specs.len());
         for spec in specs {
@@ -217,13 +243,22 @@ impl Steps {
             };
             self.records.push(record);
         }
-        for position in first..self.records.len() {
-            let spec = Arc::clone(&self.records[position].spec);
-            for &dependency in spec.dependencies() {
-                self.records[dependency].dependents.push(StepKey::new(position));
+        Ok(())
+    }
+
+    /// Connects the steps as a plan says that has all of them but those which it has removed: those have no part in it.
+    pub(crate) fn connect(&mut self, plan: &Plan) {
+        for record in &mut self.records {
+            (record.dependencies, record.dependents) = (Vec::new(), Vec::new());
+        }
+        let keys: Vec<StepKey> = plan.steps().iter().map(|spec| self.keys[spec.id()]).collect();
+        for (spec, &step) in plan.steps().iter().zip(&keys) {
+            self[step].dependencies = spec.dependencies().iter().map(|&on| keys[on]).collect();
+            for &on in spec.dependencies() {
+                self[keys[on]].dependents.push(step);
             }
         }
-        Ok(())
+        self.records.iter_mut().for_each(|record| record.dependents.sort_unstable());
     }
 
     /// The step with this id.

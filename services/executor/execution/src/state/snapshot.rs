@@ -15,7 +15,7 @@ use super::{
 use crate::{Event, ExecutionState, Failure, IllegalEvent, Payload, SkipReason, StepState, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
-pub const SNAPSHOT_VERSION: u32 = 3;
+pub const SNAPSHOT_VERSION: u32 = 4;
 
 /// Why an execution cannot be restored from a snapshot. Its events still have everything.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -46,6 +46,8 @@ struct Snapshot {
     last_time: Timestamp,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
+    went_on_at: Option<Timestamp>,
+    deadline: Option<Timestamp>,
     awaiting_since: Option<Timestamp>,
     waited: Duration,
     paused: Option<PausedBy>,
@@ -62,6 +64,7 @@ struct Snapshot {
 struct StepSnapshot {
     state: StepState,
     attempt: u32,
+    attempts_before: u32,
     operations: u32,
     conflicts: u32,
     failed_beside: bool,
@@ -88,10 +91,12 @@ impl StepSnapshot {
             id: _,
             spec: _,
             role: StepRole::Planned,
+            dependencies: _,
             dependents: _,
             open: _,
             state,
             attempt,
+            attempts_before,
             operations,
             conflicts,
             failed_beside,
@@ -113,6 +118,7 @@ impl StepSnapshot {
         Self {
             state: *state,
             attempt: *attempt,
+            attempts_before: *attempts_before,
             operations: *operations,
             conflicts: *conflicts,
             failed_beside: *failed_beside,
@@ -137,6 +143,7 @@ impl StepSnapshot {
         let Self {
             state,
             attempt,
+            attempts_before,
             operations,
             conflicts,
             failed_beside,
@@ -157,6 +164,7 @@ impl StepSnapshot {
         } = self;
         record.state = state;
         record.attempt = attempt;
+        record.attempts_before = attempts_before;
         record.operations = operations;
         record.conflicts = conflicts;
         record.failed_beside = failed_beside;
@@ -178,12 +186,15 @@ impl StepSnapshot {
 }
 
 impl Execution {
-    /// The state after the events so far, as bytes. They have the execution's secrets.
+    /// The state after the events so far, as bytes. They have the execution's secrets. `None` once the plan was changed: then the first event no longer
+    /// says which steps there are, and an execution whose plan a person changes is rare and rarely long.
     ///
     /// # Panics
     /// Never: memory can be written to, and everything has an encoding.
-    pub fn snapshot(&self) -> Vec<u8> {
+    pub fn snapshot(&self) -> Option<Vec<u8>> {
         let Self {
+            revised: None,
+            revision: 0,
             created: _,
             started_by: _,
             created_at: _,
@@ -195,6 +206,8 @@ impl Execution {
             last_time,
             started_at,
             ended_at,
+            went_on_at,
+            deadline,
             awaiting_since,
             waited,
             paused,
@@ -204,7 +217,10 @@ impl Execution {
             ledger_id,
             first_failure,
             totals,
-        } = self;
+        } = self
+        else {
+            return None;
+        };
         let snapshot = Snapshot {
             state: *state,
             steps: steps.iter().map(|(_, record)| StepSnapshot::of(record)).collect(),
@@ -213,6 +229,8 @@ impl Execution {
             last_time: *last_time,
             started_at: *started_at,
             ended_at: *ended_at,
+            went_on_at: *went_on_at,
+            deadline: *deadline,
             awaiting_since: *awaiting_since,
             waited: *waited,
             paused: paused.clone(),
@@ -223,8 +241,8 @@ impl Execution {
             first_failure: first_failure.clone(),
             totals: *totals,
         };
-        postcard::to_stdvec(&(SNAPSHOT_VERSION, snapshot))
-            .expect("memory can be written to, and everything has an encoding")
+        let bytes = postcard::to_stdvec(&(SNAPSHOT_VERSION, snapshot));
+        Some(bytes.expect("memory can be written to, and everything has an encoding"))
     }
 
     /// The execution with this first event, as it was when the snapshot was made. The events after [`Self::last_sequence`] follow.
@@ -255,6 +273,8 @@ impl Execution {
             last_time,
             started_at,
             ended_at,
+            went_on_at,
+            deadline,
             awaiting_since,
             waited,
             paused,
@@ -275,6 +295,8 @@ impl Execution {
             last_time,
             started_at,
             ended_at,
+            went_on_at,
+            deadline,
             awaiting_since,
             waited,
             paused,
@@ -306,9 +328,9 @@ mod tests {
             actor: None,
             body: ExecutionEvent::Created(Box::new(one.created().clone())).into(),
         };
-        assert_eq!(Execution::restore(created(), &one.snapshot()).unwrap(), one);
+        assert_eq!(Execution::restore(created(), &one.snapshot().unwrap()).unwrap(), one);
         let mut other = one.clone();
         other.operations = two.operations.clone();
-        assert_eq!(Execution::restore(created(), &other.snapshot()), Err(NotRestored::OtherPlan));
+        assert_eq!(Execution::restore(created(), &other.snapshot().unwrap()), Err(NotRestored::OtherPlan));
     }
 }

@@ -4,9 +4,11 @@ use std::{collections::HashSet, fmt::Debug, hash::Hash, time::Duration};
 
 use belay_execution::{
     ApprovalEvent, Body, Decision, EXECUTION_TRANSITIONS, Event, Execution, ExecutionEvent, ExecutionState, Finished,
-    Json, OperationId, Progress, Receipt, STEP_TRANSITIONS, SkipReason, StepEvent, ToolCallEnd, ToolCallEvent,
-    WaitCondition, WaitEnd, WaitEvent,
+    Json, OperationId, Progress, Receipt, Retried, RetryRequest, STEP_TRANSITIONS, SkipReason, StepEvent, ToolCallEnd,
+    ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
 };
+
+use belay_plan::RunWhen;
 
 use crate::support::{Play, States, Transitions, act_of, call, failure, request, requirement, story};
 
@@ -46,6 +48,27 @@ fn plays() -> Vec<Play> {
         pair().replies("a: unknown, ok").acts("3s resolve a again"),
         story("a; b").parallelism(2).replies("a: unknown; b: ok effect:approved:9s").acts("3s resolve a completed"),
         pair().waits("a", "go").acts("1s signal go 1"),
+        pair().acts("0.5s leave b 0; 3s retry a"),
+        pair().acts("0s pause; 0s leave a 0; 1s resume"),
+        pair().acts("0.5s give b 0 1"),
+        pair().acts("0s pause; 0s give a 0 1; 1s resume"),
+        retried().acts("2s leave a 1"),
+        retried().acts("2s give a 1 7"),
+        retried().acts("2s hurry a 1"),
+        retried().acts("2s despair a 1"),
+        failing().acts("5s retry"),
+        failing().replies("a: invalid; b: ok 9s").acts("2s retry"),
+        failing().replies("a: invalid; b: ok 9s").acts("2s pause; 3s retry; 4s resume"),
+        pair().replies("a: invalid").acts("5s retry paused; 6s resume"),
+        pair().acts("0.5s cancel; 5s retry"),
+        pair().limit("0.5s").acts("5s retry"),
+        story("a; b; c").parallelism(3).replies("a: ok effect:denied:9s; b: invalid").acts("3s retry"),
+        story("a; b")
+            .parallelism(2)
+            .replies("a: ok effect:approved:9s; b: transient, ok")
+            .tries("b", 2, "99s")
+            .acts("3s hurry b 1"),
+        story("a; b after a").run_when("b", RunWhen::Always).acts("1s pause; 1.5s retry a; 3s resume"),
     ];
     let mut plays: Vec<Play> = stories.into_iter().map(|story| story.play()).collect();
     // One whose executor was away from the acceptance until its time was over.
@@ -127,6 +150,9 @@ fn everything(now: &Execution) -> Vec<Body> {
         let (totals, failure, duration) = (now.totals(), None, Duration::ZERO);
         ExecutionEvent::Finished(Box::new(Finished { state, totals, failure, duration })).into()
     }));
+    let ended = now.steps().filter(|step| step.state().is_terminal()).map(|step| step.id().clone());
+    let retried = Retried { steps: ended.collect(), request: RetryRequest::default(), deadline: None };
+    bodies.push(ExecutionEvent::Retried(Box::new(retried)).into());
     let progress = Progress { done: now.totals().done() + 1, total: now.totals().total };
     for view in now.steps() {
         let (step, attempt) = (view.id().clone(), view.attempt());
@@ -144,6 +170,10 @@ fn everything(now: &Execution) -> Vec<Body> {
             StepEvent::Cancelled { progress },
             StepEvent::OutcomeUnknown { failure: failure("unknown") },
             StepEvent::Resolved { resolution: belay_execution::Resolution::Again, reason: String::new() },
+            StepEvent::SkipRequested { reason: String::new() },
+            StepEvent::OutputSet { output: Json::from_text("1"), reason: String::new() },
+            StepEvent::RetryAdvanced { reason: String::new() },
+            StepEvent::RetryCancelled { reason: String::new() },
         ];
         bodies.extend(events.map(|event| Body::Step { step: step.clone(), attempt, event }));
         bodies.push(Body::Step { step: step.clone(), attempt: attempt + 1, event: StepEvent::Started });

@@ -17,7 +17,7 @@ use belay_reasons as reasons;
 use prost::Message as _;
 
 use crate::names::ExecutionName;
-use crate::wire::{OLDEST_VERSION, VERSION, decode::decode_bytes, encode, encode_facts, execution, to_events};
+use crate::wire::{OLDEST_VERSION, VERSION, decode::decode_bytes, encode, execution, facts_beside, to_events};
 
 /// Steps that complete, fail, are retried, skipped, held, denied and unknown, and that wait.
 const PLAN: &str = "
@@ -162,15 +162,13 @@ fn story() -> Vec<Event> {
 
 /// What is stored beside the first event.
 fn facts_of(events: &[Event]) -> Vec<u8> {
-    match &events[0].body {
-        Body::Execution(ExecutionEvent::Created(created)) => encode_facts(created),
-        other => panic!("{other:?} comes first"),
-    }
+    facts_beside(&events[..1]).expect("the first event has some")
 }
 
 /// The state that encoded events come to, as JSON.
 fn replayed(bytes: &[u8], facts: &[u8]) -> String {
-    let events: Vec<Event> = to_events(decode_bytes(bytes).unwrap(), Some(facts)).collect::<Result<_, _>>().unwrap();
+    let events: Vec<Event> =
+        to_events(decode_bytes(bytes).unwrap(), |_| Some(facts)).collect::<Result<_, _>>().unwrap();
     let execution = Execution::replay(events).unwrap();
     assert!(execution.is_index_consistent());
     let name = ExecutionName { namespace: "n".into(), id: "golden".into() };
@@ -211,7 +209,7 @@ fn snapshots_of_this_version_have_these_bytes() {
     let mut digests = String::new();
     for event in &events[1..] {
         execution.apply(event).unwrap();
-        let snapshot = execution.snapshot();
+        let snapshot = execution.snapshot().unwrap();
         assert_eq!(Execution::restore(events[0].clone(), &snapshot).unwrap(), execution);
         digests += &format!("{} {}\n", event.sequence, digest(&snapshot));
     }
@@ -231,7 +229,8 @@ fn snapshots_of_this_version_have_these_bytes() {
 fn the_golden_log_of_this_version_is_what_it_writes() {
     let read = |ending: &str| fs::read(folder().join(format!("{VERSION}.{ending}"))).unwrap();
     let (log, facts) = (read("binpb"), read("facts.binpb"));
-    let written: Vec<Event> = to_events(decode_bytes(&log).unwrap(), Some(&facts)).collect::<Result<_, _>>().unwrap();
+    let written: Vec<Event> =
+        to_events(decode_bytes(&log).unwrap(), |_| Some(&facts[..])).collect::<Result<_, _>>().unwrap();
     let mut bytes = Vec::new();
     written.iter().for_each(|event| encode(event).encode_length_delimited(&mut bytes).unwrap());
     assert_eq!(bytes, log, "decoded and encoded again, the bytes are the same");

@@ -9,6 +9,7 @@ mod pausing;
 mod readers;
 mod recovery;
 mod retries;
+mod retrying;
 mod stopping;
 mod templates;
 mod unknown;

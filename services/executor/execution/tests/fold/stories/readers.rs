@@ -62,7 +62,7 @@ fn requests_are_remembered_by_their_id() {
     let paused = ExecutionEvent::Paused { reason: String::new(), discard_calls: false };
     play.execution.record(after(0), Some(actor), paused).unwrap();
     assert!(play.execution.has_seen("r-1") && !play.execution.has_seen("r-2"));
-    let restored = Execution::restore(play.events[0].clone(), &play.execution.snapshot()).unwrap();
+    let restored = Execution::restore(play.events[0].clone(), &play.execution.snapshot().unwrap()).unwrap();
     assert!(restored.has_seen("r-1"), "a snapshot has the requests");
 }
 

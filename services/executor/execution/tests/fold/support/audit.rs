@@ -4,14 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belay_execution::{
     ApprovalEvent, ApprovalMode, Body, Decision, ErrorClass, Event, ExecutionEvent, ExecutionState, Failure, Finished,
-    OperationId, Progress, Resolution, SkipReason, StepEvent, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent,
-    Totals, WaitCondition, WaitEnd, WaitEvent,
+    OperationId, PlanUpdated, Progress, Resolution, Retried, SkipReason, StepEvent, SubjectKind, Timestamp,
+    ToolCallEnd, ToolCallEvent, Totals, WaitCondition, WaitEnd, WaitEvent,
 };
-use belay_plan::{Plan, RunWhen, StepKind};
+use belay_plan::{Plan, RunWhen, StepKind, StepSpec};
 
 /// REQUIREMENTS section 4, as far as events can show it. Checks events one by one and panics at the first violation.
 pub(crate) struct Audit {
     plan: Plan,
+    /// The steps that it has or had, in the order in which they came.
+    ids: Vec<String>,
+    revision: u32,
+    /// Steps that the plan no longer has.
+    removed: BTreeSet<usize>,
     last_sequence: u64,
     last_time: Timestamp,
     started: bool,
@@ -19,7 +24,12 @@ pub(crate) struct Audit {
     /// Why nothing may start any more.
     stop: Option<Stop>,
     finished: bool,
+    /// Of steps that have started since they were last made to run again.
     attempts: BTreeMap<usize, u32>,
+    /// How many attempts a step had made before it was made to run again.
+    attempts_before: BTreeMap<usize, u32>,
+    /// Steps that a person skips.
+    to_skip: BTreeSet<usize>,
     /// Steps that started, have not ended and have not been parked.
     holding: BTreeSet<usize>,
     not_before: BTreeMap<usize, Timestamp>,
@@ -84,6 +94,9 @@ impl Audit {
             asked: BTreeSet::new(),
             signals: BTreeMap::new(),
             totals: Totals { total: plan.steps().len(), ..Totals::default() },
+            ids: plan.steps().iter().map(|step| step.id().to_owned()).collect(),
+            revision: 0,
+            removed: BTreeSet::new(),
             plan,
             last_sequence: 1,
             last_time: Timestamp::default(),
@@ -92,6 +105,8 @@ impl Audit {
             stop: None,
             finished: false,
             attempts: BTreeMap::new(),
+            attempts_before: BTreeMap::new(),
+            to_skip: BTreeSet::new(),
             holding: BTreeSet::new(),
             not_before: BTreeMap::new(),
             requested: BTreeSet::new(),
@@ -114,13 +129,14 @@ impl Audit {
         // Number 5.
         assert_eq!(event.sequence, self.last_sequence + 1, "a gap before {event:?}");
         assert!(event.time >= self.last_time, "time runs backwards at {event:?}");
-        assert!(!self.finished, "{event:?} after the end");
+        let goes_on = matches!(event.body, Body::Execution(ExecutionEvent::Retried(_)));
+        assert!(!self.finished || goes_on, "{event:?} after the end");
         self.last_sequence = event.sequence;
         self.last_time = event.time;
         match &event.body {
             Body::Execution(kind) => self.about_execution(event.sequence, kind),
             Body::Step { step, attempt, event: kind } => {
-                let step = self.plan.step_index(step).expect("a step of the plan");
+                let step = self.index_of(step).expect("a step of the plan");
                 self.about_step(step, *attempt, kind, event.time);
             }
             Body::ToolCall { call, event } => self.about_call(call, event),
@@ -130,7 +146,7 @@ impl Audit {
     }
 
     fn step_of(&self, operation: &OperationId) -> usize {
-        self.plan.step_index(&operation.step).expect("a step of the plan")
+        self.index_of(&operation.step).expect("a step of the plan")
     }
 
     fn about_execution(&mut self, sequence: u64, event: &ExecutionEvent) {
@@ -162,6 +178,8 @@ impl Audit {
                 assert!(self.not_before.keys().all(|step| self.ended.contains(step)), "a retry is due by itself");
             }
             ExecutionEvent::Finished(finished) => self.finished(finished),
+            ExecutionEvent::Retried(retried) => self.retried(retried),
+            ExecutionEvent::PlanUpdated(updated) => self.updated(updated),
         }
     }
 
@@ -170,7 +188,8 @@ impl Audit {
             StepEvent::Started => self.step_started(step, attempt, time),
             StepEvent::RetryScheduled { failure, retry_count, delay, not_before } => {
                 self.check_attempt(step, attempt);
-                let retry = self.plan.steps()[step].retry();
+                let retry = self.spec(step).retry();
+                let attempt = attempt - self.before(step);
                 assert!(failure.class.is_retryable() && attempt < retry.max_attempts && self.stop.is_none());
                 // S2-FR-067: the count is kept; S0-08, S2-FR-065, S4-21: the delay is the plan's, or what the failure asks for.
                 let expected = retry.delay(attempt - 1).max(failure.retry_after.unwrap_or_default());
@@ -187,8 +206,8 @@ impl Audit {
             }
             StepEvent::Failed { failure, progress } => {
                 // Before its first attempt only its condition fails a step.
-                let before = attempt == 0 && self.plan.steps()[step].condition().is_some();
-                if before {
+                let has_condition = self.spec(step).condition().is_some();
+                if has_condition && attempt == self.before(step) {
                     assert!(!self.attempts.contains_key(&step) && self.may_run(step));
                     assert!(
                         ["CONDITION_FAILED", "UNRESOLVED_REFERENCE"].contains(&failure.reason.as_str()),
@@ -209,13 +228,22 @@ impl Audit {
                 let left_out = self.left_out.contains(&step);
                 let reasons = [SkipReason::ApprovalSkipped, SkipReason::NonInteractive];
                 assert_eq!(left_out, reasons.contains(reason), "step {step} was skipped for another reason");
-                assert!(left_out || !self.attempts.contains_key(&step), "step {step} was skipped after it had started");
+                let by_request = self.to_skip.contains(&step);
+                let is_removed = self.removed.contains(&step);
+                assert_eq!(
+                    is_removed,
+                    *reason == SkipReason::PlanUpdated,
+                    "step {step} was skipped for another reason"
+                );
+                assert_eq!(by_request, *reason == SkipReason::Requested, "step {step} was skipped for another reason");
+                let was_to_run = left_out || by_request || !self.attempts.contains_key(&step);
+                assert!(was_to_run, "step {step} was skipped after it had started");
                 self.totals.skipped += 1;
-                let because = because.as_ref().map(|id| self.plan.step_index(id).unwrap());
+                let because = because.as_ref().map(|id| self.index_of(id).unwrap());
                 self.skipped.insert(step, (*reason, because));
                 match reason {
                     SkipReason::ConditionFalse => {
-                        let spec = &self.plan.steps()[step];
+                        let spec = self.spec(step);
                         assert!(
                             spec.condition().is_some() && self.may_run(step) || spec.run_when() == RunWhen::Failure
                         );
@@ -246,6 +274,124 @@ impl Audit {
                 }
                 self.holding.insert(step);
             }
+            StepEvent::SkipRequested { .. } => {
+                self.check_can_be_changed(step, attempt);
+                self.to_skip.insert(step);
+            }
+            StepEvent::OutputSet { .. } => {
+                self.check_can_be_changed(step, attempt);
+                self.attempts.insert(step, attempt);
+                self.effects.insert(step);
+            }
+            StepEvent::RetryAdvanced { .. } => {
+                self.check_can_be_changed(step, attempt);
+                assert!(self.not_before.remove(&step).is_some(), "step {step} waited for no attempt");
+                self.not_before.insert(step, time);
+            }
+            StepEvent::RetryCancelled { .. } => {
+                self.check_can_be_changed(step, attempt);
+                assert!(self.not_before.remove(&step).is_some(), "step {step} waited for no attempt");
+            }
+        }
+    }
+
+    fn index_of(&self, id: &str) -> Option<usize> {
+        self.ids.iter().position(|known| known == id)
+    }
+
+    fn spec(&self, step: usize) -> &StepSpec {
+        &self.plan.steps()[self.plan.step_index(&self.ids[step]).expect("the plan has it")]
+    }
+
+    fn dependencies(&self, step: usize) -> Vec<usize> {
+        let on = |&on: &usize| self.index_of(self.plan.steps()[on].id()).unwrap();
+        self.spec(step).dependencies().iter().map(on).collect()
+    }
+
+    fn dependents(&self, step: usize) -> Vec<usize> {
+        let all = (0..self.ids.len()).filter(|other| !self.removed.contains(other));
+        all.filter(|&other| self.dependencies(other).contains(&step)).collect()
+    }
+
+    /// What has started or ended is as it was; what is missing is left out.
+    fn updated(&mut self, updated: &PlanUpdated) {
+        assert!(!self.finished && self.stop.is_none());
+        self.revision += 1;
+        assert_eq!((updated.revision, updated.plan.id()), (self.revision, self.plan.id()));
+        for step in (0..self.ids.len()).filter(|step| !self.removed.contains(step)) {
+            let new = updated.plan.step_index(&self.ids[step]).map(|place| updated.plan.steps()[place].to_draft());
+            if self.attempts.contains_key(&step) || self.ended.contains(&step) {
+                assert_eq!(new, Some(self.spec(step).to_draft()), "step {step} has started or ended");
+            }
+        }
+        self.plan = updated.plan.clone();
+        for spec in updated.plan.steps() {
+            match self.ids.iter().position(|known| known == spec.id()) {
+                Some(step) if self.removed.remove(&step) => {
+                    self.totals.skipped -= 1;
+                    assert!(self.ended.remove(&step) && self.skipped.remove(&step).is_some());
+                    self.to_skip.remove(&step);
+                }
+                Some(_) => {}
+                None => {
+                    self.ids.push(spec.id().to_owned());
+                    self.totals.total += 1;
+                }
+            }
+        }
+        let gone = (0..self.ids.len()).filter(|&step| updated.plan.step_index(&self.ids[step]).is_none());
+        self.removed = gone.collect();
+    }
+
+    fn before(&self, step: usize) -> u32 {
+        self.attempts_before.get(&step).copied().unwrap_or(0)
+    }
+
+    /// A person changes what becomes of a step only while it has nothing in flight.
+    fn check_can_be_changed(&self, step: usize, attempt: u32) {
+        assert_eq!(attempt, self.attempts.get(&step).copied().unwrap_or(self.before(step)));
+        assert!(self.stop.is_none() && !self.ended.contains(&step) && !self.unknown.contains(&step));
+        let in_flight = self.open.iter().chain(self.waits.keys()).any(|open| self.step_of(open) == step);
+        assert!(!in_flight && !self.finished, "step {step} has an operation in flight");
+    }
+
+    /// A completed step runs again only when it was named, or depends on one that does.
+    fn retried(&mut self, retried: &Retried) {
+        assert!(self.finished || self.stop.is_none());
+        let steps: BTreeSet<usize> = retried.steps.iter().map(|id| self.index_of(id).unwrap()).collect();
+        assert!(!steps.is_empty() && steps.len() == retried.steps.len());
+        let from = retried.request.from.as_ref().map(|id| self.index_of(id).unwrap());
+        for &step in &steps {
+            assert!(self.ended.remove(&step), "step {step} has not ended");
+            let depends = self.dependencies(step).iter().any(|on| steps.contains(on));
+            if self.completed.remove(&step) {
+                assert!(depends || from == Some(step), "step {step} had completed");
+                self.totals.completed -= 1;
+            } else if self.failed.remove(&step) {
+                self.totals.failed -= 1;
+            } else if self.skipped.remove(&step).is_some() {
+                self.totals.skipped -= 1;
+            } else {
+                self.totals.cancelled -= 1;
+            }
+            for gone in [&mut self.effects, &mut self.left_out, &mut self.to_skip] {
+                gone.remove(&step);
+            }
+            self.not_before.remove(&step);
+            let attempts = self.attempts.remove(&step).unwrap_or(self.before(step));
+            self.attempts_before.insert(step, attempts);
+        }
+        for &step in &steps {
+            for dependent in self.dependents(step).iter().filter(|dependent| !steps.contains(dependent)) {
+                let has_run = self.attempts.contains_key(dependent) || self.ended.contains(dependent);
+                assert!(!has_run, "step {dependent} depends on {step}, which runs again");
+            }
+        }
+        // Every failed step runs again, so that the execution is as if none had failed.
+        assert!(self.failed.is_empty());
+        self.first_failure = None;
+        if self.finished {
+            (self.finished, self.stop, self.paused) = (false, None, false);
         }
     }
 
@@ -378,18 +524,19 @@ impl Audit {
         // Number 1, S2-FR-006, S4-12.
         assert!(self.may_run(step), "step {step} started before what it waits for");
         assert!(!self.ended.contains(&step), "step {step} started after its end");
-        assert!(attempt <= self.plan.steps()[step].retry().max_attempts);
-        assert_eq!(attempt, self.attempts.get(&step).copied().unwrap_or(0) + 1);
+        let before = self.before(step);
+        assert!(attempt - before <= self.spec(step).retry().max_attempts);
+        assert_eq!(attempt, self.attempts.get(&step).copied().unwrap_or(before) + 1);
         assert!(self.not_before.remove(&step).is_none_or(|not_before| not_before <= time), "step {step} did not wait");
         self.attempts.insert(step, attempt);
         // A wait holds no slot.
-        if matches!(self.plan.steps()[step].kind(), StepKind::Wait(_)) {
+        if matches!(self.spec(step).kind(), StepKind::Wait(_)) {
             return;
         }
         self.holding.insert(step);
         // A decision brings its step back, whoever has taken its place meanwhile; nothing further starts then.
         assert!(
-            attempt > 1 || self.holding.len() <= self.plan.parallelism(),
+            attempt > before + 1 || self.holding.len() <= self.plan.parallelism(),
             "more steps at once than the plan allows"
         );
     }
@@ -428,7 +575,7 @@ impl Audit {
         assert!(self.ended.insert(step), "step {step} ended twice");
         self.holding.remove(&step);
         // S2-FR-072.
-        assert_eq!(progress, Progress { done: self.ended.len(), total: self.plan.steps().len() });
+        assert_eq!(progress, Progress { done: self.ended.len(), total: self.totals.total });
     }
 
     fn finished(&mut self, finished: &Finished) {
@@ -453,15 +600,19 @@ impl Audit {
     }
 
     fn dependencies_ended(&self, step: usize) -> bool {
-        self.plan.steps()[step].dependencies().iter().all(|on| self.ended.contains(on))
+        self.dependencies(step).iter().all(|on| self.ended.contains(on))
     }
 
     /// Whether the steps that it depends on have ended as it wants.
     fn may_run(&self, step: usize) -> bool {
-        let spec = &self.plan.steps()[step];
-        let mut on = spec.dependencies().iter();
+        let spec = self.spec(step);
+        let dependencies = self.dependencies(step);
+        let mut on = dependencies.iter();
         match spec.run_when() {
-            RunWhen::Success => on.all(|on| self.completed.contains(on)),
+            RunWhen::Success => on.all(|on| {
+                let by_request = matches!(self.skipped.get(on), Some((SkipReason::Requested, _)));
+                self.completed.contains(on) || by_request
+            }),
             RunWhen::Always => self.dependencies_ended(step),
             RunWhen::Failure => self.dependencies_ended(step) && on.any(|&on| self.failed.contains(&self.root(on))),
         }

@@ -86,6 +86,11 @@ fn execution_words(event: &ExecutionEvent) -> String {
         E::Resumed => "resumed".to_owned(),
         E::CancelRequested { .. } => "cancel requested".to_owned(),
         E::SignalReceived(received) => format!("signal {}", received.signal),
+        E::Retried(retried) => {
+            let ids: Vec<&str> = retried.steps.iter().map(|id| id.as_str()).collect();
+            format!("{} run again", ids.join(" "))
+        }
+        E::PlanUpdated(updated) => format!("plan {}", updated.revision),
         E::DeadlineExceeded => "out of time".to_owned(),
         E::AwaitingApproval => "awaiting approval".to_owned(),
         E::Recovered { in_doubt } => format!("recovered with {} in doubt", in_doubt.len()),
@@ -116,6 +121,10 @@ fn step_words(attempt: u32, event: &StepEvent) -> String {
             Resolution::Failed => "found failed".to_owned(),
             Resolution::Again => "found to be made again".to_owned(),
         },
+        StepEvent::SkipRequested { .. } => "to skip".to_owned(),
+        StepEvent::OutputSet { output, .. } => format!("given {}", output.as_str()),
+        StepEvent::RetryAdvanced { .. } => "to retry now".to_owned(),
+        StepEvent::RetryCancelled { .. } => "not to retry".to_owned(),
     }
 }
 
@@ -139,6 +148,8 @@ fn skip_words(reason: SkipReason) -> &'static str {
         SkipReason::TimedOut => "TIMED_OUT",
         SkipReason::ApprovalSkipped => "APPROVAL_SKIPPED",
         SkipReason::NonInteractive => "NON_INTERACTIVE",
+        SkipReason::Requested => "REQUESTED",
+        SkipReason::PlanUpdated => "PLAN_UPDATED",
         SkipReason::ConditionFalse => "CONDITION_FALSE",
     }
 }

@@ -6,11 +6,11 @@ use std::{
 };
 
 use belay_execution::{
-    Action, Actor, ApprovalEvent, ApprovalMode, Body, Created, DecideContext, Decision, Event, Execution,
-    ExecutionEvent, ExecutionState, OperationKey, RecoveryClass, StepState, StepView, Timestamp, ToolFacts, Verb,
-    WaitEnd, WaitEvent, Work,
+    Action, Actor, ApprovalEvent, ApprovalMode, Body, Control, Created, DecideContext, Decision, Event, Execution,
+    ExecutionEvent, ExecutionState, NewPlan, OperationKey, RecoveryClass, StepState, StepView, Timestamp, ToolFacts,
+    Verb, WaitEnd, WaitEvent, Work,
 };
-use belay_plan::{Plan, StepKind};
+use belay_plan::{Plan, RunWhen, StepKind, StepKindDraft};
 
 use super::{
     Audit,
@@ -52,6 +52,32 @@ pub(crate) fn created(plan: Plan) -> Created {
         shard: 0,
         plan,
     }
+}
+
+/// A plan with a change, by its words: `drop s1`, `rename s1`, `free s1` of what it depends on, `add s9` after all others.
+fn edited(plan: &Plan, words: &str) -> Plan {
+    let mut draft = plan.to_draft();
+    let (what, id) = words.split_once(' ').unwrap();
+    let place = draft.steps.iter().position(|step| step.id == id);
+    match (what, place) {
+        ("drop", Some(place)) => {
+            draft.steps.remove(place);
+            draft.steps.iter_mut().for_each(|step| step.depends_on.retain(|on| on != id));
+        }
+        ("rename", Some(place)) => draft.steps[place].title = "another".to_owned(),
+        ("free", Some(place)) => draft.steps[place].depends_on.clear(),
+        ("add", None) => {
+            let mut added = draft.steps[0].clone();
+            added.kind = StepKindDraft::Tool { tool: "work".to_owned(), arguments: serde_json::json!({}) };
+            (added.condition, added.run_when) = (String::new(), RunWhen::Success);
+            added.depends_on = draft.steps.iter().map(|step| step.id.clone()).collect();
+            added.id = id.to_owned();
+            draft.steps.push(added);
+        }
+        _ => {}
+    }
+    // One that is no plan is not asked for.
+    Plan::new(draft).unwrap_or_else(|_| plan.clone())
 }
 
 /// A list of events as it would be without the crashes.
@@ -199,17 +225,37 @@ impl Play {
             let mut refused = Vec::new();
             for (place, (actor, body)) in outside.iter().enumerate() {
                 let before = self.thorough.then(|| self.execution.clone());
-                match self.execution.record(self.now, actor.clone(), body.clone()) {
-                    Ok(event) => {
-                        fresh.push(event);
-                        recorded.push(place);
+                let happened = match body {
+                    // Which steps run again is up to the execution.
+                    Body::Execution(ExecutionEvent::Retried(retried)) => {
+                        let actor = actor.clone().expect("a person asks for that");
+                        let asked = Control::Retry { request: retried.request.clone(), plan: None };
+                        self.execution.control(self.now, actor, asked).map_err(|refused| refused.to_string())
                     }
-                    Err(illegal) => {
+                    Body::Execution(ExecutionEvent::PlanUpdated(updated)) => {
+                        let actor = actor.clone().expect("a person asks for that");
+                        let plan = edited(self.execution.plan(), &updated.reason);
+                        let tools = self.execution.created().tools.clone();
+                        let plan = NewPlan { plan: Box::new(plan), tools };
+                        let asked = Control::UpdatePlan { plan, revision: None, reason: updated.reason.clone() };
+                        self.execution.control(self.now, actor, asked).map_err(|refused| refused.to_string())
+                    }
+                    _ => {
+                        let recorded = self.execution.record(self.now, actor.clone(), body.clone());
+                        recorded.map(|event| vec![event]).map_err(|illegal| illegal.what)
+                    }
+                };
+                match happened {
+                    Ok(events) => {
+                        recorded.extend(events.iter().map(|_| place));
+                        fresh.extend(events);
+                    }
+                    Err(why) => {
                         assert!(
                             before.is_none_or(|before| before == self.execution),
                             "a refused request changed something"
                         );
-                        refused.push((place, illegal.what));
+                        refused.push((place, why));
                     }
                 }
             }
@@ -226,9 +272,9 @@ impl Play {
             };
             fresh.truncate(kept);
             self.store(fresh);
-            let restored = Execution::restore(self.events[0].clone(), &self.stored.snapshot()).unwrap();
             self.execution = Execution::replay(self.events.iter().cloned()).unwrap();
-            assert_eq!([&self.execution, &restored], [&self.stored; 2]);
+            assert_eq!(self.execution, self.stored);
+            self.check_snapshot();
             let lost = recorded.get(kept).copied().unwrap_or(outside.len());
             outside.drain(..lost);
             self.refused.extend(refused.into_iter().filter(|(place, _)| *place < lost).map(|(_, why)| why));
@@ -238,6 +284,15 @@ impl Play {
                 outside.insert(0, (None, recovered.into()));
             }
         }
+    }
+
+    fn check_snapshot(&self) {
+        let Some(snapshot) = self.stored.snapshot() else {
+            assert!(self.stored.plan_revision() > 0);
+            return;
+        };
+        let restored = Execution::restore(self.events[0].clone(), &snapshot).unwrap();
+        assert_eq!(restored, self.stored, "a snapshot is not what was folded");
     }
 
     fn store(&mut self, events: Vec<Event>) {
@@ -252,8 +307,7 @@ impl Play {
                 let replayed = Execution::replay(self.events.iter().cloned()).unwrap();
                 assert_eq!(replayed, self.stored, "replaying is not the same as going on");
                 assert_eq!(replayed.actions(), self.stored.actions());
-                let restored = Execution::restore(self.events[0].clone(), &self.stored.snapshot()).unwrap();
-                assert_eq!(restored, self.stored, "a snapshot is not what was folded");
+                self.check_snapshot();
             }
         }
         // S4-09; REQUIREMENTS section 4, number 8.

@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use belay_execution::{
     Actor, ApprovalMode, ApprovalRequirement, Body, Created, Decision, EffectSummary, ErrorClass, Execution,
-    ExecutionEvent, Failure, Json, OperationId, PolicyDecision, Resolution, SignalReceived, StepEvent, SubjectKind,
-    ToolCallEvent, ToolCallRequest, Verb, Verdict, WaitEnd, WaitEvent,
+    ExecutionEvent, Failure, Json, OperationId, PlanUpdated, PolicyDecision, Resolution, Retried, RetryRequest,
+    SignalReceived, StepEvent, SubjectKind, ToolCallEvent, ToolCallRequest, Verb, Verdict, WaitEnd, WaitEvent,
 };
 use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft};
 use serde_json::{Value, json};
@@ -216,6 +216,39 @@ pub(crate) fn act_of(words: &str) -> Happening {
                 _ => Resolution::Again,
             };
             return (Some(Actor::new("person")), self::step(name, 1, StepEvent::Resolved { resolution, reason }));
+        }
+        ["retry", ref how @ ..] => {
+            let mut request = RetryRequest::default();
+            for word in how {
+                match *word {
+                    "skipping" => request.skip_failed = true,
+                    "paused" => request.start_paused = true,
+                    step => request.from = Some(step.into()),
+                }
+            }
+            ExecutionEvent::Retried(Box::new(Retried { steps: Vec::new(), request, deadline: None }))
+        }
+        ["update", what, step] => {
+            let plan = Plan::new(story("a").plan).unwrap();
+            let updated =
+                PlanUpdated { plan, tools: Vec::new(), revision: 0, deadline: None, reason: format!("{what} {step}") };
+            ExecutionEvent::PlanUpdated(Box::new(updated))
+        }
+        ["leave", name, attempt] => {
+            let event = StepEvent::SkipRequested { reason };
+            return (Some(Actor::new("person")), self::step(name, attempt.parse().unwrap(), event));
+        }
+        ["give", name, attempt, output] => {
+            let event = StepEvent::OutputSet { output: Json::from_text(output), reason };
+            return (Some(Actor::new("person")), self::step(name, attempt.parse().unwrap(), event));
+        }
+        ["hurry", name, attempt] => {
+            let event = StepEvent::RetryAdvanced { reason };
+            return (Some(Actor::new("person")), self::step(name, attempt.parse().unwrap(), event));
+        }
+        ["despair", name, attempt] => {
+            let event = StepEvent::RetryCancelled { reason };
+            return (Some(Actor::new("person")), self::step(name, attempt.parse().unwrap(), event));
         }
         ["deny", step] => return ended(step, WaitEnd::Declined { decision: Decision::Denied, reason }),
         ["skip", step] => return ended(step, WaitEnd::Declined { decision: Decision::Skipped, reason }),

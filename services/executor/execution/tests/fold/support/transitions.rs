@@ -39,7 +39,16 @@ impl Transitions {
             None => assert_eq!(before.state, after.state(), "{body:?} moved the execution"),
         }
         for (from, view) in before.steps.iter().zip(after.steps()) {
-            if *from != view.state() {
+            let is_retried =
+                matches!(body, Body::Execution(ExecutionEvent::Retried(_) | ExecutionEvent::PlanUpdated(_)));
+            if is_retried && *from != view.state() {
+                if *from != StepState::Pending {
+                    self.steps.insert((*from, StepTrigger::Retried, StepState::Pending));
+                }
+                if view.state() == StepState::Ready {
+                    self.steps.insert((StepState::Pending, StepTrigger::DependenciesCompleted, StepState::Ready));
+                }
+            } else if *from != view.state() {
                 let by = if body.subject().step() == Some(view.id()) {
                     step_trigger(body, *from, view.state())
                 } else {
@@ -66,10 +75,20 @@ fn execution_trigger(body: &Body) -> Option<ExecutionTrigger> {
             ExecutionEvent::DeadlineExceeded => Some(ExecutionTrigger::DeadlineExceeded),
             ExecutionEvent::AwaitingApproval => Some(ExecutionTrigger::AwaitingApproval),
             ExecutionEvent::Finished(_) => Some(ExecutionTrigger::Finished),
+            ExecutionEvent::Retried(_) => Some(ExecutionTrigger::Retried),
+            ExecutionEvent::PlanUpdated(_) => Some(ExecutionTrigger::StepResolved),
             ExecutionEvent::Created(_) | ExecutionEvent::SignalReceived(_) | ExecutionEvent::Recovered { .. } => None,
         },
         Body::Approval { event: ApprovalEvent::Decided { .. }, .. } => Some(ExecutionTrigger::ApprovalDecided),
-        Body::Step { event: StepEvent::Resolved { .. }, .. } => Some(ExecutionTrigger::StepResolved),
+        Body::Step {
+            event:
+                StepEvent::Resolved { .. }
+                | StepEvent::SkipRequested { .. }
+                | StepEvent::OutputSet { .. }
+                | StepEvent::RetryAdvanced { .. }
+                | StepEvent::RetryCancelled { .. },
+            ..
+        } => Some(ExecutionTrigger::StepResolved),
         Body::Approval { .. } | Body::Step { .. } | Body::ToolCall { .. } | Body::Wait { .. } => None,
     }
 }
@@ -95,6 +114,10 @@ fn step_trigger(body: &Body, from: StepState, to: StepState) -> Option<StepTrigg
             WaitEvent::Ended(_) => StepTrigger::WaitEnded,
         }),
         Body::Step { event, .. } => Some(match event {
+            StepEvent::SkipRequested { .. }
+            | StepEvent::OutputSet { .. }
+            | StepEvent::RetryAdvanced { .. }
+            | StepEvent::RetryCancelled { .. } => return None,
             StepEvent::Started => StepTrigger::Started,
             StepEvent::RetryScheduled { .. } => StepTrigger::RetryScheduled,
             StepEvent::Completed { .. } => StepTrigger::Completed,

@@ -1,0 +1,144 @@
+//! `belay executions retry`.
+
+use std::path::PathBuf;
+
+use belay_proto::v1::{Execution, RetryExecutionRequest, execution::State};
+
+use super::{
+    super::{Context, unless_stopped},
+    refused,
+    select::{Deed, Selected, Selection, each},
+};
+use crate::{
+    args::{Format, execution_help},
+    ask,
+    attend::{Attendance, attend},
+    clock,
+    connect::{Needs, Session},
+    exit::Exit,
+    failure::Failure,
+    names,
+    plan_file::PlanFile,
+    render::{
+        execution,
+        text::{Line, Style},
+    },
+    signals::Signals,
+};
+
+/// Run the steps again that failed or were stopped, and all that depend on them; what completed is kept
+///
+/// One execution is watched until it ends. With --state, --label, --since or --filter, all that match and have ended without completing are retried, and
+/// not watched.
+#[derive(clap::Args, Debug)]
+#[command(after_help = execution_help!("belay executions retry @last --plan fixed.yaml"))]
+pub(crate) struct Retry {
+    #[command(flatten)]
+    selection: Selection,
+    /// Also run this step again, and all that depend on it, though they have completed
+    #[arg(long, value_name = "STEP", default_value = "", hide_default_value = true)]
+    from: String,
+    /// Skip the steps that failed, and run those that depend on them
+    #[arg(long)]
+    skip_failed: bool,
+    /// Go on with this plan; what has completed and is kept cannot change
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    plan: Option<PathBuf>,
+    /// Pause it before anything runs, to change its steps first
+    #[arg(long)]
+    paused: bool,
+    /// Do not watch it
+    #[arg(long)]
+    detach: bool,
+    /// The reason, which is stored with the execution
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    reason: String,
+    /// Do it once, however often the command runs with this
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    request_id: String,
+}
+
+const RETRIED: Deed = Deed {
+    verb: "retry",
+    done: "retried",
+    states: &[State::Failed, State::Partial, State::Cancelled, State::TimedOut],
+};
+
+/// What is left to do after the requests.
+enum Then {
+    /// Watch this execution.
+    Watch(Box<Execution>),
+    /// Nothing.
+    Leave(Exit),
+}
+
+/// Retries what is selected, and watches it if that is one execution.
+pub(crate) async fn retry(context: &Context, verb: Retry, signals: &mut Signals) -> Result<Exit, Failure> {
+    let Retry { selection, from, skip_failed, plan, paused, detach, reason, request_id } = verb;
+    let document = match &plan {
+        Some(path) => Some(PlanFile::read(path).await?.document()),
+        None => None,
+    };
+    let request = |name: String| RetryExecutionRequest {
+        name,
+        from_step: from.clone(),
+        skip_failed,
+        start_paused: paused,
+        plan: None,
+        document: document.clone(),
+        reason: reason.clone(),
+        etag: String::new(),
+        request_id: request_id.clone(),
+    };
+    let (session, then) = unless_stopped(signals, async {
+        let mut session = Session::open(&context.place, Needs::Records).await?;
+        let client = &mut session.client;
+        let asked = async {
+            let names = match selection.resolve(context, client, &RETRIED).await? {
+                Selected::None(exit) => return Ok::<_, Failure>(Then::Leave(exit)),
+                Selected::Named(names) if names.len() == 1 => {
+                    let name = &names[0];
+                    let answer = client.retry_execution(request(name.clone())).await;
+                    let execution = answer.map_err(|status| refused(&status, name))?.into_inner();
+                    if !paused && !detach {
+                        return Ok(Then::Watch(Box::new(execution)));
+                    }
+                    context.screen.show(&execution, || execution::summary(&execution, clock::now()))?;
+                    return Ok(Then::Leave(Exit::OK));
+                }
+                Selected::Named(names) | Selected::Matching(names) => names,
+            };
+            let act = async |client: &mut crate::connect::Client, name| {
+                Ok(client.retry_execution(request(name)).await?.into_inner())
+            };
+            Ok(Then::Leave(each(context, client, &RETRIED, names, act).await?))
+        };
+        match asked.await {
+            Ok(then) => Ok((session, then)),
+            Err(failure) => {
+                session.close().await;
+                Err(failure)
+            }
+        }
+    })
+    .await??;
+    let execution = match then {
+        Then::Leave(exit) => {
+            session.close().await;
+            return Ok(exit);
+        }
+        Then::Watch(execution) => execution,
+    };
+    if context.screen.format == Format::Text {
+        let id = names::id(&execution.name);
+        context.screen.say(&Line::new("execution ").and(Style::Strong, id).and(Style::Plain, " goes on"));
+    }
+    let attendance = Attendance {
+        name: execution.name,
+        after: execution.last_sequence,
+        drive: true,
+        asks: ask::is_attended(),
+        max_wait: None,
+    };
+    attend(context, session, signals, attendance).await
+}

@@ -1,0 +1,187 @@
+//! The executions that a command is about: named one by one, or all that match.
+
+use belay_proto::v1::{Execution, ListExecutionsRequest, execution::State};
+use belay_reasons as reasons;
+use serde_json::json;
+use tonic::{Code, Status};
+
+use super::{
+    super::Context,
+    delete::{counted, shown},
+    list::{Matching, filter},
+};
+use crate::{
+    args::Format,
+    ask, clock,
+    connect::Client,
+    exit::Exit,
+    failure::{Failure, Report},
+    names, next,
+    render::text::{Line, Style},
+};
+
+/// The page size of lists.
+const PAGE: i32 = 1_000;
+
+/// The states in which an execution has ended.
+pub(super) const ENDED: &[State] =
+    &[State::Completed, State::Partial, State::Failed, State::Cancelled, State::TimedOut];
+
+/// Executions by their names, or by what they have in common.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Selection {
+    /// The executions: each by its id, the beginning of its id, its full name, or @last
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    matching: Matching,
+    /// Do it to all that match, without asking
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// What is done to executions, in words.
+pub(crate) struct Deed {
+    /// `cancel`.
+    pub(crate) verb: &'static str,
+    /// `cancelled`.
+    pub(crate) done: &'static str,
+    /// The states in which it can be done.
+    pub(crate) states: &'static [State],
+}
+
+/// The selected executions.
+pub(crate) enum Selected {
+    /// They were named.
+    Named(Vec<String>),
+    /// They match, and the person has confirmed that all of them are meant.
+    Matching(Vec<String>),
+    /// The person has not confirmed, or nothing matches; that was said.
+    None(Exit),
+}
+
+impl Selection {
+    /// The names of the selected executions. Asks about those that are not named.
+    pub(crate) async fn resolve(
+        &self,
+        context: &Context,
+        client: &mut Client,
+        deed: &Deed,
+    ) -> Result<Selected, Failure> {
+        let filter = filter(&self.matching, clock::now());
+        if self.ids.is_empty() == filter.is_empty() {
+            return Err(unclear(deed.verb, self.ids.is_empty()));
+        }
+        if filter.is_empty() {
+            let mut named = Vec::new();
+            for id in &self.ids {
+                let name = names::resolve(client, &context.namespace, id).await?;
+                if !named.contains(&name) {
+                    named.push(name);
+                }
+            }
+            return Ok(Selected::Named(named));
+        }
+        let found = matching(client, names::parent(&context.namespace), filter, deed.states).await?;
+        if found.is_empty() {
+            context.screen.say(&Line::new(format!("no execution that matches can be {}", deed.done)));
+            return Ok(Selected::None(Exit::OK));
+        }
+        if !self.yes {
+            if ask::is_attended() {
+                shown(&found).iter().for_each(|line| context.screen.say(line));
+            }
+            let mut verb = deed.verb.to_owned();
+            verb[..1].make_ascii_uppercase();
+            if !ask::confirm(context.screen, &format!("{verb} {}?", counted(found.len()))).await? {
+                context.screen.say(&Line::new(format!("nothing was {}", deed.done)));
+                return Ok(Selected::None(Exit::REFUSED));
+            }
+        }
+        Ok(Selected::Matching(found.into_iter().map(|execution| execution.name).collect()))
+    }
+}
+
+/// The failure of a command that does not say which executions it is about, or says it twice.
+pub(super) fn unclear(verb: &str, names_none: bool) -> Failure {
+    let message = match names_none {
+        true => {
+            format!("nothing says which executions to {verb}: name them, or use --state, --label, --since or --filter")
+        }
+        false => {
+            "executions are named or matched, not both: leave out the ids, or --state, --label, --since and --filter"
+                .to_owned()
+        }
+    };
+    Report::new(reasons::INVALID_ARGUMENT, message).next(next::help()).into()
+}
+
+/// All executions that match and are in one of these states, the oldest first: an interrupted command goes on where it ended.
+pub(super) async fn matching(
+    client: &mut Client,
+    parent: String,
+    filter: String,
+    states: &[State],
+) -> Result<Vec<Execution>, Failure> {
+    let order_by = "create_time".to_owned();
+    let mut request = ListExecutionsRequest { parent, filter, page_size: PAGE, order_by, ..Default::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = client.list_executions(request.clone()).await?.into_inner();
+        found.extend(page.executions.into_iter().filter(|execution| states.contains(&execution.state())));
+        if page.next_page_token.is_empty() {
+            return Ok(found);
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+/// Does it to each of these executions. One that refuses is reported with the others that do, and does not stop the rest.
+pub(crate) async fn each(
+    context: &Context,
+    client: &mut Client,
+    deed: &Deed,
+    names: Vec<String>,
+    act: impl AsyncFn(&mut Client, String) -> Result<Execution, Status>,
+) -> Result<Exit, Failure> {
+    let (mut done, mut refused) = (Vec::new(), Vec::new());
+    for name in names {
+        match act(client, name.clone()).await {
+            Ok(_) => done.push(name),
+            // Nothing that follows would fare better.
+            Err(status) if !is_about_one(status.code()) => return Err(super::refused(&status, &name)),
+            Err(status) => refused.push((name, Report::of_status(&status))),
+        }
+    }
+    match context.screen.format {
+        Format::Text => {
+            let mut lines = vec![Line::default().and(Style::Good, format!("{} {}", counted(done.len()), deed.done))];
+            for (name, report) in refused.iter().take(MAX_REFUSED_SHOWN) {
+                lines.push(Line::default().and(Style::Warn, format!("{}: {}", names::id(name), report.message)));
+            }
+            if let Some(more) = refused.len().checked_sub(MAX_REFUSED_SHOWN).filter(|more| *more > 0) {
+                lines.push(Line::default().and(Style::Warn, format!("and {more} more were not {}", deed.done)));
+            }
+            context.screen.print(&lines)?;
+        }
+        Format::Json | Format::Jsonl => {
+            let refused: Vec<_> = refused
+                .iter()
+                .map(|(name, report)| json!({"name": name, "code": report.code, "message": report.message}))
+                .collect();
+            context.screen.print_json(&json!({ deed.done: done, "refused": refused }))?;
+        }
+    }
+    Ok(if refused.is_empty() { Exit::OK } else { Exit::REFUSED })
+}
+
+/// How many refusals are shown one by one.
+const MAX_REFUSED_SHOWN: usize = 10;
+
+/// Whether an error is about one execution, and the next may fare better.
+fn is_about_one(code: Code) -> bool {
+    matches!(
+        code,
+        Code::FailedPrecondition | Code::NotFound | Code::Aborted | Code::AlreadyExists | Code::PermissionDenied
+    )
+}

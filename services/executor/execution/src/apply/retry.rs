@@ -1,0 +1,105 @@
+//! Applies that steps which have ended run again.
+
+use std::collections::BTreeSet;
+
+use belay_plan::RunWhen;
+
+use crate::{
+    Execution, ExecutionTrigger, Retried, SkipReason, StepKey, StepState, StepTrigger, Timestamp, state::StepRecord,
+};
+
+pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestamp) -> Result<(), String> {
+    let has_ended = execution.state.is_terminal();
+    if !has_ended && execution.stop.is_some() {
+        return Err("nothing runs again while the execution is being stopped".into());
+    }
+    let named = retried.steps.iter().map(|id| execution.named(id)).collect::<Result<Vec<_>, _>>()?;
+    let steps: BTreeSet<StepKey> = named.iter().copied().collect();
+    if steps.is_empty() || steps.len() != named.len() {
+        return Err("it names no step that runs again, or one twice".into());
+    }
+    let mut waiting = BTreeSet::new();
+    for &step in &steps {
+        let record = &execution.steps[step];
+        if !record.state.is_terminal() || record.is_removed() {
+            return Err(format!("step `{}` has not ended, or the plan no longer has it", record.id));
+        }
+        for &dependent in execution.steps[step].dependents.iter().filter(|dependent| !steps.contains(dependent)) {
+            let record = &execution.steps[dependent];
+            if !record.waits_to_start() {
+                return Err(format!("step `{}` depends on one that runs again, and has started", record.id));
+            }
+            waiting.insert(dependent);
+        }
+    }
+    execution.transition_execution(ExecutionTrigger::Retried, None)?;
+    for &step in &steps {
+        let totals = &mut execution.totals;
+        let counter = match execution.steps[step].state {
+            StepState::Completed => &mut totals.completed,
+            StepState::Failed => &mut totals.failed,
+            StepState::Skipped => &mut totals.skipped,
+            _ => &mut totals.cancelled,
+        };
+        *counter -= 1;
+        execution.transition_step(step, StepTrigger::Retried, time)?;
+        execution.update_step(step, |record| record.reset(time));
+    }
+    for &step in &waiting {
+        if execution.steps[step].state == StepState::Ready {
+            execution.transition_step(step, StepTrigger::Retried, time)?;
+        }
+    }
+    for step in steps.into_iter().chain(waiting) {
+        execution.await_dependencies(step, time)?;
+    }
+    if has_ended {
+        (execution.stop, execution.ended_at) = (None, None);
+        execution.went_on_at = Some(time);
+    }
+    execution.first_failure = execution.earliest_failure();
+    execution.deadline = retried.deadline;
+    Ok(())
+}
+
+impl Execution {
+    /// What a step that has not started waits for, from the states of all its dependencies: it becomes ready, is marked to be skipped, or waits.
+    pub(super) fn await_dependencies(&mut self, step: StepKey, time: Timestamp) -> Result<(), String> {
+        let record = &self.steps[step];
+        let run_when = record.spec.run_when();
+        let open = record.dependencies.iter().filter(|&&on| !self.steps[on].lets_run(run_when)).count();
+        let ended = |&&on: &&StepKey| self.steps[on].state.is_terminal() && !self.steps[on].lets_run(run_when);
+        let to_skip = record.dependencies.iter().find(ended).map(|&on| match self.steps[on].state {
+            StepState::Failed => (SkipReason::DependencyFailed, on),
+            _ => (SkipReason::DependencySkipped, on),
+        });
+        let last = record.dependencies.last().copied();
+        self.update_step(step, |record| (record.open_dependencies, record.to_skip) = (open, to_skip));
+        if open > 0 || self.steps[step].state != StepState::Pending {
+            return Ok(());
+        }
+        if last.is_none() || self.runs_after_dependencies(step) {
+            return self.transition_step(step, StepTrigger::DependenciesCompleted, time);
+        }
+        self.update_step(step, |record| record.to_skip = last.map(|last| (SkipReason::ConditionFalse, last)));
+        Ok(())
+    }
+
+    /// The failure of the step that failed first.
+    fn earliest_failure(&self) -> Option<crate::Failure> {
+        let failed = self.steps.iter().filter(|(_, record)| record.state == StepState::Failed);
+        let first = failed.min_by_key(|(_, record)| record.ended_at);
+        first.and_then(|(_, record)| record.failure.as_deref().cloned())
+    }
+}
+
+impl StepRecord {
+    /// Whether it has ended so that a step with this `run_when` need not wait for it any longer.
+    fn lets_run(&self, run_when: RunWhen) -> bool {
+        match (self.state, run_when) {
+            (StepState::Completed, _) | (_, RunWhen::Failure | RunWhen::Always) => self.state.is_terminal(),
+            (StepState::Skipped, RunWhen::Success) => matches!(self.skipped, Some((SkipReason::Requested, _))),
+            (_, RunWhen::Success) => false,
+        }
+    }
+}

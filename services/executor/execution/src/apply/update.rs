@@ -1,0 +1,117 @@
+//! Applies that an execution carries out another version of its plan.
+
+use std::{collections::HashSet, sync::Arc};
+
+use belay_plan::StepSpec;
+
+use crate::{
+    Execution, PlanUpdated, SkipReason, StepKey, StepState, StepTrigger, Timestamp,
+    state::{OperationEnd, Revised, StepRecord, StepRole},
+};
+
+pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Timestamp) -> Result<(), String> {
+    if execution.state.is_terminal() || execution.stop.is_some() {
+        return Err("the execution has ended or is being stopped".into());
+    }
+    if updated.revision != execution.revision + 1 {
+        return Err(format!("the plan has revision {}", execution.revision));
+    }
+    if let Some(change) = execution.forbidden_change(&updated.plan) {
+        return Err(change.to_string());
+    }
+    execution.goes_on_by_request()?;
+    execution.revision = updated.revision;
+    execution.deadline = updated.deadline;
+    execution.revised = Some(Box::new(Revised { plan: updated.plan.clone(), tools: updated.tools.clone() }));
+    let named: HashSet<&str> = updated.plan.steps().iter().map(|spec| spec.id()).collect();
+    let removed: Vec<StepKey> = execution
+        .steps
+        .iter()
+        .filter(|(_, record)| !record.state.is_terminal() && !named.contains(record.id.as_str()))
+        .map(|(step, _)| step)
+        .collect();
+    let mut added = Vec::new();
+    for spec in updated.plan.steps() {
+        let Some(step) = execution.steps.key(spec.id()) else {
+            added.push(Arc::clone(spec));
+            continue;
+        };
+        if execution.steps[step].is_removed() {
+            execution.totals.skipped -= 1;
+            execution.transition_step(step, StepTrigger::Retried, time)?;
+            execution.update_step(step, |record| record.reset(time));
+        }
+        execution.update_step(step, |record| record.spec = Arc::clone(spec));
+    }
+    execution.totals.total += added.len();
+    execution.steps.append(&added, StepRole::Planned, time).map_err(|id| format!("two steps have the id `{id}`"))?;
+    execution.steps.connect(&updated.plan);
+    execution.index_new();
+    let waiting: Vec<StepKey> = execution
+        .steps
+        .iter()
+        .filter(|(_, record)| record.waits_to_start() && named.contains(record.id.as_str()))
+        .map(|(step, _)| step)
+        .collect();
+    for step in waiting {
+        if execution.steps[step].state == StepState::Ready {
+            execution.transition_step(step, StepTrigger::Retried, time)?;
+        }
+        execution.await_dependencies(step, time)?;
+    }
+    for step in removed {
+        execution.update_step(step, |record| record.end = Some(OperationEnd::Removed));
+    }
+    Ok(())
+}
+
+/// What a new version of a plan may not change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ForbiddenChange {
+    /// The plan's id.
+    #[error("the plan's id is `{0}`, and stays so")]
+    Id(String),
+    /// A step that has started or ended is another one.
+    #[error("step `{0}` has started or ended, and cannot change")]
+    Changed(crate::StepId),
+    /// A step that has started or ended is missing.
+    #[error("step `{0}` has started or ended, and cannot be removed")]
+    Removed(crate::StepId),
+}
+
+impl Execution {
+    /// What a new version of the plan changes that it may not change.
+    pub(crate) fn forbidden_change(&self, plan: &belay_plan::Plan) -> Option<ForbiddenChange> {
+        if plan.id() != self.plan().id() {
+            return Some(ForbiddenChange::Id(self.plan().id().to_owned()));
+        }
+        self.steps.iter().find_map(|(_, record)| {
+            let spec = plan.step_index(&record.id).map(|index| &plan.steps()[index]);
+            let is_fixed = !record.waits_to_start() && !record.is_removed();
+            match spec {
+                None if is_fixed => Some(ForbiddenChange::Removed(record.id.clone())),
+                Some(spec) if is_fixed && !same_work(spec, &record.spec) => {
+                    Some(ForbiddenChange::Changed(record.id.clone()))
+                }
+                _ => None,
+            }
+        })
+    }
+}
+
+/// Whether two specifications say the same, wherever the steps that they name stand in their plans.
+fn same_work(one: &StepSpec, other: &StepSpec) -> bool {
+    one.to_draft() == other.to_draft()
+}
+
+impl StepRecord {
+    /// Whether it has not started and not ended: it can still be changed.
+    pub(crate) fn waits_to_start(&self) -> bool {
+        matches!(self.state, StepState::Pending | StepState::Ready) && !self.has_started() && self.end.is_none()
+    }
+
+    /// Whether an earlier version of the plan had it, and the current one has not.
+    pub(crate) fn is_removed(&self) -> bool {
+        matches!(self.skipped, Some((SkipReason::PlanUpdated, _)))
+    }
+}

@@ -1,0 +1,351 @@
+//! What people and planners ask of a running execution.
+
+mod retry;
+mod update;
+
+use belay_plan::Plan;
+use thiserror::Error;
+
+use crate::{
+    Actor, Body, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, ForbiddenChange, Json,
+    MAX_SIGNALS, Resolution, RetryChange, RetryRequest, SignalReceived, StepEvent, StepId, StepKey, StepState,
+    Timestamp, ToolFacts, digest, transitions::execution_transition,
+};
+
+/// A request of a principal.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Control {
+    /// Start nothing new. With `discard_calls`, running calls are cancelled and run again after the execution is resumed.
+    Pause {
+        /// The principal's reason.
+        reason: String,
+        /// Cancel what runs.
+        discard_calls: bool,
+    },
+    /// Go on after a pause.
+    Resume,
+    /// End it.
+    Cancel {
+        /// The principal's reason.
+        reason: String,
+    },
+    /// Take a signal, now or when a step waits for it.
+    Signal {
+        /// The signal's name.
+        signal: String,
+        /// What it carries.
+        payload: Json,
+    },
+    /// Go on with a step of whose call the outcome is unknown.
+    ResolveStep {
+        /// The step.
+        step: StepId,
+        /// What its call did.
+        resolution: Resolution,
+        /// How the principal knows.
+        reason: String,
+    },
+    /// Run steps again that have ended; the execution goes on if it has ended.
+    Retry {
+        /// Which.
+        request: RetryRequest,
+        /// The plan with which it goes on; `None` for the one that it has. The request has its digest.
+        plan: Option<NewPlan>,
+    },
+    /// Carry out another version of the plan. What has started or ended stays as it is.
+    UpdatePlan {
+        /// The plan.
+        plan: NewPlan,
+        /// The revision of the plan that it was made from; `None` when any will do.
+        revision: Option<u32>,
+        /// The principal's reason.
+        reason: String,
+    },
+    /// Do not run a step; run those that depend on it.
+    SkipStep {
+        /// The step.
+        step: StepId,
+        /// The principal's reason.
+        reason: String,
+    },
+    /// Complete a step with this output, without running it.
+    SetStepOutput {
+        /// The step.
+        step: StepId,
+        /// The output.
+        output: Json,
+        /// The principal's reason.
+        reason: String,
+    },
+    /// Change the next attempt of a step that waits for it.
+    ChangeRetry {
+        /// The step.
+        step: StepId,
+        /// The change.
+        change: RetryChange,
+        /// The principal's reason.
+        reason: String,
+    },
+}
+
+/// A plan that takes the place of the one that an execution has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewPlan {
+    /// The plan.
+    pub plan: Box<Plan>,
+    /// The facts about every tool that it names.
+    pub tools: Vec<ToolFacts>,
+}
+
+impl NewPlan {
+    /// The digest of the plan.
+    ///
+    /// # Panics
+    /// Never: a plan is text, numbers, lists and objects.
+    pub fn digest(&self) -> String {
+        digest(&serde_json::to_vec(&self.plan.to_draft()).expect("a plan has an encoding"))
+    }
+}
+
+/// Why a request was not carried out. Nothing has changed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Refused {
+    /// The execution has ended.
+    #[error("the execution has ended")]
+    Ended,
+    /// It cannot be done in the execution's current state.
+    #[error("this cannot be done in the state {0:?}")]
+    WrongState(ExecutionState),
+    /// Another request had the same id.
+    #[error("another request had this id")]
+    RequestIdReused,
+    /// The execution keeps as many signals as it can that no step has taken.
+    #[error("the execution keeps {MAX_SIGNALS} signals that no step has taken")]
+    TooManySignals,
+    /// There is no such step.
+    #[error("there is no step `{0}`")]
+    NoStep(StepId),
+    /// It cannot be done with a step in this state.
+    #[error("this cannot be done with a step in the state {0:?}")]
+    WrongStepState(StepState),
+    /// Every step has completed, or was skipped by its condition or by a person.
+    #[error("no step has failed or was stopped")]
+    NothingToRetry,
+    /// A step runs that depends on one that is to run again.
+    #[error("step `{0}` runs, which depends on a step that is to run again")]
+    DependentRuns(StepId),
+    /// A new version of the plan changes what it may not change.
+    #[error(transparent)]
+    PlanChange(#[from] ForbiddenChange),
+    /// The plan was changed meanwhile.
+    #[error("the plan has revision {0}")]
+    OtherRevision(u32),
+}
+
+impl Control {
+    /// The request that this event records; `None` for events that nobody asked for.
+    pub(crate) fn of(event: &Body) -> Option<Self> {
+        use ExecutionEvent as E;
+        let event = match event {
+            Body::Execution(event) => event,
+            Body::Step { step, event, .. } => return Self::of_step(step, event),
+            Body::ToolCall { .. } | Body::Approval { .. } | Body::Wait { .. } => return None,
+        };
+        match event {
+            E::Paused { reason, discard_calls } => {
+                Some(Self::Pause { reason: reason.clone(), discard_calls: *discard_calls })
+            }
+            E::Resumed => Some(Self::Resume),
+            E::CancelRequested { reason } => Some(Self::Cancel { reason: reason.clone() }),
+            E::SignalReceived(SignalReceived { signal, payload }) => {
+                Some(Self::Signal { signal: signal.clone(), payload: payload.clone() })
+            }
+            E::Retried(retried) => Some(Self::Retry { request: retried.request.clone(), plan: None }),
+            E::PlanUpdated(updated) => Some(Self::UpdatePlan {
+                plan: NewPlan { plan: Box::new(updated.plan.clone()), tools: updated.tools.clone() },
+                revision: None,
+                reason: updated.reason.clone(),
+            }),
+            E::Created(_)
+            | E::Started
+            | E::Recovered { .. }
+            | E::DeadlineExceeded
+            | E::AwaitingApproval
+            | E::Finished(_) => None,
+        }
+    }
+
+    fn of_step(step: &StepId, event: &StepEvent) -> Option<Self> {
+        let step = step.clone();
+        match event {
+            StepEvent::Resolved { resolution, reason } => {
+                Some(Self::ResolveStep { step, resolution: resolution.clone(), reason: reason.clone() })
+            }
+            StepEvent::SkipRequested { reason } => Some(Self::SkipStep { step, reason: reason.clone() }),
+            StepEvent::OutputSet { output, reason } => {
+                Some(Self::SetStepOutput { step, output: output.clone(), reason: reason.clone() })
+            }
+            StepEvent::RetryAdvanced { reason } => {
+                Some(Self::ChangeRetry { step, change: RetryChange::Now, reason: reason.clone() })
+            }
+            StepEvent::RetryCancelled { reason } => {
+                Some(Self::ChangeRetry { step, change: RetryChange::Cancel, reason: reason.clone() })
+            }
+            StepEvent::Started
+            | StepEvent::RetryScheduled { .. }
+            | StepEvent::Completed { .. }
+            | StepEvent::Failed { .. }
+            | StepEvent::Skipped { .. }
+            | StepEvent::Cancelled { .. }
+            | StepEvent::OutcomeUnknown { .. } => None,
+        }
+    }
+
+    /// The digest of the request, by which a repetition is told from another request with the same id.
+    pub fn digest(&self, principal: &str) -> String {
+        let plan;
+        let parts: Vec<&str> = match self {
+            Self::Pause { reason, discard_calls: false } => vec!["pause", reason, "", principal],
+            Self::Pause { reason, discard_calls: true } => vec!["pause", reason, "discard_calls", principal],
+            Self::Resume => vec!["resume", "", "", principal],
+            Self::Cancel { reason } => vec!["cancel", reason, "", principal],
+            Self::Signal { signal, payload } => vec!["signal", signal, payload.as_str(), principal],
+            Self::ResolveStep { step, resolution, reason } => {
+                let (how, result) = match resolution {
+                    Resolution::Completed(result) => ("completed", result.as_str()),
+                    Resolution::Failed => ("failed", ""),
+                    Resolution::Again => ("again", ""),
+                };
+                vec!["resolve", step, how, result, reason, principal]
+            }
+            Self::Retry { request: RetryRequest { from, skip_failed, start_paused, plan_digest, reason }, plan: _ } => {
+                let from = from.as_deref().unwrap_or_default();
+                let skip = if *skip_failed { "skip_failed" } else { "" };
+                vec![
+                    "retry",
+                    from,
+                    skip,
+                    if *start_paused { "start_paused" } else { "" },
+                    plan_digest,
+                    reason,
+                    principal,
+                ]
+            }
+            Self::UpdatePlan { plan: updated, revision: _, reason } => {
+                plan = updated.digest();
+                vec!["update_plan", &plan, reason, principal]
+            }
+            Self::SkipStep { step, reason } => vec!["skip_step", step, reason, principal],
+            Self::SetStepOutput { step, output, reason } => {
+                vec!["set_step_output", step, output.as_str(), reason, principal]
+            }
+            Self::ChangeRetry { step, change: RetryChange::Now, reason } => vec!["retry_now", step, reason, principal],
+            Self::ChangeRetry { step, change: RetryChange::Cancel, reason } => {
+                vec!["cancel_retry", step, reason, principal]
+            }
+        };
+        digest(serde_json::Value::from(parts).to_string().as_bytes())
+    }
+
+    /// The state transition that it makes; `None` for a request that makes none.
+    fn trigger(&self) -> Option<ExecutionTrigger> {
+        match self {
+            Self::Pause { .. } => Some(ExecutionTrigger::Paused),
+            Self::Resume => Some(ExecutionTrigger::Resumed),
+            Self::Cancel { .. } => Some(ExecutionTrigger::CancelRequested),
+            Self::Signal { .. }
+            | Self::ResolveStep { .. }
+            | Self::Retry { .. }
+            | Self::UpdatePlan { .. }
+            | Self::SkipStep { .. }
+            | Self::SetStepOutput { .. }
+            | Self::ChangeRetry { .. } => None,
+        }
+    }
+}
+
+impl Execution {
+    /// Carries out a request. A repetition of one of the last 1,000 requests changes nothing, whatever the execution's state, and returns no
+    /// event.
+    ///
+    /// # Errors
+    /// [`Refused`]: why it cannot be carried out; the execution is unchanged then.
+    pub fn control(&mut self, now: Timestamp, actor: Actor, control: Control) -> Result<Vec<Event>, Refused> {
+        if let Some(known) = self.requests.digest(&actor.request_id) {
+            return if known == control.digest(&actor.principal) {
+                Ok(Vec::new())
+            } else {
+                Err(Refused::RequestIdReused)
+            };
+        }
+        if self.state.is_terminal() && !matches!(control, Control::Retry { .. }) {
+            return Err(Refused::Ended);
+        }
+        match control.trigger() {
+            Some(by) if execution_transition(self.state, by, None).is_none() => {
+                return Err(Refused::WrongState(self.state));
+            }
+            Some(_) | None => {}
+        }
+        let bodies: Vec<Body> = match control {
+            Control::Pause { reason, discard_calls } => vec![ExecutionEvent::Paused { reason, discard_calls }.into()],
+            Control::Resume => vec![ExecutionEvent::Resumed.into()],
+            Control::Cancel { reason } => vec![ExecutionEvent::CancelRequested { reason }.into()],
+            Control::Signal { .. } if self.signals.len() >= MAX_SIGNALS => return Err(Refused::TooManySignals),
+            Control::Signal { signal, payload } => {
+                vec![ExecutionEvent::SignalReceived(SignalReceived { signal, payload }).into()]
+            }
+            Control::ResolveStep { step, resolution, reason } => {
+                let key = self.step_in(&step, &[StepState::OutcomeUnknown])?;
+                vec![self.about_step(key, StepEvent::Resolved { resolution, reason })]
+            }
+            Control::Retry { request, plan } => self.retried(now, &actor, request, plan)?,
+            Control::UpdatePlan { revision: Some(of), .. } if of != self.revision => {
+                return Err(Refused::OtherRevision(self.revision));
+            }
+            Control::UpdatePlan { plan, revision: _, reason } => vec![self.updated(now, plan, reason)?],
+            Control::SkipStep { step, reason } => {
+                let key = self.step_in(&step, NOT_RUNNING)?;
+                vec![self.about_step(key, StepEvent::SkipRequested { reason })]
+            }
+            Control::SetStepOutput { step, output, reason } => {
+                let key = self.step_in(&step, NOT_RUNNING)?;
+                vec![self.about_step(key, StepEvent::OutputSet { output, reason })]
+            }
+            Control::ChangeRetry { step, change, reason } => {
+                let key = self.step_in(&step, &[StepState::BackingOff])?;
+                vec![self.about_step(
+                    key,
+                    match change {
+                        RetryChange::Now => StepEvent::RetryAdvanced { reason },
+                        RetryChange::Cancel => StepEvent::RetryCancelled { reason },
+                    },
+                )]
+            }
+        };
+        // The first event is that of the request; those that follow from it have its principal, and no id.
+        let rest = Actor { request_id: String::new(), ..actor.clone() };
+        let actors = std::iter::once(actor).chain(std::iter::repeat(rest));
+        let record =
+            |(body, actor)| self.record(now, Some(actor), body).expect("the checks above are those of `apply`");
+        Ok(bodies.into_iter().zip(actors).map(record).collect())
+    }
+
+    /// The step with this id, which has to be in one of these states.
+    fn step_in(&self, step: &StepId, states: &[StepState]) -> Result<StepKey, Refused> {
+        let key = self.step_key(step).ok_or_else(|| Refused::NoStep(step.clone()))?;
+        match self.step(key).state() {
+            state if !states.contains(&state) => Err(Refused::WrongStepState(state)),
+            _ if self.stop.is_some() => Err(Refused::WrongState(self.state)),
+            _ => Ok(key),
+        }
+    }
+
+    fn about_step(&self, step: StepKey, event: StepEvent) -> Body {
+        let view = self.step(step);
+        Body::Step { step: view.id().clone(), attempt: view.attempt(), event }
+    }
+}
+
+/// The states of a step that waits to start, or for its next attempt.
+const NOT_RUNNING: &[StepState] = &[StepState::Pending, StepState::Ready, StepState::BackingOff];

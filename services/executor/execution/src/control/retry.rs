@@ -1,0 +1,103 @@
+//! Which steps run again when a principal asks for that.
+
+use std::collections::BTreeSet;
+
+use super::{NewPlan, Refused};
+use crate::{
+    Actor, Body, Execution, ExecutionEvent, Retried, RetryRequest, SkipReason, StepEvent, StepKey, StepState, Timestamp,
+};
+
+impl Execution {
+    /// The events that have the steps run again that did not complete, and all that depend on them; the first is [`ExecutionEvent::Retried`].
+    ///
+    /// What a condition or a person has skipped stays skipped, unless it depends on a step that runs again.
+    pub(super) fn retried(
+        &self,
+        now: Timestamp,
+        actor: &Actor,
+        request: RetryRequest,
+        plan: Option<NewPlan>,
+    ) -> Result<Vec<Body>, Refused> {
+        let has_ended = self.state.is_terminal();
+        if !has_ended && self.stop.is_some() {
+            return Err(Refused::WrongState(self.state));
+        }
+        let mut steps: BTreeSet<StepKey> =
+            self.steps().filter(|step| is_retried(step.state(), step.skipped())).map(|step| step.key).collect();
+        if let Some(from) = &request.from {
+            let key = self.step_key(from).ok_or_else(|| Refused::NoStep(from.clone()))?;
+            match self.steps[key].state {
+                _ if self.steps[key].is_removed() => return Err(Refused::NoStep(from.clone())),
+                state if state.is_terminal() => drop(steps.insert(key)),
+                state => return Err(Refused::WrongStepState(state)),
+            }
+        }
+        if steps.is_empty() {
+            return Err(Refused::NothingToRetry);
+        }
+        let mut dependents: Vec<StepKey> = steps.iter().copied().collect();
+        while let Some(step) = dependents.pop() {
+            for &dependent in &self.steps[step].dependents {
+                let record = &self.steps[dependent];
+                if record.state.is_terminal() {
+                    if steps.insert(dependent) {
+                        dependents.push(dependent);
+                    }
+                } else if !record.waits_to_start() {
+                    return Err(Refused::DependentRuns(record.id.clone()));
+                }
+            }
+        }
+        let failed = |key: &&StepKey| request.skip_failed && self.steps[**key].state == StepState::Failed;
+        let skipped: Vec<StepKey> = steps.iter().filter(failed).copied().collect();
+        let reason = request.reason.clone();
+        let start_paused = request.start_paused && self.paused.is_none();
+        let deadline =
+            if has_ended { self.plan().timeout().map(|limit| now.saturating_add(limit)) } else { self.deadline };
+        let steps = steps.into_iter().map(|key| self.steps[key].id.clone()).collect();
+        let mut events = vec![ExecutionEvent::Retried(Box::new(Retried { steps, request, deadline })).into()];
+        events.extend(skipped.into_iter().map(|key| {
+            let (step, attempt) = (self.steps[key].id.clone(), self.steps[key].attempt);
+            Body::Step { step, attempt, event: StepEvent::SkipRequested { reason: reason.clone() } }
+        }));
+        if let Some(plan) = plan {
+            // What it may change is known once the steps that run again have not started.
+            let mut then = self.clone();
+            for event in &events {
+                then.record(now, Some(actor.clone()), event.clone()).expect("checked above");
+            }
+            events.push(then.updated(now, plan, reason.clone())?);
+        }
+        events.extend(start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false }.into()));
+        Ok(events)
+    }
+}
+
+/// Whether a step runs again that ended like this, whatever it depends on.
+fn is_retried(state: StepState, skipped: Option<(SkipReason, Option<StepKey>)>) -> bool {
+    match (state, skipped) {
+        (StepState::Failed | StepState::Cancelled, _) => true,
+        (StepState::Skipped, Some((reason, _))) => match reason {
+            SkipReason::StopOnError | SkipReason::Cancelled | SkipReason::TimedOut => true,
+            SkipReason::DependencyFailed
+            | SkipReason::DependencySkipped
+            | SkipReason::ApprovalSkipped
+            | SkipReason::NonInteractive
+            | SkipReason::Requested
+            | SkipReason::PlanUpdated
+            | SkipReason::ConditionFalse => false,
+        },
+        (
+            StepState::Pending
+            | StepState::Ready
+            | StepState::Running
+            | StepState::AwaitingApproval
+            | StepState::Waiting
+            | StepState::BackingOff
+            | StepState::OutcomeUnknown
+            | StepState::Completed
+            | StepState::Skipped,
+            _,
+        ) => false,
+    }
+}
