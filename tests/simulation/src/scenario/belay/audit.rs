@@ -14,7 +14,7 @@ use super::effects;
 use super::hosts::{Inventoried, Owners};
 use super::observed::{Observations, ObservedExecution};
 use super::outside::{Outside, Run};
-use super::picture::{Account, Depth, Fold, Picture};
+use super::picture::{Account, Depth, Fold};
 use super::plans;
 use super::tools;
 use crate::trace;
@@ -94,7 +94,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
             violations: &mut violations,
         };
         let Some((fold, calls)) = one.replay() else { continue };
-        one.totals(&fold.picture);
+        one.totals(&fold);
         one.plan(&fold, order.map(|order| &order.plan));
         one.observations();
         for (call, facts) in &calls {
@@ -210,6 +210,11 @@ impl<'a> One<'a, '_> {
     /// Checks what must be true before an event.
     fn before(&mut self, event: &v1::ExecutionEvent, fold: &Fold, not_before: &mut BTreeMap<usize, i64>) {
         use step::State as S;
+        if let Some(Kind::ExecutionRetried(retried)) = &event.kind {
+            let is_again =
+                |step: &usize| fold.plan.steps.get(*step).is_some_and(|step| retried.step_ids.contains(&step.id));
+            not_before.retain(|step, _| !is_again(step));
+        }
         let Ok(step) = fold.index(event) else { return };
         let time = event.time.as_ref().map_or(0, belay_proto::micros);
         match &event.kind {
@@ -220,33 +225,40 @@ impl<'a> One<'a, '_> {
                         "step {step} started before the steps that it depends on had ended as it wants"
                     ));
                 }
-                let is_active = |other: &v1::Step| {
+                let is_active = |place: usize, other: &v1::Step| {
                     let waits =
                         matches!(other.state(), S::Pending | S::OutcomeUnknown | S::AwaitingApproval | S::Waiting)
                             || is_over(other.state());
-                    !waits && other.attempt > 0
+                    !waits && other.attempt > fold.attempts_before[place]
                 };
                 // A wait holds no slot.
                 let is_call = |step: usize| matches!(fold.plan.steps[step].kind, Some(v1::step_spec::Kind::Tool(_)));
                 let others = steps
                     .iter()
                     .enumerate()
-                    .filter(|(other, status)| *other != step && is_call(*other) && is_active(status));
+                    .filter(|(other, status)| *other != step && is_call(*other) && is_active(*other, status));
                 let at_once = others.count() + 1;
                 let most = usize::try_from(fold.plan.parallelism.max(1)).unwrap_or(usize::MAX);
                 // A retry keeps its slot, and an approved call waits for one.
-                if event.attempt == 1 && is_call(step) && at_once > most {
+                if event.attempt == fold.attempts_before[step] + 1 && is_call(step) && at_once > most {
                     self.violation(format_args!("{at_once} steps at once, and at most {most} may be"));
                 }
                 if event.attempt != steps[step].attempt + 1 || not_before.get(&step).is_some_and(|at| time < *at) {
                     self.violation(format_args!("attempt {} of step {step} started out of turn", event.attempt));
                 }
             }
+            Some(Kind::StepRetryAdvanced(_)) => {
+                trace::count("attempts advanced");
+                not_before.insert(step, time);
+            }
             Some(Kind::StepRetryScheduled(retry)) => {
                 trace::count("retries");
                 not_before.insert(step, retry.not_before.as_ref().map_or(0, belay_proto::micros));
             }
             _ => {}
+        }
+        if event.attempt == fold.attempts_before[step] && matches!(event.kind, Some(Kind::StepStarted(_))) {
+            self.violation(format_args!("attempt {} of step {step} was made before", event.attempt));
         }
         if is_over(fold.picture.steps[step].state()) {
             self.violation(format_args!("event {} is about step {step}, which had ended", event.sequence));
@@ -316,7 +328,8 @@ impl<'a> One<'a, '_> {
     }
 
     /// Invariants 6 and 8, and 9 as far as possible without an audit log: every step ended, with an event.
-    fn totals(&mut self, picture: &Picture) {
+    fn totals(&mut self, fold: &Fold) {
+        let picture = &fold.picture;
         let finished: Vec<_> = self
             .kept
             .events
@@ -326,8 +339,9 @@ impl<'a> One<'a, '_> {
                 _ => None,
             })
             .collect();
-        let [(sequence, finished)] = finished[..] else {
-            return self.violation(format_args!("it ended {} times", finished.len()));
+        let ends = finished.len();
+        let Some((sequence, finished)) = finished.last().copied().filter(|_| ends == fold.went_on + 1) else {
+            return self.violation(format_args!("it ended {ends} times, and went on {} times", fold.went_on));
         };
         if sequence != self.kept.execution.last_sequence || !is_terminal(finished.state()) {
             self.violation(format_args!(
@@ -427,7 +441,12 @@ impl<'a> One<'a, '_> {
                 self.violation(format_args!("run {number} of {name} had other arguments than its intent"));
             }
         }
-        self.arguments(name, call, fold);
+        // What was made to run again since has other results.
+        let attempt = name.rsplit_once('/').and_then(|(_, call)| call.split('.').next()?.parse::<i32>().ok());
+        let is_superseded = attempt.is_some_and(|attempt| attempt <= fold.attempts_before[call.step]);
+        if !is_superseded {
+            self.arguments(name, call, fold);
+        }
         let is_manual = tools::reaches_out(&call.request.tool);
         if is_manual && runs.len() > 1 {
             let how = call.twice();
@@ -448,7 +467,9 @@ impl<'a> One<'a, '_> {
                 if result["value"] != call.json(call.request.arguments.as_ref())["value"] {
                     self.violation(format_args!("{name} completed with another call's result"));
                 }
-                self.output(name, call, completed, fold);
+                if !is_superseded {
+                    self.output(name, call, completed, fold);
+                }
             }
             Some(Kind::ToolCallCancelled(_)) if is_manual && !runs.is_empty() => {
                 self.violation(format_args!("{name} was discarded as if it had not run, and its body ran"));
@@ -500,8 +521,11 @@ impl<'a> One<'a, '_> {
         }
         // S2-FR-058: however many attempts, calls and crashes it took, the effect is there once.
         let calls_of_step = name.rsplit_once('/').map_or(name, |(calls, _)| calls);
+        let before = fold.attempts_before[call.step];
         let effects = self.runs.iter().filter(|run| {
-            run.succeeded == Some(true) && run.call.rsplit_once('/').is_some_and(|(calls, _)| calls == calls_of_step)
+            let Some((calls, number)) = run.call.rsplit_once('/') else { return false };
+            let attempt = number.split('.').next().and_then(|attempt| attempt.parse::<i32>().ok());
+            run.succeeded == Some(true) && calls == calls_of_step && attempt.is_some_and(|attempt| attempt > before)
         });
         let effects = effects.count();
         let is_again = self.is_made_again(&step.step_id);

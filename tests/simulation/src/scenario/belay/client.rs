@@ -21,9 +21,10 @@ use crate::trace;
 pub(super) const RPC_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// Expected reasons: the request may be sent again later, or the execution's state forbids it.
-const EXPECTED: [&str; 9] = [
+const EXPECTED: [&str; 10] = [
     "EXECUTION_ENDED",
     "FENCED",
+    "NOTHING_TO_RETRY",
     "RUNNER_UNAVAILABLE",
     "STOPPING",
     "STORE_FAILED",
@@ -152,6 +153,7 @@ async fn start(order: &Order, observed: &Observations, random: &mut StdRng) -> S
 /// Polls an execution until it has ended: pauses, resumes and cancels it while faults happen, and lets it end afterwards.
 async fn attend(name: &str, request_id: &str, observed: &Observations, random: &mut StdRng) {
     let mut connection = Connection::new(observed);
+    let mut may_go_on = random.random_bool(0.3);
     for number in 0.. {
         pause(random, 400).await;
         let Some(execution) = look(&mut connection, name, random).await else {
@@ -162,7 +164,11 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
         };
         let state = execution.state();
         if is_terminal(state) {
-            return;
+            if state == execution::State::Completed || !std::mem::replace(&mut may_go_on, false) {
+                return;
+            }
+            retry(&mut connection, observed, name, format!("{request_id}-{number}"), random).await;
+            continue;
         }
         // Only calls with external effects, and calls of a lost ledger or of a damaged row, can have an unknown outcome. Anything else that is stuck
         // stays so, and is found.
@@ -200,9 +206,76 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
             match chance {
                 0..8 => suspend(&mut connection, observed, name, request, random.random()).await,
                 8..10 => cancel(&mut connection, observed, name, request).await,
+                10..16 => change(&mut connection, observed, &execution, request, random).await,
+                16..18 => retry(&mut connection, observed, name, request, random).await,
                 _ => {}
             }
         }
+    }
+}
+
+/// Has what did not complete run again.
+async fn retry(
+    connection: &mut Connection,
+    observed: &Observations,
+    name: &str,
+    request_id: String,
+    random: &mut StdRng,
+) {
+    let request = v1::RetryExecutionRequest {
+        name: name.to_owned(),
+        skip_failed: random.random_bool(0.2),
+        start_paused: random.random_bool(0.1),
+        reason: "the seed said so".to_owned(),
+        request_id: request_id.clone(),
+        ..v1::RetryExecutionRequest::default()
+    };
+    for _ in 0..2 {
+        let request = request.clone();
+        let answer = connection.ask(|mut client| async move { client.retry_execution(request).await });
+        if let Some(execution) = answer.await {
+            observed.acknowledged(name, request_id.clone());
+            observed.saw(&execution);
+        }
+    }
+}
+
+/// Changes what becomes of a step that waits to start, or for its next attempt.
+async fn change(
+    connection: &mut Connection,
+    observed: &Observations,
+    execution: &v1::Execution,
+    request_id: String,
+    random: &mut StdRng,
+) {
+    use step::State::{BackingOff, Pending, Ready};
+    let can_change = |step: &&v1::Step| matches!(step.state(), Pending | Ready | BackingOff);
+    let steps: Vec<&v1::Step> = execution.steps.iter().filter(can_change).collect();
+    if steps.is_empty() {
+        return;
+    }
+    let step = steps[random.random_range(0..steps.len())];
+    let (name, reason, id) = (step.name.clone(), "the seed said so".to_owned(), request_id.clone());
+    let answer = match random.random_range(0..4) {
+        0 => {
+            let request = v1::SkipStepRequest { name, reason, request_id: id, etag: String::new() };
+            connection.ask(|mut client| async move { client.skip_step(request).await }).await
+        }
+        1 => {
+            let output = Some(v1::Payload::of_json(r#"{"run":0}"#));
+            let request = v1::SetStepOutputRequest { name, output, reason, request_id: id, etag: String::new() };
+            connection.ask(|mut client| async move { client.set_step_output(request).await }).await
+        }
+        change => {
+            let change = if change == 2 { v1::RetryChange::Now } else { v1::RetryChange::Cancel }.into();
+            let request = v1::RetryStepRequest { name, change, reason, request_id: id, etag: String::new() };
+            connection.ask(|mut client| async move { client.retry_step(request).await }).await
+        }
+    };
+    if let Some(execution) = answer {
+        trace::count("steps changed by a person");
+        observed.acknowledged(&execution.name, request_id);
+        observed.saw(&execution);
     }
 }
 

@@ -124,11 +124,16 @@ impl Outside {
         self.world().applied.get(commit).copied()
     }
 
-    /// Records synced commits.
-    pub(super) fn synced<'a>(&self, commits: impl Iterator<Item = &'a str>) {
+    /// Records synced commits, by the commit of each change that is synced. One of which a power loss has taken a part before stays unsynced: the rest
+    /// of it cannot be synced any more.
+    pub(super) fn synced<'a>(&self, changes: impl Iterator<Item = &'a str>) {
+        let mut counts = BTreeMap::<&str, usize>::new();
+        changes.for_each(|commit| *counts.entry(commit).or_default() += 1);
         let mut world = self.world();
-        for commit in commits {
-            if !world.synced.contains(commit) {
+        for (commit, changes) in counts {
+            let mut effects = world.runs.iter().filter_map(|run| run.effect.as_ref());
+            let effect = effects.find(|effect| effect.commit == commit);
+            if effect.is_none_or(|effect| effect.after.len() <= changes) && !world.synced.contains(commit) {
                 world.synced.insert(commit.to_owned());
             }
         }

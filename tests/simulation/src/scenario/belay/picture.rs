@@ -55,6 +55,10 @@ impl Account {
 }
 
 impl Picture {
+    fn state(&self) -> execution::State {
+        execution::State::try_from(self.state).unwrap_or_default()
+    }
+
     /// As much of it as an answer of this depth tells.
     fn cut_to(mut self, depth: Depth) -> Self {
         match depth {
@@ -108,6 +112,10 @@ pub(super) struct Fold {
     open: Vec<usize>,
     /// Whether no new step may start.
     stopping: bool,
+    /// For each step, how many attempts it had made when it was last made to run again.
+    pub(super) attempts_before: Vec<i32>,
+    /// How often it went on after its end.
+    pub(super) went_on: usize,
     /// What the signals carry that no step has taken, by the sequence of their event.
     signals: BTreeMap<i64, v1::Payload>,
 }
@@ -151,6 +159,7 @@ impl Fold {
                 self.signals.insert(event.sequence, received.payload.clone().unwrap_or_default());
             }
             (Kind::ExecutionAwaitingApproval(_), None) => self.picture.state = E::AwaitingApproval.into(),
+            (Kind::ExecutionRetried(retried), None) => self.retry(retried)?,
             (Kind::ExecutionFinished(finished), None) => {
                 self.picture.state = finished.state;
                 self.picture.end_time = event.time;
@@ -177,11 +186,14 @@ impl Fold {
                 self.end(index, S::Failed, event);
                 self.picture.totals.failed += 1;
                 self.picture.steps[index].failure = failed.failure.clone();
+                let last = self.picture.steps[index].failed_attempts.last();
+                // Its next attempt was cancelled.
+                let is_known = last.is_some_and(|last| last.attempt == event.attempt && last.failure == failed.failure);
                 // Before the first attempt only a condition fails a step.
-                if event.attempt > 0 {
-                    self.fail_attempt(index, event, &failed.failure);
-                } else {
+                if event.attempt == self.attempts_before[index] {
                     trace::count("conditions without a value");
+                } else if !is_known {
+                    self.fail_attempt(index, event, &failed.failure);
                 }
                 self.release(index, false);
                 self.picture.failure = self.picture.failure.take().or_else(|| failed.failure.clone());
@@ -197,7 +209,15 @@ impl Fold {
                 if step.skip_reason() == v1::SkipReason::ConditionFalse {
                     trace::count("steps skipped by a condition");
                 }
-                self.release(index, false);
+                let is_asked = step.skip_reason() == v1::SkipReason::Requested;
+                self.release(index, is_asked);
+            }
+            (Kind::StepSkipRequested(_) | Kind::StepRetryAdvanced(_) | Kind::StepRetryCancelled(_), Some(index)) => {
+                self.change(index, event.sequence)?
+            }
+            (Kind::StepOutputSet(set), Some(index)) => {
+                self.change(index, event.sequence)?;
+                self.picture.steps[index].output = set.output.clone();
             }
             (Kind::StepCancelled(_), Some(index)) => {
                 self.end(index, S::Cancelled, event);
@@ -284,12 +304,86 @@ impl Fold {
         Ok(())
     }
 
+    /// A person changes what becomes of a step that has nothing in flight.
+    fn change(&mut self, index: usize, sequence: i64) -> Result<(), String> {
+        use step::State::{BackingOff, Pending, Ready};
+        let state = self.picture.steps[index].state();
+        if self.stopping || !matches!(state, Pending | Ready | BackingOff) {
+            return Err(format!("event {sequence} changes step {index}, which is {state:?}"));
+        }
+        if self.picture.state == i32::from(execution::State::AwaitingApproval) {
+            self.picture.state = execution::State::Running.into();
+        }
+        Ok(())
+    }
+
+    /// What did not complete runs again, and what depends on it.
+    fn retry(&mut self, retried: &v1::ExecutionRetried) -> Result<(), String> {
+        use step::State as S;
+        let is_over = |state| matches!(state, S::Completed | S::Failed | S::Skipped | S::Cancelled);
+        let has_ended = super::client::is_terminal(self.picture.state());
+        let named = |id: &String| self.plan.steps.iter().position(|step| step.id == *id);
+        let steps: Vec<usize> = retried.step_ids.iter().filter_map(named).collect();
+        let all = steps.len() == retried.step_ids.len() && !steps.is_empty();
+        if !all || !has_ended && self.stopping || steps.iter().any(|step| !is_over(self.picture.steps[*step].state())) {
+            return Err(format!("{retried:?} cannot be"));
+        }
+        for &index in &steps {
+            let step = &mut self.picture.steps[index];
+            let totals = &mut self.picture.totals;
+            let depends = self.dependencies[index].iter().any(|on| steps.contains(on));
+            match step.state() {
+                S::Completed if depends => totals.completed -= 1,
+                S::Completed => return Err(format!("step {index} had completed, and runs again")),
+                S::Failed => totals.failed -= 1,
+                S::Skipped => totals.skipped -= 1,
+                _ => totals.cancelled -= 1,
+            }
+            self.attempts_before[index] = step.attempt;
+            *step = v1::Step {
+                step_id: std::mem::take(&mut step.step_id),
+                attempt: step.attempt,
+                failed_attempts: std::mem::take(&mut step.failed_attempts),
+                state: S::Pending.into(),
+                ..v1::Step::default()
+            };
+        }
+        if has_ended {
+            self.went_on += 1;
+            (self.stopping, self.picture.end_time) = (false, None);
+            self.picture.state = execution::State::Running.into();
+        } else if self.picture.state() == execution::State::AwaitingApproval {
+            self.picture.state = execution::State::Running.into();
+        }
+        self.picture.failure = None;
+        for index in 0..self.open.len() {
+            let run_when = self.plan.steps[index].run_when();
+            let is_met = |on: &&usize| {
+                let on = &self.picture.steps[**on];
+                let is_asked = on.skip_reason() == v1::SkipReason::Requested;
+                match run_when {
+                    RunWhen::Unspecified | RunWhen::Success => on.state() == S::Completed || is_asked,
+                    RunWhen::Failure | RunWhen::Always => is_over(on.state()),
+                }
+            };
+            let met = self.dependencies[index].iter().filter(is_met).count();
+            self.open[index] = self.dependencies[index].len() - met;
+            if self.open[index] > 0 && self.picture.steps[index].state() == S::Ready {
+                self.picture.steps[index].set_state(S::Pending);
+            }
+            self.make_ready(index);
+        }
+        trace::count("executions retried");
+        Ok(())
+    }
+
     fn create(&mut self, created: &v1::ExecutionCreated) {
         self.plan = created.plan.clone().unwrap_or_default();
         let place = |id: &String| self.plan.steps.iter().position(|step| step.id == *id);
         let dependencies = |step| plans::dependencies(step).iter().filter_map(place).collect();
         self.dependencies = self.plan.steps.iter().map(dependencies).collect();
         self.open = self.dependencies.iter().map(Vec::len).collect();
+        self.attempts_before = vec![0; self.open.len()];
         self.picture.state = execution::State::Pending.into();
         self.picture.totals.total = i32::try_from(self.plan.steps.len()).unwrap_or(i32::MAX);
         let pending = |step: &v1::StepSpec| v1::Step {
@@ -344,7 +438,10 @@ impl Fold {
             on.all(|&on| matches!(state(on), Completed | Failed | Skipped | Cancelled))
         };
         match self.plan.steps[index].run_when() {
-            RunWhen::Unspecified | RunWhen::Success => on.all(|&on| state(on) == Completed),
+            RunWhen::Unspecified | RunWhen::Success => on.all(|&on| {
+                let is_asked = self.picture.steps[on].skip_reason() == v1::SkipReason::Requested;
+                state(on) == Completed || is_asked
+            }),
             RunWhen::Always => all_ended(),
             RunWhen::Failure => all_ended() && on.any(|&on| state(self.first_reason(on)) == Failed),
         }
