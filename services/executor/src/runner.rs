@@ -101,8 +101,10 @@ impl Catalogue {
         Some(FoundTool { tool: &self.tools[index], schema: schema.as_ref(), path_arguments })
     }
 
+    /// Every name of a tool, the canonical ones first.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.by_name.keys().map(String::as_str)
+        let aliases = self.tools.iter().flat_map(|tool| &tool.aliases);
+        self.tools.iter().map(|tool| &tool.name).chain(aliases).map(String::as_str)
     }
 }
 

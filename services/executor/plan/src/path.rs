@@ -90,17 +90,45 @@ fn is_plain(key: &str) -> bool {
 /// The maximum number of characters of an author's text that a message repeats.
 const MAX_SHOWN: usize = 80;
 
-/// An author's text for a message: truncated, with control characters escaped.
+/// An author's text for a message: truncated, with what nobody can see escaped.
 pub(crate) fn shown(text: &str) -> String {
-    let mut shown: String = text
-        .chars()
-        .take(MAX_SHOWN)
-        .flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] })
-        .collect();
+    let mut shown = String::new();
+    for c in text.chars().take(MAX_SHOWN) {
+        match is_hidden(c) {
+            true => shown.extend(c.escape_debug()),
+            false => shown.push(c),
+        }
+    }
     if text.chars().nth(MAX_SHOWN).is_some() {
         shown.push('…');
     }
     shown
+}
+
+/// Control, bidirectional and zero-width characters.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// The maximum number of characters that a message names by their numbers.
+const MAX_NUMBERED: usize = 3;
+
+/// The characters of a name that are not ASCII, by their numbers, for the end of a message: a letter of another alphabet can look like the one that
+/// was meant. Empty when there are none.
+pub(crate) fn look_alikes(name: &str) -> String {
+    let mut foreign: Vec<char> = name.chars().filter(|c| !c.is_ascii()).collect();
+    foreign.sort_unstable();
+    foreign.dedup();
+    let named = foreign.iter().take(MAX_NUMBERED).map(|c| match is_hidden(*c) {
+        true => format!("U+{:04X}, which cannot be seen", u32::from(*c)),
+        false => format!("`{c}` is U+{:04X}", u32::from(*c)),
+    });
+    let named: Vec<String> = named.collect();
+    match named.is_empty() {
+        true => String::new(),
+        false => format!(" (not ASCII in it: {})", named.join(", ")),
+    }
 }
 
 /// The same in double quotes.

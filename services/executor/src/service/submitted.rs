@@ -81,8 +81,11 @@ fn problems_of_form(step: usize, schema: &serde_json::Value) -> Option<StepProbl
 fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut Vec<ToolFacts>) -> Vec<StepProblem> {
     let step = call.step;
     let Some(found) = catalogue.find(call.tool) else {
-        let did_you_mean = nearest(call.tool, catalogue.names()).map(|name| format!("; did you mean `{name}`?"));
-        let message = format!("Tool '{}' not found{}", call.tool, did_you_mean.unwrap_or_default());
+        let way_out = match nearest(call.tool, catalogue.names()) {
+            Some(name) => format!("; did you mean `{name}`?"),
+            None => ": `belay tools list` shows the tools, and the settings can declare a program as one (`tools: {NAME: {command: […]}}`)".to_owned(),
+        };
+        let message = format!("Tool '{}' not found{way_out}", call.tool);
         return vec![StepProblem { step, pointer: "/tool".into(), message }];
     };
     let FoundTool { tool, schema, path_arguments } = found;

@@ -25,7 +25,7 @@ impl Tool for DeleteFile {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "delete_file",
-            aliases: &[],
+            aliases: &["DELETE_FILE"],
             description: "Removes a file or a symbolic link from the workspace; with `recursive` also a directory and its content.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -3,12 +3,12 @@
 use crate::{
     error::Findings,
     nearest,
-    path::{FieldPath, shown},
+    path::{FieldPath, look_alikes, shown},
 };
 
 use super::{
     finding::Finding,
-    locate::OTHER_NAMES,
+    locate::other_names,
     tree::{Entry, Kind, Node},
 };
 
@@ -87,7 +87,7 @@ impl<'n> Value<'n> {
             let subject = if self.path == FieldPath::root() { "the plan " } else { "" };
             self.refuse(report, || format!("{subject}must be {what}"));
         }
-        Some(Fields { path: self.path.clone(), entries: entries?, known: Vec::new() })
+        Some(Fields { path: self.path.clone(), entries: entries?, known: Vec::new(), others: Vec::new() })
     }
 }
 
@@ -95,24 +95,34 @@ impl<'n> Value<'n> {
 pub(super) struct Fields<'n> {
     path: FieldPath,
     entries: &'n [Entry],
+    /// The names that were asked for, those of Belay's own form first when they are suggested.
     known: Vec<&'static str>,
+    /// The names that other planners use.
+    others: Vec<&'static str>,
 }
 
 impl<'n> Fields<'n> {
-    /// The field of this name, or of the other name that it may have; `None` when it is absent or null.
+    /// The field of this name, or of one of the other names that it may have; `None` when it is absent or null.
     pub(super) fn take(&mut self, report: &mut Report, name: &'static str) -> Option<Value<'n>> {
-        let other = OTHER_NAMES.iter().find(|(main, _)| *main == name).map(|(_, other)| *other);
-        let ours = self.take_exactly(name);
-        let theirs = other.and_then(|other| self.take_exactly(other));
-        if let (Some(_), Some(theirs)) = (&ours, &theirs) {
-            theirs.refuse(report, || format!("duplicates `{name}`: give only one of them"));
+        let mut found = self.take_exactly(name).map(|value| (name, value));
+        for &other in other_names(name) {
+            self.others.push(other);
+            let Some(value) = self.find(other) else { continue };
+            match &found {
+                Some((first, _)) => value.refuse(report, || format!("duplicates `{first}`: give only one of them")),
+                None => found = Some((other, value)),
+            }
         }
-        ours.or(theirs)
+        found.map(|(_, value)| value)
     }
 
     /// The field of exactly this name; `None` when it is absent or null.
     pub(super) fn take_exactly(&mut self, name: &'static str) -> Option<Value<'n>> {
         self.known.push(name);
+        self.find(name)
+    }
+
+    fn find(&self, name: &'static str) -> Option<Value<'n>> {
         let entry = self.entries.iter().find(|entry| entry.key.name == name)?;
         let value = Value { path: self.path.key(name), node: &entry.value };
         (!matches!(entry.value.kind, Kind::Null)).then_some(value)
@@ -120,16 +130,22 @@ impl<'n> Fields<'n> {
 
     /// Reports every field that was not taken.
     pub(super) fn finish(self, report: &mut Report) {
+        let names = || self.known.iter().chain(&self.others).copied();
         for entry in self.entries {
             let name = entry.key.name.as_str();
-            if self.known.contains(&name) {
+            if names().any(|known| known == name) {
                 continue;
             }
-            report.refuse(&self.path.key(name.to_owned()), entry.key.offset, || {
-                match nearest(name, self.known.iter().copied()) {
-                    Some(near) => format!("there is no field `{}` here; did you mean `{near}`?", shown(name)),
-                    None => format!("there is no field `{}` here, only {}", shown(name), self.known.join(", ")),
+            report.refuse(&self.path.key(name.to_owned()), entry.key.offset, || match nearest(name, names()) {
+                Some(near) => {
+                    format!("there is no field `{}` here; did you mean `{near}`?{}", shown(name), look_alikes(name))
                 }
+                None => format!(
+                    "there is no field `{}` here, only {}{}",
+                    shown(name),
+                    self.known.join(", "),
+                    look_alikes(name)
+                ),
             });
         }
     }

@@ -37,15 +37,21 @@ impl<'t> Positions<'t> {
 }
 
 /// The other names that the fields of a draft may have in a document.
-pub(super) const OTHER_NAMES: [(&str, &str); 7] = [
-    ("tool", "skillId"),
-    ("arguments", "params"),
-    ("depends_on", "dependencies"),
-    ("max_attempts", "maxAttempts"),
-    ("backoff", "backoffMs"),
-    ("stop_on_error", "stopOnError"),
-    ("parallelism", "parallel"),
+pub(super) const OTHER_NAMES: [(&str, &[&str]); 8] = [
+    ("id", &["stepId", "step_id"]),
+    ("tool", &["skillId", "action"]),
+    ("arguments", &["params", "parameters", "args", "inputs"]),
+    ("depends_on", &["dependencies"]),
+    ("max_attempts", &["maxAttempts"]),
+    ("backoff", &["backoffMs"]),
+    ("stop_on_error", &["stopOnError"]),
+    ("parallelism", &["parallel"]),
 ];
+
+/// The other names that a field may have.
+pub(crate) fn other_names(name: &str) -> &'static [&'static str] {
+    OTHER_NAMES.iter().find(|(main, _)| *main == name).map_or(&[], |(_, others)| others)
+}
 
 /// Where the parts of a draft came from.
 pub(super) struct Origin<'n> {
@@ -96,7 +102,6 @@ impl Origin<'_> {
 
 /// Finds a field by its name in a draft, under whichever name the author used.
 fn find<'n>(node: &'n Node, key: &str) -> Option<(&'n str, &'n Node)> {
-    let other = OTHER_NAMES.iter().find(|(name, _)| *name == key).map(|(_, other)| *other);
-    let entry = node.field(key).or_else(|| node.field(other?))?;
+    let entry = node.field(key).or_else(|| other_names(key).iter().find_map(|other| node.field(other)))?;
     Some((&entry.key.name, &entry.value))
 }

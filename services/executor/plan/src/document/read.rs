@@ -172,7 +172,7 @@ impl<'n> Reader<'n> {
         let Some(mut fields) = step.fields(&mut self.report, "an object with `id` and `tool`") else {
             return (None, draft);
         };
-        draft.id = self.optional_text(&mut fields, "id");
+        draft.id = fields.take(&mut self.report, "id").map_or_else(String::new, |id| id.text(&mut self.report));
         draft.title = self.optional_text(&mut fields, "title");
         draft.kind = match fields.take_exactly("wait") {
             Some(wait) => {
@@ -228,12 +228,14 @@ impl<'n> Reader<'n> {
     }
 
     fn call(&mut self, fields: &mut Fields<'n>) -> StepKindDraft {
-        let tool = self.optional_text(fields, "tool");
+        let tool = fields.take(&mut self.report, "tool").map_or_else(String::new, |tool| tool.text(&mut self.report));
         let arguments = fields.take(&mut self.report, "arguments").map(|value| {
             self.refuse_imprecise(&value.path, value.node);
             value.node.to_value()
         });
-        StepKindDraft::Tool { tool, arguments: arguments.unwrap_or_else(|| Json::Object(serde_json::Map::new())) }
+        let mut arguments = arguments.unwrap_or_else(|| Json::Object(serde_json::Map::new()));
+        let tool = operation_of(&tool, &mut arguments).unwrap_or(tool);
+        StepKindDraft::Tool { tool, arguments }
     }
 
     fn wait(&mut self, wait: &Value<'n>) -> WaitDraft {
@@ -319,7 +321,7 @@ impl<'n> Reader<'n> {
     }
 
     fn optional_text(&mut self, fields: &mut Fields<'n>, name: &'static str) -> String {
-        fields.take(&mut self.report, name).map_or_else(String::new, |value| value.text(&mut self.report))
+        fields.take_exactly(name).map_or_else(String::new, |value| value.text(&mut self.report))
     }
 
     fn number(&mut self, value: &Value<'n>) -> Option<f64> {
@@ -377,6 +379,17 @@ impl<'n> Reader<'n> {
             _ => {}
         }
     }
+}
+
+/// The tools of other planners whose argument `operation` says what they do. Here, each operation is a tool of its own.
+const TOOLS_WITH_OPERATIONS: [&str; 1] = ["FILESYSTEM"];
+
+/// The name of the tool that does one operation of another planner's tool, such as `FILESYSTEM.read`. The operation is no argument of it.
+fn operation_of(tool: &str, arguments: &mut Json) -> Option<String> {
+    let arguments = arguments.as_object_mut().filter(|_| TOOLS_WITH_OPERATIONS.contains(&tool))?;
+    let operation = format!("{tool}.{}", arguments.get("operation")?.as_str()?);
+    arguments.remove("operation");
+    Some(operation)
 }
 
 fn milliseconds(value: &Value<'_>, report: &mut Report) -> Option<Duration> {

@@ -169,3 +169,32 @@ fn a_condition_and_its_dependencies() {
     let wrong = Plan::parse(Format::Yaml, circle).unwrap_err();
     assert!(wrong.to_string().contains("steps[0].condition: cyclic dependencies: a → b → a"), "{wrong}");
 }
+
+/// S3-01, S3-10: the names of fields and the operations of other planners, and what has no meaning of its own stays as it is.
+#[test]
+fn the_fields_and_operations_of_other_planners() {
+    let plan = read(
+        r#"
+        id: p
+        steps:
+          - {step_id: a, action: READ_FILE, args: {path: x}}
+          - {stepId: b, tool: FILESYSTEM, inputs: {operation: read, path: x}}
+          - {id: c, tool: FILESYSTEM, parameters: {operation: append, path: x}}
+          - {id: d, tool: FILESYSTEM, arguments: {path: x}}
+          - {id: e, tool: other, arguments: {operation: read}}
+        "#,
+    );
+    let calls = plan.steps().iter().map(|step| {
+        let StepKind::Tool(call) = step.kind() else { panic!("a call") };
+        (step.id(), call.tool.as_str(), call.arguments.source().clone())
+    });
+    let calls: Vec<_> = calls.collect();
+    let expected = [
+        ("a", "READ_FILE", json!({"path": "x"})),
+        ("b", "FILESYSTEM.read", json!({"path": "x"})),
+        ("c", "FILESYSTEM.append", json!({"path": "x"})),
+        ("d", "FILESYSTEM", json!({"path": "x"})),
+        ("e", "other", json!({"operation": "read"})),
+    ];
+    assert_eq!(calls, expected);
+}

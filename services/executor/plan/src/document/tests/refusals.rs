@@ -64,6 +64,14 @@ fn both_spellings_at_once_are_refused() {
         ],
     );
     assert_refused(
+        "id: p\nsteps: [{step_id: a, stepId: a, action: t, skillId: t, inputs: {}, args: {}}]",
+        &[
+            ("steps[0].step_id: duplicates `stepId`", (2, 19)),
+            ("steps[0].action: duplicates `skillId`", (2, 41)),
+            ("steps[0].inputs: duplicates `args`", (2, 64)),
+        ],
+    );
+    assert_refused(
         "plan: {id: p, timeout: 1s, parallelism: 2, stop_on_error: true, steps: [{id: a, tool: t}]}\n\
          config: {timeout: 1000, parallel: true, stopOnError: true}",
         &[
@@ -83,8 +91,23 @@ fn unknown_fields_are_named_with_the_nearest() {
             ("steps[0].dependson: there is no field `dependson` here; did you mean `depends_on`?", (6, 5)),
             ("steps[0].retry.max_atempts: there is no field `max_atempts` here; did you mean `max_attempts`?", (7, 13)),
             (
-                "steps[0].zzz: there is no field `zzz` here, only id, title, wait, tool, skillId, arguments, params",
+                "steps[0].zzz: there is no field `zzz` here, only id, title, wait, tool, arguments, verbatim, depends_on",
                 (8, 5),
+            ),
+        ],
+    );
+    // A letter of another alphabet looks like the one that was meant, and some characters cannot be seen at all.
+    assert_refused(
+        "id: p\nsteps: [{id: a, t\u{43e}ol: t, ti\u{200b}tle: x, tool: t}]",
+        &[
+            (
+                "steps[0][\"tоol\"]: there is no field `tоol` here; did you mean `tool`? (not ASCII in it: `о` is U+043E)",
+                (2, 17),
+            ),
+            (
+                "steps[0][\"ti\\u{200b}tle\"]: there is no field `ti\\u{200b}tle` here; did you mean `title`? (not ASCII in it: U+200B, \
+                 which cannot be seen)",
+                (2, 26),
             ),
         ],
     );
