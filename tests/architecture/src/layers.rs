@@ -50,6 +50,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-architecture-tests", Tests),
     ("belay-bench", Tests),
     ("belay-e2e", Tests),
+    ("belay-plan-tests", Tests),
     ("belay-real-projects", Tests),
     ("belay-simulation", Tests),
 ];

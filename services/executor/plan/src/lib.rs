@@ -17,6 +17,7 @@ mod nearest;
 mod path;
 mod plan;
 mod retry;
+mod schema;
 mod template;
 mod timestamp;
 
@@ -27,4 +28,5 @@ pub use error::{InvalidPlan, StepProblem, Violation};
 pub use nearest::nearest;
 pub use plan::{FormSpec, Plan, Planned, PlannedCall, StepKind, StepSpec, ToolStep, WaitFor, WaitStep};
 pub use retry::{Backoff, RetryPolicy};
+pub use schema::schema;
 pub use template::{Condition, StepValue, Template, TemplateError, Unresolved};

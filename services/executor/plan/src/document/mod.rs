@@ -21,6 +21,7 @@ use crate::{
 };
 use finding::Finding;
 use locate::Positions;
+pub(crate) use locate::other_names;
 use tree::Node;
 
 /// The formats in which a plan may be written down.

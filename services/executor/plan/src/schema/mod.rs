@@ -1,0 +1,96 @@
+//! The JSON Schema of a plan document, for editors and for programs that write plans.
+//!
+//! It says what the reader of documents (`document/read.rs`) accepts, as far as a schema can: references between steps, cycles, templates and
+//! expressions are beyond it. `tests/plans` compares the two, field by field and limit by limit.
+
+mod parts;
+mod step;
+
+use serde_json::{Value, json};
+
+use crate::limits::{MAX_DURATION, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_STEPS};
+use parts::{absent, duration, id, object, optional, present};
+
+/// The JSON Schema (draft 2020-12) of a plan document, in YAML or in JSON.
+pub fn schema() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A plan for Belay",
+        "description": format!("A plan of at most {MAX_PLAN_BYTES} bytes, or a plan with its context and settings around it."),
+        "if": {"type": "object", "required": ["plan"], "not": {"required": ["steps"]}},
+        "then": {"$ref": "#/$defs/request"},
+        "else": {"$ref": "#/$defs/plan"},
+        "$defs": {
+            "plan": plan(),
+            "request": request(),
+            "step": step::step(),
+            "retry": step::retry(),
+            "wait": step::wait(),
+            "form": step::form(),
+        },
+    })
+}
+
+fn plan() -> Value {
+    let steps = json!({
+        "description": "What to do.",
+        "type": "array",
+        "minItems": 1,
+        "maxItems": MAX_STEPS,
+        "items": {"$ref": "#/$defs/step"},
+        "anyOf": [{"items": present("order")}, {"items": absent("order")}],
+    });
+    let fields = json!({
+        "id": id("The author's name for the plan.", MAX_ID_CHARS),
+        "description": optional(json!({"type": "string", "description": "What the plan is for, for people."})),
+        "steps": steps,
+        "parallelism": optional(json!({
+            "description": "How many steps may run at once; 1 runs them one by one.",
+            "type": "integer", "minimum": 1, "maximum": MAX_PARALLELISM, "default": 1,
+        })),
+        "stop_on_error": optional(json!({
+            "description": "Whether the first failed step stops the execution.", "type": "boolean", "default": false,
+        })),
+        "timeout": optional(duration("The longest time for the whole execution.")),
+        "metadata": {"description": "Anything about the plan's origin; ignored."},
+    });
+    object(fields, json!({"required": ["id", "steps"]}))
+}
+
+/// A plan with the fields around it that other planners write.
+fn request() -> Value {
+    let most_millis = u64::try_from(MAX_DURATION.as_millis()).unwrap_or(u64::MAX);
+    let config = json!({
+        "timeout": optional(json!({
+            "description": "The longest time for the whole execution, in milliseconds.",
+            "type": "integer", "minimum": 1, "maximum": most_millis,
+        })),
+        "stopOnError": optional(json!({"description": "The plan's `stop_on_error`.", "type": "boolean"})),
+        "parallel": optional(json!({
+            "description": format!("Whether as many steps may run at once as there are, at most {MAX_IMPLIED_PARALLELISM}."),
+            "type": "boolean",
+        })),
+        "dryRun": {
+            "description": "Whether to run nothing, which a plan cannot request: use `belay run --dry-run`.",
+            "enum": [false, null],
+        },
+        "auditLevel": {"description": "Ignored: everything is recorded."},
+    });
+    let fields = json!({
+        "plan": {"$ref": "#/$defs/plan"},
+        "config": optional(object(config, json!({"description": "Settings beside the plan."}))),
+        "context": {"description": "Who asks, and where; ignored."},
+    });
+    let once = |setting: &str, field: &str| {
+        json!({"not": {
+            "required": ["config"],
+            "properties": {"config": {"type": "object", "allOf": [present(setting)]}, "plan": {"type": "object", "allOf": [present(field)]}},
+        }})
+    };
+    let rules = json!({
+        "description": "A plan with its context and settings, as other planners write it.",
+        "required": ["plan"],
+        "allOf": [once("timeout", "timeout"), once("stopOnError", "stop_on_error"), once("parallel", "parallelism")],
+    });
+    object(fields, rules)
+}

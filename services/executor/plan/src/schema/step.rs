@@ -1,0 +1,157 @@
+//! The schema of a step.
+
+use serde_json::{Value, json};
+
+use super::parts::{absent, duration, id, object, optional, present, present_as_any, with_other_names};
+use crate::{
+    RunWhen,
+    limits::{
+        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DURATION, MAX_FORM_DESCRIPTION_CHARS,
+        MAX_FORM_TITLE_CHARS, MAX_RESOLVED_BYTES, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS,
+        MAX_TOOL_CHARS,
+    },
+};
+
+pub(super) fn step() -> Value {
+    let texts = |description: &str| json!({"description": description, "type": "array", "items": {"type": "string"}});
+    let run_when: Vec<&str> = RunWhen::WORDS.iter().map(|(word, _)| *word).collect();
+    let shared = json!({
+        "id": id("Unique in the plan.", MAX_STEP_ID_CHARS),
+        "title": optional(json!({"type": "string", "description": "A short line for people; the id by default."})),
+        "depends_on": optional(texts("Ids of steps that must have completed first. Steps that templates name are added.")),
+        "run_when": optional(json!({
+            "description": "After which ends of the steps that it depends on it runs.", "enum": run_when, "default": "success",
+        })),
+        "condition": optional(json!({
+            "description": format!("An expression in CEL with references of at most {MAX_CONDITION_BYTES} bytes; the step runs only if it is true."),
+            "type": ["string", "boolean"],
+            "maxLength": MAX_CONDITION_BYTES,
+            "pattern": "\\S",
+            "examples": ["${check.result.failed} == 0"],
+        })),
+        "timeout": optional(duration("The longest time for all attempts and the delays between them.")),
+        "order": optional(json!({
+            "description": "Its position in the plan, instead of its position in the list; all steps have it, or none.",
+            "type": "integer", "minimum": 0, "maximum": u32::MAX,
+        })),
+    });
+    let of_calls = json!({
+        "tool": optional(json!({
+            "description": "The tool's name, or one of its aliases.",
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_TOOL_CHARS,
+            "pattern": "^[^\\s\\u0000-\\u001f\\u007f-\\u009f]+$",
+        })),
+        "arguments": optional(json!({
+            "description": format!(
+                "The tool's arguments by name: at most {MAX_ARGUMENT_BYTES} bytes as JSON ({MAX_RESOLVED_BYTES} once its templates are \
+                 filled in), nested at most {MAX_DEPTH} deep."
+            ),
+            "type": "object",
+        })),
+        "attempt_timeout": optional(duration("The longest time for one attempt.")),
+        "exclusive": optional(json!({
+            "description": "Whether no other call commits in the workspace while this step's call runs.",
+            "type": "boolean",
+            "default": false,
+        })),
+        "verbatim": optional(texts("Names of arguments in which `${` means nothing.")),
+        "retry": {"anyOf": [{"$ref": "#/$defs/retry"}, {"type": "null"}]},
+    });
+    let mut fields = shared;
+    fields.as_object_mut().expect("an object").extend(of_calls.as_object().cloned().unwrap_or_default());
+    let (mut fields, mut rules) = with_other_names(fields);
+    fields["wait"] = json!({"anyOf": [{"$ref": "#/$defs/wait"}, {"type": "null"}]});
+    let no_call = of_calls.as_object().into_iter().flatten().map(|(name, _)| match name.as_str() {
+        "exclusive" => json!({"properties": {"exclusive": {"enum": [false, null]}}}),
+        "verbatim" => json!({"properties": {"verbatim": {"maxItems": 0}}}),
+        name => json!({"not": present_as_any(name)}),
+    });
+    let no_call: Vec<Value> = no_call.collect();
+    rules.push(present_as_any("id"));
+    rules.push(json!({"if": present("wait"), "then": {"allOf": no_call}, "else": present_as_any("tool")}));
+    let ends_by_itself = json!({"type": "object", "anyOf": [present("for"), present("until")]});
+    rules.push(json!({
+        "if": {"required": ["wait"], "properties": {"wait": ends_by_itself}},
+        "then": absent("timeout"),
+    }));
+    object(fields, json!({"description": "One call of one tool, or a wait.", "allOf": rules}))
+}
+
+pub(super) fn retry() -> Value {
+    let most_millis = u64::try_from(MAX_DURATION.as_millis()).unwrap_or(u64::MAX);
+    let max_attempts = optional(json!({
+        "description": "The number of attempts, including the first.", "type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS,
+    }));
+    let exponential = json!({
+        "initial": optional(duration("The delay before the first retry.")),
+        "factor": optional(json!({
+            "description": "What each further delay is multiplied by.", "type": "number", "minimum": 1, "default": 2,
+        })),
+        "max": optional(duration("The longest delay.")),
+    });
+    let mut fields = json!({
+        "max_attempts": max_attempts,
+        "maxAttempts": max_attempts,
+        "backoff": optional(json!({
+            "description": "The delays one by one, or a delay that grows.",
+            "type": ["array", "object"],
+            "maxItems": MAX_ATTEMPTS,
+            "items": duration("One delay."),
+            "properties": exponential,
+            "additionalProperties": false,
+        })),
+        "backoffMs": optional(json!({
+            "description": "The delays one by one, in milliseconds.",
+            "type": "array",
+            "maxItems": MAX_ATTEMPTS,
+            "items": {"type": "integer", "minimum": 1, "maximum": most_millis},
+        })),
+    });
+    fields["maxAttempts"]["description"] = "The same as `max_attempts`.".into();
+    let both = |one: &str, other: &str| json!({"not": {"allOf": [present(one), present(other)]}});
+    let rules = json!({
+        "description": "How often to retry, and after which delays.",
+        "anyOf": [present("max_attempts"), present("maxAttempts"), present("backoffMs")],
+        "allOf": [both("max_attempts", "maxAttempts"), both("backoff", "backoffMs")],
+    });
+    object(fields, rules)
+}
+
+pub(super) fn wait() -> Value {
+    let fields = json!({
+        "for": optional(duration("For this long.")),
+        "until": optional(json!({
+            "description": "Until this point in time, with its offset from UTC.",
+            "type": "string",
+            "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$",
+            "examples": ["2026-12-01T09:00:00Z", "2026-12-01T10:00:00+01:00"],
+        })),
+        "signal": optional(id("For a signal of this name.", MAX_SIGNAL_CHARS)),
+        "form": {"anyOf": [{"$ref": "#/$defs/form"}, {"type": "null"}]},
+    });
+    let one_of: Vec<Value> = ["for", "until", "signal", "form"].into_iter().map(present).collect();
+    object(fields, json!({"description": "What the step waits for: one of the fields.", "oneOf": one_of}))
+}
+
+pub(super) fn form() -> Value {
+    let fields = json!({
+        "title": optional(json!({
+            "description": "The question, in one line; the step's title by default.",
+            "type": "string",
+            "maxLength": MAX_FORM_TITLE_CHARS,
+            "pattern": "^[^\\n\\r]*$",
+        })),
+        "description": optional(json!({
+            "description": "What a person has to know to answer.", "type": "string", "maxLength": MAX_FORM_DESCRIPTION_CHARS,
+        })),
+        "schema": {
+            "description": format!(
+                "The JSON Schema of the answer: at most {MAX_SCHEMA_BYTES} bytes as JSON, nested at most {MAX_DEPTH} deep, without `$ref`."
+            ),
+            "type": "object",
+        },
+    });
+    object(fields, json!({"description": "A form that a person answers.", "required": ["schema"]}))
+}

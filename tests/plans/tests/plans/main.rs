@@ -1,0 +1,3 @@
+//! Plans as a whole, from the text on: what is accepted, what is refused and in which words, and what no text can do.
+
+mod schema;

@@ -1,0 +1,235 @@
+//! The JSON Schema of plans says what the reader accepts: S4-01, S4-02, S4-04, S4-05.
+
+use std::{collections::BTreeSet, fs};
+
+use belay_json_schema::Schema;
+use belay_plan::{Format, Plan, limits, schema};
+use belay_plan_tests::{bad, good};
+use serde_json::{Value, json};
+
+const FILE: &str = "docs/plan.schema.json";
+
+fn compiled() -> Schema {
+    Schema::new(&schema().to_string()).unwrap()
+}
+
+#[test]
+fn the_file_is_what_the_code_makes() {
+    let path = good::root().join(FILE);
+    let made = format!("{}\n", serde_json::to_string_pretty(&schema()).unwrap());
+    if std::env::var_os("BELAY_UPDATE").is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    let stored = fs::read_to_string(&path).unwrap_or_default();
+    assert!(stored == made, "{FILE} is outdated: BELAY_UPDATE=1 cargo test -p belay-plan-tests schema");
+}
+
+#[test]
+fn every_example_is_valid() {
+    let compiled = compiled();
+    for example in good::examples() {
+        let value: Value = serde_saphyr::from_str(&example.text).unwrap();
+        let violations = compiled.violations(&value);
+        assert!(violations.is_empty(), "{}: {violations:#?}", example.name);
+    }
+}
+
+/// What is wrong with the shape of a plan is wrong by the schema too, and what is not a matter of shape is not.
+#[test]
+fn bad_plans_are_invalid_when_their_shape_is_wrong() {
+    let compiled = compiled();
+    for (group, plan) in bad::plans() {
+        let Ok(value) = serde_saphyr::from_str::<Value>(&plan.text()) else {
+            assert!(!plan.shape, "{group}: {} cannot be read, so it has no shape", plan.name);
+            continue;
+        };
+        let violations = compiled.violations(&value);
+        assert_eq!(!violations.is_empty(), plan.shape, "{group}: {}: {violations:#?}", plan.name);
+    }
+}
+
+/// The objects of a plan: the place of their schema, and a plan in which `FIELD` stands inside of them.
+const OBJECTS: [(&str, &str); 9] = [
+    ("/$defs/plan", r#"{"id": "p", "steps": [{"id": "a", "tool": "t"}], FIELD}"#),
+    ("/$defs/request", r#"{"plan": {"id": "p", "steps": [{"id": "a", "tool": "t"}]}, FIELD}"#),
+    (
+        "/$defs/request/properties/config",
+        r#"{"plan": {"id": "p", "steps": [{"id": "a", "tool": "t"}]}, "config": {FIELD}}"#,
+    ),
+    ("/$defs/step", r#"{"id": "p", "steps": [{"id": "a", "tool": "t", FIELD}]}"#),
+    ("/$defs/step", r#"{"id": "p", "steps": [{"id": "a", "wait": {"for": "1s"}, FIELD}]}"#),
+    ("/$defs/retry", r#"{"id": "p", "steps": [{"id": "a", "tool": "t", "retry": {"max_attempts": 2, FIELD}}]}"#),
+    (
+        "/$defs/retry/properties/backoff",
+        r#"{"id": "p", "steps": [{"id": "a", "tool": "t", "retry": {"max_attempts": 2, "backoff": {FIELD}}}]}"#,
+    ),
+    ("/$defs/wait", r#"{"id": "p", "steps": [{"id": "a", "wait": {"for": "1s", FIELD}}]}"#),
+    ("/$defs/form", r#"{"id": "p", "steps": [{"id": "a", "wait": {"form": {"schema": {}, FIELD}}}]}"#),
+];
+
+/// What is said about a plan with this field, if the field is not known.
+fn unknown(plan: &str, field: &str) -> Option<String> {
+    let text = plan.replace("FIELD", &format!("\"{field}\": null"));
+    let violations = Plan::parse(Format::Json, &text).err()?.violations;
+    violations.into_iter().map(|violation| violation.message).find(|message| message.starts_with("there is no field"))
+}
+
+/// Both directions: a name that the reader takes is a property, and a property is a name that the reader takes.
+#[test]
+fn the_fields_are_those_of_the_reader() {
+    let schema = schema();
+    let properties = |place: &str| -> BTreeSet<String> {
+        let fields = schema.pointer(place).and_then(|object| object["properties"].as_object());
+        fields.unwrap_or_else(|| panic!("{place} is no object")).keys().cloned().collect()
+    };
+    let mut names: BTreeSet<String> = OBJECTS.iter().flat_map(|(place, _)| properties(place)).collect();
+    for (_, plan) in OBJECTS {
+        let message = unknown(plan, "qqqqqqqqqqqq").expect("no field is called that");
+        let (_, listed) = message.split_once("only ").expect("the message lists the fields");
+        names.extend(listed.split(", ").map(str::to_owned));
+    }
+    for (place, plan) in OBJECTS {
+        let taken: BTreeSet<String> = names
+            .iter()
+            // A field that stands there already cannot be written a second time.
+            .filter(|name| !plan.contains(&format!("{{\"{name}\"")) && !plan.contains(&format!(", \"{name}\"")))
+            .filter(|name| unknown(plan, name).is_none())
+            .cloned()
+            .collect();
+        let described: BTreeSet<String> = properties(place)
+            .into_iter()
+            .filter(|name| !plan.contains(&format!("{{\"{name}\"")) && !plan.contains(&format!(", \"{name}\"")))
+            .collect();
+        assert_eq!(taken, described, "{place}");
+    }
+}
+
+/// A plan of one step with these members.
+fn one_step(members: Value) -> Value {
+    let mut step = json!({"id": "a"});
+    step.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    json!({"id": "p", "steps": [step]})
+}
+
+/// At each limit the reader and the schema accept, and beyond it both refuse.
+#[test]
+fn the_limits_are_those_of_the_reader() {
+    let compiled = compiled();
+    let x = |length: usize| "x".repeat(length);
+    let call = |members: Value| {
+        let mut members = members;
+        members["tool"] = members.get("tool").cloned().unwrap_or("t".into());
+        one_step(members)
+    };
+    let retry = |retry: Value| one_step(json!({"tool": "t", "retry": retry}));
+    let form = |title: usize, description: usize| {
+        one_step(json!({"wait": {"form": {"schema": {}, "title": x(title), "description": x(description)}}}))
+    };
+    let request = |config: Value| json!({"plan": one_step(json!({"tool": "t"})), "config": config});
+    let steps = |count: usize| -> Value {
+        let steps: Vec<Value> = (0..count).map(|n| json!({"id": format!("s{n}"), "tool": "t"})).collect();
+        json!({"id": "p", "steps": steps})
+    };
+    let most_millis = limits::MAX_DURATION.as_millis() as u64;
+    let attempts = limits::MAX_ATTEMPTS as usize;
+    let condition = |bytes: usize| call(json!({"condition": format!("true{}", " ".repeat(bytes - 4))}));
+    for (name, at, beyond) in [
+        ("steps", steps(limits::MAX_STEPS), steps(limits::MAX_STEPS + 1)),
+        ("no steps", steps(1), steps(0)),
+        (
+            "id",
+            json!({"id": x(limits::MAX_ID_CHARS), "steps": steps(1)["steps"]}),
+            json!({"id": x(limits::MAX_ID_CHARS + 1), "steps": steps(1)["steps"]}),
+        ),
+        (
+            "step id",
+            call(json!({"id": x(limits::MAX_STEP_ID_CHARS)})),
+            call(json!({"id": x(limits::MAX_STEP_ID_CHARS + 1)})),
+        ),
+        (
+            "tool",
+            call(json!({"tool": x(limits::MAX_TOOL_CHARS)})),
+            call(json!({"tool": x(limits::MAX_TOOL_CHARS + 1)})),
+        ),
+        (
+            "signal",
+            one_step(json!({"wait": {"signal": x(limits::MAX_SIGNAL_CHARS)}})),
+            one_step(json!({"wait": {"signal": x(limits::MAX_SIGNAL_CHARS + 1)}})),
+        ),
+        ("form title", form(limits::MAX_FORM_TITLE_CHARS, 1), form(limits::MAX_FORM_TITLE_CHARS + 1, 1)),
+        (
+            "form description",
+            form(1, limits::MAX_FORM_DESCRIPTION_CHARS),
+            form(1, limits::MAX_FORM_DESCRIPTION_CHARS + 1),
+        ),
+        ("condition", condition(limits::MAX_CONDITION_BYTES), condition(limits::MAX_CONDITION_BYTES + 1)),
+        (
+            "parallelism",
+            json!({"id": "p", "parallelism": limits::MAX_PARALLELISM, "steps": steps(1)["steps"]}),
+            json!({"id": "p", "parallelism": limits::MAX_PARALLELISM + 1, "steps": steps(1)["steps"]}),
+        ),
+        ("attempts", retry(json!({"max_attempts": attempts})), retry(json!({"max_attempts": attempts + 1}))),
+        ("no attempts", retry(json!({"maxAttempts": 1})), retry(json!({"maxAttempts": 0}))),
+        (
+            "delays",
+            retry(json!({"max_attempts": 2, "backoff": vec!["1s"; attempts]})),
+            retry(json!({"max_attempts": 2, "backoff": vec!["1s"; attempts + 1]})),
+        ),
+        (
+            "backoffMs",
+            retry(json!({"backoffMs": vec![1; attempts]})),
+            retry(json!({"backoffMs": vec![1; attempts + 1]})),
+        ),
+        ("a delay", retry(json!({"backoffMs": [most_millis]})), retry(json!({"backoffMs": [most_millis + 1]}))),
+        (
+            "factor",
+            retry(json!({"max_attempts": 2, "backoff": {"factor": 1}})),
+            retry(json!({"max_attempts": 2, "backoff": {"factor": 0.99}})),
+        ),
+        ("config.timeout", request(json!({"timeout": most_millis})), request(json!({"timeout": most_millis + 1}))),
+        ("zero", call(json!({"timeout": "1ms"})), call(json!({"timeout": "0h0.0s"}))),
+        ("order", call(json!({"order": u32::MAX})), call(json!({"order": u64::from(u32::MAX) + 1}))),
+    ] {
+        for (value, expected) in [(at, true), (beyond, false)] {
+            let read = Plan::parse(Format::Json, &value.to_string());
+            assert_eq!(read.is_ok(), expected, "{name}: {:?}", read.err());
+            let violations = compiled.violations(&value);
+            assert_eq!(violations.is_empty(), expected, "{name}: {violations:?}");
+        }
+    }
+}
+
+/// Every limit stands in the schema: as a rule, or where a schema has no rule for it, in a description.
+#[test]
+fn every_limit_stands_in_the_schema() {
+    let limits = [
+        ("MAX_STEPS", limits::MAX_STEPS as u64),
+        ("MAX_PLAN_BYTES", limits::MAX_PLAN_BYTES as u64),
+        ("MAX_ARGUMENT_BYTES", limits::MAX_ARGUMENT_BYTES as u64),
+        ("MAX_RESOLVED_BYTES", limits::MAX_RESOLVED_BYTES as u64),
+        ("MAX_DEPTH", limits::MAX_DEPTH as u64),
+        ("MAX_ID_CHARS", limits::MAX_ID_CHARS as u64),
+        ("MAX_STEP_ID_CHARS", limits::MAX_STEP_ID_CHARS as u64),
+        ("MAX_SIGNAL_CHARS", limits::MAX_SIGNAL_CHARS as u64),
+        ("MAX_FORM_TITLE_CHARS", limits::MAX_FORM_TITLE_CHARS as u64),
+        ("MAX_FORM_DESCRIPTION_CHARS", limits::MAX_FORM_DESCRIPTION_CHARS as u64),
+        ("MAX_SCHEMA_BYTES", limits::MAX_SCHEMA_BYTES as u64),
+        ("MAX_CONDITION_BYTES", limits::MAX_CONDITION_BYTES as u64),
+        ("MAX_TOOL_CHARS", limits::MAX_TOOL_CHARS as u64),
+        ("MAX_PARALLELISM", u64::from(limits::MAX_PARALLELISM)),
+        ("MAX_IMPLIED_PARALLELISM", u64::from(limits::MAX_IMPLIED_PARALLELISM)),
+        ("MAX_ATTEMPTS", u64::from(limits::MAX_ATTEMPTS)),
+        ("MAX_DURATION", limits::MAX_DURATION.as_secs() / 3600),
+    ];
+    let text = schema().to_string();
+    let numbers: BTreeSet<&str> = text.split(|c: char| !c.is_ascii_digit()).collect();
+    for (name, limit) in limits {
+        assert!(numbers.contains(limit.to_string().as_str()), "{name}, {limit}, does not stand in the schema");
+    }
+    let source = fs::read_to_string(good::root().join("services/executor/plan/src/limits.rs")).unwrap();
+    let declared = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split_once(':'));
+    for (name, _) in declared {
+        // How many violations an error lists is no limit of plans.
+        assert!(name == "MAX_VIOLATIONS" || limits.iter().any(|(known, _)| *known == name), "add {name} to this test");
+    }
+}
