@@ -288,6 +288,8 @@ mod tests {
         let created = Created {
             uid: "8x4k2m9q1p7r3s5t6v8w".into(),
             plan: Plan::parse(Format::Yaml, "{id: p, steps: [{id: a, tool: noop}]}").unwrap(),
+            inputs: belay_execution::Json::from_text("{}"),
+            start_at: None,
             approval_mode: ApprovalMode::Wait,
             workspace: String::new(),
             labels: BTreeMap::new(),

@@ -5,6 +5,7 @@ pub mod good;
 
 use belay_condition::Condition as Expression;
 use belay_plan::{Format, InvalidPlan, Plan, Planned, StepProblem};
+use serde_json::Value;
 
 /// Reads a plan, and checks its conditions as the executor does.
 ///
@@ -26,7 +27,13 @@ pub fn parse(format: Format, text: &str) -> Result<Plan, InvalidPlan> {
     })
 }
 
-/// A plan as JSON text, in the shape that its author could have written.
-pub fn written(plan: &Plan) -> serde_json::Value {
-    serde_json::to_value(plan.to_draft()).expect("a draft is JSON")
+/// The value of a text, as editors and validators see it; `None` when it is not in the format.
+pub fn value(format: Format, text: &str) -> Option<Value> {
+    match format {
+        Format::Json => serde_json::from_str(text).ok(),
+        // YAML 1.2: `yes` is text.
+        Format::Auto | Format::Yaml => {
+            serde_saphyr::from_str_with_options(text, serde_saphyr::options! {strict_booleans: true}).ok()
+        }
+    }
 }

@@ -6,10 +6,11 @@ use std::{
 };
 
 use belay_proto::v1::{
-    ApprovalMode, Execution, ExecutionView, GetExecutionRequest, StartExecutionRequest, ValidatePlanResponse,
-    start_execution_request,
+    ApprovalMode, Execution, ExecutionView, GetExecutionRequest, Payload, StartExecutionRequest, ValidatePlanResponse,
+    payload::Content, start_execution_request,
 };
 use belay_reasons as reasons;
+use pbjson_types::Timestamp;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -20,6 +21,7 @@ use crate::{
     args::{Format, PolicyFile, execution_help, label},
     ask,
     attend::{Attendance, attend},
+    clock,
     connect::{Client, Needs, Session},
     copy_of,
     exit::Exit,
@@ -59,6 +61,21 @@ pub(crate) struct Run {
     /// A label, for filters; may be given more than once
     #[arg(long = "label", value_name = "K=V", value_parser = label)]
     labels: Vec<(String, String)>,
+    /// A value for an input of the plan; may be given more than once
+    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = label)]
+    inputs: Vec<(String, String)>,
+    /// A JSON file with values for the plan's inputs, by their names; --input comes before it
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    input_file: Option<PathBuf>,
+    /// Start at this time, such as 2026-12-01T09:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, conflicts_with = "after")]
+    at: Option<Timestamp>,
+    /// Start after this time, such as 10m or 2h
+    #[arg(long, value_name = "D", value_parser = time::parse)]
+    after: Option<Duration>,
+    /// Start it and return; a server carries it out
+    #[arg(long, conflicts_with_all = ["dry_run", "wait_timeout"])]
+    detach: bool,
     /// Check everything and show what would run, without calling a tool
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -116,6 +133,10 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
     }
 
     let mut session = unless_stopped(signals, Session::open(&context.place, Needs::StateDir)).await??;
+    if verb.detach && session.is_embedded() {
+        session.close().await;
+        return Err(no_server());
+    }
     let started = async {
         policy::note_if_ignored(context, &session, &verb.policy).await?;
         // A plan that is refused needs no copy.
@@ -144,6 +165,13 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
     if context.screen.format == Format::Text {
         preview(context, checked, &file);
         begun(context, &verb, &started);
+    }
+    if verb.detach {
+        session.close().await;
+        context
+            .screen
+            .show(&started, || vec![next::line(next::about(&["executions", "watch"], &started.name, &[]))])?;
+        return Ok(Exit::OK);
     }
     let asks = ask::is_attended() && !verb.no_input;
     let attendance = Attendance { name: started.name, after: 0, drive: true, asks, max_wait: verb.wait_timeout };
@@ -206,7 +234,35 @@ fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecut
             .transpose()?
             .unwrap_or_default(),
         start_paused: false,
+        inputs: inputs(verb)?,
+        start_time: verb.at.or_else(|| verb.after.map(|after| time::timestamp(clock::now().saturating_add(after)))),
     })
+}
+
+/// The values for the plan's inputs as one object; `None` when there are none.
+fn inputs(verb: &Run) -> Result<Option<Payload>, Failure> {
+    let mut values = match &verb.input_file {
+        None => serde_json::Map::new(),
+        Some(path) => {
+            let name = path.display();
+            let invalid = |why: String| Report::new(reasons::INVALID_ARGUMENT, format!("the inputs in {name} {why}"));
+            let text = std::fs::read_to_string(path).map_err(|error| invalid(format!("cannot be read: {error}")))?;
+            match serde_json::from_str(&text) {
+                Ok(serde_json::Value::Object(values)) => values,
+                Ok(_) => return Err(invalid("are not a JSON object with a value for each input".to_owned()).into()),
+                Err(error) => return Err(invalid(format!("are not JSON: {error}")).into()),
+            }
+        }
+    };
+    values.extend(verb.inputs.iter().map(|(name, value)| (name.clone(), value.clone().into())));
+    let text = serde_json::Value::from(values.clone()).to_string();
+    Ok((!values.is_empty()).then_some(Payload { content: Some(Content::Json(text)) }))
+}
+
+/// Without a server nothing would carry the execution out once the command has returned.
+fn no_server() -> Failure {
+    let message = "--detach needs a server that carries the execution out; without one it would stop with this command";
+    Report::new(reasons::INVALID_USAGE, message).next(next::command(&["serve"])).into()
 }
 
 /// The folder's path for the services. A folder on another machine cannot be resolved here, so its path must be absolute.

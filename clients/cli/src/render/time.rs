@@ -74,6 +74,12 @@ fn two(large: u64, unit: &str, small: u64, small_unit: &str) -> String {
     if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit} {small}{small_unit}") }
 }
 
+/// Reads `2026-12-01T09:00:00Z`, or another time with its offset from UTC.
+pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
+    let read = serde_json::from_value(serde_json::Value::String(text.trim().to_owned()));
+    read.map_err(|_| format!("`{text}` is not a time: write it like 2026-12-01T09:00:00Z or 2026-12-01T10:00:00+01:00"))
+}
+
 /// Reads `500ms`, `90s`, `15m`, `1h30m`, `2d`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration: write it like 90s, 15m, 1h30m or 2d");

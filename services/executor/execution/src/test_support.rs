@@ -17,6 +17,8 @@ pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
     let created = Created {
         uid: "u".into(),
         plan: Plan::parse(Format::Yaml, plan).unwrap(),
+        inputs: crate::Json::from_text("{}"),
+        start_at: None,
         approval_mode: ApprovalMode::Wait,
         workspace: "w".into(),
         labels: Default::default(),

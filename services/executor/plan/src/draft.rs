@@ -2,7 +2,7 @@
 //!
 //! Serialised, a draft has the shape of the author's form, so that it can be shown, edited and parsed again.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,6 +17,9 @@ pub struct PlanDraft {
     /// What the plan is for, for people.
     #[serde(default)]
     pub description: String,
+    /// The values that an execution is started with, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, Input>,
     /// The steps, in the plan's order.
     pub steps: Vec<StepDraft>,
     /// Whether the first failed step stops the execution.
@@ -28,6 +31,21 @@ pub struct PlanDraft {
     /// The longest time the whole execution may take; `None` means no limit.
     #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+}
+
+/// A value that an execution is started with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// What it is, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The JSON Schema of the value; `None` when every value will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    /// The value of an execution that is started without one; `None` when one is required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
 }
 
 /// One unchecked step.

@@ -5,6 +5,15 @@ use std::time::Duration;
 /// The maximum number of steps in a plan.
 pub const MAX_STEPS: usize = 10_000;
 
+/// The most inputs that a plan declares.
+pub const MAX_INPUTS: usize = 100;
+
+/// The longest name of an input, in characters.
+pub const MAX_INPUT_CHARS: usize = 64;
+
+/// The most bytes of all inputs together, as compact JSON.
+pub const MAX_INPUT_BYTES: usize = 256 * 1024;
+
 /// The maximum size of a plan in bytes: of its text, and of all its fields together. Well below the limit of one message (16 MiB), so that the
 /// error can name the field.
 pub const MAX_PLAN_BYTES: usize = 4 * 1024 * 1024;

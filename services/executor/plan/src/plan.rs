@@ -1,10 +1,16 @@
 //! The checked plan.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::Value;
 
-use crate::{Condition, FormDraft, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Template, WaitDraft};
+use crate::{
+    Condition, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Template, WaitDraft,
+};
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
 /// their limits.
@@ -15,6 +21,7 @@ pub struct Plan {
     pub(crate) stop_on_error: bool,
     pub(crate) parallelism: usize,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) inputs: BTreeMap<String, Input>,
     pub(crate) steps: Vec<Arc<StepSpec>>,
     /// By step: the steps that depend on it, ascending.
     pub(crate) dependents: Vec<Vec<usize>>,
@@ -176,6 +183,11 @@ impl Plan {
         self.timeout
     }
 
+    /// The values that an execution is started with, by their names.
+    pub fn inputs(&self) -> &BTreeMap<String, Input> {
+        &self.inputs
+    }
+
     /// The steps, in the plan's order. A step may depend on a later one.
     pub fn steps(&self) -> &[Arc<StepSpec>] {
         &self.steps
@@ -199,6 +211,7 @@ impl Plan {
         PlanDraft {
             id: self.id.clone(),
             description: self.description.clone(),
+            inputs: self.inputs.clone(),
             steps: self.steps.iter().map(|step| step.to_draft()).collect(),
             stop_on_error: self.stop_on_error,
             parallelism: u32::try_from(self.parallelism).expect("it came from a u32"),

@@ -383,6 +383,16 @@ impl Driver {
                         .with("state", state)
                         .into();
                 }
+                Refused::NoInput(ref name) => {
+                    return status::error(
+                        Code::InvalidArgument,
+                        reasons::PLAN_REFUSED,
+                        format!("The plan cannot be changed like this: {refused}. Give it a default."),
+                    )
+                    .field(format!("plan.inputs.{name}"), "needs a `default`")
+                    .with("state", state)
+                    .into();
+                }
                 Refused::OtherRevision(revision) => {
                     let message = format!(
                         "The plan of execution `{id}` has revision {revision}: it was changed meanwhile. Get it, change that, and ask again."

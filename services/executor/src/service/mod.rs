@@ -4,6 +4,7 @@ mod delete_execution;
 mod filter;
 mod get_execution;
 mod get_step;
+mod inputs;
 mod list_capabilities;
 mod list_executions;
 mod list_namespaces;

@@ -89,8 +89,18 @@ pub(super) async fn resolve_step(
 
 /// A small value that a request carries, as canonical JSON.
 pub(super) fn inline_json(field: &str, payload: Option<v1::Payload>) -> Result<Json, Status> {
+    json_within(field, payload, MAX_ARGUMENT_BYTES, "null")
+}
+
+/// A value that a request carries, of at most so many bytes, as canonical JSON; `absent` when there is none.
+pub(super) fn json_within(
+    field: &str,
+    payload: Option<v1::Payload>,
+    longest: usize,
+    absent: &str,
+) -> Result<Json, Status> {
     let text = match payload.and_then(|payload| payload.content) {
-        None => return Ok(Json::from_text("null")),
+        None => return Ok(Json::from_text(absent)),
         Some(Content::Json(text)) => text,
         Some(Content::Blob(_)) => {
             let message = format!("cannot be sent: give the value as `{field}.json`");
@@ -98,8 +108,8 @@ pub(super) fn inline_json(field: &str, payload: Option<v1::Payload>) -> Result<J
         }
     };
     let field = format!("{field}.json");
-    if text.len() > MAX_ARGUMENT_BYTES {
-        let message = format!("has {} bytes and the limit is {MAX_ARGUMENT_BYTES}: send a reference", text.len());
+    if text.len() > longest {
+        let message = format!("has {} bytes and the limit is {longest}: send a reference", text.len());
         return Err(status::invalid(&field, message).into());
     }
     let value: serde_json::Value = serde_json::from_str(&text)

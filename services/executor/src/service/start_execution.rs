@@ -1,8 +1,11 @@
 use std::{collections::HashMap, sync::Arc};
 
-use belay_execution::{Actor, Created, Event, ExecutionEvent, digest};
+use belay_execution::{Actor, Created, Event, ExecutionEvent, Timestamp, digest};
 use belay_journal::{NewExecution, Refused};
-use belay_plan::{Planned, StepProblem, limits};
+use belay_plan::{
+    Planned, StepProblem,
+    limits::{self, MAX_INPUT_BYTES},
+};
 use belay_proto::{
     runner_v1,
     v1::{self, start_execution_request::Source as StartSource, validate_plan_request::Source as ValidateSource},
@@ -14,8 +17,8 @@ use tonic::{Code, Request, Status};
 
 use super::{
     get_execution::show,
-    requests::check,
-    submitted::{Source, accepted, checked, located, plan_with, violations},
+    requests::{check, json_within},
+    submitted::{Source, accepted, checked, inputs_of, located, plan_with, violations},
 };
 use crate::{
     ExecutionRegistry,
@@ -110,6 +113,8 @@ pub(super) async fn start_execution(
         labels,
         workspace,
         start_paused,
+        inputs,
+        start_time,
         ..
     } = request;
 
@@ -132,6 +137,8 @@ pub(super) async fn start_execution(
     };
     let catalogue = registry.runner.catalogue(false).await?;
     let (plan, tools) = accepted(registry, &source).await?;
+    let inputs = json_within("inputs", inputs, 2 * MAX_INPUT_BYTES, "{}")?;
+    let inputs = inputs_of(registry, &plan, inputs)?;
 
     let workspace = match workspace.as_str() {
         "" => workspace,
@@ -139,6 +146,11 @@ pub(super) async fn start_execution(
     };
 
     let now = registry.now();
+    let start_at = start_time.as_ref().map(|time| Timestamp::from_micros(belay_proto::micros(time)));
+    let start_at = start_at.filter(|at| *at > now);
+    if start_at.is_some_and(|at| at.since(now) > limits::MAX_DURATION) {
+        return Err(status::invalid("start_time", "must be at most 365 days from now").into());
+    }
     let id = if execution_id.is_empty() { registry.ids.next_id() } else { execution_id };
     let shard = shard_of(&namespace, &id);
     let row = NewExecution {
@@ -154,7 +166,9 @@ pub(super) async fn start_execution(
     };
     let created = Created {
         uid,
-        deadline: plan.timeout().map(|timeout| now.saturating_add(timeout)),
+        deadline: plan.timeout().map(|timeout| start_at.unwrap_or(now).saturating_add(timeout)),
+        start_at,
+        inputs,
         plan,
         approval_mode: wire::approval_mode(mode),
         workspace,
@@ -295,6 +309,8 @@ mod tests {
             v1::StartExecutionRequest { approval_mode: v1::ApprovalMode::Skip.into(), ..request.clone() },
             v1::StartExecutionRequest { workspace: "/w".into(), ..request.clone() },
             v1::StartExecutionRequest { start_paused: true, ..request.clone() },
+            v1::StartExecutionRequest { inputs: Some(v1::Payload::of_json("{}")), ..request.clone() },
+            v1::StartExecutionRequest { start_time: Some(belay_proto::timestamp(1)), ..request.clone() },
         ];
         for other in &others {
             assert_ne!(hash(other), hash(&request), "{other:?}");

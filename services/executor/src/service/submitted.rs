@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use belay_execution::ToolFacts;
+use belay_execution::{Json, ToolFacts};
 use belay_plan::{Format, InvalidPlan, Plan, Planned, PlannedCall, StepProblem, Violation, nearest};
 use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
+use super::inputs;
 use crate::{
     ExecutionRegistry, conditions,
     paths::leaves_workspace,
@@ -28,6 +29,19 @@ pub(super) async fn accepted(registry: &ExecutionRegistry, source: &Source) -> R
         Err(_) => checked(source, registry.runner.catalogue(true).await?.as_ref(), &none)
             .map_err(|invalid| refusal(shown(registry, invalid))),
     }
+}
+
+/// The values of a plan's inputs: those of a request, and defaults.
+///
+/// # Errors
+/// INVALID_ARGUMENT with every value that is missing, unknown or does not fit.
+pub(super) fn inputs_of(registry: &ExecutionRegistry, plan: &Plan, given: Json) -> Result<Json, Status> {
+    let serde_json::Value::Object(given) = given.value() else {
+        return Err(status::invalid("inputs", "must be a JSON object, with a value for each input").into());
+    };
+    let values = inputs::values(plan, given);
+    let values = values.map_err(|violations| refusal(shown(registry, InvalidPlan { violations })))?;
+    Ok(Json::canonical(&values.into()))
 }
 
 /// A plan as a client sends it.
@@ -67,7 +81,8 @@ pub(super) fn checked(
         problems.extend(refused.get(&call.step).into_iter().flatten().cloned());
         problems
     })?;
-    Ok((plan, tools))
+    let violations = inputs::problems(&plan);
+    if violations.is_empty() { Ok((plan, tools)) } else { Err(InvalidPlan { violations }) }
 }
 
 /// The problem of a form's schema, if it is none.

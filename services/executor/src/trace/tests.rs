@@ -50,6 +50,8 @@ fn first(trace: (String, String)) -> Event {
     let created = Created {
         uid: "8x4k2m9q1p7r3s5t6v8w".into(),
         plan,
+        inputs: belay_execution::Json::from_text("{}"),
+        start_at: None,
         approval_mode: ApprovalMode::Wait,
         workspace: String::new(),
         labels: BTreeMap::new(),

@@ -183,8 +183,13 @@ fn decode_created(
         plan: plan.map_err(|invalid| DecodeError::Damaged(invalid.to_string()))?,
         approval_mode: approval_mode(mode),
         workspace: created.workspace,
+        inputs: match created.inputs {
+            None => Json::from_text("{}"),
+            inputs => json(inputs, "the inputs of an execution").map_err(unknown)?,
+        },
         labels: created.labels,
         tools: tools_from(facts.tools, sequence)?,
+        start_at: created.start_time.as_ref().map(timestamp),
         deadline: created.deadline.as_ref().map(timestamp),
         trace: (trace.traceparent, trace.tracestate),
         shard: u32::try_from(facts.shard).unwrap_or(0),
@@ -565,6 +570,8 @@ mod tests {
         let created = Created {
             uid: "u".into(),
             plan: belay_plan::Plan::parse(belay_plan::Format::Yaml, plan).unwrap(),
+            inputs: Json::from_text(r#"{"n":1}"#),
+            start_at: Some(Timestamp::from_micros(4)),
             approval_mode: belay_execution::ApprovalMode::Auto,
             workspace: "w".into(),
             labels: [("a".to_owned(), "b".to_owned())].into(),

@@ -151,6 +151,8 @@ fn created_message(created: &Created) -> v1::ExecutionCreated {
         plan: Some(stored_plan_message(&created.plan)),
         approval_mode: approval_mode_to(created.approval_mode).into(),
         workspace: created.workspace.clone(),
+        start_time: created.start_at.map(time),
+        inputs: (created.inputs.as_str() != "{}").then(|| inline(&created.inputs)),
         labels: created.labels.clone(),
         deadline: created.deadline.map(time),
         trace: Some(v1::TraceContext { traceparent: created.trace.0.clone(), tracestate: created.trace.1.clone() }),

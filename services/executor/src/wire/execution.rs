@@ -179,7 +179,8 @@ pub(crate) fn basic(row: &ExecutionRow) -> v1::Execution {
 /// The FULL view: all fields, with the steps in BASIC view.
 pub(crate) fn full(name: &ExecutionName, execution: &Execution) -> v1::Execution {
     let steps = execution.steps().map(|view| step(name, execution, view, StepDetails::Brief)).collect();
-    v1::Execution { plan: Some(plan_message(execution.plan())), steps, ..brief(name, execution) }
+    let inputs = (!execution.plan().inputs().is_empty()).then(|| v1::Payload::of_json(execution.inputs().to_string()));
+    v1::Execution { plan: Some(plan_message(execution.plan())), steps, inputs, ..brief(name, execution) }
 }
 
 /// The BASIC view: everything but the plan and the steps.

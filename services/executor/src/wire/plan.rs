@@ -1,9 +1,9 @@
 //! Plans.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
-    Backoff, FormDraft, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, RunWhen, StepDraft, StepKind,
+    Backoff, FormDraft, Input, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, RunWhen, StepDraft, StepKind,
     StepKindDraft, StepProblem, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
@@ -98,9 +98,11 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         0
     });
     let timeout = duration_from(message.timeout.as_ref(), || "timeout".into(), &mut violations);
+    let inputs = inputs_from(message.inputs, &mut violations);
     let draft = PlanDraft {
         id: message.id,
         description: message.description,
+        inputs,
         steps,
         stop_on_error: message.stop_on_error,
         parallelism,
@@ -193,6 +195,7 @@ pub(crate) fn plan_message(plan: &Plan) -> v1::Plan {
     v1::Plan {
         id: draft.id,
         description: draft.description,
+        inputs: draft.inputs.into_iter().map(input_message).collect(),
         steps: draft.steps.into_iter().map(step_message).collect(),
         stop_on_error: draft.stop_on_error,
         parallelism: i32::try_from(draft.parallelism).unwrap_or(i32::MAX),
@@ -212,6 +215,37 @@ pub(crate) fn stored_plan_message(plan: &Plan) -> v1::Plan {
         };
     }
     message
+}
+
+fn input_message((name, input): (String, Input)) -> v1::PlanInput {
+    let payload = |value: serde_json::Value| v1::Payload::of_json(value.to_string());
+    let Input { description, schema, default } = input;
+    v1::PlanInput { name, description, schema: schema.map(payload), default_value: default.map(payload) }
+}
+
+/// Inputs from a message, by their names, with what could not be read.
+fn inputs_from(inputs: Vec<v1::PlanInput>, violations: &mut Vec<Violation>) -> BTreeMap<String, Input> {
+    let mut read = BTreeMap::new();
+    for (index, v1::PlanInput { name, description, schema, default_value }) in inputs.into_iter().enumerate() {
+        let mut json = |field: &str, payload: Option<v1::Payload>| match payload?.content? {
+            Content::Json(text) => serde_json::from_str(&text)
+                .map_err(|error| {
+                    violations.push(violation(format!("inputs[{index}].{field}"), format!("is not JSON: {error}")));
+                })
+                .ok(),
+            Content::Blob(_) => {
+                let message = "a blob is not supported: send inline JSON";
+                violations.push(violation(format!("inputs[{index}].{field}"), message));
+                None
+            }
+        };
+        let input =
+            Input { description, schema: json("schema", schema), default: json("default_value", default_value) };
+        if read.insert(name.clone(), input).is_some() {
+            violations.push(violation(format!("inputs[{index}].name"), format!("`{name}` is declared twice")));
+        }
+    }
+    read
 }
 
 fn step_message(step: StepDraft) -> v1::StepSpec {

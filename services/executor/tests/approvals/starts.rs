@@ -1,6 +1,7 @@
 //! What is checked, and passed on, when an execution starts.
 
 use belay_proto::v1;
+use belay_service_kit::{Clock as _, SystemClock};
 use tonic::{Code, Request};
 
 use crate::support::{World, plan};
@@ -84,4 +85,85 @@ async fn a_control_changes_only_what_its_caller_has_seen() {
     assert_ne!(paused.etag, seen);
     assert_eq!(pause(&seen, "once").await.unwrap().etag, paused.etag, "the same request again");
     assert_eq!(pause(&seen, "twice").await.unwrap_err().code(), Code::Aborted);
+}
+
+/// S4-02, S3-01: templates and conditions read the values that an execution was started with, or the defaults of its plan; a restart keeps them.
+#[tokio::test]
+async fn inputs_reach_the_steps() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let mut client = executor.client.clone();
+    let text = "id: p\ninputs: {count: {schema: {type: integer}}, who: {default: world}, go: {default: true}}\n\
+                steps:\n- {id: a, tool: work, condition: '${inputs.go}', arguments: {n: '${inputs.count}', say: 'hello ${inputs.who}'}}\n";
+    let start = |inputs: Option<&str>| v1::StartExecutionRequest {
+        parent: "namespaces/default".into(),
+        source: Some(v1::start_execution_request::Source::Document(v1::PlanDocument {
+            text: text.into(),
+            ..Default::default()
+        })),
+        inputs: inputs.map(v1::Payload::of_json),
+        start_paused: true,
+        ..Default::default()
+    };
+    for (inputs, said) in [
+        (None, "inputs.count: is required"),
+        (Some(r#"{"count": "many"}"#), "inputs.count: "),
+        (Some(r#"{"count": 1, "hwo": 2}"#), "inputs.hwo: the plan declares no such input; did you mean `who`?"),
+        (Some("[]"), "inputs: must be a JSON object"),
+    ] {
+        let refused = client.start_execution(start(inputs)).await.unwrap_err();
+        assert!(refused.message().contains(said), "{}", refused.message());
+    }
+    let name = client.start_execution(start(Some(r#"{"count": "12"}"#))).await.unwrap().into_inner().name;
+    executor.kill().await;
+    let executor = world.executor().await;
+    executor.resume(&name).await;
+    executor.assert_completes(&name).await;
+    let arguments = world.runner.seen().arguments.into_values().next().unwrap();
+    assert_eq!(arguments, serde_json::json!({"n": 12, "say": "hello world"}));
+    let shown = executor.get(&name).await.unwrap().inputs.unwrap();
+    assert_eq!(shown.as_json(), Some(r#"{"count":12,"go":true,"who":"world"}"#));
+}
+
+/// A condition of the first step is evaluated like every other, also where it reads nothing.
+#[tokio::test]
+async fn a_first_step_can_have_a_condition() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let text = "id: p\nsteps:\n- {id: a, tool: work, condition: '1 > 2'}\n- {id: b, tool: work, condition: '2 > 1'}\n";
+    let request = v1::StartExecutionRequest {
+        parent: "namespaces/default".into(),
+        source: Some(v1::start_execution_request::Source::Document(v1::PlanDocument {
+            text: text.into(),
+            ..Default::default()
+        })),
+        ..Default::default()
+    };
+    let name = executor.client.clone().start_execution(request).await.unwrap().into_inner().name;
+    executor.assert_completes(&name).await;
+    let steps = executor.get(&name).await.unwrap().steps;
+    let states: Vec<_> = steps.iter().map(v1::Step::state).collect();
+    assert_eq!(states, [v1::step::State::Skipped, v1::step::State::Completed]);
+}
+
+/// An execution with a start time waits for it, in memory or not, and its time limit counts from then on.
+#[tokio::test]
+async fn an_execution_starts_at_its_time() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let mut client = executor.client.clone();
+    let at = SystemClock.now_micros() + 800_000;
+    let request = v1::StartExecutionRequest { start_time: Some(belay_proto::timestamp(at)), ..plan("a") };
+    let waiting = client.start_execution(request).await.unwrap().into_inner();
+    assert_eq!(waiting.state(), v1::execution::State::Pending);
+    assert_eq!(waiting.waiting[0].kind(), v1::waiting_reason::Kind::Time);
+    assert_eq!(waiting.waiting[0].until, Some(belay_proto::timestamp(at)));
+    executor.kill().await;
+    let executor = world.executor().await;
+    executor.assert_completes(&waiting.name).await;
+    let ended = executor.summary(&waiting.name).await;
+    assert!(belay_proto::micros(&ended.start_time.unwrap()) >= at, "{ended:?}");
+    let far = v1::StartExecutionRequest { start_time: Some(belay_proto::timestamp(i64::MAX / 2)), ..plan("a") };
+    let refused = executor.client.clone().start_execution(far).await.unwrap_err();
+    assert!(refused.message().contains("start_time: must be at most 365 days"), "{}", refused.message());
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs};
 
 use belay_json_schema::Schema;
 use belay_plan::{Format, Plan, limits, schema};
-use belay_plan_tests::{bad, good};
+use belay_plan_tests::{bad, good, value};
 use serde_json::{Value, json};
 
 const FILE: &str = "docs/plan.schema.json";
@@ -28,7 +28,7 @@ fn the_file_is_what_the_code_makes() {
 fn every_example_is_valid() {
     let compiled = compiled();
     for example in good::examples() {
-        let value: Value = serde_saphyr::from_str(&example.text).unwrap();
+        let value = value(example.format, &example.text).unwrap();
         let violations = compiled.violations(&value);
         assert!(violations.is_empty(), "{}: {violations:#?}", example.name);
     }
@@ -39,8 +39,12 @@ fn every_example_is_valid() {
 fn bad_plans_are_invalid_when_their_shape_is_wrong() {
     let compiled = compiled();
     for (group, plan) in bad::plans() {
-        let Ok(value) = serde_saphyr::from_str::<Value>(&plan.text()) else {
+        if plan.expect.iter().any(|expected| expected.contains(" invalid YAML") || expected.contains(" invalid JSON")) {
             assert!(!plan.shape, "{group}: {} cannot be read, so it has no shape", plan.name);
+            continue;
+        }
+        let Some(value) = value(*plan.formats().last().unwrap(), &plan.text()) else {
+            assert!(!plan.shape, "{group}: {} exceeds what can be read, so it has no shape", plan.name);
             continue;
         };
         let violations = compiled.violations(&value);
@@ -133,6 +137,11 @@ fn the_limits_are_those_of_the_reader() {
     let most_millis = limits::MAX_DURATION.as_millis() as u64;
     let attempts = limits::MAX_ATTEMPTS as usize;
     let condition = |bytes: usize| call(json!({"condition": format!("true{}", " ".repeat(bytes - 4))}));
+    let inputs = |count: usize, chars: usize| {
+        let name = |number: usize| format!("{number:0chars$}");
+        let inputs: serde_json::Map<_, _> = (0..count).map(|number| (name(number), json!({}))).collect();
+        json!({"id": "p", "inputs": inputs, "steps": steps(1)["steps"]})
+    };
     for (name, at, beyond) in [
         ("steps", steps(limits::MAX_STEPS), steps(limits::MAX_STEPS + 1)),
         ("no steps", steps(1), steps(0)),
@@ -168,6 +177,8 @@ fn the_limits_are_those_of_the_reader() {
             json!({"id": "p", "parallelism": limits::MAX_PARALLELISM, "steps": steps(1)["steps"]}),
             json!({"id": "p", "parallelism": limits::MAX_PARALLELISM + 1, "steps": steps(1)["steps"]}),
         ),
+        ("inputs", inputs(limits::MAX_INPUTS, 1), inputs(limits::MAX_INPUTS + 1, 1)),
+        ("the name of an input", inputs(1, limits::MAX_INPUT_CHARS), inputs(1, limits::MAX_INPUT_CHARS + 1)),
         ("attempts", retry(json!({"max_attempts": attempts})), retry(json!({"max_attempts": attempts + 1}))),
         ("no attempts", retry(json!({"maxAttempts": 1})), retry(json!({"maxAttempts": 0}))),
         (
@@ -205,6 +216,9 @@ fn every_limit_stands_in_the_schema() {
     let limits = [
         ("MAX_STEPS", limits::MAX_STEPS as u64),
         ("MAX_PLAN_BYTES", limits::MAX_PLAN_BYTES as u64),
+        ("MAX_INPUTS", limits::MAX_INPUTS as u64),
+        ("MAX_INPUT_CHARS", limits::MAX_INPUT_CHARS as u64),
+        ("MAX_INPUT_BYTES", limits::MAX_INPUT_BYTES as u64),
         ("MAX_ARGUMENT_BYTES", limits::MAX_ARGUMENT_BYTES as u64),
         ("MAX_RESOLVED_BYTES", limits::MAX_RESOLVED_BYTES as u64),
         ("MAX_DEPTH", limits::MAX_DEPTH as u64),

@@ -137,6 +137,9 @@ pub enum Refused {
     /// A new version of the plan changes what it may not change.
     #[error(transparent)]
     PlanChange(#[from] ForbiddenChange),
+    /// A new version of the plan has an input without a default that the execution was not started with.
+    #[error("the plan has the input `{0}`, which the execution was not started with and which has no default")]
+    NoInput(String),
     /// The plan was changed meanwhile.
     #[error("the plan has revision {0}")]
     OtherRevision(u32),

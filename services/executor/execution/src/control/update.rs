@@ -1,5 +1,7 @@
 //! What follows when a principal changes the plan.
 
+use belay_plan::Input;
+
 use super::{NewPlan, Refused};
 use crate::{Body, Execution, ExecutionEvent, PlanUpdated, Timestamp};
 
@@ -12,6 +14,12 @@ impl Execution {
         }
         if let Some(change) = self.forbidden_change(&plan) {
             return Err(Refused::PlanChange(change));
+        }
+        let inputs = self.inputs();
+        let is_missing =
+            |(name, input): &(&String, &Input)| input.default.is_none() && inputs.get(name.as_str()).is_none();
+        if let Some((name, _)) = plan.inputs().iter().find(is_missing) {
+            return Err(Refused::NoInput(name.clone()));
         }
         // What was known about a tool when the execution began to use it holds until its end.
         let tools = tools.into_iter().map(|new| self.tool(&new.used_as).cloned().unwrap_or(new)).collect();

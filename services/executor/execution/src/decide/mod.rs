@@ -78,7 +78,8 @@ impl Execution {
         // Without a free slot the execution waits for a running call.
         let backing_off = self.index.backing_off.first().filter(|_| goes_on && self.has_free_slot());
         let timer = self.index.timers.first().filter(|_| goes_on);
-        [deadline, backing_off.map(|&(at, _)| at), timer.map(|&(at, _)| at)].into_iter().flatten().min()
+        let start = self.created.start_at.filter(|_| goes_on && self.started_at.is_none());
+        [start, deadline, backing_off.map(|&(at, _)| at), timer.map(|&(at, _)| at)].into_iter().flatten().min()
     }
 
     /// Whether the driver has nothing to do: the execution waits for a time, a decision, a person or nothing at all, and can leave memory.
@@ -139,7 +140,8 @@ impl Execution {
             return None;
         }
         if self.started_at.is_none() {
-            return Some(ExecutionEvent::Started.into());
+            let is_due = self.created.start_at.is_none_or(|at| at <= context.now);
+            return is_due.then(|| ExecutionEvent::Started.into());
         }
         let awaits = || {
             (self.state == ExecutionState::Running && self.only_awaits_approvals())

@@ -60,6 +60,10 @@ pub struct Created {
     pub workspace: String,
     /// Labels to find it by.
     pub labels: BTreeMap<String, String>,
+    /// When its first step may start; `None` means at once.
+    pub start_at: Option<Timestamp>,
+    /// The values of the plan's inputs: an object.
+    pub inputs: Json,
     /// The facts about every tool the plan names.
     pub tools: Vec<ToolFacts>,
     /// The time at which its time limit ends it.

@@ -331,6 +331,19 @@ impl Execution {
         self.revised.as_ref().map_or(&self.created.plan, |revised| &revised.plan)
     }
 
+    /// The values of the plan's inputs, by their names: those that it was started with, and the defaults of inputs that came with a change of the plan.
+    pub fn inputs(&self) -> serde_json::Value {
+        let mut inputs = self.created.inputs.value();
+        if let Some(inputs) = inputs.as_object_mut() {
+            for (name, input) in self.plan().inputs() {
+                if let Some(default) = &input.default {
+                    inputs.entry(name.as_str()).or_insert_with(|| default.clone());
+                }
+            }
+        }
+        inputs
+    }
+
     /// How often its plan was changed since it began.
     pub fn plan_revision(&self) -> u32 {
         self.revision
@@ -475,6 +488,9 @@ impl Execution {
         }
         if let Some(paused) = &self.paused {
             return vec![Waiting::Resume { since: paused.since }];
+        }
+        if let Some(until) = self.created.start_at.filter(|_| self.started_at.is_none() && self.stop.is_none()) {
+            return vec![Waiting::Time { since: self.created_at, until }];
         }
         let mut waiting: Vec<Waiting> =
             self.index.unknown.iter().map(|&step| Waiting::Outcome { since: self.steps[step].since, step }).collect();

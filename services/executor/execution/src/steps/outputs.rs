@@ -37,10 +37,14 @@ pub(super) fn values<'a>(
     let mut outputs = Values::default();
     let (mut read, mut is_wanted) = (BTreeSet::new(), false);
     for (id, what) in named {
-        let Some(record) = execution.steps.key(id).map(|key| &execution.steps[key]) else { continue };
         if outputs.get(id, what).is_some() {
             continue;
         }
+        if what == StepValue::Input {
+            outputs.insert(id, what, Cow::Owned(execution.inputs()));
+            continue;
+        }
+        let Some(record) = execution.steps.key(id).map(|key| &execution.steps[key]) else { continue };
         let output = match what {
             StepValue::State => {
                 outputs.insert(id, what, Cow::Owned(record.state.word().into()));
@@ -51,6 +55,7 @@ pub(super) fn values<'a>(
                 continue;
             }
             StepValue::Result => record.output.as_ref(),
+            StepValue::Input => continue,
         };
         let Some(output) = output else { continue };
         let blob = match output {

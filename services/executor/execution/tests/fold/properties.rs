@@ -11,7 +11,7 @@ use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::json;
 
 use crate::support::{
-    Crash, Happening, Outcome, Play, Question, Reply, START, act_of, created, failure, without_recoveries,
+    Conditions, Crash, Happening, Outcome, Play, Question, Reply, START, act_of, created, failure, without_recoveries,
 };
 
 const MAX_STEPS: usize = 12;
@@ -480,7 +480,7 @@ fn go_on(execution: Option<Execution>) {
     stop(execution.clone());
     for hours in [0, 1] {
         let now = START.saturating_add(Duration::from_secs(hours * 3_600));
-        execution.advance(DecideContext { now, ledger_id: "ledger" });
+        execution.advance_with(DecideContext { now, ledger_id: "ledger" }, &Conditions);
         let waiting = execution.steps().filter_map(|step| step.waiting()).chain(execution.waiting()).count();
         let owned = waiting > 0 || execution.operations().len() > 0 || execution.state().is_terminal();
         assert!(owned, "nobody goes on with {execution:?}");
@@ -491,7 +491,7 @@ fn go_on(execution: Option<Execution>) {
 fn stop(mut execution: Execution) {
     let (actor, cancel) = act_of("cancel");
     if execution.record(START, actor, cancel).is_ok() {
-        execution.advance(DecideContext { now: START, ledger_id: "ledger" });
+        execution.advance_with(DecideContext { now: START, ledger_id: "ledger" }, &Conditions);
         assert!(execution.state().is_terminal() || execution.operations().len() > 0, "nothing ends {execution:?}");
     }
 }

@@ -5,12 +5,19 @@ mod step;
 
 pub use step::is_signal_name;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
-    InvalidPlan, Plan, PlanDraft, Planned, StepDraft, StepKindDraft, StepProblem,
+    Input, InvalidPlan, Plan, PlanDraft, Planned, StepDraft, StepKindDraft, StepProblem,
     error::{Findings, Problem},
-    limits::{MAX_DURATION, MAX_ID_CHARS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS},
+    limits::{
+        MAX_DURATION, MAX_ID_CHARS, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES,
+        MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
+    },
     nearest,
     path::{FieldPath, shown},
     template::json_size,
@@ -81,6 +88,7 @@ pub(crate) fn plan(
     let mut checker = Checker {
         trust,
         index: HashMap::with_capacity(draft.steps.len()),
+        inputs: &draft.inputs,
         places,
         comparisons_left: MAX_COMPARISONS,
         findings: Findings::default(),
@@ -122,6 +130,7 @@ pub(crate) fn plan(
         stop_on_error: draft.stop_on_error,
         parallelism: usize::try_from(draft.parallelism.max(1)).unwrap_or(usize::MAX),
         timeout: draft.timeout,
+        inputs: draft.inputs.clone(),
         steps: draft.steps.into_iter().zip(parts).map(|(step, part)| Arc::new(part.complete(step))).collect(),
         dependents,
         index,
@@ -133,6 +142,7 @@ struct Checker<'d> {
     trust: Trust,
     /// By id: the first step that has it.
     index: HashMap<&'d str, usize>,
+    inputs: &'d BTreeMap<String, Input>,
     places: &'d [usize],
     comparisons_left: usize,
     findings: Findings<Problem>,
@@ -165,6 +175,52 @@ impl<'d> Checker<'d> {
             });
         }
         self.duration(&root.key("timeout"), draft.timeout);
+        self.declared_inputs(&root.key("inputs"), &draft.inputs);
+    }
+
+    fn declared_inputs(&mut self, path: &FieldPath, inputs: &BTreeMap<String, Input>) {
+        if inputs.len() > MAX_INPUTS {
+            self.rule(path, || format!("has {} inputs and the limit is {MAX_INPUTS}", inputs.len()));
+        }
+        for (name, input) in inputs {
+            let path = path.key(name.clone());
+            let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+            if name.is_empty() || name.len() > MAX_INPUT_CHARS || !name.bytes().all(allowed) {
+                self.rule(&path, || {
+                    format!(
+                        "`{}` is not the name of an input: that is 1 to {MAX_INPUT_CHARS} letters, digits, `-` and `_`",
+                        shown(name)
+                    )
+                });
+            }
+            if let Some(schema) = &input.schema {
+                let size = json_size(schema);
+                if !schema.is_object() {
+                    self.rule(&path.key("schema"), || "must be a JSON Schema, such as {type: string}".to_owned());
+                } else if size > MAX_SCHEMA_BYTES {
+                    self.rule(&path.key("schema"), || format!("has {size} bytes and the limit is {MAX_SCHEMA_BYTES}"));
+                }
+            }
+            let size = input.default.as_ref().map_or(0, json_size);
+            if size > MAX_INPUT_BYTES {
+                self.rule(&path.key("default"), || {
+                    format!("has {size} bytes and the limit is {MAX_INPUT_BYTES}: put it in a file, and let a step read that")
+                });
+            }
+        }
+    }
+
+    /// A reference to an input names one that the plan declares.
+    fn input(&mut self, path: &FieldPath, name: &str) {
+        if self.inputs.contains_key(name) {
+            return;
+        }
+        let near = nearest(name, self.inputs.keys().map(String::as_str));
+        let name = shown(name);
+        self.refuse(path, || match near {
+            Some(near) => format!("the plan declares no input `{name}`; did you mean `{}`?", shown(near)),
+            None => format!("the plan declares no input `{name}`: add `inputs: {{{name}: {{}}}}` to it"),
+        });
     }
 
     /// Only letters, digits and a few signs are allowed, so no id contains control characters. `~` is not one of them: it stands in the ids
@@ -241,7 +297,11 @@ fn plan_size(draft: &PlanDraft) -> usize {
         let verbatim: usize = step.verbatim.iter().map(String::len).sum();
         step.id.len() + step.title.len() + step.condition.len() + depends_on + verbatim + kind
     });
-    draft.id.len() + draft.description.len() + steps.sum::<usize>()
+    let inputs = draft.inputs.iter().map(|(name, input)| {
+        let values = [&input.schema, &input.default].into_iter().flatten();
+        name.len() + input.description.len() + values.map(json_size).sum::<usize>()
+    });
+    draft.id.len() + draft.description.len() + inputs.sum::<usize>() + steps.sum::<usize>()
 }
 
 #[cfg(test)]

@@ -125,6 +125,10 @@ impl Checker<'_> {
         let of_condition = part.condition.iter().flat_map(Condition::references);
         let references = references.chain(of_condition.map(|reference| (path.key("condition"), reference)));
         for (field, reference) in references {
+            if let Some(input) = reference.input() {
+                self.input(&field, input);
+                continue;
+            }
             if let Some(dotted) = reference.dotted_step().filter(|dotted| self.index.contains_key(dotted.as_str())) {
                 let (step, dotted) = (shown(reference.step()), shown(&dotted));
                 self.rule(&field, || {

@@ -1,12 +1,12 @@
 //! Converts the tree of a document to a draft. A value that cannot be read is reported and replaced by a placeholder, so that the rest is still
 //! checked.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value as Json;
 
 use crate::{
-    Backoff, FormDraft, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft, duration,
+    Backoff, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft, duration,
     error::Findings,
     limits::MAX_IMPLIED_PARALLELISM,
     path::{FieldPath, shown},
@@ -77,6 +77,9 @@ impl<'n> Reader<'n> {
         draft.stop_on_error = stop_on_error.as_ref().is_some_and(|value| value.flag(&mut self.report));
         let timeout = fields.take_exactly("timeout");
         draft.timeout = timeout.as_ref().and_then(|value| self.duration(value));
+        if let Some(inputs) = fields.take_exactly("inputs") {
+            draft.inputs = self.inputs(&inputs);
+        }
         // The plan's author and date are ignored, because nothing depends on them.
         fields.take_exactly("metadata");
         let steps = fields.take_exactly("steps").map_or_else(Vec::new, |steps| steps.list(&mut self.report, "steps"));
@@ -95,6 +98,36 @@ impl<'n> Reader<'n> {
             config.finish(&mut self.report);
         }
         (draft, places)
+    }
+
+    fn inputs(&mut self, inputs: &Value<'n>) -> BTreeMap<String, Input> {
+        let Some(entries) = inputs.node.entries() else {
+            inputs.refuse(&mut self.report, || "must be an object with an entry for each input".to_owned());
+            return BTreeMap::new();
+        };
+        let mut read = BTreeMap::new();
+        for entry in entries {
+            let value = Value { path: inputs.path.key(entry.key.name.clone()), node: &entry.value };
+            let mut input = Input::default();
+            // `name:` alone declares an input without more.
+            if !matches!(entry.value.kind, Kind::Null)
+                && let Some(mut fields) =
+                    value.fields(&mut self.report, "an object with `description`, `schema` and `default`")
+            {
+                input.description = self.optional_text(&mut fields, "description");
+                input.schema = self.precise(fields.take_exactly("schema"));
+                input.default = self.precise(fields.take_exactly("default"));
+                fields.finish(&mut self.report);
+            }
+            read.insert(entry.key.name.clone(), input);
+        }
+        read
+    }
+
+    fn precise(&mut self, value: Option<Value<'n>>) -> Option<Json> {
+        let value = value?;
+        self.refuse_imprecise(&value.path, value.node);
+        Some(value.node.to_value())
     }
 
     /// In a message, 0 means that the field is unset; an author who writes 0 means something else.

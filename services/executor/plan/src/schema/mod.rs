@@ -8,7 +8,10 @@ mod step;
 
 use serde_json::{Value, json};
 
-use crate::limits::{MAX_DURATION, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_STEPS};
+use crate::limits::{
+    MAX_DURATION, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_PARALLELISM,
+    MAX_PLAN_BYTES, MAX_SCHEMA_BYTES, MAX_STEPS,
+};
 use parts::{absent, duration, id, object, optional, present};
 
 /// The JSON Schema (draft 2020-12) of a plan document, in YAML or in JSON.
@@ -27,6 +30,7 @@ pub fn schema() -> Value {
             "retry": step::retry(),
             "wait": step::wait(),
             "form": step::form(),
+            "input": input(),
         },
     })
 }
@@ -52,9 +56,31 @@ fn plan() -> Value {
             "description": "Whether the first failed step stops the execution.", "type": "boolean", "default": false,
         })),
         "timeout": optional(duration("The longest time for the whole execution.")),
+        "inputs": optional(json!({
+            "description": "The values that an execution is started with, by their names.",
+            "type": "object",
+            "maxProperties": MAX_INPUTS,
+            "propertyNames": {"pattern": "^[A-Za-z0-9_-]+$", "maxLength": MAX_INPUT_CHARS},
+            "additionalProperties": {"anyOf": [{"$ref": "#/$defs/input"}, {"type": "null"}]},
+        })),
         "metadata": {"description": "Anything about the plan's origin; ignored."},
     });
     object(fields, json!({"required": ["id", "steps"]}))
+}
+
+fn input() -> Value {
+    let fields = json!({
+        "description": optional(json!({"description": "What it is, for people.", "type": "string"})),
+        "schema": optional(json!({
+            "description": format!("The JSON Schema of the value: at most {MAX_SCHEMA_BYTES} bytes as JSON."), "type": "object",
+        })),
+        "default": {
+            "description": format!(
+                "The value of an execution that is started without one, which is required where there is no default: at most {MAX_INPUT_BYTES} bytes as JSON."
+            ),
+        },
+    });
+    object(fields, json!({"description": "A value that an execution is started with."}))
 }
 
 /// A plan with the fields around it that other planners write.

@@ -45,7 +45,7 @@ pub(super) fn optional(mut schema: Value) -> Value {
 
 /// An object that has the field.
 pub(super) fn present(name: &str) -> Value {
-    json!({"required": [name], "properties": {name: {"not": {"type": "null"}}}})
+    json!({"type": "object", "required": [name], "properties": {name: {"not": {"type": "null"}}}})
 }
 
 /// An object that does not have the field.

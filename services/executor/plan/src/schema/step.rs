@@ -41,7 +41,7 @@ pub(super) fn step() -> Value {
             "type": "string",
             "minLength": 1,
             "maxLength": MAX_TOOL_CHARS,
-            "pattern": "^[^\\s\\u0000-\\u001f\\u007f-\\u009f]+$",
+            "pattern": "^[^\\s\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]+$",
         })),
         "arguments": optional(json!({
             "description": format!(

@@ -35,7 +35,18 @@ pub(super) enum Accessor {
     Index(usize),
 }
 
+/// What a reference to an input begins with, in the place of a step's id.
+const INPUTS: &str = "inputs";
+
 impl Reference {
+    /// The name of the input that it names; `None` when it names a step.
+    pub(crate) fn input(&self) -> Option<&str> {
+        match self.path.first() {
+            Some(Accessor::Name(name)) if self.root.is_empty() => Some(name),
+            _ => None,
+        }
+    }
+
     /// The id of the step whose output is named.
     pub(crate) fn step(&self) -> &str {
         &self.step
@@ -43,12 +54,13 @@ impl Reference {
 
     /// The id of another step that the same text would name if ids with dots needed no quotes: the plan must not have it.
     pub(crate) fn dotted_step(&self) -> Option<String> {
-        (!self.is_quoted).then(|| format!("{}.{}", self.step, self.root))
+        (!self.is_quoted && !self.root.is_empty()).then(|| format!("{}.{}", self.step, self.root))
     }
 
     /// What of the step is named.
     pub(crate) fn value(&self) -> StepValue {
         match self.root.as_str() {
+            "" => StepValue::Input,
             "state" => StepValue::State,
             "failure" => StepValue::Failure,
             _ => StepValue::Result,
@@ -62,7 +74,9 @@ impl Reference {
     /// The first `depth` parts of the path as text, such as `step-1.result.list[0]`.
     pub(super) fn prefix(&self, depth: usize) -> impl fmt::Display {
         fmt::from_fn(move |f| {
-            if self.step.contains('.') {
+            if self.root.is_empty() {
+                f.write_str(INPUTS)?;
+            } else if self.step.contains('.') {
                 write!(f, "[\"{}\"].{}", self.step, self.root)?;
             } else {
                 write!(f, "{}.{}", self.step, self.root)?;
@@ -190,6 +204,16 @@ impl<'a> Scanner<'a> {
             Some('.' | '[') if !step.is_empty() => {}
             Some('}') if !step.is_empty() => return Err(Fault::NoPath),
             Some(_) => return Err(Fault::NoStep),
+        }
+        if step == INPUTS && !is_quoted {
+            let mut path = Vec::new();
+            while !self.take("}") {
+                path.push(self.accessor()?);
+            }
+            return match path.first() {
+                Some(Accessor::Name(_)) => Ok(Reference { step, is_quoted, root: String::new(), path }),
+                Some(Accessor::Index(_)) | None => Err(Fault::Path),
+            };
         }
         let root = match self.accessor()? {
             Accessor::Name(name) if ROOTS.contains(&name.as_str()) => name,

@@ -9,4 +9,6 @@ pub enum StepValue {
     State,
     /// `failure`: what went wrong, an object with `code`, `class` and `message`; null when it has not failed.
     Failure,
+    /// The inputs that the execution was started with, by their names; of no step.
+    Input,
 }

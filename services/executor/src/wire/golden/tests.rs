@@ -63,6 +63,8 @@ impl Story {
             uid: "8x4k2m9q1p7r3s5t6v8w".into(),
             deadline: plan.timeout().map(|limit| now.saturating_add(limit)),
             plan,
+            inputs: belay_execution::Json::from_text("{}"),
+            start_at: None,
             approval_mode: ApprovalMode::Wait,
             workspace: "/w".into(),
             labels: [("team".to_owned(), "a".to_owned())].into(),

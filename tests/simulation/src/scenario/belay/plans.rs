@@ -18,6 +18,7 @@ const MAX_VALUE_BYTES: usize = 9000;
 pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
     let count = random.random_range(1..=8);
     v1::Plan {
+        inputs: Vec::new(),
         id,
         description: String::new(),
         steps: (0..count).map(|index| step(random, index)).collect(),

@@ -43,6 +43,8 @@ pub(crate) fn created(plan: Plan) -> Created {
         plan.steps().iter().filter_map(|step| facts(step.kind())).map(|facts| (facts.used_as.clone(), facts)).collect();
     Created {
         uid: "uid".to_owned(),
+        inputs: belay_execution::Json::from_text("{}"),
+        start_at: None,
         approval_mode: ApprovalMode::Wait,
         workspace: "workspace".to_owned(),
         labels: BTreeMap::new(),
