@@ -8,10 +8,16 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 const UNITS: [(&str, u128); 4] =
     [("h", 3_600 * NANOS_PER_SECOND), ("m", 60 * NANOS_PER_SECOND), ("s", NANOS_PER_SECOND), ("ms", 1_000_000)];
 
+/// The maximum number of digits before the point: with them, a duration in nanoseconds stays far below `u128::MAX`.
+const MAX_DIGITS: usize = 15;
+
 /// Parses a duration exactly; the error explains what to write instead.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let shape = || "is not a duration: write for example 500ms, 10s, 5m or 1h30m".to_owned();
-    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+    if text.is_empty() {
+        return Err("is empty: write for example 500ms, 10s, 5m or 1h30m".to_owned());
+    }
+    if text.len() <= MAX_DIGITS && text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!("has no unit: write {text}s for seconds"));
     }
     let mut rest = text;
@@ -27,9 +33,6 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         nanos = scaled(number, *length).and_then(|part| nanos.checked_add(part)).ok_or_else(shape)?;
         rest = after;
     }
-    if text.is_empty() {
-        return Err(shape());
-    }
     let seconds = u64::try_from(nanos / NANOS_PER_SECOND).map_err(|_| shape())?;
     Ok(Duration::new(seconds, (nanos % NANOS_PER_SECOND) as u32))
 }
@@ -41,8 +44,8 @@ fn scaled(number: &str, unit: u128) -> Option<u128> {
         Some(_) => return None,
         None => (number, ""),
     };
-    // Together they stay far below u128::MAX, and no more digits than these can matter.
-    if whole.is_empty() || whole.len() > 15 || fraction.len() > 9 || fraction.contains('.') {
+    // No more digits than these can matter.
+    if whole.is_empty() || whole.len() > MAX_DIGITS || fraction.len() > 9 || fraction.contains('.') {
         return None;
     }
     let whole: u128 = whole.parse().ok()?;

@@ -14,7 +14,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     if word.len() > MAX_COMPARED_BYTES {
         return None;
     }
-    let folded = word.to_lowercase();
+    let folded = folded(word);
     let letters = folded.chars().count();
     let allowed = (letters / 3).max(1);
     known
@@ -26,6 +26,37 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// Letters of other alphabets that look like those after them.
+const LOOK_ALIKES: [(&str, char); 14] = [
+    ("аα", 'a'),
+    ("с", 'c'),
+    ("ԁ", 'd'),
+    ("еε", 'e'),
+    ("һ", 'h'),
+    ("іι", 'i'),
+    ("ј", 'j'),
+    ("к", 'k'),
+    ("оο", 'o'),
+    ("рρ", 'p'),
+    ("ѕ", 's'),
+    ("т", 't'),
+    ("ху", 'x'),
+    ("υ", 'u'),
+];
+
+/// A word as it looks: in lower case, with ASCII in the place of what looks like it, and without what is no letter at all.
+fn folded(word: &str) -> String {
+    let ascii = |c: char| {
+        // The full-width forms of ASCII stand in its order.
+        let full_width =
+            ('\u{ff01}'..='\u{ff5e}').contains(&c).then(|| char::from_u32(u32::from(c) - 0xfee0)).flatten();
+        let look_alike = || LOOK_ALIKES.iter().find(|(letters, _)| letters.contains(c)).map(|(_, letter)| *letter);
+        full_width.or_else(look_alike).unwrap_or(c)
+    };
+    let lower = word.to_lowercase();
+    lower.chars().map(ascii).filter(|c| c.is_ascii() || c.is_alphanumeric()).collect()
 }
 
 #[cfg(test)]
@@ -41,6 +72,9 @@ mod tests {
             ("TOOL", Some("tool")),
             ("skilId", Some("skillId")),
             ("depend_on", Some("depends_on")),
+            ("tооl", Some("tool")),
+            ("ｔｏｏｌ", Some("tool")),
+            ("“tool”", Some("tool")),
             ("xyz", None),
             ("x", None),
             ("", None),

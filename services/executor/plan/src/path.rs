@@ -106,7 +106,7 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// Control, bidirectional and zero-width characters.
-fn is_hidden(c: char) -> bool {
+pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
@@ -127,7 +127,7 @@ pub(crate) fn look_alikes(name: &str) -> String {
     let named: Vec<String> = named.collect();
     match named.is_empty() {
         true => String::new(),
-        false => format!(" (not ASCII in it: {})", named.join(", ")),
+        false => format!(" (not ASCII: {})", named.join(", ")),
     }
 }
 

@@ -5,11 +5,14 @@ use chrono::{DateTime, SecondsFormat};
 /// Microseconds since the Unix epoch; the error explains what to write instead.
 pub(crate) fn parse(text: &str) -> Result<i64, String> {
     DateTime::parse_from_rfc3339(text).map(|time| time.timestamp_micros()).map_err(|_| {
-        "is not a point in time: write the date, the time and the offset from UTC, such as 2026-12-01T09:00:00Z or \
-         2026-12-01T10:00:00+01:00"
-            .to_owned()
+        let what = if text.is_empty() { "is empty" } else { "is not a point in time" };
+        format!("{what}: {SHAPE}")
     })
 }
+
+/// What to write.
+pub(crate) const SHAPE: &str =
+    "write the date, the time and the offset from UTC, such as 2026-12-01T09:00:00Z or 2026-12-01T10:00:00+01:00";
 
 /// Writes a point in time exactly, in UTC.
 pub(crate) fn format(micros: i64) -> String {

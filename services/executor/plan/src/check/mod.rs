@@ -19,7 +19,7 @@ use crate::{
         MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
     },
     nearest,
-    path::{FieldPath, shown},
+    path::{FieldPath, look_alikes, shown},
     template::json_size,
 };
 
@@ -226,12 +226,12 @@ impl<'d> Checker<'d> {
     /// Only letters, digits and a few signs are allowed, so no id contains control characters. `~` is not one of them: it stands in the ids
     /// of steps that an execution adds itself.
     fn id(&mut self, path: &FieldPath, id: &str, longest: usize) {
-        let shape = || format!("1 to {longest} letters, digits, `-`, `_` and `.`, beginning with a letter or a digit");
+        let shape = || format!("1 to {longest} {ID_CHARS}");
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || b == b'.';
         if id.is_empty() {
             self.rule(path, || format!("is required: give an id of {}", shape()));
         } else if id.len() > longest || !id.as_bytes()[0].is_ascii_alphanumeric() || !id.bytes().all(allowed) {
-            self.rule(path, || format!("`{}` is not an id: an id is {}", shown(id), shape()));
+            self.rule(path, || format!("`{}` is not an id: an id is {}{}", shown(id), shape(), look_alikes(id)));
         }
     }
 
@@ -268,15 +268,19 @@ impl<'d> Checker<'d> {
     /// "Did you mean", as long as the budget of comparisons lasts.
     fn suggestion(&mut self, id: &str, steps: &[StepDraft]) -> String {
         if self.comparisons_left < steps.len() {
-            return String::new();
+            return look_alikes(id);
         }
         self.comparisons_left -= steps.len();
         match nearest(id, steps.iter().map(|step| step.id.as_str())) {
-            Some(near) => format!("; did you mean `{}`?", shown(near)),
-            None => String::new(),
+            Some(near) => format!("; did you mean `{}`?{}", shown(near), look_alikes(id)),
+            None => look_alikes(id),
         }
     }
 }
+
+/// Of what an id and a signal's name are made.
+const ID_CHARS: &str =
+    "letters (a to z, A to Z), digits (0 to 9), `-`, `_` and `.`, beginning with a letter or a digit";
 
 fn step_path(position: usize) -> FieldPath {
     FieldPath::root().key("steps").index(position)

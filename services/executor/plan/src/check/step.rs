@@ -8,11 +8,11 @@ use crate::{
         MAX_FORM_TITLE_CHARS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_TOOL_CHARS,
     },
     nearest,
-    path::{FieldPath, shown},
+    path::{FieldPath, is_hidden, look_alikes, shown},
     template::json_size,
 };
 
-use super::{Checker, Trust, step_path};
+use super::{Checker, ID_CHARS, Trust, step_path};
 
 /// The result of checking a step.
 pub(super) struct Part {
@@ -162,10 +162,12 @@ impl Checker<'_> {
         if source.is_empty() {
             return None;
         }
-        if source.len() > MAX_CONDITION_BYTES {
-            self.rule(path, || {
+        // Whoever reads the expression has the same limit: it is refused once.
+        if source.len() > MAX_CONDITION_BYTES && self.trust == Trust::Author {
+            self.refuse(path, || {
                 format!("has {} bytes and the limit is {MAX_CONDITION_BYTES}: let a step compute it", source.len())
             });
+            return None;
         }
         Condition::read(source).map_err(|why| self.refuse(path, || why)).ok()
     }
@@ -210,13 +212,13 @@ impl Checker<'_> {
     /// The form, when it is within the limits and its templates can be read.
     fn form(&mut self, path: &FieldPath, form: &FormDraft) -> Option<FormSpec> {
         let limited = [
-            ("title", &form.title, MAX_FORM_TITLE_CHARS),
-            ("description", &form.description, MAX_FORM_DESCRIPTION_CHARS),
+            ("title", &form.title, MAX_FORM_TITLE_CHARS, "put the rest into `description`"),
+            ("description", &form.description, MAX_FORM_DESCRIPTION_CHARS, "shorten it"),
         ];
-        for (field, text, most) in limited {
+        for (field, text, most, advice) in limited {
             let length = text.chars().count();
             if length > most {
-                self.rule(&path.key(field), || format!("has {length} characters and the limit is {most}"));
+                self.rule(&path.key(field), || format!("has {length} characters and the limit is {most}: {advice}"));
             }
         }
         if form.title.contains(['\n', '\r']) {
@@ -226,15 +228,17 @@ impl Checker<'_> {
         }
         let schema = path.key("schema");
         let size = json_size(&form.schema);
-        let problem = if !form.schema.is_object() {
+        let problem = if form.schema.is_null() {
+            Some("is required: a JSON Schema of the answer, an object such as {type: object, properties: {version: {type: string}}}".to_owned())
+        } else if !form.schema.is_object() {
             Some(
                 "must be a JSON Schema, an object such as {type: object, properties: {version: {type: string}}}"
                     .to_owned(),
             )
         } else if size > MAX_SCHEMA_BYTES {
-            Some(format!("has {size} bytes as JSON and the limit is {MAX_SCHEMA_BYTES}"))
+            Some(format!("has {size} bytes as JSON and the limit is {MAX_SCHEMA_BYTES}: shorten it"))
         } else if is_deeper(&form.schema, MAX_DEPTH) {
-            Some(format!("is nested more than {MAX_DEPTH} levels deep"))
+            Some(format!("is nested more than {MAX_DEPTH} levels deep: flatten it"))
         } else {
             None
         };
@@ -254,9 +258,9 @@ impl Checker<'_> {
         if !is_signal_name(signal) {
             self.rule(path, || {
                 format!(
-                    "`{}` is not a signal's name: it has 1 to {MAX_SIGNAL_CHARS} letters, digits, `-`, `_` and `.`, beginning with a \
-                     letter or a digit",
-                    shown(signal)
+                    "`{}` is not a signal's name: it has 1 to {MAX_SIGNAL_CHARS} {ID_CHARS}{}",
+                    shown(signal),
+                    look_alikes(signal)
                 )
             });
         }
@@ -266,10 +270,13 @@ impl Checker<'_> {
     fn tool(&mut self, path: &FieldPath, tool: &str) -> bool {
         if tool.is_empty() {
             self.rule(path, || "is required: name the tool that the step calls".to_owned());
-        } else if tool.chars().count() > MAX_TOOL_CHARS || tool.contains(|c: char| c.is_control() || c.is_whitespace())
-        {
+        } else if tool.chars().count() > MAX_TOOL_CHARS || tool.contains(|c: char| is_hidden(c) || c.is_whitespace()) {
             self.rule(path, || {
-                format!("`{}` is not a tool's name: it has 1 to {MAX_TOOL_CHARS} characters and no spaces", shown(tool))
+                format!(
+                    "`{}` is not a tool's name: it has 1 to {MAX_TOOL_CHARS} characters and no spaces{}",
+                    shown(tool),
+                    look_alikes(tool)
+                )
             });
         } else {
             return true;
@@ -317,6 +324,10 @@ impl Checker<'_> {
         steps: &[StepDraft],
         explain: &str,
     ) -> Option<usize> {
+        if id.is_empty() {
+            self.refuse(path, || "is empty: name a step by its id".to_owned());
+            return None;
+        }
         if id == steps[position].id {
             self.refuse(path, || format!("`{}` is the step itself, which cannot wait for its own result", shown(id)));
             return None;

@@ -1,5 +1,7 @@
 //! Reads the fields of one object: each by its names, once, and none may be left over.
 
+use std::ops::RangeInclusive;
+
 use crate::{
     error::Findings,
     nearest,
@@ -55,20 +57,44 @@ impl<'n> Value<'n> {
         if let Kind::Bool(value) = self.node.kind {
             return value;
         }
-        self.refuse(report, || "must be true or false".to_owned());
+        let is_quoted = matches!(&self.node.kind, Kind::Text(text) if text == "true" || text == "false");
+        self.refuse(report, || format!("must be true or false{}", if is_quoted { ", without quotes" } else { "" }));
         false
     }
 
-    /// A whole number that fits into 32 bits.
-    pub(super) fn whole(&self, report: &mut Report) -> Option<u32> {
+    /// A whole number that fits into 32 bits. `range` is what the message says; whether the number is within it is checked elsewhere.
+    pub(super) fn whole(&self, report: &mut Report, range: RangeInclusive<u32>) -> Option<u32> {
         let number = match &self.node.kind {
             Kind::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
             _ => None,
         };
         if number.is_none() {
-            self.refuse(report, || format!("must be a whole number from 0 to {}", u32::MAX));
+            let (first, last) = range.into_inner();
+            self.refuse(report, || {
+                format!("must be a whole number from {first} to {last}{}", self.instead_of_number())
+            });
         }
         number
+    }
+
+    /// What the end of a message says about a text that stands where a number should.
+    pub(super) fn instead_of_number(&self) -> String {
+        match &self.node.kind {
+            Kind::Text(text) if text.parse::<f64>().is_ok() => ", without quotes".to_owned(),
+            Kind::Text(text) => look_alikes(text),
+            _ => String::new(),
+        }
+    }
+
+    /// The entries of a list of texts or numbers; none when the value is not a list.
+    pub(super) fn scalars(&self, report: &mut Report, what: &str) -> Vec<Value<'n>> {
+        let alone = match &self.node.kind {
+            Kind::Text(text) => shown(text),
+            Kind::Number(number) => number.to_string(),
+            _ => return self.list(report, what),
+        };
+        self.refuse(report, || format!("must be a list of {what}: write [{alone}]"));
+        Vec::new()
     }
 
     /// The entries of a list; none when the value is not a list.

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Deserializer};
 
+use crate::path::look_alikes;
+
 use super::{
     locate::Positions,
     tree::{Key, Kind, KindVisitor, Node, SyntaxError},
@@ -14,11 +16,33 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
         // serde_json ends its messages with the place, which is separated from the message here.
         let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
         let positions = Positions::new(text);
-        let (line, column) = positions.line_and_column(positions.offset(error.line(), error.column()));
-        SyntaxError { message: format!("invalid JSON: {message}"), line, column }
+        let offset = text.floor_char_boundary(positions.offset(error.line(), error.column()));
+        let (line, column) = positions.line_and_column(offset);
+        SyntaxError { message: explained(message, &text[offset..], offset == 0), line, column }
     })?;
     Places { text, offset: 0 }.note(&mut root);
     Ok(root)
+}
+
+/// The nesting that serde_json reads.
+const MAX_JSON_DEPTH: usize = 127;
+
+/// A message of serde_json with what to do. `rest` is the text from the fault on.
+fn explained(message: &str, rest: &str, is_at_the_beginning: bool) -> String {
+    let advice = match message {
+        "recursion limit exceeded" => {
+            return format!("the plan is nested deeper than {MAX_JSON_DEPTH} levels: flatten it");
+        }
+        "expected value" if is_at_the_beginning => ": a plan in JSON begins with `{`",
+        "key must be a string" => ": put it in straight quotes, \"",
+        "trailing characters" => ": remove what follows the plan",
+        "trailing comma" => ": remove it",
+        _ if message.starts_with("control character") => ": write it as an escape, such as \\n",
+        _ if message.starts_with("EOF") => ": the text ends too early",
+        _ => "",
+    };
+    let found = rest.chars().next().map(|c| look_alikes(c.encode_utf8(&mut [0; 4]))).unwrap_or_default();
+    format!("invalid JSON: {message}{advice}{found}")
 }
 
 struct JsonNode(Node);

@@ -7,6 +7,7 @@ mod fields;
 mod finding;
 mod json;
 mod locate;
+mod operation;
 mod read;
 mod tree;
 mod yaml;

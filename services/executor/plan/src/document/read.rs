@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 use crate::{
     Backoff, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft, duration,
     error::Findings,
-    limits::MAX_IMPLIED_PARALLELISM,
-    path::{FieldPath, shown},
+    limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_PARALLELISM},
+    path::{FieldPath, look_alikes, shown},
     retry::{DEFAULT_FACTOR, DEFAULT_INITIAL, DEFAULT_MAX},
     timestamp,
 };
@@ -18,6 +18,7 @@ use super::{
     fields::{Fields, Report, Value},
     finding::Finding,
     locate::Origin,
+    operation::operation_of,
     tree::{Kind, Node},
 };
 
@@ -55,9 +56,14 @@ impl<'n> Reader<'n> {
             // The requester belongs to the request that starts the execution, not to the plan.
             fields.take_exactly("context");
             origin.config = config.as_ref().map(|config| config.node);
-            if let Some(plan) = plan {
-                origin.plan = plan.node;
-                (draft, origin.places) = self.plan(&plan, config);
+            match plan {
+                Some(plan) => {
+                    origin.plan = plan.node;
+                    (draft, origin.places) = self.plan(&plan, config);
+                }
+                None => self.report.refuse(&origin.plan_path, root.node.offset, || {
+                    "is required: it must be an object with `id` and `steps`".to_owned()
+                }),
             }
             fields.finish(&mut self.report);
         }
@@ -132,7 +138,7 @@ impl<'n> Reader<'n> {
 
     /// In a message, 0 means that the field is unset; an author who writes 0 means something else.
     fn parallelism(&mut self, value: &Value<'n>) -> Option<u32> {
-        let number = value.whole(&mut self.report)?;
+        let number = value.whole(&mut self.report, 1..=MAX_PARALLELISM)?;
         if number == 0 {
             value.refuse(&mut self.report, || "must be at least 1, which runs the steps one by one".to_owned());
         }
@@ -207,6 +213,8 @@ impl<'n> Reader<'n> {
         };
         draft.id = fields.take(&mut self.report, "id").map_or_else(String::new, |id| id.text(&mut self.report));
         draft.title = self.optional_text(&mut fields, "title");
+        // For the people and models of other planners: the title is what is shown here.
+        self.optional_text(&mut fields, "description");
         draft.kind = match fields.take_exactly("wait") {
             Some(wait) => {
                 for field in ["tool", "arguments"] {
@@ -221,22 +229,20 @@ impl<'n> Reader<'n> {
             None => self.call(&mut fields),
         };
         if let Some(value) = fields.take_exactly("verbatim") {
-            let names = value.list(&mut self.report, "names of arguments");
+            let names = value.scalars(&mut self.report, "names of arguments");
             draft.verbatim = names.iter().map(|name| name.text(&mut self.report)).collect();
         }
         if let Some(value) = fields.take(&mut self.report, "depends_on") {
-            let ids = value.list(&mut self.report, "ids of steps");
+            let ids = value.scalars(&mut self.report, "ids of steps");
             draft.depends_on = ids.iter().map(|id| id.text(&mut self.report)).collect();
         }
         if let Some(value) = fields.take_exactly("run_when") {
-            let word = value.text(&mut self.report);
-            let known = RunWhen::WORDS.iter().find(|(known, _)| *known == word);
-            match known {
+            let word = if let Kind::Text(word) = &value.node.kind { Some(word.as_str()) } else { None };
+            match RunWhen::WORDS.iter().find(|(known, _)| Some(*known) == word) {
                 Some((_, run_when)) => draft.run_when = *run_when,
-                // What is not text has been refused.
-                None if !matches!(value.node.kind, Kind::Text(_)) => {}
                 None => value.refuse(&mut self.report, || {
-                    format!("is `{}`, and must be success, failure or always", shown(&word))
+                    let given = word.map(|word| format!("is `{}`, and ", shown(word))).unwrap_or_default();
+                    format!("{given}must be success, failure or always")
                 }),
             }
         }
@@ -255,7 +261,8 @@ impl<'n> Reader<'n> {
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
         draft.exclusive = fields.take(&mut self.report, "exclusive").is_some_and(|value| value.flag(&mut self.report));
         draft.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
-        let order = fields.take_exactly("order").map(|value| value.whole(&mut self.report).unwrap_or_default());
+        let order =
+            fields.take_exactly("order").map(|value| value.whole(&mut self.report, 0..=u32::MAX).unwrap_or_default());
         fields.finish(&mut self.report);
         (order, draft)
     }
@@ -280,11 +287,19 @@ impl<'n> Reader<'n> {
         };
         let duration = fields.take_exactly("for").map(|value| self.duration(&value).unwrap_or(unread_duration));
         let until = fields.take_exactly("until").and_then(|value| {
-            let text = value.text(&mut self.report);
-            let time = timestamp::parse(&text);
-            time.map_err(|why| value.refuse(&mut self.report, || format!("`{}` {why}", shown(&text)))).ok().or(unread)
+            let time = match &value.node.kind {
+                Kind::Text(text) => timestamp::parse(text).map_err(|why| about(text, &why)),
+                _ => Err(format!("must be a point in time, in quotes: {}", timestamp::SHAPE)),
+            };
+            time.map_err(|message| value.refuse(&mut self.report, || message)).ok().or(unread)
         });
-        let signal = self.optional_text(&mut fields, "signal");
+        let signal = fields.take_exactly("signal").map_or_else(String::new, |value| {
+            let signal = value.text(&mut self.report);
+            if signal.is_empty() && matches!(value.node.kind, Kind::Text(_)) {
+                value.refuse(&mut self.report, || "is empty: name the signal that the step waits for".to_owned());
+            }
+            if signal.is_empty() { "unread".to_owned() } else { signal }
+        });
         let form = fields.take_exactly("form").map(|form| self.form(&form));
         fields.finish(&mut self.report);
         WaitDraft { duration, until, signal, form }
@@ -319,7 +334,7 @@ impl<'n> Reader<'n> {
         let backoff = match (&ours, &theirs) {
             (Some(backoff), _) => self.backoff(backoff),
             (None, Some(delays)) => {
-                let delays = delays.list(&mut self.report, "milliseconds");
+                let delays = delays.scalars(&mut self.report, "milliseconds");
                 Some(Backoff::List(delays.iter().filter_map(|delay| milliseconds(delay, &mut self.report)).collect()))
             }
             (None, None) if their_form => Some(Backoff::List(Vec::new())),
@@ -331,7 +346,7 @@ impl<'n> Reader<'n> {
                 "is required: the number of attempts, including the first".to_owned()
             });
         }
-        let max_attempts = attempts.map_or(Some(1), |value| value.whole(&mut self.report));
+        let max_attempts = attempts.map_or(Some(1), |value| value.whole(&mut self.report, 1..=MAX_ATTEMPTS));
         fields.finish(&mut self.report);
         Some(RetryPolicy { max_attempts: max_attempts?, backoff: backoff? })
     }
@@ -363,14 +378,14 @@ impl<'n> Reader<'n> {
             _ => None,
         };
         if number.is_none() {
-            value.refuse(&mut self.report, || "must be a number".to_owned());
+            value.refuse(&mut self.report, || format!("must be a number from 1{}", value.instead_of_number()));
         }
         number
     }
 
     fn duration(&mut self, value: &Value<'n>) -> Option<Duration> {
         let read = match &value.node.kind {
-            Kind::Text(text) => duration::parse(text).map_err(|why| format!("`{}` {why}", shown(text))),
+            Kind::Text(text) => duration::parse(text).map_err(|why| about(text, &why)),
             Kind::Number(number) => Err(format!("`{number}` has no unit: write {number}s for seconds")),
             _ => Err("must be a duration, such as 500ms, 10s, 5m or 1h30m".to_owned()),
         };
@@ -414,15 +429,12 @@ impl<'n> Reader<'n> {
     }
 }
 
-/// The tools of other planners whose argument `operation` says what they do. Here, each operation is a tool of its own.
-const TOOLS_WITH_OPERATIONS: [&str; 1] = ["FILESYSTEM"];
-
-/// The name of the tool that does one operation of another planner's tool, such as `FILESYSTEM.read`. The operation is no argument of it.
-fn operation_of(tool: &str, arguments: &mut Json) -> Option<String> {
-    let arguments = arguments.as_object_mut().filter(|_| TOOLS_WITH_OPERATIONS.contains(&tool))?;
-    let operation = format!("{tool}.{}", arguments.get("operation")?.as_str()?);
-    arguments.remove("operation");
-    Some(operation)
+/// What is wrong with a text: the text, and the characters that may look like what was meant.
+fn about(text: &str, why: &str) -> String {
+    match text.is_empty() {
+        true => why.to_owned(),
+        false => format!("`{}` {why}{}", shown(text), look_alikes(text)),
+    }
 }
 
 fn milliseconds(value: &Value<'_>, report: &mut Report) -> Option<Duration> {
@@ -431,7 +443,12 @@ fn milliseconds(value: &Value<'_>, report: &mut Report) -> Option<Duration> {
         _ => None,
     };
     if number.is_none() {
-        value.refuse(report, || "must be a whole number of milliseconds".to_owned());
+        value.refuse(report, || format!("must be a whole number of milliseconds{}", value.instead_of_number()));
     }
-    number.map(Duration::from_millis)
+    let duration = number.map(Duration::from_millis);
+    if duration.is_some_and(|duration| duration > MAX_DURATION) {
+        let most = MAX_DURATION.as_millis();
+        value.refuse(report, || format!("must be at most 365 days, which is {most} milliseconds"));
+    }
+    duration
 }

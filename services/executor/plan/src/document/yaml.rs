@@ -44,6 +44,10 @@ fn message(error: &Error) -> String {
             )
         }
         Error::AliasError { error, .. } => message(error),
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("invalid YAML: `{}` is given twice", shown(key)),
+        Error::MultipleDocuments { .. } => {
+            "invalid YAML: there is more than one document: leave one, without `---`".to_owned()
+        }
         other => format!("invalid YAML: {}", shown(&UserMessageFormatter.format_message(other))),
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn duration(description: &str) -> Value {
         "type": "string",
         "minLength": 2,
         "pattern": pattern,
-        "not": {"pattern": "^[0.hms]*$"},
+        "not": {"type": "string", "pattern": "^[0.hms]*$"},
         "examples": ["500ms", "10s", "5m", "1h30m"],
     })
 }

@@ -16,8 +16,9 @@ pub(super) fn step() -> Value {
     let texts = |description: &str| json!({"description": description, "type": "array", "items": {"type": "string"}});
     let run_when: Vec<&str> = RunWhen::WORDS.iter().map(|(word, _)| *word).collect();
     let shared = json!({
-        "id": id("Unique in the plan.", MAX_STEP_ID_CHARS),
+        "id": optional(id("Unique in the plan.", MAX_STEP_ID_CHARS)),
         "title": optional(json!({"type": "string", "description": "A short line for people; the id by default."})),
+        "description": optional(json!({"type": "string", "description": "What it is for, as other planners write it; ignored."})),
         "depends_on": optional(texts("Ids of steps that must have completed first. Steps that templates name are added.")),
         "run_when": optional(json!({
             "description": "After which ends of the steps that it depends on it runs.", "enum": run_when, "default": "success",

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::StepValue;
-use crate::path::shown;
+use crate::path::{look_alikes, shown};
 
 /// A part of a string.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,7 +154,7 @@ impl Fault {
     fn message(&self, after: &str) -> String {
         let inner = after.find('}').map_or(after, |end| &after[..end]);
         let inner = shown(inner);
-        let literal = format!("`$${{{inner}}}` for that text itself");
+        let literal = format!("`$${{{inner}}}` for that text itself{}", look_alikes(&inner));
         match self {
             Fault::Unclosed => {
                 format!("`${{{inner}` is not closed: add the `}}`, or write `$${{` for the text `${{` itself")

@@ -73,8 +73,8 @@ fn what_yaml_can_do_to_a_reader_is_bounded() {
         ("id: p\nsteps: &x\n  - *x\n".to_owned(), "invalid YAML"),
         ("id: p\nsteps: *nowhere\n".to_owned(), "invalid YAML"),
         ("id: p\n---\nid: q\n".to_owned(), "invalid YAML"),
-        ("id: p\nid: q\n".to_owned(), "invalid YAML: duplicate mapping key: id"),
-        ("id: p\nmetadata: {x: {a: 1, a: 2}}\n".to_owned(), "invalid YAML: duplicate mapping key: a"),
+        ("id: p\nid: q\n".to_owned(), "invalid YAML: `id` is given twice"),
+        ("id: p\nmetadata: {x: {a: 1, a: 2}}\n".to_owned(), "invalid YAML: `a` is given twice"),
         ("id: p\nsteps: !!python/object [1]\n".to_owned(), "invalid YAML"),
         ("id: p\nsteps: [\n".to_owned(), "invalid YAML: unclosed bracket"),
         ("id: p\nsteps:\n\t- id: a\n".to_owned(), "invalid YAML: tabs"),
@@ -85,7 +85,7 @@ fn what_yaml_can_do_to_a_reader_is_bounded() {
         ("{\"id\": \"p\",\n\"steps\": [}".to_owned(), "invalid JSON: expected value"),
         ("{\"id\": \"p\"} {".to_owned(), "invalid JSON: trailing characters"),
         ("{\"id\": \"\\ud800\"}".to_owned(), "invalid JSON"),
-        ("{\"a\":".repeat(100_000), "invalid JSON: recursion limit exceeded"),
+        ("{\"a\":".repeat(100_000), "the plan is nested deeper than 127 levels"),
     ] {
         let found = violations(&text);
         let shown: String = text.chars().take(80).collect();

@@ -170,14 +170,14 @@ fn a_condition_and_its_dependencies() {
     assert!(wrong.to_string().contains("steps[0].condition: cyclic dependencies: a → b → a"), "{wrong}");
 }
 
-/// S3-01, S3-10: the names of fields and the operations of other planners, and what has no meaning of its own stays as it is.
+/// S3-10: the names of fields and the operations of other planners, and what has no meaning of its own stays as it is.
 #[test]
 fn the_fields_and_operations_of_other_planners() {
     let plan = read(
         r#"
         id: p
         steps:
-          - {step_id: a, action: READ_FILE, args: {path: x}}
+          - {step_id: a, description: Reads., action: READ_FILE, args: {path: x}}
           - {stepId: b, tool: FILESYSTEM, inputs: {operation: read, path: x}}
           - {id: c, tool: FILESYSTEM, parameters: {operation: append, path: x}}
           - {id: d, tool: FILESYSTEM, arguments: {path: x}}

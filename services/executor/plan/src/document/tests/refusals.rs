@@ -91,7 +91,7 @@ fn unknown_fields_are_named_with_the_nearest() {
             ("steps[0].dependson: there is no field `dependson` here; did you mean `depends_on`?", (6, 5)),
             ("steps[0].retry.max_atempts: there is no field `max_atempts` here; did you mean `max_attempts`?", (7, 13)),
             (
-                "steps[0].zzz: there is no field `zzz` here, only id, title, wait, tool, arguments, verbatim, depends_on",
+                "steps[0].zzz: there is no field `zzz` here, only id, title, description, wait, tool, arguments, verbatim, depends_on",
                 (8, 5),
             ),
         ],
@@ -101,11 +101,11 @@ fn unknown_fields_are_named_with_the_nearest() {
         "id: p\nsteps: [{id: a, t\u{43e}ol: t, ti\u{200b}tle: x, tool: t}]",
         &[
             (
-                "steps[0][\"tоol\"]: there is no field `tоol` here; did you mean `tool`? (not ASCII in it: `о` is U+043E)",
+                "steps[0][\"tоol\"]: there is no field `tоol` here; did you mean `tool`? (not ASCII: `о` is U+043E)",
                 (2, 17),
             ),
             (
-                "steps[0][\"ti\\u{200b}tle\"]: there is no field `ti\\u{200b}tle` here; did you mean `title`? (not ASCII in it: U+200B, \
+                "steps[0][\"ti\\u{200b}tle\"]: there is no field `ti\\u{200b}tle` here; did you mean `title`? (not ASCII: U+200B, \
                  which cannot be seen)",
                 (2, 26),
             ),
@@ -120,7 +120,7 @@ fn unknown_fields_are_named_with_the_nearest() {
         ("condition: ${a}", "condition: `${a}` is not a reference"),
         ("condition: \"'${a.result}' == 'x'\"", "condition: `${a.result}` stands in quotes"),
         ("run_when: sometimes", "run_when: is `sometimes`, and must be success, failure or always"),
-        ("run_when: 3", "run_when: must be text"),
+        ("run_when: 3", "run_when: must be success, failure or always"),
         ("run_when: always", "run_when: says after which ends of other steps this one runs, and it depends on none"),
     ] {
         let wrong = Plan::parse(Format::Yaml, &one_step(field)).unwrap_err();
@@ -302,7 +302,7 @@ fn a_form_is_read_where_it_stands() {
         &[
             ("steps[0].wait.form.title: must be text", (5, 21)),
             ("steps[0].wait.form.fields: there is no field `fields` here, only title, description, schema", (5, 38)),
-            ("steps[1].wait.form.schema: must be a JSON Schema, an object such as", (8, 13)),
+            ("steps[1].wait.form.schema: is required: a JSON Schema of the answer, an object such as", (8, 13)),
             ("steps[2].wait.form: must be an object with `title`, `description` and `schema`", (10, 18)),
         ],
     );
