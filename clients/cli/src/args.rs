@@ -8,8 +8,8 @@ use belay_all_in_one::{ConfigSource, PolicyChoice};
 
 use crate::{
     commands::{
-        approvals, completions, config, doctor, executions, explain, plan, policy, principals, prune, run, serve,
-        stats, store, tools,
+        approvals, completions, config, doctor, executions, explain, logs, plan, policy, principals, prune, run, serve,
+        stats, store, tools, why,
     },
     connect::{Address, Place},
     next::Typed,
@@ -113,6 +113,8 @@ pub(crate) enum Format {
 pub(crate) enum Command {
     Run(run::Run),
     Serve(serve::Serve),
+    Why(why::Why),
+    Logs(logs::Print),
     Approve(approvals::decide::Approve),
     Deny(approvals::decide::Deny),
     #[command(subcommand)]
@@ -224,10 +226,11 @@ impl PolicyFile {
     }
 }
 
-/// Check plans without running them
+/// Check and draw plans without running them
 #[derive(Debug, Subcommand)]
 pub(crate) enum Plan {
     Validate(plan::Validate),
+    Graph(plan::Draw),
 }
 
 /// List, watch and control executions
@@ -236,6 +239,8 @@ pub(crate) enum Executions {
     List(executions::list::List),
     Get(executions::get::Get),
     Watch(executions::watch::Watch),
+    Events(executions::events::Events),
+    Timeline(executions::timeline::Show),
     Cancel(executions::cancel::Cancel),
     Delete(executions::delete::Delete),
     Pause(executions::pause::Pause),

@@ -26,7 +26,7 @@ use crate::{
     exit::Exit,
     failure::{Failure, Report},
     follow::{self, HEARTBEAT, Seen, Watchable},
-    names, next, read,
+    history, names, next, read,
     render::{
         approval::Turn,
         execution, json,
@@ -172,12 +172,7 @@ fn left(context: &Context, attendance: &Attendance, end: End, embedded: bool, la
             report.retryable = true;
             report.next(next).into()
         }
-        End::Idle => Report::new(
-            reasons::EXECUTION_NOT_DRIVEN,
-            format!("execution {id} has not ended, and no process drives it"),
-        )
-        .next(resume)
-        .into(),
+        End::Idle => history::not_driven(&attendance.name).into(),
         End::Failed(Failure::ClosedPipe) if attendance.drive => Failure::Quiet(Exit::CLOSED_PIPE),
         // Refused permanently: the same request would be refused again.
         End::Failed(Failure::Report(mut report)) if report.exit == Exit::REFUSED => {

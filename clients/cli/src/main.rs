@@ -14,6 +14,7 @@ mod copy_of;
 mod exit;
 mod failure;
 mod follow;
+mod history;
 mod names;
 mod next;
 mod plan_file;

@@ -56,7 +56,7 @@ fn needs(words: &[String]) -> &'static [&'static str] {
         return &[];
     }
     match words.first().map(String::as_str) {
-        Some("run" | "executions" | "approvals" | "approve" | "deny" | "plan" | "tools") => SERVICES,
+        Some("run" | "executions" | "approvals" | "approve" | "deny" | "plan" | "tools" | "why" | "logs") => SERVICES,
         Some("serve" | "principals" | "doctor" | "config") => STATE,
         _ => &[],
     }

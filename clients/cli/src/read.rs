@@ -51,8 +51,8 @@ pub(crate) async fn tool_calls(client: &mut Client, parent: &str) -> Result<Vec<
     }
 }
 
-/// Puts the value in the place of a reference to a blob.
-async fn with_output(client: &mut Client, execution: &str, step: &mut Step) -> Result<(), Status> {
+/// Puts the value of a step's output in the place of a reference to a blob.
+pub(crate) async fn with_output(client: &mut Client, execution: &str, step: &mut Step) -> Result<(), Status> {
     if let Some(Content::Blob(blob)) = step.output.as_ref().and_then(|output| output.content.as_ref()) {
         let value = blob_text(client, execution, blob).await?;
         step.output = Some(Payload { content: Some(Content::Json(value)) });

@@ -1,6 +1,7 @@
 //! Standard output for data, standard error for messages, and what kind of terminals they are.
 
 use std::{
+    borrow::Cow,
     env,
     io::{self, IsTerminal as _, Write as _},
     os::fd::AsFd,
@@ -13,7 +14,7 @@ use crate::{
     failure::{Failure, Report},
     render::{
         json,
-        text::{self, Line},
+        text::{self, Harmless, Line},
     },
 };
 
@@ -105,6 +106,11 @@ impl Screen {
         put(&text)
     }
 
+    /// How many columns standard output has; `None` where it is not a terminal.
+    pub(crate) fn output_columns(&self) -> Option<usize> {
+        columns(io::stdout())
+    }
+
     /// How many columns standard error has; `None` where it is not a terminal.
     pub(crate) fn talk_columns(&self) -> Option<usize> {
         columns(io::stderr())
@@ -120,6 +126,16 @@ impl Screen {
         let rows = text::rows(std::slice::from_ref(line), columns(io::stderr()));
         let text: String = rows.iter().map(|row| row.render(self.talk_colours) + "\n").collect();
         let _ = io::stderr().write_all(text.as_bytes());
+    }
+
+    /// Data as a program printed it, not folded.
+    pub(crate) fn print_text(&self, text: &Harmless) -> io::Result<()> {
+        put(&ended(text.as_str()))
+    }
+
+    /// The same as talk.
+    pub(crate) fn say_text(&self, text: &Harmless) {
+        let _ = io::stderr().write_all(ended(text.as_str()).as_bytes());
     }
 
     /// A question: talk that the answer stands behind.
@@ -149,6 +165,14 @@ impl Screen {
             Format::Json | Format::Jsonl => self.print_json(&json::of(message)?)?,
         }
         Ok(())
+    }
+}
+
+/// The text with a line break at its end, so that nothing stands behind it on its line.
+fn ended(text: &str) -> Cow<'_, str> {
+    match text.is_empty() || text.ends_with('\n') {
+        true => text.into(),
+        false => format!("{text}\n").into(),
     }
 }
 

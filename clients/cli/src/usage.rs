@@ -26,9 +26,10 @@ const ELSEWHERE: &[(&str, &[&str])] = &[
     ("get", &["executions", "get"]),
     ("show", &["executions", "get"]),
     ("describe", &["executions", "get"]),
-    ("logs", &["executions", "get"]),
-    ("log", &["executions", "get"]),
-    ("why", &["executions", "get"]),
+    ("log", &["logs"]),
+    ("output", &["logs"]),
+    ("events", &["executions", "events"]),
+    ("timeline", &["executions", "timeline"]),
     ("watch", &["executions", "watch"]),
     ("tail", &["executions", "watch"]),
     ("attach", &["executions", "watch"]),
@@ -37,7 +38,7 @@ const ELSEWHERE: &[(&str, &[&str])] = &[
     ("kill", &["executions", "cancel"]),
     ("pause", &["executions", "pause"]),
     ("resume", &["executions", "resume"]),
-    ("retry", &["executions", "resume"]),
+    ("retry", &["executions", "retry"]),
     ("continue", &["executions", "resume"]),
     ("start", &["run"]),
     ("exec", &["run"]),
@@ -46,6 +47,7 @@ const ELSEWHERE: &[(&str, &[&str])] = &[
     ("validate", &["plan", "validate"]),
     ("check", &["plan", "validate"]),
     ("lint", &["plan", "validate"]),
+    ("graph", &["plan", "graph"]),
     ("skip", &["approvals", "skip"]),
     ("pending", &["approvals", "list"]),
     ("inbox", &["approvals", "list"]),
@@ -122,7 +124,11 @@ fn unknown(wrong: &str, words: &[String]) -> Report {
     let mut line: Vec<&str> = [&path[..], &meant[..]].concat();
     line.extend(after.iter().map(String::as_str));
     // Commands about one execution need one.
-    if after.is_empty() && matches!(line[..], ["executions", "get" | "watch" | "cancel" | "pause" | "resume"]) {
+    let needs_one = matches!(
+        line[..],
+        ["executions", "get" | "watch" | "events" | "timeline" | "cancel" | "pause" | "resume"] | ["why" | "logs"]
+    );
+    if after.is_empty() && needs_one {
         line.push("@last");
     }
     match Cli::try_parse_from(["belay"].iter().chain(&line)) {
@@ -202,8 +208,8 @@ mod tests {
             ("rnu plan.yaml", "belay run plan.yaml"),
             ("ls", "belay executions list"),
             ("status", "belay executions get @last"),
-            ("logs e1", "belay executions get e1"),
-            ("why e1", "belay executions get e1"),
+            ("log e1", "belay logs e1"),
+            ("log", "belay logs @last"),
             ("resume", "belay executions resume @last"),
             ("start", "belay run --help"),
             ("zzzz", "belay --help"),

@@ -14,7 +14,7 @@ use crate::{
     connect::Client,
     failure::Failure,
     follow::{Seen, is_over},
-    names,
+    history, names,
     render::{
         approval::Turn,
         event, json,
@@ -22,7 +22,6 @@ use crate::{
         output::{self, Outputs},
         picture::Picture,
         text::{Line, Style},
-        time,
     },
     screen::{Screen, Terminal},
 };
@@ -91,6 +90,9 @@ impl View {
     }
 
     pub(super) fn show(&mut self, seen: Seen) -> Result<(), Failure> {
+        if let Some(line) = history::news(&seen) {
+            self.talk(line)?;
+        }
         match seen {
             Seen::Snapshot(execution) => {
                 self.picture = Some(match self.picture.take() {
@@ -99,20 +101,8 @@ impl View {
                 });
             }
             Seen::Event(event) => self.show_event(&event)?,
-            Seen::Lost { why, wait } => {
-                self.talk(
-                    Line::default()
-                        .and(Style::Warn, format!("connection lost ({why}); retrying in {}", time::short(wait))),
-                )?;
-            }
-            Seen::Reset(last) => {
-                self.last_sequence = last;
-                let message = format!(
-                    "the server's journal was lost or restored: it ends at event {last}, and the events shown after that one no longer exist"
-                );
-                self.talk(Line::default().and(Style::Warn, message))?;
-            }
-            Seen::Back => self.talk(Line::default().and(Style::Good, "connected again"))?,
+            Seen::Reset(last) => self.last_sequence = last,
+            Seen::Lost { .. } | Seen::Back => {}
         }
         self.redraw();
         Ok(())

@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod executions;
 pub(crate) mod explain;
 mod listing;
+pub(crate) mod logs;
 pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod principals;
@@ -16,6 +17,7 @@ pub(crate) mod serve;
 pub(crate) mod stats;
 pub(crate) mod store;
 pub(crate) mod tools;
+pub(crate) mod why;
 
 use std::future::Future;
 
@@ -46,10 +48,19 @@ impl Context {
         needs: Needs,
         question: impl AsyncFnOnce(&mut Client) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        self.with_session(needs, async |session| question(&mut session.client).await).await
+    }
+
+    /// Uses the services through a session, and closes it.
+    async fn with_session<T>(
+        &self,
+        needs: Needs,
+        work: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let mut session = Session::open(&self.place, needs).await?;
-        let answer = question(&mut session.client).await;
+        let done = work(&mut session).await;
         session.close().await;
-        answer
+        done
     }
 
     /// The same with a client of the approval gate.
@@ -81,9 +92,14 @@ pub(crate) async fn dispatch(context: &Context, command: Command, signals: &mut 
 
 async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::Logs(verb) => logs::logs(context, verb).await,
+        Command::Why(verb) => why::why(context, verb).await,
         Command::Plan(Plan::Validate(verb)) => plan::validate(context, verb).await,
+        Command::Plan(Plan::Graph(verb)) => plan::graph(context, verb).await,
         Command::Executions(Executions::List(verb)) => executions::list::list(context, verb).await,
         Command::Executions(Executions::Get(verb)) => executions::get::get(context, verb).await,
+        Command::Executions(Executions::Events(verb)) => executions::events::events(context, verb).await,
+        Command::Executions(Executions::Timeline(verb)) => executions::timeline::timeline(context, verb).await,
         Command::Executions(Executions::Cancel(verb)) => executions::cancel::cancel(context, verb).await,
         Command::Executions(Executions::Delete(verb)) => executions::delete::delete(context, verb).await,
         Command::Executions(Executions::Pause(verb)) => executions::pause::pause(context, verb).await,

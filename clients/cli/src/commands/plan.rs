@@ -1,18 +1,21 @@
-//! `belay plan validate`.
+//! `belay plan …`.
 
 use std::path::PathBuf;
 
 use belay_proto::v1::{ValidatePlanRequest, ValidatePlanResponse, validate_plan_request};
+use belay_reasons as reasons;
+use serde_json::json;
 
 use super::Context;
 use crate::{
-    args::help,
+    args::{Format, help},
     connect::{Client, Needs},
     exit::Exit,
     failure::{Failure, Report},
-    names,
+    names, next,
     plan_file::PlanFile,
     render::{
+        graph::Graph,
         text::{Line, Style},
         violation, words,
     },
@@ -41,6 +44,53 @@ pub(crate) async fn validate(context: &Context, verb: Validate) -> Result<Exit, 
         );
         lines
     })?;
+    Ok(Exit::OK)
+}
+
+/// Draw the steps of a plan and what they depend on, and run nothing
+///
+/// Steps of one level do not wait for each other. `--format mermaid` prints a flowchart for Markdown and https://mermaid.js.org.
+#[derive(clap::Args, Debug)]
+#[command(after_help = help!("belay plan graph plan.yaml --format mermaid"))]
+pub(crate) struct Draw {
+    /// The plan: a YAML or JSON file, or - for standard input
+    #[arg(value_name = "PLAN", value_hint = clap::ValueHint::FilePath)]
+    plan: PathBuf,
+    /// How the graph is written
+    #[arg(long, value_name = "HOW", value_enum, default_value_t)]
+    format: GraphFormat,
+}
+
+/// How a graph is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum GraphFormat {
+    /// A line for each step, by level
+    #[default]
+    Text,
+    /// A Mermaid flowchart
+    Mermaid,
+}
+
+/// Draws the plan as the services understand it.
+pub(crate) async fn graph(context: &Context, verb: Draw) -> Result<Exit, Failure> {
+    if verb.format == GraphFormat::Mermaid && context.screen.format != Format::Text {
+        let message = "a flowchart is text: `--format mermaid` and `-o json` exclude each other";
+        return Err(Report::new(reasons::INVALID_USAGE, message).next(next::help()).into());
+    }
+    let file = PlanFile::read(&verb.plan).await?;
+    let response = context.ask(Needs::Services, async |client| check(client, &context.namespace, &file).await).await?;
+    let plan = response.plan.unwrap_or_default();
+    let graph = Graph::of(&plan);
+    match (context.screen.format, verb.format) {
+        (Format::Text, GraphFormat::Text) => context.screen.print(&graph.lines())?,
+        (Format::Text, GraphFormat::Mermaid) => context.screen.print(&graph.mermaid())?,
+        (Format::Json, _) => context.screen.print_json(&json!({ "id": plan.id, "steps": graph.steps() }))?,
+        (Format::Jsonl, _) => {
+            for step in graph.steps() {
+                context.screen.print_json(&step)?;
+            }
+        }
+    }
     Ok(Exit::OK)
 }
 

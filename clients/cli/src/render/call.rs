@@ -1,6 +1,8 @@
 //! What a step does, as one would type or say it: `git log --oneline -3`, `search "^## " in README.md`.
 
-use belay_proto::v1::{Payload, Step, StepSpec, ToolStep, step, step_spec, wait_step::Condition};
+use std::borrow::Cow;
+
+use belay_proto::v1::{Payload, Step, StepSpec, ToolStep, WaitStep, step, step_spec, wait_step::Condition};
 use serde_json::Value;
 
 use super::{
@@ -43,13 +45,19 @@ fn arguments(call: &ToolStep) -> &str {
 
 /// The steps that a step waits for: those it names as dependencies, then those whose results its templates name. `is_step` says what is the
 /// id of a step of the plan.
-pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> Vec<&str> {
+pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> Vec<String> {
     let arguments = match &step.kind {
-        Some(step_spec::Kind::Tool(call)) => self::arguments(call),
-        Some(step_spec::Kind::Wait(_)) | None => "",
+        Some(step_spec::Kind::Tool(call)) => templates(call),
+        Some(step_spec::Kind::Wait(_)) | None => Cow::default(),
     };
-    let mut ids: Vec<&str> = step.depends_on.iter().map(String::as_str).collect();
-    for (text, open, close) in [(arguments, r#"[\""#, '\\'), (step.condition.as_str(), "[\"", '"')] {
+    let form = match &step.kind {
+        Some(step_spec::Kind::Wait(WaitStep { condition: Some(Condition::Form(form)) })) => Some(form),
+        _ => None,
+    };
+    let (title, description) = form.map_or(("", ""), |form| (&form.title, &form.description));
+    let mut ids = step.depends_on.clone();
+    let plain = [step.condition.as_str(), title, description].map(|text| (text, "[\"", '"'));
+    for (text, open, close) in std::iter::once((&*arguments, r#"[\""#, '\\')).chain(plain) {
         for (place, _) in text.match_indices("${") {
             // `$${` stands for the characters themselves.
             // The arguments are JSON, so the quotes of `${["a.b"].result}` are escaped.
@@ -59,12 +67,24 @@ pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> V
                 None => after.split(['.', '}']).next(),
             };
             let id = id.unwrap_or_default();
-            if !text[..place].ends_with('$') && is_step(id) && !ids.contains(&id) {
-                ids.push(id);
+            if !text[..place].ends_with('$') && is_step(id) && !ids.iter().any(|known| known == id) {
+                ids.push(id.to_owned());
             }
         }
     }
     ids
+}
+
+/// A call's arguments as JSON text, without those in which `${` is text.
+fn templates(call: &ToolStep) -> Cow<'_, str> {
+    let text = arguments(call);
+    match serde_json::from_str(text) {
+        Ok(Value::Object(mut members)) if !call.verbatim.is_empty() => {
+            members.retain(|name, _| !call.verbatim.contains(name));
+            Value::Object(members).to_string().into()
+        }
+        _ => text.into(),
+    }
 }
 
 /// A call in words, by its tool and its arguments as JSON text.
@@ -111,6 +131,8 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use belay_proto::v1::Form;
+
     use super::*;
 
     #[test]
@@ -130,6 +152,18 @@ mod tests {
         assert!(dependencies(&step("a", &[], ""), is_step).is_empty());
         let condition = r#"${a.result.ok} && ${["d"].state} == "failed""#.to_owned();
         assert_eq!(dependencies(&StepSpec { condition, ..step("c", &["ab"], "{}") }, is_step), ["ab", "a", "d"]);
+        let asks = Form {
+            title: "${a.result}?".to_owned(),
+            description: r#"${["d"].state}"#.to_owned(),
+            ..Default::default()
+        };
+        let wait = step_spec::Kind::Wait(WaitStep { condition: Some(Condition::Form(asks)) });
+        assert_eq!(dependencies(&StepSpec { kind: Some(wait), ..Default::default() }, is_step), ["a", "d"]);
+        let mut verbatim = step("c", &[], r#"{"script":"${a.x}","x":"${d.result}"}"#);
+        if let Some(step_spec::Kind::Tool(call)) = &mut verbatim.kind {
+            call.verbatim = vec!["script".to_owned()];
+        }
+        assert_eq!(dependencies(&verbatim, is_step), ["d"]);
     }
 
     #[test]

@@ -208,7 +208,7 @@ fn waited(step: &Step, now: Duration) -> Duration {
 }
 
 /// From the acceptance to the end, or to now: `12s`, or `12s, and 40s waiting for approval`, where the first is the machine's.
-fn took_in_words(execution: &Execution, now: Duration) -> Option<String> {
+pub(super) fn took_in_words(execution: &Execution, now: Duration) -> Option<String> {
     let end = execution.end_time.as_ref().map_or(Some(now), time::since_epoch);
     let whole = time::between(execution.create_time.as_ref(), end)?;
     let before = execution.approval_wait.as_ref().map(time::duration).unwrap_or_default();

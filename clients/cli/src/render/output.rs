@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use belay_proto::v1::{ExecutionEvent, Failure, ToolCallOutput};
 
-use super::text::{Line, Style};
+use super::text::{Line, Style, seen, without_escapes};
 
 /// A line without an end is shown when it is longer than this, in bytes.
 const MAX_LINE_BYTES: usize = 4_096;
@@ -82,12 +82,6 @@ impl Stream {
     }
 }
 
-/// What is seen of a line in the end: a carriage return writes over what stood there, as progress bars do.
-fn seen(line: &str) -> &str {
-    let text = line.trim_end_matches(['\n', '\r']);
-    text.rsplit('\r').next().unwrap_or(text)
-}
-
 /// The last of what a program wrote before its call failed, each line as `│ text`: at most `most` lines of each stream, the standard error
 /// last.
 pub(crate) fn last(failure: &Failure, most: usize) -> Vec<String> {
@@ -103,16 +97,6 @@ pub(crate) fn last(failure: &Failure, most: usize) -> Vec<String> {
         shown.extend(lines[left_out..].iter().map(|line| format!("│ {}", without_escapes(seen(line)))));
     }
     shown
-}
-
-/// A line without the sequences by which a program colours and moves on a terminal (ECMA-48 control sequences).
-fn without_escapes(line: &str) -> String {
-    let mut parts = line.split("\u{1b}[");
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        plain += part.trim_start_matches(|c| matches!(c, ' '..='?')).get(1..).unwrap_or_default();
-    }
-    plain
 }
 
 /// A line of [`last`] with its step before it.

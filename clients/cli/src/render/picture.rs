@@ -111,8 +111,7 @@ impl Picture {
         for step in execution.plan.iter().flat_map(|plan| &plan.steps) {
             if let Some(&place) = places.get(&step.id) {
                 calls[place] = call::of_step(step);
-                depends_on[place] =
-                    call::dependencies(step, |id| places.contains_key(id)).into_iter().map(str::to_owned).collect();
+                depends_on[place] = call::dependencies(step, |id| places.contains_key(id));
             }
         }
         let since =
@@ -135,6 +134,11 @@ impl Picture {
     /// A step by its id.
     pub(crate) fn step(&self, id: &str) -> Option<&Step> {
         self.execution.steps.get(*self.places.get(id)?)
+    }
+
+    /// What a step does, in words.
+    pub(crate) fn call(&self, id: &str) -> &str {
+        self.places.get(id).map_or("", |&place| &self.calls[place])
     }
 
     /// How long it did nothing but wait for a person, as far as its events have been seen.

@@ -15,21 +15,7 @@ const MAX_CALL: usize = 100;
 
 /// The plan as it would run, with at most `max_steps` of its steps.
 pub(crate) fn preview(plan: &Plan, max_steps: usize) -> Vec<Line> {
-    let pace = match plan.parallelism {
-        ..=1 => "one at a time".to_owned(),
-        most => format!("up to {most} at once"),
-    };
-    let stop = if plan.stop_on_error { ", stops on an error" } else { "" };
-    let limit = plan
-        .timeout
-        .as_ref()
-        .map(|limit| format!(", at most {}", time::short(time::duration(limit))))
-        .unwrap_or_default();
-    let mut lines = vec![
-        Line::new("plan ")
-            .and(Style::Strong, &plan.id)
-            .and(Style::Plain, format!(": {}, {pace}{stop}{limit}", words::steps(plan.steps.len()))),
-    ];
+    let mut lines = vec![heading(plan)];
     if !plan.description.is_empty() {
         lines.push(Line::default().and(Style::Dim, format!("  {}", plan.description)));
     }
@@ -41,7 +27,25 @@ pub(crate) fn preview(plan: &Plan, max_steps: usize) -> Vec<Line> {
     lines
 }
 
-fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> {
+/// The plan's name, how many steps it has, and its limits.
+pub(super) fn heading(plan: &Plan) -> Line {
+    let pace = match plan.parallelism {
+        ..=1 => "one at a time".to_owned(),
+        most => format!("up to {most} at once"),
+    };
+    let stop = if plan.stop_on_error { ", stops on an error" } else { "" };
+    let limit = plan
+        .timeout
+        .as_ref()
+        .map(|limit| format!(", at most {}", time::short(time::duration(limit))))
+        .unwrap_or_default();
+    Line::new("plan ")
+        .and(Style::Strong, &plan.id)
+        .and(Style::Plain, format!(": {}, {pace}{stop}{limit}", words::steps(plan.steps.len())))
+}
+
+/// What a step does, after which others, and under which conditions.
+pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> {
     let mut conditions = Vec::new();
     let after = call::dependencies(step, |id| ids.contains(id));
     if !after.is_empty() {

@@ -248,6 +248,52 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
+/// What a program printed, with its lines and tabs, and without all that steers a terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Harmless(String);
+
+impl Harmless {
+    /// Cleans what a program printed. A carriage return within a line writes over what stood there, as progress bars do.
+    pub(crate) fn of_program(text: &str) -> Harmless {
+        let mut out = String::with_capacity(text.len());
+        for line in text.split_inclusive('\n') {
+            out.extend(without_escapes(seen(line)).chars().filter(|c| *c == '\t' || !is_dangerous(*c)));
+            out.extend(line.ends_with('\n').then_some('\n'));
+        }
+        Harmless(out)
+    }
+
+    /// The text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The text with each line two columns to the right.
+    pub(crate) fn indented(&self) -> Harmless {
+        let indent = |line: &str| if line == "\n" { line.to_owned() } else { format!("  {line}") };
+        Harmless(self.0.split_inclusive('\n').map(indent).collect())
+    }
+}
+
+/// What is seen of a line in the end: a carriage return writes over what stood there, as progress bars do.
+pub(super) fn seen(line: &str) -> &str {
+    let text = line.trim_end_matches(['\n', '\r']);
+    text.rsplit('\r').next().unwrap_or(text)
+}
+
+/// A line without the sequences by which a program colours and moves on a terminal (ECMA-48 control sequences).
+pub(super) fn without_escapes(line: &str) -> String {
+    let mut parts = line.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut rest = part.trim_start_matches(|c| matches!(c, ' '..='?')).chars();
+        // The final byte.
+        rest.next();
+        plain += rest.as_str();
+    }
+    plain
+}
+
 /// Whether a character takes no room on the screen, so that text can hide in it: joiners, fillers, tags.
 fn is_unseen(c: char) -> bool {
     matches!(c,
@@ -310,6 +356,18 @@ mod tests {
         let line = Line::new(hostile).and(Style::Bad, hostile);
         assert_eq!(line.render(false), "a[2Jb31mcdefg  h i ja[2Jb31mcdefg  h i j");
         assert_eq!(line.render(true).matches('\x1b').count(), 2, "only the two colour codes of our own");
+    }
+
+    #[test]
+    fn what_a_program_printed_keeps_its_lines_and_tabs_and_steers_nothing() {
+        let printed =
+            "a\tb\n\u{1b}[31mred\u{1b}[0m\r\n\n10%\r\u{1b}[2K20%\nx\u{9b}2J\u{202e}\u{1b}]0;title\u{7}\u{1b}[üo";
+        let harmless = Harmless::of_program(printed);
+        assert_eq!(harmless.as_str(), "a\tb\nred\n\n20%\nx2J]0;titleo");
+        assert_eq!(harmless.indented().as_str(), "  a\tb\n  red\n\n  20%\n  x2J]0;titleo");
+        let all: String = (0..=0x10_ffff).filter_map(char::from_u32).collect();
+        let is_kept = |c: char| c == '\n' || c == '\t';
+        assert!(!Harmless::of_program(&all).as_str().contains(|c| is_dangerous(c) && !is_kept(c)));
     }
 
     // S2-X-17: what is shown for a decision hides nothing.

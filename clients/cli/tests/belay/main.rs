@@ -8,6 +8,7 @@ mod screens;
 mod server;
 mod signals;
 mod terminal;
+mod views;
 mod whole;
 
 use std::{

@@ -3,6 +3,7 @@
 pub(crate) mod cancel;
 pub(crate) mod delete;
 pub(crate) mod edit_plan;
+pub(crate) mod events;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod pause;
@@ -12,6 +13,7 @@ pub(crate) mod retry;
 mod select;
 pub(crate) mod signal;
 pub(crate) mod step;
+pub(crate) mod timeline;
 pub(crate) mod watch;
 mod watch_all;
 

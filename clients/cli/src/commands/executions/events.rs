@@ -1,0 +1,74 @@
+//! `belay executions events`.
+
+use std::ops::ControlFlow;
+
+use belay_proto::v1::{ExecutionEvent, ToolCallFailed, execution_event::Kind};
+use serde_json::{Value, json};
+
+use super::super::Context;
+use crate::{
+    args::{Format, Which, help},
+    connect::Needs,
+    exit::Exit,
+    failure::Failure,
+    history::{self, Until},
+    names,
+    render::{
+        event, json,
+        output::{self, of_step},
+        picture::Picture,
+        text::Line,
+    },
+};
+
+/// The most lines of each stream that are shown of a failed call's last output.
+const OUTPUT_SHOWN: usize = 20;
+
+/// Print the events of an execution in order, up to now
+///
+/// Unlike `watch`, it does not wait for the next one.
+#[derive(clap::Args, Debug)]
+#[command(after_help = help!("belay executions events @last --after 120 -o jsonl"))]
+pub(crate) struct Events {
+    #[command(flatten)]
+    which: Which,
+    /// Only events after this number
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    after: i64,
+}
+
+/// Prints the events.
+pub(crate) async fn events(context: &Context, verb: Events) -> Result<Exit, Failure> {
+    let screen = context.screen;
+    context
+        .with_session(Needs::Records, async |session| {
+            let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            let mut all: Vec<Value> = Vec::new();
+            let see = async |_: &mut _, picture: &Picture, event: &ExecutionEvent| {
+                match screen.format {
+                    Format::Text => screen.print(&lines(event, picture))?,
+                    Format::Jsonl => screen.print_json(&json::of_event(event, picture.execution())?)?,
+                    Format::Json => all.push(json::of_event(event, picture.execution())?),
+                }
+                Ok(ControlFlow::Continue(()))
+            };
+            history::read(session, &screen, &name, verb.after, Until::Now, see).await?;
+            if screen.format == Format::Json {
+                screen.print_json(&json!({ "events": all }))?;
+            }
+            Ok(Exit::OK)
+        })
+        .await
+}
+
+/// The event as `watch` prints it, with what a failed call's program wrote last.
+fn lines(event: &ExecutionEvent, picture: &Picture) -> Vec<Line> {
+    let last = match &event.kind {
+        Some(Kind::ToolCallFailed(ToolCallFailed { failure: Some(failure), .. })) => {
+            output::last(failure, OUTPUT_SHOWN)
+        }
+        _ => Vec::new(),
+    };
+    let last = last.iter().map(|text| of_step(&event.step_id, text));
+    event::line(event, picture).into_iter().chain(last).collect()
+}
