@@ -19,6 +19,7 @@ mod faults;
 mod health;
 mod hostile;
 mod logs;
+mod night;
 mod other_planners;
 mod pages;
 mod principals;
