@@ -19,6 +19,7 @@ mod apply;
 mod approval;
 mod approvals;
 mod canonical;
+mod classify;
 mod control;
 mod decide;
 mod decision;
@@ -38,6 +39,7 @@ pub use approval::{
     Verdict,
 };
 pub use canonical::{Json, digest};
+pub use classify::classify;
 pub use control::{Control, NewPlan, Refused};
 pub use decision::Decision;
 pub use event::{

@@ -27,6 +27,6 @@ pub use draft::{FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft, 
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use nearest::nearest;
 pub use plan::{FormSpec, Plan, Planned, PlannedCall, StepKind, StepSpec, ToolStep, WaitFor, WaitStep};
-pub use retry::{Backoff, RetryPolicy};
+pub use retry::{Backoff, Never, Profile, RateLimit, RetryPolicy};
 pub use schema::schema;
 pub use template::{Condition, StepValue, Template, TemplateError, Unresolved};

@@ -139,10 +139,7 @@ mod tests {
         assert_eq!(told(values(&none, given).unwrap_err()), ["inputs.a: the plan declares no inputs: leave it out"]);
         let large = self::plan("{text: {}}");
         let given = json!({"text": "x".repeat(MAX_INPUT_BYTES)}).as_object().unwrap().clone();
-        assert!(
-            told(values(&large, given).unwrap_err())[0]
-                .starts_with("inputs: have 262157 bytes and the limit is 262144")
-        );
+        assert!(told(values(&large, given).unwrap_err())[0].contains("bytes and the limit is 262144"));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
-    Backoff, FormDraft, Input, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, RunWhen, StepDraft, StepKind,
-    StepKindDraft, StepProblem, Violation, WaitDraft,
+    Backoff, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, Planned, RateLimit, RetryPolicy, RunWhen,
+    StepDraft, StepKind, StepKindDraft, StepProblem, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -186,7 +186,18 @@ fn retry_from(retry: v1::RetryPolicy, field: &str, violations: &mut Vec<Violatio
             )
         }
     };
-    RetryPolicy { max_attempts, backoff }
+    let rate_limit = match (retry.never_on_rate_limit, retry.rate_limit_backoff.is_empty()) {
+        (true, _) => RateLimit::Never(Never::Never),
+        (false, true) => RateLimit::AsOthers,
+        (false, false) => {
+            let at = |index: usize| format!("{field}.rate_limit_backoff[{index}]");
+            let delays = retry.rate_limit_backoff.iter().enumerate();
+            RateLimit::Delays(
+                delays.filter_map(|(index, delay)| duration_from(Some(delay), || at(index), violations)).collect(),
+            )
+        }
+    };
+    RetryPolicy { max_attempts, backoff, rate_limit, by_output: retry.by_output }
 }
 
 /// A plan as a message.
@@ -286,20 +297,28 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
 
 fn retry_message(retry: &RetryPolicy) -> v1::RetryPolicy {
     let max_attempts = i32::try_from(retry.max_attempts).unwrap_or(i32::MAX);
+    let limited = match &retry.rate_limit {
+        RateLimit::Delays(delays) => delays.iter().copied().map(belay_proto::duration).collect(),
+        RateLimit::AsOthers | RateLimit::Never(_) => Vec::new(),
+    };
+    let others = v1::RetryPolicy {
+        max_attempts,
+        rate_limit_backoff: limited,
+        never_on_rate_limit: matches!(retry.rate_limit, RateLimit::Never(_)),
+        by_output: retry.by_output,
+        ..v1::RetryPolicy::default()
+    };
     match &retry.backoff {
-        Backoff::List(delays) => v1::RetryPolicy {
-            max_attempts,
-            backoff: delays.iter().copied().map(belay_proto::duration).collect(),
-            exponential: None,
-        },
+        Backoff::List(delays) => {
+            v1::RetryPolicy { backoff: delays.iter().copied().map(belay_proto::duration).collect(), ..others }
+        }
         Backoff::Exponential { initial, factor, max } => v1::RetryPolicy {
-            max_attempts,
-            backoff: Vec::new(),
             exponential: Some(v1::ExponentialBackoff {
                 initial: Some(belay_proto::duration(*initial)),
                 factor: *factor,
                 max: Some(belay_proto::duration(*max)),
             }),
+            ..others
         },
     }
 }

@@ -26,12 +26,17 @@ fn a_failed_execution_is_mended_and_goes_on() {
     assert!(failed.talk.contains("belay executions retry night"), "{}", failed.talk);
 
     let why = home.run(["why", "night"]);
-    for expected in ["s7 failed: `sh` exited with code 3", "no such thing", "5 steps because of it", "belay executions retry night"] {
+    for expected in
+        ["s7 failed: `sh` exited with code 3", "no such thing", "5 steps because of it", "belay executions retry night"]
+    {
         assert!(format!("{}{}", why.out, why.talk).contains(expected), "{expected}: {why:?}");
     }
     let wrong = home.file("wrong.yaml", plan("true").replace("echo step 3", "echo another step"));
     let refused = home.run(["executions", "retry", "night", "--plan", &wrong]);
-    assert!(refused.code == 2 && refused.talk.contains("step `s3` has started or ended, and cannot change"), "{refused:?}");
+    assert!(
+        refused.code == 2 && refused.talk.contains("step `s3` has started or ended, and cannot change"),
+        "{refused:?}"
+    );
 
     home.file("mended.yaml", plan("echo step 7 >> log.txt"));
     let ended = home.run(["executions", "retry", "night", "--plan", "mended.yaml"]);
@@ -42,7 +47,11 @@ fn a_failed_execution_is_mended_and_goes_on() {
     let (_, execution) = home.json(&["executions", "get", "night"]);
     assert_eq!((&execution["state"], &execution["planRevision"]), (&"STATE_COMPLETED".into(), &1.into()));
     let timeline = home.run(["executions", "timeline", "night"]);
-    assert!(timeline.out.lines().any(|line| line.starts_with("s7 ") && line.contains("2 attempts")), "{}", timeline.out);
+    assert!(
+        timeline.out.lines().any(|line| line.starts_with("s7 ") && line.contains("2 attempts")),
+        "{}",
+        timeline.out
+    );
 }
 
 /// Many that failed alike are retried, and deleted, by a filter; those that completed are left alone.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{ApprovalMode, Body, Execution, Failure, SkipReason, StepEvent, StepKey, Timestamp, state::OperationEnd};
+use crate::{
+    ApprovalMode, Body, ErrorClass, Execution, Failure, SkipReason, StepEvent, StepKey, Timestamp, classify,
+    state::OperationEnd,
+};
 
 impl Execution {
     pub(super) fn resolve_step(&self, step: StepKey, now: Timestamp) -> Body {
@@ -37,10 +40,16 @@ impl Execution {
         let record = &self.steps[step];
         let (attempt, retry) = (record.attempt - record.attempts_before, record.spec.retry());
         let fail = |failure| StepEvent::Failed { failure, progress: self.progress(1) };
+        let failure = &if retry.by_output { classify::by_output(failure) } else { failure.clone() };
         if !failure.class.is_retryable() || attempt >= retry.max_attempts || self.stop.is_some() {
             return fail(failure.clone());
         }
-        let delay = failure.delay_before_retry(retry.delay(attempt - 1));
+        let planned = match failure.class {
+            ErrorClass::RateLimit => retry.delay_after_rate_limit(attempt - 1),
+            _ => Some(retry.delay(attempt - 1)),
+        };
+        let Some(planned) = planned else { return fail(failure.clone()) };
+        let delay = failure.delay_before_retry(planned);
         let not_before = now.saturating_add(delay);
         if self.step_deadline(step).is_some_and(|deadline| deadline <= not_before) {
             let message = format!("{}; the step's time limit leaves no room for another attempt", failure.message);

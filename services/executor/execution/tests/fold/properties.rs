@@ -152,8 +152,11 @@ fn waits() -> impl Strategy<Value = Wait> {
 
 fn seeds() -> impl Strategy<Value = Seed> {
     let delays = vec(moments(6).prop_map(|delay| delay + Duration::from_millis(500)), 0..3);
-    let retry = (1_u32..=4, delays)
-        .prop_map(|(max_attempts, delays)| RetryPolicy { max_attempts, backoff: Backoff::List(delays) });
+    let retry = (1_u32..=4, delays).prop_map(|(max_attempts, delays)| RetryPolicy {
+        max_attempts,
+        backoff: Backoff::List(delays),
+        ..RetryPolicy::default()
+    });
     // Two wishes at once are rare enough for graphs with some width.
     let wishes = (any::<u16>(), any::<u16>()).prop_map(|(some, others)| some & others);
     let run_when = prop_oneof![4 => Just(RunWhen::Success), 1 => Just(RunWhen::Failure), 1 => Just(RunWhen::Always)];

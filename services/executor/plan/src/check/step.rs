@@ -1,8 +1,8 @@
 //! The rules for one step, and for references between steps.
 
 use crate::{
-    Backoff, Condition, FormDraft, FormSpec, Planned, PlannedCall, RetryPolicy, RunWhen, StepDraft, StepKind,
-    StepKindDraft, StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
+    Backoff, Condition, FormDraft, FormSpec, Planned, PlannedCall, RateLimit, RetryPolicy, RunWhen, StepDraft,
+    StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_FORM_DESCRIPTION_CHARS,
         MAX_FORM_TITLE_CHARS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_TOOL_CHARS,
@@ -343,6 +343,16 @@ impl Checker<'_> {
     fn retry(&mut self, path: &FieldPath, retry: &RetryPolicy) {
         if !(1..=MAX_ATTEMPTS).contains(&retry.max_attempts) {
             self.rule(&path.key("max_attempts"), || format!("must be 1 to {MAX_ATTEMPTS}, not {}", retry.max_attempts));
+        }
+        if let RateLimit::Delays(delays) = &retry.rate_limit {
+            let path = path.key("rate_limit");
+            if delays.is_empty() || delays.len() > MAX_ATTEMPTS as usize {
+                self.rule(&path, || format!("has {} delays: give 1 to {MAX_ATTEMPTS}, or `never`", delays.len()));
+            } else {
+                for (entry, delay) in delays.iter().enumerate() {
+                    self.duration(&path.index(entry), Some(*delay));
+                }
+            }
         }
         let path = path.key("backoff");
         match &retry.backoff {

@@ -10,7 +10,7 @@ use crate::{
     error::Findings,
     limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_PARALLELISM},
     path::{FieldPath, look_alikes, shown},
-    retry::{DEFAULT_FACTOR, DEFAULT_INITIAL, DEFAULT_MAX},
+    retry::{DEFAULT_FACTOR, DEFAULT_INITIAL, DEFAULT_MAX, Never, Profile, RateLimit},
     timestamp,
 };
 
@@ -324,6 +324,11 @@ impl<'n> Reader<'n> {
 
     fn retry(&mut self, retry: &Value<'n>) -> Option<RetryPolicy> {
         let mut fields = retry.fields(&mut self.report, "an object such as {max_attempts: 3, backoff: [1s, 2s]}")?;
+        let named = fields.take_exactly("profile");
+        let has_profile = named.is_some();
+        let profile = named.and_then(|value| self.profile(&value)).map(Profile::policy);
+        let limited = fields.take_exactly("rate_limit").and_then(|value| self.rate_limit(&value));
+        let by_output = fields.take_exactly("by_output").map(|value| value.flag(&mut self.report));
         let ours = fields.take_exactly("backoff");
         let theirs = fields.take_exactly("backoffMs");
         let attempts = fields.take(&mut self.report, "max_attempts");
@@ -338,17 +343,50 @@ impl<'n> Reader<'n> {
                 Some(Backoff::List(delays.iter().filter_map(|delay| milliseconds(delay, &mut self.report)).collect()))
             }
             (None, None) if their_form => Some(Backoff::List(Vec::new())),
-            (None, None) => Some(Backoff::DEFAULT),
+            (None, None) => Some(profile.as_ref().map_or(Backoff::DEFAULT, |profile| profile.backoff.clone())),
         };
-        if attempts.is_none() && theirs.is_none() {
+        if attempts.is_none() && theirs.is_none() && !has_profile {
             let path = retry.path.key("max_attempts");
             self.report.refuse(&path, retry.node.offset, || {
-                "is required: the number of attempts, including the first".to_owned()
+                "is required: the number of attempts, including the first, unless a `profile` gives it".to_owned()
             });
         }
-        let max_attempts = attempts.map_or(Some(1), |value| value.whole(&mut self.report, 1..=MAX_ATTEMPTS));
+        let profile = profile.unwrap_or_default();
+        let max_attempts =
+            attempts.map_or(Some(profile.max_attempts), |value| value.whole(&mut self.report, 1..=MAX_ATTEMPTS));
         fields.finish(&mut self.report);
-        Some(RetryPolicy { max_attempts: max_attempts?, backoff: backoff? })
+        Some(RetryPolicy {
+            max_attempts: max_attempts?,
+            backoff: backoff?,
+            rate_limit: limited.unwrap_or(profile.rate_limit),
+            by_output: by_output.unwrap_or(profile.by_output),
+        })
+    }
+
+    fn profile(&mut self, value: &Value<'n>) -> Option<Profile> {
+        let word = value.text(&mut self.report);
+        let known = Profile::WORDS.iter().find(|(known, _)| *known == word);
+        if known.is_none() {
+            let words: Vec<&str> = Profile::WORDS.iter().map(|(word, _)| *word).collect();
+            value.refuse(&mut self.report, || format!("must be one of {}, not `{}`", words.join(", "), shown(&word)));
+        }
+        known.map(|(_, profile)| *profile)
+    }
+
+    /// What follows a rate limit: `never`, or a list of delays.
+    fn rate_limit(&mut self, value: &Value<'n>) -> Option<RateLimit> {
+        match &value.node.kind {
+            Kind::Text(word) if word == "never" => Some(RateLimit::Never(Never::Never)),
+            Kind::List(_) => {
+                let delays = value.list(&mut self.report, "durations");
+                Some(RateLimit::Delays(delays.iter().filter_map(|delay| self.duration(delay)).collect()))
+            }
+            _ => {
+                value
+                    .refuse(&mut self.report, || "must be `never`, or a list of delays such as [60s, 120s]".to_owned());
+                None
+            }
+        }
     }
 
     fn backoff(&mut self, backoff: &Value<'n>) -> Option<Backoff> {

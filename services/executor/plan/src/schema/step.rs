@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::parts::{absent, duration, id, object, optional, present, present_as_any, with_other_names};
 use crate::{
-    RunWhen,
+    Profile, RunWhen,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DURATION, MAX_FORM_DESCRIPTION_CHARS,
         MAX_FORM_TITLE_CHARS, MAX_RESOLVED_BYTES, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS,
@@ -92,7 +92,22 @@ pub(super) fn retry() -> Value {
         })),
         "max": optional(duration("The longest delay.")),
     });
+    let profiles: Vec<&str> = Profile::WORDS.iter().map(|(word, _)| *word).collect();
     let mut fields = json!({
+        "profile": optional(json!({
+            "description": "The numbers of a planner; other fields come before it.", "enum": profiles,
+        })),
+        "rate_limit": {
+            "description": "What follows a rate limit instead: `never`, or delays; an entry that is missing counts as the last one.",
+            "anyOf": [
+                {"enum": ["never", null]},
+                {"type": "array", "minItems": 1, "maxItems": MAX_ATTEMPTS, "items": duration("One delay.")},
+            ],
+        },
+        "by_output": optional(json!({
+            "description": "Whether the failure of a program is classified by its exit code and by what it printed last.",
+            "type": "boolean", "default": false,
+        })),
         "max_attempts": max_attempts,
         "maxAttempts": max_attempts,
         "backoff": optional(json!({
@@ -114,7 +129,7 @@ pub(super) fn retry() -> Value {
     let both = |one: &str, other: &str| json!({"not": {"allOf": [present(one), present(other)]}});
     let rules = json!({
         "description": "How often to retry, and after which delays.",
-        "anyOf": [present("max_attempts"), present("maxAttempts"), present("backoffMs")],
+        "anyOf": [present("max_attempts"), present("maxAttempts"), present("backoffMs"), present("profile")],
         "allOf": [both("max_attempts", "maxAttempts"), both("backoff", "backoffMs")],
     });
     object(fields, rules)

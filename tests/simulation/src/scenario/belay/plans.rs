@@ -83,7 +83,7 @@ fn step(random: &mut StdRng, index: usize) -> v1::StepSpec {
         retry: (attempts > 1).then(|| v1::RetryPolicy {
             max_attempts: attempts,
             backoff: (1..attempts).map(|_| milliseconds(random, 1, 400)).collect(),
-            exponential: None,
+            ..v1::RetryPolicy::default()
         }),
         kind: Some(step_spec::Kind::Tool(tool)),
         ..v1::StepSpec::default()

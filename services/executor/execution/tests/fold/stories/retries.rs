@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_execution::{Body, StepEvent, ToolCallEvent};
-use belay_plan::{Backoff, RetryPolicy};
+use belay_plan::{Backoff, Profile, RetryPolicy};
 
 use crate::support::{Story, story};
 
@@ -21,11 +21,19 @@ fn delays(retry: RetryPolicy) -> Vec<u64> {
 
 fn exponential(max_retries: u32, initial: u64, factor: f64, max: u64) -> RetryPolicy {
     let (initial, max) = (Duration::from_secs(initial), Duration::from_secs(max));
-    RetryPolicy { max_attempts: max_retries + 1, backoff: Backoff::Exponential { initial, factor, max } }
+    RetryPolicy {
+        max_attempts: max_retries + 1,
+        backoff: Backoff::Exponential { initial, factor, max },
+        ..RetryPolicy::default()
+    }
 }
 
 fn list(max_attempts: u32, delays: &[u64]) -> RetryPolicy {
-    RetryPolicy { max_attempts, backoff: Backoff::List(delays.iter().copied().map(Duration::from_secs).collect()) }
+    RetryPolicy {
+        max_attempts,
+        backoff: Backoff::List(delays.iter().copied().map(Duration::from_secs).collect()),
+        ..RetryPolicy::default()
+    }
 }
 
 // REQUIREMENTS section 3, the numbers of each source.
@@ -44,6 +52,38 @@ fn the_delays_are_those_of_the_sources() {
     // S4-21: what the list lacks is a second; one attempt unless said otherwise.
     assert_eq!(delays(list(4, &[3])), [3, 1, 1]);
     assert_eq!(delays(RetryPolicy::default()), [0_u64; 0]);
+}
+
+/// S1-12, S1-20, S0-10, S0-14: after a rate limit the delays are others, or there is no further attempt and the failure reaches the caller as it is; what a program
+/// printed says which failure it was.
+#[test]
+fn a_rate_limit_has_delays_of_its_own() {
+    let play = |profile: Profile, replies: &str| {
+        story("draft").retry("draft", profile.policy()).replies(&format!("draft: {replies}")).picture()
+    };
+    assert_eq!(
+        play(Profile::Supervisor, "rate-limit, transient, says-429, ok"),
+        [
+            "0s started, draft started",
+            "1s draft waits 60s after RATE-LIMIT",
+            "61s draft started attempt 2",
+            "62s draft waits 15s after TRANSIENT",
+            "77s draft started attempt 3",
+            "78s draft waits 300s after SAYS-429",
+            "378s draft started attempt 4",
+            "379s draft completed, COMPLETED",
+        ]
+    );
+    assert_eq!(
+        play(Profile::Supervisor, "says-key"),
+        ["0s started, draft started", "1s draft failed SAYS-KEY, FAILED"]
+    );
+    assert_eq!(
+        play(Profile::QuotaAware, "rate-limit"),
+        ["0s started, draft started", "1s draft failed RATE-LIMIT, FAILED"]
+    );
+    // Without classification a program's words mean nothing.
+    assert_eq!(play(Profile::QuotaAware, "says-key, ok")[1], "1s draft waits 2s after SAYS-KEY");
 }
 
 // S0-07, S2-FR-059, S2-FR-067, S4-22: the attempts are counted and each says why the one before failed.

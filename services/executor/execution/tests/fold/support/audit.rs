@@ -192,7 +192,11 @@ impl Audit {
                 let attempt = attempt - self.before(step);
                 assert!(failure.class.is_retryable() && attempt < retry.max_attempts && self.stop.is_none());
                 // S2-FR-067: the count is kept; S0-08, S2-FR-065, S4-21: the delay is the plan's, or what the failure asks for.
-                let expected = retry.delay(attempt - 1).max(failure.retry_after.unwrap_or_default());
+                let planned = match failure.class {
+                    ErrorClass::RateLimit => retry.delay_after_rate_limit(attempt - 1).expect("it is tried again"),
+                    _ => retry.delay(attempt - 1),
+                };
+                let expected = planned.max(failure.retry_after.unwrap_or_default());
                 assert_eq!((*retry_count, *delay), (attempt, expected));
                 assert_eq!(*not_before, time.saturating_add(*delay));
                 self.not_before.insert(step, *not_before);

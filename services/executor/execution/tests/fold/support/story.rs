@@ -4,8 +4,9 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use belay_execution::{
     Actor, ApprovalMode, ApprovalRequirement, Body, Created, Decision, EffectSummary, ErrorClass, Execution,
-    ExecutionEvent, Failure, Json, OperationId, PlanUpdated, PolicyDecision, Resolution, Retried, RetryRequest,
-    SignalReceived, StepEvent, SubjectKind, ToolCallEvent, ToolCallRequest, Verb, Verdict, WaitEnd, WaitEvent,
+    ExecutionEvent, Failure, Json, LastOutput, OperationId, PlanUpdated, PolicyDecision, Resolution, Retried,
+    RetryRequest, SignalReceived, StepEvent, SubjectKind, ToolCallEvent, ToolCallRequest, Verb, Verdict, WaitEnd,
+    WaitEvent,
 };
 use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft};
 use serde_json::{Value, json};
@@ -85,7 +86,11 @@ impl Story {
     pub(crate) fn tries(self, id: &str, max_attempts: u32, delays: &str) -> Self {
         self.retry(
             id,
-            RetryPolicy { max_attempts, backoff: Backoff::List(delays.split_whitespace().map(seconds).collect()) },
+            RetryPolicy {
+                max_attempts,
+                backoff: Backoff::List(delays.split_whitespace().map(seconds).collect()),
+                ..RetryPolicy::default()
+            },
         )
     }
 
@@ -278,9 +283,20 @@ pub(crate) fn failure(word: &str) -> Failure {
         "invalid" => ErrorClass::InvalidArguments,
         "denied" => ErrorClass::PolicyDenied,
         "unknown" => ErrorClass::OutcomeUnknown,
+        "says-429" | "says-key" => ErrorClass::Transient,
         _ => panic!("no failure is called `{word}`"),
     };
     let failure = Failure::new(class, word.to_uppercase(), format!("The call ended with {word}."));
+    let printed = match word {
+        "says-429" => Some("HTTP 429"),
+        "says-key" => Some("Invalid API key"),
+        _ => None,
+    };
+    let mut failure = failure;
+    if let Some(stderr) = printed {
+        failure.metadata.insert("exit_code".to_owned(), "1".to_owned());
+        failure.last_output = Some(Arc::new(LastOutput { stderr: stderr.to_owned(), ..LastOutput::default() }));
+    }
     Failure { retry_after: (word == "used-up").then_some(Duration::from_secs(30)), ..failure }
 }
 

@@ -98,7 +98,11 @@ fn any_draft() -> impl Strategy<Value = PlanDraft> {
             max: a.max(b)
         }),
     ];
-    let retry = (1_u32..=100, backoff).prop_map(|(max_attempts, backoff)| RetryPolicy { max_attempts, backoff });
+    let retry = (1_u32..=100, backoff).prop_map(|(max_attempts, backoff)| RetryPolicy {
+        max_attempts,
+        backoff,
+        ..RetryPolicy::default()
+    });
     let dress = (
         "\\PC{0,12}",
         prop::option::of(duration()),

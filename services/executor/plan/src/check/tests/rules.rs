@@ -199,8 +199,11 @@ fn durations_are_positive_and_at_most_a_year() {
         );
         assert_refused(
             with(|step, d| {
-                step.retry =
-                    Some(RetryPolicy { max_attempts: 2, backoff: Backoff::List(vec![Duration::from_secs(1), d]) })
+                step.retry = Some(RetryPolicy {
+                    max_attempts: 2,
+                    backoff: Backoff::List(vec![Duration::from_secs(1), d]),
+                    ..RetryPolicy::default()
+                })
             }),
             &format!("steps[0].retry.backoff[1]: {expected}"),
         );
@@ -212,7 +215,7 @@ fn durations_are_positive_and_at_most_a_year() {
 fn retries_and_parallelism_are_bounded() {
     let with = |max_attempts: u32, backoff: Backoff| {
         let mut step = step("a", &[]);
-        step.retry = Some(RetryPolicy { max_attempts, backoff });
+        step.retry = Some(RetryPolicy { max_attempts, backoff, ..RetryPolicy::default() });
         draft(vec![step])
     };
     for attempts in [1, 100] {
@@ -302,7 +305,7 @@ fn a_step_waits_for_one_thing() {
 fn a_wait_has_no_fields_of_a_call() {
     let signal = || wait(WaitDraft { signal: "go".into(), ..WaitDraft::default() });
     assert!(Plan::new(draft(vec![StepDraft { timeout: Some(Duration::from_secs(1)), ..signal() }])).is_ok());
-    let retry = Some(RetryPolicy { max_attempts: 2, backoff: Backoff::List(Vec::new()) });
+    let retry = Some(RetryPolicy { max_attempts: 2, backoff: Backoff::List(Vec::new()), ..RetryPolicy::default() });
     for (step, refused) in [
         (StepDraft { exclusive: true, ..signal() }, "exclusive: is for steps that call a tool"),
         (StepDraft { retry, ..signal() }, "retry: is for steps that call a tool"),
@@ -388,7 +391,11 @@ fn a_stored_plan_is_held_to_no_rule() {
                 id: "a".repeat(1000),
                 attempt_timeout: Some(Duration::ZERO),
                 verbatim: vec!["nothing".into()],
-                retry: Some(RetryPolicy { max_attempts: 100_000, backoff: Backoff::List(Vec::new()) }),
+                retry: Some(RetryPolicy {
+                    max_attempts: 100_000,
+                    backoff: Backoff::List(Vec::new()),
+                    ..RetryPolicy::default()
+                }),
                 kind: StepKindDraft::Tool { tool: "a b".into(), arguments: json!({"text": "x".repeat(100_000)}) },
                 ..step("a", &[])
             },

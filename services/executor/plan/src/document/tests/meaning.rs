@@ -46,11 +46,11 @@ fn the_author_s_form() {
     assert_eq!(fetch.timeout(), Some(Duration::from_secs(30)));
     assert_eq!(fetch.attempt_timeout(), Some(Duration::from_secs(10)));
     let delays = Backoff::List(vec![Duration::from_secs(1), Duration::from_millis(500)]);
-    assert_eq!(fetch.retry(), &RetryPolicy { max_attempts: 3, backoff: delays });
+    assert_eq!(fetch.retry(), &RetryPolicy { max_attempts: 3, backoff: delays, ..RetryPolicy::default() });
     assert_eq!(arguments(fetch), &json!({"output": {"n": 3}}));
     assert_eq!((other.title(), arguments(other)), ("other", &json!({})));
     assert_eq!(used.dependencies(), [0]);
-    assert_eq!(used.retry(), &RetryPolicy { max_attempts: 5, backoff: Backoff::DEFAULT });
+    assert_eq!(used.retry(), &RetryPolicy { max_attempts: 5, backoff: Backoff::DEFAULT, ..RetryPolicy::default() });
 }
 
 #[test]
@@ -77,7 +77,10 @@ fn the_json_form_of_other_planners() {
     assert_eq!(plan.timeout(), Some(Duration::from_secs(120)));
     assert_eq!((plan.stop_on_error(), plan.parallelism()), (true, 3));
     let delays = [1000, 2000, 4000].map(Duration::from_millis).to_vec();
-    assert_eq!(plan.steps()[0].retry(), &RetryPolicy { max_attempts: 3, backoff: Backoff::List(delays) });
+    assert_eq!(
+        plan.steps()[0].retry(),
+        &RetryPolicy { max_attempts: 3, backoff: Backoff::List(delays), ..RetryPolicy::default() }
+    );
 
     assert_eq!(read(&REQUEST.replace("\"parallel\": true", "\"parallel\": false")).parallelism(), 1);
     // S4-21: without backoffMs every delay is one second.
