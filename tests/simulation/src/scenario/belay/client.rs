@@ -21,10 +21,12 @@ use crate::trace;
 pub(super) const RPC_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// Expected reasons: the request may be sent again later, or the execution's state forbids it.
-const EXPECTED: [&str; 10] = [
+const EXPECTED: [&str; 12] = [
     "EXECUTION_ENDED",
     "FENCED",
     "NOTHING_TO_RETRY",
+    "PLAN_REFUSED",
+    "PLAN_REVISION_MISMATCH",
     "RUNNER_UNAVAILABLE",
     "STOPPING",
     "STORE_FAILED",
@@ -208,6 +210,7 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
                 8..10 => cancel(&mut connection, observed, name, request).await,
                 10..16 => change(&mut connection, observed, &execution, request, random).await,
                 16..18 => retry(&mut connection, observed, name, request, random).await,
+                18..22 => update(&mut connection, observed, &execution, request, random).await,
                 _ => {}
             }
         }
@@ -235,6 +238,50 @@ async fn retry(
         let answer = connection.ask(|mut client| async move { client.retry_execution(request).await });
         if let Some(execution) = answer.await {
             observed.acknowledged(name, request_id.clone());
+            observed.saw(&execution);
+        }
+    }
+}
+
+/// Adds a step to the plan, and renames one that waits.
+async fn update(
+    connection: &mut Connection,
+    observed: &Observations,
+    execution: &v1::Execution,
+    request_id: String,
+    random: &mut StdRng,
+) {
+    let Some(mut plan) = execution.plan.clone() else { return };
+    let waits = |step: &v1::Step| step.state() == step::State::Pending && step.attempt == 0;
+    if let Some(index) = execution.steps.iter().position(waits)
+        && let Some(step) = plan.steps.get_mut(index)
+    {
+        step.title = format!("revision {}", execution.plan_revision + 1);
+    }
+    let is_call = |step: &&v1::StepSpec| matches!(step.kind, Some(v1::step_spec::Kind::Tool(_)));
+    let Some(like) = plan.steps.iter().find(is_call).cloned() else { return };
+    let on = plan.steps[random.random_range(0..plan.steps.len())].id.clone();
+    let kind = like.kind.map(|kind| match kind {
+        v1::step_spec::Kind::Tool(tool) => {
+            v1::step_spec::Kind::Tool(v1::ToolStep { arguments: Some(v1::Payload::of_json(r#"{"value":0}"#)), ..tool })
+        }
+        other => other,
+    });
+    let (id, depends_on) = (format!("s{}", plan.steps.len()), vec![on]);
+    plan.steps.push(v1::StepSpec { id, depends_on, kind, ..v1::StepSpec::default() });
+    let request = v1::UpdatePlanRequest {
+        name: execution.name.clone(),
+        source: Some(v1::update_plan_request::Source::Plan(plan)),
+        revision: Some(execution.plan_revision),
+        reason: "the seed said so".to_owned(),
+        request_id: request_id.clone(),
+        ..v1::UpdatePlanRequest::default()
+    };
+    for _ in 0..2 {
+        let request = request.clone();
+        let answer = connection.ask(|mut client| async move { client.update_plan(request).await });
+        if let Some(execution) = answer.await {
+            observed.acknowledged(&execution.name, request_id.clone());
             observed.saw(&execution);
         }
     }

@@ -116,6 +116,8 @@ pub(super) struct Fold {
     pub(super) attempts_before: Vec<i32>,
     /// How often it went on after its end.
     pub(super) went_on: usize,
+    /// How often its plan was changed.
+    pub(super) revision: i32,
     /// What the signals carry that no step has taken, by the sequence of their event.
     signals: BTreeMap<i64, v1::Payload>,
 }
@@ -160,6 +162,7 @@ impl Fold {
             }
             (Kind::ExecutionAwaitingApproval(_), None) => self.picture.state = E::AwaitingApproval.into(),
             (Kind::ExecutionRetried(retried), None) => self.retry(retried)?,
+            (Kind::ExecutionPlanUpdated(updated), None) => self.update(updated)?,
             (Kind::ExecutionFinished(finished), None) => {
                 self.picture.state = finished.state;
                 self.picture.end_time = event.time;
@@ -304,6 +307,64 @@ impl Fold {
         Ok(())
     }
 
+    /// A plan that has more steps than before, after the others. What has started or ended is as it was.
+    fn update(&mut self, updated: &v1::ExecutionPlanUpdated) -> Result<(), String> {
+        let plan = updated.plan.clone().unwrap_or_default();
+        self.revision += 1;
+        let is_next = updated.revision == self.revision && !self.stopping;
+        for (index, step) in self.plan.steps.iter().enumerate() {
+            let status = &self.picture.steps[index];
+            let waits = status.attempt == self.attempts_before[index]
+                && matches!(status.state(), step::State::Pending | step::State::Ready);
+            if !is_next || plan.steps.get(index).is_none_or(|new| new.id != step.id || !waits && new != step) {
+                return Err(format!(
+                    "the plan cannot change to revision {} like this, at step {}",
+                    updated.revision, step.id
+                ));
+            }
+        }
+        if self.picture.state == i32::from(execution::State::AwaitingApproval) {
+            self.picture.state = execution::State::Running.into();
+        }
+        let before = self.plan.steps.len();
+        self.plan = plan;
+        for index in before..self.plan.steps.len() {
+            let step = &self.plan.steps[index];
+            let place = |id: &String| self.plan.steps.iter().position(|step| step.id == *id);
+            let dependencies: Vec<usize> = plans::dependencies(step).iter().filter_map(place).collect();
+            let (step_id, state) = (step.id.clone(), step::State::Pending.into());
+            self.picture.steps.push(v1::Step { step_id, state, ..v1::Step::default() });
+            self.picture.totals.total += 1;
+            self.attempts_before.push(0);
+            self.open.push(0);
+            self.dependencies.push(dependencies);
+            self.count_open(index);
+        }
+        trace::count("plans changed");
+        Ok(())
+    }
+
+    /// How many of its dependencies a step still waits for.
+    fn count_open(&mut self, index: usize) {
+        use step::State as S;
+        let run_when = self.plan.steps[index].run_when();
+        let is_over = |state| matches!(state, S::Completed | S::Failed | S::Skipped | S::Cancelled);
+        let is_met = |on: &&usize| {
+            let on = &self.picture.steps[**on];
+            let is_asked = on.skip_reason() == v1::SkipReason::Requested;
+            match run_when {
+                RunWhen::Unspecified | RunWhen::Success => on.state() == S::Completed || is_asked,
+                RunWhen::Failure | RunWhen::Always => is_over(on.state()),
+            }
+        };
+        let met = self.dependencies[index].iter().filter(is_met).count();
+        self.open[index] = self.dependencies[index].len() - met;
+        if self.open[index] > 0 && self.picture.steps[index].state() == S::Ready {
+            self.picture.steps[index].set_state(S::Pending);
+        }
+        self.make_ready(index);
+    }
+
     /// A person changes what becomes of a step that has nothing in flight.
     fn change(&mut self, index: usize, sequence: i64) -> Result<(), String> {
         use step::State::{BackingOff, Pending, Ready};
@@ -357,21 +418,7 @@ impl Fold {
         }
         self.picture.failure = None;
         for index in 0..self.open.len() {
-            let run_when = self.plan.steps[index].run_when();
-            let is_met = |on: &&usize| {
-                let on = &self.picture.steps[**on];
-                let is_asked = on.skip_reason() == v1::SkipReason::Requested;
-                match run_when {
-                    RunWhen::Unspecified | RunWhen::Success => on.state() == S::Completed || is_asked,
-                    RunWhen::Failure | RunWhen::Always => is_over(on.state()),
-                }
-            };
-            let met = self.dependencies[index].iter().filter(is_met).count();
-            self.open[index] = self.dependencies[index].len() - met;
-            if self.open[index] > 0 && self.picture.steps[index].state() == S::Ready {
-                self.picture.steps[index].set_state(S::Pending);
-            }
-            self.make_ready(index);
+            self.count_open(index);
         }
         trace::count("executions retried");
         Ok(())
