@@ -21,7 +21,7 @@ use crate::{
     render::{execution, time, words},
 };
 
-/// How long running calls have to stop: a command has ten seconds between SIGTERM and SIGKILL, and its effect has to be discarded.
+/// How long running calls have to stop: a command is killed at once, with all its processes, and its effect has to be discarded.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The interval at which the execution is read meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

@@ -38,8 +38,35 @@ const STATES: [State; 10] = [
 pub(crate) struct List {
     #[command(flatten)]
     matching: Matching,
+    /// Sort by when they were accepted or ended; by their end, only those that have one are listed
+    #[arg(long, value_name = "BY", value_enum)]
+    sort: Option<Sort>,
+    /// The oldest first
+    #[arg(long)]
+    reverse: bool,
     #[command(flatten)]
     extent: Extent,
+}
+
+/// What a list is sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    /// When they were accepted
+    Created,
+    /// When they ended
+    Ended,
+}
+
+impl List {
+    /// The order as the contract has it; empty for the one that fits the filter.
+    fn order_by(&self) -> String {
+        let by = match (self.sort, self.reverse) {
+            (None, false) => return String::new(),
+            (None | Some(Sort::Created), _) => "create_time",
+            (Some(Sort::Ended), _) => "end_time",
+        };
+        if self.reverse { by.to_owned() } else { format!("{by} desc") }
+    }
 }
 
 /// Which executions are wanted.
@@ -65,6 +92,7 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
     let request = ListExecutionsRequest {
         parent: names::parent(&context.namespace),
         filter: filter(&verb.matching, now),
+        order_by: verb.order_by(),
         ..Default::default()
     };
     let listed = context.ask(Needs::Records, async |client| {
@@ -170,6 +198,17 @@ mod tests {
             filter(&all, Duration::from_secs(1_769_947_200)),
             r#"state = FAILED OR state = TIMED_OUT AND labels."a" = "\"x\\y\"" AND labels."b" = "" AND create_time >= "2026-02-01T11:00:00+00:00" AND id != x"#
         );
+    }
+
+    #[test]
+    fn a_list_is_sorted_by_one_of_two_times() {
+        let order =
+            |words: &[&str]| Line::try_parse_from([&["list"], words].concat()).expect("well typed").list.order_by();
+        assert_eq!(order(&[]), "");
+        assert_eq!(order(&["--reverse"]), "create_time");
+        assert_eq!(order(&["--sort", "created"]), "create_time desc");
+        assert_eq!(order(&["--sort", "ended", "--reverse"]), "end_time");
+        assert!(Line::try_parse_from(["list", "--sort", "size"]).is_err());
     }
 
     #[test]
