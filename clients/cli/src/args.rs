@@ -331,6 +331,20 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    // A field of a command that has the name of one that every command takes would be read in its place.
+    #[test]
+    fn no_command_hides_what_every_command_takes() {
+        let everywhere = Everywhere::augment_args(clap::Command::new("belay"));
+        let shared: Vec<&clap::Id> = everywhere.get_arguments().map(clap::Arg::get_id).collect();
+        fn check(command: &clap::Command, shared: &[&clap::Id]) {
+            for argument in command.get_arguments().filter(|argument| !argument.is_global_set()) {
+                assert!(!shared.contains(&argument.get_id()), "{}: {}", command.get_name(), argument.get_id());
+            }
+            command.get_subcommands().for_each(|command| check(command, shared));
+        }
+        check(&Cli::command(), &shared);
+    }
+
     #[test]
     fn every_command_has_an_example_and_its_exit_codes() {
         fn check(command: &clap::Command) {

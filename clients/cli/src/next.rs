@@ -129,7 +129,10 @@ pub(crate) fn explain(code: &str) -> String {
 /// The help of the command that was typed.
 pub(crate) fn help() -> String {
     let words = typed().words;
-    let verbs = words.iter().take_while(|word| word.chars().all(|c| c.is_ascii_lowercase())).take(2);
+    let is_verb = |word: &&String| {
+        word.starts_with(|c: char| c.is_ascii_lowercase()) && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
+    };
+    let verbs = words.iter().take_while(is_verb).take(2);
     help_of(&verbs.map(String::as_str).collect::<Vec<_>>())
 }
 

@@ -87,3 +87,50 @@ fn executions_that_failed_alike_are_retried_by_a_filter() {
     assert!(deleted.code == 0 && deleted.out.contains("9 executions deleted"), "{deleted:?}");
     drop(server);
 }
+
+/// What is still to run is changed step by step: a step is skipped, one gets its output by hand, a wait for an attempt is cut short, and the plan changes.
+#[test]
+fn what_is_still_to_run_is_changed_by_hand() {
+    let home = Home::new();
+    let server = home.serve();
+    let text = "id: p
+steps:
+- {id: go, wait: {signal: go}}
+- {id: lint, tool: noop, depends_on: [go]}
+- {id: fetch, tool: noop, depends_on: [lint]}
+- {id: use, tool: noop, depends_on: [fetch], arguments: {output: '${fetch.result.rows}'}}
+- {id: flaky, tool: noop, arguments: {fail: not yet, fail_attempts: 1}, retry: {max_attempts: 2, backoff: [1h]}}
+";
+    home.file("plan.yaml", text);
+    let started = home.run(["run", "plan.yaml", "--id", "p", "--detach"]);
+    assert!(started.code == 0 && started.out.contains("belay executions watch p"), "{started:?}");
+    let done = |arguments: &[&str]| {
+        let ended = home.run(arguments);
+        assert_eq!(ended.code, 0, "{arguments:?}: {ended:?}");
+        ended
+    };
+    done(&["executions", "skip", "p", "lint", "--reason", "not today"]);
+    done(&["executions", "set-output", "p", "fetch", r#"{"rows": 12}"#]);
+    home.file("more.yaml", format!("{text}- {{id: after, tool: noop, depends_on: [use]}}\n"));
+    done(&["executions", "edit-plan", "p", "more.yaml", "--revision", "0"]);
+    let stale = home.run(["executions", "edit-plan", "p", "plan.yaml", "--revision", "0"]);
+    assert!(stale.code == 2 && stale.talk.contains("PLAN_REVISION_MISMATCH"), "{stale:?}");
+    let refused = home.run(["executions", "set-output", "p", "after", "{rows"]);
+    assert!(refused.code == 2 && refused.talk.contains("output.json: is not JSON"), "{refused:?}");
+    // The first attempt fails at once, and the next one is an hour away.
+    let mut watched = home.start(["executions", "watch", "p"]);
+    watched.wait_for("retrying (1/1) in 1h");
+    done(&["executions", "retry-step", "p", "flaky", "--now"]);
+    done(&["executions", "signal", "p", "go"]);
+    let ended = watched.end();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let (_, execution) = home.json(&["executions", "get", "p"]);
+    let of = |id: &str| execution["steps"].as_array().unwrap().iter().find(|step| step["stepId"] == id).unwrap();
+    assert_eq!(
+        (&of("lint")["state"], &of("lint")["skipReason"]),
+        (&"STATE_SKIPPED".into(), &"SKIP_REASON_REQUESTED".into())
+    );
+    assert_eq!(of("use")["output"], 12);
+    assert_eq!((&of("after")["state"], &of("flaky")["attempt"]), (&"STATE_COMPLETED".into(), &2.into()));
+    drop(server);
+}

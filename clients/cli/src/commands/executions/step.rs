@@ -32,7 +32,7 @@ pub(crate) struct SetOutput {
     step: OneStep,
     /// The output, which the steps that depend on it read
     #[arg(value_name = "JSON")]
-    output: String,
+    value: String,
 }
 
 /// Start the next attempt of a step now, or give it up
@@ -84,9 +84,9 @@ pub(crate) async fn skip(context: &Context, verb: Skip) -> Result<Exit, Failure>
 
 /// Completes the step with the output.
 pub(crate) async fn set_output(context: &Context, verb: SetOutput) -> Result<Exit, Failure> {
-    let SetOutput { step: OneStep { which, step, reason, request_id }, output } = verb;
+    let SetOutput { step: OneStep { which, step, reason, request_id }, value } = verb;
     ask(context, &which, &step, async |client, name| {
-        let output = Some(Payload { content: Some(Content::Json(output)) });
+        let output = Some(Payload { content: Some(Content::Json(value)) });
         let request = SetStepOutputRequest { name, output, reason, etag: String::new(), request_id };
         Ok(client.set_step_output(request).await?.into_inner())
     })
