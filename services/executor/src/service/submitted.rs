@@ -158,7 +158,9 @@ fn refusal(invalid: InvalidPlan) -> Status {
     let count = invalid.violations.len();
     let first = &invalid.violations[0];
     let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
-    let message = format!("The plan is not valid: {}: {}{more}", first.field, first.message);
+    // What cannot be read at all has no field.
+    let field = if first.field.is_empty() { String::new() } else { format!("{}: ", first.field) };
+    let message = format!("The plan is not valid: {field}{}{more}", first.message);
     let mut error = status::error(Code::InvalidArgument, reasons::PLAN_REFUSED, message);
     for Violation { field, message, line, column } in invalid.violations {
         let place = if line > 0 { format!(" (line {line}, column {column})") } else { String::new() };

@@ -1,6 +1,6 @@
 //! `belay executions resume`.
 
-use belay_proto::v1::RetryExecutionRequest;
+use belay_proto::v1::{Execution, RetryExecutionRequest};
 
 use super::{
     super::{Context, unless_stopped},
@@ -51,6 +51,16 @@ pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signal
         }
     })
     .await??;
+    watch_on(context, session, execution, signals).await
+}
+
+/// Watches an execution that goes on, from there; without a server, this process drives it.
+pub(super) async fn watch_on(
+    context: &Context,
+    session: Session,
+    execution: Execution,
+    signals: &mut Signals,
+) -> Result<Exit, Failure> {
     if context.screen.format == Format::Text {
         let id = names::id(&execution.name);
         context.screen.say(&Line::new("execution ").and(Style::Strong, id).and(Style::Plain, " continues"));

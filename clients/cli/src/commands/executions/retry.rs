@@ -7,22 +7,17 @@ use belay_proto::v1::{Execution, RetryExecutionRequest, execution::State};
 use super::{
     super::{Context, unless_stopped},
     refused,
+    resume::watch_on,
     select::{Deed, Selected, Selection, each},
 };
 use crate::{
-    args::{Format, execution_help},
-    ask,
-    attend::{Attendance, attend},
+    args::execution_help,
     clock,
     connect::{Needs, Session},
     exit::Exit,
     failure::Failure,
-    names,
     plan_file::PlanFile,
-    render::{
-        execution,
-        text::{Line, Style},
-    },
+    render::execution,
     signals::Signals,
 };
 
@@ -129,16 +124,5 @@ pub(crate) async fn retry(context: &Context, verb: Retry, signals: &mut Signals)
         }
         Then::Watch(execution) => execution,
     };
-    if context.screen.format == Format::Text {
-        let id = names::id(&execution.name);
-        context.screen.say(&Line::new("execution ").and(Style::Strong, id).and(Style::Plain, " goes on"));
-    }
-    let attendance = Attendance {
-        name: execution.name,
-        after: execution.last_sequence,
-        drive: true,
-        asks: ask::is_attended(),
-        max_wait: None,
-    };
-    attend(context, session, signals, attendance).await
+    watch_on(context, session, *execution, signals).await
 }
