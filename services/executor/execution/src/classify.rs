@@ -73,7 +73,7 @@ mod tests {
         classify(Some(code), false, &LastOutput { stderr: stderr.to_owned(), ..LastOutput::default() })
     }
 
-    /// S1-02, S1-03, S1-05 to S1-09: each class by its signs.
+    /// S1-02, S1-03, S1-05, S1-06, S1-07, S1-08, S1-09: each class by its signs.
     #[test]
     fn each_class_is_known_by_its_signs() {
         assert_eq!(class(137, ""), ErrorClass::Crash);

@@ -1,5 +1,7 @@
 //! The operator's log about an execution. The driver's span names the execution and its trace.
 
+use std::time::Duration;
+
 use belay_execution::{Body, Event, ExecutionEvent, Failure, Finished, StepEvent, StepId};
 
 use super::Driver;
@@ -13,7 +15,7 @@ impl Driver {
         tracing::info!(plan, steps, principal = self.execution.principal(), "An execution was accepted");
     }
 
-    /// Logs each step that failed, and the end. The events are stored already.
+    /// Logs each attempt and each step that failed, and the end. The events are stored already.
     pub(super) fn log(&self, events: &[Event]) {
         for event in events {
             match &event.body {
@@ -33,8 +35,10 @@ impl Driver {
                 },
                 Body::Step { step, attempt, event } => match event {
                     StepEvent::Failed { failure, .. } => self.log_failed(step, *attempt, failure),
+                    StepEvent::RetryScheduled { failure, delay, .. } => {
+                        self.log_retry(step, *attempt, failure, *delay);
+                    }
                     StepEvent::Started
-                    | StepEvent::RetryScheduled { .. }
                     | StepEvent::Completed { .. }
                     | StepEvent::Skipped { .. }
                     | StepEvent::Cancelled { .. }
@@ -53,6 +57,12 @@ impl Driver {
     fn log_failed(&self, step: &StepId, attempt: u32, failure: &Failure) {
         let (step, class) = (step.as_str(), wire::class_name(failure.class));
         tracing::info!(step, attempt, reason = self.reason(failure), class, "A step has failed");
+    }
+
+    fn log_retry(&self, step: &StepId, attempt: u32, failure: &Failure, delay: Duration) {
+        let (step, class, delay_ms) = (step.as_str(), wire::class_name(failure.class), delay.as_millis());
+        let reason = self.reason(failure);
+        tracing::warn!(step, attempt, reason, class, delay_ms, "An attempt has failed, and another one is planned");
     }
 
     fn log_finished(&self, finished: &Finished) {

@@ -80,3 +80,21 @@ steps:
         }
     }
 }
+
+/// S0-12, S1-22: each attempt that is tried again is a warning in the operator's log, with its number, its reason and the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_retry_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::logging(folder.path(), "{}", "info").await;
+    let client = Client::new(&services.socket());
+    let plan = "id: p\nsteps: [{id: a, tool: noop, arguments: {fail: not yet, fail_attempts: 2}, \
+                retry: {max_attempts: 3, backoff: [10ms, 20ms]}}]\n";
+    client.start_with("retried", plan, v1::StartExecutionRequest::default()).await;
+    assert!(client.watch_to_the_end("retried").await.ended());
+    let log = services.log(Service::Executor);
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains("another one is planned")).collect();
+    assert_eq!(warnings.len(), 2, "{log}");
+    for (line, words) in warnings.iter().zip([["attempt=1", "delay_ms=10"], ["attempt=2", "delay_ms=20"]]) {
+        assert!(line.contains("WARN") && words.iter().all(|word| line.contains(word)), "{line}");
+    }
+}
