@@ -75,7 +75,7 @@ pub(super) fn values(plan: &Plan, given: Map<String, Value>) -> Result<Map<Strin
     if problems.is_empty() { Ok(values) } else { Err(problems) }
 }
 
-/// The value as its schema wants it: a text that does not fit, and is JSON that does, is that JSON. Whoever types a value on a command line types text.
+/// The value as its schema wants it: a text that does not fit, and is JSON that does, is that JSON: what is typed on a command line is text.
 fn as_wanted(schema: &Schema, value: Value) -> Value {
     let Value::String(text) = &value else { return value };
     if schema.violations(&value).is_empty() {

@@ -8,7 +8,7 @@ use belay_reasons as reasons;
 use super::{
     super::Context,
     refused,
-    select::{Deed, Selected, Selection, each},
+    select::{BulkAction, Selected, Selection, each},
 };
 use crate::{
     args::help,
@@ -40,7 +40,7 @@ pub(crate) struct Cancel {
     reason: String,
 }
 
-const CANCELLED: Deed = Deed {
+const CANCELLED: BulkAction = BulkAction {
     verb: "cancel",
     done: "cancelled",
     states: &[State::Pending, State::Running, State::AwaitingApproval, State::Paused],

@@ -5,7 +5,7 @@ use belay_proto::v1::{PauseExecutionRequest, execution::State};
 use super::{
     super::Context,
     refused,
-    select::{Deed, Selected, Selection, each},
+    select::{BulkAction, Selected, Selection, each},
 };
 use crate::{
     args::help,
@@ -24,8 +24,8 @@ pub(crate) struct Pause {
     selection: Selection,
 }
 
-const PAUSED: Deed =
-    Deed { verb: "pause", done: "paused", states: &[State::Pending, State::Running, State::AwaitingApproval] };
+const PAUSED: BulkAction =
+    BulkAction { verb: "pause", done: "paused", states: &[State::Pending, State::Running, State::AwaitingApproval] };
 
 /// Requests the pause.
 pub(crate) async fn pause(context: &Context, verb: Pause) -> Result<Exit, Failure> {

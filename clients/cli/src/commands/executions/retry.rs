@@ -8,7 +8,7 @@ use super::{
     super::{Context, unless_stopped},
     refused,
     resume::watch_on,
-    select::{Deed, Selected, Selection, each},
+    select::{BulkAction, Selected, Selection, each},
 };
 use crate::{
     args::execution_help,
@@ -53,7 +53,7 @@ pub(crate) struct Retry {
     request_id: String,
 }
 
-const RETRIED: Deed = Deed {
+const RETRIED: BulkAction = BulkAction {
     verb: "retry",
     done: "retried",
     states: &[State::Failed, State::Partial, State::Cancelled, State::TimedOut],

@@ -41,7 +41,7 @@ pub(crate) struct Selection {
 }
 
 /// What is done to executions, in words.
-pub(crate) struct Deed {
+pub(crate) struct BulkAction {
     /// `cancel`.
     pub(crate) verb: &'static str,
     /// `cancelled`.
@@ -66,11 +66,11 @@ impl Selection {
         &self,
         context: &Context,
         client: &mut Client,
-        deed: &Deed,
+        action: &BulkAction,
     ) -> Result<Selected, Failure> {
         let filter = filter(&self.matching, clock::now());
         if self.ids.is_empty() == filter.is_empty() {
-            return Err(unclear(deed.verb, self.ids.is_empty()));
+            return Err(unclear(action.verb, self.ids.is_empty()));
         }
         if filter.is_empty() {
             let mut named = Vec::new();
@@ -82,19 +82,19 @@ impl Selection {
             }
             return Ok(Selected::Named(named));
         }
-        let found = matching(client, names::parent(&context.namespace), filter, deed.states).await?;
+        let found = matching(client, names::parent(&context.namespace), filter, action.states).await?;
         if found.is_empty() {
-            context.screen.say(&Line::new(format!("no execution that matches can be {}", deed.done)));
+            context.screen.say(&Line::new(format!("no execution that matches can be {}", action.done)));
             return Ok(Selected::None(Exit::OK));
         }
         if !self.yes {
             if ask::is_attended() {
                 shown(&found).iter().for_each(|line| context.screen.say(line));
             }
-            let mut verb = deed.verb.to_owned();
+            let mut verb = action.verb.to_owned();
             verb[..1].make_ascii_uppercase();
             if !ask::confirm(context.screen, &format!("{verb} {}?", counted(found.len()))).await? {
-                context.screen.say(&Line::new(format!("nothing was {}", deed.done)));
+                context.screen.say(&Line::new(format!("nothing was {}", action.done)));
                 return Ok(Selected::None(Exit::REFUSED));
             }
         }
@@ -140,7 +140,7 @@ pub(super) async fn matching(
 pub(crate) async fn each(
     context: &Context,
     client: &mut Client,
-    deed: &Deed,
+    action: &BulkAction,
     names: Vec<String>,
     act: impl AsyncFn(&mut Client, String) -> Result<Execution, Status>,
 ) -> Result<Exit, Failure> {
@@ -155,12 +155,12 @@ pub(crate) async fn each(
     }
     match context.screen.format {
         Format::Text => {
-            let mut lines = vec![Line::default().and(Style::Good, format!("{} {}", counted(done.len()), deed.done))];
+            let mut lines = vec![Line::default().and(Style::Good, format!("{} {}", counted(done.len()), action.done))];
             for (name, report) in refused.iter().take(MAX_REFUSED_SHOWN) {
                 lines.push(Line::default().and(Style::Warn, format!("{}: {}", names::id(name), report.message)));
             }
             if let Some(more) = refused.len().checked_sub(MAX_REFUSED_SHOWN).filter(|more| *more > 0) {
-                lines.push(Line::default().and(Style::Warn, format!("and {more} more were not {}", deed.done)));
+                lines.push(Line::default().and(Style::Warn, format!("and {more} more were not {}", action.done)));
             }
             context.screen.print(&lines)?;
         }
@@ -169,7 +169,7 @@ pub(crate) async fn each(
                 .iter()
                 .map(|(name, report)| json!({"name": name, "code": report.code, "message": report.message}))
                 .collect();
-            context.screen.print_json(&json!({ deed.done: done, "refused": refused }))?;
+            context.screen.print_json(&json!({ action.done: done, "refused": refused }))?;
         }
     }
     Ok(if refused.is_empty() { Exit::OK } else { Exit::REFUSED })

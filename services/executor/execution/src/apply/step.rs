@@ -79,7 +79,7 @@ pub(super) fn apply(
             execution.totals.skipped += 1;
             execution.update_step(step, |record| record.skipped = Some((*reason, because)));
             match reason {
-                // Whoever skips a step wants what depends on it to run.
+                // A person who skips a step has the steps that depend on it run.
                 SkipReason::Requested | SkipReason::PlanUpdated => release_dependents(execution, step, time)?,
                 _ => skip_dependents(execution, step, SkipReason::DependencySkipped, time)?,
             }

@@ -48,14 +48,14 @@ fn plays() -> Vec<Play> {
         pair().replies("a: unknown, ok").acts("3s resolve a again"),
         story("a; b").parallelism(2).replies("a: unknown; b: ok effect:approved:9s").acts("3s resolve a completed"),
         pair().waits("a", "go").acts("1s signal go 1"),
-        pair().acts("0.5s leave b 0; 3s retry a"),
-        pair().acts("0s pause; 0s leave a 0; 1s resume"),
-        pair().acts("0.5s give b 0 1"),
-        pair().acts("0s pause; 0s give a 0 1; 1s resume"),
-        retried().acts("2s leave a 1"),
-        retried().acts("2s give a 1 7"),
-        retried().acts("2s hurry a 1"),
-        retried().acts("2s despair a 1"),
+        pair().acts("0.5s skip-step b 0; 3s retry a"),
+        pair().acts("0s pause; 0s skip-step a 0; 1s resume"),
+        pair().acts("0.5s set-output b 0 1"),
+        pair().acts("0s pause; 0s set-output a 0 1; 1s resume"),
+        retried().acts("2s skip-step a 1"),
+        retried().acts("2s set-output a 1 7"),
+        retried().acts("2s retry-now a 1"),
+        retried().acts("2s cancel-retry a 1"),
         failing().acts("5s retry"),
         failing().replies("a: invalid; b: ok 9s").acts("2s retry"),
         failing().replies("a: invalid; b: ok 9s").acts("2s pause; 3s retry; 4s resume"),
@@ -67,7 +67,7 @@ fn plays() -> Vec<Play> {
             .parallelism(2)
             .replies("a: ok effect:approved:9s; b: transient, ok")
             .tries("b", 2, "99s")
-            .acts("3s hurry b 1"),
+            .acts("3s retry-now b 1"),
         story("a; b after a").run_when("b", RunWhen::Always).acts("1s pause; 1.5s retry a; 3s resume"),
     ];
     let mut plays: Vec<Play> = stories.into_iter().map(|story| story.play()).collect();

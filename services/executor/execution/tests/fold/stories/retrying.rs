@@ -128,7 +128,8 @@ fn failed_steps_are_skipped() {
 #[test]
 fn a_retried_execution_can_be_paused_first() {
     assert_eq!(
-        story("a; b after a").replies("a: invalid").acts("9s retry paused; 12s give a 1 7; 20s resume").picture()[2..],
+        story("a; b after a").replies("a: invalid").acts("9s retry paused; 12s set-output a 1 7; 20s resume").picture()
+            [2..],
         [
             "9s a b run again, paused",
             "12s a given 7, a completed",
@@ -157,11 +158,11 @@ fn steps_are_retried_while_the_execution_runs() {
 fn a_step_that_waits_is_skipped_or_given_its_output() {
     let told = |act: &str| story("a; b after a; c after b").acts(act).picture();
     assert_eq!(
-        told("0.5s leave b 0")[1..],
+        told("0.5s skip-step b 0")[1..],
         ["0.5s b to skip, b skipped REQUESTED", "1s a completed, c started", "2s c completed, COMPLETED"][..]
     );
     assert_eq!(
-        told("0.5s give b 0 7")[1..],
+        told("0.5s set-output b 0 7")[1..],
         ["0.5s b given 7, b completed", "1s a completed, c started", "2s c completed, COMPLETED"][..]
     );
 }
@@ -171,10 +172,10 @@ fn a_step_that_waits_is_skipped_or_given_its_output() {
 fn a_retry_is_advanced_or_cancelled() {
     let told = |act: &str| story("a").tries("a", 2, "60s").replies("a: transient, ok").acts(act).play();
     assert_eq!(
-        told("5s hurry a 1").picture()[1..],
+        told("5s retry-now a 1").picture()[1..],
         ["1s a waits 60s after TRANSIENT", "5s a to retry now, a started attempt 2", "6s a completed, COMPLETED"]
     );
-    let play = told("5s despair a 1");
+    let play = told("5s cancel-retry a 1");
     assert_eq!(
         play.picture()[1..],
         ["1s a waits 60s after TRANSIENT", "5s a not to retry, a failed TRANSIENT, FAILED"]

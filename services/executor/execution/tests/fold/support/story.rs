@@ -239,19 +239,19 @@ pub(crate) fn act_of(words: &str) -> Happening {
                 PlanUpdated { plan, tools: Vec::new(), revision: 0, deadline: None, reason: format!("{what} {step}") };
             ExecutionEvent::PlanUpdated(Box::new(updated))
         }
-        ["leave", name, attempt] => {
+        ["skip-step", name, attempt] => {
             let event = StepEvent::SkipRequested { reason };
             return (Some(Actor::new("person")), self::step(name, attempt.parse().unwrap(), event));
         }
-        ["give", name, attempt, output] => {
+        ["set-output", name, attempt, output] => {
             let event = StepEvent::OutputSet { output: Json::from_text(output), reason };
             return (Some(Actor::new("person")), self::step(name, attempt.parse().unwrap(), event));
         }
-        ["hurry", name, attempt] => {
+        ["retry-now", name, attempt] => {
             let event = StepEvent::RetryAdvanced { reason };
             return (Some(Actor::new("person")), self::step(name, attempt.parse().unwrap(), event));
         }
-        ["despair", name, attempt] => {
+        ["cancel-retry", name, attempt] => {
             let event = StepEvent::RetryCancelled { reason };
             return (Some(Actor::new("person")), self::step(name, attempt.parse().unwrap(), event));
         }
