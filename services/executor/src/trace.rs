@@ -136,14 +136,16 @@ impl Trace {
                         self.attempts.insert(step.clone(), (*attempt, event.time));
                         return;
                     }
-                    StepEvent::RetryScheduled { failure, .. } | StepEvent::Failed { failure, .. } => {
-                        ("FAILED", Some(failure))
-                    }
+                    StepEvent::RetryScheduled { failure, .. }
+                    | StepEvent::FallbackSwitched { failure, .. }
+                    | StepEvent::Failed { failure, .. } => ("FAILED", Some(failure)),
                     StepEvent::Completed { .. } => ("COMPLETED", None),
                     StepEvent::Cancelled { .. } => (reasons::CANCELLED, None),
                     StepEvent::OutcomeUnknown { failure } => (reasons::OUTCOME_UNKNOWN, Some(failure)),
                     StepEvent::Skipped { .. } => ("SKIPPED", None),
-                    StepEvent::SkipRequested { .. }
+                    StepEvent::ItemsListed { .. }
+                    | StepEvent::ItemsCollected { .. }
+                    | StepEvent::SkipRequested { .. }
                     | StepEvent::OutputSet { .. }
                     | StepEvent::RetryAdvanced { .. }
                     | StepEvent::RetryCancelled { .. } => return,

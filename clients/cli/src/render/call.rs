@@ -46,10 +46,12 @@ fn arguments(call: &ToolStep) -> &str {
 /// The steps that a step waits for: those it names as dependencies, then those whose results its templates name. `is_step` says what is the
 /// id of a step of the plan.
 pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> Vec<String> {
-    let arguments = match &step.kind {
-        Some(step_spec::Kind::Tool(call)) => templates(call),
-        Some(step_spec::Kind::Wait(_)) | None => Cow::default(),
+    let own = match &step.kind {
+        Some(step_spec::Kind::Tool(call)) => Some(call),
+        Some(step_spec::Kind::Wait(_)) | None => None,
     };
+    let list = step.for_each.as_ref().and_then(Payload::as_json).unwrap_or_default();
+    let calls = own.into_iter().chain(&step.fallback).map(templates).chain([list.into()]);
     let form = match &step.kind {
         Some(step_spec::Kind::Wait(WaitStep { condition: Some(Condition::Form(form)) })) => Some(form),
         _ => None,
@@ -57,7 +59,8 @@ pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> V
     let (title, description) = form.map_or(("", ""), |form| (&form.title, &form.description));
     let mut ids = step.depends_on.clone();
     let plain = [step.condition.as_str(), title, description].map(|text| (text, "[\"", '"'));
-    for (text, open, close) in std::iter::once((&*arguments, r#"[\""#, '\\')).chain(plain) {
+    let calls: Vec<Cow<'_, str>> = calls.collect();
+    for (text, open, close) in calls.iter().map(|text| (&**text, r#"[\""#, '\\')).chain(plain) {
         for (place, _) in text.match_indices("${") {
             // `$${` stands for the characters themselves.
             // The arguments are JSON, so the quotes of `${["a.b"].result}` are escaped.

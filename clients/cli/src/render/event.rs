@@ -166,6 +166,14 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             let revision = updated.revision;
             (Style::Plain, format!("plan changed, revision {revision}: {steps}{}{}", by(event), why(&updated.reason)))
         }
+        Kind::StepFallbackSwitched(switched) => {
+            let (from, to) = (clean(&switched.from), clean(&switched.to));
+            (Style::Warn, format!("{to} takes the place of {from}{}", error(switched.failure.as_ref())))
+        }
+        Kind::StepItemsListed(listed) => {
+            (Style::Plain, format!("runs for each of {}", words::entries(listed.items.len())))
+        }
+        Kind::StepItemsCollected(_) => (Style::Plain, "all entries have ended".to_owned()),
         Kind::StepSkipRequested(skip) => (Style::Plain, format!("to be skipped{}{}", by(event), why(&skip.reason))),
         Kind::StepOutputSet(set) => {
             let output = set.output.as_ref().map(words::payload).unwrap_or_default();

@@ -72,7 +72,9 @@ impl Logs {
                 let result = wait.answer.clone().or_else(carried);
                 return self.keep(event, result);
             }
-            Kind::StepRetryScheduled(_) if !self.wanted.failed => return None,
+            Kind::StepItemsCollected(collected) => return self.keep(event, collected.output.clone()),
+            Kind::StepRetryScheduled(_) | Kind::StepFallbackSwitched(_) if !self.wanted.failed => return None,
+            Kind::StepFallbackSwitched(switched) => (State::BackingOff, switched.failure.clone()),
             Kind::StepRetryScheduled(retry) => (State::BackingOff, retry.failure.clone()),
             Kind::StepFailed(failed) => (State::Failed, failed.failure.clone()),
             Kind::StepCompleted(_) => (State::Completed, None),
@@ -86,6 +88,7 @@ impl Logs {
             | Kind::ExecutionFinished(_)
             | Kind::ExecutionAwaitingApproval(_)
             | Kind::ExecutionPlanUpdated(_)
+            | Kind::StepItemsListed(_)
             | Kind::StepSkipRequested(_)
             | Kind::StepRetryAdvanced(_)
             | Kind::StepRetryCancelled(_)

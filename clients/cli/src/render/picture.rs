@@ -3,8 +3,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use belay_proto::v1::{
-    Execution, ExecutionEvent, ExecutionPlanUpdated, ExecutionRetried, SkipReason, Step, WaitingReason, execution,
-    execution_event::Kind, step::State, waiting_reason,
+    Execution, ExecutionEvent, ExecutionPlanUpdated, ExecutionRetried, SkipReason, Step, StepItem, StepItemsListed,
+    ToolStepDetail, WaitingReason, execution, execution_event::Kind, step, step::State, waiting_reason,
 };
 use pbjson_types::Timestamp;
 
@@ -76,6 +76,9 @@ impl Pause {
                 | Kind::StepCancelled(_)
                 | Kind::StepOutcomeUnknown(_)
                 | Kind::StepResolved(_)
+                | Kind::StepFallbackSwitched(_)
+                | Kind::StepItemsListed(_)
+                | Kind::StepItemsCollected(_)
                 | Kind::StepSkipRequested(_)
                 | Kind::StepOutputSet(_)
                 | Kind::StepRetryAdvanced(_)
@@ -112,6 +115,16 @@ impl Picture {
             if let Some(&place) = places.get(&step.id) {
                 calls[place] = call::of_step(step);
                 depends_on[place] = call::dependencies(step, |id| places.contains_key(id));
+            }
+        }
+        for (place, step) in execution.steps.iter().enumerate() {
+            if let Some(&list) = step.item.as_ref().and_then(|item| places.get(&item.step_id)) {
+                calls[place] = calls[list].clone();
+            }
+        }
+        for (call, step) in calls.iter_mut().zip(&execution.steps) {
+            if let Some(count) = step.item_count {
+                *call = for_each(call, usize::try_from(count).unwrap_or_default());
             }
         }
         let since =
@@ -188,6 +201,7 @@ impl Picture {
             }
             Kind::ExecutionRetried(retried) => self.retried(retried, event.time),
             Kind::ExecutionPlanUpdated(updated) => self.plan_updated(updated),
+            Kind::StepItemsListed(listed) => self.items_listed(&event.step_id, listed, event.time),
             Kind::ExecutionCreated(_)
             | Kind::SignalReceived(_)
             | Kind::ExecutionRecovered(_)
@@ -201,6 +215,8 @@ impl Picture {
             | Kind::StepCancelled(_)
             | Kind::StepOutcomeUnknown(_)
             | Kind::StepResolved(_)
+            | Kind::StepFallbackSwitched(_)
+            | Kind::StepItemsCollected(_)
             | Kind::StepSkipRequested(_)
             | Kind::StepOutputSet(_)
             | Kind::StepRetryAdvanced(_)
@@ -235,7 +251,8 @@ impl Picture {
         for id in &retried.step_ids {
             let Some(&place) = self.places.get(id) else { continue };
             let Some(step) = self.execution.steps.get_mut(place) else { continue };
-            let planned = self.execution.plan.iter().flat_map(|plan| &plan.steps).find(|planned| planned.id == *id);
+            let planned =
+                self.execution.plan.iter().flat_map(|plan| &plan.steps).find(|planned| planned.id == planned_id(step));
             let attempts =
                 planned.and_then(|planned| planned.retry.as_ref()).map_or(1, |retry| retry.max_attempts.max(1));
             *step = Step {
@@ -243,6 +260,7 @@ impl Picture {
                 step_id: std::mem::take(&mut step.step_id),
                 title: std::mem::take(&mut step.title),
                 detail: step.detail.take(),
+                item: step.item.take(),
                 failed_attempts: std::mem::take(&mut step.failed_attempts),
                 attempt: step.attempt,
                 max_attempts: step.attempt.saturating_add(attempts),
@@ -279,6 +297,40 @@ impl Picture {
         since.resize(execution.steps.len(), None);
         let pause = std::mem::take(&mut self.pause);
         *self = Picture { since, pause, ..Picture::new(execution) };
+    }
+
+    /// A step has read the list for each entry of which it runs: there is a step for each.
+    fn items_listed(&mut self, id: &str, listed: &StepItemsListed, at: Option<Timestamp>) {
+        let Some(&list) = self.places.get(id) else { return };
+        let planned = self.execution.plan.iter().flat_map(|plan| &plan.steps).find(|planned| planned.id == id);
+        let max_attempts =
+            planned.and_then(|planned| planned.retry.as_ref()).map_or(1, |retry| retry.max_attempts.max(1));
+        let call = planned.map(call::of_step).unwrap_or_default();
+        let detail = self.execution.steps[list].detail.clone();
+        for index in 0..listed.items.len() {
+            let step_id = format!("{id}~{index}");
+            if let Some(&place) = self.places.get(&step_id) {
+                // It ran before, and its step was made to run again.
+                let known = &mut self.execution.steps[place];
+                if known.state() == State::Pending {
+                    known.set_state(State::Ready);
+                }
+                continue;
+            }
+            let item =
+                StepItem { step_id: id.to_owned(), index: i32::try_from(index).unwrap_or(i32::MAX), value: None };
+            let (title, detail) = (step_id.clone(), detail.clone());
+            let mut step = Step { step_id, title, max_attempts, detail, item: Some(item), ..Step::default() };
+            step.set_state(State::Ready);
+            self.id_columns = self.id_columns.max(step.step_id.chars().count()).min(ID_COLUMNS);
+            self.places.insert(step.step_id.clone(), self.execution.steps.len());
+            self.execution.steps.push(step);
+            self.calls.push(call.clone());
+            self.depends_on.push(Vec::new());
+            self.since.push(at);
+        }
+        self.execution.steps[list].item_count = Some(i32::try_from(listed.items.len()).unwrap_or(i32::MAX));
+        self.calls[list] = for_each(&call, listed.items.len());
     }
 
     /// The approvals that wait for a decision, by name, in the plan's order.
@@ -327,6 +379,21 @@ impl Picture {
                 step.output.clone_from(&set.output);
                 return;
             }
+            Kind::StepItemsCollected(collected) => {
+                step.output.clone_from(&collected.output);
+                return;
+            }
+            Kind::StepFallbackSwitched(switched) => {
+                let attempts = self.execution.plan.iter().flat_map(|plan| &plan.steps);
+                let attempts = attempts
+                    .filter(|planned| planned.id == planned_id(step))
+                    .find_map(|planned| planned.retry.as_ref());
+                step.max_attempts = event.attempt.saturating_add(attempts.map_or(1, |retry| retry.max_attempts.max(1)));
+                step.failure = switched.failure.clone();
+                step.detail = Some(step::Detail::Tool(ToolStepDetail { tool: switched.to.clone() }));
+                self.calls[place] = call::kind_of(step);
+                State::BackingOff
+            }
             Kind::ToolCallEffectProposed(_) | Kind::ToolCallApprovalRequired(_) => State::AwaitingApproval,
             Kind::ApprovalRequested(requested) => {
                 step.approvals.push(requested.approval.clone());
@@ -367,6 +434,7 @@ impl Picture {
             | Kind::ExecutionRetried(_)
             | Kind::ExecutionPlanUpdated(_)
             | Kind::SignalReceived(_)
+            | Kind::StepItemsListed(_)
             | Kind::StepSkipRequested(_)
             | Kind::StepRetryAdvanced(_)
             | Kind::StepRetryCancelled(_)
@@ -581,6 +649,16 @@ impl Picture {
         waits.truncate(STEPS_SHOWN);
         waits
     }
+}
+
+/// What a step does that runs for each entry of a list.
+fn for_each(call: &str, entries: usize) -> String {
+    format!("for each of {}: {call}", words::entries(entries))
+}
+
+/// The id of the step of the plan that says what a step does.
+fn planned_id(step: &Step) -> &str {
+    step.item.as_ref().map_or(&step.step_id, |item| &item.step_id)
 }
 
 /// Whether a step in this state has ended.

@@ -158,7 +158,7 @@ fn change(kind: &Event) -> Option<Change> {
         Event::WaitStarted(wait) => Change::To(if wait.form.is_some() { Kind::Approval } else { Kind::Waiting }),
         // It has to be made again, as after a pause.
         Event::ToolCallCancelled(_) | Event::StepOutcomeUnknown(_) => Change::To(Kind::Waiting),
-        Event::StepRetryScheduled(_) => Change::To(Kind::Backoff),
+        Event::StepRetryScheduled(_) | Event::StepFallbackSwitched(_) => Change::To(Kind::Backoff),
         Event::StepCompleted(_) => Change::Ends(State::Completed),
         Event::StepFailed(_) => Change::Ends(State::Failed),
         Event::StepSkipped(_) => Change::Ends(State::Skipped),
@@ -174,6 +174,8 @@ fn change(kind: &Event) -> Option<Change> {
         | Event::ExecutionAwaitingApproval(_)
         | Event::ExecutionRetried(_)
         | Event::ExecutionPlanUpdated(_)
+        | Event::StepItemsListed(_)
+        | Event::StepItemsCollected(_)
         | Event::StepSkipRequested(_)
         | Event::StepOutputSet(_)
         | Event::StepRetryAdvanced(_)

@@ -142,9 +142,15 @@ pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
         SkipReason::ApprovalSkipped => "a person chose to skip it".to_owned(),
         SkipReason::Requested => "a person skipped it".to_owned(),
         SkipReason::PlanUpdated => "the plan no longer has it".to_owned(),
+        SkipReason::NotListed => "the list no longer has its entry".to_owned(),
         SkipReason::NonInteractive => "it needs a person, and this run cannot ask".to_owned(),
         SkipReason::Unspecified => "for a reason that this version of belay does not know".to_owned(),
     }
+}
+
+/// `1 entry`, `200 entries`: of a list for each entry of which a step runs.
+pub(crate) fn entries(count: usize) -> String {
+    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
 }
 
 /// A value, short enough to stand inside a line.

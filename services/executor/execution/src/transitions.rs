@@ -121,6 +121,7 @@ pub enum StepTrigger {
     /// Its call ended before its approval was decided.
     CallEnded,
     RetryScheduled,
+    FallbackSwitched,
     Completed,
     Failed,
     Skipped,
@@ -195,6 +196,8 @@ pub const STEP_TRANSITIONS: &[(StepState, StepTrigger, StepState)] = {
         // Only when the decision about its call was to skip the step.
         (S::Running, T::Skipped, S::Skipped),
         (S::Running, T::RetryScheduled, S::BackingOff),
+        // The first attempt of the other call is due at once.
+        (S::Running, T::FallbackSwitched, S::BackingOff),
         (S::Running, T::Completed, S::Completed),
         (S::Running, T::Failed, S::Failed),
         (S::Running, T::Cancelled, S::Cancelled),

@@ -65,6 +65,9 @@ pub struct StepDraft {
     /// An expression in CEL with references; it runs only if that is true. Always, when empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub condition: String,
+    /// A list, or a template that becomes one: the step runs once for each entry. Once, when `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_each: Option<Value>,
     /// The longest time for all attempts and the waits between them; `None` means no limit.
     #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
@@ -80,9 +83,28 @@ pub struct StepDraft {
     /// When to retry; `None` means one attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
+    /// The calls that take the place of the step's own, one after the other, when all attempts of the one before have failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<FallbackDraft>,
+    /// What the step uses that no other step may use at the same time, by names of the author's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<String>,
     /// What the step does.
     #[serde(flatten)]
     pub kind: StepKindDraft,
+}
+
+/// An unchecked call that takes the place of another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FallbackDraft {
+    /// The tool's name, or one of its aliases.
+    pub tool: String,
+    /// The arguments, as those of the step's own call.
+    pub arguments: Value,
+    /// The names of arguments that are taken verbatim.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verbatim: Vec<String>,
 }
 
 /// After which ends of the steps that it depends on a step runs.

@@ -23,7 +23,7 @@ mod timestamp;
 
 pub use check::is_signal_name;
 pub use document::Format;
-pub use draft::{FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft, WaitDraft};
+pub use draft::{FallbackDraft, FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft, WaitDraft};
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use nearest::nearest;
 pub use plan::{FormSpec, Plan, Planned, PlannedCall, StepKind, StepSpec, ToolStep, WaitFor, WaitStep};

@@ -47,6 +47,24 @@ pub const MAX_FORM_DESCRIPTION_CHARS: usize = 8_000;
 /// The maximum size of a form's schema in bytes, as compact JSON.
 pub const MAX_SCHEMA_BYTES: usize = 32 * 1024;
 
+/// The maximum number of entries of a list for which a step runs.
+pub const MAX_ITEMS: usize = 10_000;
+
+/// The maximum size of one entry of such a list in bytes, as compact JSON: the size up to which values are inline in an event.
+pub const MAX_ITEM_BYTES: usize = 32 * 1024;
+
+/// The maximum size of such a list in bytes, as compact JSON: it is in one event, well below the limit of one message (16 MiB).
+pub const MAX_LIST_BYTES: usize = 1024 * 1024;
+
+/// The maximum number of other calls that a step falls back to.
+pub const MAX_FALLBACKS: usize = 10;
+
+/// The maximum number of resources that one step uses.
+pub const MAX_RESOURCES: usize = 20;
+
+/// The maximum length of a resource's name, in characters.
+pub const MAX_RESOURCE_CHARS: usize = 64;
+
 /// The maximum length of a condition, in bytes.
 pub const MAX_CONDITION_BYTES: usize = 4096;
 

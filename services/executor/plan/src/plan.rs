@@ -9,7 +9,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    Condition, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Template, WaitDraft,
+    Condition, FallbackDraft, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Template,
+    WaitDraft,
 };
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
@@ -38,12 +39,22 @@ pub struct StepSpec {
     pub(crate) dependencies: Vec<usize>,
     pub(crate) run_when: RunWhen,
     pub(crate) condition: Option<Condition>,
+    pub(crate) for_each: Option<Template>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) exclusive: bool,
     pub(crate) verbatim: Vec<String>,
     pub(crate) retry: RetryPolicy,
+    pub(crate) fallback: Vec<Fallback>,
+    pub(crate) resources: Vec<String>,
     pub(crate) kind: StepKind,
+}
+
+/// A call that takes the place of a step's own when all attempts of the one before have failed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fallback {
+    pub(crate) call: ToolStep,
+    pub(crate) verbatim: Vec<String>,
 }
 
 /// What a step does. The enum is exhaustive, so that the compiler finds all code that a new kind affects.
@@ -142,10 +153,22 @@ pub enum Planned<'a> {
 pub struct PlannedCall<'a> {
     /// The step's index in the plan, from 0.
     pub step: usize,
+    /// Which of the step's fallbacks it is, from 0; `None` for the step's own call.
+    pub fallback: Option<usize>,
     /// The tool's name, or one of its aliases, as it was written.
     pub tool: &'a str,
     /// The arguments: always an object; `None` when they could not be read.
     pub arguments: Option<&'a Template>,
+}
+
+impl PlannedCall<'_> {
+    /// Where a field of the call stands in its step, as an RFC 6901 JSON pointer: `/tool`, `/fallback/0/arguments/path`.
+    pub fn pointer(&self, field: &str) -> String {
+        match self.fallback {
+            None => field.to_owned(),
+            Some(place) => format!("/fallback/{place}{field}"),
+        }
+    }
 }
 
 /// A step that is one call of one tool.
@@ -251,6 +274,30 @@ impl StepSpec {
         self.condition.as_ref()
     }
 
+    /// The list for each entry of which it runs; `None` when it runs once.
+    pub fn for_each(&self) -> Option<&Template> {
+        self.for_each.as_ref()
+    }
+
+    /// The calls that take the place of its own, one after the other, when all attempts of the one before have failed.
+    pub fn fallback(&self) -> impl ExactSizeIterator<Item = &ToolStep> {
+        self.fallback.iter().map(|fallback| &fallback.call)
+    }
+
+    /// All calls that it may make: its own, then those that take its place; none for a step that calls no tool.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolStep> {
+        let own = match &self.kind {
+            StepKind::Tool(call) => Some(call),
+            StepKind::Wait(_) => None,
+        };
+        own.into_iter().chain(self.fallback())
+    }
+
+    /// What it uses that no other step may use at the same time; ascending and unique.
+    pub fn resources(&self) -> &[String] {
+        &self.resources
+    }
+
     /// The longest time for all attempts and the waits between them; `None` means no limit.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
@@ -313,12 +360,22 @@ impl StepSpec {
             depends_on: self.depends_on.clone(),
             run_when: self.run_when,
             condition: self.condition.as_ref().map(|condition| condition.source().to_owned()).unwrap_or_default(),
+            for_each: self.for_each.as_ref().map(|list| list.source().clone()),
             timeout: self.timeout,
             attempt_timeout: self.attempt_timeout,
             exclusive: self.exclusive,
             verbatim: self.verbatim.clone(),
             retry: (self.retry != RetryPolicy::default()).then(|| self.retry.clone()),
+            fallback: self.fallback.iter().map(Fallback::to_draft).collect(),
+            resources: self.resources.clone(),
             kind,
         }
+    }
+}
+
+impl Fallback {
+    fn to_draft(&self) -> FallbackDraft {
+        let Self { call: ToolStep { tool, arguments }, verbatim } = self;
+        FallbackDraft { tool: tool.clone(), arguments: arguments.source().clone(), verbatim: verbatim.clone() }
     }
 }

@@ -38,7 +38,12 @@ impl Driver {
                     StepEvent::RetryScheduled { failure, delay, .. } => {
                         self.log_retry(step, *attempt, failure, *delay);
                     }
+                    StepEvent::FallbackSwitched { failure, from, to } => {
+                        self.log_fallback(step, *attempt, failure, [from, to]);
+                    }
                     StepEvent::Started
+                    | StepEvent::ItemsListed { .. }
+                    | StepEvent::ItemsCollected { .. }
                     | StepEvent::Completed { .. }
                     | StepEvent::Skipped { .. }
                     | StepEvent::Cancelled { .. }
@@ -63,6 +68,19 @@ impl Driver {
         let (step, class, delay_ms) = (step.as_str(), wire::class_name(failure.class), delay.as_millis());
         let reason = self.reason(failure);
         tracing::warn!(step, attempt, reason, class, delay_ms, "An attempt has failed, and another one is planned");
+    }
+
+    fn log_fallback(&self, step: &StepId, attempt: u32, failure: &Failure, [from, to]: [&String; 2]) {
+        let (step, class, reason) = (step.as_str(), wire::class_name(failure.class), self.reason(failure));
+        tracing::warn!(
+            step,
+            attempt,
+            reason,
+            class,
+            from,
+            to,
+            "All attempts of a call have failed, and another takes its place"
+        );
     }
 
     fn log_finished(&self, finished: &Finished) {

@@ -50,6 +50,9 @@ pub(super) enum Source {
     Document(v1::PlanDocument),
 }
 
+/// Which call of a plan: the step's index, and which of its fallbacks it is, if any.
+pub(super) type CallPlace = (usize, Option<usize>);
+
 /// Reads and checks a plan, with what `check` finds in its calls and forms.
 pub(super) fn plan_with(
     source: &Source,
@@ -62,11 +65,11 @@ pub(super) fn plan_with(
 }
 
 /// Checks a plan against these tools, and returns it with the facts about them. The error has all violations; `refused` has those of the runner,
-/// by step.
+/// by call.
 pub(super) fn checked(
     source: &Source,
     catalogue: &Catalogue,
-    refused: &HashMap<usize, Vec<StepProblem>>,
+    refused: &HashMap<CallPlace, Vec<StepProblem>>,
 ) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
     let mut tools = Vec::<ToolFacts>::new();
     let plan = plan_with(source, |planned| {
@@ -78,7 +81,7 @@ pub(super) fn checked(
             Planned::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
         };
         let mut problems = problems_of_call(&call, catalogue, &mut tools);
-        problems.extend(refused.get(&call.step).into_iter().flatten().cloned());
+        problems.extend(refused.get(&(call.step, call.fallback)).into_iter().flatten().cloned());
         problems
     })?;
     let violations = inputs::problems(&plan);
@@ -101,7 +104,7 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
             None => ": `belay tools list` shows the tools, and the settings can declare a program as one (`tools: {NAME: {command: […]}}`)".to_owned(),
         };
         let message = format!("Tool '{}' not found{way_out}", call.tool);
-        return vec![StepProblem { step, pointer: "/tool".into(), message }];
+        return vec![StepProblem { step, pointer: call.pointer("/tool"), message }];
     };
     let FoundTool { tool, schema, path_arguments } = found;
     if !tools.iter().any(|facts| facts.used_as == call.tool) {
@@ -115,21 +118,21 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
     let Some(arguments) = call.arguments else { return Vec::new() };
     let templates = arguments.reference_paths();
     let violations = schema.into_iter().flat_map(|schema| schema.violations_except(arguments.source(), &templates));
-    let mut problems: Vec<_> = violations.flat_map(|violation| problems_of(step, violation, tool)).collect();
+    let mut problems: Vec<_> = violations.flat_map(|violation| problems_of(call, violation, tool)).collect();
     for name in path_arguments {
         let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
         let path = arguments.source()[name.as_str()].as_str().filter(|_| !templates.contains(&pointer));
         problems.extend(path.and_then(|path| {
             let message = format!("`{path}` {}", leaves_workspace(path)?);
-            Some(StepProblem { step, pointer: format!("/arguments{pointer}"), message })
+            Some(StepProblem { step, pointer: call.pointer(&format!("/arguments{pointer}")), message })
         }));
     }
     problems
 }
 
 /// The problems of one schema violation: each unknown argument by its name, with the most similar known one.
-fn problems_of(step: usize, violation: belay_json_schema::Violation, tool: &v1::Tool) -> Vec<StepProblem> {
-    let at = format!("/arguments{}", violation.pointer);
+fn problems_of(call: &PlannedCall<'_>, violation: belay_json_schema::Violation, tool: &v1::Tool) -> Vec<StepProblem> {
+    let (step, at) = (call.step, call.pointer(&format!("/arguments{}", violation.pointer)));
     if violation.unknown.is_empty() {
         return vec![StepProblem { step, pointer: at, message: violation.message }];
     }

@@ -375,6 +375,17 @@ fn decode_kind(
             };
             step(subject, StepEvent::Resolved { resolution, reason: resolved.reason })
         }
+        Kind::StepFallbackSwitched(v1::StepFallbackSwitched { failure: cause, from, to }) => {
+            step(subject, StepEvent::FallbackSwitched { failure: failure(cause)?, from, to })
+        }
+        Kind::StepItemsListed(listed) => {
+            let items = listed.items.into_iter().map(|item| json(Some(item), "an entry of a list").map_err(unknown));
+            step(subject, StepEvent::ItemsListed { items: items.collect::<Result<_, _>>()? })
+        }
+        Kind::StepItemsCollected(collected) => {
+            let output = payload_from(collected.output, "the outputs of entries").map_err(unknown)?;
+            step(subject, StepEvent::ItemsCollected { output })
+        }
         Kind::StepSkipRequested(skip) => step(subject, StepEvent::SkipRequested { reason: skip.reason }),
         Kind::StepOutputSet(set) => {
             let output = json(set.output, "the output of a step").map_err(unknown)?;
@@ -473,6 +484,7 @@ fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
         v1::SkipReason::NonInteractive => SkipReason::NonInteractive,
         v1::SkipReason::Requested => SkipReason::Requested,
         v1::SkipReason::PlanUpdated => SkipReason::PlanUpdated,
+        v1::SkipReason::NotListed => SkipReason::NotListed,
     })
 }
 

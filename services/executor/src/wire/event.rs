@@ -217,6 +217,19 @@ fn step_kind(attempt: u32, event: &StepEvent) -> Kind {
                 not_before: Some(time(*not_before)),
             })
         }
+        StepEvent::FallbackSwitched { failure: cause, from, to } => {
+            Kind::StepFallbackSwitched(v1::StepFallbackSwitched {
+                failure: Some(failure(cause)),
+                from: from.clone(),
+                to: to.clone(),
+            })
+        }
+        StepEvent::ItemsListed { items } => {
+            Kind::StepItemsListed(v1::StepItemsListed { items: items.iter().map(inline).collect() })
+        }
+        StepEvent::ItemsCollected { output } => {
+            Kind::StepItemsCollected(v1::StepItemsCollected { output: Some(payload(output)) })
+        }
         StepEvent::Completed { progress: done, duration } => Kind::StepCompleted(v1::StepCompleted {
             progress: progress(done),
             duration: Some(belay_proto::duration(*duration)),

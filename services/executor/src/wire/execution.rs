@@ -2,13 +2,13 @@
 
 use belay_execution::{
     ApprovalMode, Authorization, Execution, ExecutionState, FailedAttempt, Failure, Payload, SkipReason, StepKey,
-    StepState, StepView, Waiting,
+    StepRole, StepState, StepView, Waiting,
 };
 use belay_journal::{ExecutionRow, StepCounts, Waits};
 use belay_plan::{StepKind, WaitFor};
 use belay_proto::v1::{self, execution::State, step};
 
-use super::{failure, failure_without_output, payload, plan_message, time};
+use super::{failure, failure_without_output, inline, payload, plan_message, time};
 use crate::names::ExecutionName;
 
 pub(crate) fn state(state: ExecutionState) -> State {
@@ -74,6 +74,7 @@ pub(crate) fn skip_reason(reason: SkipReason) -> v1::SkipReason {
         SkipReason::NonInteractive => v1::SkipReason::NonInteractive,
         SkipReason::Requested => v1::SkipReason::Requested,
         SkipReason::PlanUpdated => v1::SkipReason::PlanUpdated,
+        SkipReason::NotListed => v1::SkipReason::NotListed,
     }
 }
 
@@ -238,7 +239,6 @@ pub(crate) enum StepDetails {
 /// A step of an execution.
 pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'_>, details: StepDetails) -> v1::Step {
     let id = |key: StepKey| execution.step(key).id().as_str().to_owned();
-    let spec = view.spec();
     let is_full = details == StepDetails::Full;
     let failure = |failed: &Failure| if is_full { failure(failed) } else { failure_without_output(failed) };
     let failed_attempt = |failed: &FailedAttempt| v1::StepAttempt {
@@ -250,7 +250,7 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
     v1::Step {
         name: format!("{name}/steps/{}", view.id()),
         step_id: view.id().as_str().to_owned(),
-        title: spec.title().to_owned(),
+        title: view.title().to_owned(),
         state: step_state(view.state()).into(),
         attempt: i32::try_from(view.attempt()).unwrap_or(i32::MAX),
         max_attempts: i32::try_from(view.max_attempts()).unwrap_or(i32::MAX),
@@ -266,13 +266,28 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
         failed_attempts: view.failed_attempts().iter().map(failed_attempt).collect(),
         authorization: view.authorization().map(authorization),
         approval_wait: Some(view.waited()).filter(|waited| !waited.is_zero()).map(Into::into),
+        item: item(execution, view, is_full),
+        item_count: view.is_listed().then(|| i32::try_from(view.items().len()).unwrap_or(i32::MAX)),
         detail: Some(detail(view)),
     }
 }
 
+/// The entry of a list for which a step runs.
+fn item(execution: &Execution, view: StepView<'_>, is_full: bool) -> Option<v1::StepItem> {
+    let StepRole::Item { of, index } = view.role() else { return None };
+    Some(v1::StepItem {
+        step_id: execution.step(of).id().as_str().to_owned(),
+        index: i32::try_from(index).unwrap_or(i32::MAX),
+        value: view.item().filter(|_| is_full).map(inline),
+    })
+}
+
 fn detail(view: StepView<'_>) -> step::Detail {
     match view.spec().kind() {
-        StepKind::Tool(tool) => step::Detail::Tool(v1::ToolStepDetail { tool: tool.tool.clone() }),
+        StepKind::Tool(tool) => {
+            let call = view.call().unwrap_or(tool);
+            step::Detail::Tool(v1::ToolStepDetail { tool: call.tool.clone() })
+        }
         StepKind::Wait(wait) => {
             let until = view.operations().find_map(|operation| match operation.waiting()? {
                 Waiting::Time { until, .. } => Some(until),
@@ -285,7 +300,7 @@ fn detail(view: StepView<'_>) -> step::Detail {
             });
             let (signal, form) = match &wait.wait_for {
                 WaitFor::Signal(signal) => (signal.clone(), String::new()),
-                WaitFor::Form(form) if form.title().is_empty() => (String::new(), view.spec().title().to_owned()),
+                WaitFor::Form(form) if form.title().is_empty() => (String::new(), view.title().to_owned()),
                 WaitFor::Form(form) => (String::new(), form.title().to_owned()),
                 WaitFor::Duration(_) | WaitFor::Time(_) => Default::default(),
             };

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
-    Backoff, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, Planned, RateLimit, RetryPolicy, RunWhen,
-    StepDraft, StepKind, StepKindDraft, StepProblem, Violation, WaitDraft,
+    Backoff, FallbackDraft, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, Planned, RateLimit, RetryPolicy,
+    RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -40,7 +40,7 @@ fn unread(field: &str) -> Option<String> {
     if let Some(step) = field.strip_suffix(".kind") {
         return Some(format!("{step}."));
     }
-    if field.ends_with(".wait.form.schema") {
+    if field.ends_with(".wait.form.schema") || field.ends_with(".for_each") || field.contains("].fallback[") {
         return Some(field.to_owned());
     }
     if let Some(step) = field.strip_suffix(".wait.duration") {
@@ -57,17 +57,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         let at = |field: &str| format!("steps[{index}].{field}");
         let (kind, exclusive, verbatim) = match step.kind {
             Some(Kind::Tool(tool)) => {
-                let arguments = match tool.arguments.and_then(|arguments| arguments.content) {
-                    None => serde_json::Value::Object(serde_json::Map::new()),
-                    Some(Content::Json(text)) => serde_json::from_str(&text).unwrap_or_else(|error| {
-                        violations.push(violation(at("tool.arguments"), format!("is not JSON: {error}")));
-                        serde_json::Value::Null
-                    }),
-                    Some(Content::Blob(_)) => {
-                        violations.push(violation(at("tool.arguments"), "a blob is not supported: send inline JSON"));
-                        serde_json::Value::Null
-                    }
-                };
+                let arguments = arguments_from(tool.arguments, at("tool.arguments"), &mut violations);
                 (StepKindDraft::Tool { tool: tool.tool, arguments }, tool.exclusive, tool.verbatim)
             }
             Some(Kind::Wait(wait)) => {
@@ -78,6 +68,20 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
                 (StepKindDraft::Tool { tool: String::new(), arguments: serde_json::Value::Null }, false, Vec::new())
             }
         };
+        let fallback = step.fallback.into_iter().enumerate().map(|(place, call)| {
+            let field = |name: &str| at(&format!("fallback[{place}].{name}"));
+            if call.exclusive {
+                violations.push(violation(
+                    field("exclusive"),
+                    "is for the step's own call, and holds for this one as well: remove it",
+                ));
+            }
+            let arguments = arguments_from(call.arguments, field("arguments"), &mut violations);
+            FallbackDraft { tool: call.tool, arguments, verbatim: call.verbatim }
+        });
+        let fallback = fallback.collect();
+        let for_each =
+            step.for_each.and_then(|list| list.content).map(|list| json_from(list, at("for_each"), &mut violations));
         let retry = step.retry.map(|retry| retry_from(retry, &at("retry"), &mut violations));
         steps.push(StepDraft {
             id: step.id,
@@ -85,11 +89,14 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             depends_on: step.depends_on,
             run_when: run_when_from(step.run_when, &at("run_when"), &mut violations),
             condition: step.condition,
+            for_each,
             timeout: duration_from(step.timeout.as_ref(), || at("timeout"), &mut violations),
             attempt_timeout: duration_from(step.attempt_timeout.as_ref(), || at("attempt_timeout"), &mut violations),
             exclusive,
             verbatim,
             retry,
+            fallback,
+            resources: step.resources,
             kind,
         });
     }
@@ -109,6 +116,27 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         timeout,
     };
     (draft, violations)
+}
+
+/// The arguments of a call; an empty object when there are none.
+fn arguments_from(arguments: Option<v1::Payload>, field: String, violations: &mut Vec<Violation>) -> serde_json::Value {
+    match arguments.and_then(|arguments| arguments.content) {
+        None => serde_json::Value::Object(serde_json::Map::new()),
+        Some(content) => json_from(content, field, violations),
+    }
+}
+
+fn json_from(content: Content, field: String, violations: &mut Vec<Violation>) -> serde_json::Value {
+    match content {
+        Content::Json(text) => serde_json::from_str(&text).unwrap_or_else(|error| {
+            violations.push(violation(field, format!("is not JSON: {error}")));
+            serde_json::Value::Null
+        }),
+        Content::Blob(_) => {
+            violations.push(violation(field, "a blob is not supported: send inline JSON"));
+            serde_json::Value::Null
+        }
+    }
 }
 
 fn run_when_from(run_when: i32, field: &str, violations: &mut Vec<Violation>) -> RunWhen {
@@ -260,6 +288,14 @@ fn inputs_from(inputs: Vec<v1::PlanInput>, violations: &mut Vec<Violation>) -> B
 }
 
 fn step_message(step: StepDraft) -> v1::StepSpec {
+    let payload = |value: serde_json::Value| v1::Payload::of_json(value.to_string());
+    let fallback = step.fallback.into_iter().map(|FallbackDraft { tool, arguments, verbatim }| v1::ToolStep {
+        tool,
+        arguments: Some(payload(arguments)),
+        exclusive: false,
+        verbatim,
+    });
+    let fallback = fallback.collect();
     let kind = match step.kind {
         StepKindDraft::Tool { tool, arguments } => Kind::Tool(v1::ToolStep {
             tool,
@@ -288,6 +324,9 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
         }
         .into(),
         condition: step.condition,
+        for_each: step.for_each.map(payload),
+        fallback,
+        resources: step.resources,
         timeout: step.timeout.map(belay_proto::duration),
         attempt_timeout: step.attempt_timeout.map(belay_proto::duration),
         retry: step.retry.map(|retry| retry_message(&retry)),
@@ -344,6 +383,9 @@ mod tests {
               - {id: i, wait: {form: {title: '${a.result}?', schema: {type: object}}}, timeout: 1h}
               - {id: j, tool: noop, condition: '${a.result.n} > 1 && ${b.result} != null', run_when: always}
               - {id: k, tool: noop, run_when: failure, depends_on: [a]}
+              - {id: l, tool: noop, for_each: '${a.result.list}', arguments: {n: '${item.value.n}'}, resources: [db, cache]}
+              - {id: m, wait: {signal: go}, for_each: [1, '${a.result}'], timeout: 1h}
+              - {id: n, tool: noop, fallback: [{tool: echo, arguments: {a: '${a.result}', v: '${x}'}, verbatim: [v]}]}
         ";
         let plan = Plan::parse(belay_plan::Format::Yaml, text).unwrap();
         assert_eq!(checked_plan_from(plan_message(&plan), |_| Vec::new()).unwrap(), plan);

@@ -182,6 +182,18 @@ table! {
     "A template names a value that the other step's output does not have. The tool was not called."
     "The message shows what the output has; `belay executions get ID -o json` shows all of it."
 
+    LIST_REFUSED Calls 30 false [InvalidArguments] []
+    "The list for each entry of which a step runs (`for_each`) is not a list, or is too long or too large. The step ran for none."
+    "The message has the value and the limit: correct the plan or the step that makes the list, and go on with `belay executions retry ID --plan FILE`."
+
+    ITEMS_FAILED Calls 30 true [Crash RateLimit Fatal AgentUnavailable Transient Timeout InvalidArguments InvalidResult SandboxViolation ApprovalDenied PolicyDenied OutcomeUnknown Internal] []
+    "A step that runs for each entry of a list has failed, because the steps for some entries have. The others have run to their end."
+    "The message names the first; `belay why ID` shows why it failed. `belay executions retry ID` runs those that failed again, and keeps the others."
+
+    ITEMS_TOO_LARGE Calls 30 false [InvalidResult] []
+    "The outputs of the steps for all entries of a list are too large to be one list, which would be the output of their step. What they did is done."
+    "Let the steps write files, and return only what later steps need."
+
     RESOLVED_AS_FAILED Calls 1 false [OutcomeUnknown] []
     "The outcome of a call was unknown, and a person found out that it had failed (`belay executions resolve --failed`)."
     "The message has what the person wrote. Start a plan with what is left to do."

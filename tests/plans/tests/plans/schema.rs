@@ -53,7 +53,7 @@ fn bad_plans_are_invalid_when_their_shape_is_wrong() {
 }
 
 /// The objects of a plan: the place of their schema, and a plan in which `FIELD` stands inside of them.
-const OBJECTS: [(&str, &str); 9] = [
+const OBJECTS: [(&str, &str); 10] = [
     ("/$defs/plan", r#"{"id": "p", "steps": [{"id": "a", "tool": "t"}], FIELD}"#),
     ("/$defs/request", r#"{"plan": {"id": "p", "steps": [{"id": "a", "tool": "t"}]}, FIELD}"#),
     (
@@ -62,6 +62,7 @@ const OBJECTS: [(&str, &str); 9] = [
     ),
     ("/$defs/step", r#"{"id": "p", "steps": [{"id": "a", "tool": "t", FIELD}]}"#),
     ("/$defs/step", r#"{"id": "p", "steps": [{"id": "a", "wait": {"for": "1s"}, FIELD}]}"#),
+    ("/$defs/fallback", r#"{"id": "p", "steps": [{"id": "a", "tool": "t", "fallback": [{"tool": "u", FIELD}]}]}"#),
     ("/$defs/retry", r#"{"id": "p", "steps": [{"id": "a", "tool": "t", "retry": {"max_attempts": 2, FIELD}}]}"#),
     (
         "/$defs/retry/properties/backoff",
@@ -142,6 +143,13 @@ fn the_limits_are_those_of_the_reader() {
         let inputs: serde_json::Map<_, _> = (0..count).map(|number| (name(number), json!({}))).collect();
         json!({"id": "p", "inputs": inputs, "steps": steps(1)["steps"]})
     };
+    let list = |entries: usize| call(json!({"for_each": vec![1; entries]}));
+    let fallback = |calls: usize| call(json!({"fallback": vec![json!({"tool": "u"}); calls]}));
+    let resources = |count: usize, chars: usize| {
+        let names: Vec<String> =
+            (0..count).map(|number| format!("{:x<chars$}", char::from(b'A' + number as u8))).collect();
+        call(json!({"resources": names}))
+    };
     for (name, at, beyond) in [
         ("steps", steps(limits::MAX_STEPS), steps(limits::MAX_STEPS + 1)),
         ("no steps", steps(1), steps(0)),
@@ -199,6 +207,10 @@ fn the_limits_are_those_of_the_reader() {
         ),
         ("config.timeout", request(json!({"timeout": most_millis})), request(json!({"timeout": most_millis + 1}))),
         ("zero", call(json!({"timeout": "1ms"})), call(json!({"timeout": "0h0.0s"}))),
+        ("for_each", list(limits::MAX_ITEMS), list(limits::MAX_ITEMS + 1)),
+        ("fallback", fallback(limits::MAX_FALLBACKS), fallback(limits::MAX_FALLBACKS + 1)),
+        ("resources", resources(limits::MAX_RESOURCES, 1), resources(limits::MAX_RESOURCES + 1, 1)),
+        ("a resource", resources(1, limits::MAX_RESOURCE_CHARS), resources(1, limits::MAX_RESOURCE_CHARS + 1)),
         ("order", call(json!({"order": u32::MAX})), call(json!({"order": u64::from(u32::MAX) + 1}))),
     ] {
         for (value, expected) in [(at, true), (beyond, false)] {
@@ -228,6 +240,12 @@ fn every_limit_stands_in_the_schema() {
         ("MAX_FORM_TITLE_CHARS", limits::MAX_FORM_TITLE_CHARS as u64),
         ("MAX_FORM_DESCRIPTION_CHARS", limits::MAX_FORM_DESCRIPTION_CHARS as u64),
         ("MAX_SCHEMA_BYTES", limits::MAX_SCHEMA_BYTES as u64),
+        ("MAX_ITEMS", limits::MAX_ITEMS as u64),
+        ("MAX_ITEM_BYTES", limits::MAX_ITEM_BYTES as u64),
+        ("MAX_LIST_BYTES", limits::MAX_LIST_BYTES as u64),
+        ("MAX_FALLBACKS", limits::MAX_FALLBACKS as u64),
+        ("MAX_RESOURCES", limits::MAX_RESOURCES as u64),
+        ("MAX_RESOURCE_CHARS", limits::MAX_RESOURCE_CHARS as u64),
         ("MAX_CONDITION_BYTES", limits::MAX_CONDITION_BYTES as u64),
         ("MAX_TOOL_CHARS", limits::MAX_TOOL_CHARS as u64),
         ("MAX_PARALLELISM", u64::from(limits::MAX_PARALLELISM)),

@@ -24,6 +24,13 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
         if !record.state.is_terminal() || record.is_removed() {
             return Err(format!("step `{}` has not ended, or the plan no longer has it", record.id));
         }
+        if let Some(list) = execution.steps[step].runs_for().filter(|list| !steps.contains(list)) {
+            let list = &execution.steps[list].id;
+            return Err(format!(
+                "step `{}` runs for an entry of the list of `{list}`, which does not run again",
+                record.id
+            ));
+        }
         for &dependent in execution.steps[step].dependents.iter().filter(|dependent| !steps.contains(dependent)) {
             let record = &execution.steps[dependent];
             if !record.waits_to_start() {
@@ -34,16 +41,7 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     }
     execution.transition_execution(ExecutionTrigger::Retried, None)?;
     for &step in &steps {
-        let totals = &mut execution.totals;
-        let counter = match execution.steps[step].state {
-            StepState::Completed => &mut totals.completed,
-            StepState::Failed => &mut totals.failed,
-            StepState::Skipped => &mut totals.skipped,
-            _ => &mut totals.cancelled,
-        };
-        *counter -= 1;
-        execution.transition_step(step, StepTrigger::Retried, time)?;
-        execution.update_step(step, |record| record.reset(time));
+        execution.run_again(step, time)?;
     }
     for &step in &waiting {
         if execution.steps[step].state == StepState::Ready {
@@ -63,9 +61,28 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
 }
 
 impl Execution {
+    /// Takes a step that has ended back to its beginning.
+    pub(crate) fn run_again(&mut self, step: StepKey, time: Timestamp) -> Result<(), String> {
+        let totals = &mut self.totals;
+        let counter = match self.steps[step].state {
+            StepState::Completed => &mut totals.completed,
+            StepState::Failed => &mut totals.failed,
+            StepState::Skipped => &mut totals.skipped,
+            _ => &mut totals.cancelled,
+        };
+        *counter -= 1;
+        self.transition_step(step, StepTrigger::Retried, time)?;
+        self.update_step(step, |record| record.reset(time));
+        Ok(())
+    }
+
     /// What a step that has not started waits for, from the states of all its dependencies: it becomes ready, is marked to be skipped, or waits.
     pub(super) fn await_dependencies(&mut self, step: StepKey, time: Timestamp) -> Result<(), String> {
         let record = &self.steps[step];
+        if record.runs_for().is_some() {
+            // It waits for the list.
+            return Ok(());
+        }
         let run_when = record.spec.run_when();
         let open = record.dependencies.iter().filter(|&&on| !self.steps[on].lets_run(run_when)).count();
         let ended = |&&on: &&StepKey| self.steps[on].state.is_terminal() && !self.steps[on].lets_run(run_when);

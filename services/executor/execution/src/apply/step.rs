@@ -7,6 +7,7 @@ use crate::{
     ErrorClass, Execution, ExecutionState, ExecutionTrigger, Failure, Resolution, SkipReason, StepEvent, StepId,
     StepKey, StepState, StepTrigger, Timestamp,
     state::{OperationEnd, Stop},
+    steps,
 };
 
 pub(super) fn apply(
@@ -28,6 +29,25 @@ pub(super) fn apply(
                 (record.end, record.attempt_started_at) = (None, None);
             });
         }
+        StepEvent::FallbackSwitched { failure, from, to } => {
+            check(execution, step, attempt, StepTrigger::FallbackSwitched)?;
+            let record = &execution.steps[step];
+            let mut calls = record.spec.calls().skip(record.call).map(|call| &call.tool);
+            let are_next = calls.next() == Some(from) && calls.next() == Some(to);
+            drop(calls);
+            if !are_next {
+                return Err(format!("no call of `{to}` takes the place of the one of `{from}` of step `{id}`"));
+            }
+            execution.transition_step(step, StepTrigger::FallbackSwitched, time)?;
+            execution.update_step(step, |record| {
+                (record.call, record.attempts_of_others) = (record.call + 1, attempt);
+                record.not_before = Some(time);
+                record.failed(attempt, failure, time);
+                (record.end, record.attempt_started_at) = (None, None);
+            });
+        }
+        StepEvent::ItemsListed { items } => steps::for_each::listed(execution, step, attempt, items, time)?,
+        StepEvent::ItemsCollected { output } => steps::for_each::collected(execution, step, attempt, output)?,
         StepEvent::Completed { .. } => {
             check(execution, step, attempt, StepTrigger::Completed)?;
             execution.transition_step(step, StepTrigger::Completed, time)?;
@@ -62,7 +82,7 @@ pub(super) fn apply(
             let record = &execution.steps[step];
             // So that whoever asks for the first reason goes from step to step against the dependencies, and never round in a circle.
             let is_of_dependency = matches!(reason, SkipReason::DependencyFailed | SkipReason::DependencySkipped);
-            let depends_on = |on: StepKey| record.dependencies.contains(&on);
+            let depends_on = |on: StepKey| record.dependencies.contains(&on) || record.runs_for() == Some(on);
             if is_of_dependency && !because.is_some_and(depends_on) {
                 return Err(format!("step `{id}` depends on no step because of which it is skipped"));
             }
@@ -142,6 +162,9 @@ pub(super) fn apply(
             });
         }
     }
+    if execution.steps[step].state.is_terminal() {
+        steps::for_each::ended(execution, step);
+    }
     Ok(())
 }
 
@@ -191,7 +214,9 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
             StepState::Pending | StepState::Ready | StepState::Running | StepState::BackingOff,
             StepTrigger::Completed,
         ) => matches!(record.end, Some(OperationEnd::Completed)),
-        (StepState::Running, StepTrigger::RetryScheduled) => matches!(record.end, Some(OperationEnd::Failed(_))),
+        (StepState::Running, StepTrigger::RetryScheduled | StepTrigger::FallbackSwitched) => {
+            matches!(record.end, Some(OperationEnd::Failed(_)))
+        }
         (StepState::Running, StepTrigger::OutcomeUnknown) => matches!(record.end, Some(OperationEnd::Unknown(_))),
         (StepState::Running, StepTrigger::Failed) => {
             to_request || matches!(record.end, Some(OperationEnd::Failed(_) | OperationEnd::Denied(_)))
@@ -200,9 +225,7 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
             to_request || matches!(record.end, Some(OperationEnd::Cancelled))
         }
         // A step whose condition has no value fails before its first attempt.
-        (StepState::Ready, StepTrigger::Failed) => {
-            to_request || !record.has_started() && record.spec.condition().is_some()
-        }
+        (StepState::Ready, StepTrigger::Failed) => to_request || !record.has_started() && record.condition().is_some(),
         (StepState::Ready, StepTrigger::Cancelled) => to_request,
         _ => true,
     };
@@ -223,6 +246,11 @@ fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timesta
     if let Some(&on) = record.dependencies.iter().find(|&&on| !execution.steps[on].state.is_terminal()) {
         let on = &execution.steps[on].id;
         return Err(format!("step `{id}` started before step `{on}`, which it depends on, had ended"));
+    }
+    if !record.has_started()
+        && let Some(resource) = record.resources().iter().find(|&one| execution.index.resources_held.contains_key(one))
+    {
+        return Err(format!("step `{id}` uses the resource `{resource}`, which another step uses"));
     }
     execution.transition_step(step, StepTrigger::Started, time)?;
     execution.update_step(step, |record| {

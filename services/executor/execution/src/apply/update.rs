@@ -6,7 +6,7 @@ use belay_plan::StepSpec;
 
 use crate::{
     Execution, PlanUpdated, SkipReason, StepKey, StepState, StepTrigger, Timestamp,
-    state::{OperationEnd, Revised, StepRecord, StepRole},
+    state::{OperationEnd, Revised, StepRecord},
 };
 
 pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Timestamp) -> Result<(), String> {
@@ -27,7 +27,8 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
     let removed: Vec<StepKey> = execution
         .steps
         .iter()
-        .filter(|(_, record)| !record.state.is_terminal() && !named.contains(record.id.as_str()))
+        .filter(|(_, record)| !record.state.is_terminal() && record.runs_for().is_none())
+        .filter(|(_, record)| !named.contains(record.id.as_str()))
         .map(|(step, _)| step)
         .collect();
     let mut added = Vec::new();
@@ -41,10 +42,10 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
             execution.transition_step(step, StepTrigger::Retried, time)?;
             execution.update_step(step, |record| record.reset(time));
         }
-        execution.update_step(step, |record| record.spec = Arc::clone(spec));
+        execution.replace_spec(step, spec);
     }
     execution.totals.total += added.len();
-    execution.steps.append(&added, StepRole::Planned, time).map_err(|id| format!("two steps have the id `{id}`"))?;
+    execution.steps.append(&added, time).map_err(|id| format!("two steps have the id `{id}`"))?;
     execution.steps.connect(&updated.plan);
     execution.index_new();
     let waiting: Vec<StepKey> = execution
@@ -85,7 +86,8 @@ impl Execution {
         if plan.id() != self.plan().id() {
             return Some(ForbiddenChange::Id(self.plan().id().to_owned()));
         }
-        self.steps.iter().find_map(|(_, record)| {
+        let planned = self.steps.iter().filter(|(_, record)| record.runs_for().is_none());
+        planned.into_iter().find_map(|(_, record)| {
             let spec = plan.step_index(&record.id).map(|index| &plan.steps()[index]);
             let is_fixed = !record.waits_to_start() && !record.is_removed();
             match spec {

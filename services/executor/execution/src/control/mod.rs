@@ -196,6 +196,9 @@ impl Control {
             }
             StepEvent::Started
             | StepEvent::RetryScheduled { .. }
+            | StepEvent::FallbackSwitched { .. }
+            | StepEvent::ItemsListed { .. }
+            | StepEvent::ItemsCollected { .. }
             | StepEvent::Completed { .. }
             | StepEvent::Failed { .. }
             | StepEvent::Skipped { .. }

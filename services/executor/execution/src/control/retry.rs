@@ -35,6 +35,8 @@ impl Execution {
         if steps.is_empty() {
             return Err(Refused::NothingToRetry);
         }
+        let from = request.from.as_ref().and_then(|id| self.step_key(id));
+        self.add_lists(&mut steps, from)?;
         let mut dependents: Vec<StepKey> = steps.iter().copied().collect();
         while let Some(step) = dependents.pop() {
             for &dependent in &self.steps[step].dependents {
@@ -48,7 +50,12 @@ impl Execution {
                 }
             }
         }
-        let failed = |key: &&StepKey| request.skip_failed && self.steps[**key].state == StepState::Failed;
+        // The steps for the entries of a list are skipped, and not the step that collects what they have done.
+        let failed = |key: &&StepKey| {
+            self.steps[**key].items.steps.is_empty()
+                && request.skip_failed
+                && self.steps[**key].state == StepState::Failed
+        };
         let skipped: Vec<StepKey> = steps.iter().filter(failed).copied().collect();
         let reason = request.reason.clone();
         let start_paused = request.start_paused && self.paused.is_none();
@@ -73,6 +80,19 @@ impl Execution {
     }
 }
 
+impl Execution {
+    /// A step runs again that runs for each entry of a list when the step for one of them does; all of these when a principal names the step itself.
+    fn add_lists(&self, steps: &mut BTreeSet<StepKey>, from: Option<StepKey>) -> Result<(), Refused> {
+        let lists: BTreeSet<StepKey> = steps.iter().filter_map(|&step| self.steps[step].runs_for()).collect();
+        if let Some(&list) = lists.iter().find(|&&list| !self.steps[list].state.is_terminal()) {
+            return Err(Refused::DependentRuns(self.steps[list].id.clone()));
+        }
+        steps.extend(lists);
+        steps.extend(from.into_iter().flat_map(|from| self.steps[from].items.current()));
+        Ok(())
+    }
+}
+
 /// Whether a step runs again that ended like this, whatever it depends on.
 fn is_retried(state: StepState, skipped: Option<(SkipReason, Option<StepKey>)>) -> bool {
     match (state, skipped) {
@@ -85,6 +105,7 @@ fn is_retried(state: StepState, skipped: Option<(SkipReason, Option<StepKey>)>) 
             | SkipReason::NonInteractive
             | SkipReason::Requested
             | SkipReason::PlanUpdated
+            | SkipReason::NotListed
             | SkipReason::ConditionFalse => false,
         },
         (

@@ -13,7 +13,7 @@ impl Execution {
     pub(super) fn drain(&self, stop: Stop) -> Vec<Body> {
         let index = &self.index;
         let started = index.to_request.len() + index.to_start_without_slot.len() + index.backing_off.len();
-        if index.pending + index.ready.len() + started + index.unknown.len() == 0 {
+        if index.pending + started + index.unknown.len() == 0 && !index.has_ready() {
             return Vec::new();
         }
         let (reason, cause) = match stop {

@@ -175,7 +175,7 @@ impl Execution {
         let to_request = || self.index.to_request.first().copied().filter(|_| room);
         let due = self.index.backing_off.first().filter(|(not_before, _)| *not_before <= context.now);
         let retry = || due.filter(|_| room).map(|&(_, step)| step);
-        let ready = || self.index.ready.first().copied().filter(|_| self.has_unheld_slot());
+        let ready = || self.index.first_ready().filter(|_| self.has_unheld_slot());
         let step = without_slot.or_else(to_request).or_else(retry).or_else(ready)?;
         if self.step_deadline(step).is_some_and(|deadline| deadline <= context.now) {
             let message = "The step's time limit ran out between two calls.";
@@ -191,7 +191,7 @@ impl Execution {
     /// Starts an attempt, if the step's condition lets it run; it is asked before the first.
     fn start(&self, step: StepKey, blobs: &dyn Blobs) -> Option<Body> {
         let record = &self.steps[step];
-        if let Some(condition) = record.spec.condition().filter(|_| !record.has_started()) {
+        if let Some(condition) = record.condition().filter(|_| !record.has_started()) {
             match steps::condition::holds(self, step, condition, blobs)? {
                 Ok(true) => {}
                 Ok(false) => return Some(self.skip(step, SkipReason::ConditionFalse, None)),
@@ -203,7 +203,8 @@ impl Execution {
 
     pub(crate) fn step_deadline(&self, step: StepKey) -> Option<Timestamp> {
         let StepRecord { spec, started_at, waited, .. } = &self.steps[step];
-        let limit = spec.timeout()?;
+        // That of a step that runs for each entry of a list is the limit of each.
+        let limit = spec.timeout().filter(|_| !self.steps[step].is_for_each())?;
         // Time spent waiting for approval does not count towards the step's time limit.
         Some((*started_at)?.saturating_add(limit + *waited))
     }

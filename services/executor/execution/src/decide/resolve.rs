@@ -38,17 +38,23 @@ impl Execution {
 
     fn retry_or_fail(&self, step: StepKey, failure: &Failure, now: Timestamp) -> StepEvent {
         let record = &self.steps[step];
-        let (attempt, retry) = (record.attempt - record.attempts_before, record.spec.retry());
+        let (attempt, retry) = (record.attempt - record.attempts_of_others, record.spec.retry());
         let fail = |failure| StepEvent::Failed { failure, progress: self.progress(1) };
         let failure = &if retry.by_output { classify::by_output(failure) } else { failure.clone() };
-        if !failure.class.is_retryable() || attempt >= retry.max_attempts || self.stop.is_some() {
+        if self.stop.is_some() {
             return fail(failure.clone());
+        }
+        let fallback = self.fallback(step, failure, now);
+        // Another attempt cannot start what could not be started.
+        let goes_to_fallback_at_once = failure.class == ErrorClass::AgentUnavailable && fallback.is_some();
+        if !failure.class.is_retryable() || attempt >= retry.max_attempts || goes_to_fallback_at_once {
+            return fallback.unwrap_or_else(|| fail(failure.clone()));
         }
         let planned = match failure.class {
             ErrorClass::RateLimit => retry.delay_after_rate_limit(attempt - 1),
             _ => Some(retry.delay(attempt - 1)),
         };
-        let Some(planned) = planned else { return fail(failure.clone()) };
+        let Some(planned) = planned else { return fallback.unwrap_or_else(|| fail(failure.clone())) };
         let delay = failure.delay_before_retry(planned);
         let not_before = now.saturating_add(delay);
         if self.step_deadline(step).is_some_and(|deadline| deadline <= not_before) {
@@ -56,6 +62,17 @@ impl Execution {
             return fail(Failure { message, ..failure.clone() });
         }
         StepEvent::RetryScheduled { failure: failure.clone(), retry_count: attempt, delay, not_before }
+    }
+
+    /// The event with which the next call of a step takes the place of the one that failed; `None` when there is none, or when the failure is one that
+    /// another call does not mend: a denial stays one, and what failed for good did (S1-20).
+    fn fallback(&self, step: StepKey, failure: &Failure, now: Timestamp) -> Option<StepEvent> {
+        let record = &self.steps[step];
+        let mends = failure.class.is_retryable() || failure.class == ErrorClass::AgentUnavailable;
+        let has_time = self.step_deadline(step).is_none_or(|deadline| deadline > now);
+        let from = record.current_call()?.tool.clone();
+        let to = record.spec.calls().nth(record.call + 1).filter(|_| mends && has_time)?.tool.clone();
+        Some(StepEvent::FallbackSwitched { failure: failure.clone(), from, to })
     }
 
     pub(super) fn skip(&self, step: StepKey, reason: SkipReason, because: Option<StepKey>) -> Body {

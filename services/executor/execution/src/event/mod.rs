@@ -131,6 +131,7 @@ impl Body {
     pub fn blob(&self) -> Option<&BlobRef> {
         match self {
             Self::ToolCall { event, .. } => event.blob(),
+            Self::Step { event: StepEvent::ItemsCollected { output }, .. } => output.blob(),
             Self::Execution(_) | Self::Step { .. } | Self::Approval { .. } | Self::Wait { .. } => None,
         }
     }

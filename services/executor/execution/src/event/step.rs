@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-use crate::{Failure, Json, StepId, Timestamp};
+use crate::{Failure, Json, Payload, StepId, Timestamp};
 
 /// What happens to a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,25 @@ pub enum StepEvent {
         delay: Duration,
         /// When the next attempt may start.
         not_before: Timestamp,
+    },
+    /// All attempts of its call have failed, and another call takes its place.
+    FallbackSwitched {
+        /// What went wrong.
+        failure: Failure,
+        /// The tool of the call that failed, as the plan names it.
+        from: String,
+        /// The tool of the call that takes its place, as the plan names it.
+        to: String,
+    },
+    /// It has read the list for each entry of which it runs. Each is a step of its own; those that have completed for the same entry stay as they are.
+    ItemsListed {
+        /// The entries, in order.
+        items: Vec<Json>,
+    },
+    /// The steps for all entries have ended, and none has failed.
+    ItemsCollected {
+        /// Their outputs in the order of the entries, null for each that was skipped: the step's output.
+        output: Payload,
     },
     /// It completed; its output is the result of its last operation.
     Completed {
@@ -135,6 +154,8 @@ pub enum SkipReason {
     Requested,
     /// A principal changed the plan, which no longer has it.
     PlanUpdated,
+    /// The list for an entry of which it was to run has become shorter.
+    NotListed,
     /// Its condition was false, or its `run_when` waited for a failure that there was not.
     ConditionFalse,
 }

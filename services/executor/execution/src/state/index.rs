@@ -4,7 +4,12 @@
 //! [`Execution::update_step`] or one of the functions for operations, which compare the contribution before and after. So the indexes can be
 //! rebuilt, and a test shows after every event that nothing else would come out.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use belay_plan::StepSpec;
 
 use super::{Execution, Life, OpenOperations, Operation, OperationKey, Operations, StepKey, StepRecord, Steps};
 use crate::{StepState, Timestamp};
@@ -18,8 +23,12 @@ pub(crate) struct Index {
     pub(crate) slots_idle: usize,
     /// Steps in `Pending`.
     pub(crate) pending: usize,
-    /// Steps in `Ready` whose first attempt has not started, and which then hold a slot.
+    /// Steps in `Ready` whose first attempt has not started, which then hold a slot, and which use no resources.
     pub(crate) ready: BTreeSet<StepKey>,
+    /// The same that use resources, by these.
+    pub(crate) ready_with: BTreeMap<Vec<String>, BTreeSet<StepKey>>,
+    /// The resources that steps use which have started and have not ended, and how many do.
+    pub(crate) resources_held: BTreeMap<String, usize>,
     /// Steps that have started and whose next operation is still to be requested. They keep their slot.
     pub(crate) to_request: BTreeSet<StepKey>,
     /// Steps that hold no slot, and whose first attempt can start or whose next operation is still to be requested.
@@ -53,6 +62,7 @@ struct StepClass {
     idles_slot: bool,
     is_pending: bool,
     is_ready: bool,
+    holds_resources: bool,
     to_request: bool,
     to_start_without_slot: bool,
     to_skip: bool,
@@ -63,8 +73,9 @@ struct StepClass {
 
 impl StepClass {
     fn of(record: &StepRecord) -> Self {
-        let (started, slot) = (record.has_started(), record.spec.kind().needs_slot());
-        let none = Self { to_resolve: record.end.is_some(), ..Self::default() };
+        let (started, slot) = (record.has_started(), record.needs_slot());
+        let holds_resources = started && !record.state.is_terminal() && !record.resources().is_empty();
+        let none = Self { to_resolve: record.end.is_some(), holds_resources, ..Self::default() };
         match record.state {
             StepState::Pending => Self { is_pending: true, to_skip: record.to_skip.is_some(), ..none },
             StepState::Ready if !started => Self { is_ready: slot, to_start_without_slot: !slot, ..none },
@@ -128,14 +139,33 @@ impl OperationClass {
 }
 
 impl Index {
-    fn move_step(&mut self, step: StepKey, before: StepClass, after: StepClass) {
+    fn move_step(&mut self, step: StepKey, before: StepClass, after: StepClass, resources: &[String]) {
         if before == after {
             return;
         }
         count(&mut self.slots_held, before.holds_slot, after.holds_slot);
         count(&mut self.slots_idle, before.idles_slot, after.idles_slot);
         count(&mut self.pending, before.is_pending, after.is_pending);
-        toggle(&mut self.ready, step, before.is_ready, after.is_ready);
+        match resources {
+            [] => toggle(&mut self.ready, step, before.is_ready, after.is_ready),
+            _ if before.is_ready != after.is_ready => {
+                let steps = self.ready_with.entry(resources.to_vec()).or_default();
+                toggle(steps, step, before.is_ready, after.is_ready);
+                if steps.is_empty() {
+                    self.ready_with.remove(resources);
+                }
+            }
+            _ => {}
+        }
+        if before.holds_resources != after.holds_resources {
+            for resource in resources {
+                let held = self.resources_held.entry(resource.clone()).or_default();
+                count(held, before.holds_resources, after.holds_resources);
+                if *held == 0 {
+                    self.resources_held.remove(resource);
+                }
+            }
+        }
         toggle(&mut self.to_request, step, before.to_request, after.to_request);
         let without_slot = (before.to_start_without_slot, after.to_start_without_slot);
         toggle(&mut self.to_start_without_slot, step, without_slot.0, without_slot.1);
@@ -164,9 +194,22 @@ impl Index {
             index.move_operation(operation.key, OperationClass::default(), OperationClass::of(operation));
         }
         for (step, record) in steps.iter() {
-            index.move_step(step, StepClass::default(), StepClass::of(record));
+            index.move_step(step, StepClass::default(), StepClass::of(record), record.resources());
         }
         index
+    }
+
+    /// Whether a step is ready to start that then holds a slot; the resources that it uses may be in use.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty() || !self.ready_with.is_empty()
+    }
+
+    /// The first step in the plan's order that is ready to start, of those that use nothing which is in use.
+    pub(crate) fn first_ready(&self) -> Option<StepKey> {
+        let is_free = |resource: &String| !self.resources_held.contains_key(resource);
+        let with = self.ready_with.iter().filter(|(resources, _)| resources.iter().all(is_free));
+        let first_with = with.filter_map(|(_, steps)| steps.first());
+        self.ready.first().into_iter().chain(first_with).min().copied()
     }
 }
 
@@ -213,8 +256,22 @@ impl Execution {
         let before = StepClass::of(record);
         let changed = change(record);
         let after = StepClass::of(record);
-        self.index.move_step(step, before, after);
+        self.index.move_step(step, before, after, record.resources());
         changed
+    }
+
+    /// Replaces what a step is to do, and the indexes with it, which go by the resources that it uses.
+    pub(crate) fn replace_spec(&mut self, step: StepKey, spec: &Arc<StepSpec>) {
+        let record = &mut self.steps[step];
+        self.index.move_step(step, StepClass::of(record), StepClass::default(), record.resources());
+        record.spec = Arc::clone(spec);
+        self.index.move_step(step, StepClass::default(), StepClass::of(record), record.resources());
+    }
+
+    /// Adds a step that was appended to the indexes.
+    pub(crate) fn index_appended(&mut self, step: StepKey) {
+        let record = &self.steps[step];
+        self.index.move_step(step, StepClass::default(), StepClass::of(record), record.resources());
     }
 
     /// Changes an operation in flight, and the indexes with it.

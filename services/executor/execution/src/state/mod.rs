@@ -10,12 +10,12 @@ mod snapshot;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-use belay_plan::{Plan, StepSpec};
+use belay_plan::{Plan, StepSpec, ToolStep};
 
 pub(crate) use self::{
     index::Index,
     operation::Operations,
-    record::{OpenOperations, OperationEnd, StepRecord, Steps},
+    record::{Items, OpenOperations, OperationEnd, StepRecord, Steps},
     requests::Requests,
     signals::Signals,
 };
@@ -26,8 +26,8 @@ pub use self::{
     snapshot::{NotRestored, SNAPSHOT_VERSION},
 };
 use crate::{
-    Actor, Created, ExecutionState, Failure, OperationId, Payload, SkipReason, StepId, StepState, Timestamp, ToolFacts,
-    Totals,
+    Actor, Created, ExecutionState, Failure, Json, OperationId, Payload, SkipReason, StepId, StepState, Timestamp,
+    ToolFacts, Totals,
 };
 
 /// One execution. Created from events and changed only by events.
@@ -180,6 +180,39 @@ impl<'a> StepView<'a> {
         self.record.role
     }
 
+    /// A short line for people.
+    pub fn title(&self) -> &'a str {
+        match self.record.spec.title() {
+            title if title == self.record.spec.id() => &self.record.id,
+            title => title,
+        }
+    }
+
+    /// The call that it makes: its own, or one that has taken its place; `None` for a step that calls no tool.
+    pub fn call(&self) -> Option<&'a ToolStep> {
+        self.record.current_call()
+    }
+
+    /// The entry of the list for which it runs; `None` for a step of the plan.
+    pub fn item(&self) -> Option<&'a Json> {
+        self.record.item.as_ref()
+    }
+
+    /// Whether it runs for each entry of a list: the steps for the entries do what there is to do.
+    pub fn is_for_each(&self) -> bool {
+        self.record.is_for_each()
+    }
+
+    /// Whether it runs for each entry of a list, and has read that.
+    pub fn is_listed(&self) -> bool {
+        self.record.items.listed.is_some()
+    }
+
+    /// The steps for the entries of the list for each of which it runs, in order; none before it has read the list.
+    pub fn items(&self) -> &'a [StepKey] {
+        self.record.items.current()
+    }
+
     /// Its state.
     pub fn state(&self) -> StepState {
         self.record.state
@@ -192,7 +225,8 @@ impl<'a> StepView<'a> {
 
     /// The number of the last attempt that it may make.
     pub fn max_attempts(&self) -> u32 {
-        self.record.attempts_before.saturating_add(self.record.spec.retry().max_attempts)
+        let attempts = if self.record.is_for_each() { 1 } else { self.record.spec.retry().max_attempts };
+        self.record.attempts_of_others.saturating_add(attempts)
     }
 
     /// When its first attempt started.
@@ -266,6 +300,8 @@ impl<'a> StepView<'a> {
         match self.record.state {
             StepState::BackingOff => self.record.not_before.map(|until| Waiting::Timer { since, until }),
             StepState::OutcomeUnknown => Some(Waiting::Outcome { since, step: self.key }),
+            // The steps for the entries say what they wait for.
+            StepState::Running if self.record.is_for_each() => None,
             StepState::Running => Some(Waiting::Call { since }),
             StepState::AwaitingApproval => {
                 self.operations().next().map(|operation| Waiting::Approval { since, operation: operation.key })
@@ -288,7 +324,7 @@ impl Execution {
     /// The id that two of its steps have.
     pub(crate) fn new(created: Created, started_by: Actor, time: Timestamp) -> Result<Self, StepId> {
         let mut steps = Steps::default();
-        steps.append(created.plan.steps(), StepRole::Planned, time)?;
+        steps.append(created.plan.steps(), time)?;
         steps.connect(&created.plan);
         let deadline = created.deadline;
         let mut execution = Self {

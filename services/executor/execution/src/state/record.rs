@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
-use belay_plan::{Plan, StepSpec};
+use belay_plan::{Condition, Plan, StepSpec, ToolStep};
 
-use crate::{Failure, Payload, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
+use crate::{Failure, Json, Payload, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
 
 /// The position of a step in its execution's arena. The plan's steps come first, in the plan's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -36,6 +36,31 @@ impl StepKey {
 pub enum StepRole {
     /// The plan names it.
     Planned,
+    /// It is the step for one entry of a list.
+    Item {
+        /// The step of the plan that runs for each entry.
+        of: StepKey,
+        /// The entry's position, from 0.
+        index: u32,
+    },
+}
+
+/// What a step has that runs for each entry of a list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Items {
+    /// The steps for the entries, in order, which is ascending; more than [`Self::listed`] when the list was longer before the step was made to run again.
+    pub(crate) steps: Vec<StepKey>,
+    /// How many entries the list has; `None` before it is read, since the step was last made to run again.
+    pub(crate) listed: Option<usize>,
+    /// How many of the steps for these entries have not ended.
+    pub(crate) open: usize,
+}
+
+impl Items {
+    /// The steps for the entries of the list as it is; none before it is read.
+    pub(crate) fn current(&self) -> &[StepKey] {
+        &self.steps[..self.listed.unwrap_or_default()]
+    }
 }
 
 /// One step.
@@ -44,6 +69,10 @@ pub(crate) struct StepRecord {
     pub(crate) id: StepId,
     pub(crate) spec: Arc<StepSpec>,
     pub(crate) role: StepRole,
+    /// The entry of the list, for the step of one.
+    pub(crate) item: Option<Json>,
+    /// Of a step that runs for each entry of a list.
+    pub(crate) items: Items,
     /// The steps that it depends on.
     pub(crate) dependencies: Vec<StepKey>,
     /// The steps that depend on it, ascending.
@@ -53,6 +82,10 @@ pub(crate) struct StepRecord {
     /// How many attempts had been made when it was last made to run again; 0 for a step that was not. Calls are named by their attempt, so the
     /// numbers go on.
     pub(crate) attempts_before: u32,
+    /// Which of its calls it makes: 0 for its own, 1 for the first that takes its place.
+    pub(crate) call: usize,
+    /// How many attempts had been made when that call took the place of the one before, or when it was last made to run again.
+    pub(crate) attempts_of_others: u32,
     /// Operations of this attempt so far.
     pub(crate) operations: u32,
     /// Calls of this attempt that conflicted with another commit.
@@ -96,7 +129,41 @@ impl StepRecord {
         matches!(self.state, StepState::Ready | StepState::Running)
             && self.has_started()
             && self.open.all == 0
+            && self.items.open == 0
             && self.end.is_none()
+    }
+
+    /// Whether it runs for each entry of a list: the steps for the entries do what there is to do.
+    pub(crate) fn is_for_each(&self) -> bool {
+        self.role == StepRole::Planned && self.spec.for_each().is_some()
+    }
+
+    /// Whether it holds one of the plan's slots while it works.
+    pub(crate) fn needs_slot(&self) -> bool {
+        !self.is_for_each() && self.spec.kind().needs_slot()
+    }
+
+    /// What it uses that no other step may use at the same time.
+    pub(crate) fn resources(&self) -> &[String] {
+        if self.is_for_each() { &[] } else { self.spec.resources() }
+    }
+
+    /// The call that it makes: its own, or one that has taken its place; `None` for a step that calls no tool.
+    pub(crate) fn current_call(&self) -> Option<&ToolStep> {
+        self.spec.calls().nth(self.call)
+    }
+
+    /// What has to be true for it to run. That of a step that runs for each entry of a list is asked once, for all.
+    pub(crate) fn condition(&self) -> Option<&Condition> {
+        self.spec.condition().filter(|_| self.role == StepRole::Planned)
+    }
+
+    /// The step of the plan for an entry of whose list it runs.
+    pub(crate) fn runs_for(&self) -> Option<StepKey> {
+        match self.role {
+            StepRole::Planned => None,
+            StepRole::Item { of, .. } => Some(of),
+        }
     }
 }
 
@@ -168,17 +235,25 @@ pub struct FailedAttempt {
 }
 
 impl StepRecord {
-    fn new(spec: Arc<StepSpec>, role: StepRole, time: Timestamp) -> Self {
-        let open_dependencies = spec.dependencies().len();
+    /// The step of one entry of a list depends on nothing: it is there once the list is read.
+    fn new(id: StepId, spec: Arc<StepSpec>, role: StepRole, time: Timestamp) -> Self {
+        let open_dependencies = match role {
+            StepRole::Planned => spec.dependencies().len(),
+            StepRole::Item { .. } => 0,
+        };
         Self {
-            id: spec.id().into(),
+            id,
             role,
+            item: None,
+            items: Items::default(),
             dependencies: Vec::new(),
             dependents: Vec::new(),
             state: if open_dependencies == 0 { StepState::Ready } else { StepState::Pending },
             spec,
             attempt: 0,
             attempts_before: 0,
+            call: 0,
+            attempts_of_others: 0,
             operations: 0,
             conflicts: 0,
             failed_beside: false,
@@ -202,7 +277,8 @@ impl StepRecord {
 
     /// Forgets how it ended: it waits for its dependencies as if it had not run. What is kept of it are its failed attempts, and their number.
     pub(crate) fn reset(&mut self, time: Timestamp) {
-        self.attempts_before = self.attempt;
+        (self.attempts_before, self.call, self.attempts_of_others) = (self.attempt, 0, self.attempt);
+        (self.items.listed, self.items.open) = (None, 0);
         (self.state, self.since) = (StepState::Pending, time);
         (self.conflicts, self.failed_beside) = (0, false);
         (self.started_at, self.attempt_started_at, self.ended_at, self.not_before) = (None, None, None, None);
@@ -232,18 +308,38 @@ impl Steps {
     ///
     /// # Errors
     /// The id, when a step has it already.
-    pub(crate) fn append(&mut self, specs: &[Arc<StepSpec>], role: StepRole, time: Timestamp) -> Result<(), StepId> {
+    pub(crate) fn append(&mut self, specs: &[Arc<StepSpec>], time: Timestamp) -> Result<(), StepId> {
         self.records.reserve(specs.len());
         self.keys.reserve(specs.len());
         for spec in specs {
-            let record = StepRecord::new(Arc::clone(spec), role, time);
-            match self.keys.entry(record.id.clone()) {
-                Entry::Occupied(known) => return Err(known.key().clone()),
-                Entry::Vacant(place) => place.insert(StepKey::new(self.records.len())),
-            };
-            self.records.push(record);
+            self.push(StepRecord::new(spec.id().into(), Arc::clone(spec), StepRole::Planned, time))?;
         }
         Ok(())
+    }
+
+    /// Appends the step for the entry of the list that a step runs for, whose position is the number of steps that there are for it.
+    ///
+    /// # Errors
+    /// Its id, when a step has it already. The author of a plan cannot give such an id.
+    pub(crate) fn append_item(&mut self, of: StepKey, item: Json, time: Timestamp) -> Result<StepKey, StepId> {
+        let list = &self[of];
+        let index = list.items.steps.len();
+        let id = StepId::from(format!("{}~{index}", list.id));
+        let role = StepRole::Item { of, index: u32::try_from(index).unwrap_or(u32::MAX) };
+        let record = StepRecord { item: Some(item), ..StepRecord::new(id, Arc::clone(&list.spec), role, time) };
+        let key = self.push(record)?;
+        self[of].items.steps.push(key);
+        Ok(key)
+    }
+
+    fn push(&mut self, record: StepRecord) -> Result<StepKey, StepId> {
+        let key = StepKey::new(self.records.len());
+        match self.keys.entry(record.id.clone()) {
+            Entry::Occupied(known) => return Err(known.key().clone()),
+            Entry::Vacant(place) => place.insert(key),
+        };
+        self.records.push(record);
+        Ok(key)
     }
 
     /// Connects the steps as a plan says that has all of them but those which it has removed: those have no part in it.

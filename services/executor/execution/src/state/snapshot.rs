@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Authorization, Execution, FailedAttempt, Operation, OperationEnd, PausedBy, Requests, Signals, StepKey, StepRecord,
-    StepRole, Stop, Totals,
+    Authorization, Execution, FailedAttempt, Items, Operation, OperationEnd, PausedBy, Requests, Signals, StepKey,
+    StepRecord, StepRole, Stop, Totals,
 };
-use crate::{Event, ExecutionState, Failure, IllegalEvent, Payload, SkipReason, StepState, Timestamp};
+use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, SkipReason, StepState, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
-pub const SNAPSHOT_VERSION: u32 = 4;
+pub const SNAPSHOT_VERSION: u32 = 5;
 
 /// Why an execution cannot be restored from a snapshot. Its events still have everything.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -62,6 +62,12 @@ struct Snapshot {
 /// A step without what its specification gives and without what belongs to the indexes.
 #[derive(Serialize, Deserialize)]
 struct StepSnapshot {
+    /// For the step of an entry of a list: the step that runs for each entry, and the entry.
+    item: Option<(StepKey, Json)>,
+    listed: Option<usize>,
+    open_items: usize,
+    call: usize,
+    attempts_of_others: u32,
     state: StepState,
     attempt: u32,
     attempts_before: u32,
@@ -90,7 +96,11 @@ impl StepSnapshot {
         let StepRecord {
             id: _,
             spec: _,
-            role: StepRole::Planned,
+            role,
+            item,
+            items: Items { steps: _, listed, open: open_items },
+            call,
+            attempts_of_others,
             dependencies: _,
             dependents: _,
             open: _,
@@ -115,7 +125,16 @@ impl StepSnapshot {
             end,
             authorization,
         } = record;
+        let of = match role {
+            StepRole::Planned => None,
+            StepRole::Item { of, .. } => Some(*of),
+        };
         Self {
+            item: of.zip(item.clone()),
+            listed: *listed,
+            open_items: *open_items,
+            call: *call,
+            attempts_of_others: *attempts_of_others,
             state: *state,
             attempt: *attempt,
             attempts_before: *attempts_before,
@@ -141,6 +160,11 @@ impl StepSnapshot {
 
     fn restore(self, record: &mut StepRecord) {
         let Self {
+            item: _,
+            listed,
+            open_items,
+            call,
+            attempts_of_others,
             state,
             attempt,
             attempts_before,
@@ -162,6 +186,8 @@ impl StepSnapshot {
             end,
             authorization,
         } = self;
+        (record.items.listed, record.items.open) = (listed, open_items);
+        (record.call, record.attempts_of_others) = (call, attempts_of_others);
         record.state = state;
         record.attempt = attempt;
         record.attempts_before = attempts_before;
@@ -260,6 +286,14 @@ impl Execution {
             return Err(NotRestored::Undecodable(format!("{} bytes are left", rest.len())));
         }
         let mut execution = Self::create(first)?;
+        let time = execution.last_time;
+        for step in snapshot.steps.iter().skip(execution.steps.len()) {
+            let (of, item) = step.item.clone().ok_or(NotRestored::OtherPlan)?;
+            if of.position() >= execution.steps.len() {
+                return Err(NotRestored::OtherPlan);
+            }
+            execution.steps.append_item(of, item, time).map_err(|_| NotRestored::OtherPlan)?;
+        }
         let steps = execution.steps.len();
         let is_of_a_step = |operation: &Operation| operation.key.step.position() < steps;
         if snapshot.steps.len() != steps || !snapshot.operations.iter().all(is_of_a_step) {

@@ -13,7 +13,7 @@ pub(crate) fn holds(
     blobs: &dyn Blobs,
 ) -> Option<Result<bool, Failure>> {
     let failed = |class, reason, message: String| Some(Err(Failure::new(class, reason, message)));
-    let values = match values(execution, condition.values(), blobs) {
+    let values = match values(execution, step, condition.values(), blobs) {
         Ok(values) => values?,
         Err(failure) => return Some(Err(failure)),
     };

@@ -5,6 +5,7 @@
 //! - `action` says what the driver has to do for an operation in flight.
 
 pub(crate) mod condition;
+pub(crate) mod for_each;
 mod outputs;
 pub(crate) mod tool;
 pub(crate) mod wait;
@@ -20,8 +21,12 @@ pub(crate) fn next(
     context: DecideContext<'_>,
     blobs: &dyn Blobs,
 ) -> Option<Body> {
-    match execution.steps[step].spec.kind() {
-        StepKind::Tool(call) => tool::next(execution, step, call, context, blobs),
+    let record = &execution.steps[step];
+    if record.is_for_each() {
+        return for_each::next(execution, step, blobs);
+    }
+    match record.spec.kind() {
+        StepKind::Tool(_) => tool::next(execution, step, record.current_call()?, context, blobs),
         StepKind::Wait(wait) => wait::next(execution, step, wait, context, blobs),
     }
 }
@@ -29,10 +34,7 @@ pub(crate) fn next(
 impl Execution {
     /// How to recover the calls of a step when their outcome is not known; `None` for a step that calls no tool.
     pub fn recovery(&self, step: StepKey) -> Option<RecoveryClass> {
-        match self.steps[step].spec.kind() {
-            StepKind::Tool(call) => self.tool(&call.tool).map(|facts| facts.recovery),
-            StepKind::Wait(_) => None,
-        }
+        self.tool(&self.steps[step].current_call()?.tool).map(|facts| facts.recovery)
     }
 }
 

@@ -10,7 +10,8 @@ use belay_reasons as reasons;
 use serde_json::Value;
 
 use crate::{
-    BlobRef, BlobValue, Blobs, ErrorClass, Execution, Failure, MAX_READ_BYTES, Payload, StepState, state::StepRecord,
+    BlobRef, BlobValue, Blobs, ErrorClass, Execution, Failure, MAX_READ_BYTES, Payload, StepKey, StepRole, StepState,
+    state::StepRecord,
 };
 
 /// What templates read of which steps.
@@ -28,9 +29,10 @@ impl<'a> Values<'a> {
     }
 }
 
-/// What templates read, by the ids of the steps and what it is of them; `None` while a blob is not at hand.
+/// What the templates of a step read, by the ids of the steps and what it is of them; `None` while a blob is not at hand.
 pub(super) fn values<'a>(
     execution: &Execution,
+    step: StepKey,
     named: impl Iterator<Item = (&'a str, StepValue)>,
     blobs: &'a dyn Blobs,
 ) -> Result<Option<Values<'a>>, Failure> {
@@ -44,6 +46,12 @@ pub(super) fn values<'a>(
             outputs.insert(id, what, Cow::Owned(execution.inputs()));
             continue;
         }
+        if what == StepValue::Item {
+            if let Some(item) = item(&execution.steps[step]) {
+                outputs.insert(id, what, Cow::Owned(item));
+            }
+            continue;
+        }
         let Some(record) = execution.steps.key(id).map(|key| &execution.steps[key]) else { continue };
         let output = match what {
             StepValue::State => {
@@ -55,7 +63,7 @@ pub(super) fn values<'a>(
                 continue;
             }
             StepValue::Result => record.output.as_ref(),
-            StepValue::Input => continue,
+            StepValue::Input | StepValue::Item => continue,
         };
         let Some(output) = output else { continue };
         let blob = match output {
@@ -81,6 +89,12 @@ pub(super) fn values<'a>(
         }
     }
     Ok((!is_wanted).then_some(outputs))
+}
+
+/// The entry of the list for which a step runs, with its position.
+fn item(record: &StepRecord) -> Option<Value> {
+    let StepRole::Item { index, .. } = record.role else { return None };
+    Some(serde_json::json!({"value": record.item.as_ref()?.value(), "index": index}))
 }
 
 /// What went wrong with a step that has failed; null for any other.

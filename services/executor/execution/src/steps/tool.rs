@@ -46,7 +46,7 @@ fn requested(
     let key = OperationKey { step, attempt: id.attempt, number: id.number };
     execution.check_is_next(key)?;
     let record = &execution.steps[step];
-    if !matches!(record.spec.kind(), StepKind::Tool(_)) {
+    if !matches!(record.spec.kind(), StepKind::Tool(_)) || record.is_for_each() {
         return Err(format!("step `{}` calls no tool", id.step));
     }
     if record.state == StepState::Ready {
@@ -135,7 +135,7 @@ pub(crate) fn next(
         let message = format!("Tool '{}' not found in the execution's record.", call.tool);
         return Some(execution.fail(step, Failure::new(ErrorClass::Internal, reasons::TOOL_FACTS_MISSING, message)));
     };
-    let values = match values(execution, call.arguments.values(), blobs) {
+    let values = match values(execution, step, call.arguments.values(), blobs) {
         Ok(values) => values?,
         Err(failure) => return Some(execution.fail(step, failure)),
     };

@@ -39,7 +39,8 @@ fn started(
     let step = execution.named(&id.step)?;
     let key = OperationKey { step, attempt: id.attempt, number: id.number };
     execution.check_is_next(key)?;
-    if !matches!(execution.steps[step].spec.kind(), StepKind::Wait(_)) {
+    let record = &execution.steps[step];
+    if !matches!(record.spec.kind(), StepKind::Wait(_)) || record.is_for_each() {
         return Err(format!("step `{}` waits for nothing", id.step));
     }
     execution.update_step(step, |record| record.operations = key.number);
@@ -179,7 +180,7 @@ fn resolved(execution: &Execution, step: StepKey, spec: &FormSpec, values: &Valu
     let title = text("title", MAX_FORM_TITLE_CHARS)?;
     // A value that a reference brings in may have several lines.
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
-    let title = if title.is_empty() { execution.steps[step].spec.title().to_owned() } else { title };
+    let title = if title.is_empty() { execution.step(step).title().to_owned() } else { title };
     Ok(Form::new(title, text("description", MAX_FORM_DESCRIPTION_CHARS)?, &spec.schema))
 }
 
@@ -198,7 +199,7 @@ pub(crate) fn next(
             WaitCondition::Signal { signal: signal.clone(), until: execution.step_deadline(step) }
         }
         WaitFor::Form(spec) => {
-            let values = match values(execution, spec.texts.values(), blobs) {
+            let values = match values(execution, step, spec.texts.values(), blobs) {
                 Ok(values) => values?,
                 Err(failure) => return Some(execution.fail(step, failure)),
             };

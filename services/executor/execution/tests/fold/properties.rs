@@ -6,7 +6,9 @@ use belay_execution::{
     Actor, ApprovalMode, Body, Created, DecideContext, Decision, Event, Execution, ExecutionState, Json, NotRestored,
     SNAPSHOT_VERSION, StepId, SubjectKind,
 };
-use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft};
+use belay_plan::{
+    Backoff, FallbackDraft, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
+};
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::json;
 
@@ -37,6 +39,9 @@ const ABOUT_OUTCOMES: &[&str] = &[
     "resolve s2 again",
     "resolve s3 completed",
     "resolve s4 again",
+    "resolve s0~0 completed",
+    "resolve s1~0 again",
+    "resolve s1~1 failed",
 ];
 
 /// What people ask about steps that have ended, or that wait.
@@ -47,6 +52,8 @@ const ABOUT_STEPS: &[&str] = &[
     "retry s0",
     "retry s1",
     "retry s3",
+    "retry s0~0",
+    "retry s1~1",
     "update drop s0",
     "update drop s2",
     "update drop s4",
@@ -57,6 +64,13 @@ const ABOUT_STEPS: &[&str] = &[
     "update add s2",
     "update add s9",
     "skip-step s0 0",
+    "skip-step s0~0 0",
+    "skip-step s1~1 0",
+    "skip-step s2~0 1",
+    "set-output s0~1 0 {}",
+    "set-output s1~0 0 7",
+    "retry-now s0~0 1",
+    "cancel-retry s1~0 1",
     "skip-step s1 0",
     "skip-step s2 1",
     "skip-step s3 2",
@@ -89,7 +103,7 @@ impl World {
         let plan = Plan::new(self.plan.clone()).unwrap();
         let replies = self.replies.clone();
         let script = move |call: &belay_execution::OperationId, before: usize| {
-            let step: usize = call.step[1..].parse().unwrap();
+            let step: usize = call.step[1..].split('~').next().unwrap().parse().unwrap();
             let mut reply = replies[(step * 5 + before) % replies.len()].clone();
             if before >= PATIENCE {
                 if matches!(reply.outcome, Outcome::Cancelled(_)) {
@@ -132,6 +146,10 @@ struct Seed {
     run_when: RunWhen,
     /// Of the first step that it depends on, FIRST.
     condition: &'static str,
+    /// A list, which may be one of that step's.
+    for_each: Option<&'static str>,
+    fallback: usize,
+    resources: &'static [&'static str],
 }
 
 #[derive(Clone, Debug)]
@@ -172,19 +190,27 @@ fn seeds() -> impl Strategy<Value = Seed> {
     ];
     let condition = prop::sample::select(conditions.to_vec());
     let wait = option::weighted(0.2, waits());
-    (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), wait, run_when, condition).prop_map(
-        |(rank, wishes, reads, retry, timeout, attempt_timeout, wait, run_when, condition)| Seed {
-            run_when,
-            condition,
-            rank,
-            wishes,
-            reads,
-            retry,
-            timeout,
-            attempt_timeout,
-            wait,
-        },
-    )
+    let lists = ["[1, 2, 3]", "[]", r#"["a"]"#, r#""${FIRST.result.list}""#, r#"[1, "${FIRST.result.n}"]"#];
+    let for_each = option::weighted(0.25, prop::sample::select(lists.to_vec()));
+    let fallback = prop_oneof![5 => Just(0_usize), 1 => Just(1), 1 => Just(2)];
+    let resources: [&'static [&'static str]; 5] = [&[], &[], &["db"], &["cache"], &["cache", "db"]];
+    let more = (for_each, fallback, prop::sample::select(resources.to_vec()));
+    let parts =
+        (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), wait, run_when, condition, more);
+    parts.prop_map(|(rank, wishes, reads, retry, timeout, attempt_timeout, wait, run_when, condition, more)| Seed {
+        for_each: more.0,
+        fallback: more.1,
+        resources: more.2,
+        run_when,
+        condition,
+        rank,
+        wishes,
+        reads,
+        retry,
+        timeout,
+        attempt_timeout,
+        wait,
+    })
 }
 
 fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
@@ -193,7 +219,16 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             |other: &usize| seed.wishes & (1 << other) != 0 && (seeds[*other].rank, *other) < (seed.rank, place);
         let depends_on: Vec<String> = (0..seeds.len()).filter(granted).map(|other| format!("s{other}")).collect();
         let depends_first = depends_on.first().cloned();
+        let list = seed.for_each.and_then(|list| match &depends_first {
+            Some(first) => Some(list.replace("FIRST", first)),
+            None => Some(list.to_owned()).filter(|list| !list.contains("FIRST")),
+        });
+        let for_each = list.map(|list| serde_json::from_str(&list).unwrap());
+        let tools = ["other", "third"].into_iter().take(seed.fallback);
+        let fallback =
+            tools.map(|tool| FallbackDraft { tool: tool.to_owned(), arguments: json!({}), verbatim: Vec::new() });
         let arguments = match depends_on.first() {
+            _ if for_each.is_some() => json!({"item": "${item.value}", "index": "${item.index}"}),
             Some(first) if seed.reads => json!({"n": format!("${{{first}.result.n}}")}),
             _ => json!({}),
         };
@@ -206,6 +241,9 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
                 None => String::new(),
             },
             depends_on,
+            for_each,
+            fallback: fallback.collect(),
+            resources: seed.resources.iter().map(|&name| name.to_owned()).collect(),
             timeout: seed.timeout,
             attempt_timeout: seed.attempt_timeout,
             exclusive: false,
@@ -215,7 +253,8 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
         };
         let waits = |wait| {
             let kind = StepKindDraft::Wait { wait };
-            StepDraft { attempt_timeout: None, retry: None, kind, ..step.clone() }
+            let (fallback, resources) = (Vec::new(), Vec::new());
+            StepDraft { attempt_timeout: None, retry: None, fallback, resources, kind, ..step.clone() }
         };
         match &seed.wait {
             None => step,
@@ -250,7 +289,10 @@ fn plans() -> impl Strategy<Value = PlanDraft> {
 fn replies() -> impl Strategy<Value = Reply> {
     let failed = |word| Just(Outcome::Failed(failure(word)));
     let outcome = prop_oneof![
-        8 => Just(Outcome::Completed(Json::from_text(r#"{"n":1}"#))),
+        6 => Just(Outcome::Completed(Json::from_text(r#"{"n":1}"#))),
+        2 => Just(Outcome::Completed(Json::from_text(r#"{"list":[1,2],"n":1}"#))),
+        1 => Just(Outcome::Completed(Json::from_text(r#"{"list":[3],"n":1}"#))),
+        1 => failed("unavailable"),
         1 => Just(Outcome::Completed(Json::from_text("{}"))),
         3 => failed("transient"),
         1 => failed("crash"),

@@ -61,6 +61,8 @@ fn plays() -> Vec<Play> {
         failing().replies("a: invalid; b: ok 9s").acts("2s pause; 3s retry; 4s resume"),
         pair().replies("a: invalid").acts("5s retry paused; 6s resume"),
         pair().acts("0.5s cancel; 5s retry"),
+        pair().fallback("a", "other").replies("a: transient"),
+        pair().for_each("a", serde_json::json!([1, 2])).replies("a~0: transient").acts("9s retry"),
         pair().limit("0.5s").acts("5s retry"),
         story("a; b; c").parallelism(3).replies("a: ok effect:denied:9s; b: invalid").acts("3s retry"),
         story("a; b")
@@ -174,6 +176,13 @@ fn everything(now: &Execution) -> Vec<Body> {
             StepEvent::OutputSet { output: Json::from_text("1"), reason: String::new() },
             StepEvent::RetryAdvanced { reason: String::new() },
             StepEvent::RetryCancelled { reason: String::new() },
+            StepEvent::FallbackSwitched {
+                failure: failure("transient"),
+                from: "work".to_owned(),
+                to: "other".to_owned(),
+            },
+            StepEvent::ItemsListed { items: vec![Json::from_text("1")] },
+            StepEvent::ItemsCollected { output: Json::from_text("[]").into() },
         ];
         bodies.extend(events.map(|event| Body::Step { step: step.clone(), attempt, event }));
         bodies.push(Body::Step { step: step.clone(), attempt: attempt + 1, event: StepEvent::Started });

@@ -109,8 +109,9 @@ pub(crate) fn plan(
     for (position, step) in draft.steps.iter().enumerate() {
         parts.push(checker.step(position, step, &draft.steps));
     }
-    for (step, (part, planned)) in parts.iter().zip(&draft.steps).enumerate() {
-        let planned = part.planned(step, planned).into_iter().chain(part.planned_condition(step));
+    for (step, (part, of_step)) in parts.iter().zip(&draft.steps).enumerate() {
+        let planned = part.planned(step, of_step).into_iter();
+        let planned = planned.chain(part.planned_fallback(step, of_step)).chain(part.planned_condition(step));
         let problems: Vec<StepProblem> = planned.flat_map(&mut *check).collect();
         problems.into_iter().for_each(|problem| checker.findings.add(|| problem.into()));
     }
@@ -297,9 +298,20 @@ fn plan_size(draft: &PlanDraft) -> usize {
                 wait.signal.len() + form.unwrap_or_default()
             }
         };
+        let list = step.for_each.as_ref().map_or(0, json_size);
+        let fallback = step.fallback.iter().map(|call| call.tool.len() + json_size(&call.arguments)).sum::<usize>();
+        let resources: usize = step.resources.iter().map(String::len).sum();
         let depends_on: usize = step.depends_on.iter().map(String::len).sum();
         let verbatim: usize = step.verbatim.iter().map(String::len).sum();
-        step.id.len() + step.title.len() + step.condition.len() + depends_on + verbatim + kind
+        step.id.len()
+            + step.title.len()
+            + step.condition.len()
+            + list
+            + fallback
+            + resources
+            + depends_on
+            + verbatim
+            + kind
     });
     let inputs = draft.inputs.iter().map(|(name, input)| {
         let values = [&input.schema, &input.default].into_iter().flatten();

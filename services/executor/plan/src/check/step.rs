@@ -1,15 +1,17 @@
 //! The rules for one step, and for references between steps.
 
 use crate::{
-    Backoff, Condition, FormDraft, FormSpec, Planned, PlannedCall, RateLimit, RetryPolicy, RunWhen, StepDraft,
-    StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
+    Backoff, Condition, FallbackDraft, FormDraft, FormSpec, Planned, PlannedCall, RateLimit, RetryPolicy, RunWhen,
+    StepDraft, StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
     limits::{
-        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_FORM_DESCRIPTION_CHARS,
-        MAX_FORM_TITLE_CHARS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_TOOL_CHARS,
+        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS,
+        MAX_FORM_TITLE_CHARS, MAX_ITEMS, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS,
+        MAX_TOOL_CHARS,
     },
     nearest,
     path::{FieldPath, is_hidden, look_alikes, shown},
-    template::json_size,
+    plan::Fallback,
+    template::{Reference, json_size},
 };
 
 use super::{Checker, ID_CHARS, Trust, step_path};
@@ -19,37 +21,50 @@ pub(super) struct Part {
     pub(super) dependencies: Vec<usize>,
     kind: KindPart,
     condition: Option<Condition>,
+    /// The list, as far as it could be read.
+    for_each: Option<Template>,
+    fallback: Vec<CallPart>,
+}
+
+/// The result of checking a call.
+struct CallPart {
+    /// Whether the tool's name is valid.
+    has_tool: bool,
+    /// The arguments, as far as they could be read.
+    arguments: Template,
+    /// Whether all of them could be read.
+    arguments_are_valid: bool,
+}
+
+impl CallPart {
+    fn planned<'a>(&'a self, step: usize, fallback: Option<usize>, tool: &'a str) -> Option<Planned<'a>> {
+        let arguments = self.arguments_are_valid.then_some(&self.arguments);
+        self.has_tool.then_some(Planned::Call(PlannedCall { step, fallback, tool, arguments }))
+    }
 }
 
 /// The result of checking what a step does.
 enum KindPart {
-    Tool {
-        /// Whether the tool's name is valid.
-        has_tool: bool,
-        /// The arguments, as far as they could be read.
-        arguments: Template,
-        /// Whether all of them could be read.
-        arguments_are_valid: bool,
-    },
+    Tool(CallPart),
     /// `None` when nothing valid was named.
     Wait(Option<WaitFor>),
 }
 
-/// The field of a step that has its form.
-const FORM: &[&str] = &["wait", "form"];
-
-fn within(path: &FieldPath, keys: &[&'static str]) -> FieldPath {
-    keys.iter().fold(path.clone(), |path, &key| path.key(key))
+/// Where in a step a reference stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Site {
+    /// In what the step does.
+    Call,
+    /// In the list for each entry of which it runs.
+    List,
+    Condition,
 }
 
 impl Part {
     /// The step's call, when the tool is named, or its form, when the schema is within the limits.
     pub(super) fn planned<'a>(&'a self, step: usize, draft: &'a StepDraft) -> Option<Planned<'a>> {
         match (&draft.kind, &self.kind) {
-            (StepKindDraft::Tool { tool, .. }, KindPart::Tool { has_tool, arguments, arguments_are_valid }) => {
-                let arguments = arguments_are_valid.then_some(arguments);
-                has_tool.then_some(Planned::Call(PlannedCall { step, tool, arguments }))
-            }
+            (StepKindDraft::Tool { tool, .. }, KindPart::Tool(call)) => call.planned(step, None, tool),
             (StepKindDraft::Wait { .. }, KindPart::Wait(Some(WaitFor::Form(form)))) => {
                 Some(Planned::Form { step, schema: &form.schema })
             }
@@ -57,29 +72,64 @@ impl Part {
         }
     }
 
+    /// The calls that take the place of the step's own, whose tools are named.
+    pub(super) fn planned_fallback<'a>(
+        &'a self,
+        step: usize,
+        draft: &'a StepDraft,
+    ) -> impl Iterator<Item = Planned<'a>> {
+        let calls = self.fallback.iter().zip(&draft.fallback).enumerate();
+        calls.filter_map(move |(place, (call, draft))| call.planned(step, Some(place), &draft.tool))
+    }
+
     /// The step's condition, when its references could be read.
     pub(super) fn planned_condition(&self, step: usize) -> Option<Planned<'_>> {
         self.condition.as_ref().map(|condition| Planned::Condition { step, condition })
     }
 
-    /// The templates of the step, and the field of the step in which they stand.
-    pub(super) fn templates(&self) -> Option<(&'static [&'static str], &Template)> {
+    /// The templates of the step at `path`, each with its field; the list for each entry of which it runs is not among them.
+    pub(super) fn templates(&self, path: &FieldPath) -> Vec<(FieldPath, &Template)> {
+        let mut templates = Vec::with_capacity(1 + self.fallback.len());
         match &self.kind {
-            KindPart::Tool { arguments, .. } => Some((&["arguments"], arguments)),
-            KindPart::Wait(Some(WaitFor::Form(form))) => Some((FORM, &form.texts)),
-            KindPart::Wait(_) => None,
+            KindPart::Tool(call) => templates.push((path.key("arguments"), &call.arguments)),
+            KindPart::Wait(Some(WaitFor::Form(form))) => templates.push((path.key("wait").key("form"), &form.texts)),
+            KindPart::Wait(_) => {}
         }
+        for (place, call) in self.fallback.iter().enumerate() {
+            templates.push((path.key("fallback").index(place).key("arguments"), &call.arguments));
+        }
+        templates
+    }
+
+    /// The step's references, each with its field.
+    fn references(&self, path: &FieldPath) -> Vec<(Site, FieldPath, &Reference)> {
+        let list = self.for_each.iter().map(|list| (Site::List, path.key("for_each"), list));
+        let others = self.templates(path).into_iter().map(|(field, template)| (Site::Call, field, template));
+        let mut references = Vec::new();
+        for (site, field, template) in others.chain(list) {
+            references.extend(template.references().map(|(inner, reference)| (site, field.join(inner), reference)));
+        }
+        let condition = self.condition.iter().flat_map(Condition::references);
+        references.extend(condition.map(|reference| (Site::Condition, path.key("condition"), reference)));
+        references
     }
 
     /// The step, after the whole plan has been checked.
     pub(super) fn complete(self, draft: StepDraft) -> StepSpec {
         let kind = match (draft.kind, self.kind) {
-            (StepKindDraft::Tool { tool, .. }, KindPart::Tool { arguments, .. }) => {
+            (StepKindDraft::Tool { tool, .. }, KindPart::Tool(CallPart { arguments, .. })) => {
                 StepKind::Tool(ToolStep { tool, arguments })
             }
             (StepKindDraft::Wait { .. }, KindPart::Wait(Some(wait_for))) => StepKind::Wait(WaitStep { wait_for }),
             (StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. }, _) => unreachable!("the plan is valid"),
         };
+        let fallback = draft.fallback.into_iter().zip(self.fallback).map(|(draft, part)| Fallback {
+            call: ToolStep { tool: draft.tool, arguments: part.arguments },
+            verbatim: draft.verbatim,
+        });
+        let mut resources = draft.resources;
+        resources.sort_unstable();
+        resources.dedup();
         StepSpec {
             id: draft.id,
             title: draft.title,
@@ -87,11 +137,14 @@ impl Part {
             dependencies: self.dependencies,
             run_when: draft.run_when,
             condition: self.condition,
+            for_each: self.for_each,
             timeout: draft.timeout,
             attempt_timeout: draft.attempt_timeout,
             exclusive: draft.exclusive,
             verbatim: draft.verbatim,
             retry: draft.retry.unwrap_or_default(),
+            fallback: fallback.collect(),
+            resources,
             kind,
         }
     }
@@ -102,29 +155,26 @@ impl Checker<'_> {
         let path = step_path(position);
         let kind = match &step.kind {
             StepKindDraft::Tool { tool, arguments } => {
-                let has_tool = self.tool(&path.key("tool"), tool);
-                self.verbatim(&path.key("verbatim"), &step.verbatim, arguments);
-                let (arguments, arguments_are_valid) =
-                    self.arguments(&path.key("arguments"), arguments, &step.verbatim);
-                KindPart::Tool { has_tool, arguments, arguments_are_valid }
+                KindPart::Tool(self.call(&path, tool, arguments, &step.verbatim))
             }
             StepKindDraft::Wait { wait } => KindPart::Wait(self.wait(&path, step, wait)),
         };
         let condition = self.condition(&path.key("condition"), &step.condition);
-        let mut part = Part { dependencies: Vec::new(), kind, condition };
+        let for_each = step.for_each.as_ref().and_then(|list| self.list(&path.key("for_each"), list));
+        let fallback = self.fallback(&path.key("fallback"), &step.fallback);
+        self.resources(&path.key("resources"), &step.resources);
+        let mut part = Part { dependencies: Vec::new(), kind, condition, for_each, fallback };
         let mut dependencies = Vec::with_capacity(step.depends_on.len());
         let depends_on = path.key("depends_on");
         for (entry, id) in step.depends_on.iter().enumerate() {
             let explain = "name a step of this plan";
             dependencies.extend(self.dependency(&depends_on.index(entry), position, id, steps, explain));
         }
-        let templates = part.templates().map(|(place, template)| (within(&path, place), template));
-        let references = templates.iter().flat_map(|(place, template)| {
-            template.references().map(move |(inner, reference)| (place.join(inner), reference))
-        });
-        let of_condition = part.condition.iter().flat_map(Condition::references);
-        let references = references.chain(of_condition.map(|reference| (path.key("condition"), reference)));
-        for (field, reference) in references {
+        for (site, field, reference) in part.references(&path) {
+            if reference.is_item() {
+                self.item(&field, site, step.for_each.is_some(), reference);
+                continue;
+            }
             if let Some(input) = reference.input() {
                 self.input(&field, input);
                 continue;
@@ -157,6 +207,92 @@ impl Checker<'_> {
         part
     }
 
+    /// A call, as far as it can be read; `path` is the object that has it.
+    fn call(&mut self, path: &FieldPath, tool: &str, arguments: &serde_json::Value, verbatim: &[String]) -> CallPart {
+        let has_tool = self.tool(&path.key("tool"), tool);
+        self.verbatim(&path.key("verbatim"), verbatim, arguments);
+        let (arguments, arguments_are_valid) = self.arguments(&path.key("arguments"), arguments, verbatim);
+        CallPart { has_tool, arguments, arguments_are_valid }
+    }
+
+    fn fallback(&mut self, path: &FieldPath, fallback: &[FallbackDraft]) -> Vec<CallPart> {
+        if fallback.len() > MAX_FALLBACKS {
+            self.rule(path, || format!("has {} calls and the limit is {MAX_FALLBACKS}", fallback.len()));
+        }
+        let calls = fallback.iter().enumerate();
+        calls
+            .map(|(place, FallbackDraft { tool, arguments, verbatim })| {
+                self.call(&path.index(place), tool, arguments, verbatim)
+            })
+            .collect()
+    }
+
+    fn resources(&mut self, path: &FieldPath, resources: &[String]) {
+        if resources.len() > MAX_RESOURCES {
+            self.rule(path, || format!("names {} resources and the limit is {MAX_RESOURCES}", resources.len()));
+        }
+        for (place, name) in resources.iter().enumerate() {
+            let allowed = |c: char| !is_hidden(c) && !c.is_whitespace();
+            if name.is_empty() || name.chars().count() > MAX_RESOURCE_CHARS || !name.chars().all(allowed) {
+                self.rule(&path.index(place), || {
+                    format!(
+                        "`{}` is not the name of a resource: it has 1 to {MAX_RESOURCE_CHARS} characters and no spaces{}",
+                        shown(name),
+                        look_alikes(name)
+                    )
+                });
+            }
+        }
+    }
+
+    /// The list for each entry of which a step runs, as far as it can be read.
+    fn list(&mut self, path: &FieldPath, list: &serde_json::Value) -> Option<Template> {
+        let (template, errors) = Template::read(list, &[]);
+        let is_read = errors.is_empty();
+        for error in errors {
+            self.refuse(&path.join(&error.field), || error.message);
+        }
+        match list {
+            serde_json::Value::Array(entries) if entries.len() > MAX_ITEMS => {
+                self.rule(path, || {
+                    format!("has {} entries and the limit is {MAX_ITEMS}: split the list", entries.len())
+                });
+            }
+            serde_json::Value::Array(_) => {}
+            serde_json::Value::String(text) if is_read && !template.is_one_reference() => {
+                let text = shown(text);
+                self.refuse(path, || {
+                    format!("`{text}` is text: write a list, or one reference that becomes a list, such as `${{STEP.result.files}}`")
+                });
+            }
+            serde_json::Value::String(_) => {}
+            _ => self.refuse(path, || {
+                "must be a list, or one reference that becomes a list, such as `${STEP.result.files}`".to_owned()
+            }),
+        }
+        let size = json_size(list);
+        if size > MAX_ARGUMENT_BYTES {
+            self.rule(path, || {
+                format!("has {size} bytes as JSON and the limit is {MAX_ARGUMENT_BYTES}: let a step read the list from a file")
+            });
+        }
+        is_read.then_some(template)
+    }
+
+    /// A reference to an entry stands where there is one.
+    fn item(&mut self, field: &FieldPath, site: Site, has_list: bool, reference: &Reference) {
+        let why = match site {
+            Site::Call if has_list => return,
+            Site::Call => "is for steps with `for_each`, and this one has none: add it, or name a step or an input",
+            Site::List => "has no value here: the entries come from this list",
+            Site::Condition => {
+                "has no value here: the condition is evaluated once, before the list is read. Let the step that makes the list leave out \
+                 entries"
+            }
+        };
+        self.refuse(field, || format!("`${{{reference}}}` {why}"));
+    }
+
     /// The condition, when its references can be read.
     fn condition(&mut self, path: &FieldPath, source: &str) -> Option<Condition> {
         if source.is_empty() {
@@ -176,6 +312,8 @@ impl Checker<'_> {
     fn wait(&mut self, path: &FieldPath, step: &StepDraft, wait: &WaitDraft) -> Option<WaitFor> {
         let WaitDraft { duration, until, signal, form } = wait;
         let only_for_tools = [
+            ("fallback", !step.fallback.is_empty()),
+            ("resources", !step.resources.is_empty()),
             ("verbatim", !step.verbatim.is_empty()),
             ("exclusive", step.exclusive),
             ("retry", step.retry.is_some()),
@@ -389,14 +527,9 @@ impl Checker<'_> {
         let path = match listed {
             Some(entry) => path.key("depends_on").index(entry),
             None => {
-                let templates = parts[first].templates();
-                let named = templates.and_then(|(place, template)| {
-                    let mut references = template.references();
-                    let (inner, _) = references.find(|(_, reference)| reference.step() == second_id)?;
-                    Some(within(&path, place).join(inner))
-                });
-                // A dependency is listed, or named in a template or in the condition.
-                named.unwrap_or_else(|| path.key("condition"))
+                let mut references = parts[first].references(&path).into_iter();
+                let named = references.find(|(_, _, reference)| reference.step() == second_id);
+                named.map_or(path, |(_, field, _)| field)
             }
         };
         self.refuse(&path, || format!("cyclic dependencies: {} (each step waits for the next)", named(cycle, steps)));

@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde_json::Value as Json;
 
 use crate::{
-    Backoff, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft, duration,
+    Backoff, FallbackDraft, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
+    duration,
     error::Findings,
     limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_PARALLELISM},
     path::{FieldPath, look_alikes, shown},
@@ -201,11 +202,14 @@ impl<'n> Reader<'n> {
             depends_on: Vec::new(),
             run_when: RunWhen::default(),
             condition: String::new(),
+            for_each: None,
             timeout: None,
             attempt_timeout: None,
             exclusive: false,
             verbatim: Vec::new(),
             retry: None,
+            fallback: Vec::new(),
+            resources: Vec::new(),
             kind: StepKindDraft::Tool { tool: String::new(), arguments: Json::Object(serde_json::Map::new()) },
         };
         let Some(mut fields) = step.fields(&mut self.report, "an object with `id` and `tool`") else {
@@ -226,11 +230,17 @@ impl<'n> Reader<'n> {
                 }
                 StepKindDraft::Wait { wait: self.wait(&wait) }
             }
-            None => self.call(&mut fields),
+            None => {
+                let (tool, arguments) = self.call(&mut fields);
+                StepKindDraft::Tool { tool, arguments }
+            }
         };
-        if let Some(value) = fields.take_exactly("verbatim") {
-            let names = value.scalars(&mut self.report, "names of arguments");
-            draft.verbatim = names.iter().map(|name| name.text(&mut self.report)).collect();
+        draft.verbatim = self.texts(&mut fields, "verbatim", "names of arguments");
+        draft.for_each = self.precise(fields.take_exactly("for_each"));
+        draft.resources = self.texts(&mut fields, "resources", "names");
+        if let Some(value) = fields.take_exactly("fallback") {
+            let calls = value.list(&mut self.report, "calls such as {tool: NAME, arguments: {…}}");
+            draft.fallback = calls.iter().map(|call| self.fallback(call)).collect();
         }
         if let Some(value) = fields.take(&mut self.report, "depends_on") {
             let ids = value.scalars(&mut self.report, "ids of steps");
@@ -267,7 +277,30 @@ impl<'n> Reader<'n> {
         (order, draft)
     }
 
-    fn call(&mut self, fields: &mut Fields<'n>) -> StepKindDraft {
+    /// A list of texts; empty when there is none.
+    fn texts(&mut self, fields: &mut Fields<'n>, name: &'static str, what: &str) -> Vec<String> {
+        let Some(value) = fields.take_exactly(name) else { return Vec::new() };
+        value.scalars(&mut self.report, what).iter().map(|text| text.text(&mut self.report)).collect()
+    }
+
+    fn fallback(&mut self, call: &Value<'n>) -> FallbackDraft {
+        // What cannot be read is refused once: this stands for it, so that the check does not call it missing.
+        let unread = || FallbackDraft {
+            tool: "unread".to_owned(),
+            arguments: Json::Object(serde_json::Map::new()),
+            verbatim: Vec::new(),
+        };
+        let Some(mut fields) = call.fields(&mut self.report, "an object with `tool` and `arguments`") else {
+            return unread();
+        };
+        let (tool, arguments) = self.call(&mut fields);
+        let verbatim = self.texts(&mut fields, "verbatim", "names of arguments");
+        fields.finish(&mut self.report);
+        FallbackDraft { tool, arguments, verbatim }
+    }
+
+    /// The tool and the arguments of a call.
+    fn call(&mut self, fields: &mut Fields<'n>) -> (String, Json) {
         let tool = fields.take(&mut self.report, "tool").map_or_else(String::new, |tool| tool.text(&mut self.report));
         let arguments = fields.take(&mut self.report, "arguments").map(|value| {
             self.refuse_imprecise(&value.path, value.node);
@@ -275,7 +308,7 @@ impl<'n> Reader<'n> {
         });
         let mut arguments = arguments.unwrap_or_else(|| Json::Object(serde_json::Map::new()));
         let tool = operation_of(&tool, &mut arguments).unwrap_or(tool);
-        StepKindDraft::Tool { tool, arguments }
+        (tool, arguments)
     }
 
     fn wait(&mut self, wait: &Value<'n>) -> WaitDraft {

@@ -16,6 +16,7 @@ use parts::{absent, duration, id, object, optional, present};
 
 /// The JSON Schema (draft 2020-12) of a plan document, in YAML or in JSON.
 pub fn schema() -> Value {
+    let step = step::step();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A plan for Belay",
@@ -26,7 +27,8 @@ pub fn schema() -> Value {
         "$defs": {
             "plan": plan(),
             "request": request(),
-            "step": step::step(),
+            "fallback": step::fallback(&step),
+            "step": step,
             "retry": step::retry(),
             "wait": step::wait(),
             "form": step::form(),

@@ -6,13 +6,16 @@ use super::parts::{absent, duration, id, object, optional, present, present_as_a
 use crate::{
     Profile, RunWhen,
     limits::{
-        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DURATION, MAX_FORM_DESCRIPTION_CHARS,
-        MAX_FORM_TITLE_CHARS, MAX_RESOLVED_BYTES, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS,
+        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DURATION, MAX_FALLBACKS,
+        MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES,
+        MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS,
         MAX_TOOL_CHARS,
     },
 };
 
 pub(super) fn step() -> Value {
+    let visible =
+        "^[^\\s\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]+$";
     let texts = |description: &str| json!({"description": description, "type": "array", "items": {"type": "string"}});
     let run_when: Vec<&str> = RunWhen::WORDS.iter().map(|(word, _)| *word).collect();
     let shared = json!({
@@ -30,6 +33,17 @@ pub(super) fn step() -> Value {
             "pattern": "\\S",
             "examples": ["${check.result.failed} == 0"],
         })),
+        "for_each": {
+            "description": format!(
+                "The step runs once for each entry of this list, which `${{item.value}}` and `${{item.index}}` name: at most {MAX_ITEMS}, each of at most \
+                 {MAX_ITEM_BYTES} bytes as JSON and all together of {MAX_LIST_BYTES}, or one reference that becomes a list."
+            ),
+            "anyOf": [
+                {"type": ["array", "null"], "maxItems": MAX_ITEMS},
+                {"type": "string", "pattern": "^\\$\\{.+\\}$"},
+            ],
+            "examples": ["${list.result.files}"],
+        },
         "timeout": optional(duration("The longest time for all attempts and the delays between them.")),
         "order": optional(json!({
             "description": "Its position in the plan, instead of its position in the list; all steps have it, or none.",
@@ -37,12 +51,24 @@ pub(super) fn step() -> Value {
         })),
     });
     let of_calls = json!({
+        "fallback": optional(json!({
+            "description": "Calls that take the place of the step's own, one after the other, when all attempts of the one before have failed.",
+            "type": "array",
+            "maxItems": MAX_FALLBACKS,
+            "items": {"$ref": "#/$defs/fallback"},
+        })),
+        "resources": optional(json!({
+            "description": "What the step uses that no other step may use at the same time, by names of your own.",
+            "type": "array",
+            "maxItems": MAX_RESOURCES,
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_RESOURCE_CHARS, "pattern": visible},
+        })),
         "tool": optional(json!({
             "description": "The tool's name, or one of its aliases.",
             "type": "string",
             "minLength": 1,
             "maxLength": MAX_TOOL_CHARS,
-            "pattern": "^[^\\s\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]+$",
+            "pattern": visible,
         })),
         "arguments": optional(json!({
             "description": format!(
@@ -66,7 +92,7 @@ pub(super) fn step() -> Value {
     fields["wait"] = json!({"anyOf": [{"$ref": "#/$defs/wait"}, {"type": "null"}]});
     let no_call = of_calls.as_object().into_iter().flatten().map(|(name, _)| match name.as_str() {
         "exclusive" => json!({"properties": {"exclusive": {"enum": [false, null]}}}),
-        "verbatim" => json!({"properties": {"verbatim": {"maxItems": 0}}}),
+        "verbatim" | "fallback" | "resources" => json!({"properties": {name: {"maxItems": 0}}}),
         name => json!({"not": present_as_any(name)}),
     });
     let no_call: Vec<Value> = no_call.collect();
@@ -78,6 +104,15 @@ pub(super) fn step() -> Value {
         "then": absent("timeout"),
     }));
     object(fields, json!({"description": "One call of one tool, or a wait.", "allOf": rules}))
+}
+
+/// A call that takes the place of a step's own.
+pub(super) fn fallback(step: &Value) -> Value {
+    let of_step = &step["properties"];
+    let fields = ["tool", "arguments", "verbatim"].map(|name| (name.to_owned(), of_step[name].clone()));
+    let (fields, mut rules) = with_other_names(Value::Object(fields.into_iter().collect()));
+    rules.push(present_as_any("tool"));
+    object(fields, json!({"description": "A call that takes the place of the step's own.", "allOf": rules}))
 }
 
 pub(super) fn retry() -> Value {

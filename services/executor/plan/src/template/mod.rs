@@ -17,7 +17,8 @@ use crate::{
     path::{FieldPath, Segment},
 };
 pub use condition::Condition;
-use reference::{Piece, Reference};
+use reference::Piece;
+pub(crate) use reference::Reference;
 pub use resolve::Unresolved;
 pub(crate) use resolve::json_size;
 pub use step_value::StepValue;
@@ -87,6 +88,11 @@ impl Template {
     /// which [`Template::resolve`] writes out.
     pub fn is_constant(&self) -> bool {
         self.references().next().is_none()
+    }
+
+    /// Whether the value is a string that is exactly one reference, and takes the type of what that names.
+    pub(crate) fn is_one_reference(&self) -> bool {
+        self.source.is_string() && matches!(&self.sites[..], [Site { text: Text::Whole(_), .. }])
     }
 
     /// The value as it was written, references and escapes included.

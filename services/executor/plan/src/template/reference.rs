@@ -18,7 +18,7 @@ pub(crate) struct Reference {
     step: String,
     /// Whether the step was written as `["id"]`, which can be no other step.
     is_quoted: bool,
-    /// `result`, `output`, `state` or `failure`, as it was written.
+    /// `result`, `output`, `state` or `failure`, as it was written; empty when no step is named.
     root: String,
     path: Vec<Accessor>,
 }
@@ -38,13 +38,24 @@ pub(super) enum Accessor {
 /// What a reference to an input begins with, in the place of a step's id.
 const INPUTS: &str = "inputs";
 
+/// What a reference to the entry of a list begins with, for which a step runs, in the place of a step's id.
+const ITEM: &str = "item";
+
+/// What a reference can name of an entry. No step has a value of these names, so that a step may have the id `item`.
+const OF_ITEM: [&str; 2] = ["value", "index"];
+
 impl Reference {
     /// The name of the input that it names; `None` when it names a step.
     pub(crate) fn input(&self) -> Option<&str> {
         match self.path.first() {
-            Some(Accessor::Name(name)) if self.root.is_empty() => Some(name),
+            Some(Accessor::Name(name)) if self.value() == StepValue::Input => Some(name),
             _ => None,
         }
+    }
+
+    /// Whether it names the entry of a list for which its step runs.
+    pub(crate) fn is_item(&self) -> bool {
+        self.value() == StepValue::Item
     }
 
     /// The id of the step whose output is named.
@@ -60,6 +71,7 @@ impl Reference {
     /// What of the step is named.
     pub(crate) fn value(&self) -> StepValue {
         match self.root.as_str() {
+            "" if self.step == ITEM => StepValue::Item,
             "" => StepValue::Input,
             "state" => StepValue::State,
             "failure" => StepValue::Failure,
@@ -75,7 +87,7 @@ impl Reference {
     pub(super) fn prefix(&self, depth: usize) -> impl fmt::Display {
         fmt::from_fn(move |f| {
             if self.root.is_empty() {
-                f.write_str(INPUTS)?;
+                f.write_str(&self.step)?;
             } else if self.step.contains('.') {
                 write!(f, "[\"{}\"].{}", self.step, self.root)?;
             } else {
@@ -146,6 +158,7 @@ enum Fault {
     NoStep,
     NoPath,
     NotAResult { step: String, name: String },
+    NotOfItem,
     Path,
 }
 
@@ -173,6 +186,10 @@ impl Fault {
                 "`${{{inner}}}` must continue with `result`, which is the step's output, `state` or `failure`: write `${{{}.result.{}}}`, or {literal}",
                 shown(step),
                 shown(name),
+            ),
+            Fault::NotOfItem => format!(
+                "`${{{inner}}}` must continue with `value`, the entry of the list for which the step runs, or `index`, its position: write \
+                 `${{item.value}}`, or {literal}"
             ),
             Fault::Path => format!(
                 "`${{{inner}}}` has a path that cannot be understood: after `result` come `.name`, `[0]` or `[\"odd key\"]`, and then `}}`"
@@ -202,6 +219,7 @@ impl<'a> Scanner<'a> {
         match self.rest.chars().next() {
             None => return Err(Fault::Unclosed),
             Some('.' | '[') if !step.is_empty() => {}
+            Some('}') if step == ITEM && !is_quoted => return Err(Fault::NotOfItem),
             Some('}') if !step.is_empty() => return Err(Fault::NoPath),
             Some(_) => return Err(Fault::NoStep),
         }
@@ -216,7 +234,15 @@ impl<'a> Scanner<'a> {
             };
         }
         let root = match self.accessor()? {
+            Accessor::Name(name) if step == ITEM && !is_quoted && OF_ITEM.contains(&name.as_str()) => {
+                let mut path = vec![Accessor::Name(name)];
+                while !self.take("}") {
+                    path.push(self.accessor()?);
+                }
+                return Ok(Reference { step, is_quoted, root: String::new(), path });
+            }
             Accessor::Name(name) if ROOTS.contains(&name.as_str()) => name,
+            Accessor::Name(_) if step == ITEM && !is_quoted => return Err(Fault::NotOfItem),
             Accessor::Name(name) => {
                 return Err(Fault::NotAResult { step, name });
             }

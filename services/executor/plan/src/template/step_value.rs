@@ -11,4 +11,6 @@ pub enum StepValue {
     Failure,
     /// The inputs that the execution was started with, by their names; of no step.
     Input,
+    /// The entry of the list for which a step runs, an object with `value` and `index`; of no step.
+    Item,
 }

@@ -4,6 +4,8 @@ mod approvals;
 mod blobs;
 mod conditions;
 mod controls;
+mod fallback;
+mod for_each;
 mod order;
 mod pausing;
 mod readers;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belay_execution::{
     ApprovalEvent, ApprovalMode, Body, Decision, ErrorClass, Event, ExecutionEvent, ExecutionState, Failure, Finished,
-    OperationId, PlanUpdated, Progress, Resolution, Retried, SkipReason, StepEvent, SubjectKind, Timestamp,
+    Json, OperationId, PlanUpdated, Progress, Resolution, Retried, SkipReason, StepEvent, SubjectKind, Timestamp,
     ToolCallEnd, ToolCallEvent, Totals, WaitCondition, WaitEnd, WaitEvent,
 };
 use belay_plan::{Plan, RunWhen, StepKind, StepSpec};
@@ -15,6 +15,16 @@ pub(crate) struct Audit {
     /// The steps that it has or had, in the order in which they came.
     ids: Vec<String>,
     revision: u32,
+    /// For the step of an entry of a list: the step that runs for each entry.
+    lists: BTreeMap<usize, usize>,
+    /// The steps for the entries of the lists, by the step that runs for each, all that there ever were.
+    items: BTreeMap<usize, Vec<usize>>,
+    /// How many entries the lists have that were read since their steps started.
+    listed: BTreeMap<usize, usize>,
+    /// The entries, by their steps.
+    values: BTreeMap<usize, Json>,
+    /// How often a call has taken the place of another, by step, and how many attempts had been made by then.
+    fallbacks: BTreeMap<usize, (usize, u32)>,
     /// Steps that the plan no longer has.
     removed: BTreeSet<usize>,
     last_sequence: u64,
@@ -96,6 +106,11 @@ impl Audit {
             totals: Totals { total: plan.steps().len(), ..Totals::default() },
             ids: plan.steps().iter().map(|step| step.id().to_owned()).collect(),
             revision: 0,
+            lists: BTreeMap::new(),
+            items: BTreeMap::new(),
+            listed: BTreeMap::new(),
+            values: BTreeMap::new(),
+            fallbacks: BTreeMap::new(),
             removed: BTreeSet::new(),
             plan,
             last_sequence: 1,
@@ -189,7 +204,7 @@ impl Audit {
             StepEvent::RetryScheduled { failure, retry_count, delay, not_before } => {
                 self.check_attempt(step, attempt);
                 let retry = self.spec(step).retry();
-                let attempt = attempt - self.before(step);
+                let attempt = attempt - self.of_others(step);
                 assert!(failure.class.is_retryable() && attempt < retry.max_attempts && self.stop.is_none());
                 // S2-FR-067: the count is kept; S0-08, S2-FR-065, S4-21: the delay is the plan's, or what the failure asks for.
                 let planned = match failure.class {
@@ -201,6 +216,30 @@ impl Audit {
                 assert_eq!(*not_before, time.saturating_add(*delay));
                 self.not_before.insert(step, *not_before);
             }
+            StepEvent::FallbackSwitched { failure, from, to } => {
+                self.check_attempt(step, attempt);
+                assert!(self.stop.is_none());
+                let spec = self.spec(step);
+                let (place, attempts) = self.fallbacks.get(&step).map_or((0, self.before(step)), |&(n, at)| (n, at));
+                let tools: Vec<&str> = spec.calls().map(|call| call.tool.as_str()).collect();
+                assert_eq!((tools[place], tools[place + 1]), (from.as_str(), to.as_str()));
+                // S1-20, S1-21, S1-32: all attempts of the one before, unless another cannot help.
+                let retry = spec.retry();
+                let never = failure.class == ErrorClass::RateLimit && retry.delay_after_rate_limit(0).is_none();
+                let all = attempt - attempts == retry.max_attempts && failure.class.is_retryable();
+                assert!(all || never || failure.class == ErrorClass::AgentUnavailable, "{failure}");
+                self.fallbacks.insert(step, (place + 1, attempt));
+                self.not_before.insert(step, time);
+            }
+            StepEvent::ItemsListed { items } => self.items_listed(step, attempt, items),
+            StepEvent::ItemsCollected { .. } => {
+                self.check_attempt(step, attempt);
+                self.check_may_start();
+                let items = self.current(step).expect("the list was read");
+                let done = |item: &usize| self.completed.contains(item) || self.skipped.contains_key(item);
+                assert!(items.iter().all(done), "an entry of step {step} has not ended, or has failed");
+                assert!(self.effects.insert(step));
+            }
             StepEvent::Completed { progress, .. } => {
                 self.check_attempt(step, attempt);
                 assert!(self.effects.contains(&step), "step {step} completed without a completed call");
@@ -210,7 +249,7 @@ impl Audit {
             }
             StepEvent::Failed { failure, progress } => {
                 // Before its first attempt only its condition fails a step.
-                let has_condition = self.spec(step).condition().is_some();
+                let has_condition = self.spec(step).condition().is_some() && !self.lists.contains_key(&step);
                 if has_condition && attempt == self.before(step) {
                     assert!(!self.attempts.contains_key(&step) && self.may_run(step));
                     assert!(
@@ -239,6 +278,11 @@ impl Audit {
                     *reason == SkipReason::PlanUpdated,
                     "step {step} was skipped for another reason"
                 );
+                let is_beyond = self.is_beyond(step);
+                assert_eq!(is_beyond, *reason == SkipReason::NotListed, "step {step} was skipped for another reason");
+                let because_of_list =
+                    because.as_ref().and_then(|id| self.index_of(id)) == self.lists.get(&step).copied();
+                let by_request = by_request || self.lists.contains_key(&step) && because_of_list && self.given(step);
                 assert_eq!(by_request, *reason == SkipReason::Requested, "step {step} was skipped for another reason");
                 let was_to_run = left_out || by_request || !self.attempts.contains_key(&step);
                 assert!(was_to_run, "step {step} was skipped after it had started");
@@ -256,6 +300,12 @@ impl Audit {
                     SkipReason::DependencyFailed => assert!(self.failed.contains(&because.unwrap())),
                     SkipReason::DependencySkipped => assert!(!self.completed.contains(&because.unwrap())),
                     _ => {}
+                }
+                if let Some(&list) = self.lists.get(&step) {
+                    assert!(
+                        because.is_none_or(|because| because == list) || *reason == SkipReason::StopOnError,
+                        "an entry depends on its list alone"
+                    );
                 }
                 self.step_ended(step, *progress);
             }
@@ -303,11 +353,74 @@ impl Audit {
         self.ids.iter().position(|known| known == id)
     }
 
+    /// Whether a step runs for each entry of a list.
+    fn is_for_each(&self, step: usize) -> bool {
+        !self.lists.contains_key(&step) && self.spec(step).for_each().is_some()
+    }
+
+    /// The steps for the entries of a list that was read.
+    fn current(&self, list: usize) -> Option<Vec<usize>> {
+        let count = *self.listed.get(&list)?;
+        Some(self.items.get(&list).map(|items| items[..count].to_vec()).unwrap_or_default())
+    }
+
+    /// Whether a list that was read again has no entry for this step any more.
+    fn is_beyond(&self, step: usize) -> bool {
+        let current = self.lists.get(&step).and_then(|&list| self.current(list));
+        !self.ended.contains(&step) && current.is_some_and(|current| !current.contains(&step))
+    }
+
+    /// Whether a person gave the output of the step that runs for each entry, or did without it, before it was read.
+    fn given(&self, step: usize) -> bool {
+        let list = self.lists[&step];
+        let skipped = matches!(self.skipped.get(&list), Some((SkipReason::Requested, _)));
+        !self.listed.contains_key(&list) && (self.completed.contains(&list) || skipped)
+    }
+
+    /// There is a step for each entry; what has ended well for the same entry stays.
+    fn items_listed(&mut self, list: usize, attempt: u32, items: &[Json]) {
+        self.check_attempt(list, attempt);
+        self.check_may_start();
+        assert!(self.is_for_each(list) && !self.listed.contains_key(&list), "step {list} has read its list");
+        let known = self.items.get(&list).cloned().unwrap_or_default();
+        for (index, item) in items.iter().enumerate() {
+            let Some(&step) = known.get(index) else {
+                let step = self.ids.len();
+                self.ids.push(format!("{}~{index}", self.ids[list]));
+                self.items.entry(list).or_default().push(step);
+                self.lists.insert(step, list);
+                self.values.insert(step, item.clone());
+                self.totals.total += 1;
+                continue;
+            };
+            let by_a_person = [SkipReason::Requested, SkipReason::ApprovalSkipped, SkipReason::NonInteractive];
+            let skipped = self.skipped.get(&step).is_some_and(|(reason, _)| by_a_person.contains(reason));
+            if self.ended.contains(&step) {
+                if (self.completed.contains(&step) || skipped) && self.values[&step] == *item {
+                    continue;
+                }
+                self.runs_again(step);
+            }
+            self.removed.remove(&step);
+            self.values.insert(step, item.clone());
+        }
+        self.listed.insert(list, items.len());
+    }
+
+    /// How many attempts a step had made before those of its current call.
+    fn of_others(&self, step: usize) -> u32 {
+        self.fallbacks.get(&step).map_or(self.before(step), |&(_, attempts)| attempts)
+    }
+
     fn spec(&self, step: usize) -> &StepSpec {
+        let step = self.lists.get(&step).copied().unwrap_or(step);
         &self.plan.steps()[self.plan.step_index(&self.ids[step]).expect("the plan has it")]
     }
 
     fn dependencies(&self, step: usize) -> Vec<usize> {
+        if self.lists.contains_key(&step) {
+            return Vec::new();
+        }
         let on = |&on: &usize| self.index_of(self.plan.steps()[on].id()).unwrap();
         self.spec(step).dependencies().iter().map(on).collect()
     }
@@ -322,7 +435,8 @@ impl Audit {
         assert!(!self.finished && self.stop.is_none());
         self.revision += 1;
         assert_eq!((updated.revision, updated.plan.id()), (self.revision, self.plan.id()));
-        for step in (0..self.ids.len()).filter(|step| !self.removed.contains(step)) {
+        let planned = |step: &usize| !self.removed.contains(step) && !self.lists.contains_key(step);
+        for step in (0..self.ids.len()).filter(planned) {
             let new = updated.plan.step_index(&self.ids[step]).map(|place| updated.plan.steps()[place].to_draft());
             if self.attempts.contains_key(&step) || self.ended.contains(&step) {
                 assert_eq!(new, Some(self.spec(step).to_draft()), "step {step} has started or ended");
@@ -343,7 +457,11 @@ impl Audit {
                 }
             }
         }
-        let gone = (0..self.ids.len()).filter(|&step| updated.plan.step_index(&self.ids[step]).is_none());
+        let is_planned = |step: usize| updated.plan.step_index(&self.ids[step]).is_some();
+        let gone = (0..self.ids.len()).filter(|&step| match self.lists.get(&step) {
+            Some(&list) => !is_planned(list) && (!self.ended.contains(&step) || self.removed.contains(&step)),
+            None => !is_planned(step),
+        });
         self.removed = gone.collect();
     }
 
@@ -366,24 +484,14 @@ impl Audit {
         assert!(!steps.is_empty() && steps.len() == retried.steps.len());
         let from = retried.request.from.as_ref().map(|id| self.index_of(id).unwrap());
         for &step in &steps {
-            assert!(self.ended.remove(&step), "step {step} has not ended");
-            let depends = self.dependencies(step).iter().any(|on| steps.contains(on));
-            if self.completed.remove(&step) {
-                assert!(depends || from == Some(step), "step {step} had completed");
-                self.totals.completed -= 1;
-            } else if self.failed.remove(&step) {
-                self.totals.failed -= 1;
-            } else if self.skipped.remove(&step).is_some() {
-                self.totals.skipped -= 1;
-            } else {
-                self.totals.cancelled -= 1;
-            }
-            for gone in [&mut self.effects, &mut self.left_out, &mut self.to_skip] {
-                gone.remove(&step);
-            }
-            self.not_before.remove(&step);
-            let attempts = self.attempts.remove(&step).unwrap_or(self.before(step));
-            self.attempts_before.insert(step, attempts);
+            assert!(self.ended.contains(&step), "step {step} has not ended");
+            let list = self.lists.get(&step).copied();
+            let of_entry = self.items.get(&step).is_some_and(|items| items.iter().any(|item| steps.contains(item)));
+            let depends = of_entry || self.dependencies(step).iter().any(|on| steps.contains(on));
+            let named = from == Some(step) || list.is_some() && list == from;
+            assert!(!self.completed.contains(&step) || depends || named, "step {step} had completed");
+            assert!(list.is_none_or(|list| steps.contains(&list)), "the list of {step} is not read again");
+            self.runs_again(step);
         }
         for &step in &steps {
             for dependent in self.dependents(step).iter().filter(|dependent| !steps.contains(dependent)) {
@@ -397,6 +505,28 @@ impl Audit {
         if self.finished {
             (self.finished, self.stop, self.paused) = (false, None, false);
         }
+    }
+
+    /// A step that has ended is as if it had not run, but for its attempts.
+    fn runs_again(&mut self, step: usize) {
+        assert!(self.ended.remove(&step));
+        if self.completed.remove(&step) {
+            self.totals.completed -= 1;
+        } else if self.failed.remove(&step) {
+            self.totals.failed -= 1;
+        } else if self.skipped.remove(&step).is_some() {
+            self.totals.skipped -= 1;
+        } else {
+            self.totals.cancelled -= 1;
+        }
+        for gone in [&mut self.effects, &mut self.left_out, &mut self.to_skip] {
+            gone.remove(&step);
+        }
+        self.not_before.remove(&step);
+        self.fallbacks.remove(&step);
+        self.listed.remove(&step);
+        let attempts = self.attempts.remove(&step).unwrap_or(self.before(step));
+        self.attempts_before.insert(step, attempts);
     }
 
     fn about_call(&mut self, call: &OperationId, event: &ToolCallEvent) {
@@ -529,14 +659,19 @@ impl Audit {
         assert!(self.may_run(step), "step {step} started before what it waits for");
         assert!(!self.ended.contains(&step), "step {step} started after its end");
         let before = self.before(step);
-        assert!(attempt - before <= self.spec(step).retry().max_attempts);
+        assert!(attempt - self.of_others(step) <= self.spec(step).retry().max_attempts);
         assert_eq!(attempt, self.attempts.get(&step).copied().unwrap_or(before) + 1);
         assert!(self.not_before.remove(&step).is_none_or(|not_before| not_before <= time), "step {step} did not wait");
         self.attempts.insert(step, attempt);
-        // A wait holds no slot.
-        if matches!(self.spec(step).kind(), StepKind::Wait(_)) {
+        // A wait holds no slot, and a step that runs for each entry of a list does nothing itself.
+        if matches!(self.spec(step).kind(), StepKind::Wait(_)) || self.is_for_each(step) {
             return;
         }
+        let used = self.spec(step).resources();
+        let others = self.attempts.keys().filter(|&&other| other != step && !self.ended.contains(&other));
+        let mut others = others.filter(|&&other| !self.is_for_each(other));
+        let in_use = others.find(|&&other| self.spec(other).resources().iter().any(|one| used.contains(one)));
+        assert_eq!(in_use, None, "step {step} started while another used one of {used:?}");
         self.holding.insert(step);
         // A decision brings its step back, whoever has taken its place meanwhile; nothing further starts then.
         assert!(
@@ -609,6 +744,9 @@ impl Audit {
 
     /// Whether the steps that it depends on have ended as it wants.
     fn may_run(&self, step: usize) -> bool {
+        if let Some(&list) = self.lists.get(&step) {
+            return self.current(list).is_some_and(|current| current.contains(&step));
+        }
         let spec = self.spec(step);
         let dependencies = self.dependencies(step);
         let mut on = dependencies.iter();

@@ -108,6 +108,13 @@ fn step_words(attempt: u32, event: &StepEvent) -> String {
         StepEvent::RetryScheduled { failure, delay, .. } => {
             format!("waits {}s after {}", delay.as_secs_f64(), failure.reason)
         }
+        StepEvent::FallbackSwitched { failure, from, to } => {
+            format!("{from} gives way to {to} after {}", failure.reason)
+        }
+        StepEvent::ItemsListed { items } => format!("lists {}", items.len()),
+        StepEvent::ItemsCollected { output } => {
+            format!("collects {}", output.inline().map_or("a blob", belay_execution::Json::as_str))
+        }
         StepEvent::Completed { .. } => "completed".to_owned(),
         StepEvent::Failed { failure, .. } => format!("failed {}", failure.reason),
         StepEvent::Skipped { reason, because, .. } => {
@@ -150,6 +157,7 @@ fn skip_words(reason: SkipReason) -> &'static str {
         SkipReason::NonInteractive => "NON_INTERACTIVE",
         SkipReason::Requested => "REQUESTED",
         SkipReason::PlanUpdated => "PLAN_UPDATED",
+        SkipReason::NotListed => "NOT_LISTED",
         SkipReason::ConditionFalse => "CONDITION_FALSE",
     }
 }

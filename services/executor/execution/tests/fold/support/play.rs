@@ -10,7 +10,7 @@ use belay_execution::{
     ExecutionEvent, ExecutionState, NewPlan, OperationKey, RecoveryClass, StepState, StepView, Timestamp, ToolFacts,
     Verb, WaitEnd, WaitEvent, Work,
 };
-use belay_plan::{Plan, RunWhen, StepKind, StepKindDraft};
+use belay_plan::{Plan, RunWhen, StepKind, StepKindDraft, ToolStep};
 
 use super::{
     Audit,
@@ -30,17 +30,14 @@ pub(crate) type Crash = usize;
 
 /// The first event's content for a plan that is accepted at `START`.
 pub(crate) fn created(plan: Plan) -> Created {
-    let facts = |kind: &StepKind| match kind {
-        StepKind::Tool(tool) => Some(ToolFacts {
-            used_as: tool.tool.clone(),
-            tool: tool.tool.clone(),
-            recovery: RecoveryClass::Transactional,
-            default_timeout: Duration::from_secs(120),
-        }),
-        StepKind::Wait(_) => None,
+    let facts = |tool: &ToolStep| ToolFacts {
+        used_as: tool.tool.clone(),
+        tool: tool.tool.clone(),
+        recovery: RecoveryClass::Transactional,
+        default_timeout: Duration::from_secs(120),
     };
-    let tools: BTreeMap<String, ToolFacts> =
-        plan.steps().iter().filter_map(|step| facts(step.kind())).map(|facts| (facts.used_as.clone(), facts)).collect();
+    let calls = plan.steps().iter().flat_map(|step| step.calls());
+    let tools: BTreeMap<String, ToolFacts> = calls.map(|call| (call.tool.clone(), facts(call))).collect();
     Created {
         uid: "uid".to_owned(),
         inputs: belay_execution::Json::from_text("{}"),
@@ -72,6 +69,7 @@ fn edited(plan: &Plan, words: &str) -> Plan {
             let mut added = draft.steps[0].clone();
             added.kind = StepKindDraft::Tool { tool: "work".to_owned(), arguments: serde_json::json!({}) };
             (added.condition, added.run_when) = (String::new(), RunWhen::Success);
+            (added.for_each, added.fallback, added.resources) = (None, Vec::new(), Vec::new());
             added.depends_on = draft.steps.iter().map(|step| step.id.clone()).collect();
             added.id = id.to_owned();
             draft.steps.push(added);
@@ -323,7 +321,8 @@ impl Play {
         assert_eq!(actions, self.execution.actions(), "asking twice gave two answers");
         if self.state() == ExecutionState::Running {
             let waits_for_slot = |step: &StepView<'_>| {
-                matches!(step.spec().kind(), StepKind::Wait(_)) && step.state() == StepState::Ready
+                let needs_none = matches!(step.spec().kind(), StepKind::Wait(_)) || step.is_for_each();
+                needs_none && step.state() == StepState::Ready
             };
             assert!(!self.execution.steps().any(|step| waits_for_slot(&step)), "a wait needs no slot");
         }

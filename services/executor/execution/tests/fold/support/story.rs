@@ -8,7 +8,9 @@ use belay_execution::{
     RetryRequest, SignalReceived, StepEvent, SubjectKind, ToolCallEvent, ToolCallRequest, Verb, Verdict, WaitEnd,
     WaitEvent,
 };
-use belay_plan::{Backoff, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft};
+use belay_plan::{
+    Backoff, FallbackDraft, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -35,6 +37,9 @@ pub(crate) fn story(steps: &str) -> Story {
             depends_on: after.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect(),
             run_when: RunWhen::Success,
             condition: String::new(),
+            for_each: None,
+            fallback: Vec::new(),
+            resources: Vec::new(),
             timeout: None,
             attempt_timeout: None,
             exclusive: false,
@@ -112,6 +117,29 @@ impl Story {
         self
     }
 
+    /// A step runs for each entry of this list.
+    pub(crate) fn for_each(mut self, id: &str, list: Value) -> Self {
+        self.step(id).for_each = Some(list);
+        self
+    }
+
+    /// Calls of these tools take the place of a step's own.
+    pub(crate) fn fallback(mut self, id: &str, tools: &str) -> Self {
+        let calls = tools.split_whitespace().map(|tool| FallbackDraft {
+            tool: tool.to_owned(),
+            arguments: json!({}),
+            verbatim: Vec::new(),
+        });
+        self.step(id).fallback = calls.collect();
+        self
+    }
+
+    /// What a step uses that no other may use at the same time.
+    pub(crate) fn resources(mut self, id: &str, names: &str) -> Self {
+        self.step(id).resources = names.split_whitespace().map(str::to_owned).collect();
+        self
+    }
+
     pub(crate) fn run_when(mut self, id: &str, run_when: RunWhen) -> Self {
         self.step(id).run_when = run_when;
         self
@@ -168,11 +196,12 @@ impl Story {
     pub(crate) fn rehearse(self) -> Play {
         let Story { plan, replies, acts, mode } = self;
         let plan = Plan::new(plan).unwrap();
-        let of_step = |id: &str| (id.to_owned(), replies.get(id).cloned().unwrap_or_default());
-        let by_step: HashMap<String, Vec<Reply>> = plan.steps().iter().map(|step| of_step(step.id())).collect();
-        assert!(replies.keys().all(|id| plan.step_index(id).is_some()), "a reply for a step that is not there");
+        // The steps for the entries of a list come later.
+        let is_known = |id: &String| plan.step_index(id.split('~').next().unwrap_or_default()).is_some();
+        assert!(replies.keys().all(is_known), "a reply for a step that is not there");
         let script = move |call: &OperationId, before: usize| {
-            by_step[&*call.step].get(before).cloned().unwrap_or_else(|| reply("ok"))
+            let of_step = replies.get(&*call.step).and_then(|replies| replies.get(before));
+            of_step.cloned().unwrap_or_else(|| reply("ok"))
         };
         let created = Created { approval_mode: mode, ..created(plan) };
         let mut play = Play::new(created, Box::new(script));
@@ -280,6 +309,7 @@ pub(crate) fn failure(word: &str) -> Failure {
         "fatal" => ErrorClass::Fatal,
         "transient" => ErrorClass::Transient,
         "timeout" => ErrorClass::Timeout,
+        "unavailable" => ErrorClass::AgentUnavailable,
         "invalid" => ErrorClass::InvalidArguments,
         "denied" => ErrorClass::PolicyDenied,
         "unknown" => ErrorClass::OutcomeUnknown,

@@ -117,7 +117,14 @@ fn step_trigger(body: &Body, from: StepState, to: StepState) -> Option<StepTrigg
             StepEvent::SkipRequested { .. }
             | StepEvent::OutputSet { .. }
             | StepEvent::RetryAdvanced { .. }
-            | StepEvent::RetryCancelled { .. } => return None,
+            | StepEvent::RetryCancelled { .. }
+            | StepEvent::ItemsCollected { .. } => return None,
+            // A step for an entry that runs again; those that have ended do so with the list.
+            StepEvent::ItemsListed { .. } => match from {
+                StepState::Pending => StepTrigger::DependenciesCompleted,
+                _ => return None,
+            },
+            StepEvent::FallbackSwitched { .. } => StepTrigger::FallbackSwitched,
             StepEvent::Started => StepTrigger::Started,
             StepEvent::RetryScheduled { .. } => StepTrigger::RetryScheduled,
             StepEvent::Completed { .. } => StepTrigger::Completed,

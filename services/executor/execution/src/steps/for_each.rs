@@ -1,0 +1,266 @@
+//! Steps that run once for each entry of a list. The step reads the list when it starts, each entry is a step of its own, appended to those of the
+//! plan, and the step collects their outputs when all have ended.
+//!
+//! A step that is made to run again reads its list again. The steps for entries that are the same, and that have completed or that a person has
+//! skipped, stay as they are.
+
+use std::sync::Arc;
+
+use belay_plan::{
+    Template,
+    limits::{MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES},
+};
+use belay_reasons as reasons;
+use serde_json::Value;
+
+use super::outputs::values;
+use crate::{
+    BlobValue, Blobs, Body, ErrorClass, Execution, Failure, Json, Payload, SkipReason, StepEvent, StepKey, StepState,
+    StepTrigger, Timestamp,
+    state::{OperationEnd, StepRecord},
+};
+
+/// How many bytes the outputs of the steps for all entries may have together.
+const MAX_COLLECTED_BYTES: u64 = 16 * 1024 * 1024;
+
+/// What a started step does next: it reads its list, or collects the outputs; `None` while it needs a blob that is not at hand.
+pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Body> {
+    let record = &execution.steps[step];
+    let list = record.spec.for_each()?;
+    let decided = match record.items.listed {
+        None => read(execution, step, list, blobs)?.map(|items| StepEvent::ItemsListed { items }),
+        Some(_) => collect(execution, record, blobs)?.map(|output| StepEvent::ItemsCollected { output }),
+    };
+    Some(match decided {
+        Ok(event) => Body::Step { step: record.id.clone(), attempt: record.attempt, event },
+        Err(failure) => execution.fail(step, failure),
+    })
+}
+
+/// The entries of the list.
+fn read(
+    execution: &Execution,
+    step: StepKey,
+    list: &Template,
+    blobs: &dyn Blobs,
+) -> Option<Result<Vec<Json>, Failure>> {
+    let invalid = |reason, message: String| Failure::new(ErrorClass::InvalidArguments, reason, message);
+    let values = match values(execution, step, list.values(), blobs) {
+        Ok(values) => values?,
+        Err(failure) => return Some(Err(failure)),
+    };
+    let resolved = list.resolve(&|id, what| values.get(id, what));
+    Some(match resolved {
+        Ok(Value::Array(entries)) => items(&entries).map_err(|message| invalid(reasons::LIST_REFUSED, message)),
+        Ok(other) => {
+            let source = list.source().as_str().unwrap_or_default();
+            let message = format!("for_each: `{source}` is {}, and must be a list.", kind_of(&other));
+            Err(invalid(reasons::LIST_REFUSED, message))
+        }
+        Err(unresolved) => Err(invalid(reasons::UNRESOLVED_REFERENCE, unresolved.to_string())),
+    })
+}
+
+fn items(entries: &[Value]) -> Result<Vec<Json>, String> {
+    if entries.len() > MAX_ITEMS {
+        return Err(format!(
+            "for_each: the list has {} entries, and the limit is {MAX_ITEMS}: give each entry more to do.",
+            entries.len()
+        ));
+    }
+    let (mut items, mut bytes) = (Vec::with_capacity(entries.len()), 0);
+    for (index, entry) in entries.iter().enumerate() {
+        let item = Json::canonical(entry);
+        let size = item.as_str().len();
+        if size > MAX_ITEM_BYTES {
+            return Err(format!(
+                "for_each: entry {index} of the list has {size} bytes as JSON, and the limit is {MAX_ITEM_BYTES}: put the content into a \
+                 file, and let the entry be its path."
+            ));
+        }
+        bytes += size;
+        if bytes > MAX_LIST_BYTES {
+            return Err(format!(
+                "for_each: the list has more than {MAX_LIST_BYTES} bytes as JSON, which is the limit: put the contents into files, and let \
+                 the entries be their paths."
+            ));
+        }
+        items.push(item);
+    }
+    Ok(items)
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The outputs in the order of the entries, or what is wrong: a step has failed, or the outputs are too large.
+fn collect(execution: &Execution, record: &StepRecord, blobs: &dyn Blobs) -> Option<Result<Payload, Failure>> {
+    let steps = || record.items.current().iter().map(|&step| &execution.steps[step]);
+    let mut failed = steps().filter(|step| !matches!(step.state, StepState::Completed | StepState::Skipped));
+    if let Some(first) = failed.next() {
+        return Some(Err(some_failed(first, 1 + failed.count(), record.items.current().len())));
+    }
+    let size: u64 = steps().filter_map(|step| step.output.as_ref()).map(Payload::size).sum();
+    if size > MAX_COLLECTED_BYTES {
+        let message = format!(
+            "The outputs of the steps for all entries have {size} bytes together, and the limit is {MAX_COLLECTED_BYTES}: let them write files, \
+             and return their paths."
+        );
+        return Some(Err(Failure::new(ErrorClass::InvalidResult, reasons::ITEMS_TOO_LARGE, message)));
+    }
+    let (mut list, mut is_wanted) = (String::from("["), false);
+    for (index, step) in steps().enumerate() {
+        if index > 0 {
+            list.push(',');
+        }
+        match &step.output {
+            None => list.push_str("null"),
+            Some(Payload::Inline(json)) => list.push_str(json.as_str()),
+            Some(Payload::Blob(blob)) => match blobs.value(blob) {
+                BlobValue::Known(value) => list.push_str(Json::canonical(value).as_str()),
+                BlobValue::Unreadable(why) => {
+                    let message =
+                        format!("The output of step `{}`, the blob {}, cannot be read: {why}.", step.id, blob.digest);
+                    return Some(Err(Failure::new(ErrorClass::Internal, reasons::BLOB_DAMAGED, message)));
+                }
+                BlobValue::Wanted => is_wanted = true,
+            },
+        }
+    }
+    list.push(']');
+    (!is_wanted).then(|| Ok(blobs.payload(Json::from_text(list))))
+}
+
+/// The failure of a step of whose entries some have failed; the first of them is the cause.
+fn some_failed(first: &StepRecord, count: usize, all: usize) -> Failure {
+    let of_first = first.failure.as_deref();
+    let why = of_first.map(|failure| format!(": {}", failure.message)).unwrap_or_default();
+    let message = format!("{count} of {all} entries failed; the first is `{}`{why}", first.id);
+    let class = of_first.map_or(ErrorClass::Transient, |failure| failure.class);
+    let cause = of_first.cloned().map(Arc::new);
+    Failure { cause, ..Failure::new(class, reasons::ITEMS_FAILED, message) }
+}
+
+/// Checks that a step which runs for each entry of a list has started, and that nothing of it is open.
+fn check(execution: &Execution, step: StepKey, attempt: u32) -> Result<&StepRecord, String> {
+    execution.check_can_start()?;
+    let record = &execution.steps[step];
+    if !record.is_for_each() || attempt != record.attempt || !record.is_to_request() {
+        return Err(format!(
+            "step `{}`, which is {:?} in attempt {}, does not run for each entry of a list now",
+            record.id, record.state, record.attempt
+        ));
+    }
+    Ok(record)
+}
+
+/// The list was read: there is a step for each entry.
+pub(crate) fn listed(
+    execution: &mut Execution,
+    step: StepKey,
+    attempt: u32,
+    items: &[Json],
+    time: Timestamp,
+) -> Result<(), String> {
+    let record = check(execution, step, attempt)?;
+    if record.items.listed.is_some() {
+        return Err(format!("step `{}` has read its list", record.id));
+    }
+    let (known, spec) = (record.items.steps.clone(), Arc::clone(&record.spec));
+    let mut open = 0;
+    for (item, &of_item) in items.iter().zip(&known) {
+        let record = &execution.steps[of_item];
+        if record.stays_for(item) {
+            continue;
+        }
+        if record.state.is_terminal() {
+            execution.run_again(of_item, time)?;
+        }
+        execution.update_step(of_item, |record| {
+            (record.item, record.to_skip) = (Some(item.clone()), None);
+        });
+        execution.replace_spec(of_item, &spec);
+        execution.transition_step(of_item, StepTrigger::DependenciesCompleted, time)?;
+        open += 1;
+    }
+    for item in items.iter().skip(known.len()) {
+        let added = execution.steps.append_item(step, item.clone(), time);
+        execution.index_appended(added.map_err(|id| format!("two steps have the id `{id}`"))?);
+        execution.totals.total += 1;
+        open += 1;
+    }
+    for &beyond in known.iter().skip(items.len()) {
+        if execution.steps[beyond].state == StepState::Pending {
+            execution.update_step(beyond, |record| {
+                record.to_skip.get_or_insert((SkipReason::NotListed, step));
+            });
+        }
+    }
+    execution.update_step(step, |record| {
+        (record.items.listed, record.items.open) = (Some(items.len()), open);
+    });
+    Ok(())
+}
+
+/// All entries have ended: the step completes with their outputs.
+pub(crate) fn collected(
+    execution: &mut Execution,
+    step: StepKey,
+    attempt: u32,
+    output: &Payload,
+) -> Result<(), String> {
+    let record = check(execution, step, attempt)?;
+    if record.items.listed.is_none() {
+        return Err(format!("step `{}` has not read its list", record.id));
+    }
+    execution.update_step(step, |record| {
+        (record.end, record.output) = (Some(OperationEnd::Completed), Some(output.clone()));
+    });
+    Ok(())
+}
+
+/// A step has ended. The one that runs for each entry has one less to wait for; without that one, the steps for its entries do not start.
+pub(crate) fn ended(execution: &mut Execution, step: StepKey) {
+    if let Some(list) = execution.steps[step].runs_for() {
+        if execution.steps[list].items.current().binary_search(&step).is_ok() {
+            execution.update_step(list, |record| record.items.open -= 1);
+        }
+        return;
+    }
+    let record = &execution.steps[step];
+    let reason = match (record.state, record.skipped) {
+        // A person has given the output, or does without it.
+        (StepState::Completed, _) | (_, Some((SkipReason::Requested, _))) => SkipReason::Requested,
+        (_, Some((SkipReason::PlanUpdated, _))) => SkipReason::PlanUpdated,
+        (StepState::Failed, _) => SkipReason::DependencyFailed,
+        _ => SkipReason::DependencySkipped,
+    };
+    for index in 0..record.items.steps.len() {
+        let item = execution.steps[step].items.steps[index];
+        if execution.steps[item].state == StepState::Pending {
+            execution.update_step(item, |record| {
+                record.to_skip.get_or_insert((reason, step));
+            });
+        }
+    }
+}
+
+impl StepRecord {
+    /// Whether a step that has ended for an entry of a list need not run for this entry.
+    fn stays_for(&self, item: &Json) -> bool {
+        let by_a_person = matches!(
+            self.skipped,
+            Some((SkipReason::Requested | SkipReason::ApprovalSkipped | SkipReason::NonInteractive, _))
+        );
+        let has_done = self.state == StepState::Completed || self.state == StepState::Skipped && by_a_person;
+        has_done && self.item.as_ref() == Some(item)
+    }
+}
