@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use belay_proto::v1::{Plan, RunWhen, StepSpec};
+use belay_proto::v1::{Payload, Plan, RunWhen, StepSpec};
+use serde_json::Value;
 
 use super::{
     call,
@@ -59,6 +60,21 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
     if !step.condition.is_empty() {
         conditions.push(format!("if {}", shorten(&clean(&step.condition), MAX_CALL)));
     }
+    if let Some(list) = step.for_each.as_ref().and_then(Payload::as_json) {
+        let entries = serde_json::from_str::<Value>(list).unwrap_or_default();
+        conditions.push(match entries {
+            Value::Array(entries) => format!("for each of {}", words::entries(entries.len())),
+            other => format!("for each of {}", shorten(&clean(other.as_str().unwrap_or_default()), MAX_CALL)),
+        });
+    }
+    if !step.fallback.is_empty() {
+        let tools: Vec<String> = step.fallback.iter().map(|call| clean(&call.tool)).collect();
+        conditions.push(format!("else {}", tools.join(", ")));
+    }
+    if !step.resources.is_empty() {
+        let names: Vec<String> = step.resources.iter().map(|name| clean(name)).collect();
+        conditions.push(format!("alone with {}", names.join(", ")));
+    }
     if let Some(attempts) = step.retry.as_ref().map(|retry| retry.max_attempts).filter(|attempts| *attempts > 1) {
         conditions.push(format!("up to {attempts} attempts"));
     }
@@ -74,7 +90,7 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
 
 #[cfg(test)]
 mod tests {
-    use belay_proto::v1::{Payload, RetryPolicy, ToolStep, step_spec};
+    use belay_proto::v1::{RetryPolicy, ToolStep, step_spec};
 
     use super::*;
 
@@ -93,19 +109,31 @@ mod tests {
         let retry = Some(RetryPolicy { max_attempts: 3, ..Default::default() });
         let plan = Plan {
             id: "p".to_owned(),
-            steps: vec![step("a", &[]), StepSpec { retry, ..step("b", &["a"]) }],
+            steps: vec![
+                step("a", &[]),
+                StepSpec { retry, ..step("b", &["a"]) },
+                StepSpec {
+                    for_each: Some(Payload::of_json(r#""${b.result}""#)),
+                    fallback: vec![ToolStep { tool: "noop".to_owned(), ..Default::default() }],
+                    resources: vec!["db".to_owned()],
+                    ..step("c", &[])
+                },
+                StepSpec { for_each: Some(Payload::of_json("[1,2]")), ..step("d", &[]) },
+            ],
             stop_on_error: true,
             timeout: Some(pbjson_types::Duration { seconds: 90, nanos: 0 }),
             ..Default::default()
         };
         let text = |most| preview(&plan, most).iter().map(|line| line.render(false)).collect::<Vec<_>>();
-        assert_eq!(text(1)[1..], ["  a  read a", "  … and 1 more; --dry-run shows all"]);
+        assert_eq!(text(1)[1..], ["  a  read a", "  … and 3 more; --dry-run shows all"]);
         assert_eq!(
             text(9),
             [
-                "plan p: 2 steps, one at a time, stops on an error, at most 1m 30s",
+                "plan p: 4 steps, one at a time, stops on an error, at most 1m 30s",
                 "  a  read a",
                 "  b  read a  after a, up to 3 attempts",
+                "  c  read a  after b, for each of ${b.result}, else noop, alone with db",
+                "  d  read a  for each of 2 entries",
             ]
         );
     }

@@ -18,6 +18,7 @@ mod exactly_once;
 mod faults;
 mod health;
 mod hostile;
+mod lists;
 mod logs;
 mod night;
 mod other_planners;
