@@ -126,6 +126,7 @@ impl Trace {
                 | ExecutionEvent::Recovered { .. }
                 | ExecutionEvent::Retried(_)
                 | ExecutionEvent::PlanUpdated(_)
+                | ExecutionEvent::CompensationStarted { .. }
                 | ExecutionEvent::DeadlineExceeded
                 | ExecutionEvent::AwaitingApproval => {}
             },

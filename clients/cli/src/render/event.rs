@@ -166,6 +166,9 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             let revision = updated.revision;
             (Style::Plain, format!("plan changed, revision {revision}: {steps}{}{}", by(event), why(&updated.reason)))
         }
+        Kind::ExecutionCompensationStarted(started) => {
+            (Style::Warn, format!("undoes what {} did", words::steps(started.step_ids.len())))
+        }
         Kind::StepFallbackSwitched(switched) => {
             let (from, to) = (clean(&switched.from), clean(&switched.to));
             (Style::Warn, format!("{to} takes the place of {from}{}", error(switched.failure.as_ref())))

@@ -84,6 +84,7 @@ impl Logs {
             | Kind::ExecutionResumed(_)
             | Kind::ExecutionCancelRequested(_)
             | Kind::ExecutionRecovered(_)
+            | Kind::ExecutionCompensationStarted(_)
             | Kind::ExecutionDeadlineExceeded(_)
             | Kind::ExecutionFinished(_)
             | Kind::ExecutionAwaitingApproval(_)

@@ -3,8 +3,9 @@
 use std::{collections::HashMap, time::Duration};
 
 use belay_proto::v1::{
-    Execution, ExecutionEvent, ExecutionPlanUpdated, ExecutionRetried, SkipReason, Step, StepItem, StepItemsListed,
-    ToolStepDetail, WaitingReason, execution, execution_event::Kind, step, step::State, waiting_reason,
+    Execution, ExecutionCompensationStarted, ExecutionEvent, ExecutionPlanUpdated, ExecutionRetried, SkipReason, Step,
+    StepItem, StepItemsListed, ToolStepDetail, WaitingReason, execution, execution_event::Kind, step, step::State,
+    waiting_reason,
 };
 use pbjson_types::Timestamp;
 
@@ -65,6 +66,7 @@ impl Pause {
                 | Kind::ExecutionCancelRequested(_)
                 | Kind::ExecutionRecovered(_)
                 | Kind::ExecutionDeadlineExceeded(_)
+                | Kind::ExecutionCompensationStarted(_)
                 | Kind::ExecutionFinished(_)
                 | Kind::ExecutionRetried(_)
                 | Kind::ExecutionPlanUpdated(_)
@@ -201,6 +203,7 @@ impl Picture {
             }
             Kind::ExecutionRetried(retried) => self.retried(retried, event.time),
             Kind::ExecutionPlanUpdated(updated) => self.plan_updated(updated),
+            Kind::ExecutionCompensationStarted(started) => self.compensation_started(started, event.time),
             Kind::StepItemsListed(listed) => self.items_listed(&event.step_id, listed, event.time),
             Kind::ExecutionCreated(_)
             | Kind::SignalReceived(_)
@@ -261,6 +264,7 @@ impl Picture {
                 title: std::mem::take(&mut step.title),
                 detail: step.detail.take(),
                 item: step.item.take(),
+                compensates: std::mem::take(&mut step.compensates),
                 failed_attempts: std::mem::take(&mut step.failed_attempts),
                 attempt: step.attempt,
                 max_attempts: step.attempt.saturating_add(attempts),
@@ -299,6 +303,58 @@ impl Picture {
         *self = Picture { since, pause, ..Picture::new(execution) };
     }
 
+    /// What steps have done is undone: for each there is a step that does so.
+    fn compensation_started(&mut self, started: &ExecutionCompensationStarted, at: Option<Timestamp>) {
+        self.execution.set_state(execution::State::Running);
+        for id in &started.step_ids {
+            let Some(&place) = self.places.get(id) else { continue };
+            let step = &mut self.execution.steps[place];
+            step.set_state(State::Compensating);
+            let planned = planned_id(step).to_owned();
+            let planned = self.execution.plan.iter().flat_map(|plan| &plan.steps).find(|step| step.id == planned);
+            let undoes = planned.and_then(|planned| planned.compensate.as_ref());
+            let attempts =
+                planned.and_then(|planned| planned.retry.as_ref()).map_or(1, |retry| retry.max_attempts.max(1));
+            let tool = undoes.map(|call| call.tool.clone()).unwrap_or_default();
+            let step_id = format!("{id}~compensate");
+            let before = self.step(&step_id).map_or(0, |step| step.attempt);
+            let mut step = Step {
+                title: step_id.clone(),
+                compensates: id.clone(),
+                attempt: before,
+                max_attempts: before.saturating_add(attempts),
+                detail: Some(step::Detail::Tool(ToolStepDetail { tool: tool.clone() })),
+                step_id,
+                ..Step::default()
+            };
+            step.set_state(State::Pending);
+            self.put(step, tool, at);
+        }
+    }
+
+    /// A step has ended that undoes another.
+    fn undone(&mut self, id: &str, state: State) {
+        let compensates = self.step(id).map(|step| step.compensates.clone()).unwrap_or_default();
+        let Some(&place) = self.places.get(&compensates) else { return };
+        // What could not be undone is there.
+        let state = if state == State::Completed { State::Compensated } else { State::Completed };
+        self.execution.steps[place].set_state(state);
+    }
+
+    /// A step that the plan does not name, in the place of the one with its id.
+    fn put(&mut self, step: Step, call: String, at: Option<Timestamp>) {
+        if let Some(&place) = self.places.get(&step.step_id) {
+            (self.execution.steps[place], self.calls[place], self.since[place]) = (step, call, at);
+            return;
+        }
+        self.id_columns = self.id_columns.max(step.step_id.chars().count()).min(ID_COLUMNS);
+        self.places.insert(step.step_id.clone(), self.execution.steps.len());
+        self.execution.steps.push(step);
+        self.calls.push(call);
+        self.depends_on.push(Vec::new());
+        self.since.push(at);
+    }
+
     /// A step has read the list for each entry of which it runs: there is a step for each.
     fn items_listed(&mut self, id: &str, listed: &StepItemsListed, at: Option<Timestamp>) {
         let Some(&list) = self.places.get(id) else { return };
@@ -322,12 +378,7 @@ impl Picture {
             let (title, detail) = (step_id.clone(), detail.clone());
             let mut step = Step { step_id, title, max_attempts, detail, item: Some(item), ..Step::default() };
             step.set_state(State::Ready);
-            self.id_columns = self.id_columns.max(step.step_id.chars().count()).min(ID_COLUMNS);
-            self.places.insert(step.step_id.clone(), self.execution.steps.len());
-            self.execution.steps.push(step);
-            self.calls.push(call.clone());
-            self.depends_on.push(Vec::new());
-            self.since.push(at);
+            self.put(step, call.clone(), at);
         }
         self.execution.steps[list].item_count = Some(i32::try_from(listed.items.len()).unwrap_or(i32::MAX));
         self.calls[list] = for_each(&call, listed.items.len());
@@ -429,6 +480,7 @@ impl Picture {
             | Kind::ExecutionCancelRequested(_)
             | Kind::ExecutionRecovered(_)
             | Kind::ExecutionDeadlineExceeded(_)
+            | Kind::ExecutionCompensationStarted(_)
             | Kind::ExecutionFinished(_)
             | Kind::ExecutionAwaitingApproval(_)
             | Kind::ExecutionRetried(_)
@@ -465,6 +517,7 @@ impl Picture {
         }
         if has_ended(state) {
             step.end_time = event.time;
+            self.undone(&event.step_id, state);
         }
     }
 
@@ -559,7 +612,12 @@ impl Picture {
                 let text = if after.is_empty() { what } else { format!("after {}", after.join(", ")) };
                 (Style::Dim, "·", text, Line::default())
             }
-            State::Completed | State::Failed | State::Skipped | State::Cancelled => {
+            State::Completed
+            | State::Failed
+            | State::Skipped
+            | State::Cancelled
+            | State::Compensating
+            | State::Compensated => {
                 return self.ended_row(place, columns);
             }
             State::Waiting => {
@@ -603,6 +661,7 @@ impl Picture {
                 (Style::Dim, "-", format!("skipped: {}", words::skipped(step.skip_reason(), &step.skipped_because)))
             }
             State::Cancelled => (Style::Warn, "-", "cancelled".to_owned()),
+            State::Compensated => (Style::Dim, "↶", format!("undone: {}", self.what(place))),
             _ => (Style::Good, "✓", format!("{}{attempts}", self.what(place))),
         };
         let took = machine_time(step).map(time::short).unwrap_or_default();
@@ -663,7 +722,10 @@ fn planned_id(step: &Step) -> &str {
 
 /// Whether a step in this state has ended.
 pub(crate) fn has_ended(state: State) -> bool {
-    matches!(state, State::Completed | State::Failed | State::Skipped | State::Cancelled)
+    matches!(
+        state,
+        State::Completed | State::Failed | State::Skipped | State::Cancelled | State::Compensating | State::Compensated
+    )
 }
 
 /// How long a step that has ended took, without the time spent waiting for decisions; `None` for one that never started.

@@ -71,6 +71,9 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
         let tools: Vec<String> = step.fallback.iter().map(|call| clean(&call.tool)).collect();
         conditions.push(format!("else {}", tools.join(", ")));
     }
+    if let Some(undoes) = &step.compensate {
+        conditions.push(format!("undone by {}", clean(&undoes.tool)));
+    }
     if !step.resources.is_empty() {
         let names: Vec<String> = step.resources.iter().map(|name| clean(name)).collect();
         conditions.push(format!("alone with {}", names.join(", ")));
@@ -116,6 +119,7 @@ mod tests {
                     for_each: Some(Payload::of_json(r#""${b.result}""#)),
                     fallback: vec![ToolStep { tool: "noop".to_owned(), ..Default::default() }],
                     resources: vec!["db".to_owned()],
+                    compensate: Some(ToolStep { tool: "delete_file".to_owned(), ..Default::default() }),
                     ..step("c", &[])
                 },
                 StepSpec { for_each: Some(Payload::of_json("[1,2]")), ..step("d", &[]) },
@@ -132,7 +136,7 @@ mod tests {
                 "plan p: 4 steps, one at a time, stops on an error, at most 1m 30s",
                 "  a  read a",
                 "  b  read a  after a, up to 3 attempts",
-                "  c  read a  after b, for each of ${b.result}, else noop, alone with db",
+                "  c  read a  after b, for each of ${b.result}, else noop, undone by delete_file, alone with db",
                 "  d  read a  for each of 2 entries",
             ]
         );

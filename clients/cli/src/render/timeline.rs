@@ -169,6 +169,7 @@ fn change(kind: &Event) -> Option<Change> {
         | Event::ExecutionResumed(_)
         | Event::ExecutionCancelRequested(_)
         | Event::ExecutionRecovered(_)
+        | Event::ExecutionCompensationStarted(_)
         | Event::ExecutionDeadlineExceeded(_)
         | Event::ExecutionFinished(_)
         | Event::ExecutionAwaitingApproval(_)

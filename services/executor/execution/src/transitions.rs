@@ -99,6 +99,8 @@ pub enum ExecutionTrigger {
     /// A step that kept nothing from waiting for approvals goes on.
     StepResolved,
     Retried,
+    /// What steps have done is undone before it ends.
+    CompensationStarted,
     Finished,
 }
 
@@ -150,15 +152,22 @@ pub const EXECUTION_TRANSITIONS: &[(ExecutionState, ExecutionTrigger, ExecutionS
         (S::AwaitingApproval, T::Paused, S::Paused),
         (S::AwaitingApproval, T::CancelRequested, S::Cancelling),
         (S::AwaitingApproval, T::DeadlineExceeded, S::Cancelling),
+        (S::Running, T::CompensationStarted, S::Running),
+        (S::Cancelling, T::CompensationStarted, S::Running),
         (S::Running, T::Finished, S::Completed),
         (S::Running, T::Finished, S::Partial),
         (S::Running, T::Finished, S::Failed),
+        // What had been done before it was stopped is undone.
+        (S::Running, T::Finished, S::Cancelled),
+        (S::Running, T::Finished, S::TimedOut),
         (S::Paused, T::Resumed, S::Running),
         (S::Paused, T::CancelRequested, S::Cancelling),
         (S::Paused, T::DeadlineExceeded, S::Cancelling),
         (S::Paused, T::Finished, S::Completed),
         (S::Paused, T::Finished, S::Partial),
         (S::Paused, T::Finished, S::Failed),
+        (S::Paused, T::Finished, S::Cancelled),
+        (S::Paused, T::Finished, S::TimedOut),
         (S::Cancelling, T::Finished, S::Completed),
         (S::Cancelling, T::Finished, S::Cancelled),
         (S::Cancelling, T::Finished, S::TimedOut),

@@ -85,7 +85,10 @@ pub struct StepDraft {
     pub retry: Option<RetryPolicy>,
     /// The calls that take the place of the step's own, one after the other, when all attempts of the one before have failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fallback: Vec<FallbackDraft>,
+    pub fallback: Vec<CallDraft>,
+    /// The call that undoes what the step has done, when the execution does not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compensate: Option<CallDraft>,
     /// What the step uses that no other step may use at the same time, by names of the author's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
@@ -94,10 +97,10 @@ pub struct StepDraft {
     pub kind: StepKindDraft,
 }
 
-/// An unchecked call that takes the place of another.
+/// An unchecked call that takes the place of a step's own, or undoes what that has done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FallbackDraft {
+pub struct CallDraft {
     /// The tool's name, or one of its aliases.
     pub tool: String,
     /// The arguments, as those of the step's own call.

@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    Condition, FallbackDraft, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Template,
+    CallDraft, Condition, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Template,
     WaitDraft,
 };
 
@@ -45,14 +45,15 @@ pub struct StepSpec {
     pub(crate) exclusive: bool,
     pub(crate) verbatim: Vec<String>,
     pub(crate) retry: RetryPolicy,
-    pub(crate) fallback: Vec<Fallback>,
+    pub(crate) fallback: Vec<OtherCall>,
+    pub(crate) compensate: Option<OtherCall>,
     pub(crate) resources: Vec<String>,
     pub(crate) kind: StepKind,
 }
 
-/// A call that takes the place of a step's own when all attempts of the one before have failed.
+/// A call of a step beside its own.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Fallback {
+pub(crate) struct OtherCall {
     pub(crate) call: ToolStep,
     pub(crate) verbatim: Vec<String>,
 }
@@ -153,20 +154,32 @@ pub enum Planned<'a> {
 pub struct PlannedCall<'a> {
     /// The step's index in the plan, from 0.
     pub step: usize,
-    /// Which of the step's fallbacks it is, from 0; `None` for the step's own call.
-    pub fallback: Option<usize>,
+    /// Which of the step's calls it is.
+    pub place: CallPlace,
     /// The tool's name, or one of its aliases, as it was written.
     pub tool: &'a str,
     /// The arguments: always an object; `None` when they could not be read.
     pub arguments: Option<&'a Template>,
 }
 
-impl PlannedCall<'_> {
+/// Which of a step's calls one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallPlace {
+    /// Its own.
+    Own,
+    /// One that takes the place of its own, by its position.
+    Fallback(usize),
+    /// The one that undoes what it has done.
+    Compensate,
+}
+
+impl CallPlace {
     /// Where a field of the call stands in its step, as an RFC 6901 JSON pointer: `/tool`, `/fallback/0/arguments/path`.
-    pub fn pointer(&self, field: &str) -> String {
-        match self.fallback {
-            None => field.to_owned(),
-            Some(place) => format!("/fallback/{place}{field}"),
+    pub fn pointer(self, field: &str) -> String {
+        match self {
+            Self::Own => field.to_owned(),
+            Self::Fallback(place) => format!("/fallback/{place}{field}"),
+            Self::Compensate => format!("/compensate{field}"),
         }
     }
 }
@@ -284,7 +297,12 @@ impl StepSpec {
         self.fallback.iter().map(|fallback| &fallback.call)
     }
 
-    /// All calls that it may make: its own, then those that take its place; none for a step that calls no tool.
+    /// The call that undoes what it has done.
+    pub fn compensate(&self) -> Option<&ToolStep> {
+        self.compensate.as_ref().map(|other| &other.call)
+    }
+
+    /// All calls that it may make to complete: its own, then those that take its place; none for a step that calls no tool.
     pub fn calls(&self) -> impl Iterator<Item = &ToolStep> {
         let own = match &self.kind {
             StepKind::Tool(call) => Some(call),
@@ -366,16 +384,17 @@ impl StepSpec {
             exclusive: self.exclusive,
             verbatim: self.verbatim.clone(),
             retry: (self.retry != RetryPolicy::default()).then(|| self.retry.clone()),
-            fallback: self.fallback.iter().map(Fallback::to_draft).collect(),
+            fallback: self.fallback.iter().map(OtherCall::to_draft).collect(),
+            compensate: self.compensate.as_ref().map(OtherCall::to_draft),
             resources: self.resources.clone(),
             kind,
         }
     }
 }
 
-impl Fallback {
-    fn to_draft(&self) -> FallbackDraft {
+impl OtherCall {
+    fn to_draft(&self) -> CallDraft {
         let Self { call: ToolStep { tool, arguments }, verbatim } = self;
-        FallbackDraft { tool: tool.clone(), arguments: arguments.source().clone(), verbatim: verbatim.clone() }
+        CallDraft { tool: tool.clone(), arguments: arguments.source().clone(), verbatim: verbatim.clone() }
     }
 }

@@ -30,6 +30,7 @@ impl Driver {
                     | ExecutionEvent::Recovered { .. }
                     | ExecutionEvent::Retried(_)
                     | ExecutionEvent::PlanUpdated(_)
+                    | ExecutionEvent::CompensationStarted { .. }
                     | ExecutionEvent::DeadlineExceeded
                     | ExecutionEvent::AwaitingApproval => {}
                 },

@@ -236,8 +236,8 @@ fn what_a_newer_version_stored_is_not_read_and_not_called_corrupt() {
     let stored = sealed(&vault, &mut vault.secrets(), &mut [created()]).transition;
     assert!(vault.open(std::slice::from_ref(&stored), None).is_ok());
 
-    // The plan's first step with a condition in field 16; field 20 of an event is its creation, whose field 2 is the plan.
-    let condition = [0x82, 0x01, 5, b'f', b'a', b'l', b's', b'e'];
+    // The plan's first step with a condition in field 500; field 20 of an event is its creation, whose field 2 is the plan.
+    let condition = [0xa2, 0x1f, 5, b'f', b'a', b'l', b's', b'e'];
     let within = |number: u8, bytes: &[u8]| [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat();
     let kind = [0x52, 0];
     let created_again = within(2, &within(3, &[&kind[..], &condition].concat()));
@@ -245,7 +245,7 @@ fn what_a_newer_version_stored_is_not_read_and_not_called_corrupt() {
     let newer = Transition { shown: with_more(&stored.shown, &field_20), ..stored.clone() };
     let (reason, message) = status(newer);
     assert_eq!(reason, "STORE_NEWER", "{message}");
-    assert!(message.contains("event 1: `execution_created.plan.steps[0]`: field 16 of "), "{message}");
+    assert!(message.contains("event 1: `execution_created.plan.steps[0]`: field 500 of "), "{message}");
 
     // An event of a kind that is not known.
     let kind_2000 = [0x82, 0x7d, 0];

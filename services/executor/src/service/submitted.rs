@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use belay_execution::{Json, ToolFacts};
-use belay_plan::{Format, InvalidPlan, Plan, Planned, PlannedCall, StepProblem, Violation, nearest};
+use belay_plan::{CallPlace, Format, InvalidPlan, Plan, Planned, PlannedCall, StepProblem, Violation, nearest};
 use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_service_kit::status;
@@ -50,9 +50,6 @@ pub(super) enum Source {
     Document(v1::PlanDocument),
 }
 
-/// Which call of a plan: the step's index, and which of its fallbacks it is, if any.
-pub(super) type CallPlace = (usize, Option<usize>);
-
 /// Reads and checks a plan, with what `check` finds in its calls and forms.
 pub(super) fn plan_with(
     source: &Source,
@@ -69,7 +66,7 @@ pub(super) fn plan_with(
 pub(super) fn checked(
     source: &Source,
     catalogue: &Catalogue,
-    refused: &HashMap<CallPlace, Vec<StepProblem>>,
+    refused: &HashMap<(usize, CallPlace), Vec<StepProblem>>,
 ) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
     let mut tools = Vec::<ToolFacts>::new();
     let plan = plan_with(source, |planned| {
@@ -81,7 +78,7 @@ pub(super) fn checked(
             Planned::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
         };
         let mut problems = problems_of_call(&call, catalogue, &mut tools);
-        problems.extend(refused.get(&(call.step, call.fallback)).into_iter().flatten().cloned());
+        problems.extend(refused.get(&(call.step, call.place)).into_iter().flatten().cloned());
         problems
     })?;
     let violations = inputs::problems(&plan);
@@ -104,7 +101,7 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
             None => ": `belay tools list` shows the tools, and the settings can declare a program as one (`tools: {NAME: {command: […]}}`)".to_owned(),
         };
         let message = format!("Tool '{}' not found{way_out}", call.tool);
-        return vec![StepProblem { step, pointer: call.pointer("/tool"), message }];
+        return vec![StepProblem { step, pointer: call.place.pointer("/tool"), message }];
     };
     let FoundTool { tool, schema, path_arguments } = found;
     if !tools.iter().any(|facts| facts.used_as == call.tool) {
@@ -124,7 +121,7 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
         let path = arguments.source()[name.as_str()].as_str().filter(|_| !templates.contains(&pointer));
         problems.extend(path.and_then(|path| {
             let message = format!("`{path}` {}", leaves_workspace(path)?);
-            Some(StepProblem { step, pointer: call.pointer(&format!("/arguments{pointer}")), message })
+            Some(StepProblem { step, pointer: call.place.pointer(&format!("/arguments{pointer}")), message })
         }));
     }
     problems
@@ -132,7 +129,7 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
 
 /// The problems of one schema violation: each unknown argument by its name, with the most similar known one.
 fn problems_of(call: &PlannedCall<'_>, violation: belay_json_schema::Violation, tool: &v1::Tool) -> Vec<StepProblem> {
-    let (step, at) = (call.step, call.pointer(&format!("/arguments{}", violation.pointer)));
+    let (step, at) = (call.step, call.place.pointer(&format!("/arguments{}", violation.pointer)));
     if violation.unknown.is_empty() {
         return vec![StepProblem { step, pointer: at, message: violation.message }];
     }

@@ -314,6 +314,10 @@ fn decode_kind(
             let in_doubt = recovered.in_doubt.into_iter().map(|operation| named(operation).operation(lacks));
             execution(ExecutionEvent::Recovered { in_doubt: in_doubt.collect::<Result<_, _>>()? })
         }
+        Kind::ExecutionCompensationStarted(started) => {
+            let steps = started.step_ids.into_iter().map(Into::into).collect();
+            execution(ExecutionEvent::CompensationStarted { steps })
+        }
         Kind::ExecutionDeadlineExceeded(_) => execution(ExecutionEvent::DeadlineExceeded),
         Kind::ExecutionAwaitingApproval(_) => execution(ExecutionEvent::AwaitingApproval),
         Kind::ExecutionRetried(retried) => execution(ExecutionEvent::Retried(Box::new(Retried {

@@ -126,6 +126,9 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
             deadline: updated.deadline.map(time),
         }),
         E::AwaitingApproval => Kind::ExecutionAwaitingApproval(v1::ExecutionAwaitingApproval {}),
+        E::CompensationStarted { steps } => Kind::ExecutionCompensationStarted(v1::ExecutionCompensationStarted {
+            step_ids: steps.iter().map(|step| step.as_str().to_owned()).collect(),
+        }),
         E::DeadlineExceeded => Kind::ExecutionDeadlineExceeded(v1::ExecutionDeadlineExceeded {}),
         E::Finished(finished) => Kind::ExecutionFinished(finished_message(finished)),
     }

@@ -223,6 +223,17 @@ pub(crate) fn step_state_name(state: StepState) -> &'static str {
     step_state(state).as_str_name().trim_start_matches("STATE_")
 }
 
+/// The state of a step, with what became of what it did.
+fn shown_state(view: StepView<'_>) -> step::State {
+    match view.compensation() {
+        None => step_state(view.state()),
+        Some(StepState::Completed) => step::State::Compensated,
+        // What could not be undone is there.
+        Some(undoes) if undoes.is_terminal() => step_state(view.state()),
+        Some(_) => step::State::Compensating,
+    }
+}
+
 pub(crate) fn etag(execution: &Execution) -> String {
     format!("{}-{}", execution.created().uid, execution.last_sequence())
 }
@@ -251,7 +262,7 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
         name: format!("{name}/steps/{}", view.id()),
         step_id: view.id().as_str().to_owned(),
         title: view.title().to_owned(),
-        state: step_state(view.state()).into(),
+        state: shown_state(view).into(),
         attempt: i32::try_from(view.attempt()).unwrap_or(i32::MAX),
         max_attempts: i32::try_from(view.max_attempts()).unwrap_or(i32::MAX),
         start_time: view.started_at().map(time),
@@ -266,6 +277,10 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
         failed_attempts: view.failed_attempts().iter().map(failed_attempt).collect(),
         authorization: view.authorization().map(authorization),
         approval_wait: Some(view.waited()).filter(|waited| !waited.is_zero()).map(Into::into),
+        compensates: match view.role() {
+            StepRole::Compensates { step } => id(step),
+            StepRole::Planned | StepRole::Item { .. } => String::new(),
+        },
         item: item(execution, view, is_full),
         item_count: view.is_listed().then(|| i32::try_from(view.items().len()).unwrap_or(i32::MAX)),
         detail: Some(detail(view)),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
-    Backoff, FallbackDraft, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, Planned, RateLimit, RetryPolicy,
+    Backoff, CallDraft, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, Planned, RateLimit, RetryPolicy,
     RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
@@ -40,7 +40,11 @@ fn unread(field: &str) -> Option<String> {
     if let Some(step) = field.strip_suffix(".kind") {
         return Some(format!("{step}."));
     }
-    if field.ends_with(".wait.form.schema") || field.ends_with(".for_each") || field.contains("].fallback[") {
+    if field.ends_with(".wait.form.schema")
+        || field.ends_with(".for_each")
+        || field.contains("].fallback[")
+        || field.contains("].compensate.")
+    {
         return Some(field.to_owned());
     }
     if let Some(step) = field.strip_suffix(".wait.duration") {
@@ -68,18 +72,18 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
                 (StepKindDraft::Tool { tool: String::new(), arguments: serde_json::Value::Null }, false, Vec::new())
             }
         };
-        let fallback = step.fallback.into_iter().enumerate().map(|(place, call)| {
-            let field = |name: &str| at(&format!("fallback[{place}].{name}"));
+        let mut other = |place: String, call: v1::ToolStep| {
+            let field = |name: &str| at(&format!("{place}.{name}"));
             if call.exclusive {
-                violations.push(violation(
-                    field("exclusive"),
-                    "is for the step's own call, and holds for this one as well: remove it",
-                ));
+                let message = "is for the step's own call, and holds for this one as well: remove it";
+                violations.push(violation(field("exclusive"), message));
             }
             let arguments = arguments_from(call.arguments, field("arguments"), &mut violations);
-            FallbackDraft { tool: call.tool, arguments, verbatim: call.verbatim }
-        });
-        let fallback = fallback.collect();
+            CallDraft { tool: call.tool, arguments, verbatim: call.verbatim }
+        };
+        let fallback = step.fallback.into_iter().enumerate();
+        let fallback = fallback.map(|(place, call)| other(format!("fallback[{place}]"), call)).collect();
+        let compensate = step.compensate.map(|call| other("compensate".to_owned(), call));
         let for_each =
             step.for_each.and_then(|list| list.content).map(|list| json_from(list, at("for_each"), &mut violations));
         let retry = step.retry.map(|retry| retry_from(retry, &at("retry"), &mut violations));
@@ -96,6 +100,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             verbatim,
             retry,
             fallback,
+            compensate,
             resources: step.resources,
             kind,
         });
@@ -289,13 +294,12 @@ fn inputs_from(inputs: Vec<v1::PlanInput>, violations: &mut Vec<Violation>) -> B
 
 fn step_message(step: StepDraft) -> v1::StepSpec {
     let payload = |value: serde_json::Value| v1::Payload::of_json(value.to_string());
-    let fallback = step.fallback.into_iter().map(|FallbackDraft { tool, arguments, verbatim }| v1::ToolStep {
+    let other = |CallDraft { tool, arguments, verbatim }| v1::ToolStep {
         tool,
         arguments: Some(payload(arguments)),
         exclusive: false,
         verbatim,
-    });
-    let fallback = fallback.collect();
+    };
     let kind = match step.kind {
         StepKindDraft::Tool { tool, arguments } => Kind::Tool(v1::ToolStep {
             tool,
@@ -325,7 +329,8 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
         .into(),
         condition: step.condition,
         for_each: step.for_each.map(payload),
-        fallback,
+        fallback: step.fallback.into_iter().map(other).collect(),
+        compensate: step.compensate.map(other),
         resources: step.resources,
         timeout: step.timeout.map(belay_proto::duration),
         attempt_timeout: step.attempt_timeout.map(belay_proto::duration),
@@ -386,6 +391,7 @@ mod tests {
               - {id: l, tool: noop, for_each: '${a.result.list}', arguments: {n: '${item.value.n}'}, resources: [db, cache]}
               - {id: m, wait: {signal: go}, for_each: [1, '${a.result}'], timeout: 1h}
               - {id: n, tool: noop, fallback: [{tool: echo, arguments: {a: '${a.result}', v: '${x}'}, verbatim: [v]}]}
+              - {id: o, tool: noop, compensate: {tool: echo, arguments: {a: '${o.result}'}}}
         ";
         let plan = Plan::parse(belay_plan::Format::Yaml, text).unwrap();
         assert_eq!(checked_plan_from(plan_message(&plan), |_| Vec::new()).unwrap(), plan);

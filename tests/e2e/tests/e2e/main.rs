@@ -4,6 +4,7 @@ mod approvals;
 mod bad_input;
 mod cli;
 mod collector;
+mod compensation;
 mod conditions;
 mod contract;
 mod crash;

@@ -62,7 +62,7 @@ const OBJECTS: [(&str, &str); 10] = [
     ),
     ("/$defs/step", r#"{"id": "p", "steps": [{"id": "a", "tool": "t", FIELD}]}"#),
     ("/$defs/step", r#"{"id": "p", "steps": [{"id": "a", "wait": {"for": "1s"}, FIELD}]}"#),
-    ("/$defs/fallback", r#"{"id": "p", "steps": [{"id": "a", "tool": "t", "fallback": [{"tool": "u", FIELD}]}]}"#),
+    ("/$defs/call", r#"{"id": "p", "steps": [{"id": "a", "tool": "t", "fallback": [{"tool": "u", FIELD}]}]}"#),
     ("/$defs/retry", r#"{"id": "p", "steps": [{"id": "a", "tool": "t", "retry": {"max_attempts": 2, FIELD}}]}"#),
     (
         "/$defs/retry/properties/backoff",

@@ -3,6 +3,7 @@
 //! Nothing is decided here. Two things follow from an event without one of their own, always in the same way, and are part of the format:
 //! a step becomes ready when its last dependency completes, and is marked to be skipped when a dependency ends without completing.
 
+mod compensation;
 mod retry;
 mod step;
 mod update;
@@ -132,6 +133,7 @@ impl Execution {
             }
             E::Retried(retried) => retry::apply(self, retried, time)?,
             E::PlanUpdated(updated) => update::apply(self, updated, time)?,
+            E::CompensationStarted { steps } => compensation::apply(self, steps, time)?,
             E::DeadlineExceeded => {
                 self.transition_execution(ExecutionTrigger::DeadlineExceeded, None)?;
                 self.paused = None;
@@ -150,7 +152,7 @@ impl Execution {
             }
             E::Finished(finished) => {
                 self.transition_execution(ExecutionTrigger::Finished, Some(finished.state))?;
-                if self.totals.done() != self.totals.total || finished.totals != self.totals {
+                if !self.has_nothing_left() || finished.totals != self.totals {
                     return Err(format!("of its steps this is known: {:?}", self.totals));
                 }
                 self.paused = None;

@@ -10,7 +10,7 @@ use crate::{
 
 pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestamp) -> Result<(), String> {
     let has_ended = execution.state.is_terminal();
-    if !has_ended && execution.stop.is_some() {
+    if !has_ended && (execution.stop.is_some() || execution.compensation.is_some()) {
         return Err("nothing runs again while the execution is being stopped".into());
     }
     let named = retried.steps.iter().map(|id| execution.named(id)).collect::<Result<Vec<_>, _>>()?;
@@ -21,7 +21,7 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     let mut waiting = BTreeSet::new();
     for &step in &steps {
         let record = &execution.steps[step];
-        if !record.state.is_terminal() || record.is_removed() {
+        if !record.state.is_terminal() || record.is_removed() || record.compensates().is_some() {
             return Err(format!("step `{}` has not ended, or the plan no longer has it", record.id));
         }
         if let Some(list) = execution.steps[step].runs_for().filter(|list| !steps.contains(list)) {
@@ -54,6 +54,7 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     if has_ended {
         (execution.stop, execution.ended_at) = (None, None);
         execution.went_on_at = Some(time);
+        execution.forget_compensation();
     }
     execution.first_failure = execution.earliest_failure();
     execution.deadline = retried.deadline;
@@ -63,14 +64,16 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
 impl Execution {
     /// Takes a step that has ended back to its beginning.
     pub(crate) fn run_again(&mut self, step: StepKey, time: Timestamp) -> Result<(), String> {
-        let totals = &mut self.totals;
-        let counter = match self.steps[step].state {
-            StepState::Completed => &mut totals.completed,
-            StepState::Failed => &mut totals.failed,
-            StepState::Skipped => &mut totals.skipped,
-            _ => &mut totals.cancelled,
-        };
-        *counter -= 1;
+        let state = self.steps[step].state;
+        self.count(step, |totals| {
+            let counter = match state {
+                StepState::Completed => &mut totals.completed,
+                StepState::Failed => &mut totals.failed,
+                StepState::Skipped => &mut totals.skipped,
+                _ => &mut totals.cancelled,
+            };
+            *counter -= 1;
+        });
         self.transition_step(step, StepTrigger::Retried, time)?;
         self.update_step(step, |record| record.reset(time));
         Ok(())
@@ -83,7 +86,7 @@ impl Execution {
             // It waits for the list.
             return Ok(());
         }
-        let run_when = record.spec.run_when();
+        let run_when = record.run_when();
         let open = record.dependencies.iter().filter(|&&on| !self.steps[on].lets_run(run_when)).count();
         let ended = |&&on: &&StepKey| self.steps[on].state.is_terminal() && !self.steps[on].lets_run(run_when);
         let to_skip = record.dependencies.iter().find(ended).map(|&on| match self.steps[on].state {
@@ -104,7 +107,7 @@ impl Execution {
 
     /// The failure of the step that failed first.
     fn earliest_failure(&self) -> Option<crate::Failure> {
-        let failed = self.steps.iter().filter(|(_, record)| record.state == StepState::Failed);
+        let failed = self.steps.iter().filter(|(_, record)| record.state == StepState::Failed && record.is_counted());
         let first = failed.min_by_key(|(_, record)| record.ended_at);
         first.and_then(|(_, record)| record.failure.as_deref().cloned())
     }

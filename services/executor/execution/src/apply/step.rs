@@ -1,6 +1,6 @@
 //! Applies the events about attempts at steps.
 
-use belay_plan::RunWhen;
+use belay_plan::{RunWhen, ToolStep};
 use belay_reasons as reasons;
 
 use crate::{
@@ -32,9 +32,9 @@ pub(super) fn apply(
         StepEvent::FallbackSwitched { failure, from, to } => {
             check(execution, step, attempt, StepTrigger::FallbackSwitched)?;
             let record = &execution.steps[step];
-            let mut calls = record.spec.calls().skip(record.call).map(|call| &call.tool);
-            let are_next = calls.next() == Some(from) && calls.next() == Some(to);
-            drop(calls);
+            let tool = |call: Option<&ToolStep>| call.map(|call| call.tool.clone());
+            let are_next =
+                [tool(record.current_call()), tool(record.next_call())] == [from, to].map(|tool| Some(tool.clone()));
             if !are_next {
                 return Err(format!("no call of `{to}` takes the place of the one of `{from}` of step `{id}`"));
             }
@@ -52,15 +52,16 @@ pub(super) fn apply(
             check(execution, step, attempt, StepTrigger::Completed)?;
             execution.transition_step(step, StepTrigger::Completed, time)?;
             end(execution, step, time);
-            execution.totals.completed += 1;
-            execution.update_step(step, |record| record.failure = None);
+            execution.count(step, |totals| totals.completed += 1);
+            let completed_by = execution.last_sequence + 1;
+            execution.update_step(step, |record| (record.failure, record.completed_by) = (None, completed_by));
             release_dependents(execution, step, time)?;
         }
         StepEvent::Failed { failure, .. } => {
             check(execution, step, attempt, StepTrigger::Failed)?;
             execution.transition_step(step, StepTrigger::Failed, time)?;
             end(execution, step, time);
-            execution.totals.failed += 1;
+            execution.count(step, |totals| totals.failed += 1);
             execution.update_step(step, |record| {
                 let last = record.failed_attempts.last();
                 let is_known = last.is_some_and(|last| last.attempt == attempt && last.failure == *failure);
@@ -73,7 +74,8 @@ pub(super) fn apply(
             execution.first_failure.get_or_insert_with(|| failure.clone());
             skip_dependents(execution, step, SkipReason::DependencyFailed, time)?;
             let stops = execution.plan().stop_on_error() || failure.class == ErrorClass::Fatal;
-            if execution.stop.is_none() && stops {
+            // What is being undone is undone as far as it can be.
+            if execution.stop.is_none() && stops && execution.compensation.is_none() {
                 execution.stop = Some(Stop::Error { step });
             }
         }
@@ -96,7 +98,7 @@ pub(super) fn apply(
             }
             execution.transition_step(step, StepTrigger::Skipped, time)?;
             end(execution, step, time);
-            execution.totals.skipped += 1;
+            execution.count(step, |totals| totals.skipped += 1);
             execution.update_step(step, |record| record.skipped = Some((*reason, because)));
             match reason {
                 // A person who skips a step has the steps that depend on it run.
@@ -108,7 +110,7 @@ pub(super) fn apply(
             check(execution, step, attempt, StepTrigger::Cancelled)?;
             execution.transition_step(step, StepTrigger::Cancelled, time)?;
             end(execution, step, time);
-            execution.totals.cancelled += 1;
+            execution.count(step, |totals| totals.cancelled += 1);
             skip_dependents(execution, step, SkipReason::DependencySkipped, time)?;
         }
         StepEvent::Resolved { resolution, reason } => {
@@ -164,6 +166,11 @@ pub(super) fn apply(
     }
     if execution.steps[step].state.is_terminal() {
         steps::for_each::ended(execution, step);
+        if execution.steps[step].compensates().is_some()
+            && let Some(compensation) = &mut execution.compensation
+        {
+            compensation.open -= 1;
+        }
     }
     Ok(())
 }
@@ -312,7 +319,7 @@ impl Execution {
     pub(super) fn runs_after_dependencies(&self, step: StepKey) -> bool {
         let record = &self.steps[step];
         let has_failed = |&on: &StepKey| self.steps[self.skipped_because(on)].state == StepState::Failed;
-        match record.spec.run_when() {
+        match record.run_when() {
             RunWhen::Success | RunWhen::Always => true,
             RunWhen::Failure => record.dependencies.iter().any(has_failed),
         }
@@ -336,7 +343,7 @@ fn skip_dependents(
         if record.state != StepState::Pending {
             continue;
         }
-        match record.spec.run_when() {
+        match record.run_when() {
             RunWhen::Success => execution.update_step(dependent, |record| {
                 record.to_skip.get_or_insert((reason, step));
             }),

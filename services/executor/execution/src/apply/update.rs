@@ -5,13 +5,13 @@ use std::{collections::HashSet, sync::Arc};
 use belay_plan::StepSpec;
 
 use crate::{
-    Execution, PlanUpdated, SkipReason, StepKey, StepState, StepTrigger, Timestamp,
+    Execution, PlanUpdated, SkipReason, StepKey, StepRole, StepState, StepTrigger, Timestamp,
     state::{OperationEnd, Revised, StepRecord},
 };
 
 pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Timestamp) -> Result<(), String> {
-    if execution.state.is_terminal() || execution.stop.is_some() {
-        return Err("the execution has ended or is being stopped".into());
+    if execution.state.is_terminal() || execution.stop.is_some() || execution.compensation.is_some() {
+        return Err("the execution has ended, is being stopped, or what it did is being undone".into());
     }
     if updated.revision != execution.revision + 1 {
         return Err(format!("the plan has revision {}", execution.revision));
@@ -27,7 +27,7 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
     let removed: Vec<StepKey> = execution
         .steps
         .iter()
-        .filter(|(_, record)| !record.state.is_terminal() && record.runs_for().is_none())
+        .filter(|(_, record)| !record.state.is_terminal() && record.role == StepRole::Planned)
         .filter(|(_, record)| !named.contains(record.id.as_str()))
         .map(|(step, _)| step)
         .collect();
@@ -86,7 +86,7 @@ impl Execution {
         if plan.id() != self.plan().id() {
             return Some(ForbiddenChange::Id(self.plan().id().to_owned()));
         }
-        let planned = self.steps.iter().filter(|(_, record)| record.runs_for().is_none());
+        let planned = self.steps.iter().filter(|(_, record)| record.role == StepRole::Planned);
         planned.into_iter().find_map(|(_, record)| {
             let spec = plan.step_index(&record.id).map(|index| &plan.steps()[index]);
             let is_fixed = !record.waits_to_start() && !record.is_removed();

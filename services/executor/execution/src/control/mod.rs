@@ -172,6 +172,7 @@ impl Control {
             E::Created(_)
             | E::Started
             | E::Recovered { .. }
+            | E::CompensationStarted { .. }
             | E::DeadlineExceeded
             | E::AwaitingApproval
             | E::Finished(_) => None,

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{NewPlan, Refused};
 use crate::{
-    Actor, Body, Execution, ExecutionEvent, Retried, RetryRequest, SkipReason, StepEvent, StepKey, StepState, Timestamp,
+    Actor, Body, Execution, ExecutionEvent, Retried, RetryRequest, SkipReason, StepEvent, StepKey, StepState, StepView,
+    Timestamp,
 };
 
 impl Execution {
@@ -19,15 +20,17 @@ impl Execution {
         plan: Option<NewPlan>,
     ) -> Result<Vec<Body>, Refused> {
         let has_ended = self.state.is_terminal();
-        if !has_ended && self.stop.is_some() {
+        if !has_ended && (self.stop.is_some() || self.compensation.is_some()) {
             return Err(Refused::WrongState(self.state));
         }
         let mut steps: BTreeSet<StepKey> =
-            self.steps().filter(|step| is_retried(step.state(), step.skipped())).map(|step| step.key).collect();
+            self.steps().filter(|step| self.is_retried(step)).map(|step| step.key).collect();
         if let Some(from) = &request.from {
             let key = self.step_key(from).ok_or_else(|| Refused::NoStep(from.clone()))?;
             match self.steps[key].state {
-                _ if self.steps[key].is_removed() => return Err(Refused::NoStep(from.clone())),
+                _ if self.steps[key].is_removed() || self.steps[key].compensates().is_some() => {
+                    return Err(Refused::NoStep(from.clone()));
+                }
                 state if state.is_terminal() => drop(steps.insert(key)),
                 state => return Err(Refused::WrongStepState(state)),
             }
@@ -81,6 +84,12 @@ impl Execution {
 }
 
 impl Execution {
+    /// Whether a step runs again, whatever it depends on: it did not complete, or what it did was undone.
+    fn is_retried(&self, step: &StepView<'_>) -> bool {
+        let is_undone = step.compensation() == Some(StepState::Completed);
+        self.steps[step.key].is_counted() && (is_undone || is_retried(step.state(), step.skipped()))
+    }
+
     /// A step runs again that runs for each entry of a list when the step for one of them does; all of these when a principal names the step itself.
     fn add_lists(&self, steps: &mut BTreeSet<StepKey>, from: Option<StepKey>) -> Result<(), Refused> {
         let lists: BTreeSet<StepKey> = steps.iter().filter_map(|&step| self.steps[step].runs_for()).collect();

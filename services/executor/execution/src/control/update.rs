@@ -9,7 +9,7 @@ impl Execution {
     /// The event with which the execution carries out this plan from now on.
     pub(super) fn updated(&self, now: Timestamp, new: NewPlan, reason: String) -> Result<Body, Refused> {
         let NewPlan { plan, tools } = new;
-        if self.stop.is_some() {
+        if self.stop.is_some() || self.compensation.is_some() {
             return Err(Refused::WrongState(self.state));
         }
         if let Some(change) = self.forbidden_change(&plan) {

@@ -21,9 +21,9 @@ impl Execution {
             Stop::Cancelled => (SkipReason::Cancelled, None),
             Stop::Deadline => (SkipReason::TimedOut, None),
         };
-        let mut events = Vec::new();
+        let (mut events, mut counted) = (Vec::new(), 0);
         for (step, record) in self.steps.iter() {
-            let progress = self.progress(events.len() + 1);
+            let progress = self.progress(counted + usize::from(record.is_counted()));
             let event = match record.state {
                 StepState::Ready | StepState::Pending if !record.has_started() => {
                     let to_skip = record.to_skip.map(|(reason, because)| (reason, Some(because)));
@@ -32,7 +32,9 @@ impl Execution {
                     StepEvent::Skipped { reason, because, progress }
                 }
                 StepState::Ready | StepState::BackingOff => StepEvent::Cancelled { progress },
-                StepState::Running if record.is_to_request() => StepEvent::Cancelled { progress },
+                StepState::Running if record.is_to_request() && !record.is_for_each() => {
+                    StepEvent::Cancelled { progress }
+                }
                 StepState::OutcomeUnknown => StepEvent::Failed {
                     failure: Failure::new(
                         ErrorClass::OutcomeUnknown,
@@ -50,16 +52,27 @@ impl Execution {
                 | StepState::Skipped
                 | StepState::Cancelled => continue,
             };
+            counted += usize::from(record.is_counted());
             events.push(self.about(step, record.attempt, event));
         }
-        events
+        if events.is_empty() { self.drain_lists() } else { events }
+    }
+
+    /// Ends the steps that run for each entry of a list, after those for the entries, whichever of these end together.
+    fn drain_lists(&self) -> Vec<Body> {
+        let lists = self.steps.iter().filter(|(_, record)| record.state == StepState::Running && record.is_for_each());
+        let open = lists.filter(|(_, record)| record.is_to_request());
+        let cancelled = open.enumerate().map(|(before, (step, record))| {
+            self.about(step, record.attempt, StepEvent::Cancelled { progress: self.progress(before + 1) })
+        });
+        cancelled.collect()
     }
 
     /// Whether a step was skipped that another step needed, or every step was; not counting what the plan's conditions have skipped.
     fn skipped_a_needed_step(&self) -> bool {
         let is_one = |record: &StepRecord| match record.skipped {
             Some((SkipReason::DependencySkipped, _)) => true,
-            Some(_) => self.totals.completed == 0,
+            Some(_) => self.totals.completed == 0 && record.is_counted(),
             None => false,
         };
         self.steps.iter().any(|(step, record)| is_one(record) && !self.is_skipped_by_condition(step))
@@ -81,16 +94,27 @@ impl Execution {
         step
     }
 
+    /// Whether this is what has undone the step that it undoes, since that completed last.
+    fn is_undone_by(&self, record: &StepRecord) -> bool {
+        let by = record.compensates().and_then(|step| self.steps[step].compensation);
+        by.is_some_and(|by| self.steps[by].id == record.id)
+    }
+
     pub(super) fn finish(&self, now: Timestamp) -> Body {
         let Totals { total, completed, failed, .. } = self.totals;
         // An execution that was stopped too late to stop anything has completed: the totals decide.
-        let state = match self.stop {
+        let undone = self.steps.iter().filter(|(_, record)| record.compensates().is_some());
+        let undone =
+            undone.filter(|(_, record)| record.state == StepState::Completed && self.is_undone_by(record)).count();
+        let before = self.compensation.and_then(|compensation| compensation.stop);
+        let stop = before.filter(|stop| matches!(stop, Stop::Cancelled | Stop::Deadline)).or(self.stop);
+        let state = match stop {
             _ if completed == total => ExecutionState::Completed,
             Some(Stop::Cancelled) => ExecutionState::Cancelled,
             Some(Stop::Deadline) => ExecutionState::TimedOut,
             _ if failed == 0 && self.skipped_a_needed_step() => ExecutionState::Partial,
             _ if failed == 0 => ExecutionState::Completed,
-            _ if completed > 0 && !self.plan().stop_on_error() => ExecutionState::Partial,
+            _ if completed > undone && !self.plan().stop_on_error() => ExecutionState::Partial,
             _ => ExecutionState::Failed,
         };
         ExecutionEvent::Finished(Box::new(Finished {

@@ -125,7 +125,17 @@ impl Execution {
                 return vec![next];
             }
         }
-        if self.totals.done() == self.totals.total { vec![self.finish(now)] } else { Vec::new() }
+        // One whose steps a person has skipped before its time begins at its time, and ends then.
+        let has_begun = self.started_at.is_some() || self.stop.is_some();
+        if !self.has_nothing_left() || !has_begun {
+            return Vec::new();
+        }
+        match self.undone() {
+            steps if steps.is_empty() => vec![self.finish(now)],
+            // Nothing starts while it is paused.
+            _ if self.paused.is_some() => Vec::new(),
+            steps => vec![ExecutionEvent::CompensationStarted { steps }.into()],
+        }
     }
 
     fn skip_next(&self) -> Option<Body> {
@@ -210,12 +220,17 @@ impl Execution {
     }
 
     pub(crate) fn fail(&self, step: StepKey, failure: Failure) -> Body {
-        let event = StepEvent::Failed { failure, progress: self.progress(1) };
+        let event = StepEvent::Failed { failure, progress: self.progress_with(step) };
         self.about(step, self.steps[step].attempt, event)
     }
 
     fn about(&self, step: StepKey, attempt: u32, event: StepEvent) -> Body {
         Body::Step { step: self.steps[step].id.clone(), attempt, event }
+    }
+
+    /// The progress once a step has ended as well.
+    fn progress_with(&self, step: StepKey) -> Progress {
+        self.progress(usize::from(self.steps[step].is_counted()))
     }
 
     fn progress(&self, more: usize) -> Progress {

@@ -13,24 +13,28 @@ impl Execution {
         let event = match record.end.as_ref().expect("a step to resolve has an ended operation") {
             OperationEnd::Completed => {
                 let duration = record.started_at.map_or(Duration::ZERO, |started| now.since(started));
-                StepEvent::Completed { progress: self.progress(1), duration }
+                StepEvent::Completed { progress: self.progress_with(step), duration }
             }
-            OperationEnd::Cancelled => StepEvent::Cancelled { progress: self.progress(1) },
+            OperationEnd::Cancelled => StepEvent::Cancelled { progress: self.progress_with(step) },
             OperationEnd::Unknown(failure) => StepEvent::OutcomeUnknown { failure: failure.clone() },
             OperationEnd::Failed(failure) => self.retry_or_fail(step, failure, now),
-            OperationEnd::Denied(failure) => StepEvent::Failed { failure: failure.clone(), progress: self.progress(1) },
-            OperationEnd::Removed => {
-                StepEvent::Skipped { reason: SkipReason::PlanUpdated, because: None, progress: self.progress(1) }
+            OperationEnd::Denied(failure) => {
+                StepEvent::Failed { failure: failure.clone(), progress: self.progress_with(step) }
             }
+            OperationEnd::Removed => StepEvent::Skipped {
+                reason: SkipReason::PlanUpdated,
+                because: None,
+                progress: self.progress_with(step),
+            },
             OperationEnd::SkipRequested => {
-                StepEvent::Skipped { reason: SkipReason::Requested, because: None, progress: self.progress(1) }
+                StepEvent::Skipped { reason: SkipReason::Requested, because: None, progress: self.progress_with(step) }
             }
             OperationEnd::Skipped => {
                 let reason = match self.created.approval_mode {
                     ApprovalMode::Wait => SkipReason::ApprovalSkipped,
                     ApprovalMode::Fail | ApprovalMode::Skip | ApprovalMode::Auto => SkipReason::NonInteractive,
                 };
-                StepEvent::Skipped { reason, because: None, progress: self.progress(1) }
+                StepEvent::Skipped { reason, because: None, progress: self.progress_with(step) }
             }
         };
         self.about(step, record.attempt, event)
@@ -39,7 +43,7 @@ impl Execution {
     fn retry_or_fail(&self, step: StepKey, failure: &Failure, now: Timestamp) -> StepEvent {
         let record = &self.steps[step];
         let (attempt, retry) = (record.attempt - record.attempts_of_others, record.spec.retry());
-        let fail = |failure| StepEvent::Failed { failure, progress: self.progress(1) };
+        let fail = |failure| StepEvent::Failed { failure, progress: self.progress_with(step) };
         let failure = &if retry.by_output { classify::by_output(failure) } else { failure.clone() };
         if self.stop.is_some() {
             return fail(failure.clone());
@@ -71,13 +75,13 @@ impl Execution {
         let mends = failure.class.is_retryable() || failure.class == ErrorClass::AgentUnavailable;
         let has_time = self.step_deadline(step).is_none_or(|deadline| deadline > now);
         let from = record.current_call()?.tool.clone();
-        let to = record.spec.calls().nth(record.call + 1).filter(|_| mends && has_time)?.tool.clone();
+        let to = record.next_call().filter(|_| mends && has_time)?.tool.clone();
         Some(StepEvent::FallbackSwitched { failure: failure.clone(), from, to })
     }
 
     pub(super) fn skip(&self, step: StepKey, reason: SkipReason, because: Option<StepKey>) -> Body {
         let because = because.map(|because| self.steps[because].id.clone());
         let record = &self.steps[step];
-        self.about(step, record.attempt, StepEvent::Skipped { reason, because, progress: self.progress(1) })
+        self.about(step, record.attempt, StepEvent::Skipped { reason, because, progress: self.progress_with(step) })
     }
 }

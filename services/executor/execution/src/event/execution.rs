@@ -43,6 +43,11 @@ pub enum ExecutionEvent {
     DeadlineExceeded,
     /// No step can make progress until an approval is decided.
     AwaitingApproval,
+    /// It does not complete, and nothing of it runs any more: what steps have done is undone, each by a step of its own.
+    CompensationStarted {
+        /// The steps whose work is undone, in the order in which it is: the last to complete comes first.
+        steps: Vec<StepId>,
+    },
     /// It ended.
     Finished(Box<Finished>),
 }

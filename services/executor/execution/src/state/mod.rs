@@ -59,6 +59,8 @@ pub struct Execution {
     pub(crate) waited: Duration,
     pub(crate) paused: Option<PausedBy>,
     pub(crate) stop: Option<Stop>,
+    /// Since what steps have done is being undone.
+    pub(crate) compensation: Option<Compensation>,
     /// The requests that controlled it.
     pub(crate) requests: Requests,
     /// Signals that no step has taken yet.
@@ -81,6 +83,15 @@ pub(crate) struct PausedBy {
     pub(crate) principal: String,
     pub(crate) since: Timestamp,
     pub(crate) discard_calls: bool,
+}
+
+/// What steps have done is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Compensation {
+    /// Why no further step had started before that.
+    pub(crate) stop: Option<Stop>,
+    /// How many of the steps that undo others have not ended.
+    pub(crate) open: usize,
 }
 
 /// Why no further step starts.
@@ -162,6 +173,8 @@ pub struct StepView<'a> {
     pub key: StepKey,
     record: &'a StepRecord,
     operations: &'a Operations,
+    /// The state of the step that undoes what this one has done.
+    compensation: Option<StepState>,
 }
 
 impl<'a> StepView<'a> {
@@ -196,6 +209,11 @@ impl<'a> StepView<'a> {
     /// The entry of the list for which it runs; `None` for a step of the plan.
     pub fn item(&self) -> Option<&'a Json> {
         self.record.item.as_ref()
+    }
+
+    /// The state of the step that undoes what this one has done; `None` while that stays.
+    pub fn compensation(&self) -> Option<StepState> {
+        self.compensation
     }
 
     /// Whether it runs for each entry of a list: the steps for the entries do what there is to do.
@@ -344,6 +362,7 @@ impl Execution {
             waited: Duration::ZERO,
             paused: None,
             stop: None,
+            compensation: None,
             requests: Requests::default(),
             signals: Signals::default(),
             ledger_id: String::new(),
@@ -447,7 +466,7 @@ impl Execution {
 
     /// Its steps; those of the plan come first, in the plan's order.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = StepView<'_>> {
-        self.steps.iter().map(|(key, record)| StepView { key, record, operations: &self.operations })
+        self.steps.iter().map(|(key, record)| self.view(key, record))
     }
 
     /// The step at this position.
@@ -455,7 +474,19 @@ impl Execution {
     /// # Panics
     /// When there is none.
     pub fn step(&self, key: StepKey) -> StepView<'_> {
-        StepView { key, record: &self.steps[key], operations: &self.operations }
+        self.view(key, &self.steps[key])
+    }
+
+    fn view<'a>(&'a self, key: StepKey, record: &'a StepRecord) -> StepView<'a> {
+        let compensation = record.compensation.map(|by| self.steps[by].state);
+        StepView { key, record, operations: &self.operations, compensation }
+    }
+
+    /// Counts what becomes of a step, if the totals count it.
+    pub(crate) fn count(&mut self, step: StepKey, change: impl FnOnce(&mut Totals)) {
+        if self.steps[step].is_counted() {
+            change(&mut self.totals);
+        }
     }
 
     /// The step with this id.

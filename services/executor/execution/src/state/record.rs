@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use belay_plan::{Condition, Plan, StepSpec, ToolStep};
+use belay_plan::{Condition, Plan, RunWhen, StepSpec, ToolStep};
 
 use crate::{Failure, Json, Payload, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
 
@@ -43,6 +43,11 @@ pub enum StepRole {
         /// The entry's position, from 0.
         index: u32,
     },
+    /// It undoes what another step has done.
+    Compensates {
+        /// That step.
+        step: StepKey,
+    },
 }
 
 /// What a step has that runs for each entry of a list.
@@ -73,6 +78,10 @@ pub(crate) struct StepRecord {
     pub(crate) item: Option<Json>,
     /// Of a step that runs for each entry of a list.
     pub(crate) items: Items,
+    /// The step that undoes what this one has done, once that is to be undone.
+    pub(crate) compensation: Option<StepKey>,
+    /// The number of the event with which it completed; 0 before that.
+    pub(crate) completed_by: u64,
     /// The steps that it depends on.
     pub(crate) dependencies: Vec<StepKey>,
     /// The steps that depend on it, ascending.
@@ -150,7 +159,41 @@ impl StepRecord {
 
     /// The call that it makes: its own, or one that has taken its place; `None` for a step that calls no tool.
     pub(crate) fn current_call(&self) -> Option<&ToolStep> {
-        self.spec.calls().nth(self.call)
+        match self.role {
+            StepRole::Planned | StepRole::Item { .. } => self.spec.calls().nth(self.call),
+            StepRole::Compensates { .. } => self.spec.compensate(),
+        }
+    }
+
+    /// The call that takes the place of the current one when that has failed.
+    pub(crate) fn next_call(&self) -> Option<&ToolStep> {
+        self.spec.calls().nth(self.call + 1).filter(|_| self.compensates().is_none())
+    }
+
+    /// The call that undoes what it does; `None` for a step that does nothing itself, or undoes another.
+    pub(crate) fn compensation_call(&self) -> Option<&ToolStep> {
+        self.spec.compensate().filter(|_| !self.is_for_each() && self.compensates().is_none())
+    }
+
+    /// The step whose work it undoes.
+    pub(crate) fn compensates(&self) -> Option<StepKey> {
+        match self.role {
+            StepRole::Planned | StepRole::Item { .. } => None,
+            StepRole::Compensates { step } => Some(step),
+        }
+    }
+
+    /// Whether the totals of the execution count it. What undoes a step is no part of what was to be done.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.compensates().is_none()
+    }
+
+    /// After which ends of the steps that it depends on it runs. Work is undone whether what was undone before it could be or not.
+    pub(crate) fn run_when(&self) -> RunWhen {
+        match self.role {
+            StepRole::Planned | StepRole::Item { .. } => self.spec.run_when(),
+            StepRole::Compensates { .. } => RunWhen::Always,
+        }
     }
 
     /// What has to be true for it to run. That of a step that runs for each entry of a list is asked once, for all.
@@ -161,7 +204,7 @@ impl StepRecord {
     /// The step of the plan for an entry of whose list it runs.
     pub(crate) fn runs_for(&self) -> Option<StepKey> {
         match self.role {
-            StepRole::Planned => None,
+            StepRole::Planned | StepRole::Compensates { .. } => None,
             StepRole::Item { of, .. } => Some(of),
         }
     }
@@ -239,13 +282,15 @@ impl StepRecord {
     fn new(id: StepId, spec: Arc<StepSpec>, role: StepRole, time: Timestamp) -> Self {
         let open_dependencies = match role {
             StepRole::Planned => spec.dependencies().len(),
-            StepRole::Item { .. } => 0,
+            StepRole::Item { .. } | StepRole::Compensates { .. } => 0,
         };
         Self {
             id,
             role,
             item: None,
             items: Items::default(),
+            compensation: None,
+            completed_by: 0,
             dependencies: Vec::new(),
             dependents: Vec::new(),
             state: if open_dependencies == 0 { StepState::Ready } else { StepState::Pending },
@@ -279,6 +324,7 @@ impl StepRecord {
     pub(crate) fn reset(&mut self, time: Timestamp) {
         (self.attempts_before, self.call, self.attempts_of_others) = (self.attempt, 0, self.attempt);
         (self.items.listed, self.items.open) = (None, 0);
+        (self.compensation, self.completed_by) = (None, 0);
         (self.state, self.since) = (StepState::Pending, time);
         (self.conflicts, self.failed_beside) = (0, false);
         (self.started_at, self.attempt_started_at, self.ended_at, self.not_before) = (None, None, None, None);
@@ -330,6 +376,21 @@ impl Steps {
         let key = self.push(record)?;
         self[of].items.steps.push(key);
         Ok(key)
+    }
+
+    /// The step that undoes what another has done: the one that did so before, or one that is appended.
+    ///
+    /// # Errors
+    /// Its id, when a step has it that is there for something else. The author of a plan cannot give such an id.
+    pub(crate) fn compensation(&mut self, of: StepKey, time: Timestamp) -> Result<StepKey, StepId> {
+        let undone = &self[of];
+        let id = StepId::from(format!("{}~compensate", undone.id));
+        let role = StepRole::Compensates { step: of };
+        if let Some(known) = self.key(&id) {
+            return if self[known].role == role { Ok(known) } else { Err(id) };
+        }
+        let record = StepRecord::new(id, Arc::clone(&undone.spec), role, time);
+        self.push(record)
     }
 
     fn push(&mut self, record: StepRecord) -> Result<StepKey, StepId> {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Authorization, Execution, FailedAttempt, Items, Operation, OperationEnd, PausedBy, Requests, Signals, StepKey,
-    StepRecord, StepRole, Stop, Totals,
+    Authorization, Compensation, Execution, FailedAttempt, Items, Operation, OperationEnd, PausedBy, Requests, Signals,
+    StepKey, StepRecord, StepRole, Steps, Stop, Totals,
 };
 use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, SkipReason, StepState, Timestamp};
 
@@ -52,6 +52,7 @@ struct Snapshot {
     waited: Duration,
     paused: Option<PausedBy>,
     stop: Option<Stop>,
+    compensation: Option<Compensation>,
     requests: Requests,
     signals: Signals,
     ledger_id: String,
@@ -62,8 +63,10 @@ struct Snapshot {
 /// A step without what its specification gives and without what belongs to the indexes.
 #[derive(Serialize, Deserialize)]
 struct StepSnapshot {
-    /// For the step of an entry of a list: the step that runs for each entry, and the entry.
-    item: Option<(StepKey, Json)>,
+    /// What a step that the plan does not name is there for.
+    added: Option<Added>,
+    compensation: Option<StepKey>,
+    completed_by: u64,
     listed: Option<usize>,
     open_items: usize,
     call: usize,
@@ -90,6 +93,13 @@ struct StepSnapshot {
     authorization: Option<Box<Authorization>>,
 }
 
+/// What a step that the plan does not name is there for.
+#[derive(Serialize, Deserialize)]
+enum Added {
+    Item { of: StepKey, item: Json },
+    Compensates { step: StepKey, after: Option<StepKey> },
+}
+
 impl StepSnapshot {
     fn of(record: &StepRecord) -> Self {
         // No field is left out without a word.
@@ -99,9 +109,11 @@ impl StepSnapshot {
             role,
             item,
             items: Items { steps: _, listed, open: open_items },
+            compensation,
+            completed_by,
             call,
             attempts_of_others,
-            dependencies: _,
+            dependencies,
             dependents: _,
             open: _,
             state,
@@ -125,12 +137,15 @@ impl StepSnapshot {
             end,
             authorization,
         } = record;
-        let of = match role {
+        let added = match *role {
             StepRole::Planned => None,
-            StepRole::Item { of, .. } => Some(*of),
+            StepRole::Item { of, .. } => item.clone().map(|item| Added::Item { of, item }),
+            StepRole::Compensates { step } => Some(Added::Compensates { step, after: dependencies.first().copied() }),
         };
         Self {
-            item: of.zip(item.clone()),
+            added,
+            compensation: *compensation,
+            completed_by: *completed_by,
             listed: *listed,
             open_items: *open_items,
             call: *call,
@@ -160,7 +175,9 @@ impl StepSnapshot {
 
     fn restore(self, record: &mut StepRecord) {
         let Self {
-            item: _,
+            added: _,
+            compensation,
+            completed_by,
             listed,
             open_items,
             call,
@@ -187,6 +204,7 @@ impl StepSnapshot {
             authorization,
         } = self;
         (record.items.listed, record.items.open) = (listed, open_items);
+        (record.compensation, record.completed_by) = (compensation, completed_by);
         (record.call, record.attempts_of_others) = (call, attempts_of_others);
         record.state = state;
         record.attempt = attempt;
@@ -208,6 +226,33 @@ impl StepSnapshot {
         record.to_skip = to_skip;
         record.end = end;
         record.authorization = authorization;
+    }
+}
+
+impl Steps {
+    /// Appends a step that the plan does not name.
+    fn append_added(&mut self, added: &Added, time: Timestamp) -> Result<(), NotRestored> {
+        let is_there = |step: StepKey| step.position() < self.len();
+        let appended = match *added {
+            Added::Item { of, ref item } if is_there(of) => self.append_item(of, item.clone(), time),
+            Added::Compensates { step, .. } if is_there(step) => self.compensation(step, time),
+            Added::Item { .. } | Added::Compensates { .. } => return Err(NotRestored::OtherPlan),
+        };
+        appended.map(drop).map_err(|_| NotRestored::OtherPlan)
+    }
+
+    /// Connects the steps that undo others, all of which are there now.
+    fn connect_added(&mut self, snapshots: &[StepSnapshot]) -> Result<(), NotRestored> {
+        for (position, snapshot) in snapshots.iter().enumerate() {
+            let Some(Added::Compensates { after: Some(after), .. }) = snapshot.added else { continue };
+            if after.position() >= self.len() {
+                return Err(NotRestored::OtherPlan);
+            }
+            let step = StepKey::new(position);
+            self[step].dependencies = vec![after];
+            self[after].dependents.push(step);
+        }
+        Ok(())
     }
 }
 
@@ -238,6 +283,7 @@ impl Execution {
             waited,
             paused,
             stop,
+            compensation,
             requests,
             signals,
             ledger_id,
@@ -261,6 +307,7 @@ impl Execution {
             waited: *waited,
             paused: paused.clone(),
             stop: *stop,
+            compensation: *compensation,
             requests: requests.clone(),
             signals: signals.clone(),
             ledger_id: ledger_id.clone(),
@@ -288,12 +335,10 @@ impl Execution {
         let mut execution = Self::create(first)?;
         let time = execution.last_time;
         for step in snapshot.steps.iter().skip(execution.steps.len()) {
-            let (of, item) = step.item.clone().ok_or(NotRestored::OtherPlan)?;
-            if of.position() >= execution.steps.len() {
-                return Err(NotRestored::OtherPlan);
-            }
-            execution.steps.append_item(of, item, time).map_err(|_| NotRestored::OtherPlan)?;
+            let added = step.added.as_ref().ok_or(NotRestored::OtherPlan)?;
+            execution.steps.append_added(added, time)?;
         }
+        execution.steps.connect_added(&snapshot.steps)?;
         let steps = execution.steps.len();
         let is_of_a_step = |operation: &Operation| operation.key.step.position() < steps;
         if snapshot.steps.len() != steps || !snapshot.operations.iter().all(is_of_a_step) {
@@ -313,6 +358,7 @@ impl Execution {
             waited,
             paused,
             stop,
+            compensation,
             requests,
             signals,
             ledger_id,
@@ -335,6 +381,7 @@ impl Execution {
             waited,
             paused,
             stop,
+            compensation,
             requests,
             signals,
             ledger_id,

@@ -235,6 +235,10 @@ pub(crate) fn ended(execution: &mut Execution, step: StepKey) {
         }
         return;
     }
+    if execution.stop.is_some() {
+        // The stop is the reason for what is still open.
+        return;
+    }
     let record = &execution.steps[step];
     let reason = match (record.state, record.skipped) {
         // A person has given the output, or does without it.

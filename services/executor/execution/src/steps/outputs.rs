@@ -47,12 +47,14 @@ pub(super) fn values<'a>(
             continue;
         }
         if what == StepValue::Item {
+            let step = execution.steps[step].compensates().unwrap_or(step);
             if let Some(item) = item(&execution.steps[step]) {
                 outputs.insert(id, what, Cow::Owned(item));
             }
             continue;
         }
-        let Some(record) = execution.steps.key(id).map(|key| &execution.steps[key]) else { continue };
+        let Some(key) = named_by(execution, step, id) else { continue };
+        let record = &execution.steps[key];
         let output = match what {
             StepValue::State => {
                 outputs.insert(id, what, Cow::Owned(record.state.word().into()));
@@ -89,6 +91,12 @@ pub(super) fn values<'a>(
         }
     }
     Ok((!is_wanted).then_some(outputs))
+}
+
+/// The step that a reference names. In the call that undoes what a step has done, the step's own id is that step, also where it ran for an entry of a list.
+fn named_by(execution: &Execution, step: StepKey, id: &str) -> Option<StepKey> {
+    let undone = execution.steps[step].compensates();
+    undone.filter(|&undone| execution.steps[undone].spec.id() == id).or_else(|| execution.steps.key(id))
 }
 
 /// The entry of the list for which a step runs, with its position.

@@ -7,7 +7,7 @@ use belay_execution::{
     SNAPSHOT_VERSION, StepId, SubjectKind,
 };
 use belay_plan::{
-    Backoff, FallbackDraft, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
+    Backoff, CallDraft, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
 };
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::json;
@@ -42,6 +42,9 @@ const ABOUT_OUTCOMES: &[&str] = &[
     "resolve s0~0 completed",
     "resolve s1~0 again",
     "resolve s1~1 failed",
+    "resolve s0~compensate completed",
+    "resolve s1~compensate failed",
+    "resolve s2~compensate again",
 ];
 
 /// What people ask about steps that have ended, or that wait.
@@ -71,6 +74,11 @@ const ABOUT_STEPS: &[&str] = &[
     "set-output s1~0 0 7",
     "retry-now s0~0 1",
     "cancel-retry s1~0 1",
+    "skip-step s0~compensate 0",
+    "skip-step s1~compensate 1",
+    "set-output s2~compensate 0 {}",
+    "retry-now s1~compensate 1",
+    "retry s0~compensate",
     "skip-step s1 0",
     "skip-step s2 1",
     "skip-step s3 2",
@@ -149,6 +157,7 @@ struct Seed {
     /// A list, which may be one of that step's.
     for_each: Option<&'static str>,
     fallback: usize,
+    compensates: bool,
     resources: &'static [&'static str],
 }
 
@@ -194,13 +203,14 @@ fn seeds() -> impl Strategy<Value = Seed> {
     let for_each = option::weighted(0.25, prop::sample::select(lists.to_vec()));
     let fallback = prop_oneof![5 => Just(0_usize), 1 => Just(1), 1 => Just(2)];
     let resources: [&'static [&'static str]; 5] = [&[], &[], &["db"], &["cache"], &["cache", "db"]];
-    let more = (for_each, fallback, prop::sample::select(resources.to_vec()));
+    let more = (for_each, fallback, prop::sample::select(resources.to_vec()), prop::bool::weighted(0.3));
     let parts =
         (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), wait, run_when, condition, more);
     parts.prop_map(|(rank, wishes, reads, retry, timeout, attempt_timeout, wait, run_when, condition, more)| Seed {
         for_each: more.0,
         fallback: more.1,
         resources: more.2,
+        compensates: more.3,
         run_when,
         condition,
         rank,
@@ -226,7 +236,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
         let for_each = list.map(|list| serde_json::from_str(&list).unwrap());
         let tools = ["other", "third"].into_iter().take(seed.fallback);
         let fallback =
-            tools.map(|tool| FallbackDraft { tool: tool.to_owned(), arguments: json!({}), verbatim: Vec::new() });
+            tools.map(|tool| CallDraft { tool: tool.to_owned(), arguments: json!({}), verbatim: Vec::new() });
         let arguments = match depends_on.first() {
             _ if for_each.is_some() => json!({"item": "${item.value}", "index": "${item.index}"}),
             Some(first) if seed.reads => json!({"n": format!("${{{first}.result.n}}")}),
@@ -243,6 +253,11 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             depends_on,
             for_each,
             fallback: fallback.collect(),
+            compensate: seed.compensates.then(|| CallDraft {
+                tool: "undo".to_owned(),
+                arguments: json!({"undo": format!("${{s{place}.result}}")}),
+                verbatim: Vec::new(),
+            }),
             resources: seed.resources.iter().map(|&name| name.to_owned()).collect(),
             timeout: seed.timeout,
             attempt_timeout: seed.attempt_timeout,
@@ -254,7 +269,15 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
         let waits = |wait| {
             let kind = StepKindDraft::Wait { wait };
             let (fallback, resources) = (Vec::new(), Vec::new());
-            StepDraft { attempt_timeout: None, retry: None, fallback, resources, kind, ..step.clone() }
+            StepDraft {
+                attempt_timeout: None,
+                retry: None,
+                compensate: None,
+                fallback,
+                resources,
+                kind,
+                ..step.clone()
+            }
         };
         match &seed.wait {
             None => step,
@@ -437,8 +460,11 @@ proptest! {
         if play.state() == ExecutionState::Paused {
             play.act(act_of("resume"));
         }
-        if !play.state().is_terminal() {
-            play.act(act_of("cancel"));
+        // What was done is undone after the first, which may wait for people too; the second leaves that out.
+        for _ in 0..2 {
+            if !play.state().is_terminal() {
+                play.act(act_of("cancel"));
+            }
         }
         prop_assert!(play.state().is_terminal());
     }

@@ -20,6 +20,7 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         condition: String::new(),
         for_each: None,
         fallback: Vec::new(),
+        compensate: None,
         resources: Vec::new(),
         timeout: None,
         attempt_timeout: None,

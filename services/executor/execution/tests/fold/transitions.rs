@@ -62,6 +62,11 @@ fn plays() -> Vec<Play> {
         pair().replies("a: invalid").acts("5s retry paused; 6s resume"),
         pair().acts("0.5s cancel; 5s retry"),
         pair().fallback("a", "other").replies("a: transient"),
+        pair().compensated("a").replies("b: transient").acts("9s retry"),
+        pair().compensated("a").replies("b: ok 9s").acts("2s cancel"),
+        pair().compensated("a").replies("b: ok 9s").limit("2s"),
+        pair().compensated("a").replies("b: ok 9s; a~compensate: ok! 2s").acts("2s cancel; 3s pause; 9s resume"),
+        pair().compensated("a").replies("b: ok 9s; a~compensate: ok! 2s").limit("2s").acts("3s pause; 9s resume"),
         pair().for_each("a", serde_json::json!([1, 2])).replies("a~0: transient").acts("9s retry"),
         pair().limit("0.5s").acts("5s retry"),
         story("a; b; c").parallelism(3).replies("a: ok effect:denied:9s; b: invalid").acts("3s retry"),
@@ -155,6 +160,11 @@ fn everything(now: &Execution) -> Vec<Body> {
     let ended = now.steps().filter(|step| step.state().is_terminal()).map(|step| step.id().clone());
     let retried = Retried { steps: ended.collect(), request: RetryRequest::default(), deadline: None };
     bodies.push(ExecutionEvent::Retried(Box::new(retried)).into());
+    let completed = now
+        .steps()
+        .filter(|step| step.state() == belay_execution::StepState::Completed && step.spec().compensate().is_some());
+    let steps: Vec<_> = completed.map(|step| step.id().clone()).collect();
+    bodies.push(ExecutionEvent::CompensationStarted { steps }.into());
     let progress = Progress { done: now.totals().done() + 1, total: now.totals().total };
     for view in now.steps() {
         let (step, attempt) = (view.id().clone(), view.attempt());

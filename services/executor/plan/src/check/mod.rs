@@ -111,7 +111,7 @@ pub(crate) fn plan(
     }
     for (step, (part, of_step)) in parts.iter().zip(&draft.steps).enumerate() {
         let planned = part.planned(step, of_step).into_iter();
-        let planned = planned.chain(part.planned_fallback(step, of_step)).chain(part.planned_condition(step));
+        let planned = planned.chain(part.planned_others(step, of_step)).chain(part.planned_condition(step));
         let problems: Vec<StepProblem> = planned.flat_map(&mut *check).collect();
         problems.into_iter().for_each(|problem| checker.findings.add(|| problem.into()));
     }
@@ -300,6 +300,7 @@ fn plan_size(draft: &PlanDraft) -> usize {
         };
         let list = step.for_each.as_ref().map_or(0, json_size);
         let fallback = step.fallback.iter().map(|call| call.tool.len() + json_size(&call.arguments)).sum::<usize>();
+        let compensate = step.compensate.as_ref().map_or(0, |call| call.tool.len() + json_size(&call.arguments));
         let resources: usize = step.resources.iter().map(String::len).sum();
         let depends_on: usize = step.depends_on.iter().map(String::len).sum();
         let verbatim: usize = step.verbatim.iter().map(String::len).sum();
@@ -308,6 +309,7 @@ fn plan_size(draft: &PlanDraft) -> usize {
             + step.condition.len()
             + list
             + fallback
+            + compensate
             + resources
             + depends_on
             + verbatim

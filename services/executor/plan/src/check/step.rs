@@ -1,8 +1,8 @@
 //! The rules for one step, and for references between steps.
 
 use crate::{
-    Backoff, Condition, FallbackDraft, FormDraft, FormSpec, Planned, PlannedCall, RateLimit, RetryPolicy, RunWhen,
-    StepDraft, StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
+    Backoff, CallDraft, CallPlace, Condition, FormDraft, FormSpec, Planned, PlannedCall, RateLimit, RetryPolicy,
+    RunWhen, StepDraft, StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS,
         MAX_FORM_TITLE_CHARS, MAX_ITEMS, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS,
@@ -10,7 +10,7 @@ use crate::{
     },
     nearest,
     path::{FieldPath, is_hidden, look_alikes, shown},
-    plan::Fallback,
+    plan::OtherCall,
     template::{Reference, json_size},
 };
 
@@ -24,6 +24,7 @@ pub(super) struct Part {
     /// The list, as far as it could be read.
     for_each: Option<Template>,
     fallback: Vec<CallPart>,
+    compensate: Option<CallPart>,
 }
 
 /// The result of checking a call.
@@ -37,9 +38,9 @@ struct CallPart {
 }
 
 impl CallPart {
-    fn planned<'a>(&'a self, step: usize, fallback: Option<usize>, tool: &'a str) -> Option<Planned<'a>> {
+    fn planned<'a>(&'a self, step: usize, place: CallPlace, tool: &'a str) -> Option<Planned<'a>> {
         let arguments = self.arguments_are_valid.then_some(&self.arguments);
-        self.has_tool.then_some(Planned::Call(PlannedCall { step, fallback, tool, arguments }))
+        self.has_tool.then_some(Planned::Call(PlannedCall { step, place, tool, arguments }))
     }
 }
 
@@ -55,6 +56,8 @@ enum KindPart {
 enum Site {
     /// In what the step does.
     Call,
+    /// In the call that undoes what it has done.
+    Compensate,
     /// In the list for each entry of which it runs.
     List,
     Condition,
@@ -64,7 +67,7 @@ impl Part {
     /// The step's call, when the tool is named, or its form, when the schema is within the limits.
     pub(super) fn planned<'a>(&'a self, step: usize, draft: &'a StepDraft) -> Option<Planned<'a>> {
         match (&draft.kind, &self.kind) {
-            (StepKindDraft::Tool { tool, .. }, KindPart::Tool(call)) => call.planned(step, None, tool),
+            (StepKindDraft::Tool { tool, .. }, KindPart::Tool(call)) => call.planned(step, CallPlace::Own, tool),
             (StepKindDraft::Wait { .. }, KindPart::Wait(Some(WaitFor::Form(form)))) => {
                 Some(Planned::Form { step, schema: &form.schema })
             }
@@ -72,14 +75,13 @@ impl Part {
         }
     }
 
-    /// The calls that take the place of the step's own, whose tools are named.
-    pub(super) fn planned_fallback<'a>(
-        &'a self,
-        step: usize,
-        draft: &'a StepDraft,
-    ) -> impl Iterator<Item = Planned<'a>> {
+    /// The calls of the step beside its own, whose tools are named.
+    pub(super) fn planned_others<'a>(&'a self, step: usize, draft: &'a StepDraft) -> impl Iterator<Item = Planned<'a>> {
         let calls = self.fallback.iter().zip(&draft.fallback).enumerate();
-        calls.filter_map(move |(place, (call, draft))| call.planned(step, Some(place), &draft.tool))
+        let calls =
+            calls.filter_map(move |(place, (call, draft))| call.planned(step, CallPlace::Fallback(place), &draft.tool));
+        let undoes = self.compensate.as_ref().zip(draft.compensate.as_ref());
+        calls.chain(undoes.and_then(|(call, draft)| call.planned(step, CallPlace::Compensate, &draft.tool)))
     }
 
     /// The step's condition, when its references could be read.
@@ -105,8 +107,12 @@ impl Part {
     fn references(&self, path: &FieldPath) -> Vec<(Site, FieldPath, &Reference)> {
         let list = self.for_each.iter().map(|list| (Site::List, path.key("for_each"), list));
         let others = self.templates(path).into_iter().map(|(field, template)| (Site::Call, field, template));
+        let undoes = self
+            .compensate
+            .as_ref()
+            .map(|call| (Site::Compensate, path.key("compensate").key("arguments"), &call.arguments));
         let mut references = Vec::new();
-        for (site, field, template) in others.chain(list) {
+        for (site, field, template) in others.chain(list).chain(undoes) {
             references.extend(template.references().map(|(inner, reference)| (site, field.join(inner), reference)));
         }
         let condition = self.condition.iter().flat_map(Condition::references);
@@ -123,10 +129,11 @@ impl Part {
             (StepKindDraft::Wait { .. }, KindPart::Wait(Some(wait_for))) => StepKind::Wait(WaitStep { wait_for }),
             (StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. }, _) => unreachable!("the plan is valid"),
         };
-        let fallback = draft.fallback.into_iter().zip(self.fallback).map(|(draft, part)| Fallback {
+        let other = |(draft, part): (CallDraft, CallPart)| OtherCall {
             call: ToolStep { tool: draft.tool, arguments: part.arguments },
             verbatim: draft.verbatim,
-        });
+        };
+        let fallback = draft.fallback.into_iter().zip(self.fallback).map(other);
         let mut resources = draft.resources;
         resources.sort_unstable();
         resources.dedup();
@@ -144,6 +151,7 @@ impl Part {
             verbatim: draft.verbatim,
             retry: draft.retry.unwrap_or_default(),
             fallback: fallback.collect(),
+            compensate: draft.compensate.zip(self.compensate).map(other),
             resources,
             kind,
         }
@@ -163,7 +171,10 @@ impl Checker<'_> {
         let for_each = step.for_each.as_ref().and_then(|list| self.list(&path.key("for_each"), list));
         let fallback = self.fallback(&path.key("fallback"), &step.fallback);
         self.resources(&path.key("resources"), &step.resources);
-        let mut part = Part { dependencies: Vec::new(), kind, condition, for_each, fallback };
+        let undoes = step.compensate.as_ref();
+        let compensate =
+            undoes.map(|call| self.call(&path.key("compensate"), &call.tool, &call.arguments, &call.verbatim));
+        let mut part = Part { dependencies: Vec::new(), kind, condition, for_each, fallback, compensate };
         let mut dependencies = Vec::with_capacity(step.depends_on.len());
         let depends_on = path.key("depends_on");
         for (entry, id) in step.depends_on.iter().enumerate() {
@@ -173,6 +184,10 @@ impl Checker<'_> {
         for (site, field, reference) in part.references(&path) {
             if reference.is_item() {
                 self.item(&field, site, step.for_each.is_some(), reference);
+                continue;
+            }
+            // It is made only once the step has completed.
+            if site == Site::Compensate && reference.step() == step.id {
                 continue;
             }
             if let Some(input) = reference.input() {
@@ -215,13 +230,13 @@ impl Checker<'_> {
         CallPart { has_tool, arguments, arguments_are_valid }
     }
 
-    fn fallback(&mut self, path: &FieldPath, fallback: &[FallbackDraft]) -> Vec<CallPart> {
+    fn fallback(&mut self, path: &FieldPath, fallback: &[CallDraft]) -> Vec<CallPart> {
         if fallback.len() > MAX_FALLBACKS {
             self.rule(path, || format!("has {} calls and the limit is {MAX_FALLBACKS}", fallback.len()));
         }
         let calls = fallback.iter().enumerate();
         calls
-            .map(|(place, FallbackDraft { tool, arguments, verbatim })| {
+            .map(|(place, CallDraft { tool, arguments, verbatim })| {
                 self.call(&path.index(place), tool, arguments, verbatim)
             })
             .collect()
@@ -282,8 +297,10 @@ impl Checker<'_> {
     /// A reference to an entry stands where there is one.
     fn item(&mut self, field: &FieldPath, site: Site, has_list: bool, reference: &Reference) {
         let why = match site {
-            Site::Call if has_list => return,
-            Site::Call => "is for steps with `for_each`, and this one has none: add it, or name a step or an input",
+            Site::Call | Site::Compensate if has_list => return,
+            Site::Call | Site::Compensate => {
+                "is for steps with `for_each`, and this one has none: add it, or name a step or an input"
+            }
             Site::List => "has no value here: the entries come from this list",
             Site::Condition => {
                 "has no value here: the condition is evaluated once, before the list is read. Let the step that makes the list leave out \
@@ -313,6 +330,7 @@ impl Checker<'_> {
         let WaitDraft { duration, until, signal, form } = wait;
         let only_for_tools = [
             ("fallback", !step.fallback.is_empty()),
+            ("compensate", step.compensate.is_some()),
             ("resources", !step.resources.is_empty()),
             ("verbatim", !step.verbatim.is_empty()),
             ("exclusive", step.exclusive),

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde_json::Value as Json;
 
 use crate::{
-    Backoff, FallbackDraft, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
+    Backoff, CallDraft, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
     duration,
     error::Findings,
     limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_PARALLELISM},
@@ -209,6 +209,7 @@ impl<'n> Reader<'n> {
             verbatim: Vec::new(),
             retry: None,
             fallback: Vec::new(),
+            compensate: None,
             resources: Vec::new(),
             kind: StepKindDraft::Tool { tool: String::new(), arguments: Json::Object(serde_json::Map::new()) },
         };
@@ -240,8 +241,9 @@ impl<'n> Reader<'n> {
         draft.resources = self.texts(&mut fields, "resources", "names");
         if let Some(value) = fields.take_exactly("fallback") {
             let calls = value.list(&mut self.report, "calls such as {tool: NAME, arguments: {…}}");
-            draft.fallback = calls.iter().map(|call| self.fallback(call)).collect();
+            draft.fallback = calls.iter().map(|call| self.other_call(call)).collect();
         }
+        draft.compensate = fields.take_exactly("compensate").map(|call| self.other_call(&call));
         if let Some(value) = fields.take(&mut self.report, "depends_on") {
             let ids = value.scalars(&mut self.report, "ids of steps");
             draft.depends_on = ids.iter().map(|id| id.text(&mut self.report)).collect();
@@ -283,9 +285,10 @@ impl<'n> Reader<'n> {
         value.scalars(&mut self.report, what).iter().map(|text| text.text(&mut self.report)).collect()
     }
 
-    fn fallback(&mut self, call: &Value<'n>) -> FallbackDraft {
+    /// A call of a step beside its own.
+    fn other_call(&mut self, call: &Value<'n>) -> CallDraft {
         // What cannot be read is refused once: this stands for it, so that the check does not call it missing.
-        let unread = || FallbackDraft {
+        let unread = || CallDraft {
             tool: "unread".to_owned(),
             arguments: Json::Object(serde_json::Map::new()),
             verbatim: Vec::new(),
@@ -296,7 +299,7 @@ impl<'n> Reader<'n> {
         let (tool, arguments) = self.call(&mut fields);
         let verbatim = self.texts(&mut fields, "verbatim", "names of arguments");
         fields.finish(&mut self.report);
-        FallbackDraft { tool, arguments, verbatim }
+        CallDraft { tool, arguments, verbatim }
     }
 
     /// The tool and the arguments of a call.

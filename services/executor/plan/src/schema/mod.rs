@@ -27,7 +27,7 @@ pub fn schema() -> Value {
         "$defs": {
             "plan": plan(),
             "request": request(),
-            "fallback": step::fallback(&step),
+            "call": step::call(&step),
             "step": step,
             "retry": step::retry(),
             "wait": step::wait(),

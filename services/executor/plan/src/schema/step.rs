@@ -55,8 +55,9 @@ pub(super) fn step() -> Value {
             "description": "Calls that take the place of the step's own, one after the other, when all attempts of the one before have failed.",
             "type": "array",
             "maxItems": MAX_FALLBACKS,
-            "items": {"$ref": "#/$defs/fallback"},
+            "items": {"$ref": "#/$defs/call"},
         })),
+        "compensate": {"anyOf": [{"$ref": "#/$defs/call"}, {"type": "null"}]},
         "resources": optional(json!({
             "description": "What the step uses that no other step may use at the same time, by names of your own.",
             "type": "array",
@@ -106,13 +107,16 @@ pub(super) fn step() -> Value {
     object(fields, json!({"description": "One call of one tool, or a wait.", "allOf": rules}))
 }
 
-/// A call that takes the place of a step's own.
-pub(super) fn fallback(step: &Value) -> Value {
+/// A call of a step beside its own.
+pub(super) fn call(step: &Value) -> Value {
     let of_step = &step["properties"];
     let fields = ["tool", "arguments", "verbatim"].map(|name| (name.to_owned(), of_step[name].clone()));
     let (fields, mut rules) = with_other_names(Value::Object(fields.into_iter().collect()));
     rules.push(present_as_any("tool"));
-    object(fields, json!({"description": "A call that takes the place of the step's own.", "allOf": rules}))
+    object(
+        fields,
+        json!({"description": "A call of a step beside its own: one that takes its place, or that undoes what it has done.", "allOf": rules}),
+    )
 }
 
 pub(super) fn retry() -> Value {

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod blobs;
+mod compensation;
 mod conditions;
 mod controls;
 mod fallback;

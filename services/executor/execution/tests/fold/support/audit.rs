@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belay_execution::{
     ApprovalEvent, ApprovalMode, Body, Decision, ErrorClass, Event, ExecutionEvent, ExecutionState, Failure, Finished,
-    Json, OperationId, PlanUpdated, Progress, Resolution, Retried, SkipReason, StepEvent, SubjectKind, Timestamp,
-    ToolCallEnd, ToolCallEvent, Totals, WaitCondition, WaitEnd, WaitEvent,
+    Json, OperationId, PlanUpdated, Progress, Resolution, Retried, SkipReason, StepEvent, StepId, SubjectKind,
+    Timestamp, ToolCallEnd, ToolCallEvent, Totals, WaitCondition, WaitEnd, WaitEvent,
 };
 use belay_plan::{Plan, RunWhen, StepKind, StepSpec};
 
@@ -25,6 +25,12 @@ pub(crate) struct Audit {
     values: BTreeMap<usize, Json>,
     /// How often a call has taken the place of another, by step, and how many attempts had been made by then.
     fallbacks: BTreeMap<usize, (usize, u32)>,
+    /// For each step that undoes another: that one, and the one that is undone before.
+    undoes: BTreeMap<usize, (usize, Option<usize>)>,
+    /// The steps that completed, in the order in which they did.
+    order: Vec<usize>,
+    /// What is undone since the execution began or went on, and why no further step had started before that.
+    undoing: Option<(Vec<usize>, Option<Stop>)>,
     /// Steps that the plan no longer has.
     removed: BTreeSet<usize>,
     last_sequence: u64,
@@ -106,6 +112,9 @@ impl Audit {
             totals: Totals { total: plan.steps().len(), ..Totals::default() },
             ids: plan.steps().iter().map(|step| step.id().to_owned()).collect(),
             revision: 0,
+            undoes: BTreeMap::new(),
+            order: Vec::new(),
+            undoing: None,
             lists: BTreeMap::new(),
             items: BTreeMap::new(),
             listed: BTreeMap::new(),
@@ -192,6 +201,7 @@ impl Audit {
                 assert!(self.waits.is_empty(), "a wait ends without a decision");
                 assert!(self.not_before.keys().all(|step| self.ended.contains(step)), "a retry is due by itself");
             }
+            ExecutionEvent::CompensationStarted { steps } => self.compensation_started(steps),
             ExecutionEvent::Finished(finished) => self.finished(finished),
             ExecutionEvent::Retried(retried) => self.retried(retried),
             ExecutionEvent::PlanUpdated(updated) => self.updated(updated),
@@ -244,12 +254,14 @@ impl Audit {
                 self.check_attempt(step, attempt);
                 assert!(self.effects.contains(&step), "step {step} completed without a completed call");
                 self.completed.insert(step);
-                self.totals.completed += 1;
+                self.order.push(step);
+                self.totals.completed += self.counted(step);
                 self.step_ended(step, *progress);
             }
             StepEvent::Failed { failure, progress } => {
                 // Before its first attempt only its condition fails a step.
-                let has_condition = self.spec(step).condition().is_some() && !self.lists.contains_key(&step);
+                let is_added = self.lists.contains_key(&step) || self.undoes.contains_key(&step);
+                let has_condition = self.spec(step).condition().is_some() && !is_added;
                 if has_condition && attempt == self.before(step) {
                     assert!(!self.attempts.contains_key(&step) && self.may_run(step));
                     assert!(
@@ -260,10 +272,10 @@ impl Audit {
                     self.check_attempt(step, attempt);
                 }
                 self.failed.insert(step);
-                self.totals.failed += 1;
+                self.totals.failed += self.counted(step);
                 self.step_ended(step, *progress);
                 self.first_failure.get_or_insert_with(|| failure.clone());
-                if self.plan.stop_on_error() || failure.class == ErrorClass::Fatal {
+                if (self.plan.stop_on_error() || failure.class == ErrorClass::Fatal) && self.undoing.is_none() {
                     self.stop.get_or_insert(Stop::Error);
                 }
             }
@@ -286,7 +298,7 @@ impl Audit {
                 assert_eq!(by_request, *reason == SkipReason::Requested, "step {step} was skipped for another reason");
                 let was_to_run = left_out || by_request || !self.attempts.contains_key(&step);
                 assert!(was_to_run, "step {step} was skipped after it had started");
-                self.totals.skipped += 1;
+                self.totals.skipped += self.counted(step);
                 let because = because.as_ref().map(|id| self.index_of(id).unwrap());
                 self.skipped.insert(step, (*reason, because));
                 match reason {
@@ -312,7 +324,7 @@ impl Audit {
             StepEvent::Cancelled { progress } => {
                 self.check_attempt(step, attempt);
                 assert!(self.stop.is_some(), "step {step} was cancelled, and nothing was stopped");
-                self.totals.cancelled += 1;
+                self.totals.cancelled += self.counted(step);
                 self.step_ended(step, *progress);
             }
             StepEvent::OutcomeUnknown { .. } => {
@@ -349,13 +361,58 @@ impl Audit {
         }
     }
 
+    /// 1 for a step that the totals count.
+    fn counted(&self, step: usize) -> usize {
+        usize::from(!self.undoes.contains_key(&step))
+    }
+
+    /// Everything has ended, and not well: what says how it is undone is, the last to complete first.
+    fn compensation_started(&mut self, steps: &[StepId]) {
+        assert!(
+            self.undoing.is_none() && !self.paused && !self.finished && self.open.is_empty() && self.waits.is_empty()
+        );
+        let counted = self.ended.iter().filter(|step| self.counted(**step) == 1).count();
+        assert_eq!(counted, self.totals.total, "something is left to end");
+        let is_stopped = matches!(self.stop, Some(Stop::Cancel | Stop::Deadline));
+        assert!(self.totals.failed > 0 || is_stopped && self.totals.completed < self.totals.total);
+        let says_how = |step: &usize| {
+            self.completed.contains(step) && self.spec(*step).compensate().is_some() && !self.is_for_each(*step)
+        };
+        let mut seen = BTreeSet::new();
+        let last = self.order.iter().rev().copied().filter(|step| self.counted(*step) == 1 && says_how(step));
+        let expected: Vec<usize> = last.filter(|step| seen.insert(*step)).collect();
+        let named: Vec<usize> = steps.iter().map(|id| self.index_of(id).unwrap()).collect();
+        assert_eq!(named, expected, "something else is undone, or in another order");
+        assert!(!named.is_empty());
+        let mut before = None;
+        let mut undoing = Vec::new();
+        for step in named {
+            let id = format!("{}~compensate", self.ids[step]);
+            let undoes = match self.index_of(&id) {
+                Some(known) => {
+                    self.runs_again(known);
+                    known
+                }
+                None => {
+                    self.ids.push(id);
+                    self.ids.len() - 1
+                }
+            };
+            self.undoes.insert(undoes, (step, before));
+            before = Some(undoes);
+            undoing.push(undoes);
+        }
+        self.undoing = Some((undoing, self.stop.take()));
+    }
+
     fn index_of(&self, id: &str) -> Option<usize> {
         self.ids.iter().position(|known| known == id)
     }
 
     /// Whether a step runs for each entry of a list.
     fn is_for_each(&self, step: usize) -> bool {
-        !self.lists.contains_key(&step) && self.spec(step).for_each().is_some()
+        let is_added = self.lists.contains_key(&step) || self.undoes.contains_key(&step);
+        !is_added && self.spec(step).for_each().is_some()
     }
 
     /// The steps for the entries of a list that was read.
@@ -413,11 +470,15 @@ impl Audit {
     }
 
     fn spec(&self, step: usize) -> &StepSpec {
+        let step = self.undoes.get(&step).map_or(step, |(undone, _)| *undone);
         let step = self.lists.get(&step).copied().unwrap_or(step);
         &self.plan.steps()[self.plan.step_index(&self.ids[step]).expect("the plan has it")]
     }
 
     fn dependencies(&self, step: usize) -> Vec<usize> {
+        if let Some((_, before)) = self.undoes.get(&step) {
+            return before.iter().copied().collect();
+        }
         if self.lists.contains_key(&step) {
             return Vec::new();
         }
@@ -435,7 +496,9 @@ impl Audit {
         assert!(!self.finished && self.stop.is_none());
         self.revision += 1;
         assert_eq!((updated.revision, updated.plan.id()), (self.revision, self.plan.id()));
-        let planned = |step: &usize| !self.removed.contains(step) && !self.lists.contains_key(step);
+        let planned = |step: &usize| {
+            !self.removed.contains(step) && !self.lists.contains_key(step) && !self.undoes.contains_key(step)
+        };
         for step in (0..self.ids.len()).filter(planned) {
             let new = updated.plan.step_index(&self.ids[step]).map(|place| updated.plan.steps()[place].to_draft());
             if self.attempts.contains_key(&step) || self.ended.contains(&step) {
@@ -460,7 +523,7 @@ impl Audit {
         let is_planned = |step: usize| updated.plan.step_index(&self.ids[step]).is_some();
         let gone = (0..self.ids.len()).filter(|&step| match self.lists.get(&step) {
             Some(&list) => !is_planned(list) && (!self.ended.contains(&step) || self.removed.contains(&step)),
-            None => !is_planned(step),
+            None => !is_planned(step) && !self.undoes.contains_key(&step),
         });
         self.removed = gone.collect();
     }
@@ -487,7 +550,11 @@ impl Audit {
             assert!(self.ended.contains(&step), "step {step} has not ended");
             let list = self.lists.get(&step).copied();
             let of_entry = self.items.get(&step).is_some_and(|items| items.iter().any(|item| steps.contains(item)));
-            let depends = of_entry || self.dependencies(step).iter().any(|on| steps.contains(on));
+            let is_undone = self.undoes.iter().any(|(undoes, (undone, _))| {
+                *undone == step && self.completed.contains(undoes) && self.is_being_undone(*undoes)
+            });
+            assert!(!self.undoes.contains_key(&step));
+            let depends = of_entry || is_undone || self.dependencies(step).iter().any(|on| steps.contains(on));
             let named = from == Some(step) || list.is_some() && list == from;
             assert!(!self.completed.contains(&step) || depends || named, "step {step} had completed");
             assert!(list.is_none_or(|list| steps.contains(&list)), "the list of {step} is not read again");
@@ -500,25 +567,33 @@ impl Audit {
             }
         }
         // Every failed step runs again, so that the execution is as if none had failed.
-        assert!(self.failed.is_empty());
+        assert!(self.failed.iter().all(|step| self.undoes.contains_key(step)));
         self.first_failure = None;
+        self.undoing = None;
         if self.finished {
             (self.finished, self.stop, self.paused) = (false, None, false);
         }
     }
 
+    /// Whether a step undoes another since the execution began or went on.
+    fn is_being_undone(&self, undoes: usize) -> bool {
+        self.undoing.as_ref().is_some_and(|(steps, _)| steps.contains(&undoes))
+    }
+
     /// A step that has ended is as if it had not run, but for its attempts.
     fn runs_again(&mut self, step: usize) {
         assert!(self.ended.remove(&step));
+        let counted = self.counted(step);
         if self.completed.remove(&step) {
-            self.totals.completed -= 1;
+            self.totals.completed -= counted;
         } else if self.failed.remove(&step) {
-            self.totals.failed -= 1;
+            self.totals.failed -= counted;
         } else if self.skipped.remove(&step).is_some() {
-            self.totals.skipped -= 1;
+            self.totals.skipped -= counted;
         } else {
-            self.totals.cancelled -= 1;
+            self.totals.cancelled -= counted;
         }
+        self.order.retain(|completed| *completed != step);
         for gone in [&mut self.effects, &mut self.left_out, &mut self.to_skip] {
             gone.remove(&step);
         }
@@ -714,7 +789,8 @@ impl Audit {
         assert!(self.ended.insert(step), "step {step} ended twice");
         self.holding.remove(&step);
         // S2-FR-072.
-        assert_eq!(progress, Progress { done: self.ended.len(), total: self.totals.total });
+        let done = self.ended.iter().filter(|step| self.counted(**step) == 1).count();
+        assert_eq!(progress, Progress { done, total: self.totals.total });
     }
 
     fn finished(&mut self, finished: &Finished) {
@@ -723,16 +799,21 @@ impl Audit {
         assert!(self.open.is_empty(), "calls without an end: {:?}", self.open);
         assert!(self.waits.is_empty(), "waits without an end: {:?}", self.waits);
         // Number 8, S4-09, S4-11.
-        assert_eq!(self.ended.len(), self.totals.total);
+        let counted = self.ended.iter().filter(|step| self.counted(**step) == 1).count();
+        assert_eq!(counted, self.totals.total);
+        let (undoing, before) = self.undoing.clone().unwrap_or_default();
+        assert!(undoing.iter().all(|step| self.ended.contains(step)));
+        let undone = undoing.iter().filter(|step| self.completed.contains(step)).count();
+        let stop = before.filter(|stop| *stop != Stop::Error).or(self.stop);
         assert_eq!((finished.totals, &finished.failure), (self.totals, &self.first_failure));
         let Totals { total, completed, failed, .. } = self.totals;
-        let expected = match self.stop {
+        let expected = match stop {
             Some(Stop::Cancel) if completed < total => ExecutionState::Cancelled,
             Some(Stop::Deadline) if completed < total => ExecutionState::TimedOut,
             // Skipping is not success where others needed what was skipped, or everything was.
             _ if failed == 0 && self.missed() => ExecutionState::Partial,
             _ if failed == 0 => ExecutionState::Completed,
-            _ if completed > 0 && !self.plan.stop_on_error() => ExecutionState::Partial,
+            _ if completed > undone && !self.plan.stop_on_error() => ExecutionState::Partial,
             _ => ExecutionState::Failed,
         };
         assert_eq!(finished.state, expected);
@@ -744,6 +825,9 @@ impl Audit {
 
     /// Whether the steps that it depends on have ended as it wants.
     fn may_run(&self, step: usize) -> bool {
+        if self.undoes.contains_key(&step) {
+            return self.is_being_undone(step) && self.dependencies_ended(step);
+        }
         if let Some(&list) = self.lists.get(&step) {
             return self.current(list).is_some_and(|current| current.contains(&step));
         }
@@ -772,7 +856,8 @@ impl Audit {
     fn missed(&self) -> bool {
         self.skipped.iter().any(|(&step, (reason, _))| {
             let root = self.skipped.get(&self.root(step)).map(|(reason, _)| *reason);
-            (*reason == SkipReason::DependencySkipped || self.totals.completed == 0)
+            self.counted(step) == 1
+                && (*reason == SkipReason::DependencySkipped || self.totals.completed == 0)
                 && root != Some(SkipReason::ConditionFalse)
         })
     }

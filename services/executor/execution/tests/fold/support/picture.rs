@@ -91,6 +91,10 @@ fn execution_words(event: &ExecutionEvent) -> String {
             format!("{} run again", ids.join(" "))
         }
         E::PlanUpdated(updated) => format!("plan {}", updated.revision),
+        E::CompensationStarted { steps } => {
+            let ids: Vec<&str> = steps.iter().map(|id| id.as_str()).collect();
+            format!("undoes {}", ids.join(" "))
+        }
         E::DeadlineExceeded => "out of time".to_owned(),
         E::AwaitingApproval => "awaiting approval".to_owned(),
         E::Recovered { in_doubt } => format!("recovered with {} in doubt", in_doubt.len()),

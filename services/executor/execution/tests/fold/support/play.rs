@@ -36,7 +36,7 @@ pub(crate) fn created(plan: Plan) -> Created {
         recovery: RecoveryClass::Transactional,
         default_timeout: Duration::from_secs(120),
     };
-    let calls = plan.steps().iter().flat_map(|step| step.calls());
+    let calls = plan.steps().iter().flat_map(|step| step.calls().chain(step.compensate()));
     let tools: BTreeMap<String, ToolFacts> = calls.map(|call| (call.tool.clone(), facts(call))).collect();
     Created {
         uid: "uid".to_owned(),
@@ -70,6 +70,7 @@ fn edited(plan: &Plan, words: &str) -> Plan {
             added.kind = StepKindDraft::Tool { tool: "work".to_owned(), arguments: serde_json::json!({}) };
             (added.condition, added.run_when) = (String::new(), RunWhen::Success);
             (added.for_each, added.fallback, added.resources) = (None, Vec::new(), Vec::new());
+            added.compensate = None;
             added.depends_on = draft.steps.iter().map(|step| step.id.clone()).collect();
             added.id = id.to_owned();
             draft.steps.push(added);

@@ -9,7 +9,7 @@ use belay_execution::{
     WaitEvent,
 };
 use belay_plan::{
-    Backoff, FallbackDraft, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
+    Backoff, CallDraft, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
 };
 use serde_json::{Value, json};
 
@@ -39,6 +39,7 @@ pub(crate) fn story(steps: &str) -> Story {
             condition: String::new(),
             for_each: None,
             fallback: Vec::new(),
+            compensate: None,
             resources: Vec::new(),
             timeout: None,
             attempt_timeout: None,
@@ -125,12 +126,21 @@ impl Story {
 
     /// Calls of these tools take the place of a step's own.
     pub(crate) fn fallback(mut self, id: &str, tools: &str) -> Self {
-        let calls = tools.split_whitespace().map(|tool| FallbackDraft {
+        let calls = tools.split_whitespace().map(|tool| CallDraft {
             tool: tool.to_owned(),
             arguments: json!({}),
             verbatim: Vec::new(),
         });
         self.step(id).fallback = calls.collect();
+        self
+    }
+
+    /// Steps are undone by a call of a tool, which names what they have done.
+    pub(crate) fn compensated(mut self, ids: &str) -> Self {
+        for id in ids.split_whitespace() {
+            let arguments = json!({"undo": format!("${{{id}.result}}")});
+            self.step(id).compensate = Some(CallDraft { tool: "undo".to_owned(), arguments, verbatim: Vec::new() });
+        }
         self
     }
 

@@ -74,6 +74,7 @@ fn execution_trigger(body: &Body) -> Option<ExecutionTrigger> {
             ExecutionEvent::CancelRequested { .. } => Some(ExecutionTrigger::CancelRequested),
             ExecutionEvent::DeadlineExceeded => Some(ExecutionTrigger::DeadlineExceeded),
             ExecutionEvent::AwaitingApproval => Some(ExecutionTrigger::AwaitingApproval),
+            ExecutionEvent::CompensationStarted { .. } => Some(ExecutionTrigger::CompensationStarted),
             ExecutionEvent::Finished(_) => Some(ExecutionTrigger::Finished),
             ExecutionEvent::Retried(_) => Some(ExecutionTrigger::Retried),
             ExecutionEvent::PlanUpdated(_) => Some(ExecutionTrigger::StepResolved),

@@ -20,6 +20,7 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         condition: String::new(),
         for_each: None,
         fallback: Vec::new(),
+        compensate: None,
         resources: Vec::new(),
         timeout: None,
         attempt_timeout: None,

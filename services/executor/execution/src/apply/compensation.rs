@@ -1,0 +1,87 @@
+//! Applies that what steps have done is undone.
+
+use std::sync::Arc;
+
+use crate::{
+    Execution, ExecutionTrigger, StepId, StepKey, StepState, StepTrigger, Timestamp,
+    state::{Compensation, Stop},
+};
+
+pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp) -> Result<(), String> {
+    if execution.paused.is_some() || !execution.has_nothing_left() || execution.compensation.is_some() {
+        return Err("nothing is undone while the execution is paused, while something runs, or twice".into());
+    }
+    execution.transition_execution(ExecutionTrigger::CompensationStarted, None)?;
+    let mut before = None;
+    for id in steps {
+        let step = execution.named(id)?;
+        let record = &execution.steps[step];
+        if record.state != StepState::Completed || record.compensation_call().is_none() || record.compensation.is_some()
+        {
+            return Err(format!("step `{id}` has not completed, says not how it is undone, or is named twice"));
+        }
+        let (known, spec) = (execution.steps.len(), Arc::clone(&record.spec));
+        let undoes = execution.steps.compensation(step, time).map_err(|id| format!("two steps have the id `{id}`"))?;
+        if undoes.position() == known {
+            execution.index_appended(undoes);
+        } else {
+            execution.run_again(undoes, time)?;
+            execution.replace_spec(undoes, &spec);
+            execution.transition_step(undoes, StepTrigger::DependenciesCompleted, time)?;
+        }
+        execution.steps[step].compensation = Some(undoes);
+        execution.undo_after(undoes, before, time)?;
+        before = Some(undoes);
+    }
+    execution.compensation = Some(Compensation { stop: execution.stop.take(), open: steps.len() });
+    execution.deadline = None;
+    Ok(())
+}
+
+impl Execution {
+    /// Whether no step is left to end, those that undo others included.
+    pub(crate) fn has_nothing_left(&self) -> bool {
+        self.totals.done() == self.totals.total && self.compensation.is_none_or(|compensation| compensation.open == 0)
+    }
+
+    /// The steps whose work is to be undone now, the last to complete first: those that say how, once a step has failed or the execution was stopped.
+    pub(crate) fn undone(&self) -> Vec<StepId> {
+        let is_stopped = matches!(self.stop, Some(Stop::Cancelled | Stop::Deadline));
+        let does_not_complete = self.totals.failed > 0 || is_stopped && self.totals.completed < self.totals.total;
+        if self.compensation.is_some() || !does_not_complete {
+            return Vec::new();
+        }
+        let completed = self.steps.iter().map(|(_, record)| record).filter(|record| {
+            record.state == StepState::Completed && record.completed_by > 0 && record.compensation_call().is_some()
+        });
+        let mut undone: Vec<_> = completed.collect();
+        undone.sort_by_key(|record| std::cmp::Reverse(record.completed_by));
+        undone.into_iter().map(|record| record.id.clone()).collect()
+    }
+
+    /// The execution goes on: what could not be undone is there, and is undone when it fails again.
+    pub(super) fn forget_compensation(&mut self) {
+        if self.compensation.take().is_some() {
+            let steps: Vec<StepKey> = self.steps.iter().map(|(step, _)| step).collect();
+            for step in steps {
+                let record = &mut self.steps[step];
+                record.compensation = None;
+                if record.compensates().is_some() {
+                    (record.dependencies, record.dependents) = (Vec::new(), Vec::new());
+                }
+            }
+        }
+    }
+
+    /// A step that undoes another waits for the one before it.
+    fn undo_after(&mut self, undoes: StepKey, before: Option<StepKey>, time: Timestamp) -> Result<(), String> {
+        let record = &mut self.steps[undoes];
+        (record.dependencies, record.dependents) = (before.into_iter().collect(), Vec::new());
+        record.open_dependencies = record.dependencies.len();
+        if let Some(before) = before {
+            self.steps[before].dependents.push(undoes);
+            self.transition_step(undoes, StepTrigger::Retried, time)?;
+        }
+        Ok(())
+    }
+}
