@@ -54,6 +54,30 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
+impl Cli {
+    /// The format of standard output: a shape for programs is never text.
+    pub(crate) fn format(&self) -> Format {
+        let given = self.everywhere.output;
+        match &self.command {
+            Some(Command::Run(run::Run { shape: Some(_), .. }))
+            | Some(Command::Executions(Executions::Watch(executions::watch::Watch { shape: Some(_), .. }))) => {
+                Format::Jsonl
+            }
+            Some(Command::Executions(Executions::Events(executions::events::Events { shape: Some(_), .. })))
+                if given == Format::Text =>
+            {
+                Format::Jsonl
+            }
+            Some(Command::Executions(Executions::Result(executions::result::Print { shape: Some(_), .. })))
+                if given == Format::Text =>
+            {
+                Format::Json
+            }
+            _ => given,
+        }
+    }
+}
+
 /// The flags of every command.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
@@ -238,6 +262,7 @@ pub(crate) enum Plan {
 pub(crate) enum Executions {
     List(executions::list::List),
     Get(executions::get::Get),
+    Result(executions::result::Print),
     Watch(executions::watch::Watch),
     Events(executions::events::Events),
     Timeline(executions::timeline::Show),

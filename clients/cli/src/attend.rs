@@ -30,6 +30,7 @@ use crate::{
     render::{
         approval::Turn,
         execution, json,
+        result::lines::EventShape,
         text::{Line, Style},
         time, words,
     },
@@ -64,6 +65,8 @@ pub(crate) struct Attendance {
     pub(crate) asks: bool,
     /// The longest wait; `None` for no limit.
     pub(crate) max_wait: Option<Duration>,
+    /// How events are printed as lines for programs.
+    pub(crate) shape: EventShape,
 }
 
 /// Why the watching ended.
@@ -87,7 +90,7 @@ pub(crate) async fn attend(
     signals: &mut Signals,
     attendance: Attendance,
 ) -> Result<Exit, Failure> {
-    let mut view = View::new(context.screen, attendance.after, attendance.asks);
+    let mut view = View::new(context.screen, attendance.after, attendance.asks, attendance.shape);
     let end = watch(&mut session, signals, &attendance, &mut view).await;
     let last = view.last_sequence();
     let asked: Vec<String> = view.asked().map(words::show_approval).collect();

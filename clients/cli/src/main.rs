@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage::print(&error, &arguments).into(),
     };
-    let screen = Screen::of_process(cli.everywhere.output);
+    let screen = Screen::of_process(cli.format());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

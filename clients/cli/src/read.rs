@@ -53,9 +53,17 @@ pub(crate) async fn tool_calls(client: &mut Client, parent: &str) -> Result<Vec<
 
 /// Puts the value of a step's output in the place of a reference to a blob.
 pub(crate) async fn with_output(client: &mut Client, execution: &str, step: &mut Step) -> Result<(), Status> {
-    if let Some(Content::Blob(blob)) = step.output.as_ref().and_then(|output| output.content.as_ref()) {
+    match &mut step.output {
+        Some(output) => with_value(client, execution, output).await,
+        None => Ok(()),
+    }
+}
+
+/// Puts the value in the place of a reference to a blob.
+pub(crate) async fn with_value(client: &mut Client, execution: &str, payload: &mut Payload) -> Result<(), Status> {
+    if let Some(Content::Blob(blob)) = &payload.content {
         let value = blob_text(client, execution, blob).await?;
-        step.output = Some(Payload { content: Some(Content::Json(value)) });
+        payload.content = Some(Content::Json(value));
     }
     Ok(())
 }

@@ -17,10 +17,11 @@ use crate::{
     history, names,
     render::{
         approval::Turn,
-        event, json,
+        event,
         live::Live,
         output::{self, Outputs},
         picture::Picture,
+        result::lines::{EventLines, EventShape},
         text::{Line, Style},
     },
     screen::{Screen, Terminal},
@@ -41,6 +42,8 @@ pub(super) struct View {
     asks: bool,
     /// Whether all events are shown, so that what they announce need not be repeated.
     from_start: bool,
+    /// Lines for programs.
+    lines: EventLines,
     /// The waits that were last printed, without their durations.
     printed_waits: Vec<String>,
     /// Lines held back while a question is open, so that nothing is printed between the question and the answer.
@@ -48,7 +51,7 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new(screen: Screen, after: i64, asks: bool) -> View {
+    pub(super) fn new(screen: Screen, after: i64, asks: bool, shape: EventShape) -> View {
         let live = match screen.format {
             Format::Text if screen.output_moves => Some((Terminal::Output, screen.output_colours)),
             Format::Json if screen.talk_moves => Some((Terminal::Talk, screen.talk_colours)),
@@ -63,6 +66,7 @@ impl View {
             live,
             asks,
             from_start: after == 0,
+            lines: EventLines::new(shape),
             printed_waits: Vec::new(),
             held_back: None,
         }
@@ -144,7 +148,11 @@ impl View {
         });
         lines.extend(unseen.iter().map(|text| output::of_step(&event.step_id, text)));
         match self.screen.format {
-            Format::Jsonl => self.screen.print_json(&json::of_event(event, picture.execution())?)?,
+            Format::Jsonl => {
+                if let Some(line) = self.lines.take(event, picture)? {
+                    self.screen.print_json(&line)?;
+                }
+            }
             Format::Json if self.live.is_none() => {}
             Format::Json | Format::Text => self.print(lines)?,
         }

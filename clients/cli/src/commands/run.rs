@@ -30,6 +30,7 @@ use crate::{
     plan_file::PlanFile,
     render::{
         self,
+        result::lines::EventShape,
         text::{Line, Style},
         time, words,
     },
@@ -90,6 +91,9 @@ pub(crate) struct Run {
     /// Wait for at most this long, such as 90s or 15m
     #[arg(long, value_name = "D", value_parser = time::parse)]
     wait_timeout: Option<Duration>,
+    /// The lines that programs get, which `-o jsonl` is then
+    #[arg(long = "as", value_name = "SHAPE", value_enum, conflicts_with_all = ["detach", "dry_run"])]
+    pub(crate) shape: Option<EventShape>,
 }
 
 /// The most steps of a plan that are shown before it runs.
@@ -174,7 +178,14 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
         return Ok(Exit::OK);
     }
     let asks = ask::is_attended() && !verb.no_input;
-    let attendance = Attendance { name: started.name, after: 0, drive: true, asks, max_wait: verb.wait_timeout };
+    let attendance = Attendance {
+        name: started.name,
+        after: 0,
+        drive: true,
+        asks,
+        max_wait: verb.wait_timeout,
+        shape: verb.shape.unwrap_or_default(),
+    };
     attend(context, session, signals, attendance).await
 }
 

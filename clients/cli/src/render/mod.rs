@@ -13,6 +13,7 @@ pub(crate) mod logs;
 pub(crate) mod output;
 pub(crate) mod picture;
 pub(crate) mod plan;
+pub(crate) mod result;
 pub(crate) mod text;
 pub(crate) mod time;
 pub(crate) mod timeline;

@@ -1,9 +1,9 @@
-//! Results that are too large for a message between the services: what a step returned is what people read, byte for byte.
+//! Results: large ones, byte for byte, and the shapes that other planners expect.
 
 use std::fs;
 
 use belay_e2e::Home;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const POLICY: &str = "terminal_commands: auto\nnon_interactive_policy: auto\n";
 
@@ -41,4 +41,135 @@ fn a_large_result_is_read_byte_for_byte() {
     let read = result("read");
     assert!(text.len() > (1 << 20) - 4 && read["content"] == text, "it is what the file has");
     assert!(fs::read_to_string(home.path("w/copy.txt")).unwrap() == numbers + &text, "templates read both");
+}
+
+/// A plan whose second step fails in its last attempt, too, and what does not depend on it.
+const SHAPES: &str = "id: shapes
+steps:
+  - {id: make, title: Making, tool: noop, arguments: {output: {n: 4}}}
+  - {id: use, tool: noop, depends_on: [make], arguments: {output: '${make.result.n}'}}
+  - {id: break, tool: run_terminal, retry: {max_attempts: 2, backoff: [1ms]}, arguments: {command: [sh, -c, 'echo 429; exit 3']}}
+  - {id: after, tool: noop, depends_on: [break], arguments: {}}
+";
+
+/// The objects on the lines of an output.
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+}
+
+/// S2-X-24, S2-X-26: the lines of a stage from a run, and the same from what is recorded.
+#[test]
+fn the_lines_of_a_stage_come_as_they_happen_and_again() {
+    let home = Home::new();
+    home.file("plan.yaml", SHAPES);
+    home.file("policy.yaml", POLICY);
+    let run = ["run", "plan.yaml", "--id", "e1", "--policy", "policy.yaml", "--approve", "auto", "--as", "executor"];
+    let ended = home.run(run);
+    assert_eq!(ended.code, 30, "{}{}", ended.out, ended.talk);
+    let stage = lines(&ended.out);
+    let types = |step: &str| -> Vec<&str> {
+        stage.iter().filter(|line| line["step_id"] == step).map(|line| line["type"].as_str().unwrap()).collect()
+    };
+    assert_eq!(types("make"), ["step_start", "tool_call", "tool_result", "step_complete"]);
+    assert_eq!(
+        types("break"),
+        ["step_start", "tool_call", "tool_result", "tool_call", "tool_result", "step_complete"],
+        "two attempts are one step"
+    );
+    assert_eq!(types("after"), ["step_complete"], "skipped");
+    let of = |step: &str, kind: &str| {
+        stage.iter().find(|line| line["step_id"] == step && line["type"] == kind).expect("it has such a line").clone()
+    };
+    let start = of("make", "step_start");
+    assert_eq!((&start["task"], &start["step"], &start["title"]), (&json!(1), &json!(1), &json!("Making")));
+    let call = of("use", "tool_call");
+    assert_eq!((&call["tool"], &call["params"]), (&json!("noop"), &json!({"output": 4})));
+    let result = of("use", "tool_result");
+    assert_eq!((&result["status"], &result["output"]), (&json!("success"), &json!(4)));
+    let complete = of("break", "step_complete");
+    assert_eq!((&complete["status"], &complete["error_code"]), (&json!("failed"), &json!("ACODE-EXEC-002")));
+    assert!(complete["duration_ms"].is_u64());
+    let last = stage.last().unwrap();
+    assert_eq!((&last["type"], &last["status"]), (&json!("stage_complete"), &json!("failed")));
+    assert_eq!(ended.code, 30, "as the stage's exit code");
+
+    for again in [&["executions", "events", "e1", "--as", "executor"][..], &["executions", "watch", "e1", "--as", "s2"]]
+    {
+        assert_eq!(lines(&home.run(again).out), stage, "{again:?}");
+    }
+}
+
+/// S4-09, S4-23, S4-24, S4-25, S4-30, S4-31, S3-01, S3-05, S3-07, S0-13: one execution in the shapes of the planners.
+#[test]
+fn a_result_has_the_shape_that_its_planner_expects() {
+    let home = Home::new();
+    home.file("plan.yaml", SHAPES);
+    home.file("policy.yaml", POLICY);
+    let run = ["run", "plan.yaml", "--id", "e1", "--policy", "policy.yaml", "--approve", "auto"];
+    assert_eq!(home.run(run).code, 30);
+    let shape = |shape: &str| {
+        let (code, value) = home.json(&["executions", "result", "e1", "--as", shape]);
+        assert_eq!(code, 0);
+        value
+    };
+    let skills = shape("skills");
+    assert_eq!((&skills["status"], &skills["finalResult"]), (&json!("partial"), &json!(4)));
+    let step = &skills["stepResults"]["use"];
+    assert_eq!((&step["input"], &step["output"], &step["skillId"]), (&json!({"output": 4}), &json!(4), &json!("noop")));
+    let error = &skills["stepResults"]["break"]["error"];
+    assert_eq!((&error["code"], &error["recoverable"]), (&json!("SKILL_EXECUTION_FAILED"), &json!(true)));
+    let metrics = &skills["metrics"];
+    assert_eq!(
+        (&metrics["totalSteps"], &metrics["completedSteps"], &metrics["failedSteps"], &metrics["skippedSteps"]),
+        (&json!(4), &json!(2), &json!(1), &json!(1))
+    );
+    assert_eq!(metrics["skillsInvoked"], json!({"noop": 2, "run_terminal": 2}));
+
+    let agent = shape("agent");
+    assert_eq!(agent["plan"]["status"], "FAILED");
+    let made: Vec<&Value> = agent["artifacts"].as_array().unwrap().iter().map(|one| &one["content"]).collect();
+    assert_eq!(made, [&json!({"n": 4}), &json!(4)]);
+    assert_eq!(agent["artifacts"][1]["provenance"]["depends_on"], json!([agent["artifacts"][0]["artifact_id"]]));
+
+    let prompt = shape("quota_aware");
+    assert_eq!(
+        (&prompt["success"], &prompt["output"], &prompt["exit_code"]),
+        (&json!(false), &json!("429\n"), &json!(3))
+    );
+    assert_eq!(shape("supervisor")["metadata"]["retry_count"], 1);
+    assert_eq!(shape("executor")["exit_code"], 30);
+
+    let plain = home.run(["executions", "result", "e1"]);
+    assert_eq!((plain.code, plain.out.as_str()), (0, "4\n"), "{}", plain.talk);
+    let waited = home.run(["executions", "result", "e1", "--wait", "-o", "json"]);
+    assert_eq!(waited.code, 30);
+    let own: Value = serde_json::from_str(&waited.out).unwrap();
+    assert_eq!((&own["result"], &own["outputs"]["make"]), (&json!(4), &json!({"n": 4})));
+}
+
+/// S4-26, S4-27: an execution that was cancelled or ran out of time has a result, too.
+#[test]
+fn a_result_says_that_it_was_cut_short() {
+    let home = Home::new();
+    home.file(
+        "slow.yaml",
+        "id: slow\ntimeout: 200ms\nsteps:\n  - {id: s, tool: noop, arguments: {sleep_ms: 600000}}\n",
+    );
+    home.file("wait.yaml", "id: wait\nsteps:\n  - {id: s, wait: {signal: go}}\n");
+    let _server = home.serve();
+    assert_eq!(home.run(["run", "slow.yaml", "--id", "late"]).code, 34);
+    assert_eq!(home.run(["run", "wait.yaml", "--id", "kept", "--detach"]).code, 0);
+    let (_, going) = home.json(&["executions", "result", "kept", "--as", "skills"]);
+    assert_eq!((&going["status"], &going["stepResults"]["s"]["skillId"]), (&json!("running"), &json!("wait")));
+    let waiting = home.start(["executions", "result", "kept", "--as", "skills", "--wait"]);
+    assert_eq!(home.run(["executions", "cancel", "kept"]).code, 0);
+    let ended = waiting.end();
+    assert_eq!(ended.code, 1, "{}", ended.talk);
+    let cancelled: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(
+        (&cancelled["status"], &cancelled["stepResults"]["s"]["status"]),
+        (&json!("cancelled"), &json!("skipped"))
+    );
+    let (_, late) = home.json(&["executions", "result", "late", "--as", "skills"]);
+    assert_eq!((&late["status"], &late["error"]["code"]), (&json!("timeout"), &json!("TIMEOUT")));
 }

@@ -14,9 +14,10 @@ use crate::{
     history::{self, Until},
     names,
     render::{
-        event, json,
+        event,
         output::{self, of_step},
         picture::Picture,
+        result::lines::{EventLines, EventShape},
         text::Line,
     },
 };
@@ -35,6 +36,9 @@ pub(crate) struct Events {
     /// Only events after this number
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
     after: i64,
+    /// The lines that programs get, which `-o jsonl` is then
+    #[arg(long = "as", value_name = "SHAPE", value_enum)]
+    pub(crate) shape: Option<EventShape>,
 }
 
 /// Prints the events.
@@ -44,11 +48,16 @@ pub(crate) async fn events(context: &Context, verb: Events) -> Result<Exit, Fail
         .with_session(Needs::Records, async |session| {
             let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             let mut all: Vec<Value> = Vec::new();
+            let mut programs = EventLines::new(verb.shape.unwrap_or_default());
             let see = async |_: &mut _, picture: &Picture, event: &ExecutionEvent| {
                 match screen.format {
                     Format::Text => screen.print(&lines(event, picture))?,
-                    Format::Jsonl => screen.print_json(&json::of_event(event, picture.execution())?)?,
-                    Format::Json => all.push(json::of_event(event, picture.execution())?),
+                    Format::Jsonl => {
+                        if let Some(line) = programs.take(event, picture)? {
+                            screen.print_json(&line)?;
+                        }
+                    }
+                    Format::Json => all.extend(programs.take(event, picture)?),
                 }
                 Ok(ControlFlow::Continue(()))
             };

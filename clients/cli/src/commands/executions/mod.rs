@@ -8,6 +8,7 @@ pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod pause;
 pub(crate) mod resolve;
+pub(crate) mod result;
 pub(crate) mod resume;
 pub(crate) mod retry;
 mod select;

@@ -14,7 +14,10 @@ use crate::{
     exit::Exit,
     failure::Failure,
     names,
-    render::text::{Line, Style},
+    render::{
+        result::lines::EventShape,
+        text::{Line, Style},
+    },
     signals::Signals,
 };
 
@@ -71,6 +74,7 @@ pub(super) async fn watch_on(
         drive: true,
         asks: ask::is_attended(),
         max_wait: None,
+        shape: EventShape::Belay,
     };
     attend(context, session, signals, attendance).await
 }

@@ -11,6 +11,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     names,
+    render::result::lines::EventShape,
     signals::Signals,
 };
 
@@ -32,6 +33,9 @@ pub(crate) struct Watch {
     after: i64,
     #[command(flatten)]
     matching: list::Matching,
+    /// The lines that programs get, which `-o jsonl` is then
+    #[arg(long = "as", value_name = "SHAPE", value_enum, requires = "id")]
+    pub(crate) shape: Option<EventShape>,
 }
 
 /// Watches without driving the execution.
@@ -50,6 +54,7 @@ pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals)
         }
     })
     .await??;
-    let attendance = Attendance { name, after: verb.after, drive: false, asks: false, max_wait: None };
+    let shape = verb.shape.unwrap_or_default();
+    let attendance = Attendance { name, after: verb.after, drive: false, asks: false, max_wait: None, shape };
     attend(context, session, signals, attendance).await
 }

@@ -1,0 +1,99 @@
+//! `belay executions result`.
+
+use std::ops::ControlFlow;
+
+use belay_proto::v1::ExecutionEvent;
+
+use super::super::Context;
+use crate::{
+    args::{Format, Which, execution_help},
+    clock,
+    connect::{Needs, Session},
+    exit::Exit,
+    failure::Failure,
+    history::{self, Until},
+    names, read,
+    render::{
+        logs::{self, Printed},
+        picture::Picture,
+        result::{self, Calls, Recorded, Shape},
+        text::{Line, Style},
+        words,
+    },
+};
+
+/// Print the result of an execution: the output of its last step, or of its last steps where none depends on the others
+///
+/// With `--as`, the result as other planners expect it, as JSON. Of an execution that has not ended, what there is so far.
+#[derive(clap::Args, Debug)]
+#[command(after_help = execution_help!("belay executions result @last --as skills\n  belay executions result @last --wait > result.txt"))]
+pub(crate) struct Print {
+    #[command(flatten)]
+    which: Which,
+    /// The shape
+    #[arg(long = "as", value_name = "SHAPE", value_enum)]
+    pub(crate) shape: Option<Shape>,
+    /// Wait for the end first, and exit as the execution ended
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Prints the result.
+pub(crate) async fn result(context: &Context, verb: Print) -> Result<Exit, Failure> {
+    context
+        .with_session(Needs::Records, async |session| {
+            let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            let until = if verb.wait { Until::End } else { Until::Now };
+            let (recorded, picture) = recorded(context, session, &name, until).await?;
+            match context.screen.format {
+                Format::Text => text(context, &recorded, &picture)?,
+                Format::Json | Format::Jsonl => {
+                    let shape = verb.shape.unwrap_or_default();
+                    context.screen.print_json(&result::of(&recorded, shape)?)?;
+                }
+            }
+            Ok(if verb.wait { Exit::of_execution(&recorded.execution) } else { Exit::OK })
+        })
+        .await
+}
+
+/// Reads everything that a result is made of.
+async fn recorded(
+    context: &Context,
+    session: &mut Session,
+    name: &str,
+    until: Until,
+) -> Result<(Recorded, Picture), Failure> {
+    let mut calls = Calls::default();
+    let see = async |_: &mut _, _: &Picture, event: &ExecutionEvent| {
+        calls.take(event);
+        Ok(ControlFlow::Continue(()))
+    };
+    let picture = history::read(session, &context.screen, name, 0, until, see).await?;
+    let client = &mut session.client;
+    for arguments in calls.arguments() {
+        read::with_value(client, name, arguments).await?;
+    }
+    let execution = read::execution(client, name, Format::Json).await?;
+    Ok((Recorded { execution, calls, now: clock::now() }, picture))
+}
+
+/// The outputs as programs printed them; a heading above each where there are several.
+fn text(context: &Context, recorded: &Recorded, picture: &Picture) -> Result<(), Failure> {
+    let screen = context.screen;
+    let last = result::last_completed(&recorded.execution);
+    if last.is_empty() {
+        let state = words::execution_state(recorded.execution.state());
+        let id = names::id(&recorded.execution.name);
+        screen.say(&Line::default().and(Style::Warn, format!("execution {id} is {state}, and no step has completed")));
+    }
+    for step in &last {
+        let Printed { output, error, .. } = logs::printed(step);
+        if last.len() > 1 {
+            screen.print(&[logs::heading(step, picture)])?;
+        }
+        screen.print_text(&output)?;
+        screen.say_text(&error);
+    }
+    Ok(())
+}

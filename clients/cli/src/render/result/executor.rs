@@ -1,0 +1,109 @@
+//! The result of an executor stage: `status`, `step_results`, `metrics`, `next_stage`.
+
+use belay_proto::v1::{ErrorClass, Execution, Failure, Step, execution, step::State};
+use serde_json::{Value, json};
+
+use super::{Recorded, lasted, message, output};
+use crate::{exit::Exit, follow::is_over};
+
+/// The number of the only task: a plan of Belay has steps, and no tasks above them.
+pub(super) const TASK: u32 = 1;
+/// The stage that continues after an execution that completed.
+const NEXT_STAGE: &str = "verifier";
+
+/// The whole result.
+pub(super) fn result(recorded: &Recorded) -> Value {
+    let execution = &recorded.execution;
+    let is_complete = execution.state() == execution::State::Completed;
+    let results: Vec<Value> =
+        execution.steps.iter().enumerate().map(|(place, step)| step_result(step, place + 1)).collect();
+    let executed = execution.steps.iter().filter(|step| step.attempt > 0).count();
+    let mut result = json!({
+        "status": stage_status(execution.state()),
+        "output": {
+            "all_complete": is_complete,
+            "step_results": results,
+            "metrics": { "duration_ms": lasted(recorded) },
+        },
+        "next_stage": is_complete.then_some(NEXT_STAGE),
+        "message": format!("{executed} steps executed"),
+        "metrics": { "stage": "executor", "duration_ms": lasted(recorded) },
+    });
+    if let Some(exit) = exit_code(execution) {
+        result["exit_code"] = exit.into();
+    }
+    result
+}
+
+/// The exit code of `belay run`, once the execution has ended.
+fn exit_code(execution: &Execution) -> Option<u8> {
+    is_over(execution.state()).then(|| Exit::of_execution(execution).0)
+}
+
+fn step_result(step: &Step, number: usize) -> Value {
+    let mut result = json!({
+        "task": TASK,
+        "step": number,
+        "step_id": step.step_id,
+        "title": title(step),
+        "status": step_status(step),
+    });
+    if let Some(value) = output(step) {
+        result["output"] = value;
+    }
+    if let Some(failure) = step.failure.as_ref().filter(|_| step.state() == State::Failed) {
+        result["message"] = message(failure).into();
+        result["error_code"] = error_code(failure).into();
+    }
+    result
+}
+
+/// The step's title, or its id where the plan has none.
+pub(super) fn title(step: &Step) -> &str {
+    if step.title.is_empty() { &step.step_id } else { &step.title }
+}
+
+/// The status of the stage.
+pub(super) fn stage_status(state: execution::State) -> &'static str {
+    match state {
+        execution::State::Completed => "success",
+        state if is_over(state) => "failed",
+        _ => "running",
+    }
+}
+
+fn step_status(step: &Step) -> &'static str {
+    match step.state() {
+        State::Unspecified | State::Pending | State::Ready => "pending",
+        State::Running | State::AwaitingApproval | State::BackingOff | State::OutcomeUnknown | State::Waiting => {
+            "running"
+        }
+        State::Completed | State::Compensating | State::Compensated => "success",
+        State::Failed => step.failure.as_ref().map_or("failed", failed),
+        State::Skipped => "skipped",
+        State::Cancelled => "cancelled",
+    }
+}
+
+/// The status of a step that failed: a fatal failure stops the execution.
+pub(super) fn failed(failure: &Failure) -> &'static str {
+    if failure.error_class() == ErrorClass::Fatal { "fatal" } else { "failed" }
+}
+
+/// The error code of a failure's class.
+pub(super) fn error_code(failure: &Failure) -> &'static str {
+    match failure.error_class() {
+        ErrorClass::RateLimit | ErrorClass::Transient => "ACODE-EXEC-002",
+        ErrorClass::SandboxViolation => "ACODE-EXEC-004",
+        ErrorClass::ApprovalDenied | ErrorClass::PolicyDenied => "ACODE-EXEC-005",
+        ErrorClass::Timeout => "ACODE-EXEC-006",
+        ErrorClass::InvalidArguments | ErrorClass::InvalidResult => "ACODE-EXEC-007",
+        ErrorClass::Unspecified
+        | ErrorClass::Crash
+        | ErrorClass::Fatal
+        | ErrorClass::AgentUnavailable
+        | ErrorClass::Cancelled
+        | ErrorClass::OutcomeUnknown
+        | ErrorClass::Internal => "ACODE-EXEC-001",
+    }
+}

@@ -1,0 +1,208 @@
+//! The events of an execution as the lines of an executor stage: `step_start`, `tool_call`, `tool_result`, `step_complete`. Keeps only what runs.
+
+use std::{collections::HashMap, time::Duration};
+
+use belay_proto::v1::{
+    ErrorClass, ExecutionEvent, Failure, ToolCallCancelled, ToolCallDenied, ToolCallFailed, ToolCallOutcomeUnknown,
+    execution_event::Kind,
+};
+use pbjson_types::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::executor::{TASK, error_code, failed, stage_status, title};
+use crate::{
+    failure,
+    render::{json, picture::Picture, result::message, time},
+};
+
+/// How events are printed as lines for programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum EventShape {
+    /// The contract's events
+    #[default]
+    Belay,
+    /// The lines of an executor stage: step_start, tool_call, tool_result, step_complete
+    #[value(alias = "s2")]
+    Executor,
+}
+
+/// Makes the lines.
+#[derive(Debug, Default)]
+pub(crate) struct EventLines {
+    shape: EventShape,
+    /// The steps that have started and not ended, with the time at which they started.
+    steps: HashMap<String, Option<Timestamp>>,
+    /// The calls that have not ended, by step: the tool, and the time at which it was called.
+    calls: HashMap<String, (String, Option<Timestamp>)>,
+}
+
+impl EventLines {
+    /// Nothing has been seen yet.
+    pub(crate) fn new(shape: EventShape) -> EventLines {
+        EventLines { shape, ..EventLines::default() }
+    }
+
+    /// The line of the next event, if it has one. `picture` has to know the event.
+    pub(crate) fn take(
+        &mut self,
+        event: &ExecutionEvent,
+        picture: &Picture,
+    ) -> Result<Option<Value>, failure::Failure> {
+        match self.shape {
+            EventShape::Belay => json::of_event(event, picture.execution()).map(Some),
+            EventShape::Executor => self.of_stage(event, picture),
+        }
+    }
+
+    fn of_stage(&mut self, event: &ExecutionEvent, picture: &Picture) -> Result<Option<Value>, failure::Failure> {
+        let id = &event.step_id;
+        let (kind, fields) = match &event.kind {
+            Some(Kind::StepStarted(_)) => {
+                // Another attempt is the same step.
+                if self.steps.contains_key(id) {
+                    return Ok(None);
+                }
+                self.steps.insert(id.clone(), event.time);
+                ("step_start", json!({ "title": picture.step(id).map(title) }))
+            }
+            Some(Kind::ToolCallRequested(call)) => {
+                self.calls.insert(id.clone(), (call.tool.clone(), event.time));
+                let params = json::of(call)?["arguments"].take();
+                ("tool_call", json!({ "tool": call.tool, "params": params }))
+            }
+            Some(Kind::ToolCallCompleted(call)) => {
+                let output = json::of(call)?["result"].take();
+                ("tool_result", self.call_ended(event, "success", None, Some(output)))
+            }
+            Some(Kind::ToolCallDenied(ToolCallDenied { failure, .. })) => {
+                ("tool_result", self.call_ended(event, "denied", failure.as_ref(), None))
+            }
+            Some(Kind::ToolCallFailed(ToolCallFailed { failure, .. })) => {
+                let status = match failure.as_ref().map(Failure::error_class) {
+                    Some(ErrorClass::Timeout) => "timeout",
+                    Some(ErrorClass::SandboxViolation) => "denied",
+                    _ => "error",
+                };
+                ("tool_result", self.call_ended(event, status, failure.as_ref(), None))
+            }
+            Some(
+                Kind::ToolCallCancelled(ToolCallCancelled { failure, .. })
+                | Kind::ToolCallOutcomeUnknown(ToolCallOutcomeUnknown { failure, .. }),
+            ) => ("tool_result", self.call_ended(event, "error", failure.as_ref(), None)),
+            Some(Kind::ApprovalRequested(asked)) => ("approval_request", json!({ "approval": asked.approval })),
+            Some(Kind::StepCompleted(_)) => ("step_complete", self.step_ended(event, picture, "success", None)),
+            Some(Kind::StepFailed(step)) => {
+                let failure = step.failure.as_ref();
+                ("step_complete", self.step_ended(event, picture, failure.map_or("failed", failed), failure))
+            }
+            Some(Kind::StepSkipped(_)) => ("step_complete", self.step_ended(event, picture, "skipped", None)),
+            Some(Kind::StepCancelled(_)) => ("step_complete", self.step_ended(event, picture, "cancelled", None)),
+            Some(Kind::ExecutionFinished(finished)) => {
+                let duration = finished.duration.as_ref().map(time::duration).unwrap_or_default();
+                let fields = json!({
+                    "status": stage_status(finished.state()),
+                    "next_stage": Some(&finished.next_stage).filter(|stage| !stage.is_empty()),
+                    "duration_ms": milliseconds(duration),
+                });
+                ("stage_complete", fields)
+            }
+            // What is written about a step that is tried again, waits or is changed by a person is not among the lines of a stage.
+            Some(
+                Kind::ExecutionCreated(_)
+                | Kind::ExecutionStarted(_)
+                | Kind::ExecutionPaused(_)
+                | Kind::ExecutionResumed(_)
+                | Kind::ExecutionCancelRequested(_)
+                | Kind::ExecutionRecovered(_)
+                | Kind::ExecutionDeadlineExceeded(_)
+                | Kind::ExecutionAwaitingApproval(_)
+                | Kind::ExecutionRetried(_)
+                | Kind::ExecutionPlanUpdated(_)
+                | Kind::ExecutionCompensationStarted(_)
+                | Kind::SignalReceived(_)
+                | Kind::StepRetryScheduled(_)
+                | Kind::StepOutcomeUnknown(_)
+                | Kind::StepResolved(_)
+                | Kind::StepSkipRequested(_)
+                | Kind::StepOutputSet(_)
+                | Kind::StepRetryAdvanced(_)
+                | Kind::StepRetryCancelled(_)
+                | Kind::StepFallbackSwitched(_)
+                | Kind::StepItemsListed(_)
+                | Kind::StepItemsCollected(_)
+                | Kind::WaitStarted(_)
+                | Kind::WaitEnded(_)
+                | Kind::ToolCallEffectProposed(_)
+                | Kind::ToolCallApprovalRequired(_)
+                | Kind::ToolCallOutput(_)
+                | Kind::ToolCallDispatched(_)
+                | Kind::ApprovalDecided(_),
+            )
+            | None => return Ok(None),
+        };
+        let mut line: Map<String, Value> =
+            Map::from_iter([("type".to_owned(), kind.into()), ("task".to_owned(), TASK.into())]);
+        if !id.is_empty() {
+            line.extend(picture.number(id).map(|number| ("step".to_owned(), number.into())));
+            line.insert("step_id".to_owned(), id.clone().into());
+        }
+        if let Value::Object(fields) = fields {
+            line.extend(fields);
+        }
+        Ok(Some(line.into()))
+    }
+
+    fn call_ended(
+        &mut self,
+        event: &ExecutionEvent,
+        status: &str,
+        failure: Option<&Failure>,
+        output: Option<Value>,
+    ) -> Value {
+        let mut fields = json!({ "status": status });
+        if let Some((tool, since)) = self.calls.remove(&event.step_id) {
+            fields["tool"] = tool.into();
+            fields["duration_ms"] = between(since.as_ref(), event.time.as_ref()).into();
+        }
+        if let Some(output) = output {
+            fields["output"] = output;
+        }
+        with_error(fields, failure)
+    }
+
+    fn step_ended(
+        &mut self,
+        event: &ExecutionEvent,
+        picture: &Picture,
+        status: &str,
+        failure: Option<&Failure>,
+    ) -> Value {
+        let step = picture.step(&event.step_id);
+        // A watch that began after the step's start knows it from the snapshot.
+        let known = || step.and_then(|step| step.start_time);
+        let start = self.steps.remove(&event.step_id).flatten().or_else(known);
+        self.calls.remove(&event.step_id);
+        let fields = json!({
+            "title": step.map(title),
+            "status": status,
+            "duration_ms": between(start.as_ref(), event.time.as_ref()),
+        });
+        with_error(fields, failure)
+    }
+}
+
+fn with_error(mut fields: Value, failure: Option<&Failure>) -> Value {
+    if let Some(failure) = failure {
+        fields["error"] = message(failure).into();
+        fields["error_code"] = error_code(failure).into();
+    }
+    fields
+}
+
+fn between(from: Option<&Timestamp>, to: Option<&Timestamp>) -> u64 {
+    milliseconds(time::between(from, to.and_then(time::since_epoch)).unwrap_or_default())
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

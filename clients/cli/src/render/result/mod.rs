@@ -1,0 +1,241 @@
+//! The result of an execution in the shapes that other planners expect. Every shape is a pure function of messages of the contract, so that a client in any
+//! language can do the same: docs/user-guide/results.md says which field comes from where.
+
+mod agent;
+mod executor;
+pub(crate) mod lines;
+mod quota_aware;
+mod skills;
+mod supervisor;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use belay_proto::v1::{
+    Execution, ExecutionEvent, Failure, Payload, Step, StepSpec, ToolCallRequested, execution_event::Kind,
+    payload::Content, step, step::State,
+};
+use pbjson_types::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::{call, json, time};
+use crate::failure;
+
+/// The shape of a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Shape {
+    /// Belay's own: the state, the result, the output of each step
+    #[default]
+    Belay,
+    /// Of one agent's prompt: success, output, exit_code, quota_state
+    #[value(name = "quota_aware", alias = "s0")]
+    QuotaAware,
+    /// Of one agent under supervision: exit_code, error, artifacts, metadata
+    #[value(alias = "s1")]
+    Supervisor,
+    /// Of an executor stage: status, step_results, metrics, next_stage
+    #[value(alias = "s2")]
+    Executor,
+    /// Of a plan with working memory: artifacts with their provenance, the status of plan and steps
+    #[value(alias = "s3")]
+    Agent,
+    /// Of a plan of skills: stepResults, finalResult, metrics, error
+    #[value(alias = "s4")]
+    Skills,
+}
+
+/// An execution as its result is read: the contract's messages, and what its events say about calls.
+pub(crate) struct Recorded {
+    /// In FULL view, with the steps in FULL view.
+    pub(crate) execution: Execution,
+    /// The calls of tools.
+    pub(crate) calls: Calls,
+    /// When it is read; an execution that has not ended has lasted until then.
+    pub(crate) now: Duration,
+}
+
+/// What the events of an execution say about the calls of its steps, by step.
+#[derive(Debug, Default)]
+pub(crate) struct Calls(HashMap<String, Call>);
+
+#[derive(Debug, Default)]
+struct Call {
+    /// How many calls the step has made.
+    count: u64,
+    /// The arguments of the last one, resolved.
+    arguments: Option<Payload>,
+}
+
+impl Calls {
+    /// Takes the next event.
+    pub(crate) fn take(&mut self, event: &ExecutionEvent) {
+        let Some(Kind::ToolCallRequested(ToolCallRequested { arguments, .. })) = &event.kind else { return };
+        let call = self.0.entry(event.step_id.clone()).or_default();
+        call.count += 1;
+        call.arguments.clone_from(arguments);
+    }
+
+    /// The arguments of the last call of each step, for replacing references to blobs by their values.
+    pub(crate) fn arguments(&mut self) -> impl Iterator<Item = &mut Payload> {
+        self.0.values_mut().filter_map(|call| call.arguments.as_mut())
+    }
+
+    fn count(&self, step: &str) -> u64 {
+        self.0.get(step).map_or(0, |call| call.count)
+    }
+
+    fn input(&self, step: &str) -> Value {
+        let arguments = self.0.get(step).and_then(|call| call.arguments.as_ref());
+        arguments.map_or_else(|| json!({}), value)
+    }
+}
+
+/// The result in a shape.
+///
+/// # Errors
+/// When a message cannot be written as JSON.
+pub(crate) fn of(recorded: &Recorded, shape: Shape) -> Result<Value, failure::Failure> {
+    match shape {
+        Shape::Belay => belay(recorded),
+        Shape::QuotaAware => quota_aware::result(recorded),
+        Shape::Supervisor => Ok(supervisor::result(recorded)),
+        Shape::Executor => Ok(executor::result(recorded)),
+        Shape::Agent => Ok(agent::result(recorded)),
+        Shape::Skills => skills::result(recorded),
+    }
+}
+
+/// Belay's own shape, with the contract's names.
+fn belay(Recorded { execution, .. }: &Recorded) -> Result<Value, failure::Failure> {
+    let head = Execution {
+        name: execution.name.clone(),
+        state: execution.state,
+        plan_id: execution.plan_id.clone(),
+        totals: execution.totals,
+        failure: execution.failure.clone(),
+        ..Execution::default()
+    };
+    let mut all = json::of(&head)?;
+    all["result"] = final_result(execution).unwrap_or_default();
+    let outputs: Map<String, Value> =
+        completed(execution).map(|step| (step.step_id.clone(), output(step).unwrap_or_default())).collect();
+    all["outputs"] = outputs.into();
+    Ok(all)
+}
+
+fn completed(execution: &Execution) -> impl Iterator<Item = &Step> {
+    execution.steps.iter().filter(|step| step.state() == State::Completed)
+}
+
+/// The steps whose outputs are the execution's result: those that completed, and that no other completed step depends on. In the plan's order.
+pub(crate) fn last_completed(execution: &Execution) -> Vec<&Step> {
+    let ids: HashSet<&str> = completed(execution).map(|step| step.step_id.as_str()).collect();
+    let used: HashSet<String> = specs(execution)
+        .filter(|spec| ids.contains(spec.id.as_str()))
+        .flat_map(|spec| dependencies(spec, &ids))
+        .collect();
+    completed(execution).filter(|step| !used.contains(&step.step_id)).collect()
+}
+
+/// The output of the last completed step; of several, an object with the output of each by its id. `None` while no step has completed.
+pub(crate) fn final_result(execution: &Execution) -> Option<Value> {
+    match last_completed(execution).as_slice() {
+        [] => None,
+        [only] => Some(output(only).unwrap_or_default()),
+        several => {
+            let of_each = several.iter().map(|step| (step.step_id.clone(), output(step).unwrap_or_default()));
+            Some(of_each.collect::<Map<String, Value>>().into())
+        }
+    }
+}
+
+/// The step that a result of one call is about: the first that failed, else the last one that completed.
+fn decisive(execution: &Execution) -> Option<&Step> {
+    first_failed(execution).or_else(|| last_completed(execution).pop())
+}
+
+fn first_failed(execution: &Execution) -> Option<&Step> {
+    let failed = execution.steps.iter().filter(|step| step.state() == State::Failed);
+    failed.min_by_key(|step| step.end_time.as_ref().and_then(time::since_epoch))
+}
+
+fn specs(execution: &Execution) -> impl Iterator<Item = &StepSpec> {
+    execution.plan.iter().flat_map(|plan| &plan.steps)
+}
+
+/// The steps among `known` that a step waits for.
+fn dependencies(spec: &StepSpec, known: &HashSet<&str>) -> Vec<String> {
+    let mut all = call::dependencies(spec, |id| known.contains(id));
+    all.retain(|id| known.contains(id.as_str()));
+    all
+}
+
+/// The tool of a step as its plan names it; `wait` of one that waits.
+fn tool(step: &Step) -> &str {
+    match &step.detail {
+        Some(step::Detail::Tool(detail)) => &detail.tool,
+        Some(step::Detail::Wait(_)) => "wait",
+        None => "",
+    }
+}
+
+/// The output of a step that has one.
+fn output(step: &Step) -> Option<Value> {
+    step.output.as_ref().map(value)
+}
+
+/// A payload as JSON. A blob that was not read stays a reference to it.
+fn value(payload: &Payload) -> Value {
+    match &payload.content {
+        Some(Content::Json(text)) => serde_json::from_str(text).unwrap_or_else(|_| text.clone().into()),
+        Some(Content::Blob(blob)) => json!({ "blob": { "digest": blob.digest, "sizeBytes": blob.size_bytes } }),
+        None => Value::Null,
+    }
+}
+
+/// What a program printed to its standard output; the result of a tool that is no command as text.
+fn text_of(step: &Step) -> String {
+    let last = step.failure.as_ref().filter(|_| step.state() == State::Failed);
+    if let Some(failure) = last {
+        return failure.last_output.as_ref().map(|last| last.stdout.clone()).unwrap_or_default();
+    }
+    match output(step) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text,
+        Some(value) => value["stdout"].as_str().map_or_else(|| value.to_string(), str::to_owned),
+    }
+}
+
+/// The exit code of a step's program. Without a program, 0 for a step that completed, and `None` for another.
+fn exit_code(step: &Step) -> Option<i64> {
+    if step.state() == State::Completed {
+        return Some(output(step).and_then(|value| value["exit_code"].as_i64()).unwrap_or(0));
+    }
+    step.failure.as_ref()?.metadata.get("exit_code")?.parse().ok()
+}
+
+/// A failure in one line: what went wrong, or its code.
+fn message(failure: &Failure) -> &str {
+    if failure.message.is_empty() { &failure.reason } else { &failure.message }
+}
+
+/// The whole milliseconds between two times; 0 where there is no start. Without an end, until `now`.
+fn milliseconds(from: Option<&Timestamp>, to: Option<&Timestamp>, now: Duration) -> u64 {
+    let to = to.and_then(time::since_epoch).unwrap_or(now);
+    u64::try_from(time::between(from, Some(to)).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A time as the canonical JSON of the contract has it.
+fn when(timestamp: &Timestamp) -> Value {
+    time::rfc3339(timestamp).map(|text| text.replace("+00:00", "Z")).into()
+}
+
+/// How long the execution has lasted since its first step started, or since it was accepted.
+fn lasted(Recorded { execution, now, .. }: &Recorded) -> u64 {
+    let start = execution.start_time.as_ref().or(execution.create_time.as_ref());
+    milliseconds(start, execution.end_time.as_ref(), *now)
+}

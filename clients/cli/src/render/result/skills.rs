@@ -1,0 +1,128 @@
+//! The result of a plan of skills: `status`, `stepResults`, `finalResult`, `error`, `metrics`.
+
+use belay_proto::v1::{ErrorClass, Failure, Step, execution, step::State};
+use belay_reasons as reasons;
+use serde_json::{Map, Value, json};
+
+use super::{Recorded, final_result, lasted, message, milliseconds, output, tool, when};
+use crate::{failure, render::json};
+
+/// The whole result.
+pub(super) fn result(recorded: &Recorded) -> Result<Value, failure::Failure> {
+    let execution = &recorded.execution;
+    let mut steps = Map::new();
+    for step in &execution.steps {
+        steps.insert(step.step_id.clone(), step_result(recorded, step)?);
+    }
+    let mut result = json!({
+        "executionId": crate::names::id(&execution.name),
+        "planId": execution.plan_id,
+        "status": status(execution.state()),
+        "stepResults": steps,
+        "metrics": metrics(recorded),
+    });
+    if let Some(value) = final_result(execution) {
+        result["finalResult"] = value;
+    }
+    match &execution.failure {
+        Some(failure) => result["error"] = error(failure)?,
+        None if execution.state() == execution::State::TimedOut => {
+            let message = "the execution ran out of the time that its plan allows";
+            result["error"] = json!({ "code": reasons::TIMEOUT, "message": message, "recoverable": true });
+        }
+        None => {}
+    }
+    Ok(result)
+}
+
+fn step_result(recorded: &Recorded, step: &Step) -> Result<Value, failure::Failure> {
+    let mut result = json!({
+        "stepId": step.step_id,
+        "skillId": tool(step),
+        "status": step_status(step.state()),
+        "input": recorded.calls.input(&step.step_id),
+        "attempts": step.attempt,
+        "duration": match step.start_time {
+            Some(_) => milliseconds(step.start_time.as_ref(), step.end_time.as_ref(), recorded.now),
+            None => 0,
+        },
+    });
+    // A step that ended without a start took no time, at its end.
+    if let Some(start) = step.start_time.as_ref().or(step.end_time.as_ref()) {
+        result["startTime"] = when(start);
+    }
+    if let Some(end) = &step.end_time {
+        result["endTime"] = when(end);
+    }
+    if let Some(value) = output(step) {
+        result["output"] = value;
+    }
+    if let Some(failure) = step.failure.as_ref().filter(|_| step.state() == State::Failed) {
+        result["error"] = error(failure)?;
+    }
+    Ok(result)
+}
+
+fn status(state: execution::State) -> &'static str {
+    use execution::State as Of;
+    match state {
+        Of::Unspecified | Of::Pending => "pending",
+        Of::Running | Of::AwaitingApproval | Of::Paused | Of::Cancelling => "running",
+        Of::Completed => "completed",
+        Of::Partial => "partial",
+        Of::Failed => "failed",
+        Of::Cancelled => "cancelled",
+        Of::TimedOut => "timeout",
+    }
+}
+
+fn step_status(state: State) -> &'static str {
+    match state {
+        State::Unspecified | State::Pending | State::Ready => "pending",
+        State::Running | State::AwaitingApproval | State::BackingOff | State::OutcomeUnknown | State::Waiting => {
+            "running"
+        }
+        // What it did was done, and is undone by a step of its own.
+        State::Completed | State::Compensating | State::Compensated => "completed",
+        State::Failed => "failed",
+        State::Skipped | State::Cancelled => "skipped",
+    }
+}
+
+fn error(failure: &Failure) -> Result<Value, failure::Failure> {
+    let code = match failure.error_class() {
+        ErrorClass::RateLimit => "RATE_LIMIT_EXCEEDED",
+        ErrorClass::Timeout => reasons::TIMEOUT,
+        _ => "SKILL_EXECUTION_FAILED",
+    };
+    Ok(json!({
+        "code": code,
+        "message": message(failure),
+        "recoverable": failure.retryable,
+        "details": json::of(failure)?,
+    }))
+}
+
+fn metrics(recorded: &Recorded) -> Value {
+    // A step that undoes another is none of the plan's.
+    let steps = || recorded.execution.steps.iter().filter(|step| step.compensates.is_empty());
+    let count = |status: &str| steps().filter(|step| step_status(step.state()) == status).count();
+    let (mut invoked, mut calls) = (Map::new(), 0_u64);
+    for step in &recorded.execution.steps {
+        let made = recorded.calls.count(&step.step_id);
+        if made > 0 {
+            calls += made;
+            let before = invoked.get(tool(step)).and_then(Value::as_u64).unwrap_or(0);
+            invoked.insert(tool(step).to_owned(), (before + made).into());
+        }
+    }
+    json!({
+        "totalSteps": steps().count(),
+        "completedSteps": count("completed"),
+        "failedSteps": count("failed"),
+        "skippedSteps": count("skipped"),
+        "totalDuration": lasted(recorded),
+        "skillsInvoked": invoked,
+        "resourceUsage": { "apiCalls": calls },
+    })
+}
