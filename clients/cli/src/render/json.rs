@@ -15,7 +15,7 @@ use super::text::is_dangerous;
 use crate::{failure::Failure, next};
 
 /// The fields of the contract whose type is `Payload`.
-const PAYLOADS: [&str; 5] = ["answer", "arguments", "output", "payload", "result"];
+const PAYLOADS: [&str; 8] = ["answer", "arguments", "defaultValue", "inputs", "output", "payload", "result", "schema"];
 /// The fields of the contract that are JSON as text.
 const TEXTS: [&str; 3] = ["parametersSchema", "resultSchema", "schema"];
 /// The fields of the contract that only the services need.
@@ -121,8 +121,8 @@ fn unwrap_payload(payload: &mut Value) {
 #[cfg(test)]
 mod tests {
     use belay_proto::v1::{
-        BlobRef, Form, Payload, Step, ToolCallRequested, ToolStep, WaitEnded, execution_event::Kind, payload::Content,
-        step,
+        BlobRef, Form, Payload, Plan, PlanInput, Step, ToolCallRequested, ToolStep, WaitEnded, execution_event::Kind,
+        payload::Content, step,
     };
     use pbjson_types::Timestamp;
     use serde_json::json;
@@ -211,6 +211,21 @@ mod tests {
         assert_eq!(of(&form).unwrap(), json!({"schema": {"type": "object"}}));
         let ended = WaitEnded { answer: payload(r#"{"n":1}"#), ..Default::default() };
         assert_eq!(of(&ended).unwrap(), json!({"answer": {"n": 1}}));
+        let input = PlanInput {
+            name: "n".to_owned(),
+            schema: payload(r#"{"type":"integer"}"#),
+            default_value: payload("3"),
+            ..Default::default()
+        };
+        let plan = Plan { inputs: vec![input], ..Default::default() };
+        let given = Execution { plan: Some(plan), inputs: payload(r#"{"n":4}"#), ..Default::default() };
+        assert_eq!(
+            of(&given).unwrap(),
+            json!({
+                "plan": {"inputs": [{"name": "n", "schema": {"type": "integer"}, "defaultValue": 3}]},
+                "inputs": {"n": 4},
+            })
+        );
         let execution = Execution {
             etag: "7".to_owned(),
             failure: Some(belay_proto::v1::Failure {

@@ -45,7 +45,7 @@ const FACT_COLUMNS: usize = 11;
 /// Who cancelled an execution, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cancelled {
-    /// The principal; empty when nobody asked for it.
+    /// The principal; empty when no principal asked for it.
     pub(crate) by: String,
     /// The reason that was given; may be empty.
     pub(crate) reason: String,
@@ -91,6 +91,8 @@ pub(crate) fn next(execution: &Execution, is_driven: bool) -> String {
     match execution.state() {
         Of::Failed | Of::Partial if first_failed(execution).is_some() => about(&["executions", "retry"], name, &[]),
         Of::Completed => about(&["logs"], name, &[]),
+        // What was stopped goes on from there, with a time limit that begins again.
+        Of::Cancelled | Of::TimedOut => about(&["executions", "retry"], name, &[]),
         state if is_over(state) => about(&["executions", "get"], name, &[]),
         Of::Paused => resume(),
         _ if !is_driven => resume(),

@@ -29,6 +29,7 @@ mod quickstart;
 mod requests;
 mod results;
 mod settings;
+mod starts;
 mod stores;
 mod thousand;
 mod trace;

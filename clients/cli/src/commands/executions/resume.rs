@@ -1,6 +1,6 @@
 //! `belay executions resume`.
 
-use belay_proto::v1::{Execution, RetryExecutionRequest};
+use belay_proto::v1::{Execution, RetryExecutionRequest, execution::State};
 
 use super::{
     super::{Context, unless_stopped},
@@ -41,7 +41,13 @@ pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signal
             if verb.skip_failed_step {
                 let request =
                     RetryExecutionRequest { name: name.clone(), skip_failed: true, ..RetryExecutionRequest::default() };
-                session.client.retry_execution(request).await.map_err(|status| refused(&status, &name))?;
+                let retried =
+                    session.client.retry_execution(request).await.map_err(|status| refused(&status, &name))?;
+                let retried = retried.into_inner();
+                // It runs, and may have ended before another request arrives.
+                if retried.state() != State::Paused {
+                    return Ok(retried);
+                }
             }
             take_up(&mut session.client, &name).await
         };

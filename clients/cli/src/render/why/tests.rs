@@ -212,6 +212,9 @@ fn one_that_ended_without_a_failed_step_says_how() {
     let cancelled = Cancelled { by: "person:ann".to_owned(), reason: "wrong plan".to_owned() };
     let first = &lines(&of(execution::State::Cancelled), Some(&cancelled), true, None, NOW)[0];
     assert_eq!(first.render(false), "- tidy was cancelled by person:ann: wrong plan");
+    for state in [execution::State::Cancelled, execution::State::TimedOut] {
+        assert!(next(&of(state), true).starts_with("belay executions retry "), "{state:?}");
+    }
     let stopping = &lines(&of(execution::State::Cancelling), Some(&cancelled), true, None, NOW)[2];
     assert_eq!(stopping.render(false), "  cancelled  by person:ann: wrong plan");
 }
