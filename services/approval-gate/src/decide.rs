@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(answer(&pending(), "person:bob", "sha256:aa", 7), Err(Refusal::NoForm));
     }
 
-    /// Nothing is authorized by a form: separate duties say nothing about it, and nobody approves it.
+    /// Nothing is authorized by a form: separate duties say nothing about it, and no person approves it.
     #[test]
     fn a_form_is_denied_or_skipped_and_not_approved() {
         let decide = |decision| decide(&form(), choice("person:ann", decision), true, 0);

@@ -75,7 +75,7 @@ async fn prune(registry: &Arc<ExecutionRegistry>, retention: &Retention) -> Resu
         for (deleted, row) in join_all(deleting).await.into_iter().zip(&page) {
             match deleted.map_err(|error| unwritable(&error).to_string())? {
                 Ok(_) => count += 1,
-                // Somebody else has deleted it.
+                // Another client has deleted it.
                 Err(Refused::Missing(_)) => {}
                 Err(refused @ Refused::Fenced { .. }) => return Err(refused.to_string()),
                 Err(refused) => {

@@ -75,7 +75,7 @@ pub struct Calls {
     limit: Limit,
     fences: Mutex<HashMap<i32, i64>>,
     known: Mutex<Known>,
-    /// Held while a call is read from the ledger, so that nobody gets it as it was before.
+    /// Held while a call is read from the ledger, so that no caller gets it as it was before.
     loading: tokio::sync::Mutex<()>,
     recent: Mutex<RecentAcknowledgements>,
     kept: Mutex<KeptResults>,
@@ -340,7 +340,7 @@ impl Calls {
         Ok(Some(call))
     }
 
-    /// Leaves a call that waits for approval to the ledger, unless somebody else asks about it.
+    /// Leaves a call that waits for approval to the ledger, unless another caller asks about it.
     fn unload(&self, name: &str) {
         self.known().unload(name);
     }

@@ -87,6 +87,13 @@ pub(super) async fn pages<T>(
     pages_after(String::new(), limit, page).await
 }
 
+/// The whole list.
+pub(super) async fn every<T>(
+    page: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String), Failure>,
+) -> Result<Vec<T>, Failure> {
+    Ok(pages(usize::MAX, page).await?.items)
+}
+
 async fn pages_after<T>(
     token: String,
     limit: usize,

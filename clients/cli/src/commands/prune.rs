@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{
     Context,
     executions::delete::{counted, delete_all, shown},
+    listing::every,
 };
 use crate::{
     args::{Format, help},
@@ -20,9 +21,6 @@ use crate::{
         time,
     },
 };
-
-/// The page size of lists.
-const PAGE: i32 = 1_000;
 
 /// Delete executions that ended long ago, or all but the last ones
 ///
@@ -65,21 +63,18 @@ pub(crate) async fn prune(context: &Context, verb: Prune) -> Result<Exit, Failur
 
 /// Every execution that has ended, the last end first.
 async fn finished(client: &mut Client) -> Result<Vec<Execution>, Failure> {
-    let mut request = ListExecutionsRequest {
-        parent: "namespaces/-".to_owned(),
-        page_size: PAGE,
-        order_by: "end_time desc".to_owned(),
-        ..ListExecutionsRequest::default()
-    };
-    let mut all = Vec::new();
-    loop {
-        let page = client.list_executions(request.clone()).await?.into_inner();
-        all.extend(page.executions);
-        if page.next_page_token.is_empty() {
-            return Ok(all);
-        }
-        request.page_token = page.next_page_token;
-    }
+    let every = every(async |page_size, page_token| {
+        let request = ListExecutionsRequest {
+            parent: "namespaces/-".to_owned(),
+            page_size,
+            page_token,
+            order_by: "end_time desc".to_owned(),
+            ..ListExecutionsRequest::default()
+        };
+        let page = client.list_executions(request).await?.into_inner();
+        Ok((page.executions, page.next_page_token))
+    });
+    every.await
 }
 
 /// The index of the first execution that is deleted, as all after it are. `ended`: when they ended, the last end first.

@@ -292,7 +292,7 @@ fn changed(receipt: Option<&Receipt>) -> String {
     format!("{changed}; not committed: {}{more}", named.join(", "))
 }
 
-/// ` by person:ann`, for what somebody asked for.
+/// ` by person:ann`, for what a principal asked for.
 fn by(event: &ExecutionEvent) -> String {
     let principal = event.actor.as_ref().map(|actor| actor.principal.as_str()).filter(|name| !name.is_empty());
     principal.map(|principal| format!(" by {principal}")).unwrap_or_default()

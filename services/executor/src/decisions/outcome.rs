@@ -42,7 +42,7 @@ fn decision_of<'a>(event: &'a Event, name: &str) -> Option<(&'a OperationId, Dec
 /// The notices about a decision that no call waits for, given all events of its execution.
 fn notices_from(events: &[Event], approval: &v1::Approval) -> Vec<GateNotice> {
     if approval.kind() == v1::approval_need::Kind::Form {
-        // Its step has the answer, or no longer waits for it: either way nobody needs it again.
+        // Its step has the answer, or no longer waits for it: either way no step needs it again.
         return vec![GateNotice::Delivered(approval.name.clone())];
     }
     let mut decided = events.iter().enumerate();

@@ -241,7 +241,7 @@ impl Driver {
             let reason = approval.decide_reason.clone();
             let event = ApprovalEvent::Decided { approval: name.clone(), decision, reason };
             let decided = Body::Approval { operation: self.execution.operation_id(call), event };
-            // Nobody decided an approval that expired.
+            // No person decided an approval that expired.
             let actor = Some(approval.decided_by.clone()).filter(|principal| !principal.is_empty()).map(Actor::new);
             let Ok(event) = self.execution.record(now, actor, decided) else { return false };
             events.push(event);

@@ -71,7 +71,7 @@ pub(super) async fn update_plan(
     ask(registry, &caller, &name, Control::UpdatePlan { plan, revision, reason }, etag, request_id).await
 }
 
-/// A valid plan for an execution that the caller may control: nobody else learns what is wrong with a plan for it.
+/// A valid plan for an execution that the caller may control: no other caller learns what is wrong with a plan for it.
 async fn new_plan(
     registry: &ExecutionRegistry,
     caller: &Principal,

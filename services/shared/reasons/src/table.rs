@@ -359,7 +359,7 @@ table! {
     "Answer it with `belay approvals answer ID`; or deny or skip it."
 
     FORM_REFUSED Approvals 1 false [Internal] []
-    "The approval gate refuses to ask a form; the message says why. Nobody was asked, and the step failed."
+    "The approval gate refuses to ask a form; the message says why. No person was asked, and the step failed."
     "Correct the form in the plan. If the gate is of another version than the executor, upgrade the older one."
 
     NO_FORM Approvals 2 false [] [FailedPrecondition]
@@ -571,15 +571,15 @@ table! {
     "Ask for a new approval. If no store was restored, check who can reach the runner."
 
     SUBJECT_CHANGED Internal 2 true [] [FailedPrecondition]
-    "What the tool runner holds for a call is not what the executor asked about. Nobody was asked."
+    "What the tool runner holds for a call is not what the executor asked about. No person was asked."
     "Nothing: the executor asks about what the runner holds now. If it repeats, look at the executor."
 
     SUBJECT_INVALID Internal 2 false [] [FailedPrecondition]
-    "What the tool runner holds for a call cannot be read, or is about another call. Nobody was asked."
+    "What the tool runner holds for a call cannot be read, or is about another call. No person was asked."
     "Use the same version of Belay everywhere, and report it if you do."
 
     CONTENT_MISMATCH Internal 2 false [] [FailedPrecondition]
-    "The tool runner sent file content whose digest is not the one in the approval. Nobody was asked."
+    "The tool runner sent file content whose digest is not the one in the approval. No person was asked."
     "Look at the tool runner and what lies between it and the gate: something is damaged or hostile."
 
     INTERNAL Grpc 1 false [Internal] [Internal]

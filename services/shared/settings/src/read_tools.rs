@@ -213,7 +213,7 @@ fn is_interpreter(program: &str) -> bool {
     INTERPRETERS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'))
 }
 
-/// Refuses arguments in the text of a script: whoever writes a plan could then run anything in it.
+/// Refuses arguments in the text of a script: the author of a plan could then run anything in it.
 fn scripts(reader: &mut Reader, command: &[Words], field: &str) {
     let text = |words: &Words| match words.words.as_slice() {
         [word] => match word.as_slice() {

@@ -12,7 +12,7 @@ pub struct Retention {
 }
 
 impl Default for Retention {
-    /// Everything is kept: whoever has not asked for it must not find their history gone.
+    /// Everything is kept: an operator who has not asked for it must not find the history gone.
     fn default() -> Self {
         Self { finished_for: Sourced::default_of(None), keep_last: Sourced::default_of(None) }
     }

@@ -47,7 +47,7 @@ pub(crate) fn clone(_: SingleThreaded, flags: c_int) -> io::Result<Side> {
         0 => Ok(Side::Child),
         pid => Ok(Side::Parent {
             pid: pid as i32,
-            // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+            // SAFETY: the kernel has just made this descriptor for us and no other code knows it.
             pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
         }),
     }
@@ -95,7 +95,7 @@ pub(crate) fn kill_all_others() {
     // SAFETY: takes no arguments.
     let first = unsafe { libc::getpid() } == 1;
     assert!(first, "only the init of a pid namespace may kill everything it can see");
-    // SAFETY: takes two integers. That nobody is left is no failure.
+    // SAFETY: takes two integers. That no process is left is no failure.
     unsafe { libc::kill(-1, libc::SIGKILL) };
 }
 

@@ -1,4 +1,4 @@
-//! Which calls the runner knows. Of a call that waits for approval it keeps the name, and the ledger everything else, while nobody asks about it: a
+//! Which calls the runner knows. Of a call that waits for approval it keeps the name, and the ledger everything else, while no caller asks about it: a
 //! million of them may wait for days.
 
 use std::{
@@ -11,7 +11,7 @@ use super::call::Call;
 /// The calls that the runner knows, by their names.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Those in memory: they run, have ended, or somebody asks about them.
+    /// Those in memory: they run, have ended, or a caller asks about them.
     pub(super) calls: HashMap<String, Call>,
     /// Those that wait for approval and are in the ledger only, in order, so that those of an execution are together.
     held: BTreeSet<Box<str>>,
@@ -62,7 +62,7 @@ impl Known {
         self.calls.insert(name.to_owned(), call);
     }
 
-    /// Drops a call from memory if it waits for approval and nobody asks about it now. Those who follow it have its last progress, and read the rest
+    /// Drops a call from memory if it waits for approval and no caller asks about it now. Those who follow it have its last progress, and read the rest
     /// of its output; for who comes later the output is gone, as after a start of the runner.
     pub(super) fn unload(&mut self, name: &str) {
         if self.calls.get(name).is_some_and(Call::can_be_unloaded) {
@@ -104,7 +104,7 @@ mod tests {
         assert!(known.add_new("held", &held()));
         let asking = known.look_up("held");
         known.unload("held");
-        assert!(matches!(known.look_up("held"), Found::InMemory(_)), "somebody may be about to decide it");
+        assert!(matches!(known.look_up("held"), Found::InMemory(_)), "a person may be about to decide it");
         drop(asking);
         known.unload("held");
         assert!(matches!(known.look_up("held"), Found::InLedger));

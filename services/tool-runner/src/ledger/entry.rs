@@ -104,7 +104,7 @@ pub(crate) struct Contents {
     pub(crate) policy: Option<v1::SignedPolicy>,
 }
 
-/// A call that waits for approval: the rest stays in the ledger until somebody asks for it.
+/// A call that waits for approval: the rest stays in the ledger until a caller asks for it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HeldCall {
     pub(crate) name: String,

@@ -6,9 +6,8 @@ use serde_json::json;
 
 use super::{
     super::Context,
-    list::{Matching, filter},
     refused,
-    select::{ENDED, matching, unclear},
+    select::{BulkAction, Chosen, ENDED, Selection},
 };
 use crate::{
     args::{Format, help},
@@ -35,15 +34,12 @@ const MAX_SHOWN: usize = 20;
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay executions delete nightly-1 nightly-2"))]
 pub(crate) struct Delete {
-    /// The executions: each by its id, the beginning of its id, its full name, or @last
-    #[arg(value_name = "ID")]
-    ids: Vec<String>,
     #[command(flatten)]
-    matching: Matching,
-    /// Delete without asking
-    #[arg(long, short)]
-    yes: bool,
+    selection: Selection,
 }
+
+/// Deleting, in words.
+const DELETED: BulkAction = BulkAction { verb: "delete", done: "deleted", states: ENDED };
 
 /// Deletes the executions that are named, after a question.
 pub(crate) async fn delete(context: &Context, verb: Delete) -> Result<Exit, Failure> {
@@ -51,24 +47,13 @@ pub(crate) async fn delete(context: &Context, verb: Delete) -> Result<Exit, Fail
 }
 
 async fn delete_named(context: &Context, client: &mut Client, verb: Delete) -> Result<Exit, Failure> {
-    let filter = filter(&verb.matching, clock::now());
-    if verb.ids.is_empty() == filter.is_empty() {
-        return Err(unclear("delete", verb.ids.is_empty()));
-    }
-    if !filter.is_empty() {
-        let found = matching(client, names::parent(&context.namespace), filter, ENDED).await?;
-        if found.is_empty() {
-            context.screen.say(&Line::new("no execution that matches can be deleted"));
-            return Ok(Exit::OK);
-        }
-        return delete_all(context, client, found, verb.yes).await;
-    }
+    let named = match verb.selection.choose(context, client, &DELETED).await? {
+        Chosen::Named(names) => names,
+        Chosen::Matching(found) if found.is_empty() => return Ok(Exit::OK),
+        Chosen::Matching(found) => return delete_all(context, client, found, verb.selection.yes).await,
+    };
     let mut executions: Vec<Execution> = Vec::new();
-    for id in &verb.ids {
-        let name = names::resolve(client, &context.namespace, id).await?;
-        if executions.iter().any(|execution| execution.name == name) {
-            continue;
-        }
+    for name in named {
         let request = GetExecutionRequest { name: name.clone(), view: ExecutionView::Basic.into() };
         let execution = client.get_execution(request).await.map_err(|status| refused(&status, &name))?.into_inner();
         // Before anything is deleted.
@@ -77,7 +62,7 @@ async fn delete_named(context: &Context, client: &mut Client, verb: Delete) -> R
         }
         executions.push(execution);
     }
-    delete_all(context, client, executions, verb.yes).await
+    delete_all(context, client, executions, verb.selection.yes).await
 }
 
 fn not_ended(execution: &Execution) -> Failure {

@@ -6,7 +6,7 @@ use serde_json::json;
 use tonic::{Code, Status};
 
 use super::{
-    super::Context,
+    super::{Context, listing::every},
     delete::{counted, shown},
     list::{Matching, filter},
 };
@@ -20,9 +20,6 @@ use crate::{
     render::text::{Line, Style},
 };
 
-/// The page size of lists.
-const PAGE: i32 = 1_000;
-
 /// The states in which an execution has ended.
 pub(super) const ENDED: &[State] =
     &[State::Completed, State::Partial, State::Failed, State::Cancelled, State::TimedOut];
@@ -35,9 +32,9 @@ pub(crate) struct Selection {
     ids: Vec<String>,
     #[command(flatten)]
     matching: Matching,
-    /// Do it to all that match, without asking
+    /// Do it without asking
     #[arg(long, short)]
-    yes: bool,
+    pub(super) yes: bool,
 }
 
 /// What is done to executions, in words.
@@ -48,6 +45,14 @@ pub(crate) struct BulkAction {
     pub(crate) done: &'static str,
     /// The states in which it can be done.
     pub(crate) states: &'static [State],
+}
+
+/// The executions that a command line selects.
+pub(super) enum Chosen {
+    /// Those that are named, by their full names, each once.
+    Named(Vec<String>),
+    /// Those that match. When there are none, that was said.
+    Matching(Vec<Execution>),
 }
 
 /// The selected executions.
@@ -61,13 +66,16 @@ pub(crate) enum Selected {
 }
 
 impl Selection {
-    /// The names of the selected executions. Asks about those that are not named.
-    pub(crate) async fn resolve(
+    /// The executions that are named or match, without a question.
+    ///
+    /// # Errors
+    /// When the command line does not say which are meant, or says it twice.
+    pub(super) async fn choose(
         &self,
         context: &Context,
         client: &mut Client,
         action: &BulkAction,
-    ) -> Result<Selected, Failure> {
+    ) -> Result<Chosen, Failure> {
         let filter = filter(&self.matching, clock::now());
         if self.ids.is_empty() == filter.is_empty() {
             return Err(unclear(action.verb, self.ids.is_empty()));
@@ -80,13 +88,27 @@ impl Selection {
                     named.push(name);
                 }
             }
-            return Ok(Selected::Named(named));
+            return Ok(Chosen::Named(named));
         }
         let found = matching(client, names::parent(&context.namespace), filter, action.states).await?;
         if found.is_empty() {
             context.screen.say(&Line::new(format!("no execution that matches can be {}", action.done)));
-            return Ok(Selected::None(Exit::OK));
         }
+        Ok(Chosen::Matching(found))
+    }
+
+    /// The names of the selected executions. Asks about those that are not named.
+    pub(crate) async fn resolve(
+        &self,
+        context: &Context,
+        client: &mut Client,
+        action: &BulkAction,
+    ) -> Result<Selected, Failure> {
+        let found = match self.choose(context, client, action).await? {
+            Chosen::Named(names) => return Ok(Selected::Named(names)),
+            Chosen::Matching(found) if found.is_empty() => return Ok(Selected::None(Exit::OK)),
+            Chosen::Matching(found) => found,
+        };
         if !self.yes {
             if ask::is_attended() {
                 shown(&found).iter().for_each(|line| context.screen.say(line));
@@ -103,7 +125,7 @@ impl Selection {
 }
 
 /// The failure of a command that does not say which executions it is about, or says it twice.
-pub(super) fn unclear(verb: &str, names_none: bool) -> Failure {
+fn unclear(verb: &str, names_none: bool) -> Failure {
     let message = match names_none {
         true => {
             format!("nothing says which executions to {verb}: name them, or use --state, --label, --since or --filter")
@@ -117,23 +139,21 @@ pub(super) fn unclear(verb: &str, names_none: bool) -> Failure {
 }
 
 /// All executions that match and are in one of these states, the oldest first: an interrupted command goes on where it ended.
-pub(super) async fn matching(
+async fn matching(
     client: &mut Client,
     parent: String,
     filter: String,
     states: &[State],
 ) -> Result<Vec<Execution>, Failure> {
     let order_by = "create_time".to_owned();
-    let mut request = ListExecutionsRequest { parent, filter, page_size: PAGE, order_by, ..Default::default() };
-    let mut found = Vec::new();
-    loop {
-        let page = client.list_executions(request.clone()).await?.into_inner();
-        found.extend(page.executions.into_iter().filter(|execution| states.contains(&execution.state())));
-        if page.next_page_token.is_empty() {
-            return Ok(found);
-        }
-        request.page_token = page.next_page_token;
-    }
+    let request = ListExecutionsRequest { parent, filter, order_by, ..Default::default() };
+    let every = every(async |page_size, page_token| {
+        let page = client.list_executions(ListExecutionsRequest { page_size, page_token, ..request.clone() }).await?;
+        let page = page.into_inner();
+        let fits = page.executions.into_iter().filter(|execution| states.contains(&execution.state()));
+        Ok((fits.collect(), page.next_page_token))
+    });
+    every.await
 }
 
 /// Does it to each of these executions. One that refuses is reported with the others that do, and does not stop the rest.
