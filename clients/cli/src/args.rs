@@ -263,6 +263,7 @@ pub(crate) enum Executions {
     List(executions::list::List),
     Get(executions::get::Get),
     Result(executions::result::Print),
+    Diff(executions::diff::Diff),
     Watch(executions::watch::Watch),
     Events(executions::events::Events),
     Timeline(executions::timeline::Show),

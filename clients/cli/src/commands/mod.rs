@@ -98,6 +98,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Plan(Plan::Graph(verb)) => plan::graph(context, verb).await,
         Command::Executions(Executions::List(verb)) => executions::list::list(context, verb).await,
         Command::Executions(Executions::Get(verb)) => executions::get::get(context, verb).await,
+        Command::Executions(Executions::Diff(verb)) => executions::diff::diff(context, verb).await,
         Command::Executions(Executions::Result(verb)) => executions::result::result(context, verb).await,
         Command::Executions(Executions::Events(verb)) => executions::events::events(context, verb).await,
         Command::Executions(Executions::Timeline(verb)) => executions::timeline::timeline(context, verb).await,

@@ -2,6 +2,7 @@
 
 pub(crate) mod approval;
 pub(crate) mod call;
+pub(crate) mod compare;
 pub(crate) mod diff;
 pub(crate) mod event;
 pub(crate) mod execution;

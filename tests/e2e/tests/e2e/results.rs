@@ -173,3 +173,37 @@ fn a_result_says_that_it_was_cut_short() {
     let (_, late) = home.json(&["executions", "result", "late", "--as", "skills"]);
     assert_eq!((&late["status"], &late["error"]["code"]), (&json!("timeout"), &json!("TIMEOUT")));
 }
+
+/// Two executions differ in what their plans, inputs and steps differ in, also in a large output; one does not differ from itself.
+#[test]
+fn two_executions_are_compared() {
+    let home = Home::new();
+    let plan = |fails: &str, more: &str| {
+        format!(
+            "id: p\ninputs: {{n: {{}}}}\nsteps:\n  - {{id: make, tool: noop, arguments: {{output: '${{inputs.n}}'}}}}\n  \
+             - {{id: half, tool: noop, arguments: {{output: \"{}\"}}}}\n  \
+             - {{id: large, tool: noop, arguments: {{output: ['${{half.result}}', '${{half.result}}']}}}}\n  - {{id: check, tool: noop, depends_on: [make], arguments: {{{fails}}}}}\n{more}",
+            "x".repeat(20_000)
+        )
+    };
+    home.file("a.yaml", plan("", "  - {id: old, tool: noop}\n"));
+    home.file("b.yaml", plan("fail: no", "  - {id: new, tool: noop}\n"));
+    let _server = home.serve();
+    assert_eq!(home.run(["run", "a.yaml", "--id", "e1", "--input", "n=1"]).code, 0);
+    assert_eq!(home.run(["run", "b.yaml", "--id", "e2", "--input", "n=2"]).code, 30);
+    let (code, found) = home.json(&["executions", "diff", "e1", "e2"]);
+    assert_eq!(code, 0);
+    assert_eq!((&found["plan"]["added"], &found["plan"]["removed"]), (&json!(["new"]), &json!(["old"])));
+    let changed = &found["plan"]["changed"][0];
+    assert_eq!((&changed["stepId"], &changed["fields"][0]["after"]), (&json!("check"), &json!("no")));
+    assert_eq!(found["inputs"], json!([{"field": "n", "before": "1", "after": "2"}]));
+    let steps: Vec<&Value> = found["steps"].as_array().unwrap().iter().map(|step| &step["stepId"]).collect();
+    assert_eq!(steps, ["make", "check"], "the large output is the same, though each execution has its own key");
+    assert!(found["steps"][0]["fields"][0]["after"].as_str().unwrap().starts_with("sha256:"));
+    let text = home.run(["executions", "diff", "e1", "e2"]);
+    assert!(text.out.contains("~ check  state: \"completed\" → \"failed\""), "{}", text.out);
+    let same = home.run(["executions", "diff", "e1", "e1"]);
+    assert!(same.code == 0 && same.out.contains("no difference: 5 steps alike"), "{same:?}");
+    let missing = home.run(["executions", "diff", "e1", "nothing"]);
+    assert!(missing.code == 2 && missing.talk.contains("EXECUTION_NOT_FOUND"), "{missing:?}");
+}

@@ -2,6 +2,7 @@
 
 pub(crate) mod cancel;
 pub(crate) mod delete;
+pub(crate) mod diff;
 pub(crate) mod edit_plan;
 pub(crate) mod events;
 pub(crate) mod get;
