@@ -234,6 +234,18 @@ impl Session {
         }
     }
 
+    /// Connects to the server that is named, or to the process that holds the state directory. `None` where no process holds it: none is started.
+    pub(crate) async fn running(place: &Place) -> Result<Option<Session>, Failure> {
+        let wire = match &place.server {
+            Some(address) => connect(address, place.token.as_deref(), place.trace.as_ref()).await?,
+            None => match belay_all_in_one::find_running(&place.state_dir()?) {
+                Some(endpoint) => connect_to(&endpoint, place.trace.as_ref()).await?,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Session::over(wire, place, None)))
+    }
+
     fn over(wire: Wire, place: &Place, embedded: Option<Rc<Embedded>>) -> Session {
         let client = Client::new(wire.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
         Session { client, wire, place: place.clone(), embedded, passing: None }

@@ -9,6 +9,7 @@ mod ask;
 mod attend;
 mod clock;
 mod commands;
+mod complete;
 mod connect;
 mod copy_of;
 mod exit;
@@ -47,6 +48,9 @@ fn main() -> ExitCode {
         return exit;
     }
     let arguments: Vec<String> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    if complete::print_if_asked(&arguments) {
+        return Exit::OK.into();
+    }
     next::remember(args::typed(&arguments));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -1,6 +1,7 @@
 //! The `belay` binary against a scripted server: its output and its exit codes.
 
 mod approvals;
+mod completion;
 mod forms;
 mod gate;
 mod next;

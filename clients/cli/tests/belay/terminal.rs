@@ -91,6 +91,11 @@ impl AtTerminal {
         writeln!(self.keyboard.as_ref().unwrap(), "{line}").unwrap();
     }
 
+    /// Presses these keys, without Enter.
+    pub(crate) fn presses(&mut self, keys: &str) {
+        self.keyboard.as_ref().unwrap().write_all(keys.as_bytes()).unwrap();
+    }
+
     /// Presses a key together with Ctrl, such as `'C'`.
     pub(crate) fn ctrl(&mut self, key: char) {
         self.keyboard.as_ref().unwrap().write_all(&[key as u8 & 0x1f]).unwrap();

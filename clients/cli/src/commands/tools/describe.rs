@@ -21,7 +21,7 @@ const ALIKE: f64 = 0.7;
 #[command(after_help = help!("belay tools describe read_file"))]
 pub(crate) struct Describe {
     /// The tool's name, or another name it has
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "TOOL")]
     name: String,
 }
 
