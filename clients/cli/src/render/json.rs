@@ -15,7 +15,10 @@ use super::text::is_dangerous;
 use crate::{failure::Failure, next};
 
 /// The fields of the contract whose type is `Payload`.
-const PAYLOADS: [&str; 8] = ["answer", "arguments", "defaultValue", "inputs", "output", "payload", "result", "schema"];
+const PAYLOADS: [&str; 10] =
+    ["answer", "arguments", "defaultValue", "forEach", "inputs", "output", "payload", "result", "schema", "value"];
+/// The fields of the contract that are lists of `Payload`.
+const LISTS: [&str; 1] = ["items"];
 /// The fields of the contract that are JSON as text.
 const TEXTS: [&str; 3] = ["parametersSchema", "resultSchema", "schema"];
 /// The fields of the contract that only the services need.
@@ -88,6 +91,8 @@ fn plain(value: &mut Value) {
                     }
                 } else if PAYLOADS.contains(&name.as_str()) && field.is_object() {
                     unwrap_payload(field);
+                } else if let (true, Value::Array(items)) = (LISTS.contains(&name.as_str()), &mut *field) {
+                    items.iter_mut().for_each(unwrap_payload);
                 } else if let Value::String(text) = field {
                     if is_time(name) && text.ends_with("+00:00") {
                         text.truncate(text.len() - "+00:00".len());
@@ -121,8 +126,8 @@ fn unwrap_payload(payload: &mut Value) {
 #[cfg(test)]
 mod tests {
     use belay_proto::v1::{
-        BlobRef, Form, Payload, Plan, PlanInput, Step, ToolCallRequested, ToolStep, WaitEnded, execution_event::Kind,
-        payload::Content, step,
+        BlobRef, Form, Payload, Plan, PlanInput, Step, StepItemsListed, StepSpec, ToolCallRequested, ToolStep,
+        WaitEnded, execution_event::Kind, payload::Content, step,
     };
     use pbjson_types::Timestamp;
     use serde_json::json;
@@ -217,12 +222,15 @@ mod tests {
             default_value: payload("3"),
             ..Default::default()
         };
-        let plan = Plan { inputs: vec![input], ..Default::default() };
+        let each = StepSpec { for_each: payload("[1]"), ..Default::default() };
+        let plan = Plan { inputs: vec![input], steps: vec![each], ..Default::default() };
+        let listed = StepItemsListed { items: vec![Payload::of_json(r#"{"json":"1"}"#), Payload::of_json("2")] };
+        assert_eq!(of(&listed).unwrap(), json!({"items": [{"json": "1"}, 2]}));
         let given = Execution { plan: Some(plan), inputs: payload(r#"{"n":4}"#), ..Default::default() };
         assert_eq!(
             of(&given).unwrap(),
             json!({
-                "plan": {"inputs": [{"name": "n", "schema": {"type": "integer"}, "defaultValue": 3}]},
+                "plan": {"inputs": [{"name": "n", "schema": {"type": "integer"}, "defaultValue": 3}], "steps": [{"forEach": [1]}]},
                 "inputs": {"n": 4},
             })
         );

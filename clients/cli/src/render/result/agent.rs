@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use belay_proto::v1::{ErrorClass, Failure, Step, execution, step::State};
 use serde_json::{Value, json};
 
-use super::{Recorded, completed, dependencies, message, output, specs, tool, when};
+use super::{Recorded, completed, dependencies, message, output, planned_id, specs, tool, when};
 
 /// The whole result.
 pub(super) fn result(Recorded { execution, .. }: &Recorded) -> Value {
@@ -13,9 +13,17 @@ pub(super) fn result(Recorded { execution, .. }: &Recorded) -> Value {
     let from: HashMap<&str, Vec<String>> =
         specs(execution).map(|spec| (spec.id.as_str(), dependencies(spec, &ids))).collect();
     let name = |id: &str| format!("{}/steps/{id}", execution.name);
+    // What reads a list is made from what was made for each entry.
+    let mut entries: HashMap<&str, Vec<&str>> = HashMap::new();
+    for step in completed(execution) {
+        if let Some(item) = &step.item {
+            entries.entry(&item.step_id).or_default().push(&step.step_id);
+        }
+    }
     let artifact = |step: &Step| {
-        let depends_on: Vec<String> =
-            from.get(step.step_id.as_str()).into_iter().flatten().map(|before| name(before)).collect();
+        let of_entries = entries.get(step.step_id.as_str()).into_iter().flatten().map(|entry| name(entry));
+        let before = from.get(planned_id(step)).into_iter().flatten().map(|before| name(before));
+        let depends_on: Vec<String> = before.chain(of_entries).collect();
         json!({
             "artifact_id": name(&step.step_id),
             "tool": tool(step),

@@ -17,7 +17,7 @@ use std::{
 
 use belay_proto::v1::{
     Execution, ExecutionEvent, Failure, Payload, Step, StepSpec, ToolCallRequested, execution_event::Kind,
-    payload::Content, step, step::State,
+    payload::Content, step, step::State, step_spec,
 };
 use pbjson_types::Timestamp;
 use serde_json::{Map, Value, json};
@@ -64,19 +64,31 @@ pub(crate) struct Calls(HashMap<String, Call>);
 
 #[derive(Debug, Default)]
 struct Call {
-    /// How many calls the step has made.
-    count: u64,
-    /// The arguments of the last one, resolved.
+    /// How many calls the step has made with each tool as the plan names it; `None` is the step's own, the others are of its fallbacks.
+    counts: HashMap<Option<String>, u64>,
+    /// The tool of a fallback that has taken the place of the step's own.
+    fallback: Option<String>,
+    /// The arguments of the last call, resolved.
     arguments: Option<Payload>,
 }
 
 impl Calls {
     /// Takes the next event.
     pub(crate) fn take(&mut self, event: &ExecutionEvent) {
-        let Some(Kind::ToolCallRequested(ToolCallRequested { arguments, .. })) = &event.kind else { return };
-        let call = self.0.entry(event.step_id.clone()).or_default();
-        call.count += 1;
-        call.arguments.clone_from(arguments);
+        if let Some(Kind::ToolCallRequested(ToolCallRequested { arguments, .. })) = &event.kind {
+            let call = self.0.entry(event.step_id.clone()).or_default();
+            *call.counts.entry(call.fallback.clone()).or_default() += 1;
+            call.arguments.clone_from(arguments);
+        }
+        if let Some(Kind::StepFallbackSwitched(switched)) = &event.kind {
+            self.0.entry(event.step_id.clone()).or_default().fallback = Some(switched.to.clone());
+        }
+        // Each step that runs again begins with its own tool.
+        if let Some(Kind::ExecutionRetried(retried)) = &event.kind {
+            for id in &retried.step_ids {
+                self.0.entry(id.clone()).or_default().fallback = None;
+            }
+        }
     }
 
     /// The arguments of the last call of each step, for replacing references to blobs by their values.
@@ -84,8 +96,10 @@ impl Calls {
         self.0.values_mut().filter_map(|call| call.arguments.as_mut())
     }
 
-    fn count(&self, step: &str) -> u64 {
-        self.0.get(step).map_or(0, |call| call.count)
+    /// How many calls each tool got from a step; `None` is the step's own.
+    fn counts(&self, step: &str) -> impl Iterator<Item = (Option<&str>, u64)> {
+        let counts = self.0.get(step).into_iter().flat_map(|call| &call.counts);
+        counts.map(|(tool, count)| (tool.as_deref(), *count))
     }
 
     fn input(&self, step: &str) -> Value {
@@ -131,14 +145,15 @@ fn completed(execution: &Execution) -> impl Iterator<Item = &Step> {
     execution.steps.iter().filter(|step| step.state() == State::Completed)
 }
 
-/// The steps whose outputs are the execution's result: those that completed, and that no other completed step depends on. In the plan's order.
+/// The steps whose outputs are the execution's result: those of the plan that completed, and that no other completed step depends on. In the plan's order.
 pub(crate) fn last_completed(execution: &Execution) -> Vec<&Step> {
     let ids: HashSet<&str> = completed(execution).map(|step| step.step_id.as_str()).collect();
     let used: HashSet<String> = specs(execution)
         .filter(|spec| ids.contains(spec.id.as_str()))
         .flat_map(|spec| dependencies(spec, &ids))
         .collect();
-    completed(execution).filter(|step| !used.contains(&step.step_id)).collect()
+    // The output of an entry of a list is in that of the step that reads the list.
+    completed(execution).filter(|step| step.item.is_none() && !used.contains(&step.step_id)).collect()
 }
 
 /// The output of the last completed step; of several, an object with the output of each by its id. `None` while no step has completed.
@@ -174,7 +189,23 @@ fn dependencies(spec: &StepSpec, known: &HashSet<&str>) -> Vec<String> {
     all
 }
 
-/// The tool of a step as its plan names it; `wait` of one that waits.
+/// The step of the plan that says what a step does: of an entry of a list, the step that reads the list.
+fn planned_id(step: &Step) -> &str {
+    step.item.as_ref().map_or(&step.step_id, |item| &item.step_id)
+}
+
+/// The tool that each step of the plan calls first.
+fn own_tools(execution: &Execution) -> HashMap<&str, &str> {
+    let mut tools = HashMap::new();
+    for spec in specs(execution) {
+        if let Some(step_spec::Kind::Tool(call)) = &spec.kind {
+            tools.insert(spec.id.as_str(), call.tool.as_str());
+        }
+    }
+    tools
+}
+
+/// The tool of a step as its plan names it; of a fallback that has taken its place, that one's; `wait` of one that waits.
 fn tool(step: &Step) -> &str {
     match &step.detail {
         Some(step::Detail::Tool(detail)) => &detail.tool,

@@ -1,10 +1,12 @@
 //! The result of a plan of skills: `status`, `stepResults`, `finalResult`, `error`, `metrics`.
 
+use std::collections::BTreeMap;
+
 use belay_proto::v1::{ErrorClass, Failure, Step, execution, step::State};
 use belay_reasons as reasons;
 use serde_json::{Map, Value, json};
 
-use super::{Recorded, final_result, lasted, message, milliseconds, output, tool, when};
+use super::{Recorded, final_result, lasted, message, milliseconds, output, own_tools, planned_id, tool, when};
 use crate::{failure, render::json};
 
 /// The whole result.
@@ -107,13 +109,12 @@ fn metrics(recorded: &Recorded) -> Value {
     // A step that undoes another is none of the plan's.
     let steps = || recorded.execution.steps.iter().filter(|step| step.compensates.is_empty());
     let count = |status: &str| steps().filter(|step| step_status(step.state()) == status).count();
-    let (mut invoked, mut calls) = (Map::new(), 0_u64);
+    let (own, mut invoked, mut calls) = (own_tools(&recorded.execution), BTreeMap::new(), 0);
     for step in &recorded.execution.steps {
-        let made = recorded.calls.count(&step.step_id);
-        if made > 0 {
+        for (fallback, made) in recorded.calls.counts(&step.step_id) {
+            let planned = || own.get(planned_id(step)).copied();
+            *invoked.entry(fallback.or_else(planned).unwrap_or_else(|| tool(step))).or_insert(0_u64) += made;
             calls += made;
-            let before = invoked.get(tool(step)).and_then(Value::as_u64).unwrap_or(0);
-            invoked.insert(tool(step).to_owned(), (before + made).into());
         }
     }
     json!({

@@ -1,7 +1,7 @@
 use belay_proto::v1::{
-    ErrorClass, ExecutionFinished, Plan, Progress, QuotaState, StepCompleted, StepFailed, StepRetryScheduled,
-    StepSkipped, StepStarted, StepTotals, ToolCallCompleted, ToolCallFailed, ToolStep, ToolStepDetail, WaitStepDetail,
-    execution, step_spec,
+    ErrorClass, ExecutionFinished, Plan, Progress, QuotaState, StepCompleted, StepFailed, StepFallbackSwitched,
+    StepItem, StepRetryScheduled, StepSkipped, StepStarted, StepTotals, ToolCallCompleted, ToolCallFailed, ToolStep,
+    ToolStepDetail, WaitStepDetail, execution, step_spec,
 };
 
 use super::{
@@ -33,7 +33,14 @@ fn step(id: &str, tool: &str, state: State, span: (i64, i64), output: Option<&st
 }
 
 fn spec(id: &str, depends_on: &[&str], arguments: &str) -> StepSpec {
-    let tool = ToolStep { arguments: Some(Payload::of_json(arguments)), ..ToolStep::default() };
+    let tool = match id {
+        "step-1" => "generate_content",
+        "step-2" => "moderate_content",
+        "step-3" => "analyze_seo",
+        "a" => "read_file",
+        _ => "run_terminal",
+    };
+    let tool = ToolStep { tool: tool.to_owned(), arguments: Some(Payload::of_json(arguments)), ..ToolStep::default() };
     StepSpec {
         id: id.to_owned(),
         depends_on: depends_on.iter().map(|id| (*id).to_owned()).collect(),
@@ -242,6 +249,38 @@ fn every_state_of_a_step_has_a_status() {
         assert_eq!(result(Shape::Executor)["output"]["step_results"][0]["status"], executor, "{state:?}");
         assert_eq!(result(Shape::Agent)["steps"][0]["status"], agent, "{state:?}");
     }
+}
+
+// The calls of a step's fallback are the fallback's, and what was made for the entries of a list is in the result of the step that reads it.
+#[test]
+fn fallbacks_and_entries_of_lists_are_counted_where_they_belong() {
+    let switched = StepFallbackSwitched { to: "write_file".to_owned(), ..StepFallbackSwitched::default() };
+    let switched = Kind::StepFallbackSwitched(switched);
+    let mut recorded = failed();
+    recorded.execution.steps[1].detail = Some(step::Detail::Tool(ToolStepDetail { tool: "write_file".to_owned() }));
+    recorded.calls = calls(&[
+        called("b", "{}"),
+        called("b", "{}"),
+        ExecutionEvent { step_id: "b".to_owned(), kind: Some(switched), ..Default::default() },
+        called("b", "{}"),
+    ]);
+    let result = of(&recorded, Shape::Skills).unwrap();
+    assert_eq!(result["metrics"]["skillsInvoked"], json!({"run_terminal": 2, "write_file": 1}));
+    assert_eq!(result["stepResults"]["b"]["skillId"], "write_file");
+
+    let mut listed = blog_post();
+    let item = StepItem { step_id: "step-3".to_owned(), ..StepItem::default() };
+    let entry = step("step-3~0", "analyze_seo", State::Completed, (0, 1), Some("85"));
+    listed.execution.steps.push(Step { item: Some(item), ..entry });
+    listed.calls = calls(&[called("step-3~0", "{}")]);
+    let result = of(&listed, Shape::Skills).unwrap();
+    assert_eq!(result["finalResult"], json!({"step-2": {"approved": true}, "step-3": {"score": 85}}));
+    assert_eq!(result["metrics"]["skillsInvoked"], json!({"analyze_seo": 1}));
+    let artifacts = of(&listed, Shape::Agent).unwrap()["artifacts"].take();
+    let steps = "namespaces/default/executions/exec-001/steps";
+    let made_from = |place: usize| artifacts[place]["provenance"]["depends_on"].clone();
+    assert_eq!(made_from(2), json!([format!("{steps}/step-1"), format!("{steps}/step-3~0")]));
+    assert_eq!(made_from(3), json!([format!("{steps}/step-1")]));
 }
 
 // S2-X-26: the error codes and the exit code.
