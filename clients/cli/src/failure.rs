@@ -415,6 +415,7 @@ fn flag_of(field: &str) -> Option<&'static str> {
         "request_id" => "--request-id",
         "workspace" => "--workspace",
         "after_sequence" => "--after",
+        "start_time" => "--at",
         "page_token" => "--page-token",
         "parent" => "--namespace",
         _ if field == "labels" || field.starts_with("labels[") || field.starts_with("labels.") => "--label",
