@@ -21,6 +21,8 @@ const STEPS_SHOWN: usize = 8;
 const NEXT_SHOWN: usize = 3;
 /// The longest error inside a line, in characters.
 const MAX_ERROR_CHARS: usize = 200;
+/// The longest entry of a list before what is done for it, in characters.
+const MAX_ITEM_CHARS: usize = 40;
 /// The widest column of step ids, and the widest part of a window that it takes.
 const ID_COLUMNS: usize = 16;
 /// The window width where there is no terminal.
@@ -368,7 +370,7 @@ impl Picture {
             planned.and_then(|planned| planned.retry.as_ref()).map_or(1, |retry| retry.max_attempts.max(1));
         let call = planned.map(call::of_step).unwrap_or_default();
         let detail = self.execution.steps[list].detail.clone();
-        for index in 0..listed.items.len() {
+        for (index, value) in listed.items.iter().enumerate() {
             let step_id = format!("{id}~{index}");
             if let Some(&place) = self.places.get(&step_id) {
                 // It ran before, and its step was made to run again.
@@ -383,7 +385,7 @@ impl Picture {
             let (title, detail) = (step_id.clone(), detail.clone());
             let mut step = Step { step_id, title, max_attempts, detail, item: Some(item), ..Step::default() };
             step.set_state(State::Ready);
-            self.put(step, call.clone(), at);
+            self.put(step, format!("{} · {call}", shorten(&words::payload(value), MAX_ITEM_CHARS)), at);
         }
         self.execution.steps[list].item_count = Some(i32::try_from(listed.items.len()).unwrap_or(i32::MAX));
         self.calls[list] = for_each(&call, listed.items.len());
