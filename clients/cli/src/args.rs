@@ -8,8 +8,8 @@ use belay_all_in_one::{ConfigSource, PolicyChoice};
 
 use crate::{
     commands::{
-        approvals, completions, config, doctor, executions, explain, logs, plan, policy, principals, prune, run, serve,
-        stats, store, tools, why,
+        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, plan, policy, principals,
+        prune, run, serve, stats, store, tools, why,
     },
     connect::{Address, Place},
     next::Typed,
@@ -139,6 +139,9 @@ pub(crate) enum Command {
     Serve(serve::Serve),
     Why(why::Why),
     Logs(logs::Print),
+    #[command(subcommand)]
+    Artifacts(Artifacts),
+    Audit(audit::Audit),
     Approve(approvals::decide::Approve),
     Deny(approvals::decide::Deny),
     #[command(subcommand)]
@@ -205,6 +208,14 @@ pub(crate) enum Approvals {
     Deny(approvals::decide::Deny),
     Skip(approvals::decide::Skip),
     Answer(approvals::answer::Answer),
+}
+
+/// List what an execution has produced, print it, and show what it derives from
+#[derive(Debug, Subcommand)]
+pub(crate) enum Artifacts {
+    List(artifacts::list::List),
+    Get(artifacts::get::Get),
+    Lineage(artifacts::lineage::Lineage),
 }
 
 /// Check policies: what runs without approval, what needs approval, what is denied

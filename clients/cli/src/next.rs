@@ -56,7 +56,10 @@ fn needs(words: &[String]) -> &'static [&'static str] {
         return &[];
     }
     match words.first().map(String::as_str) {
-        Some("run" | "executions" | "approvals" | "approve" | "deny" | "plan" | "tools" | "why" | "logs") => SERVICES,
+        Some(
+            "run" | "executions" | "approvals" | "approve" | "deny" | "plan" | "tools" | "why" | "logs" | "artifacts"
+            | "audit",
+        ) => SERVICES,
         Some("serve" | "principals" | "doctor" | "config") => STATE,
         _ => &[],
     }

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use belay_proto::v1::{
-    BlobRef, Execution, ExecutionView, GetExecutionRequest, GetStepRequest, ListStepsRequest, ListToolCallsRequest,
-    Payload, ReadBlobRequest, Step, StepView, ToolCall, payload::Content, step::State,
+    AuditEntry, BlobRef, Execution, ExecutionView, GetExecutionRequest, GetStepRequest, ListAuditEntriesRequest,
+    ListStepsRequest, ListToolCallsRequest, Payload, ReadBlobRequest, Step, StepView, ToolCall, payload::Content,
+    step::State,
 };
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -51,6 +52,21 @@ pub(crate) async fn tool_calls(client: &mut Client, parent: &str) -> Result<Vec<
         page_token = page.next_page_token;
         if page_token.is_empty() {
             return Ok(calls);
+        }
+    }
+}
+
+/// The audit log of an execution, at the level that its plan says.
+pub(crate) async fn audit_entries(client: &mut Client, execution: &str) -> Result<Vec<AuditEntry>, Status> {
+    let mut entries = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request = ListAuditEntriesRequest { parent: execution.to_owned(), page_token, ..Default::default() };
+        let page = client.list_audit_entries(request).await?.into_inner();
+        entries.extend(page.entries);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return Ok(entries);
         }
     }
 }

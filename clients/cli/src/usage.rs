@@ -28,6 +28,9 @@ const ELSEWHERE: &[(&str, &[&str])] = &[
     ("describe", &["executions", "get"]),
     ("log", &["logs"]),
     ("output", &["logs"]),
+    ("files", &["artifacts", "list"]),
+    ("provenance", &["artifacts", "lineage"]),
+    ("lineage", &["artifacts", "lineage"]),
     ("events", &["executions", "events"]),
     ("timeline", &["executions", "timeline"]),
     ("watch", &["executions", "watch"]),
@@ -126,7 +129,9 @@ fn unknown(wrong: &str, words: &[String]) -> Report {
     // Commands about one execution need one.
     let needs_one = matches!(
         line[..],
-        ["executions", "get" | "watch" | "events" | "timeline" | "cancel" | "pause" | "resume"] | ["why" | "logs"]
+        ["executions", "get" | "watch" | "events" | "timeline" | "cancel" | "pause" | "resume"]
+            | ["artifacts", "list"]
+            | ["why" | "logs" | "audit"]
     );
     if after.is_empty() && needs_one {
         line.push("@last");

@@ -1,7 +1,9 @@
 //! What a runner's replies mean for a call.
 
 use belay_defects::{Defect, is_planted};
-use belay_execution::{ApprovalRequirement, ErrorClass, Failure, Json, Receipt, RecoveryClass, ToolCallEnd};
+use belay_execution::{
+    ApprovalRequirement, CommittedFile, ErrorClass, Failure, Json, Receipt, RecoveryClass, ToolCallEnd,
+};
 use belay_proto::{
     payload::JSON_MEDIA_TYPE,
     runner_v1,
@@ -128,7 +130,7 @@ fn understood(reported: runner_v1::ToolCall) -> Result<RunnerReply, NotUnderstoo
         let kind = wire::subject_kind(&need)?;
         return Ok(RunnerReply::Whole(CallReply::Held(wire::requirement_from(need, kind)?)));
     }
-    let receipt = wire::receipt_from(reported.receipt.unwrap_or_default())?;
+    let receipt = bounded(wire::receipt_from(reported.receipt.unwrap_or_default())?);
     let failure = reported.failure.map(wire::failure_from).transpose()?;
     let failure_or = |default| {
         failure.clone().unwrap_or_else(|| Failure::new(default, reasons::REASON_MISSING, "The runner gave no reason."))
@@ -154,6 +156,23 @@ fn understood(reported: runner_v1::ToolCall) -> Result<RunnerReply, NotUnderstoo
         }
     };
     Ok(RunnerReply::Whole(CallReply::Ended(end)))
+}
+
+/// The most entries of a receipt that are recorded, and the most bytes of their texts: the contract allows a runner 1,000 and 64 KiB of paths.
+const MAX_FILES: usize = 1_000;
+const MAX_FILE_BYTES: usize = 256 * 1024;
+
+/// A receipt that is small enough for an event, whoever wrote the runner. What is left out is counted.
+fn bounded(mut receipt: Receipt) -> Receipt {
+    let mut bytes = 0;
+    let mut fits = |file: &CommittedFile| {
+        bytes += file.path.len() + file.digest.len() + file.previous_digest.len();
+        bytes <= MAX_FILE_BYTES
+    };
+    let listed = receipt.files.iter().take(MAX_FILES).take_while(|file| fits(file)).count();
+    receipt.unlisted_files = receipt.unlisted_files.saturating_add((receipt.files.len() - listed) as u64);
+    receipt.files.truncate(listed);
+    receipt
 }
 
 fn reference(
@@ -243,6 +262,25 @@ mod tests {
         for change in others {
             assert!(matches!(reply(change), RunnerReply::Whole(CallReply::Unavailable(_))));
         }
+    }
+
+    /// Anybody may write a runner: what it says that a call committed cannot make an event too large.
+    #[test]
+    fn a_receipt_that_lists_too_much_is_cut_and_says_so() {
+        let of = |count: usize, path: &str| {
+            let file = v1::CommittedFile { path: path.into(), ..v1::CommittedFile::default() };
+            let files = vec![file; count];
+            let receipt = Some(v1::Receipt { files, unlisted_file_count: 5, ..v1::Receipt::default() });
+            let result = Some(v1::Payload::of_json("1"));
+            let reply = runner_v1::ToolCall { state: State::Completed.into(), result, receipt, ..Default::default() };
+            let RunnerReply::Whole(CallReply::Ended(ToolCallEnd::Completed { receipt, .. })) = reply_of(reply) else {
+                panic!("the call has completed")
+            };
+            (receipt.files.len(), receipt.unlisted_files)
+        };
+        assert_eq!(of(3, "a"), (3, 5));
+        assert_eq!(of(MAX_FILES + 2, "a"), (MAX_FILES, 7));
+        assert_eq!(of(5, &"x".repeat(MAX_FILE_BYTES / 2)), (2, 8));
     }
 
     #[test]

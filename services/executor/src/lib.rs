@@ -4,7 +4,9 @@
 //! makes calls. Nothing is shown, acknowledged or acted on before it is stored.
 
 mod acknowledge;
+mod artifacts;
 mod asks;
+mod audit;
 mod availability;
 mod blob_secrets;
 mod blobs;

@@ -61,6 +61,26 @@ pub(crate) fn blob_name(field: &str, name: &str) -> Result<(ExecutionName, Strin
     Ok((ExecutionName::parse(field, execution)?, digits.to_owned()))
 }
 
+/// The parts of an artifact's name: its execution's name, and its id.
+pub(crate) fn artifact_name(field: &str, name: &str) -> Result<(ExecutionName, String), Status> {
+    let parts = name.rsplit_once("/artifacts/").filter(|(_, id)| !id.is_empty() && !id.contains('/'));
+    let (execution, id) = parts.ok_or_else(|| {
+        let message = format!(
+            "`{name}` is not the name of an artifact: use namespaces/NAMESPACE/executions/ID/artifacts/ARTIFACT"
+        );
+        Status::from(status::invalid(field, message))
+    })?;
+    Ok((ExecutionName::parse(field, execution)?, id.to_owned()))
+}
+
+/// An execution's name, or that of one of its steps.
+pub(crate) fn execution_or_step(field: &str, parent: &str) -> Result<(ExecutionName, Option<String>), Status> {
+    match parent.contains("/steps/") {
+        true => step_name(field, parent).map(|(name, step)| (name, Some(step))),
+        false => Ok((ExecutionName::parse(field, parent)?, None)),
+    }
+}
+
 /// The namespace in `namespaces/*`.
 pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
     match parent.strip_prefix("namespaces/") {

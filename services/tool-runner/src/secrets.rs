@@ -144,6 +144,10 @@ impl CallSecrets {
                 *stream = self.text(stream);
             }
         }
+        if let Some(receipt) = &mut shown.receipt {
+            receipt.files.iter_mut().for_each(|file| file.path = self.text(&file.path));
+            receipt.left_out.iter_mut().for_each(|left_out| *left_out = self.text(left_out));
+        }
         let receipt = shown.receipt.as_mut();
         let (decided, did) =
             receipt.map_or((None, None), |receipt| (receipt.decision.as_mut(), receipt.effect.as_mut()));

@@ -6,6 +6,7 @@ use belay_grant::{Change, ChangeKind, Kind, Subject};
 use belay_policy::{Decision, Gravity};
 use belay_proto::{runner_v1, v1};
 use belay_workspace::{Act, Content, Digest, Flag, Manifest, Node, RelPath};
+use serde::{Deserialize, Serialize};
 
 use crate::json_of::json_of;
 use crate::{Operation, secrets::CallSecrets};
@@ -15,6 +16,10 @@ pub(crate) const MAX_SUBJECT_BYTES: usize = 8 << 20;
 
 /// The limit of paths in a summary.
 const MAX_NAMED_PATHS: usize = 100;
+
+/// The limit of entries in a receipt, and of the bytes of their paths.
+const MAX_LISTED_FILES: usize = 1_000;
+const MAX_LISTED_PATH_BYTES: usize = 64 * 1024;
 
 /// What a call did to one path. A directory that is created or removed has one fact per path in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +128,64 @@ pub(crate) fn changes(facts: &[Fact]) -> Vec<Change> {
     facts.iter().map(change).collect()
 }
 
+/// What an effect commits, path by path, as a receipt lists it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CommittedFiles {
+    /// In the order of the paths.
+    pub(crate) files: Vec<v1::CommittedFile>,
+    /// The number of entries that are not listed.
+    pub(crate) unlisted: i64,
+}
+
+/// The facts as a receipt lists them: the gravest, when there are more than it has room for. `changes` are the same facts as a subject lists them.
+pub(crate) fn committed(facts: &[Fact], changes: &[Change]) -> CommittedFiles {
+    let mut gravest: Vec<(&Fact, &Change)> = facts.iter().zip(changes).collect();
+    gravest.sort_by_cached_key(|(_, change)| gravity(change));
+    let mut bytes = 0;
+    let has_room = |(_, change): &(&Fact, &Change)| {
+        bytes += change.path.len();
+        bytes <= MAX_LISTED_PATH_BYTES
+    };
+    let mut listed: Vec<(&Fact, &Change)> = gravest.into_iter().take(MAX_LISTED_FILES).take_while(has_room).collect();
+    listed.sort_by_key(|(fact, _)| &fact.path);
+    CommittedFiles {
+        unlisted: i64::try_from(facts.len() - listed.len()).unwrap_or(i64::MAX),
+        files: listed.into_iter().map(|(fact, change)| committed_file(fact, change)).collect(),
+    }
+}
+
+fn committed_file(fact: &Fact, change: &Change) -> v1::CommittedFile {
+    use v1::committed_file::Type;
+    let kind = match (fact.after.as_ref().or(fact.before.as_ref()).map(|node| &node.content), fact.mode) {
+        (Some(Content::File { .. }), _) => Type::File,
+        (Some(Content::Directory), _) | (None, Some(_)) => Type::Directory,
+        (Some(Content::Symlink { .. }), _) => Type::Symlink,
+        (Some(Content::Special { .. }), _) | (None, None) => Type::Unspecified,
+    };
+    let size = match fact.after.as_ref().map(|node| &node.content) {
+        Some(Content::File { size, .. }) => *size,
+        Some(Content::Directory | Content::Symlink { .. } | Content::Special { .. }) | None => 0,
+    };
+    let mode = fact.after.as_ref().map(|node| node.mode).or(fact.mode).unwrap_or_default();
+    v1::CommittedFile {
+        path: change.path.clone(),
+        change: wire_kind(change.kind).into(),
+        r#type: kind.into(),
+        digest: change.after.clone(),
+        size_bytes: i64::try_from(size).unwrap_or(i64::MAX),
+        mode: i32::try_from(mode).unwrap_or_default(),
+        previous_digest: change.before.clone(),
+    }
+}
+
+fn wire_kind(kind: ChangeKind) -> v1::path_change::Kind {
+    match kind {
+        ChangeKind::Created => v1::path_change::Kind::Created,
+        ChangeKind::Modified => v1::path_change::Kind::Modified,
+        ChangeKind::Deleted => v1::path_change::Kind::Deleted,
+    }
+}
+
 pub(crate) fn kind_for_policy(kind: ChangeKind) -> belay_policy::ChangeKind {
     match kind {
         ChangeKind::Created => belay_policy::ChangeKind::Created,
@@ -143,12 +206,7 @@ pub(crate) fn summary(changes: &[Change]) -> v1::EffectSummary {
     gravest.sort_by_cached_key(|change| gravity(change));
     let named = gravest.into_iter().take(MAX_NAMED_PATHS).map(|change| v1::PathChange {
         path: change.path.clone(),
-        kind: match change.kind {
-            ChangeKind::Created => v1::path_change::Kind::Created,
-            ChangeKind::Modified => v1::path_change::Kind::Modified,
-            ChangeKind::Deleted => v1::path_change::Kind::Deleted,
-        }
-        .into(),
+        kind: wire_kind(change.kind).into(),
         flags: change.flags.clone(),
     });
     v1::EffectSummary {
@@ -178,6 +236,8 @@ pub(crate) struct ObservedEffect {
     /// The manifest's digest, as the contract writes it.
     pub(crate) digest: String,
     pub(crate) changes: Vec<Change>,
+    /// The changes as a receipt lists them.
+    pub(crate) committed: CommittedFiles,
 }
 
 impl SubjectContext<'_> {
@@ -185,7 +245,7 @@ impl SubjectContext<'_> {
     pub(crate) fn subject(self, observed: Option<ObservedEffect>) -> Subject {
         let (execution, step) = parts(&self.call.name);
         let kind = if observed.is_some() { Kind::Effect } else { Kind::Call };
-        let ObservedEffect { digest, changes } = observed.unwrap_or_default();
+        let ObservedEffect { digest, changes, .. } = observed.unwrap_or_default();
         let words = |text: &str| self.secrets.text(text);
         let shown = |change: Change| Change { path: words(&change.path), what: words(&change.what), ..change };
         Subject {
@@ -331,6 +391,63 @@ mod tests {
             (&named[..4], named.len()),
             (&["a/.git/config", "b", "c", "+000"].map(str::to_owned)[..], MAX_NAMED_PATHS)
         );
+    }
+
+    fn manifest(changes: Vec<Touched>) -> Manifest {
+        Manifest { changes, ..Manifest::default() }
+    }
+
+    fn listed(manifest: &Manifest) -> CommittedFiles {
+        let facts = facts(manifest);
+        committed(&facts, &changes(&facts))
+    }
+
+    /// S2-X-29: a receipt lists each path with what is there now, and what was there before.
+    #[test]
+    fn a_receipt_lists_what_was_committed() {
+        use v1::{committed_file::Type, path_change::Kind};
+        let put = Act::Put { base: None, staged: fingerprint() };
+        let link = node("l", 0o777, Content::Symlink { target: b"a".to_vec() });
+        let CommittedFiles { files, unlisted } = listed(&manifest(vec![
+            touched("a", put, vec![file("a", "1")], vec![file("a", "22")]),
+            touched("gone", Act::Away { base: fingerprint() }, vec![file("gone", "3")], Vec::new()),
+            touched("l", put, Vec::new(), vec![link]),
+            touched("m", Act::Meta { inode: 1, old: 0o700, new: 0o755 }, Vec::new(), Vec::new()),
+        ]));
+        let brief =
+            |file: &v1::CommittedFile| (file.path.clone(), file.change(), file.r#type(), file.size_bytes, file.mode);
+        assert_eq!(
+            files.iter().map(brief).collect::<Vec<_>>(),
+            [
+                ("a".to_owned(), Kind::Modified, Type::File, 2, 0o644),
+                ("gone".to_owned(), Kind::Deleted, Type::File, 0, 0),
+                ("l".to_owned(), Kind::Created, Type::Symlink, 0, 0o777),
+                ("m".to_owned(), Kind::Modified, Type::Directory, 0, 0o755),
+            ]
+        );
+        let digests: Vec<_> = files.iter().map(|file| (file.digest.as_str(), file.previous_digest.as_str())).collect();
+        let [one, two, three] = [b"1".as_slice(), b"22", b"3"].map(belay_grant::digest_of);
+        assert_eq!(digests, [(two.as_str(), one.as_str()), ("", three.as_str()), ("", ""), ("", "")]);
+        assert_eq!(unlisted, 0);
+    }
+
+    /// What an event has of an effect is bounded, and what is left out is counted and is the least grave.
+    #[test]
+    fn a_receipt_lists_at_most_a_thousand_paths_and_counts_the_rest() {
+        let put = Act::Put { base: None, staged: fingerprint() };
+        let created = |path: String| touched(&path, put, Vec::new(), vec![file(&path, "x")]);
+        let mut changes: Vec<_> = (0..1_200).map(|n| created(format!("f{n:04}"))).collect();
+        changes.push(touched("z", Act::Away { base: fingerprint() }, vec![file("z", "1")], Vec::new()));
+        let CommittedFiles { files, unlisted } = listed(&manifest(changes));
+        assert_eq!((files.len(), unlisted), (MAX_LISTED_FILES, 201));
+        let (first, last) = (&files[0].path, &files[MAX_LISTED_FILES - 1].path);
+        assert_eq!((first.as_str(), last.as_str()), ("f0000", "z"), "in order, and the deletion is one of them");
+
+        let long = (0..100).map(|n| created(format!("{n:03}/{}", vec!["d".repeat(200); 10].join("/"))));
+        let CommittedFiles { files, unlisted } = listed(&manifest(long.collect()));
+        let bytes: usize = files.iter().map(|file| file.path.len()).sum();
+        assert!(bytes <= MAX_LISTED_PATH_BYTES && bytes > MAX_LISTED_PATH_BYTES - 3_000, "{bytes}");
+        assert_eq!(unlisted, 100 - i64::try_from(files.len()).unwrap());
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The verbs, one file each.
 
 pub(crate) mod approvals;
+pub(crate) mod artifacts;
+pub(crate) mod audit;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
@@ -22,7 +24,7 @@ pub(crate) mod why;
 use std::future::Future;
 
 use crate::{
-    args::{Approvals, Command, Config, Executions, Plan, Policy, Store, Tools},
+    args::{Approvals, Artifacts, Command, Config, Executions, Plan, Policy, Store, Tools},
     connect::{Client, Gate, Needs, Place, Session},
     exit::Exit,
     failure::Failure,
@@ -94,6 +96,10 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
     match command {
         Command::Logs(verb) => logs::logs(context, verb).await,
         Command::Why(verb) => why::why(context, verb).await,
+        Command::Artifacts(Artifacts::List(verb)) => artifacts::list::list(context, verb).await,
+        Command::Artifacts(Artifacts::Get(verb)) => artifacts::get::get(context, verb).await,
+        Command::Artifacts(Artifacts::Lineage(verb)) => artifacts::lineage::lineage(context, verb).await,
+        Command::Audit(verb) => audit::audit(context, verb).await,
         Command::Plan(Plan::Validate(verb)) => plan::validate(context, verb).await,
         Command::Plan(Plan::Graph(verb)) => plan::graph(context, verb).await,
         Command::Executions(Executions::List(verb)) => executions::list::list(context, verb).await,

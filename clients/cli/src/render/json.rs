@@ -20,7 +20,7 @@ const PAYLOADS: [&str; 10] =
 /// The fields of the contract that are lists of `Payload`.
 const LISTS: [&str; 1] = ["items"];
 /// The fields of the contract that are JSON as text.
-const TEXTS: [&str; 3] = ["parametersSchema", "resultSchema", "schema"];
+const TEXTS: [&str; 4] = ["details", "parametersSchema", "resultSchema", "schema"];
 /// The fields of the contract that only the services need.
 const INTERNAL: [&str; 2] = ["shard", "etag"];
 /// The fields of the contract whose type is `Failure`.

@@ -1,6 +1,8 @@
 //! What people and programs see. Everything but `live` is plain functions from the contract's messages to text.
 
 pub(crate) mod approval;
+pub(crate) mod artifact;
+pub(crate) mod audit;
 pub(crate) mod call;
 pub(crate) mod compare;
 pub(crate) mod diff;

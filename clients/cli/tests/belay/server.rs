@@ -10,8 +10,10 @@ use std::{
 
 use belay_proto::{
     v1::{
-        Approval, CancelExecutionRequest, DecideApprovalRequest, DeleteExecutionRequest, DeleteExecutionResponse,
-        Execution, ExecutionEvent, GetExecutionRequest, GetStepRequest, ListCapabilitiesRequest,
+        Approval, Artifact, AuditEntry, CancelExecutionRequest, DecideApprovalRequest, DeleteExecutionRequest,
+        DeleteExecutionResponse, Execution, ExecutionEvent, GetArtifactRequest, GetArtifactResponse,
+        GetExecutionRequest, GetProvenanceRequest, GetProvenanceResponse, GetStepRequest, ListArtifactsRequest,
+        ListArtifactsResponse, ListAuditEntriesRequest, ListAuditEntriesResponse, ListCapabilitiesRequest,
         ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest,
         ListNamespacesResponse, ListStepsRequest, ListStepsResponse, ListToolCallsRequest, ListToolCallsResponse,
         PauseExecutionRequest, Plan, PlanViolation, ReadBlobRequest, ReadBlobResponse, ResolveStepRequest,
@@ -41,6 +43,12 @@ pub(crate) struct World {
     pub(crate) executions: Vec<(Execution, Vec<ExecutionEvent>)>,
     /// The calls of tools that they made.
     pub(crate) calls: Vec<ToolCall>,
+    /// What they have produced, and how many files are not listed.
+    pub(crate) artifacts: Vec<Artifact>,
+    pub(crate) unlisted_files: i64,
+    /// Their audit log, whatever is asked for, and what was asked for.
+    pub(crate) audit: Vec<AuditEntry>,
+    pub(crate) audits: Vec<ListAuditEntriesRequest>,
     /// What watches of all executions get, one after the other.
     pub(crate) all: Vec<Vec<WatchExecutionsResponse>>,
     /// The watches of all executions that were asked for.
@@ -217,6 +225,81 @@ impl ExecutorService for Scripted {
             tool_calls: all.into_iter().skip(before).take(1).collect(),
             next_page_token,
         }))
+    }
+
+    async fn list_artifacts(
+        &self,
+        request: Request<ListArtifactsRequest>,
+    ) -> Result<Response<ListArtifactsResponse>, Status> {
+        let request = request.into_inner();
+        let world = self.world.lock().unwrap();
+        let (execution, step) = request.parent.split_once("/steps/").unwrap_or((&request.parent, ""));
+        let has_kind = |found: &Artifact| request.kind == 0 || found.kind == request.kind;
+        let is_wanted = |found: &&Artifact| {
+            found.name.starts_with(&format!("{execution}/"))
+                && (step.is_empty() || found.step_id == step)
+                && has_kind(found)
+                && found.path.starts_with(&request.path_prefix)
+        };
+        let all: Vec<Artifact> = world.artifacts.iter().filter(is_wanted).cloned().collect();
+        // One a page, so that clients have to ask for the next.
+        let before: usize = request.page_token.parse().unwrap_or(0);
+        let next_page_token = if before + 1 < all.len() { (before + 1).to_string() } else { String::new() };
+        Ok(Response::new(ListArtifactsResponse {
+            artifacts: all.into_iter().skip(before).take(1).collect(),
+            next_page_token,
+            unlisted_file_count: world.unlisted_files,
+        }))
+    }
+
+    type GetArtifactStream = Pin<Box<dyn Stream<Item = Result<GetArtifactResponse, Status>> + Send>>;
+
+    /// The content is `{"n":7}`, in pieces of three bytes; the first stream breaks after one.
+    async fn get_artifact(
+        &self,
+        request: Request<GetArtifactRequest>,
+    ) -> Result<Response<Self::GetArtifactStream>, Status> {
+        let request = request.into_inner();
+        let world = self.world.lock().unwrap();
+        let found = world.artifacts.iter().find(|found| found.name == request.name).cloned();
+        let found = found.ok_or_else(|| Status::not_found("there is no such artifact"))?;
+        let offset = usize::try_from(request.offset).unwrap();
+        let pieces: Vec<Result<GetArtifactResponse, Status>> = br#"{"n":7}"#[offset..]
+            .chunks(3)
+            .map(|data| Ok(GetArtifactResponse { artifact: Some(found.clone()), data: data.to_vec(), offset: 0 }))
+            .collect();
+        let breaks = (offset == 0).then(|| Err(Status::unavailable("the line was cut")));
+        let pieces = pieces.into_iter().take(if offset == 0 { 1 } else { 9 }).chain(breaks);
+        Ok(Response::new(Box::pin(futures::stream::iter(pieces.collect::<Vec<_>>()))))
+    }
+
+    async fn get_provenance(
+        &self,
+        request: Request<GetProvenanceRequest>,
+    ) -> Result<Response<GetProvenanceResponse>, Status> {
+        let name = request.into_inner().name;
+        let world = self.world.lock().unwrap();
+        let found = world.artifacts.iter().find(|found| found.name == name).cloned();
+        let artifact = Some(found.ok_or_else(|| Status::not_found("there is no such artifact"))?);
+        let all = || world.artifacts.iter().filter(|found| found.name != name);
+        let ancestors = all().filter(|found| artifact.iter().any(|of| of.derives_from.contains(&found.name)));
+        Ok(Response::new(GetProvenanceResponse {
+            ancestors: ancestors.cloned().collect(),
+            descendants: all().filter(|found| found.derives_from.contains(&name)).cloned().collect(),
+            artifact,
+            ..GetProvenanceResponse::default()
+        }))
+    }
+
+    async fn list_audit_entries(
+        &self,
+        request: Request<ListAuditEntriesRequest>,
+    ) -> Result<Response<ListAuditEntriesResponse>, Status> {
+        let mut world = self.world.lock().unwrap();
+        let request = request.into_inner();
+        let entries = world.audit.clone();
+        world.audits.push(request.clone());
+        Ok(Response::new(ListAuditEntriesResponse { entries, level: request.level, ..Default::default() }))
     }
 
     async fn list_executions(

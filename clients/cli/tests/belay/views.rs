@@ -6,8 +6,8 @@ use std::{
 };
 
 use belay_proto::v1::{
-    Execution, ExecutionEvent, ExecutionPaused, Payload, Step, StepCompleted, ToolCallCompleted, execution::State,
-    execution_event::Kind, step,
+    Artifact, AuditEntry, AuditLevel, Execution, ExecutionEvent, ExecutionPaused, Payload, Step, StepCompleted,
+    ToolCallCompleted, artifact, audit_entry, execution::State, execution_event::Kind, step,
 };
 use serde_json::Value;
 
@@ -115,6 +115,94 @@ fn the_output_of_one_step_can_be_piped() {
     let lines = run(&server, &["logs", "e1", "-o", "jsonl"]);
     let value: Value = serde_json::from_slice(&lines.stdout).unwrap();
     assert_eq!((&value["stepId"], &value["output"]["stderr"]), (&"a".into(), &"oops\n".into()));
+}
+
+/// `write` has written a file and returned something, which `read` has used.
+fn with_artifacts() -> World {
+    let artifact = |id: &str, kind: artifact::Kind, step: &str, path: &str, from: &[&str]| Artifact {
+        name: format!("{EXECUTION}/artifacts/{id}"),
+        kind: kind.into(),
+        step_id: step.to_owned(),
+        path: path.to_owned(),
+        attempt: 1,
+        derives_from: from.iter().map(|id| format!("{EXECUTION}/artifacts/{id}")).collect(),
+        ..Artifact::default()
+    };
+    let artifacts = vec![
+        artifact("5.1", artifact::Kind::File, "write", "out/a.txt", &[]),
+        artifact("6", artifact::Kind::Output, "write", "", &[]),
+        artifact("9", artifact::Kind::Output, "read", "", &["6"]),
+    ];
+    World { artifacts, ..under_way() }
+}
+
+// S3-14: what an execution has produced is listed page by page, printed, and shown with its lineage; it is named by its id, its step or its path.
+#[test]
+fn artifacts_are_listed_printed_and_shown_with_their_lineage() {
+    let server = Server::start(World { unlisted_files: 4, ..with_artifacts() });
+    let ids = |output: &std::process::Output| -> Vec<String> {
+        text(&output.stdout).lines().map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+    };
+    let all = run(&server, &["artifacts", "list", "e1"]);
+    assert_eq!((all.status.code(), ids(&all)), (Some(0), ["5.1", "6", "9"].map(str::to_owned).to_vec()));
+    assert!(text(&all.stderr).starts_with("4 more files were committed"), "{}", text(&all.stderr));
+    assert_eq!(ids(&run(&server, &["artifacts", "list", "e1", "--step", "write", "--kind", "output"])), ["6"]);
+    assert_eq!(ids(&run(&server, &["artifacts", "list", "e1", "--path", "out/"])), ["5.1"]);
+    let none = run(&server, &["artifacts", "list", "e1", "--step", "write", "--kind", "file", "--path", "src/"]);
+    assert!(text(&none.stderr).starts_with("no file of step write with a path that begins with src/ yet\n"));
+    let first = run(&server, &["artifacts", "list", "e1", "--limit", "1", "-o", "json"]);
+    let value: Value = serde_json::from_slice(&first.stdout).unwrap();
+    assert_eq!((&value["artifacts"][0]["kind"], &value["nextPageToken"]), (&"KIND_FILE".into(), &"1".into()));
+
+    // Through a stream that breaks.
+    for named in ["9", "read"] {
+        let got = run(&server, &["artifacts", "get", "e1", named]);
+        assert_eq!((got.status.code(), text(&got.stdout)), (Some(0), "{\"n\":7}\n"), "{}", text(&got.stderr));
+    }
+    let got = run(&server, &["artifacts", "get", "@last", "read", "-o", "json"]);
+    let value: Value = serde_json::from_slice(&got.stdout).unwrap();
+    assert_eq!((&value["stepId"], &value["output"]["n"]), (&"read".into(), &7.into()));
+
+    let lineage = run(&server, &["artifacts", "lineage", "e1", "write"]);
+    let shown = text(&lineage.stdout);
+    assert!(
+        shown.contains("derives from no other artifact\nfrom it derive, the nearest first:\n  9  output  read"),
+        "{shown}"
+    );
+    let lines = run(&server, &["artifacts", "lineage", "e1", "out/a.txt", "-o", "jsonl"]);
+    let value: Value = serde_json::from_slice(&lines.stdout).unwrap();
+    assert_eq!((&value["relation"], &value["path"]), (&"self".into(), &"out/a.txt".into()));
+
+    for wrong in ["nope", "out/b.txt", "77"] {
+        let missing = run(&server, &["artifacts", "get", "e1", wrong]);
+        assert_eq!(missing.status.code(), Some(2), "{wrong}");
+        assert!(text(&missing.stderr).contains("\nnext: belay artifacts list e1\n"), "{}", text(&missing.stderr));
+    }
+}
+
+// S4-31: the audit log is printed at the level that is wanted.
+#[test]
+fn the_audit_log_is_printed_at_a_level() {
+    let entry = AuditEntry {
+        sequence: 2,
+        severity: audit_entry::Severity::Warn.into(),
+        message: "Step `a` skipped: its condition does not hold".into(),
+        details: r#"{"reason":"CONDITION_FALSE"}"#.into(),
+        ..AuditEntry::default()
+    };
+    let server = Server::start(World { audit: vec![entry], ..under_way() });
+    let shown = run(&server, &["audit", "e1", "--level", "minimal", "--severity", "warn", "--step", "a"]);
+    assert_eq!(
+        (shown.status.code(), text(&shown.stdout).trim()),
+        (Some(0), "warn  Step `a` skipped: its condition does not hold")
+    );
+    let asked = server.world().audits.pop().unwrap();
+    assert_eq!((asked.level(), asked.min_severity()), (AuditLevel::Minimal, audit_entry::Severity::Warn));
+    assert_eq!(asked.parent, format!("{EXECUTION}/steps/a"));
+    let line = run(&server, &["audit", "@last", "-o", "jsonl"]);
+    let value: Value = serde_json::from_slice(&line.stdout).unwrap();
+    assert_eq!((&value["severity"], &value["details"]["reason"]), (&"SEVERITY_WARN".into(), &"CONDITION_FALSE".into()));
+    assert_eq!(server.world().audits.pop().unwrap().level(), AuditLevel::Unspecified, "the server decides");
 }
 
 /// Prints more than fits into a message, colours, and fails twice.

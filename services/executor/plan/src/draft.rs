@@ -31,6 +31,27 @@ pub struct PlanDraft {
     /// The longest time the whole execution may take; `None` means no limit.
     #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// How much of the audit log is listed when nothing else is asked for; `None` means the standard. Everything is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit_level: Option<AuditLevel>,
+}
+
+/// How much of an execution's audit log is listed. Each level has what the one before has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditLevel {
+    /// Starts and ends, failures, what principals asked for and decided.
+    Minimal,
+    /// Also starts of steps, retries, requests for approval, waits, committed effects.
+    Standard,
+    /// Every event.
+    Verbose,
+}
+
+impl AuditLevel {
+    /// The names, as authors write them.
+    pub(crate) const WORDS: [(&'static str, Self); 3] =
+        [("minimal", Self::Minimal), ("standard", Self::Standard), ("verbose", Self::Verbose)];
 }
 
 /// A value that an execution is started with.

@@ -23,7 +23,7 @@ mod timestamp;
 
 pub use check::is_signal_name;
 pub use document::Format;
-pub use draft::{CallDraft, FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft, WaitDraft};
+pub use draft::{AuditLevel, CallDraft, FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft, WaitDraft};
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use nearest::nearest;
 pub use plan::{CallPlace, FormSpec, Plan, Planned, PlannedCall, StepKind, StepSpec, ToolStep, WaitFor, WaitStep};

@@ -9,8 +9,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    CallDraft, Condition, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Template,
-    WaitDraft,
+    AuditLevel, CallDraft, Condition, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft,
+    Template, WaitDraft,
 };
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
@@ -22,6 +22,7 @@ pub struct Plan {
     pub(crate) stop_on_error: bool,
     pub(crate) parallelism: usize,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) audit_level: Option<AuditLevel>,
     pub(crate) inputs: BTreeMap<String, Input>,
     pub(crate) steps: Vec<Arc<StepSpec>>,
     /// By step: the steps that depend on it, ascending.
@@ -219,6 +220,11 @@ impl Plan {
         self.timeout
     }
 
+    /// How much of the audit log is listed when nothing else is asked for; `None` when the author said nothing.
+    pub fn audit_level(&self) -> Option<AuditLevel> {
+        self.audit_level
+    }
+
     /// The values that an execution is started with, by their names.
     pub fn inputs(&self) -> &BTreeMap<String, Input> {
         &self.inputs
@@ -252,6 +258,7 @@ impl Plan {
             stop_on_error: self.stop_on_error,
             parallelism: u32::try_from(self.parallelism).expect("it came from a u32"),
             timeout: self.timeout,
+            audit_level: self.audit_level,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::list_executions::page_size;
 use crate::{
     ExecutionRegistry,
     journal_reads::{undecodable, unreadable},
-    names::{ExecutionName, step_name},
+    names::{ExecutionName, execution_or_step},
     secrets::shown,
     tool_calls::ToolCalls,
     wire,
@@ -22,7 +22,7 @@ pub(super) async fn list_tool_calls(
     registry: &Arc<ExecutionRegistry>,
     request: v1::ListToolCallsRequest,
 ) -> Result<v1::ListToolCallsResponse, Status> {
-    let (name, step) = parent(&request.parent)?;
+    let (name, step) = execution_or_step("parent", &request.parent)?;
     let size = page_size(request.page_size, 100)?;
     // The token is the number of the event with the last request on the pages before.
     let mut cursor: u64 = match request.page_token.as_str() {
@@ -62,15 +62,8 @@ pub(super) async fn list_tool_calls(
     })
 }
 
-/// The execution whose calls are listed, and its step when it is of one.
-fn parent(parent: &str) -> Result<(ExecutionName, Option<String>), Status> {
-    match parent.contains("/steps/") {
-        true => step_name("parent", parent).map(|(name, step)| (name, Some(step))),
-        false => Ok((ExecutionName::parse("parent", parent)?, None)),
-    }
-}
-
-fn no_step(name: &ExecutionName, step: &str, parent: &str) -> Status {
+/// The error of a step that an execution does not have.
+pub(super) fn no_step(name: &ExecutionName, step: &str, parent: &str) -> Status {
     let message = format!("Execution `{}` has no step `{step}`.", name.id);
     status::error(Code::NotFound, reasons::STEP_NOT_FOUND, message).with("name", parent).into()
 }

@@ -2,9 +2,14 @@
 
 mod delete_execution;
 mod filter;
+mod get_artifact;
 mod get_execution;
+mod get_provenance;
 mod get_step;
+mod history;
 mod inputs;
+mod list_artifacts;
+mod list_audit_entries;
 mod list_capabilities;
 mod list_executions;
 mod list_namespaces;
@@ -50,6 +55,7 @@ struct Service {
 
 #[tonic::async_trait]
 impl ExecutorService for Service {
+    type GetArtifactStream = Messages<v1::GetArtifactResponse>;
     type ReadBlobStream = Messages<v1::ReadBlobResponse>;
     type WatchExecutionStream = Messages<WatchMessage>;
     type WatchExecutionsStream = Messages<v1::WatchExecutionsResponse>;
@@ -95,6 +101,34 @@ impl ExecutorService for Service {
         request: Request<v1::ListToolCallsRequest>,
     ) -> Result<Response<v1::ListToolCallsResponse>, Status> {
         list_tool_calls::list_tool_calls(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_artifacts(
+        &self,
+        request: Request<v1::ListArtifactsRequest>,
+    ) -> Result<Response<v1::ListArtifactsResponse>, Status> {
+        list_artifacts::list_artifacts(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_artifact(
+        &self,
+        request: Request<v1::GetArtifactRequest>,
+    ) -> Result<Response<Self::GetArtifactStream>, Status> {
+        get_artifact::get_artifact(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_provenance(
+        &self,
+        request: Request<v1::GetProvenanceRequest>,
+    ) -> Result<Response<v1::GetProvenanceResponse>, Status> {
+        get_provenance::get_provenance(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_audit_entries(
+        &self,
+        request: Request<v1::ListAuditEntriesRequest>,
+    ) -> Result<Response<v1::ListAuditEntriesResponse>, Status> {
+        list_audit_entries::list_audit_entries(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_executions(

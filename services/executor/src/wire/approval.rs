@@ -1,12 +1,12 @@
 //! Approvals, policy decisions, effects and receipts.
 
 use belay_execution::{
-    ApprovalRequirement, ChangeKind, Decision, EffectSummary, PathChange, PolicyDecision, Receipt, SubjectKind,
-    Verdict, WriteBound, WriteMechanism,
+    ApprovalRequirement, ChangeKind, CommittedFile, Decision, EffectSummary, FileType, PathChange, PolicyDecision,
+    Receipt, SubjectKind, Verdict, WriteBound, WriteMechanism,
 };
 use belay_proto::v1::{
-    self, approval::State, approval_need::Kind, path_change::Kind as Change, policy_decision::Verdict as WireVerdict,
-    write_bound,
+    self, approval::State, approval_need::Kind, committed_file::Type, path_change::Kind as Change,
+    policy_decision::Verdict as WireVerdict, write_bound,
 };
 
 use super::{NotUnderstood, known};
@@ -135,6 +135,8 @@ pub(crate) fn receipt_to(receipt: &Receipt) -> v1::Receipt {
         left_out: receipt.left_out.clone(),
         left_out_count: receipt.left_out_count,
         write_bounds: receipt.write_bounds.iter().map(write_bound_to).collect(),
+        files: receipt.files.iter().map(file_to).collect(),
+        unlisted_file_count: i64::try_from(receipt.unlisted_files).unwrap_or(i64::MAX),
     }
 }
 
@@ -173,6 +175,59 @@ pub(crate) fn receipt_from(receipt: v1::Receipt) -> Result<Receipt, NotUnderstoo
         left_out: receipt.left_out,
         left_out_count: receipt.left_out_count,
         write_bounds: receipt.write_bounds.into_iter().map(write_bound_from).collect::<Result<_, _>>()?,
+        files: receipt.files.into_iter().map(file_from).collect::<Result<_, _>>()?,
+        unlisted_files: u64::try_from(receipt.unlisted_file_count).unwrap_or(0),
+    })
+}
+
+fn file_to(file: &CommittedFile) -> v1::CommittedFile {
+    let CommittedFile { path, change, file_type, digest, size, mode, previous_digest } = file.clone();
+    v1::CommittedFile {
+        path,
+        change: change_to(change).into(),
+        r#type: file_type_to(file_type).into(),
+        digest,
+        size_bytes: i64::try_from(size).unwrap_or(i64::MAX),
+        mode: i32::try_from(mode).unwrap_or_default(),
+        previous_digest,
+    }
+}
+
+fn file_from(file: v1::CommittedFile) -> Result<CommittedFile, NotUnderstood> {
+    let file_type = match known(file.r#type, "what is at a committed path")? {
+        Type::File => FileType::File,
+        Type::Directory => FileType::Directory,
+        Type::Symlink => FileType::Symlink,
+        Type::Unspecified => FileType::Other,
+    };
+    let change = change_from(file.change)?;
+    let v1::CommittedFile { path, digest, size_bytes, mode, previous_digest, .. } = file;
+    let (size, mode) = (u64::try_from(size_bytes).unwrap_or(0), u32::try_from(mode).unwrap_or(0));
+    Ok(CommittedFile { path, change, file_type, digest, size, mode, previous_digest })
+}
+
+pub(crate) fn file_type_to(file_type: FileType) -> Type {
+    match file_type {
+        FileType::File => Type::File,
+        FileType::Directory => Type::Directory,
+        FileType::Symlink => Type::Symlink,
+        FileType::Other => Type::Unspecified,
+    }
+}
+
+pub(crate) fn change_to(change: ChangeKind) -> Change {
+    match change {
+        ChangeKind::Created => Change::Created,
+        ChangeKind::Modified => Change::Modified,
+        ChangeKind::Deleted => Change::Deleted,
+    }
+}
+
+fn change_from(change: i32) -> Result<ChangeKind, NotUnderstood> {
+    Ok(match known(change, "the kind of a change")? {
+        Change::Created => ChangeKind::Created,
+        Change::Deleted => ChangeKind::Deleted,
+        Change::Modified | Change::Unspecified => ChangeKind::Modified,
     })
 }
 
@@ -204,13 +259,10 @@ fn policy_from(decision: v1::PolicyDecision) -> Result<PolicyDecision, NotUnders
 }
 
 fn effect_to(effect: &EffectSummary) -> v1::EffectSummary {
-    let change = |change: &PathChange| {
-        let kind = match change.kind {
-            ChangeKind::Created => Change::Created,
-            ChangeKind::Modified => Change::Modified,
-            ChangeKind::Deleted => Change::Deleted,
-        };
-        v1::PathChange { path: change.path.clone(), kind: kind.into(), flags: change.flags.clone() }
+    let change = |change: &PathChange| v1::PathChange {
+        path: change.path.clone(),
+        kind: change_to(change.kind).into(),
+        flags: change.flags.clone(),
     };
     v1::EffectSummary {
         created: count(effect.created),
@@ -222,11 +274,7 @@ fn effect_to(effect: &EffectSummary) -> v1::EffectSummary {
 
 fn effect_from(effect: v1::EffectSummary) -> Result<EffectSummary, NotUnderstood> {
     let change = |change: v1::PathChange| {
-        let kind = match known(change.kind, "the kind of a change")? {
-            Change::Created => ChangeKind::Created,
-            Change::Deleted => ChangeKind::Deleted,
-            Change::Modified | Change::Unspecified => ChangeKind::Modified,
-        };
+        let kind = change_from(change.kind)?;
         Ok(PathChange { path: change.path, kind, flags: change.flags })
     };
     Ok(EffectSummary {

@@ -495,8 +495,9 @@ fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
 #[cfg(test)]
 mod tests {
     use belay_execution::{
-        ApprovalRequirement, BlobRef, ChangeKind, Decision, EffectSummary, ErrorClass, ExecutionState, Failure, Json,
-        LastOutput, PathChange, Payload, PolicyDecision, QuotaState, Receipt, Verdict, WriteBound, WriteMechanism,
+        ApprovalRequirement, BlobRef, ChangeKind, CommittedFile, Decision, EffectSummary, ErrorClass, ExecutionState,
+        Failure, FileType, Json, LastOutput, PathChange, Payload, PolicyDecision, QuotaState, Receipt, Verdict,
+        WriteBound, WriteMechanism,
     };
 
     use super::*;
@@ -545,6 +546,20 @@ mod tests {
             write_bounds: [(WriteMechanism::Tmpfs, 5), (WriteMechanism::Watcher, 0)]
                 .map(|(mechanism, bytes)| WriteBound { place: "/tmp".into(), mechanism, bytes, files: 6 })
                 .into(),
+            files: [FileType::File, FileType::Directory, FileType::Symlink, FileType::Other]
+                .into_iter()
+                .zip(kinds.into_iter().cycle())
+                .map(|(file_type, change)| CommittedFile {
+                    path: "a/b".into(),
+                    change,
+                    file_type,
+                    digest: "sha256:z".into(),
+                    size: 8,
+                    mode: 0o644,
+                    previous_digest: "sha256:w".into(),
+                })
+                .collect(),
+            unlisted_files: 9,
         };
         let failure = || {
             let (stdout, stderr) = ("1 failed\n".to_owned(), "oh\n".to_owned());

@@ -215,7 +215,12 @@ pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Executio
 
 /// The state's name in the contract, without its prefix.
 pub(crate) fn state_name(execution: &Execution) -> &'static str {
-    state(execution.state()).as_str_name().trim_start_matches("STATE_")
+    state_word(execution.state())
+}
+
+/// The state's name in the contract, such as `COMPLETED`.
+pub(crate) fn state_word(of: ExecutionState) -> &'static str {
+    state(of).as_str_name().trim_start_matches("STATE_")
 }
 
 /// The name of a step's state in the contract, without its prefix.

@@ -11,16 +11,18 @@ mod golden {
 }
 mod plan;
 
-pub(crate) use approval::{check_approval, decision_from, is_pending, receipt_from, requirement_from, subject_kind};
+pub(crate) use approval::{
+    change_to, check_approval, decision_from, file_type_to, is_pending, receipt_from, requirement_from, subject_kind,
+};
 pub(crate) use decode::{DecodeError, check_known, check_version, decode_all, decode_bytes, is_end, to_events, uid_of};
 pub(crate) use event::{
     OLDEST_VERSION, VERSION, call_name, encode, facts_beside, output_event, output_frame, parse_call,
 };
 pub(crate) use execution::{
-    StepDetails, approval_mode, approval_mode_to, basic, brief, etag, full, state_name, state_number, step,
-    step_counts, step_state_name, waits_for,
+    StepDetails, approval_mode, approval_mode_to, basic, brief, etag, full, skip_reason, state_name, state_number,
+    state_word, step, step_counts, step_state_name, waits_for,
 };
-pub(crate) use plan::{checked_plan_from, plan_message, stored_plan_from, stored_plan_message};
+pub(crate) use plan::{audit_level_to, checked_plan_from, plan_message, stored_plan_from, stored_plan_message};
 
 use std::sync::Arc;
 

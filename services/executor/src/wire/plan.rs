@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
-    Backoff, CallDraft, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, Planned, RateLimit, RetryPolicy,
-    RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, Violation, WaitDraft,
+    AuditLevel, Backoff, CallDraft, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, Planned, RateLimit,
+    RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -119,6 +119,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         stop_on_error: message.stop_on_error,
         parallelism,
         timeout,
+        audit_level: audit_level_from(message.audit_level, &mut violations),
     };
     (draft, violations)
 }
@@ -141,6 +142,28 @@ fn json_from(content: Content, field: String, violations: &mut Vec<Violation>) -
             violations.push(violation(field, "a blob is not supported: send inline JSON"));
             serde_json::Value::Null
         }
+    }
+}
+
+fn audit_level_from(level: i32, violations: &mut Vec<Violation>) -> Option<AuditLevel> {
+    match v1::AuditLevel::try_from(level) {
+        Ok(v1::AuditLevel::Unspecified) => None,
+        Ok(v1::AuditLevel::Minimal) => Some(AuditLevel::Minimal),
+        Ok(v1::AuditLevel::Standard) => Some(AuditLevel::Standard),
+        Ok(v1::AuditLevel::Verbose) => Some(AuditLevel::Verbose),
+        Err(_) => {
+            violations.push(violation("audit_level".into(), format!("is {level}, which this version does not know")));
+            None
+        }
+    }
+}
+
+pub(crate) fn audit_level_to(level: Option<AuditLevel>) -> v1::AuditLevel {
+    match level {
+        None => v1::AuditLevel::Unspecified,
+        Some(AuditLevel::Minimal) => v1::AuditLevel::Minimal,
+        Some(AuditLevel::Standard) => v1::AuditLevel::Standard,
+        Some(AuditLevel::Verbose) => v1::AuditLevel::Verbose,
     }
 }
 
@@ -244,6 +267,7 @@ pub(crate) fn plan_message(plan: &Plan) -> v1::Plan {
         stop_on_error: draft.stop_on_error,
         parallelism: i32::try_from(draft.parallelism).unwrap_or(i32::MAX),
         timeout: draft.timeout.map(belay_proto::duration),
+        audit_level: audit_level_to(draft.audit_level).into(),
     }
 }
 
@@ -377,6 +401,7 @@ mod tests {
             id: p
             parallelism: 3
             timeout: 5m
+            audit_level: verbose
             steps:
               - {id: a, tool: noop, arguments: {output: {n: 9007199254740993}}, retry: {max_attempts: 3, backoff: [1s, 2s]}}
               - {id: b, tool: noop, depends_on: [a], timeout: 30s, attempt_timeout: 1s, exclusive: true, retry: {max_attempts: 2}}

@@ -1,5 +1,6 @@
 //! The executor's program between a scripted runner and a scripted gate, over real sockets.
 
+mod artifacts;
 mod beside;
 mod blobs;
 mod commits;

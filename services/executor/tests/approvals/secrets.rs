@@ -156,6 +156,35 @@ async fn watched(executor: &Executor, name: &str) -> Vec<u8> {
     bytes
 }
 
+/// What is derived from events has no more than they have. That a secret is hidden in the plan hides nothing of what a step derives from (S3-14).
+async fn assert_derived_clean(executor: &Executor, name: &str, secrets: &[String]) {
+    let mut client = executor.client.clone();
+    let request = v1::ListArtifactsRequest { parent: name.to_owned(), ..Default::default() };
+    let artifacts = client.list_artifacts(request).await.unwrap().into_inner().artifacts;
+    let named = |step: &str| artifacts.iter().find(|artifact| artifact.step_id == step).unwrap();
+    assert_eq!(named("need").derives_from, [named("give").name.clone()]);
+    for artifact in &artifacts {
+        assert_clean("an artifact", &artifact.encode_to_vec(), secrets);
+        let request = v1::GetArtifactRequest { name: artifact.name.clone(), offset: 0 };
+        let mut pieces = client.get_artifact(request).await.unwrap().into_inner();
+        let mut content = Vec::new();
+        while let Some(piece) = pieces.message().await.unwrap() {
+            content.extend(piece.data);
+        }
+        assert_clean("the content of an artifact", &content, secrets);
+        assert_eq!(belay_execution::digest(&content), artifact.digest);
+        let request = v1::GetProvenanceRequest { name: artifact.name.clone(), max_artifacts: 0 };
+        let lineage = client.get_provenance(request).await.unwrap().into_inner();
+        assert_clean("a lineage", &lineage.encode_to_vec(), secrets);
+    }
+    let level = v1::AuditLevel::Verbose.into();
+    let request =
+        v1::ListAuditEntriesRequest { parent: name.to_owned(), level, page_size: 1_000, ..Default::default() };
+    let log = client.list_audit_entries(request).await.unwrap().into_inner();
+    assert!(log.entries.len() > 20, "{log:?}");
+    assert_clean("an audit log", &log.encode_to_vec(), secrets);
+}
+
 // S2-FR-077, S2-FR-077a, S2-X-16; REQUIREMENTS section 4, number 10.
 #[tokio::test]
 async fn secrets_reach_the_tools_and_nothing_else() {
@@ -197,6 +226,7 @@ async fn secrets_reach_the_tools_and_nothing_else() {
         assert_clean("a step", &step.encode_to_vec(), &secrets);
         assert_eq!(executor.step(&name, &step.step_id).await.unwrap(), step);
     }
+    assert_derived_clean(&executor, &name, &secrets).await;
     let waited = v1::WaitExecutionRequest { name: name.clone(), longest_wait: None };
     assert_clean("a wait", &client.wait_execution(waited).await.unwrap().into_inner().encode_to_vec(), &secrets);
     let list = v1::ListExecutionsRequest {

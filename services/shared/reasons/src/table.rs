@@ -415,8 +415,16 @@ table! {
     "Take the digest from the output of a step: `belay executions get ID --step STEP -o json`."
 
     BLOB_OFFSET_OUT_OF_RANGE Stores 2 false [] [OutOfRange]
-    "The offset from which a blob was to be read is after its end."
-    "Read from at most `size_bytes` of its reference on."
+    "The offset from which a blob or an artifact was to be read is after its end."
+    "Read from at most its `size_bytes` on."
+
+    ARTIFACT_NOT_FOUND Stores 2 false [] [NotFound]
+    "The execution has no artifact of this name."
+    "`belay artifacts list ID` lists them."
+
+    ARTIFACT_CONTENT_NOT_KEPT Stores 2 false [] [FailedPrecondition]
+    "The artifact is a file that a call committed. Belay records its path, digest and size, and keeps no copy of its content, which is in the workspace until something changes it."
+    "Read the file in the workspace, and compare it with the digest. `belay artifacts lineage ID ARTIFACT` shows what it derives from."
 
     BLOB_DAMAGED Stores 1 false [Internal] [DataLoss]
     "The file of a value that was too large for the journal is missing or was changed; the message names it. The value was not used, nor anything in its place."

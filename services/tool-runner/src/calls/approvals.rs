@@ -157,6 +157,7 @@ impl Calls {
         let unapplied_receipt = receipt.clone();
         receipt.effect_digest = subject.effect_digest;
         receipt.effect = Some(summary(&pending.changes));
+        (receipt.files, receipt.unlisted_file_count) = (pending.committed.files, pending.committed.unlisted);
         let mut completed = ending(State::Completed, None, receipt);
         completed.result = pending.result.map(record::payload);
         let commit_row = row(call, completed.clone(), Some(spends.clone()));

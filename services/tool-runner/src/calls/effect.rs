@@ -108,8 +108,9 @@ impl Examination<'_> {
         let Self { directory, view_id, judge, window, stop } = *self;
         let mut facts = subject::facts(manifest);
         repository::flag(&mut facts, &*view);
-        let observed =
-            ObservedEffect { digest: subject::prefixed(&manifest.digest()), changes: subject::changes(&facts) };
+        let changes = subject::changes(&facts);
+        let committed = subject::committed(&facts, &changes);
+        let observed = ObservedEffect { digest: subject::prefixed(&manifest.digest()), changes, committed };
         if let Some(conflict) = overlapping(window, &observed) {
             return Ok(Examined::Failed(conflict));
         }

@@ -237,7 +237,13 @@ fn is_deleted(unavailable: &WorkspaceUnavailable) -> bool {
 /// The row of a call whose effect could not be put in place: nothing of the effect is left.
 fn failed_commit(row: Row, error: &CommitError) -> Row {
     let (state, failed) = not_committed(error, None);
-    let receipt = row.call.receipt.map(|receipt| v1::Receipt { effect_digest: String::new(), effect: None, ..receipt });
+    let receipt = row.call.receipt.map(|receipt| v1::Receipt {
+        effect_digest: String::new(),
+        effect: None,
+        files: Vec::new(),
+        unlisted_file_count: 0,
+        ..receipt
+    });
     let failure = Some(failure(failed));
     let call = runner_v1::ToolCall { state: state.into(), result: None, failure, receipt, ..row.call };
     Row { call, staged: None, ..row }
@@ -260,6 +266,8 @@ mod tests {
                 ledger_id: "ledger".into(),
                 effect_digest: "digest".into(),
                 effect: Some(v1::EffectSummary::default()),
+                files: vec![v1::CommittedFile::default()],
+                unlisted_file_count: 3,
                 ..v1::Receipt::default()
             }),
             approval_need: Some(v1::ApprovalNeed::default()),

@@ -91,7 +91,10 @@ impl Calls {
             decision,
             policy_revision: job.policy.revision,
         };
-        let changes = observed.as_ref().map_or_else(Vec::new, |observed| observed.changes.clone());
+        let (changes, committed) = observed
+            .as_ref()
+            .map(|observed| (observed.changes.clone(), observed.committed.clone()))
+            .unwrap_or_default();
         let subject = context.subject(observed).canonical_bytes();
         let requirement = v1::ApprovalNeed {
             kind: kind.into(),
@@ -99,10 +102,8 @@ impl Calls {
             decision: Some(job.decision(decision)),
             effect,
         };
-        (
-            requirement,
-            PendingApproval { subject, basis: job.judge(intent).basis, result: None, changes, contents: Vec::new() },
-        )
+        let (basis, contents) = (job.judge(intent).basis, Vec::new());
+        (requirement, PendingApproval { subject, basis, result: None, changes, committed, contents })
     }
 
     async fn suspend(

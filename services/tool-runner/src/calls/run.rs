@@ -376,6 +376,8 @@ impl Calls {
         }
         receipt.effect_digest.clone_from(&observed.digest);
         receipt.effect = Some(summary(&observed.changes));
+        receipt.files.clone_from(&observed.committed.files);
+        receipt.unlisted_file_count = observed.committed.unlisted;
         let call = self.ended(job, receipt, Ok(result));
         let touched = commit_log::touched(&observed.changes);
         let running = Some(Running { window, lock, observed: &observed });

@@ -7,7 +7,7 @@ use belay_policy::Verdict;
 use belay_proto::{runner_v1, v1};
 use serde::{Deserialize, Serialize};
 
-use crate::{Staged, contents::Content};
+use crate::{Staged, contents::Content, subject::CommittedFiles};
 
 /// One write to the ledger.
 #[derive(Clone, Debug)]
@@ -61,6 +61,8 @@ pub(crate) struct PendingApproval {
     pub(crate) result: Option<String>,
     /// What it changed, unredacted; the subject has the redacted paths.
     pub(crate) changes: Vec<Change>,
+    /// The changes as its receipt lists them once they are committed.
+    pub(crate) committed: CommittedFiles,
     /// File contents before and after, to be shown.
     pub(crate) contents: Vec<Content>,
 }

@@ -27,6 +27,7 @@ use crate::{
     Secrets, Staged,
     contents::Content,
     secrets::{Part, Sealer},
+    subject::CommittedFiles,
 };
 
 type Sql<T> = Result<T, rusqlite::Error>;
@@ -249,6 +250,9 @@ struct SealedApproval {
     basis: Basis,
     result: Option<String>,
     changes: Vec<Change>,
+    /// Earlier versions wrote none.
+    #[serde(default)]
+    committed: CommittedFiles,
 }
 
 impl SealedApproval {
@@ -287,10 +291,10 @@ pub(super) fn pending_approval(
         if !row.get::<_, bool>(6)? || !row.get::<_, bool>(7)? {
             return Ok(Err(SqliteError::Row(HELD.damaged(name))));
         }
-        let SealedApproval { basis, result, changes } = SealedApproval::read(row, 1, sealer, name)?;
+        let SealedApproval { basis, result, changes, committed } = SealedApproval::read(row, 1, sealer, name)?;
         let contents = opened(row, 2, sealer, name, Part::Contents)?;
         let contents = unpack(&contents).map_err(|error| unreadable(2, Type::Blob, error))?;
-        let pending = PendingApproval { subject: row.get(0)?, basis, result, changes, contents };
+        let pending = PendingApproval { subject: row.get(0)?, basis, result, changes, committed, contents };
         Ok(Ok((pending, workspace_effect(row, 3, sealer, name)?)))
     });
     found.optional()?.transpose()
@@ -464,8 +468,13 @@ fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &
         committed
     ])?;
     transaction.prepare_cached("DELETE FROM held WHERE name = ?1")?.execute([&call.name])?;
-    if let Some(PendingApproval { subject, basis, result, changes, contents }) = pending {
-        let sealed_approval = SealedApproval { basis: basis.clone(), result: result.clone(), changes: changes.clone() };
+    if let Some(PendingApproval { subject, basis, result, changes, committed, contents }) = pending {
+        let sealed_approval = SealedApproval {
+            basis: basis.clone(),
+            result: result.clone(),
+            changes: changes.clone(),
+            committed: committed.clone(),
+        };
         let sealed_approval = serde_json::to_vec(&sealed_approval).expect("words and texts are always JSON");
         transaction.prepare_cached(&HELD.insert())?.execute(params![
             call.name,

@@ -85,7 +85,9 @@ async fn a_waiting_call_keeps_its_secrets_sealed() {
 
     let ended = runner.commit("s", bench.sign(&bench.grant(&held))).await.unwrap();
     assert_eq!((state(&ended), result(&ended)), (State::Completed, json!(TOKEN).to_string()));
-    assert_eq!(ended.receipt.unwrap().effect.unwrap().changes[0].path, path);
+    let receipt = ended.receipt.unwrap();
+    assert_eq!((&receipt.effect.unwrap().changes[0].path, &receipt.files[0].path), (&path, &path));
+    assert_eq!(receipt.files[0].digest, belay_grant::digest_of(bench.text(&path).as_bytes()));
     assert_eq!(bench.text(&path), format!("token = {TOKEN}\n"));
     assert_ledger_hides(&bench);
 }

@@ -1,6 +1,7 @@
 //! End-to-end tests over the real programs.
 
 mod approvals;
+mod artifacts;
 mod bad_input;
 mod cli;
 mod collector;

@@ -125,6 +125,15 @@ fn a_result_has_the_shape_that_its_planner_expects() {
     );
     assert_eq!(metrics["skillsInvoked"], json!({"noop": 2, "run_terminal": 2}));
 
+    // S4-10, S4-13: a start, an end, and an entry for each step, the skipped one included.
+    let entries = skills["audit"]["entries"].as_array().unwrap();
+    let says = |word: &str| entries.iter().any(|entry| entry["message"].as_str().unwrap().contains(word));
+    assert!(says("started") && says("failed") && says("completed"), "{entries:#?}");
+    for step in skills["stepResults"].as_object().unwrap().keys() {
+        assert!(entries.iter().any(|entry| entry["stepId"] == step.as_str()), "{step}: {entries:#?}");
+    }
+    assert!(entries.iter().any(|entry| entry["level"] == "error" && entry["timestamp"].is_string()));
+
     let agent = shape("agent");
     assert_eq!(agent["plan"]["status"], "FAILED");
     let made: Vec<&Value> = agent["artifacts"].as_array().unwrap().iter().map(|one| &one["content"]).collect();

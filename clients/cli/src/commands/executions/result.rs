@@ -44,7 +44,10 @@ pub(crate) async fn result(context: &Context, verb: Print) -> Result<Exit, Failu
         .with_session(Needs::Records, async |session| {
             let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             let until = if verb.wait { Until::End } else { Until::Now };
-            let (recorded, picture) = recorded(context, session, &name, until).await?;
+            let (mut recorded, picture) = recorded(context, session, &name, until).await?;
+            if verb.shape == Some(Shape::Skills) {
+                recorded.audit = read::audit_entries(&mut session.client, &name).await?;
+            }
             match context.screen.format {
                 Format::Text => text(context, &recorded, &picture)?,
                 Format::Json | Format::Jsonl => {
@@ -75,7 +78,7 @@ async fn recorded(
         read::with_value(client, name, arguments).await?;
     }
     let execution = read::execution(client, name, Format::Json).await?;
-    Ok((Recorded { execution, calls, now: clock::now() }, picture))
+    Ok((Recorded { execution, calls, audit: Vec::new(), now: clock::now() }, picture))
 }
 
 /// The outputs as programs printed them; a heading above each where there are several.

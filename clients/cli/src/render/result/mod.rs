@@ -16,7 +16,7 @@ use std::{
 };
 
 use belay_proto::v1::{
-    Execution, ExecutionEvent, Failure, Payload, Step, StepSpec, ToolCallRequested, execution_event::Kind,
+    AuditEntry, Execution, ExecutionEvent, Failure, Payload, Step, StepSpec, ToolCallRequested, execution_event::Kind,
     payload::Content, step, step::State, step_spec,
 };
 use pbjson_types::Timestamp;
@@ -54,6 +54,8 @@ pub(crate) struct Recorded {
     pub(crate) execution: Execution,
     /// The calls of tools.
     pub(crate) calls: Calls,
+    /// The entries of the audit log, for the shapes that have them.
+    pub(crate) audit: Vec<AuditEntry>,
     /// When it is read; an execution that has not ended has lasted until then.
     pub(crate) now: Duration,
 }

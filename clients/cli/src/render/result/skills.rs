@@ -1,8 +1,8 @@
-//! The result of a plan of skills: `status`, `stepResults`, `finalResult`, `error`, `metrics`.
+//! The result of a plan of skills: `status`, `stepResults`, `finalResult`, `error`, `metrics`, `audit`.
 
 use std::collections::BTreeMap;
 
-use belay_proto::v1::{ErrorClass, Failure, Step, execution, step::State};
+use belay_proto::v1::{AuditEntry, ErrorClass, Failure, Step, audit_entry::Severity, execution, step::State};
 use belay_reasons as reasons;
 use serde_json::{Map, Value, json};
 
@@ -22,6 +22,7 @@ pub(super) fn result(recorded: &Recorded) -> Result<Value, failure::Failure> {
         "status": status(execution.state()),
         "stepResults": steps,
         "metrics": metrics(recorded),
+        "audit": { "entries": recorded.audit.iter().map(audit_entry).collect::<Vec<_>>() },
     });
     if let Some(value) = final_result(execution) {
         result["finalResult"] = value;
@@ -35,6 +36,25 @@ pub(super) fn result(recorded: &Recorded) -> Result<Value, failure::Failure> {
         None => {}
     }
     Ok(result)
+}
+
+fn audit_entry(entry: &AuditEntry) -> Value {
+    let level = match entry.severity() {
+        Severity::Unspecified | Severity::Info => "info",
+        Severity::Warn => "warn",
+        Severity::Error => "error",
+    };
+    let mut said = json!({ "level": level, "message": entry.message });
+    if let Some(time) = &entry.time {
+        said["timestamp"] = when(time);
+    }
+    if !entry.step_id.is_empty() {
+        said["stepId"] = entry.step_id.as_str().into();
+    }
+    if let Ok(details) = serde_json::from_str::<Value>(&entry.details) {
+        said["details"] = details;
+    }
+    said
 }
 
 fn step_result(recorded: &Recorded, step: &Step) -> Result<Value, failure::Failure> {

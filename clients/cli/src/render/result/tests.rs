@@ -90,7 +90,7 @@ fn blog_post() -> Recorded {
         called("step-2", r#"{"post":"old"}"#),
         called("step-2", r#"{"post":"…"}"#),
     ]);
-    Recorded { execution, calls, now: Duration::ZERO }
+    Recorded { execution, calls, audit: Vec::new(), now: Duration::ZERO }
 }
 
 /// One step completed, one ran into a quota in its third attempt, one was cancelled, one was skipped, one waits.

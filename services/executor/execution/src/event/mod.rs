@@ -11,7 +11,9 @@ pub use self::{
         SignalReceived, ToolFacts,
     },
     step::{Progress, Resolution, RetryChange, SkipReason, StepEvent},
-    tool_call::{Receipt, ToolCallEnd, ToolCallEvent, ToolCallRequest, WriteBound, WriteMechanism},
+    tool_call::{
+        CommittedFile, FileType, Receipt, ToolCallEnd, ToolCallEvent, ToolCallRequest, WriteBound, WriteMechanism,
+    },
     wait::{Form, WaitCondition, WaitEnd, WaitEvent},
 };
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-use crate::{ApprovalRequirement, BlobRef, EffectSummary, Failure, Payload, PolicyDecision};
+use crate::{ApprovalRequirement, BlobRef, ChangeKind, EffectSummary, Failure, Payload, PolicyDecision};
 
 /// What happens to a call of a tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,6 +140,42 @@ pub struct Receipt {
     pub left_out_count: i64,
     /// The bounds on what it could write.
     pub write_bounds: Vec<WriteBound>,
+    /// What it committed, path by path; the first of it only.
+    pub files: Vec<CommittedFile>,
+    /// How many entries it committed that are not in `files`.
+    pub unlisted_files: u64,
+}
+
+/// What a call did to one path, as it was committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommittedFile {
+    /// The path, relative to the workspace.
+    pub path: String,
+    /// How it changed.
+    pub change: ChangeKind,
+    /// What it is; what it was, when it was deleted.
+    pub file_type: FileType,
+    /// The digest of a regular file's content; empty for everything else, and when it was deleted.
+    pub digest: String,
+    /// The size of that content.
+    pub size: u64,
+    /// The permission bits; 0 when it was deleted.
+    pub mode: u32,
+    /// The digest of the regular file that was there before; empty when there was none.
+    pub previous_digest: String,
+}
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileType {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// Something else, or not said.
+    Other,
 }
 
 /// A bound on what a call could write.

@@ -131,6 +131,7 @@ pub(crate) fn plan(
         stop_on_error: draft.stop_on_error,
         parallelism: usize::try_from(draft.parallelism.max(1)).unwrap_or(usize::MAX),
         timeout: draft.timeout,
+        audit_level: draft.audit_level,
         inputs: draft.inputs.clone(),
         steps: draft.steps.into_iter().zip(parts).map(|(step, part)| Arc::new(part.complete(step))).collect(),
         dependents,

@@ -37,7 +37,7 @@ impl<'t> Positions<'t> {
 }
 
 /// The other names that the fields of a draft may have in a document.
-pub(super) const OTHER_NAMES: [(&str, &[&str]); 8] = [
+pub(super) const OTHER_NAMES: [(&str, &[&str]); 9] = [
     ("id", &["stepId", "step_id"]),
     ("tool", &["skillId", "action"]),
     ("arguments", &["params", "parameters", "args", "inputs"]),
@@ -46,6 +46,7 @@ pub(super) const OTHER_NAMES: [(&str, &[&str]); 8] = [
     ("backoff", &["backoffMs"]),
     ("stop_on_error", &["stopOnError"]),
     ("parallelism", &["parallel"]),
+    ("audit_level", &["auditLevel"]),
 ];
 
 /// The other names that a field may have.

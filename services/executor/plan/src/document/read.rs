@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde_json::Value as Json;
 
 use crate::{
-    Backoff, CallDraft, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
-    duration,
+    AuditLevel, Backoff, CallDraft, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft,
+    WaitDraft, duration,
     error::Findings,
     limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_PARALLELISM},
     path::{FieldPath, look_alikes, shown},
@@ -84,6 +84,8 @@ impl<'n> Reader<'n> {
         draft.stop_on_error = stop_on_error.as_ref().is_some_and(|value| value.flag(&mut self.report));
         let timeout = fields.take_exactly("timeout");
         draft.timeout = timeout.as_ref().and_then(|value| self.duration(value));
+        let audit_level = fields.take_exactly("audit_level");
+        draft.audit_level = audit_level.as_ref().and_then(|value| read_audit_level(value, &mut self.report));
         if let Some(inputs) = fields.take_exactly("inputs") {
             draft.inputs = self.inputs(&inputs);
         }
@@ -101,7 +103,11 @@ impl<'n> Reader<'n> {
             read.into_iter().map(|(_, place, draft)| (place, draft)).unzip();
         draft.steps = drafts;
         if let Some(mut config) = config.and_then(|config| config.fields(&mut self.report, "an object with settings")) {
-            self.config(&mut config, &mut draft, [timeout.is_some(), stop_on_error.is_some(), parallelism.is_some()]);
+            self.config(
+                &mut config,
+                &mut draft,
+                [timeout.is_some(), stop_on_error.is_some(), parallelism.is_some(), audit_level.is_some()],
+            );
             config.finish(&mut self.report);
         }
         (draft, places)
@@ -162,8 +168,8 @@ impl<'n> Reader<'n> {
     }
 
     /// The settings next to a plan. `given` tells which of them the plan itself has.
-    fn config(&mut self, config: &mut Fields<'n>, draft: &mut PlanDraft, given: [bool; 3]) {
-        let [timeout_given, stop_on_error_given, parallelism_given] = given;
+    fn config(&mut self, config: &mut Fields<'n>, draft: &mut PlanDraft, given: [bool; 4]) {
+        let [timeout_given, stop_on_error_given, parallelism_given, audit_level_given] = given;
         let report = &mut self.report;
         let once = |value: &Value<'n>, given: bool, name: &str, report: &mut Report| {
             if given {
@@ -191,8 +197,10 @@ impl<'n> Reader<'n> {
                 "a plan cannot request a dry run: remove this, and request it when you start the plan".to_owned()
             });
         }
-        // A plan cannot reduce the audit log: everything is recorded.
-        config.take_exactly("auditLevel");
+        if let Some(value) = config.take_exactly("auditLevel") {
+            once(&value, audit_level_given, "audit_level", report);
+            draft.audit_level = read_audit_level(&value, report);
+        }
     }
 
     fn step(&mut self, step: &Value<'n>) -> (Option<u32>, StepDraft) {
@@ -509,6 +517,18 @@ fn about(text: &str, why: &str) -> String {
         true => why.to_owned(),
         false => format!("`{}` {why}{}", shown(text), look_alikes(text)),
     }
+}
+
+fn read_audit_level(value: &Value<'_>, report: &mut Report) -> Option<AuditLevel> {
+    let word = if let Kind::Text(word) = &value.node.kind { Some(word.as_str()) } else { None };
+    let known = AuditLevel::WORDS.iter().find(|(known, _)| Some(*known) == word);
+    if known.is_none() {
+        value.refuse(report, || {
+            let given = word.map(|word| format!("is `{}`, and ", shown(word))).unwrap_or_default();
+            format!("{given}must be minimal, standard or verbose")
+        });
+    }
+    known.map(|(_, level)| *level)
 }
 
 fn milliseconds(value: &Value<'_>, report: &mut Report) -> Option<Duration> {

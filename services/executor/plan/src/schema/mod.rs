@@ -8,9 +8,12 @@ mod step;
 
 use serde_json::{Value, json};
 
-use crate::limits::{
-    MAX_DURATION, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_PARALLELISM,
-    MAX_PLAN_BYTES, MAX_SCHEMA_BYTES, MAX_STEPS,
+use crate::{
+    AuditLevel,
+    limits::{
+        MAX_DURATION, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS,
+        MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_SCHEMA_BYTES, MAX_STEPS,
+    },
 };
 use parts::{absent, duration, id, object, optional, present};
 
@@ -65,6 +68,7 @@ fn plan() -> Value {
             "propertyNames": {"pattern": "^[A-Za-z0-9_-]+$", "maxLength": MAX_INPUT_CHARS},
             "additionalProperties": {"anyOf": [{"$ref": "#/$defs/input"}, {"type": "null"}]},
         })),
+        "audit_level": audit_level("How much of the audit log is listed when nothing else is asked for. Everything is recorded."),
         "metadata": {"description": "Anything about the plan's origin; ignored."},
     });
     object(fields, json!({"required": ["id", "steps"]}))
@@ -85,6 +89,11 @@ fn input() -> Value {
     object(fields, json!({"description": "A value that an execution is started with."}))
 }
 
+fn audit_level(description: &str) -> Value {
+    let words: Vec<Value> = AuditLevel::WORDS.iter().map(|(word, _)| (*word).into()).chain([Value::Null]).collect();
+    json!({"description": description, "enum": words})
+}
+
 /// A plan with the fields around it that other planners write.
 fn request() -> Value {
     let most_millis = u64::try_from(MAX_DURATION.as_millis()).unwrap_or(u64::MAX);
@@ -102,7 +111,7 @@ fn request() -> Value {
             "description": "Whether to run nothing, which a plan cannot request: use `belay run --dry-run`.",
             "enum": [false, null],
         },
-        "auditLevel": {"description": "Ignored: everything is recorded."},
+        "auditLevel": audit_level("The plan's `audit_level`."),
     });
     let fields = json!({
         "plan": {"$ref": "#/$defs/plan"},
@@ -118,7 +127,7 @@ fn request() -> Value {
     let rules = json!({
         "description": "A plan with its context and settings, as other planners write it.",
         "required": ["plan"],
-        "allOf": [once("timeout", "timeout"), once("stopOnError", "stop_on_error"), once("parallel", "parallelism")],
+        "allOf": [once("timeout", "timeout"), once("stopOnError", "stop_on_error"), once("parallel", "parallelism"), once("auditLevel", "audit_level")],
     });
     object(fields, rules)
 }

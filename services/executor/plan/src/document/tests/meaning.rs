@@ -76,6 +76,7 @@ fn the_json_form_of_other_planners() {
     assert_eq!(plan.steps()[1].dependencies(), [0]);
     assert_eq!(plan.timeout(), Some(Duration::from_secs(120)));
     assert_eq!((plan.stop_on_error(), plan.parallelism()), (true, 3));
+    assert_eq!(plan.audit_level(), Some(crate::AuditLevel::Standard));
     let delays = [1000, 2000, 4000].map(Duration::from_millis).to_vec();
     assert_eq!(
         plan.steps()[0].retry(),

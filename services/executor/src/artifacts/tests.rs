@@ -1,0 +1,347 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use belay_execution::{
+    Actor, ApprovalMode, ChangeKind, Created, EffectSummary, FileType, PlanUpdated, Progress, Retried, RetryRequest,
+    SignalReceived, SkipReason,
+};
+use belay_plan::Format;
+use belay_proto::v1::artifact::Kind;
+
+use super::*;
+
+/// Records events of an execution, and what they make.
+struct Story {
+    sequence: u64,
+    artifacts: Artifacts,
+    events: Vec<Event>,
+    made: Vec<Made>,
+}
+
+impl Story {
+    fn of(plan: &str) -> Self {
+        let created = Created {
+            uid: "u".into(),
+            plan: Plan::parse(Format::Yaml, plan).unwrap(),
+            inputs: Json::from_text("{}"),
+            start_at: None,
+            approval_mode: ApprovalMode::Wait,
+            workspace: String::new(),
+            labels: BTreeMap::new(),
+            tools: Vec::new(),
+            deadline: None,
+            trace: (String::new(), String::new()),
+            shard: 0,
+        };
+        let mut story = Self { sequence: 0, artifacts: Artifacts::default(), events: Vec::new(), made: Vec::new() };
+        story.record(ExecutionEvent::Created(Box::new(created)).into());
+        story
+    }
+
+    fn record(&mut self, body: Body) -> u64 {
+        self.sequence += 1;
+        let time = Timestamp::from_micros(i64::try_from(self.sequence).unwrap());
+        let event = Event { sequence: self.sequence, time, actor: Some(Actor::new("unix:1")), body };
+        self.made.extend(self.artifacts.apply(&event));
+        self.events.push(event);
+        self.sequence
+    }
+
+    fn step(&mut self, step: &str, attempt: u32, event: StepEvent) -> u64 {
+        self.record(Body::Step { step: step.into(), attempt, event })
+    }
+
+    fn call_ended(&mut self, step: &str, attempt: u32, files: Vec<CommittedFile>) -> u64 {
+        let call = OperationId { step: step.into(), attempt, number: 1 };
+        let effect = (!files.is_empty()).then(EffectSummary::default);
+        let receipt = Receipt { files, effect, ..Receipt::default() };
+        let result = Json::from_text(format!("{{\"by\":\"{step}\"}}")).into();
+        let event = ToolCallEvent::Ended(ToolCallEnd::Completed { result, receipt });
+        self.record(Body::ToolCall { call, event })
+    }
+
+    fn completed(&mut self, step: &str, attempt: u32) -> u64 {
+        self.step(step, attempt, StepEvent::Completed { progress: Progress::default(), duration: Duration::ZERO })
+    }
+
+    /// A step that runs and completes, with the events of its files and its output.
+    fn run(&mut self, step: &str, attempt: u32, files: Vec<CommittedFile>) -> (u64, u64) {
+        self.step(step, attempt, StepEvent::Started);
+        (self.call_ended(step, attempt, files), self.completed(step, attempt))
+    }
+
+    /// Each artifact with what it derives from.
+    fn lineage(&self) -> Vec<String> {
+        let words = |made: &Made| {
+            let from: Vec<String> = made.derives_from().map(|id| id.to_string()).collect();
+            format!("{} {} <- {}", made.id, made.step, from.join(" "))
+        };
+        self.made.iter().map(words).collect()
+    }
+
+    fn graph(&self) -> Graph {
+        let mut graph = Graph::default();
+        self.made.iter().for_each(|made| graph.add(made));
+        graph
+    }
+
+    fn list(&self, wanted: Wanted, size: usize, max_bytes: usize) -> v1::ListArtifactsResponse {
+        let redactor = Redactor::new();
+        let mut page = Page::new("e", &redactor, wanted, size, max_bytes);
+        let _ = self.events.iter().any(|event| page.apply(event));
+        page.response()
+    }
+}
+
+fn file(path: &str, change: ChangeKind, digest: &str, previous: &str) -> CommittedFile {
+    CommittedFile {
+        path: path.into(),
+        change,
+        file_type: FileType::File,
+        digest: digest.into(),
+        size: 1,
+        mode: 0o644,
+        previous_digest: previous.into(),
+    }
+}
+
+fn written(path: &str) -> CommittedFile {
+    file(path, ChangeKind::Created, "sha256:1", "")
+}
+
+const CHAIN: &str = r"
+id: p
+steps:
+  - {id: write, tool: t}
+  - {id: read, tool: t, arguments: {text: '${write.result.by}'}}
+  - {id: never, tool: t, depends_on: [read]}
+  - {id: last, tool: t, depends_on: [write, never], run_when: always}
+";
+
+/// S3-14: an output derives from those of the steps that its step names in templates or depends on, and so do the files of its call.
+#[test]
+fn outputs_and_files_derive_from_the_outputs_that_their_step_depends_on() {
+    let mut story = Story::of(CHAIN);
+    let (files, write) = story.run("write", 1, vec![written("a"), written("b")]);
+    let (changed, read) = story.run("read", 1, vec![file("b", ChangeKind::Modified, "sha256:2", "sha256:1")]);
+    let skipped = StepEvent::Skipped { reason: SkipReason::Requested, because: None, progress: Progress::default() };
+    story.step("never", 0, skipped);
+    let (_, last) = story.run("last", 1, Vec::new());
+    assert_eq!(
+        story.lineage(),
+        [
+            format!("{files}.1 write <- "),
+            format!("{files}.2 write <- "),
+            format!("{write} write <- "),
+            format!("{changed}.1 read <- {write} {files}.2"),
+            format!("{read} read <- {write}"),
+            format!("{last} last <- {write}"),
+        ]
+    );
+    let graph = story.graph();
+    let ids = |lineage: Lineage| lineage.artifacts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let id = |text: &str| ArtifactId::parse(text).unwrap();
+    let up = |text: &str| ids(graph.ancestors(id(text), 9, usize::MAX, 1));
+    let down = |text: &str| ids(graph.descendants(id(text), 9, usize::MAX, 1));
+    assert_eq!(down(&write.to_string()), format!("{changed}.1 {read} {last}"));
+    assert_eq!(up(&format!("{changed}.1")), format!("{files}.2 {write}"));
+    assert_eq!(down(&format!("{files}.2")), format!("{changed}.1"));
+    assert_eq!((up(&write.to_string()), down(&format!("{files}.1"))), (String::new(), String::new()));
+    let there = [write.to_string(), format!("{files}.2")].map(|text| graph.has(id(&text)));
+    let missing = [files.to_string(), format!("{files}.3"), format!("{write}.1"), "99".to_owned()];
+    assert_eq!((there, missing.map(|text| graph.has(id(&text)))), ([true; 2], [false; 4]));
+}
+
+/// S3-14: a step that runs again makes new artifacts, which derive from what there is then; those before it stay as they are.
+#[test]
+fn a_retry_makes_new_artifacts_of_what_there_is_then() {
+    let mut story = Story::of(CHAIN);
+    let (_, write) = story.run("write", 1, Vec::new());
+    let (_, read) = story.run("read", 1, Vec::new());
+    let steps = vec!["write".into(), "read".into()];
+    let retried = Retried { steps, request: RetryRequest::default(), deadline: None };
+    story.record(ExecutionEvent::Retried(Box::new(retried)).into());
+    let (_, again) = story.run("write", 2, Vec::new());
+    let (_, read_again) = story.run("read", 2, Vec::new());
+    let expected = [
+        format!("{write} write <- "),
+        format!("{read} read <- {write}"),
+        format!("{again} write <- "),
+        format!("{read_again} read <- {again}"),
+    ];
+    assert_eq!(story.lineage(), expected);
+    assert_eq!(story.made.iter().map(|made| made.attempt).collect::<Vec<_>>(), [1, 1, 2, 2]);
+}
+
+/// A retry may bring another plan: what the steps depend on from then on is what that says.
+#[test]
+fn a_changed_plan_changes_what_later_attempts_derive_from() {
+    let mut story = Story::of(CHAIN);
+    story.run("write", 1, Vec::new());
+    let plan = Plan::parse(Format::Yaml, "{id: p, steps: [{id: write, tool: t}, {id: read, tool: t}]}").unwrap();
+    let updated = PlanUpdated { plan, tools: Vec::new(), revision: 1, deadline: None, reason: String::new() };
+    story.record(ExecutionEvent::PlanUpdated(Box::new(updated)).into());
+    let (_, read) = story.run("read", 1, Vec::new());
+    assert_eq!(story.lineage()[1], format!("{read} read <- "));
+}
+
+/// What a principal gives derives from nothing that Belay knows, and no call made it. The same attempt can have two such outputs.
+#[test]
+fn an_output_that_a_principal_gave_has_no_call_and_no_sources() {
+    let mut story = Story::of(CHAIN);
+    story.run("write", 1, Vec::new());
+    let given = |text: &str| StepEvent::OutputSet { output: Json::from_text(text), reason: String::new() };
+    story.step("read", 0, given("1"));
+    let first = story.completed("read", 0);
+    let retried = Retried { steps: vec!["read".into()], request: RetryRequest::default(), deadline: None };
+    story.record(ExecutionEvent::Retried(Box::new(retried)).into());
+    story.step("read", 0, given("2"));
+    let second = story.completed("read", 0);
+    assert_eq!(story.lineage()[1..], [format!("{first} read <- "), format!("{second} read <- ")]);
+    assert!(story.made[1..].iter().all(|made| made.call.is_none() && made.attempt == 0));
+
+    let resolution = Resolution::Completed(Json::from_text("3"));
+    story.step("last", 1, StepEvent::Started);
+    story.step("last", 1, StepEvent::Resolved { resolution, reason: String::new() });
+    story.completed("last", 1);
+    assert_eq!(story.made[3].content, Content::Output(Json::from_text("3").into()));
+    assert!(story.made[3].call.is_none());
+}
+
+/// The output of a step that runs for each entry of a list derives from those of the entries, and these from what the list's step depends on.
+#[test]
+fn the_outputs_for_the_entries_of_a_list_are_collected() {
+    let mut story =
+        Story::of("{id: p, steps: [{id: list, tool: t}, {id: each, tool: t, for_each: '${list.result.by}'}]}");
+    let (_, list) = story.run("list", 1, Vec::new());
+    story.step("each", 1, StepEvent::Started);
+    let items = ["1", "2"].map(Json::from_text).to_vec();
+    story.step("each", 1, StepEvent::ItemsListed { items });
+    let entries = ["each~0", "each~1"].map(|entry| story.run(entry, 1, Vec::new()).1);
+    story.step("each", 1, StepEvent::ItemsCollected { output: Json::from_text("[1,2]").into() });
+    let each = story.completed("each", 1);
+    let [first, second] = entries;
+    let expected = [
+        format!("{list} list <- "),
+        format!("{first} each~0 <- {list}"),
+        format!("{second} each~1 <- {list}"),
+        format!("{each} each <- {list} {first} {second}"),
+    ];
+    assert_eq!(story.lineage(), expected);
+}
+
+#[test]
+fn what_a_wait_ends_with_is_its_output() {
+    let mut story =
+        Story::of("{id: p, steps: [{id: w, wait: {signal: go}}, {id: x, wait: {for: 1s}, depends_on: [w]}]}");
+    let signal = SignalReceived { signal: "go".into(), payload: Json::from_text("{\"n\":7}") };
+    let sequence = story.record(ExecutionEvent::SignalReceived(signal).into());
+    for (step, end) in [("w", WaitEnd::Signalled { sequence }), ("x", WaitEnd::Elapsed)] {
+        story.step(step, 1, StepEvent::Started);
+        let wait = OperationId { step: step.into(), attempt: 1, number: 1 };
+        story.record(Body::Wait { wait, event: WaitEvent::Ended(end) });
+        story.completed(step, 1);
+    }
+    let outputs = ["{\"n\":7}", "null"].map(|text| Content::Output(Json::from_text(text).into()));
+    assert_eq!(story.made.iter().map(|made| made.content.clone()).collect::<Vec<_>>(), outputs);
+    assert_eq!(*story.made[1].outputs, [story.made[0].id.sequence()]);
+    assert!(story.artifacts.signals.is_empty(), "nothing is kept that was taken");
+}
+
+/// A file derives from the one before it only where the runner certifies that it replaced exactly that.
+#[test]
+fn a_file_that_was_changed_by_others_in_between_derives_from_no_file() {
+    let mut story = Story::of(CHAIN);
+    story.run("write", 1, vec![written("a"), written("b"), written("c")]);
+    let changes = vec![
+        file("a", ChangeKind::Modified, "sha256:2", "sha256:other"),
+        file("b", ChangeKind::Deleted, "", "sha256:1"),
+        file("c", ChangeKind::Modified, "sha256:1", "sha256:1"),
+    ];
+    story.run("read", 1, changes);
+    story.run("last", 1, vec![file("b", ChangeKind::Created, "sha256:3", "")]);
+    let replaces: Vec<_> = story.made.iter().filter_map(|made| Some((made.id.file, made.replaces?.file))).collect();
+    assert_eq!(replaces, [(2, 2), (3, 3)], "the deletion, and the change of the permissions");
+}
+
+/// S3-16: the list is the same in pages of every size, and its filters leave out and keep the order.
+#[test]
+fn a_list_is_the_same_in_pages_of_every_size() {
+    let mut story = Story::of(CHAIN);
+    story.run("write", 1, vec![written("out/a"), written("out/b"), written("z")]);
+    story.run("read", 1, vec![written("out/c")]);
+    let all = story.list(Wanted::default(), 100, usize::MAX);
+    assert_eq!((all.artifacts.len(), all.next_page_token.as_str()), (6, ""));
+    for (size, max_bytes) in [(1, usize::MAX), (2, usize::MAX), (5, usize::MAX), (100, 1), (100, 300)] {
+        let (mut found, mut wanted) = (Vec::new(), Wanted::default());
+        loop {
+            let page = story.list(wanted.clone(), size, max_bytes);
+            assert!(!page.artifacts.is_empty() && page.artifacts.len() <= size);
+            found.extend(page.artifacts);
+            if page.next_page_token.is_empty() {
+                break;
+            }
+            wanted.after = Some(ArtifactId::parse(&page.next_page_token).unwrap());
+        }
+        assert_eq!(found, all.artifacts, "{size}, {max_bytes} bytes");
+    }
+    let paths = |wanted| story.list(wanted, 100, usize::MAX).artifacts.into_iter().map(|found| found.path);
+    let of_prefix = Wanted { path_prefix: "out/".into(), ..Wanted::default() };
+    assert_eq!(paths(of_prefix.clone()).collect::<Vec<_>>(), ["out/a", "out/b", "out/c"]);
+    let of_step = Wanted { step: Some("read".into()), ..of_prefix };
+    assert_eq!(paths(of_step).collect::<Vec<_>>(), ["out/c"]);
+    assert_eq!(paths(Wanted { kind: Kind::Output, ..Wanted::default() }).collect::<Vec<_>>(), ["", ""]);
+    assert_eq!(paths(Wanted { kind: Kind::File, ..Wanted::default() }).count(), 4);
+}
+
+#[test]
+fn what_no_artifact_stands_for_is_counted_once_on_the_last_page() {
+    let mut story = Story::of(CHAIN);
+    story.run("write", 1, vec![written("a"), written("b")]);
+    if let Body::ToolCall { event: ToolCallEvent::Ended(ToolCallEnd::Completed { receipt, .. }), .. } =
+        &mut story.events[2].body
+    {
+        receipt.unlisted_files = 7;
+    }
+    let counted = |wanted, size| story.list(wanted, size, usize::MAX).unlisted_file_count;
+    assert_eq!((counted(Wanted::default(), 1), counted(Wanted::default(), 9)), (0, 7));
+    assert_eq!(counted(Wanted { step: Some("read".into()), ..Wanted::default() }, 9), 0);
+}
+
+/// S3-14: one query returns the lineage within a bound, the nearest first, and says when there is more.
+#[test]
+fn a_lineage_that_is_too_long_is_cut_at_its_far_end() {
+    let steps: Vec<String> = (0..50)
+        .map(|n| match n {
+            0 => "{id: s0, tool: t}".to_owned(),
+            n => format!("{{id: s{n}, tool: t, depends_on: [s{}]}}", n - 1),
+        })
+        .collect();
+    let mut story = Story::of(&format!("{{id: p, steps: [{}]}}", steps.join(", ")));
+    let outputs: Vec<u64> = (0..50).map(|n| story.run(&format!("s{n}"), 1, Vec::new()).1).collect();
+    let graph = story.graph();
+    let sequences = |found: &Lineage| found.artifacts.iter().map(|id| id.sequence()).collect::<Vec<_>>();
+    let (middle, all) = (ArtifactId::output(outputs[25]), usize::MAX);
+    let up = graph.ancestors(middle, 3, all, 10);
+    assert_eq!((sequences(&up), up.is_truncated), (vec![outputs[24], outputs[23], outputs[22]], true));
+    let down = graph.descendants(middle, 24, all, 10);
+    assert_eq!((sequences(&down), down.is_truncated), (outputs[26..].to_vec(), false));
+    assert!(graph.descendants(middle, 23, all, 10).is_truncated);
+    let few_bytes = graph.descendants(middle, 24, 2 * FIXED, 10);
+    assert_eq!((few_bytes.artifacts.len(), few_bytes.is_truncated), (1, true));
+    assert_eq!(graph.ancestors(middle, 9, 1, 10).artifacts.len(), 1, "one alone may have more");
+}
+
+/// More than the fixed part of one artifact's message and less than that of two.
+const FIXED: usize = 700;
+
+#[test]
+fn an_id_comes_back_as_it_was_and_others_are_none() {
+    for id in ["1", "42", "42.1", "9007199254740993.1000"] {
+        assert_eq!(ArtifactId::parse(id).map(|id| id.to_string()).as_deref(), Some(id));
+    }
+    for bad in
+        ["", "a", "1.", ".1", "1.0", "01", "1.01", "+1", "1.1.1", "-1", "1 ", "99999999999999999999", "1.4294967296"]
+    {
+        assert_eq!(ArtifactId::parse(bad), None, "{bad}");
+    }
+}

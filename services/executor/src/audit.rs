@@ -1,0 +1,168 @@
+//! The audit log of an execution, derived from its events: one entry for each, and at which level it is wanted. Nothing about it is stored, so that nothing
+//! can differ from the events.
+
+mod calls;
+mod said;
+mod steps;
+
+use belay_execution::{
+    ApprovalEvent, Body, Decision, Event, ExecutionEvent, ExecutionState, Finished, OperationId, Subject,
+};
+use belay_proto::v1::{self, AuditLevel, audit_entry::Severity};
+use serde_json::json;
+
+use self::said::{Said, because, counted, decided, duration, failure, millis, operation};
+use crate::wire;
+
+/// The entry of an event.
+pub(crate) fn entry(event: &Event) -> v1::AuditEntry {
+    let said = match &event.body {
+        Body::Execution(body) => execution(body),
+        Body::Step { step, attempt, event: body } => steps::step(step, *attempt, body),
+        Body::Wait { wait, event: body } => steps::wait(wait, body, event.actor.is_some()),
+        Body::ToolCall { call, event: body } => calls::call(call, body),
+        Body::Approval { operation, event: body } => approval(operation, body),
+    };
+    let (step, attempt) = match event.body.subject() {
+        Subject::Execution => (None, 0),
+        Subject::Step { step, attempt } => (Some(step), attempt),
+        Subject::Operation(OperationId { step, attempt, .. }) => (Some(step), *attempt),
+    };
+    let actor = event.actor.clone().unwrap_or_default();
+    let has_details = said.details.as_object().is_some_and(|details| !details.is_empty());
+    v1::AuditEntry {
+        sequence: i64::try_from(event.sequence).unwrap_or(i64::MAX),
+        time: Some(wire::time(event.time)),
+        severity: said.severity.into(),
+        level: said.level.into(),
+        step_id: step.map(|step| step.as_str().to_owned()).unwrap_or_default(),
+        attempt: i32::try_from(attempt).unwrap_or(i32::MAX),
+        message: said.message,
+        details: if has_details { said.details.to_string() } else { String::new() },
+        principal: actor.principal,
+        request_id: actor.request_id,
+    }
+}
+
+fn execution(event: &ExecutionEvent) -> Said {
+    use AuditLevel::{Minimal, Standard};
+    use Severity::{Info, Warn};
+    match event {
+        ExecutionEvent::Created(created) => {
+            let plan = &created.plan;
+            let details = json!({"plan": plan.id(), "steps": plan.steps().len(), "workspace": created.workspace});
+            let message = format!("Execution accepted: plan `{}`, {}", plan.id(), counted(plan.steps().len(), "step"));
+            Said::new(Minimal, Info, message, details)
+        }
+        ExecutionEvent::Started => Said::new(Minimal, Info, "Execution started", json!({})),
+        ExecutionEvent::Paused { reason, discard_calls } => {
+            let details = json!({"reason": reason, "discardCalls": discard_calls});
+            Said::new(Minimal, Info, because("Execution paused", reason), details)
+        }
+        ExecutionEvent::Resumed => Said::new(Minimal, Info, "Execution resumed", json!({})),
+        ExecutionEvent::CancelRequested { reason } => {
+            Said::new(Minimal, Warn, because("Cancellation requested", reason), json!({"reason": reason}))
+        }
+        ExecutionEvent::SignalReceived(received) => {
+            let details = json!({"signal": received.signal, "payloadBytes": received.payload.as_str().len()});
+            Said::new(Minimal, Info, format!("Signal `{}` received", received.signal), details)
+        }
+        ExecutionEvent::Recovered { in_doubt } => {
+            let named: Vec<String> = in_doubt.iter().map(operation).collect();
+            let message = format!(
+                "An executor took over the execution; {} had no recorded end",
+                counted(named.len(), "operation")
+            );
+            Said::new(Standard, Warn, message, json!({"inDoubt": named}))
+        }
+        ExecutionEvent::Retried(retried) => {
+            let request = &retried.request;
+            let steps: Vec<&str> = retried.steps.iter().map(|step| step.as_str()).collect();
+            let message = because(&format!("{} to run again", counted(steps.len(), "step")), &request.reason);
+            let from = request.from.as_ref().map(|step| step.as_str());
+            let details = json!({
+                "steps": steps,
+                "fromStep": from,
+                "skipFailed": request.skip_failed,
+                "startPaused": request.start_paused,
+                "planDigest": request.plan_digest,
+                "reason": request.reason,
+            });
+            Said::new(Minimal, Info, message, details)
+        }
+        ExecutionEvent::PlanUpdated(updated) => {
+            let details =
+                json!({"revision": updated.revision, "steps": updated.plan.steps().len(), "reason": updated.reason});
+            Said::new(Minimal, Info, because("Plan changed", &updated.reason), details)
+        }
+        ExecutionEvent::CompensationStarted { steps } => {
+            let steps: Vec<&str> = steps.iter().map(|step| step.as_str()).collect();
+            let message = format!("What {} did is undone", counted(steps.len(), "step"));
+            Said::new(Minimal, Warn, message, json!({"steps": steps}))
+        }
+        ExecutionEvent::DeadlineExceeded => {
+            Said::new(Minimal, Warn, "The time limit of the execution ran out", json!({}))
+        }
+        ExecutionEvent::AwaitingApproval => {
+            Said::new(Standard, Info, "No step can make progress until an approval is decided", json!({}))
+        }
+        ExecutionEvent::Finished(finished) => self::finished(finished),
+    }
+}
+
+fn finished(finished: &Finished) -> Said {
+    let (word, severity) = match finished.state {
+        ExecutionState::Completed => ("completed", Severity::Info),
+        ExecutionState::Partial => ("ended in part", Severity::Warn),
+        ExecutionState::Cancelled => ("was cancelled", Severity::Warn),
+        ExecutionState::Failed => ("failed", Severity::Error),
+        ExecutionState::TimedOut => ("timed out", Severity::Error),
+        // No execution ends in one of these.
+        ExecutionState::Pending
+        | ExecutionState::Running
+        | ExecutionState::AwaitingApproval
+        | ExecutionState::Paused
+        | ExecutionState::Cancelling => ("ended", Severity::Warn),
+    };
+    let totals = finished.totals;
+    let steps = format!(
+        "{} completed, {} failed, {} skipped, {} cancelled",
+        totals.completed, totals.failed, totals.skipped, totals.cancelled
+    );
+    let details = json!({
+        "state": wire::state_word(finished.state),
+        "durationMs": millis(finished.duration),
+        "total": totals.total,
+        "completed": totals.completed,
+        "failed": totals.failed,
+        "skipped": totals.skipped,
+        "cancelled": totals.cancelled,
+        "failure": finished.failure.as_ref().map(failure),
+    });
+    let message = format!("Execution {word} after {}: {steps}", duration(finished.duration));
+    Said::new(AuditLevel::Minimal, severity, message, details)
+}
+
+fn approval(id: &OperationId, event: &ApprovalEvent) -> Said {
+    match event {
+        ApprovalEvent::Requested { approval, subject_digest } => {
+            let details = json!({"operation": operation(id), "approval": approval, "subjectDigest": subject_digest});
+            let message = format!("Step `{}` waits for approval", id.step);
+            Said::new(AuditLevel::Standard, Severity::Info, message, details)
+        }
+        ApprovalEvent::Decided { approval, decision, reason } => {
+            let (word, severity) = match decision {
+                Decision::Approved => ("approved", Severity::Info),
+                Decision::Denied => ("denied", Severity::Warn),
+                Decision::Skipped => ("decided: skip", Severity::Warn),
+                Decision::Expired => ("expired", Severity::Warn),
+            };
+            let details = json!({"operation": operation(id), "approval": approval, "decision": decided(*decision), "reason": reason});
+            let message = because(&format!("Step `{}` {word}", id.step), reason);
+            Said::new(AuditLevel::Minimal, severity, message, details)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Entries about attempts at steps, and about waits.
+
+use belay_execution::{OperationId, Resolution, SkipReason, StepEvent, StepId, WaitCondition, WaitEnd, WaitEvent};
+use belay_proto::v1::{AuditLevel, audit_entry::Severity, wait_ended::Cause};
+use serde_json::json;
+
+use super::said::{Said, because, counted, decided, duration, failure, millis};
+
+pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> Said {
+    use AuditLevel::{Minimal, Standard};
+    use Severity::{Error, Info, Warn};
+    let by_principal =
+        |what: &str, reason: &str| Said::new(Minimal, Info, because(what, reason), json!({"reason": reason}));
+    let attempts = counted(attempt as usize, "attempt");
+    match event {
+        StepEvent::Started => {
+            let message = match attempt {
+                1 => format!("Step `{step}` started"),
+                attempt => format!("Step `{step}` started, attempt {attempt}"),
+            };
+            Said::new(Standard, Info, message, json!({"attempt": attempt}))
+        }
+        StepEvent::RetryScheduled { failure: cause, retry_count, delay, not_before } => {
+            let message = format!(
+                "Step `{step}` failed in attempt {attempt} and is tried again after {}: {}",
+                duration(*delay),
+                cause.message
+            );
+            let details = json!({
+                "attempt": attempt,
+                "retryCount": retry_count,
+                "delayMs": millis(*delay),
+                "notBeforeUnixMs": not_before.as_micros() / 1_000,
+                "failure": failure(cause),
+            });
+            Said::new(Standard, Warn, message, details)
+        }
+        StepEvent::FallbackSwitched { failure: cause, from, to } => {
+            let message =
+                format!("The call of `{from}` of step `{step}` failed, and `{to}` takes its place: {}", cause.message);
+            let details = json!({"attempt": attempt, "from": from, "to": to, "failure": failure(cause)});
+            Said::new(Standard, Warn, message, details)
+        }
+        StepEvent::ItemsListed { items } => {
+            let message = format!("Step `{step}` runs for {}", counted(items.len(), "list item"));
+            Said::new(Standard, Info, message, json!({"items": items.len()}))
+        }
+        StepEvent::ItemsCollected { output } => {
+            let details = json!({"outputBytes": output.size()});
+            Said::new(Standard, Info, format!("Step `{step}` has the outputs for all items of its list"), details)
+        }
+        StepEvent::Completed { duration: took, .. } => {
+            let details = json!({"attempts": attempt, "durationMs": millis(*took)});
+            let message = match attempt {
+                0 | 1 => format!("Step `{step}` completed after {}", duration(*took)),
+                _ => format!("Step `{step}` completed after {}, in {attempts}", duration(*took)),
+            };
+            Said::new(Minimal, Info, message, details)
+        }
+        StepEvent::Failed { failure: cause, .. } => {
+            let details = json!({"attempts": attempt, "failure": failure(cause)});
+            Said::new(Minimal, Error, format!("Step `{step}` failed after {attempts}: {}", cause.message), details)
+        }
+        StepEvent::Skipped { reason, because: on, .. } => {
+            let (why, severity) = skipped(*reason);
+            let on = on.as_ref().map(|on| on.as_str());
+            let which = on.map(|on| format!(" (step `{on}`)")).unwrap_or_default();
+            let details = json!({"reason": name(*reason), "because": on});
+            Said::new(Minimal, severity, format!("Step `{step}` skipped: {why}{which}"), details)
+        }
+        StepEvent::Cancelled { .. } => {
+            Said::new(Minimal, Warn, format!("Step `{step}` cancelled"), json!({"attempts": attempt}))
+        }
+        StepEvent::OutcomeUnknown { failure: cause } => {
+            let message = format!("It is not known whether step `{step}` took effect: {}", cause.message);
+            Said::new(Minimal, Error, message, json!({"attempt": attempt, "failure": failure(cause)}))
+        }
+        StepEvent::Resolved { resolution, reason } => {
+            let (word, found) = match resolution {
+                Resolution::Completed(_) => ("COMPLETED", "to have completed"),
+                Resolution::Failed => ("FAILED", "to have failed"),
+                Resolution::Again => ("AGAIN", "safe to run again"),
+            };
+            let message = because(&format!("The call of step `{step}` was found {found}"), reason);
+            Said::new(Minimal, Info, message, json!({"resolution": word, "reason": reason}))
+        }
+        StepEvent::SkipRequested { reason } => by_principal(&format!("Step `{step}` is to be skipped"), reason),
+        StepEvent::OutputSet { output, reason } => {
+            let details = json!({"outputBytes": output.as_str().len(), "reason": reason});
+            Said::new(Minimal, Info, because(&format!("The output of step `{step}` was given"), reason), details)
+        }
+        StepEvent::RetryAdvanced { reason } => {
+            by_principal(&format!("The next attempt of step `{step}` starts now"), reason)
+        }
+        StepEvent::RetryCancelled { reason } => {
+            by_principal(&format!("The next attempt of step `{step}` was cancelled"), reason)
+        }
+    }
+}
+
+fn skipped(reason: SkipReason) -> (&'static str, Severity) {
+    match reason {
+        SkipReason::DependencyFailed => ("a step it depends on failed", Severity::Warn),
+        SkipReason::DependencySkipped => ("a step it depends on was skipped or cancelled", Severity::Warn),
+        SkipReason::StopOnError => ("another step failed", Severity::Warn),
+        SkipReason::Cancelled => ("the execution was cancelled", Severity::Warn),
+        SkipReason::TimedOut => ("the execution ran out of time", Severity::Warn),
+        SkipReason::ApprovalSkipped => ("its approval was decided so", Severity::Warn),
+        SkipReason::NonInteractive => ("it requires approval, and the execution asks nobody", Severity::Warn),
+        SkipReason::Requested => ("a principal requested it", Severity::Info),
+        SkipReason::NotListed => ("its list has become shorter", Severity::Info),
+        SkipReason::PlanUpdated => ("the plan no longer has it", Severity::Info),
+        SkipReason::ConditionFalse => ("its condition does not hold", Severity::Info),
+    }
+}
+
+fn name(reason: SkipReason) -> &'static str {
+    crate::wire::skip_reason(reason).as_str_name().trim_start_matches("SKIP_REASON_")
+}
+
+pub(super) fn wait(wait: &OperationId, event: &WaitEvent, has_actor: bool) -> Said {
+    use AuditLevel::{Minimal, Standard};
+    use Severity::{Error, Info, Warn};
+    let step = &wait.step;
+    match event {
+        WaitEvent::Started(condition) => {
+            let (what, kind) = match condition {
+                WaitCondition::Time { .. } => ("a time".to_owned(), "TIME"),
+                WaitCondition::Signal { signal, .. } => (format!("the signal `{signal}`"), "SIGNAL"),
+                WaitCondition::Form { form, .. } => (format!("an answer to `{}`", form.title), "FORM"),
+            };
+            let until = condition.until().map(|until| until.as_micros() / 1_000);
+            let details = json!({"waitsFor": kind, "signal": condition.signal(), "untilUnixMs": until});
+            Said::new(Standard, Info, format!("Step `{step}` waits for {what}"), details)
+        }
+        WaitEvent::Ended(end) => {
+            let ended = |level, severity, what: &str, cause: Cause| {
+                Said::new(
+                    level,
+                    severity,
+                    format!("The wait of step `{step}` ended: {what}"),
+                    json!({"cause": cause.as_str_name().trim_start_matches("CAUSE_")}),
+                )
+            };
+            match end {
+                WaitEnd::Elapsed => ended(Standard, Info, "its time has come", Cause::Elapsed),
+                WaitEnd::Signalled { .. } => ended(Standard, Info, "its signal came", Cause::Signalled),
+                WaitEnd::Answered { .. } => ended(Minimal, Info, "a principal answered the form", Cause::Answered),
+                WaitEnd::Declined { decision, reason } => {
+                    let who = if has_actor { "a principal" } else { "the execution's approval mode" };
+                    let what = because(&format!("{who} declined the form"), reason);
+                    let said = ended(Minimal, Warn, &what, Cause::Declined);
+                    let word = decided(*decision);
+                    Said { details: json!({"cause": "DECLINED", "decision": word, "reason": reason}), ..said }
+                }
+                WaitEnd::Refused { message } => {
+                    ended(Standard, Error, &format!("the approval gate refuses its form: {message}"), Cause::Refused)
+                }
+                WaitEnd::TimedOut => ended(Standard, Warn, "the step's time limit ran out", Cause::TimedOut),
+                WaitEnd::Cancelled => ended(Standard, Warn, "the execution is being stopped", Cause::Cancelled),
+            }
+        }
+    }
+}

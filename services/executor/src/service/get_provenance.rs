@@ -1,0 +1,70 @@
+use std::{
+    collections::{HashMap, HashSet},
+    ops::ControlFlow,
+    sync::Arc,
+};
+
+use belay_proto::v1;
+use tonic::Status;
+
+use super::{get_artifact::not_found, history::History};
+use crate::{
+    ExecutionRegistry,
+    artifacts::{ArtifactId, Artifacts, Graph, Lineage},
+    names::artifact_name,
+};
+use belay_service_kit::status;
+
+/// The most artifacts in each direction.
+const MAX_ARTIFACTS: usize = 1_000;
+
+/// The most bytes in each direction, unless one alone has more.
+const MAX_BYTES: usize = 2 * 1024 * 1024;
+
+pub(super) async fn get_provenance(
+    registry: &Arc<ExecutionRegistry>,
+    request: v1::GetProvenanceRequest,
+) -> Result<v1::GetProvenanceResponse, Status> {
+    let (name, id) = artifact_name("name", &request.name)?;
+    let max = match usize::try_from(request.max_artifacts) {
+        Ok(0) => MAX_ARTIFACTS,
+        Ok(max) => max.min(MAX_ARTIFACTS),
+        Err(_) => return Err(status::invalid("max_artifacts", "must not be negative").into()),
+    };
+    let of = ArtifactId::parse(&id).ok_or_else(|| not_found(&name, &id))?;
+    let history = History::of(registry, &name, None, &request.name).await?;
+    let execution = name.to_string();
+
+    // First how all artifacts derive from each other, then those that are returned: no execution's artifacts are in memory at once.
+    let (mut artifacts, mut graph) = (Artifacts::default(), Graph::default());
+    let see = |event: &_| {
+        artifacts.apply(event).iter().for_each(|made| graph.add(made));
+        ControlFlow::Continue(())
+    };
+    history.read(0, see).await?;
+    if !graph.has(of) {
+        return Err(not_found(&name, &id));
+    }
+    let name_bytes = of.name(&execution).len() + 16;
+    let up = graph.ancestors(of, max, MAX_BYTES, name_bytes);
+    let down = graph.descendants(of, max, MAX_BYTES, name_bytes);
+    drop(graph);
+
+    let wanted: HashSet<ArtifactId> = up.artifacts.iter().chain(&down.artifacts).copied().chain([of]).collect();
+    let (mut artifacts, mut found) = (Artifacts::default(), HashMap::with_capacity(wanted.len()));
+    let see = |event: &_| {
+        let made = artifacts.apply(event).into_iter().filter(|made| wanted.contains(&made.id));
+        found.extend(made.map(|made| (made.id, made.message(&execution, &history.redactor))));
+        if found.len() == wanted.len() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    history.read(0, see).await?;
+    let artifact = found.remove(&of);
+    let mut messages = |lineage: &Lineage| lineage.artifacts.iter().filter_map(|id| found.remove(id)).collect();
+    Ok(v1::GetProvenanceResponse {
+        artifact,
+        ancestors: messages(&up),
+        descendants: messages(&down),
+        ancestors_truncated: up.is_truncated,
+        descendants_truncated: down.is_truncated,
+    })
+}

@@ -1,0 +1,39 @@
+use std::{ops::ControlFlow, sync::Arc};
+
+use belay_proto::v1::{self, artifact::Kind};
+use belay_service_kit::status;
+use tonic::Status;
+
+use super::{history::History, list_executions::page_size};
+use crate::{
+    ExecutionRegistry,
+    artifacts::{ArtifactId, Page, Wanted},
+    names::execution_or_step,
+};
+
+/// How many bytes of artifacts a page has, unless one alone has more.
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+pub(super) async fn list_artifacts(
+    registry: &Arc<ExecutionRegistry>,
+    request: v1::ListArtifactsRequest,
+) -> Result<v1::ListArtifactsResponse, Status> {
+    let (name, step) = execution_or_step("parent", &request.parent)?;
+    let size = page_size(request.page_size, 100)?;
+    // The token is the id of the last artifact on the pages before.
+    let after = match request.page_token.as_str() {
+        "" => None,
+        token => Some(ArtifactId::parse(token).ok_or_else(|| {
+            Status::from(status::invalid("page_token", "is not one that this method returned: begin without one"))
+        })?),
+    };
+    let kind = Kind::try_from(request.kind).unwrap_or_default();
+    let history = History::of(registry, &name, step.as_deref(), &request.parent).await?;
+    let wanted = Wanted { step: step.map(Into::into), kind, path_prefix: request.path_prefix, after };
+    let execution = name.to_string();
+    let mut page = Page::new(&execution, &history.redactor, wanted, size, MAX_PAGE_BYTES);
+    // From the first event on: what an artifact derives from was made before it.
+    let see = |event: &_| if page.apply(event) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    history.read(0, see).await?;
+    Ok(page.response())
+}

@@ -1,0 +1,54 @@
+use std::{ops::ControlFlow, sync::Arc};
+
+use belay_proto::v1::{self, AuditLevel};
+use belay_service_kit::status;
+use prost::Message as _;
+use tonic::Status;
+
+use super::{history::History, list_executions::page_size};
+use crate::{ExecutionRegistry, audit, names::execution_or_step, secrets::shown};
+
+/// How many bytes of entries a page has, unless one alone has more.
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+pub(super) async fn list_audit_entries(
+    registry: &Arc<ExecutionRegistry>,
+    request: v1::ListAuditEntriesRequest,
+) -> Result<v1::ListAuditEntriesResponse, Status> {
+    let (name, step) = execution_or_step("parent", &request.parent)?;
+    let size = page_size(request.page_size, 100)?;
+    // The token is the number of the last entry on the pages before.
+    let after: u64 = match request.page_token.as_str() {
+        "" => 0,
+        token => token.parse().map_err(|_| {
+            Status::from(status::invalid("page_token", "is not one that this method returned: begin without one"))
+        })?,
+    };
+    let history = History::of(registry, &name, step.as_deref(), &request.parent).await?;
+    let level = match (request.level(), history.audit_level) {
+        (AuditLevel::Unspecified, AuditLevel::Unspecified) => AuditLevel::Standard,
+        (AuditLevel::Unspecified, level) | (level, _) => level,
+    };
+    let (mut entries, mut bytes, mut is_full) = (Vec::new(), 0, false);
+    let see = |event: &belay_execution::Event| {
+        let about = event.body.subject().step();
+        if step.as_deref().is_some_and(|step| about.is_none_or(|about| about.as_str() != step)) {
+            return ControlFlow::Continue(());
+        }
+        let entry = audit::entry(event);
+        if entry.level > level.into() || entry.severity < request.min_severity {
+            return ControlFlow::Continue(());
+        }
+        let entry = shown(&history.redactor, entry);
+        bytes += entry.encoded_len();
+        if entries.len() == size || bytes > MAX_PAGE_BYTES && !entries.is_empty() {
+            is_full = true;
+            return ControlFlow::Break(());
+        }
+        entries.push(entry);
+        ControlFlow::Continue(())
+    };
+    history.read(after, see).await?;
+    let last = entries.last().filter(|_| is_full).map(|entry: &v1::AuditEntry| entry.sequence.to_string());
+    Ok(v1::ListAuditEntriesResponse { entries, next_page_token: last.unwrap_or_default(), level: level.into() })
+}
