@@ -1,7 +1,7 @@
 use belay_proto::v1::{
-    ErrorClass, ExecutionFinished, Plan, Progress, QuotaState, StepCompleted, StepFailed, StepFallbackSwitched,
-    StepItem, StepRetryScheduled, StepSkipped, StepStarted, StepTotals, ToolCallCompleted, ToolCallFailed, ToolStep,
-    ToolStepDetail, WaitStepDetail, execution, step_spec,
+    AuditEntry, ErrorClass, ExecutionFinished, Plan, Progress, QuotaState, StepCompleted, StepFailed,
+    StepFallbackSwitched, StepItem, StepRetryScheduled, StepSkipped, StepStarted, StepTotals, ToolCallCompleted,
+    ToolCallFailed, ToolStep, ToolStepDetail, WaitStepDetail, audit_entry, execution, step_spec,
 };
 
 use super::{
@@ -90,7 +90,15 @@ fn blog_post() -> Recorded {
         called("step-2", r#"{"post":"old"}"#),
         called("step-2", r#"{"post":"…"}"#),
     ]);
-    Recorded { execution, calls, audit: Vec::new(), now: Duration::ZERO }
+    let entry = AuditEntry {
+        time: at(12_340),
+        severity: audit_entry::Severity::Info.into(),
+        step_id: "step-1".to_owned(),
+        message: "Step completed".to_owned(),
+        details: r#"{"durationMs":12340}"#.to_owned(),
+        ..AuditEntry::default()
+    };
+    Recorded { execution, calls, audit: vec![entry], now: Duration::ZERO }
 }
 
 /// One step completed, one ran into a quota in its third attempt, one was cancelled, one was skipped, one waits.
@@ -137,7 +145,14 @@ fn failed() -> Recorded {
 fn a_plan_of_skills_completes() {
     let result = of(&blog_post(), Shape::Skills).unwrap();
     let expected = json!({
-        "executionId": "exec-001",
+        "audit": {"entries": [{
+                "timestamp": "2026-02-24T10:00:12.340Z",
+                "level": "info",
+                "stepId": "step-1",
+                "message": "Step completed",
+                "details": {"durationMs": 12340},
+            }]},
+            "executionId": "exec-001",
         "planId": "plan-123",
         "status": "completed",
         "stepResults": {
