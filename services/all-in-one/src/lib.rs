@@ -44,6 +44,7 @@ pub use belay_telemetry::{Telemetry, TelemetryError, TraceContext};
 use belay_proto::runner_v1::EnforcementReport;
 use belay_service_kit::{
     Access, Clock, Ids, People, ServeError, Service, ServiceChannel, Services, Shutdown, SystemClock, Trigger,
+    metrics::{AllMeasured, Measured, StoreFiles},
     net::{self, Reach},
     register,
 };
@@ -54,7 +55,7 @@ use belay_tool_runner::{
 };
 use tokio::task::JoinHandle;
 
-use spans::Spans;
+use spans::{MetricsExports, Spans};
 use state_dir::{Held, Holding};
 use stores::OpenStores;
 
@@ -96,6 +97,7 @@ pub struct Embedded {
     trigger: Trigger,
     serving: Vec<JoinHandle<Result<(), ServeError>>>,
     spans: Spans,
+    metrics: MetricsExports,
     _held: Held,
 }
 
@@ -112,6 +114,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     // Before anything is created: an invalid policy changes nothing.
     let policies = options.policy.read().map_err(StartError::Policy)?;
     let config = options.config.load().map_err(StartError::Config)?;
+    let webhooks = belay_executor::webhooks(&config.loaded).map_err(StartError::Config)?;
     let spans = Spans::from_env().map_err(StartError::Telemetry)?;
     let ids = Ids::from_system();
     let (trigger, stop) = Shutdown::new();
@@ -190,6 +193,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         shutdown: stop.clone(),
         limits: limits.executor,
         retention: config.loaded.settings.retention,
+        webhooks,
         thresholds: belay_executor::Thresholds::default(),
     });
     let asking = belay_approval_gate::hosted_for_services(Arc::clone(&gate));
@@ -206,7 +210,20 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     if options.drive_all {
         executions.drive_all().await.map_err(|error| StartError::journal(&state_dir.journal(), error))?;
     }
-    let hosted = || belay_executor::hosted(Arc::clone(&executions)).and(deciding());
+    let size = |name, path| Arc::new(StoreFiles::new(name, path));
+    let sizes =
+        [size("journal", state_dir.journal()), size("ledger", state_dir.ledger()), size("gate", state_dir.approvals())];
+    let [journal_size, ledger_size, gate_size] = sizes.each_ref().map(|size| Arc::clone(size) as Arc<dyn Measured>);
+    let measured: [(&str, AllMeasured); 3] = [
+        ("belay-executor", Arc::new([Arc::clone(&executions) as _, journal_size])),
+        ("belay-tool-runner", Arc::new([ledger_size])),
+        ("belay-approval-gate", Arc::new([Arc::clone(&gate) as _, gate_size])),
+    ];
+    let metrics = MetricsExports::start(measured, &stop).map_err(StartError::Telemetry)?;
+    let hosted = || {
+        let hosted = belay_executor::hosted(Arc::clone(&executions)).and(deciding());
+        sizes.iter().fold(hosted, |hosted, size| hosted.with_metrics(Arc::clone(size)))
+    };
     let listening = match tcp {
         Some(listener) => {
             let net::Address::Tcp(address) = listener.address() else {
@@ -228,6 +245,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         trigger,
         serving,
         spans,
+        metrics,
         _held: held,
     }))
 }
@@ -368,6 +386,6 @@ impl Embedded {
         if let Err(error) = self.calls.close().await {
             tracing::warn!(%error, "Acknowledged calls could not be removed from the ledger");
         }
-        self.spans.shutdown(self.drive_all).await;
+        tokio::join!(self.metrics.end(self.drive_all), self.spans.shutdown(self.drive_all));
     }
 }

@@ -1,4 +1,4 @@
-//! Span exporters of the bundled services: each uses the service name that it has as a separate process.
+//! Exporters of spans and metrics of the bundled services: each uses the service name that it has as a separate process.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -6,9 +6,12 @@ use std::{
 };
 
 use belay_redaction::Redactor;
-use belay_service_kit::Ids;
+use belay_service_kit::{
+    Clock as _, Ids, Shutdown, SystemClock,
+    metrics::{self, AllMeasured},
+};
 pub use belay_telemetry::{KeyValue, SpanKind, SpanRecord, Status, semconv};
-use belay_telemetry::{LAST_FLUSH, LAST_FLUSH_OF_COMMAND, Telemetry, TelemetryError};
+use belay_telemetry::{LAST_FLUSH, LAST_FLUSH_OF_COMMAND, MetricsExport, Telemetry, TelemetryError};
 
 /// One exporter for each service.
 pub(crate) struct Spans {
@@ -58,4 +61,31 @@ pub async fn end_of_command(sender: &Telemetry) {
 pub fn telemetry(service_name: &str) -> Result<Telemetry, TelemetryError> {
     let entropy = Ids::from_system();
     Telemetry::from_env(service_name, Redactor::new(), move |bytes| entropy.fill(bytes))
+}
+
+/// The running exports of the bundled services' metrics, each under the service name that it has as a separate process.
+pub(crate) struct MetricsExports([MetricsExport; 3]);
+
+impl MetricsExports {
+    /// Starts them with the settings of the environment.
+    pub(crate) fn start(measured: [(&str, AllMeasured); 3], stop: &Shutdown) -> Result<Self, TelemetryError> {
+        let ids = Ids::from_system();
+        let [executor, runner, gate] = measured.map(|(service, measured)| {
+            let read = move || {
+                let measured = AllMeasured::clone(&measured);
+                async move { metrics::read(&measured).await }
+            };
+            let stop = stop.clone();
+            let stopping = async move { stop.requested().await };
+            MetricsExport::start(service, &ids.next_id(), read, || SystemClock.now_micros(), stopping)
+        });
+        Ok(Self([executor?, runner?, gate?]))
+    }
+
+    /// Waits until the last metrics are sent, as long as for the last spans.
+    pub(crate) async fn end(self, is_service: bool) {
+        let limit = if is_service { LAST_FLUSH } else { LAST_FLUSH_OF_COMMAND };
+        let [executor, runner, gate] = self.0;
+        tokio::join!(executor.end(limit), runner.end(limit), gate.end(limit));
+    }
 }

@@ -1,25 +1,27 @@
 //! What the gate measures of itself.
 
 use belay_proto::v1::Approval;
-use belay_service_kit::metrics::{Gauge, Measured, Reading};
+use belay_service_kit::metrics::{Measured, Metric, Reading, Unit};
 
 use crate::Gate;
 
 impl Measured for Gate {
-    fn gauges(&self) -> Reading<'_> {
+    fn metrics(&self) -> Reading<'_> {
         Box::pin(async move {
             match (self.store.count_open().await, self.store.oldest_pending().await) {
                 (Ok(pending), Ok(oldest)) => vec![
-                    Gauge {
-                        name: "belay_gate_pending_approvals",
-                        help: "Approvals and forms that wait for a person",
-                        value: pending as f64,
-                    },
-                    Gauge {
-                        name: "belay_gate_oldest_pending_approval_seconds",
-                        help: "How long the oldest of them has waited; 0 when there is none",
-                        value: oldest.map_or(0.0, |oldest| age_seconds(&oldest, self.clock.now_micros())),
-                    },
+                    Metric::gauge(
+                        "belay.gate.pending_approvals",
+                        "Approvals and forms that wait for a person",
+                        Unit::None,
+                        pending as f64,
+                    ),
+                    Metric::gauge(
+                        "belay.gate.oldest_pending_approval",
+                        "How long the oldest of them has waited; 0 when there is none",
+                        Unit::Seconds,
+                        oldest.map_or(0.0, |oldest| age_seconds(&oldest, self.clock.now_micros())),
+                    ),
                 ],
                 (Err(error), _) | (_, Err(error)) => {
                     tracing::warn!(%error, "Pending approvals cannot be counted");

@@ -5,13 +5,15 @@ use std::{error::Error, path::Path, sync::Arc};
 use belay_policy::Policies;
 use belay_redaction::Redactor;
 use belay_service_kit::{
-    Access, Clock as _, Ids, People, ServiceChannel, Services, Shutdown, SystemClock, net,
+    Access, Clock as _, Ids, People, ServiceChannel, Services, Shutdown, SystemClock,
+    metrics::{self, AllMeasured, Measured, StoreFiles},
+    net,
     net::Reach,
     program, shutdown,
     telemetry::{self, LogFormat},
 };
 use belay_sqlite::{Location, Threads};
-use belay_telemetry::{LAST_FLUSH, Telemetry};
+use belay_telemetry::{LAST_FLUSH, MetricsExport, Telemetry};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{Gate, Parts, RunnerClient, Settings, Store, hosted, hosted_for_services, keys, policy};
@@ -62,7 +64,18 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
         policy_revision = gate.policy().signed.revision,
         "The approval gate is listening"
     );
-    let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&gate)), people, stop.clone()));
+    let store = Arc::new(StoreFiles::new("gate", settings.state_dir.join("gate.db")));
+    let measured: AllMeasured = Arc::new([Arc::clone(&gate) as Arc<dyn Measured>, Arc::clone(&store) as _]);
+    let read = move || {
+        let measured = Arc::clone(&measured);
+        async move { metrics::read(&measured).await }
+    };
+    let stopping = stop.clone();
+    let stopping = async move { stopping.requested().await };
+    let now = || SystemClock.now_micros();
+    let export = MetricsExport::start("belay-approval-gate", &Ids::from_system().next_id(), read, now, stopping)?;
+    let serving = hosted(Arc::clone(&gate)).with_metrics(store);
+    let serving = tokio::spawn(listener.serve(serving, people, stop.clone()));
     let serving_services = tokio::spawn(service_listener.serve(hosted_for_services(Arc::clone(&gate)), services, stop));
     let outcome = tokio::select! {
         signal = shutdown::signal() => { tracing::info!(signal = signal?, "The approval gate is stopping"); Ok(()) }
@@ -73,7 +86,8 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     serving.await??;
     serving_services.await??;
     // What could not be delivered has been logged.
-    Telemetry::end(&[&spans], LAST_FLUSH).await;
+    let spans = [&spans];
+    tokio::join!(export.end(LAST_FLUSH), Telemetry::end(&spans, LAST_FLUSH));
     Ok(outcome?)
 }
 

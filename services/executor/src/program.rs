@@ -4,16 +4,19 @@ use std::{error::Error, sync::Arc};
 
 use belay_blobs::Folder;
 use belay_service_kit::{
-    Access, Clock as _, Ids, People, ServiceChannel, Shutdown, SystemClock, net,
+    Access, Clock as _, Ids, People, ServiceChannel, Shutdown, SystemClock,
+    metrics::{self, AllMeasured, Measured, StoreFiles},
+    net,
     net::Reach,
     program, shutdown,
     telemetry::{self, LogFormat},
 };
 use belay_sqlite::{Location, Threads};
-use belay_telemetry::{LAST_FLUSH, Telemetry};
+use belay_telemetry::{LAST_FLUSH, MetricsExport, Telemetry};
 
 use crate::{
     ExecutionRegistry, Gate, Parts, Redactor, Runner, Settings, Thresholds, hosted, open_seal_key, store_reason,
+    webhooks,
 };
 
 /// Serves until SIGINT or SIGTERM.
@@ -21,7 +24,9 @@ use crate::{
 /// # Errors
 /// When it cannot start, or its journal can no longer be written.
 pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let operator = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?.settings;
+    let loaded = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?;
+    let webhooks = webhooks(&loaded)?;
+    let operator = loaded.settings;
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     let entropy = Ids::from_system();
     let spans = Telemetry::from_env("belay-executor", Redactor::new(), move |bytes| entropy.fill(bytes))?;
@@ -55,19 +60,31 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
         shutdown: stop.clone(),
         limits: operator.services.executor,
         retention: operator.retention,
+        webhooks,
         thresholds: Thresholds::default(),
     };
     let registry = ExecutionRegistry::new(parts);
     let taken_up = registry.drive_all().await?;
     tracing::info!(address = %listener.address(), executions = taken_up, "The executor is listening");
 
-    let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&registry)), access, stop));
+    let store = Arc::new(StoreFiles::new("journal", settings.state_dir.join("journal.db")));
+    let measured: AllMeasured = Arc::new([Arc::clone(&registry) as Arc<dyn Measured>, Arc::clone(&store) as _]);
+    let read = move || {
+        let measured = Arc::clone(&measured);
+        async move { metrics::read(&measured).await }
+    };
+    let stopping = stop.clone();
+    let stopping = async move { stopping.requested().await };
+    let now = || SystemClock.now_micros();
+    let export = MetricsExport::start("belay-executor", &Ids::from_system().next_id(), read, now, stopping)?;
+    let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&registry)).with_metrics(store), access, stop));
     let outcome = tokio::select! {
         signal = shutdown::signal() => { tracing::info!(signal = signal?, "The executor is stopping"); Ok(()) }
         reason = registry.broken() => Err(format!("{}: {reason}", store_reason(&reason))),
     };
     trigger.pull();
     serving.await??;
-    Telemetry::end(&[&spans], LAST_FLUSH).await;
+    let spans = [&spans];
+    tokio::join!(export.end(LAST_FLUSH), Telemetry::end(&spans, LAST_FLUSH));
     Ok(outcome?)
 }

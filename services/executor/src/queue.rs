@@ -54,6 +54,11 @@ impl<T> Queue<T> {
         }
     }
 
+    /// How many messages wait.
+    pub(crate) fn len(&self) -> usize {
+        self.sender.max_capacity() - self.sender.capacity()
+    }
+
     /// Returns when messages have to be found out again.
     pub(crate) async fn review(&self) {
         self.lost.review.notified().await;

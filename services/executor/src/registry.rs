@@ -36,6 +36,7 @@ use crate::{
     gate::Gate,
     in_doubt::CallsInDoubt,
     journal_reads::{JournalReads, store_reason},
+    measures::Measures,
     messages::{Command, Delivery, GateNotice},
     names::ExecutionName,
     queue::{Queue, Queued, queue},
@@ -45,6 +46,7 @@ use crate::{
     unowned_decisions::UnownedDecisions,
     view::{LiveWaits, Seen},
     wake_ups::WakeUps,
+    webhooks::Webhook,
     wire,
 };
 
@@ -76,6 +78,8 @@ pub struct Parts<W = SqliteWriter> {
     pub limits: ExecutorLimits,
     /// Which executions that have ended are kept.
     pub retention: Retention,
+    /// Who is told what happens to executions.
+    pub webhooks: Vec<Webhook>,
     /// The sizes and durations at which it changes how it works.
     pub thresholds: Thresholds,
 }
@@ -98,6 +102,7 @@ impl<W> Parts<W> {
             shutdown,
             limits,
             retention,
+            webhooks,
             thresholds,
         } = self;
         Parts {
@@ -114,6 +119,7 @@ impl<W> Parts<W> {
             shutdown,
             limits,
             retention,
+            webhooks,
             thresholds,
         }
     }
@@ -164,6 +170,10 @@ pub struct ExecutionRegistry {
     /// feeds, by which readers see why they wait.
     set_aside: Mutex<HashMap<ExecutionKey, (Status, Arc<EventFeed>)>>,
     pub(crate) calls_in_doubt: CallsInDoubt,
+    pub(crate) measures: Measures,
+    pub(crate) webhooks: Vec<Webhook>,
+    /// Changes with every commit of messages for webhooks.
+    pub(crate) outbox_changed: watch::Sender<()>,
     pub(crate) wake_ups: WakeUps,
     pub(crate) deletions: DeletionRounds,
     /// Acknowledgements for the runner: shard and call.
@@ -196,6 +206,7 @@ impl ExecutionRegistry {
             shutdown,
             limits,
             retention: _,
+            webhooks,
             thresholds,
         } = parts;
         let Opened { writer, reader, client_reader, stores, fence, .. } = journal;
@@ -237,6 +248,9 @@ impl ExecutionRegistry {
             feeds: Mutex::new(EventFeeds::new(thresholds.max_recent)),
             set_aside: Mutex::default(),
             calls_in_doubt: CallsInDoubt::default(),
+            measures: Measures::new(),
+            webhooks,
+            outbox_changed: watch::Sender::default(),
             wake_ups: WakeUps::new(),
             deletions: DeletionRounds::new(),
             acknowledgements: Arc::new(acknowledgements),
@@ -299,11 +313,18 @@ impl ExecutionRegistry {
             Operation::Delete { key, .. } => Some(*key),
             _ => None,
         };
+        let has_messages = match &operation {
+            Operation::Create { outbox, .. } | Operation::Append { outbox, .. } => !outbox.is_empty(),
+            _ => false,
+        };
         let done = self.writer.commit(operation).await;
         match &done {
             // A reader that found it before finds nothing in the journal from here on.
             Ok(Ok(_)) => {
                 deleted.into_iter().for_each(|key| lock(&self.feeds).forget(key));
+                if has_messages {
+                    self.outbox_changed.send_replace(());
+                }
                 if self.committed.receiver_count() > 0 {
                     self.committed.send_replace(());
                 }

@@ -276,6 +276,12 @@ impl Secrets {
         words
     }
 
+    /// A JSON value of the execution as it is shown.
+    pub(crate) fn shown_json(&self, mut json: String) -> String {
+        hide::show(&self.redactor, Text::Json(&mut json));
+        json
+    }
+
     /// What hides the execution's secrets, as far as its events go.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor

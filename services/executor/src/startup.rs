@@ -10,7 +10,7 @@ use crate::{
     acknowledge, connection, decisions, deletions,
     messages::Command,
     registry::{ExecutionRegistry, Parts},
-    retention, timers,
+    retention, timers, webhooks,
 };
 
 /// How many executions a start reads and loads at a time.
@@ -34,6 +34,7 @@ impl ExecutionRegistry {
         registry.keep("loads executions in time", timers::wake_in_time);
         registry.keep("completes deletions", deletions::run);
         registry.keep("deletes what is not kept", move |registry| retention::run(registry, retention.clone()));
+        registry.keep("sends messages to webhooks", webhooks::run);
         // These two go on until what is queued has been sent.
         let gate = registry.gate.clone();
         let send = move || decisions::run_outbox(Arc::clone(&notices), gate.clone(), Arc::clone(&ids));

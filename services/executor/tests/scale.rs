@@ -53,6 +53,7 @@ fn parked(now: i64, fence: i64) -> Vec<Operation> {
                 ..ExecutionSummary::default()
             },
             seal_key: None,
+            outbox: Vec::new(),
             fence: Fence { shard, token: fence },
         }
     };
@@ -88,6 +89,7 @@ async fn nothing_of_what_is_parked_is_in_memory() {
         shutdown,
         limits: Default::default(),
         retention: Default::default(),
+        webhooks: Vec::new(),
         thresholds: Thresholds::default(),
     });
     assert_eq!(executions.drive_all().await.unwrap(), 0, "none needs a driver");

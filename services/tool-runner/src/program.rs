@@ -4,14 +4,16 @@ use std::{error::Error, fs::canonicalize, path::PathBuf, sync::Arc};
 
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{
-    Access, Clock as _, Ids, ServiceChannel, Services, Shutdown, SystemClock, key_file, net,
+    Access, Clock as _, Ids, ServiceChannel, Services, Shutdown, SystemClock, key_file,
+    metrics::{Measured as _, StoreFiles},
+    net,
     net::Reach,
     program, shutdown,
     telemetry::{self, LogFormat},
 };
 use belay_settings::{Resolved, toolchains::Host};
 use belay_sqlite::{Location, SqliteError, Threads};
-use belay_telemetry::{LAST_FLUSH, Telemetry};
+use belay_telemetry::{LAST_FLUSH, MetricsExport, Telemetry};
 
 use crate::{
     Allowed, Calls, CommandSettings, Enforcement, GateChannel, HostDirectories, Ledger, Parts, Secrets, Settings,
@@ -77,7 +79,18 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     tracing::info!(address = %listener.address(), "The tool runner is listening");
 
     let (trigger, stop) = Shutdown::new();
-    let serving = tokio::spawn(listener.serve(hosted(Arc::clone(&calls), stop.clone()), access, stop));
+    let store = Arc::new(StoreFiles::new("ledger", state_dir.join("ledger.db")));
+    let measured = Arc::clone(&store);
+    let read = move || {
+        let measured = Arc::clone(&measured);
+        async move { measured.metrics().await }
+    };
+    let stopping = stop.clone();
+    let stopping = async move { stopping.requested().await };
+    let now = || SystemClock.now_micros();
+    let export = MetricsExport::start("belay-tool-runner", &Ids::from_system().next_id(), read, now, stopping)?;
+    let serving = hosted(Arc::clone(&calls), stop.clone()).with_metrics(store);
+    let serving = tokio::spawn(listener.serve(serving, access, stop));
     let outcome = tokio::select! {
         signal = shutdown::signal() => { tracing::info!(signal = signal?, "The tool runner is stopping"); Ok(()) }
         error = calls.failed() => Err(StoppedServing { code: error.reason(), ledger: state_dir.join("ledger.db"), error }),
@@ -91,7 +104,8 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
         tracing::warn!(%error, "Cannot delete acknowledged calls from the ledger");
     }
     // What could not be delivered has been logged.
-    Telemetry::end(&[&spans], LAST_FLUSH).await;
+    let spans = [&spans];
+    tokio::join!(export.end(LAST_FLUSH), Telemetry::end(&spans, LAST_FLUSH));
     Ok(outcome?)
 }
 

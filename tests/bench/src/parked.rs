@@ -201,6 +201,7 @@ async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -
                 transition: transitions[0].clone(),
                 summary: row.summary.clone(),
                 seal_key: None,
+                outbox: Vec::new(),
             }
         });
         let keys = store(&mut writer, created.collect()).await?;
@@ -211,6 +212,7 @@ async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -
                     transition: transition.clone(),
                     summary: None,
                     seal_key: None,
+                    outbox: Vec::new(),
                     fence: Fence { shard: row.execution.shard, token: fence },
                 }),
                 _ => None,

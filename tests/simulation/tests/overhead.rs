@@ -152,6 +152,7 @@ async fn inside(max_calls: Option<u32>) -> Inside {
         shutdown: stop.clone(),
         limits,
         retention: Default::default(),
+        webhooks: Vec::new(),
         thresholds: belay_executor::Thresholds::default(),
     });
     executions.drive_all().await.unwrap();

@@ -40,6 +40,6 @@ fn a_scraper_reads_how_long_the_oldest_approval_has_waited() {
         assert_eq!(scraped(&world).await, lines(1, "10.0"));
         decide(&world.person, &second, Decision::Approve).await.unwrap();
         assert_eq!(scraped(&world).await, lines(0, "0.0"));
-        assert_eq!(world.gate.gauges().await.len(), 2);
+        assert_eq!(world.gate.metrics().await.len(), 2);
     });
 }

@@ -3,8 +3,8 @@
 use std::future::ready;
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, Loaded, Page, Position, Query, Reading,
-    StoreError, StoredTransition, Transition,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, Loaded, OutboxRow, Page, Position, Query,
+    Reading, StoreError, StoredTransition, Transition,
 };
 
 use crate::state::{Shared, State, Stored};
@@ -187,5 +187,24 @@ impl JournalReader for MemoryReader {
             let later = state.deletions.values().map(|(deletion, _)| deletion).filter(|deletion| deletion.key > after);
             later.filter(|deletion| deletion.reusable_at.is_none()).take(limit).cloned().collect()
         })
+    }
+
+    fn outbox(&self, webhook: &str, until: i64, limit: usize) -> Reading<'_, Vec<OutboxRow>> {
+        self.look(|state| {
+            let of_webhook = state.outbox.values().filter(|row| row.message.webhook == webhook);
+            let mut due: Vec<OutboxRow> = of_webhook.filter(|row| row.next_at <= until).cloned().collect();
+            due.sort_by_key(|row| (row.next_at, row.key));
+            due.truncate(limit);
+            due
+        })
+    }
+
+    fn next_message(&self, webhook: &str) -> Reading<'_, Option<i64>> {
+        let next = |row: &OutboxRow| (row.message.webhook == webhook).then_some(row.next_at);
+        self.look(|state| state.outbox.values().filter_map(next).min())
+    }
+
+    fn outbox_len(&self, limit: usize) -> Reading<'_, usize> {
+        self.look(|state| state.outbox.len().min(limit))
     }
 }

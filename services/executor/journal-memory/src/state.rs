@@ -6,8 +6,8 @@ use std::{
 };
 
 use belay_journal::{
-    Change, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, NewExecution, Operation, Refused,
-    SHARDS, Snapshot, Transition,
+    Change, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, NewExecution, Operation, OutboxKey,
+    OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, Transition,
 };
 use belay_proto::stores::Stores;
 
@@ -52,6 +52,9 @@ pub(crate) struct State {
     pub(crate) deletions: BTreeMap<ExecutionKey, (Deletion, usize)>,
     /// What was committed, by its position.
     pub(crate) log: BTreeMap<i64, Change>,
+    /// The messages for webhooks.
+    pub(crate) outbox: BTreeMap<OutboxKey, OutboxRow>,
+    last_message: i64,
     /// The position of what was committed last.
     pub(crate) position: i64,
     last_key: i64,
@@ -77,11 +80,17 @@ impl State {
             self.check_fence(fence)?;
         }
         match operation {
-            Operation::Create { execution, transition, summary, seal_key, fence } => {
-                self.create(execution, transition, summary, seal_key, fence)
+            Operation::Create { execution, transition, summary, seal_key, outbox, fence } => {
+                let created = self.create(execution, transition, summary, seal_key, fence)?;
+                if let Done::Created(key) = created {
+                    self.keep_messages(key, outbox);
+                }
+                Ok(created)
             }
-            Operation::Append { key, transition, summary, seal_key, fence } => {
-                self.append(key, transition, summary, seal_key, fence)
+            Operation::Append { key, transition, summary, seal_key, outbox, fence } => {
+                let appended = self.append(key, transition, summary, seal_key, fence)?;
+                self.keep_messages(key, outbox);
+                Ok(appended)
             }
             Operation::KeepSnapshot { key, snapshot, .. } => {
                 let stored = self.stored(key)?;
@@ -100,6 +109,7 @@ impl State {
                 let NewExecution { namespace, id, shard, .. } = row.execution;
                 let deletion = Deletion { key, namespace, id, shard, deleted_at, request, reusable_at: None };
                 self.deletions.insert(key, (deletion, transitions.len()));
+                self.outbox.retain(|_, row| row.execution != key);
                 self.position += 1;
                 Ok(Done::Deleted)
             }
@@ -121,6 +131,21 @@ impl State {
                 let before = self.deletions.len();
                 self.deletions.retain(|_, (deletion, _)| deletion.reusable_at.is_none_or(|at| at > now));
                 Ok(Done::Dropped(before - self.deletions.len()))
+            }
+            Operation::RemoveMessage { key } => {
+                self.outbox.remove(&key);
+                Ok(Done::Changed)
+            }
+            Operation::PostponeMessage { key, attempts, next_at } => {
+                if let Some(row) = self.outbox.get_mut(&key) {
+                    (row.attempts, row.next_at) = (attempts, next_at);
+                }
+                Ok(Done::Changed)
+            }
+            Operation::DropMessages { known, before } => {
+                let count = self.outbox.len();
+                self.outbox.retain(|_, row| row.message.created_at >= before || known.contains(&row.message.webhook));
+                Ok(Done::Dropped(count - self.outbox.len()))
             }
         }
     }
@@ -203,6 +228,14 @@ impl State {
         Ok(Done::Appended)
     }
 
+    fn keep_messages(&mut self, execution: ExecutionKey, messages: Vec<OutboxMessage>) {
+        for message in messages {
+            self.last_message += 1;
+            let (key, next_at) = (OutboxKey(self.last_message), message.created_at);
+            self.outbox.insert(key, OutboxRow { key, execution, message, attempts: 0, next_at });
+        }
+    }
+
     fn record(&mut self, key: ExecutionKey, transition: &Transition) {
         self.position += 1;
         let (first_sequence, last_sequence) = (transition.first_sequence, transition.last_sequence());
@@ -218,6 +251,9 @@ fn fence_of(operation: &Operation) -> Option<Fence> {
         | Operation::Delete { fence, .. }
         | Operation::Erase { fence, .. }
         | Operation::CloseDeletion { fence, .. } => Some(*fence),
-        Operation::DropDeletions { .. } => None,
+        Operation::DropDeletions { .. }
+        | Operation::RemoveMessage { .. }
+        | Operation::PostponeMessage { .. }
+        | Operation::DropMessages { .. } => None,
     }
 }

@@ -14,6 +14,7 @@ mod error;
 mod head;
 mod intervals;
 mod list;
+mod outbox;
 mod queries;
 mod reader;
 mod rows;
@@ -397,6 +398,7 @@ mod tests {
                         },
                         summary: None,
                         seal_key: None,
+                        outbox: Vec::new(),
                         fence: belay_journal::Fence { shard: 3, token: opened.fence },
                     };
                     assert!(opened.writer.commit(&[append]).await.unwrap()[0].is_ok(), "{case}");
@@ -427,7 +429,7 @@ mod tests {
         let (shown, sealed, facts) = (vec![], None, None);
         let transition = Transition { first_sequence, count: 1, version: 1, shown, sealed, facts };
         let fence = belay_journal::Fence { shard: 3, token: fence };
-        belay_journal::Operation::Append { key, transition, summary: None, seal_key: None, fence }
+        belay_journal::Operation::Append { key, transition, summary: None, seal_key: None, outbox: Vec::new(), fence }
     }
 
     // B-20: an execution does not continue from the row before a damaged one, whichever execution the row claims to be of.
@@ -524,6 +526,7 @@ mod tests {
                 transition: Transition { first_sequence: 1, count: 2, version: 1, shown, sealed, facts },
                 summary: belay_journal::ExecutionSummary::default(),
                 seal_key: Some(vec![4; 3]),
+                outbox: Vec::new(),
                 fence: belay_journal::Fence { shard: 3, token: fence },
             };
             assert!(writer.commit(&[create]).await.unwrap()[0].is_ok());

@@ -3,8 +3,8 @@
 use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, Loaded, Page, Position, Query, StoreError, StoredTransition,
-    Transition,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, Loaded, OutboxRow, Page, Position, Query, StoreError,
+    StoredTransition, Transition,
 };
 use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, Params};
 use crate::{
     error::store_error,
     head::Heads,
-    list,
+    list, outbox,
     rows::{self, COLUMNS, Checked, execution_row, recorded_head},
     schema::{LOG, WAYPOINT},
 };
@@ -280,6 +280,18 @@ impl Queries {
         let values = (after.time, after.key.0, at_most(limit));
         let found = rows::deletions(&self.connection(), DELETED_AFTER, values).map_err(failed)?;
         Ok(found.into_iter().filter_map(|row| row.inspect_err(rows::report).ok()).collect())
+    }
+
+    pub(crate) fn outbox(&self, webhook: &str, until: i64, limit: usize) -> Result<Vec<OutboxRow>, StoreError> {
+        outbox::due(&self.connection(), webhook, until, at_most(limit)).map_err(failed)
+    }
+
+    pub(crate) fn next_message(&self, webhook: &str) -> Result<Option<i64>, StoreError> {
+        outbox::next(&self.connection(), webhook).map_err(failed)
+    }
+
+    pub(crate) fn outbox_len(&self, limit: usize) -> Result<usize, StoreError> {
+        outbox::count(&self.connection(), at_most(limit)).map_err(failed)
     }
 
     pub(crate) fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Result<Vec<Deletion>, StoreError> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, Loaded, Page, Position, Query, Reading,
-    StoreError, StoredTransition, Transition,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, Loaded, OutboxRow, Page, Position, Query,
+    Reading, StoreError, StoredTransition, Transition,
 };
 use belay_sqlite::Lane;
 
@@ -111,5 +111,19 @@ impl JournalReader for SqliteReader {
 
     fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>> {
         self.run(move |queries| queries.open_deletions(after, limit))
+    }
+
+    fn outbox(&self, webhook: &str, until: i64, limit: usize) -> Reading<'_, Vec<OutboxRow>> {
+        let webhook = webhook.to_owned();
+        self.run(move |queries| queries.outbox(&webhook, until, limit))
+    }
+
+    fn next_message(&self, webhook: &str) -> Reading<'_, Option<i64>> {
+        let webhook = webhook.to_owned();
+        self.run(move |queries| queries.next_message(&webhook))
+    }
+
+    fn outbox_len(&self, limit: usize) -> Reading<'_, usize> {
+        self.run(move |queries| queries.outbox_len(limit))
     }
 }

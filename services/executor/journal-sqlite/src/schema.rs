@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 10,
-    earlier_lacks: "an index of deletions by their time",
+    format: 11,
+    earlier_lacks: "the outbox of webhooks",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -112,6 +112,21 @@ pub(crate) const SCHEMA: Schema = Schema {
             sum        INTEGER NOT NULL,
             PRIMARY KEY (exec, first_seq)
         ) STRICT, WITHOUT ROWID;
+
+        -- Messages for webhooks. A number is never used again.
+        CREATE TABLE outbox (
+            id          INTEGER PRIMARY KEY AUTOINCREMENT,
+            exec        INTEGER NOT NULL,
+            webhook     TEXT NOT NULL,
+            message     TEXT NOT NULL,
+            body        TEXT NOT NULL,
+            created_at  INTEGER NOT NULL,
+            attempts    INTEGER NOT NULL,
+            next_at     INTEGER NOT NULL,
+            sum         INTEGER NOT NULL
+        ) STRICT;
+        CREATE INDEX outbox_next ON outbox (webhook, next_at, id);
+        CREATE INDEX outbox_of ON outbox (exec);
 
         -- What is left of a deleted execution.
         CREATE TABLE deletion (
@@ -222,6 +237,13 @@ pub(crate) const DELETION: Table = Table {
     affects: "the deletion of this execution",
 };
 
+pub(crate) const OUTBOX: Table = Table {
+    name: "outbox",
+    columns: &["id", "exec", "webhook", "message", "body", "created_at", "attempts", "next_at"],
+    sum: "sum",
+    affects: "this message for a webhook",
+};
+
 /// All of them.
-pub(crate) const TABLES: [&Table; 9] =
-    [&META, &EXECUTION, &HEAD, &LOG, &SEAL_KEY, &SNAPSHOT, &WAYPOINT, &DELETION, &belay_sqlite::POSITION];
+pub(crate) const TABLES: [&Table; 10] =
+    [&META, &EXECUTION, &HEAD, &LOG, &SEAL_KEY, &SNAPSHOT, &WAYPOINT, &OUTBOX, &DELETION, &belay_sqlite::POSITION];

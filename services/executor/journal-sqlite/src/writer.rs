@@ -19,6 +19,7 @@ use crate::{
     error::store_error,
     head::{Head, Heads},
     intervals::Intervals,
+    outbox,
     rows::{self, Checked, recorded_head, write_labels},
     schema::{EXECUTION, HEAD, LOG, META, SEAL_KEY, SNAPSHOT, WAYPOINT},
 };
@@ -182,11 +183,19 @@ impl Transaction<'_> {
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
             answers.push(match operation {
-                Operation::Create { execution, transition, summary, seal_key, fence } => {
-                    self.create(execution, transition, summary, seal_key.as_deref(), *fence)?
+                Operation::Create { execution, transition, summary, seal_key, outbox, fence } => {
+                    let created = self.create(execution, transition, summary, seal_key.as_deref(), *fence)?;
+                    if let Ok(Done::Created(key)) = &created {
+                        outbox::insert(&self.connection, *key, outbox)?;
+                    }
+                    created
                 }
-                Operation::Append { key, transition, summary, seal_key, fence } => {
-                    self.append(*key, transition, summary.as_ref(), seal_key.as_deref(), *fence)?
+                Operation::Append { key, transition, summary, seal_key, outbox, fence } => {
+                    let appended = self.append(*key, transition, summary.as_ref(), seal_key.as_deref(), *fence)?;
+                    if appended.is_ok() {
+                        outbox::insert(&self.connection, *key, outbox)?;
+                    }
+                    appended
                 }
                 Operation::KeepSnapshot { key, snapshot, fence } => self.keep_snapshot(*key, snapshot, *fence)?,
                 Operation::Delete { key, deleted_at, request, fence } => {
@@ -197,6 +206,17 @@ impl Transaction<'_> {
                     self.close_deletion(*key, *reusable_at, *fence)?
                 }
                 Operation::DropDeletions { now } => Ok(Done::Dropped(self.drop_deletions(*now)?)),
+                Operation::RemoveMessage { key } => {
+                    outbox::remove(&self.connection, *key)?;
+                    Ok(Done::Changed)
+                }
+                Operation::PostponeMessage { key, attempts, next_at } => {
+                    outbox::postpone(&self.connection, *key, *attempts, *next_at)?;
+                    Ok(Done::Changed)
+                }
+                Operation::DropMessages { known, before } => {
+                    Ok(Done::Dropped(outbox::drop_unknown(&self.connection, known, *before)?))
+                }
             });
         }
         if !self.deleted.is_empty() {
@@ -526,6 +546,7 @@ pub(crate) mod tests {
                     transition: transition(1, 1),
                     summary: ExecutionSummary::default(),
                     seal_key: None,
+                    outbox: Vec::new(),
                     fence,
                 };
                 assert!(writer.commit(&[create]).await.unwrap()[0].is_ok());
@@ -542,6 +563,7 @@ pub(crate) mod tests {
                 transition: transition(others + n, 1),
                 summary: None,
                 seal_key: None,
+                outbox: Vec::new(),
                 fence,
             })
             .collect();
@@ -552,6 +574,7 @@ pub(crate) mod tests {
                 transition: transition(*expected + n, 1),
                 summary,
                 seal_key: None,
+                outbox: Vec::new(),
                 fence,
             });
         }
@@ -600,7 +623,8 @@ pub(crate) mod tests {
         };
         let execution = NewExecution { namespace: "n".into(), id: "ended".into(), shard: 3, ..new() };
         let (summary, seal_key) = (ExecutionSummary::default(), None);
-        let create = Operation::Create { execution, transition: transition(1), summary, seal_key, fence };
+        let create =
+            Operation::Create { execution, transition: transition(1), summary, seal_key, outbox: Vec::new(), fence };
         assert!(opened.writer.commit(&[create]).await.unwrap()[0].is_ok());
         let key = opened.reader.find("n", "ended").await.unwrap().unwrap().key;
         let ends = |sequence| {
@@ -612,6 +636,7 @@ pub(crate) mod tests {
             transition: transition(sequence),
             summary: ends(sequence),
             seal_key: None,
+            outbox: Vec::new(),
             fence,
         };
         let appends: Vec<Operation> = (2..=LENGTH).map(append).collect();

@@ -1,6 +1,13 @@
 //! The conformance suite that every store has to pass.
 
+mod common;
+mod outbox;
+
 use std::collections::BTreeMap;
+
+use common::{
+    append, close, commit, create, created, delete, ended, erase, new_execution, summary, transition, update,
+};
 
 use crate::{
     AnyOf, Change, Changes, Comparison, Condition, Cursor, DeleteRequest, Deletion, Done, ExecutionKey, ExecutionRow,
@@ -26,6 +33,7 @@ pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> Opened<W>) {
     keeps_one_key(&mut store).await;
     keeps_the_last_snapshot(&mut store).await;
     finds_what_has_ended(&mut store).await;
+    outbox::keeps_messages_with_their_transition(&mut store).await;
     follows_what_is_committed(&mut store).await;
     deletes_in_steps(&mut store).await;
 
@@ -40,61 +48,9 @@ pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> Opened<W>) {
     assert_eq!(store.store_id, store_id, "a store keeps its identity");
     assert!(store.fence > fence, "the fence rises whenever the store is opened");
     refuses_an_older_fence(&mut store, key, fence).await;
+    outbox::has_what_is_left(&store).await;
     continues_a_deletion(&mut store).await;
     continues_after_opening_again(&mut store, key).await;
-}
-
-fn summary(state: i32) -> ExecutionSummary {
-    ExecutionSummary { state, ..ExecutionSummary::default() }
-}
-
-fn transition(first_sequence: u64, count: u32) -> Transition {
-    let shown = format!("{first_sequence}+{count};").into_bytes();
-    Transition {
-        first_sequence,
-        count,
-        version: 1,
-        shown,
-        sealed: first_sequence.is_multiple_of(2).then(|| vec![7; 3]),
-        facts: (first_sequence == 1).then(|| vec![9; 4]),
-    }
-}
-
-fn new_execution(id: &str, request_id: &str, request_hash: &str, created_at: i64) -> NewExecution {
-    NewExecution {
-        namespace: "default".into(),
-        id: id.into(),
-        shard: 7,
-        created_at,
-        plan_id: "plan".into(),
-        labels: BTreeMap::from([("id".into(), id.into())]),
-        principal: "somebody".into(),
-        request_id: request_id.into(),
-        request_hash: request_hash.into(),
-    }
-}
-
-fn create(execution: NewExecution, fence: i64) -> Operation {
-    let fence = Fence { shard: execution.shard, token: fence };
-    Operation::Create { execution, transition: transition(1, 2), summary: summary(2), seal_key: None, fence }
-}
-
-fn append(key: ExecutionKey, transition: Transition, fence: i64) -> Operation {
-    Operation::Append { key, transition, summary: None, seal_key: None, fence: Fence { shard: 7, token: fence } }
-}
-
-async fn commit<W: JournalWriter>(store: &mut Opened<W>, batch: Vec<Operation>) -> Vec<Result<Done, Refused>> {
-    let count = batch.len();
-    let answers = store.writer.commit(&batch).await.expect("the batch is committed");
-    assert_eq!(answers.len(), count, "every operation is answered");
-    answers
-}
-
-fn created(answer: &Result<Done, Refused>) -> ExecutionKey {
-    match answer {
-        Ok(Done::Created(key)) => *key,
-        other => panic!("an execution is created, not {other:?}"),
-    }
 }
 
 async fn creates_and_finds<W: JournalWriter>(store: &mut Opened<W>) -> ExecutionKey {
@@ -182,6 +138,7 @@ async fn refuses_one_and_keeps_the_others<W: JournalWriter>(store: &mut Opened<W
                 transition: transition(9, 1),
                 summary: Some(parked.clone()),
                 seal_key: None,
+                outbox: Vec::new(),
                 fence: Fence { shard: 7, token: fence },
             },
         ],
@@ -252,11 +209,6 @@ async fn all<W: JournalWriter>(store: &Opened<W>) -> Vec<ExecutionRow> {
 
 fn one(condition: Condition) -> Vec<AnyOf> {
     vec![AnyOf(vec![condition])]
-}
-
-fn update(key: ExecutionKey, first_sequence: u64, summary: ExecutionSummary, fence: i64) -> Operation {
-    let fence = Fence { shard: 7, token: fence };
-    Operation::Append { key, transition: transition(first_sequence, 1), summary: Some(summary), seal_key: None, fence }
 }
 
 /// Whatever the filter, the order and the page: what a list contains is what matches.
@@ -533,6 +485,7 @@ async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened<W>) {
         transition: transition(5, 1),
         summary: Some(ended(510)),
         seal_key: None,
+        outbox: Vec::new(),
         fence: Fence { shard: 7, token: fence },
     };
     let answers = commit(store, vec![end, delete(key, "", fence), keep(key, 3, b"of a deleted one", fence)]).await;
@@ -542,10 +495,6 @@ async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened<W>) {
     let answers =
         commit(store, vec![erase(key, 1000, fence), close(key, 0, fence), Operation::DropDeletions { now: 0 }]).await;
     assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed), Ok(Done::Dropped(1))]);
-}
-
-fn ended(ended_at: i64) -> ExecutionSummary {
-    ExecutionSummary { state: 5, ended: true, ended_at: Some(ended_at), ..ExecutionSummary::default() }
 }
 
 /// What retention goes by: the end of executions, whatever their namespace.
@@ -644,19 +593,6 @@ async fn follows_what_is_committed<W: JournalWriter>(store: &mut Opened<W>) {
     assert_eq!(store.reader.changes(next, 10).await.unwrap(), Changes { changes: vec![], next });
     assert_eq!(commit(store, vec![append(a, transition(4, 1), fence)]).await, vec![Ok(Done::Appended)]);
     assert_eq!(store.reader.changes(next, 10).await.unwrap().changes, [change(a, 4, 4)]);
-}
-
-fn delete(key: ExecutionKey, request_id: &str, fence: i64) -> Operation {
-    let request = DeleteRequest { id: request_id.into(), hash: "hash".into() };
-    Operation::Delete { key, deleted_at: 600, request, fence: Fence { shard: 7, token: fence } }
-}
-
-fn erase(key: ExecutionKey, max_transitions: usize, fence: i64) -> Operation {
-    Operation::Erase { key, max_transitions, fence: Fence { shard: 7, token: fence } }
-}
-
-fn close(key: ExecutionKey, reusable_at: i64, fence: i64) -> Operation {
-    Operation::CloseDeletion { key, reusable_at, fence: Fence { shard: 7, token: fence } }
 }
 
 /// An execution with a label, a key, a request id and 205 transitions that has ended.

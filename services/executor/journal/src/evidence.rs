@@ -41,7 +41,10 @@ async fn read(reader: &dyn JournalReader, operation: &Operation) -> Result<Evide
         Operation::KeepSnapshot { .. }
         | Operation::Erase { .. }
         | Operation::CloseDeletion { .. }
-        | Operation::DropDeletions { .. } => return Ok(Evidence::default()),
+        | Operation::DropDeletions { .. }
+        | Operation::RemoveMessage { .. }
+        | Operation::PostponeMessage { .. }
+        | Operation::DropMessages { .. } => return Ok(Evidence::default()),
     };
     let Some(key) = key else { return Ok(Evidence::default()) };
     let transition = reader.stored(key, first_sequence).await?;
@@ -74,7 +77,10 @@ impl Operation {
             Self::KeepSnapshot { .. }
             | Self::Erase { .. }
             | Self::CloseDeletion { .. }
-            | Self::DropDeletions { .. } => None,
+            | Self::DropDeletions { .. }
+            | Self::RemoveMessage { .. }
+            | Self::PostponeMessage { .. }
+            | Self::DropMessages { .. } => None,
         }
     }
 }
@@ -101,7 +107,14 @@ mod tests {
     }
 
     fn append() -> Operation {
-        Operation::Append { key: KEY, transition: transition(), summary: None, seal_key: None, fence: FENCE }
+        Operation::Append {
+            key: KEY,
+            transition: transition(),
+            summary: None,
+            seal_key: None,
+            outbox: Vec::new(),
+            fence: FENCE,
+        }
     }
 
     fn create() -> Operation {
@@ -117,7 +130,14 @@ mod tests {
             request_hash: String::new(),
         };
         let summary = ExecutionSummary::default();
-        Operation::Create { execution, transition: transition(), summary, seal_key: None, fence: FENCE }
+        Operation::Create {
+            execution,
+            transition: transition(),
+            summary,
+            seal_key: None,
+            outbox: Vec::new(),
+            fence: FENCE,
+        }
     }
 
     fn written(transition: Transition, token: i64) -> Evidence {

@@ -22,6 +22,8 @@
 //! 10. [`JournalReader::changes`] gives each committed transition once, in an order in which nothing is ever committed before a [`Cursor`] that
 //!     a reader was given. A store whose numbers are given out before they are committed has to hold back those above the first that is open.
 //!
+//! 11. The messages of a transition are in the outbox if and only if the transition is committed, until they are removed, or their execution is deleted.
+//!
 //! Owners. An embedded store has one owner, which holds all shards from [`Opened::fence`] on until the store is opened again; nothing has to be
 //! claimed or renewed, because the fence rises in the same step in which the store's lock is taken. A store that several executors share, such as
 //! PostgreSQL, adds to this port: claiming shards, which raises the fence of each of them; a lease for each claim, renewed by its owner and
@@ -32,6 +34,7 @@ mod changes;
 pub mod conformance;
 mod deletion;
 mod evidence;
+mod outbox;
 mod query;
 
 use std::{collections::BTreeMap, pin::Pin, sync::Arc};
@@ -42,6 +45,7 @@ use thiserror::Error;
 pub use changes::{Change, Changes, Cursor};
 pub use deletion::{DeleteRequest, Deletion};
 pub use evidence::Evidence;
+pub use outbox::{OutboxKey, OutboxMessage, OutboxRow};
 pub use query::{AnyOf, Comparison, Condition, MAX_EXAMINED, Order, OrderBy, Page, Position, Query};
 
 /// The number of shards. An execution never changes its shard; owners hold shards.
@@ -235,6 +239,8 @@ pub enum Operation {
         summary: ExecutionSummary,
         /// Its key, wrapped, when these events are the first that it seals.
         seal_key: Option<Vec<u8>>,
+        /// The messages for webhooks that these events cause.
+        outbox: Vec<OutboxMessage>,
         /// The writer's fence.
         fence: Fence,
     },
@@ -248,6 +254,8 @@ pub enum Operation {
         summary: Option<ExecutionSummary>,
         /// Its key, wrapped, when these events are the first that it seals.
         seal_key: Option<Vec<u8>>,
+        /// The messages for webhooks that these events cause.
+        outbox: Vec<OutboxMessage>,
         /// The writer's fence.
         fence: Fence,
     },
@@ -294,6 +302,27 @@ pub enum Operation {
         /// Now, in microseconds since the Unix epoch.
         now: i64,
     },
+    /// Removes a message from the outbox: it was delivered, or given up. One that is not there changes nothing.
+    RemoveMessage {
+        /// The message.
+        key: OutboxKey,
+    },
+    /// Sends a message later. One that is not there changes nothing.
+    PostponeMessage {
+        /// The message.
+        key: OutboxKey,
+        /// How many attempts have failed.
+        attempts: u32,
+        /// When to send it, in microseconds since the Unix epoch.
+        next_at: i64,
+    },
+    /// Removes the messages from before a time for webhooks that there are no more.
+    DropMessages {
+        /// The webhooks that there are.
+        known: Vec<String>,
+        /// The time, in microseconds since the Unix epoch.
+        before: i64,
+    },
 }
 
 /// The outcome of an operation.
@@ -314,8 +343,10 @@ pub enum Done {
     },
     /// The deletion is closed.
     Closed,
-    /// As many closed deletions were removed.
+    /// As many closed deletions, or messages, were removed.
     Dropped(usize),
+    /// The message is removed or postponed, or there was none.
+    Changed,
 }
 
 /// Why an operation was refused. It changed nothing.
@@ -535,6 +566,15 @@ pub trait JournalReader: Send + Sync {
 
     /// The deletions, closed or not, in the order of `deleted_at` and key: those after `after`, at most `limit`.
     fn deleted_after(&self, after: Position, limit: usize) -> Reading<'_, Vec<Deletion>>;
+
+    /// The messages of a webhook whose time is at most `until`, in the order of their times and keys, at most `limit`.
+    fn outbox(&self, webhook: &str, until: i64, limit: usize) -> Reading<'_, Vec<OutboxRow>>;
+
+    /// The earliest time of a message of a webhook.
+    fn next_message(&self, webhook: &str) -> Reading<'_, Option<i64>>;
+
+    /// How many messages the outbox has, counted up to `limit`.
+    fn outbox_len(&self, limit: usize) -> Reading<'_, usize>;
 
     /// The deletions that are not closed, in the order of their keys: those after `after`, at most `limit`.
     fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>>;

@@ -33,13 +33,20 @@ fn create(id: &str, request_id: &str, shown: &str, fence: Fence) -> Operation {
         request_hash: "hash".into(),
     };
     let summary = ExecutionSummary::default();
-    Operation::Create { execution, transition: transition(1, shown), summary, seal_key: None, fence }
+    Operation::Create {
+        execution,
+        transition: transition(1, shown),
+        summary,
+        seal_key: None,
+        outbox: Vec::new(),
+        fence,
+    }
 }
 
 fn append(key: ExecutionKey, transition: Transition, fence: Fence) -> Operation {
     let ended = transition.first_sequence == TRANSITIONS;
     let summary = ended.then(|| ExecutionSummary { ended, ended_at: Some(1), ..ExecutionSummary::default() });
-    Operation::Append { key, transition, summary, seal_key: None, fence }
+    Operation::Append { key, transition, summary, seal_key: None, outbox: Vec::new(), fence }
 }
 
 /// Two who want the same: each request to create, each transition and each deletion. What they are told is what they see of the store.

@@ -21,9 +21,11 @@ use crate::{
     journal_reads::unreadable,
     messages::Command,
     names::ExecutionName,
+    progress::Progress,
     registry::{ExecutionRegistry, unwritable},
     secrets::Sealed,
     trace::Trace,
+    webhooks::{self, About},
     wire,
 };
 
@@ -72,7 +74,18 @@ impl Driver {
         let described = Box::new(secrets.summarize(&name, &execution));
         let (last, shown_bytes) = (transition.last_sequence(), transition.shown.len());
         let reserved = registry.reserve_name(&name);
-        let create = Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, fence };
+        let mut progress = Progress::of(&execution);
+        let facts = progress.take(&execution, &events);
+        let about = About {
+            name: &name,
+            execution: &execution,
+            secrets: &secrets,
+            facts: &facts,
+            now: registry.now().as_micros(),
+        };
+        let outbox = webhooks::messages(&registry.webhooks, &about);
+        let create =
+            Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, outbox, fence };
         let key = match registry.commit(create).await.map_err(|error| unwritable(&error))? {
             Ok(Done::Created(key)) => key,
             Ok(_) => return Err(Status::internal("the store returned a mismatched reply")),
@@ -86,10 +99,11 @@ impl Driver {
         let taken = Loaded { key, name, execution, secrets, trace, summary, snapshot_at: 0, ledger_id };
         let mut driver = Self::new(Arc::clone(&registry), taken);
         driver.trace.record(&driver.execution, &events);
+        driver.registry.measures.record(&facts);
         let log_span = driver.trace.log_span();
         log_span.in_scope(|| {
             driver.log_accepted();
-            driver.log(&events);
+            driver.log(&facts);
         });
         // A watcher or reader that found it since the commit reads the journal.
         driver.feed.view.keep(events, shown_bytes, driver.secrets.redactor());

@@ -18,7 +18,7 @@ use std::{
 };
 
 use belay_execution::{Body, Event, Execution, ExecutionEvent, OperationId, OperationKey, Timestamp};
-use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, Operation, Waits};
+use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, Operation, OutboxMessage, Waits};
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
@@ -35,12 +35,14 @@ use crate::{
     messages::{Command, GateNotice, Reply},
     names::ExecutionName,
     operation::{OperationHandle, Update},
+    progress::{Fact, Progress},
     registry::{ExecutionRegistry, unwritable},
     replayed::Replayed,
     secrets::{Sealed, Secrets},
     snapshots,
     trace::Trace,
     view::LiveWaits,
+    webhooks::{self, About},
     wire,
 };
 
@@ -54,6 +56,7 @@ pub(crate) struct Driver {
     execution_name: String,
     execution: Execution,
     trace: Trace,
+    progress: Progress,
     feed: Arc<EventFeed>,
     updates: mpsc::UnboundedReceiver<Update>,
     update_sender: mpsc::UnboundedSender<Update>,
@@ -133,6 +136,7 @@ impl Driver {
         // Not less than when it left memory: since its last event it has gone by the service's clock.
         let ahead = execution.last_time().as_micros().saturating_sub(registry.now().as_micros());
         let ahead = ahead.max(registry.ahead_of(key));
+        let progress = Progress::of(&execution);
         Self {
             ahead,
             feed: registry.feed(key),
@@ -143,6 +147,7 @@ impl Driver {
             name,
             execution,
             trace,
+            progress,
             updates,
             update_sender,
             operations: HashMap::new(),
@@ -298,14 +303,17 @@ impl Driver {
         let summary = summary_of(&self.name, &self.execution, &self.secrets, now, self.registry.thresholds.park_after);
         let changed = self.summary.is_outdated_by(&summary).then(|| summary.clone());
         let fence = self.registry.fence(self.execution.created().shard);
-        let append = Operation::Append { key: self.key, transition, summary: changed, seal_key, fence };
+        let facts = self.progress.take(&self.execution, &events);
+        let outbox = self.messages(&facts);
+        let append = Operation::Append { key: self.key, transition, summary: changed, seal_key, outbox, fence };
         match self.registry.commit(append).await {
             Ok(Ok(_)) => {}
             Ok(Err(refused)) => return Err(Exit::Lost(Status::aborted(refused.to_string()))),
             Err(error) => return Err(Exit::Lost(unwritable(&error))),
         }
         self.summary = summary;
-        self.log(&events);
+        self.registry.measures.record(&facts);
+        self.log(&facts);
         // Spans first: a watcher that sees the end may stop the process.
         self.trace.record(&self.execution, &events);
         self.feed.view.keep(events, bytes, self.secrets.redactor());
@@ -318,6 +326,13 @@ impl Driver {
             self.registry.acknowledge(self.execution.created().shard, name);
         }
         Ok(())
+    }
+
+    /// The messages for webhooks that a transition causes.
+    fn messages(&self, facts: &[Fact<'_>]) -> Vec<OutboxMessage> {
+        let (name, execution, secrets) = (&self.name, &self.execution, &self.secrets);
+        let about = About { name, execution, secrets, facts, now: self.registry.now().as_micros() };
+        webhooks::messages(&self.registry.webhooks, &about)
     }
 
     /// Stores a snapshot when that is worth it. Nothing waits for it, and nothing is lost without it.

@@ -335,7 +335,8 @@ fn authorization(authorization: &Authorization) -> v1::Authorization {
     v1::Authorization { rule: authorization.rule.clone(), approver, created, modified, deleted }
 }
 
-fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting) -> v1::WaitingReason {
+/// What a wait is for, as readers see it; its secrets are still to be hidden.
+pub(crate) fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting) -> v1::WaitingReason {
     use v1::waiting_reason::Kind;
     let (kind, since, until, who, next_command) = match waiting {
         Waiting::Time { since, until } => (Kind::Time, since, Some(until), "the clock".to_owned(), String::new()),

@@ -20,7 +20,7 @@ pub(crate) use event::{
 };
 pub(crate) use execution::{
     StepDetails, approval_mode, approval_mode_to, basic, brief, etag, full, skip_reason, state_name, state_number,
-    state_word, step, step_counts, step_state_name, waits_for,
+    state_word, step, step_counts, step_state_name, waiting_reason, waits_for,
 };
 pub(crate) use plan::{audit_level_to, checked_plan_from, plan_message, stored_plan_from, stored_plan_message};
 
@@ -34,6 +34,12 @@ use crate::blobs::digest_bytes;
 
 pub(crate) fn time(timestamp: Timestamp) -> pbjson_types::Timestamp {
     belay_proto::timestamp(timestamp.as_micros())
+}
+
+/// A time as JSON shows it, without quotes.
+pub(crate) fn time_text(time: &pbjson_types::Timestamp) -> String {
+    let text = serde_json::to_value(time).ok().and_then(|value| value.as_str().map(str::to_owned));
+    text.unwrap_or_default()
 }
 
 /// A value that is always inline.

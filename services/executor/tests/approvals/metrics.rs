@@ -38,7 +38,7 @@ async fn a_scraper_reads_how_many_calls_are_in_doubt() {
     let executor = world.executor().await;
     let name = executor.run("a: effect; b: effect; c").await;
     executor.until_awaiting_approval(&name).await;
-    let (in_doubt, in_memory) = ("belay_executor_calls_in_doubt", "belay_executor_executions_in_memory");
+    let (in_doubt, in_memory) = ("belay_executor_calls_in_doubt", "executor_execution_active");
     let folder = world.folder.path().to_owned();
     assert_eq!(scraped(&folder, in_doubt).await, 0.0);
     // The commit of an approved effect is sent, and nobody answers.

@@ -1,19 +1,27 @@
 //! Metrics in the text format that Prometheus reads (OpenMetrics): `GET /metrics` on the listener that serves gRPC, for every caller that the
 //! listener accepts.
 //!
-//! Nothing is counted for them between two requests: a service reads its gauges anew for each.
+//! Gauges are read anew for each request. What is counted and recorded is that of the process.
 
 use std::{
-    fmt::Write as _,
+    fmt::{self, Write as _},
+    path::{Path, PathBuf},
     pin::Pin,
-    sync::{Arc, atomic::AtomicU64},
+    sync::Arc,
 };
 
+use belay_metrics::Attributes;
+pub use belay_metrics::{Counter, Histogram, Metric, Unit, Values};
 use http::{
     Method, Request, Response, StatusCode,
     header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE},
 };
-use prometheus_client::{encoding::text, metrics::gauge::Gauge as PrometheusGauge, registry::Registry};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text},
+    metrics::MetricType,
+    registry::{Registry, Unit as PrometheusUnit},
+};
 use tonic::body::Body;
 
 use crate::{
@@ -26,24 +34,66 @@ const PATH: &str = "/metrics";
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// One value of a service now.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Gauge {
-    /// Its name, with the unit at its end: `belay_gate_oldest_pending_approval_seconds`.
-    pub name: &'static str,
-    /// What it is, in one line.
-    pub help: &'static str,
-    /// Its value.
-    pub value: f64,
-}
-
-/// The gauges that a service reads; empty when they cannot be read now.
-pub type Reading<'a> = Pin<Box<dyn Future<Output = Vec<Gauge>> + Send + 'a>>;
+/// The metrics that a service reads; empty when they cannot be read now.
+pub type Reading<'a> = Pin<Box<dyn Future<Output = Vec<Metric>> + Send + 'a>>;
 
 /// A service that can be measured.
 pub trait Measured: Send + Sync + 'static {
-    /// Reads its gauges, at a bounded cost.
-    fn gauges(&self) -> Reading<'_>;
+    /// Reads its metrics, at a bounded cost.
+    fn metrics(&self) -> Reading<'_>;
+}
+
+/// The size of a store: of its database file with the write-ahead log.
+#[derive(Debug)]
+pub struct StoreFiles {
+    name: &'static str,
+    path: PathBuf,
+}
+
+impl StoreFiles {
+    /// The store `name`, whose database is this file.
+    pub fn new(name: &'static str, path: PathBuf) -> Self {
+        Self { name, path }
+    }
+
+    fn bytes(&self) -> u64 {
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+        length(&self.path) + length(Path::new(&log))
+    }
+}
+
+impl Measured for StoreFiles {
+    fn metrics(&self) -> Reading<'_> {
+        let metric = Metric {
+            name: "belay.store.size",
+            help: "The size of a store's files; space that is free in them included",
+            unit: Unit::Bytes,
+            values: Values::Gauge(vec![(vec![("store", self.name)], self.bytes() as f64)]),
+        };
+        Box::pin(std::future::ready(vec![metric]))
+    }
+}
+
+/// What is measured by several.
+pub type AllMeasured = Arc<[Arc<dyn Measured>]>;
+
+/// The metrics of several services. Those with one name become one.
+pub async fn read(services: &[Arc<dyn Measured>]) -> Vec<Metric> {
+    let mut all: Vec<Metric> = Vec::new();
+    for service in services {
+        for metric in service.metrics().await {
+            match (all.iter_mut().find(|known| known.name == metric.name).map(|known| &mut known.values), metric.values)
+            {
+                (Some(Values::Gauge(known)), Values::Gauge(more)) => known.extend(more),
+                (Some(Values::Counter(known)), Values::Counter(more)) => known.extend(more),
+                (Some(Values::Histogram(known)), Values::Histogram(more)) => known.extend(more),
+                (_, values) => all.push(Metric { values, ..metric }),
+            }
+        }
+    }
+    all
 }
 
 /// Answers `GET /metrics`.
@@ -74,31 +124,84 @@ impl Middleware for HttpMetrics {
         }
         let services = Arc::clone(&self.services);
         Box::pin(async move {
-            let mut gauges = Vec::new();
-            for service in services.iter() {
-                gauges.extend(service.gauges().await);
-            }
-            let mut response = plain(StatusCode::OK, encode(&gauges));
+            let mut response = plain(StatusCode::OK, encode(read(&services).await));
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
             Ok(response)
         })
     }
 }
 
-fn encode(gauges: &[Gauge]) -> String {
+fn encode(metrics: Vec<Metric>) -> String {
     let mut registry = Registry::default();
-    for Gauge { name, help, value } in gauges {
-        let gauge = PrometheusGauge::<f64, AtomicU64>::default();
-        gauge.set(*value);
-        // The library ends it with a full stop of its own.
-        registry.register(*name, help.trim_end_matches('.'), gauge);
-    }
+    registry.register_collector(Box::new(Read(metrics)));
     let mut encoded = String::new();
     if let Err(error) = text::encode(&mut encoded, &registry) {
         // A text is always written; a comment is what a scraper ignores.
         let _ = writeln!(encoded, "# {error}");
     }
     encoded
+}
+
+/// Metrics to encode.
+#[derive(Debug)]
+struct Read(Vec<Metric>);
+
+impl Collector for Read {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for Metric { name, help, unit, values } in &self.0 {
+            let kind = match values {
+                Values::Gauge(_) => MetricType::Gauge,
+                Values::Counter(_) => MetricType::Counter,
+                Values::Histogram(_) => MetricType::Histogram,
+            };
+            // The library appends the unit to the name.
+            let unit = match unit {
+                Unit::Seconds => Some(PrometheusUnit::Seconds),
+                Unit::Bytes => Some(PrometheusUnit::Bytes),
+                // What is a share says so in its name.
+                Unit::None | Unit::Ratio => None,
+            };
+            let help = format!("{}.", help.trim_end_matches('.'));
+            let name = name.replace('.', "_");
+            let mut encoder = encoder.encode_descriptor(&name, &help, unit.as_ref(), kind)?;
+            match values {
+                Values::Gauge(points) => {
+                    for (attributes, value) in points {
+                        each(&mut encoder, attributes, |point| point.encode_gauge(value))?;
+                    }
+                }
+                Values::Counter(points) => {
+                    for (attributes, value) in points {
+                        each(&mut encoder, attributes, |point| {
+                            point.encode_counter::<NoLabelSet, _, u64>(value, None)
+                        })?;
+                    }
+                }
+                Values::Histogram(points) => {
+                    for (attributes, recorded) in points {
+                        let bounds = recorded.bounds().iter().copied().chain([f64::MAX]);
+                        let buckets: Vec<(f64, u64)> = bounds.zip(recorded.counts().iter().copied()).collect();
+                        each(&mut encoder, attributes, |point| {
+                            point.encode_histogram::<NoLabelSet>(recorded.sum, recorded.count(), &buckets, None)
+                        })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Encodes one point. Without attributes it has no braces.
+fn each(
+    encoder: &mut MetricEncoder<'_>,
+    attributes: &Attributes,
+    encode: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    match attributes.is_empty() {
+        true => encode(encoder),
+        false => encode(&mut encoder.encode_family(attributes)?),
+    }
 }
 
 fn plain(status: StatusCode, text: String) -> Response<Body> {
@@ -112,6 +215,8 @@ fn plain(status: StatusCode, text: String) -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tonic::service::Routes;
 
     use super::*;
@@ -120,9 +225,18 @@ mod tests {
     struct Fixed;
 
     impl Measured for Fixed {
-        fn gauges(&self) -> Reading<'_> {
-            let gauge = |name, value| Gauge { name, help: "What it is.", value };
-            Box::pin(async move { vec![gauge("belay_test_things", 3.0), gauge("belay_test_age_seconds", 0.25)] })
+        fn metrics(&self) -> Reading<'_> {
+            let help = "What it is.";
+            let (counter, histogram) = (Counter::by("color", &["green", "red"]), Histogram::by("color"));
+            counter.add("red");
+            histogram.record("red", Duration::from_millis(1_500));
+            let metrics = vec![
+                Metric::gauge("belay.test.things", help, Unit::None, 3.0),
+                Metric::gauge("belay.test.age", help, Unit::Seconds, 0.25),
+                Metric::counter("belay.test.count", help, &counter),
+                Metric::durations("belay.test.duration", help, &histogram),
+            ];
+            Box::pin(std::future::ready(metrics))
         }
     }
 
@@ -167,15 +281,48 @@ mod tests {
 belay_test_things 3.0
 # HELP belay_test_age_seconds What it is.
 # TYPE belay_test_age_seconds gauge
+# UNIT belay_test_age_seconds seconds
 belay_test_age_seconds 0.25
-# EOF
+# HELP belay_test_count What it is.
+# TYPE belay_test_count counter
+belay_test_count_total{color=\"green\"} 0
+belay_test_count_total{color=\"red\"} 1
+# HELP belay_test_duration_seconds What it is.
+# TYPE belay_test_duration_seconds histogram
+# UNIT belay_test_duration_seconds seconds
+belay_test_duration_seconds_sum{color=\"red\"} 1.5
+belay_test_duration_seconds_count{color=\"red\"} 1
 ";
-        assert_eq!(text, expected);
+        let buckets = |line: &&str| line.contains("_bucket{");
+        let without_buckets: Vec<&str> = text.lines().filter(|line| !buckets(line)).collect();
+        assert_eq!(without_buckets.join("\n"), format!("{expected}# EOF"));
+        let cumulative: Vec<&str> = text.lines().filter(buckets).collect();
+        for (at, line) in [
+            (7, "le=\"1.0\",color=\"red\"} 0"),
+            (8, "le=\"2.5\",color=\"red\"} 1"),
+            (18, "le=\"+Inf\",color=\"red\"} 1"),
+        ] {
+            assert_eq!(cumulative[at], format!("belay_test_duration_seconds_bucket{{{line}"));
+        }
         for token in [None, Some("other")] {
             let (status, _, text) = ask(&address, token).await;
             assert_eq!(status, 401, "{text}");
             assert!(!text.contains("belay_test"), "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_sizes_of_stores_are_one_metric() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        std::fs::write(&path, [1; 100]).unwrap();
+        std::fs::write(folder.path().join("a.db-wal"), [1; 11]).unwrap();
+        let stores: [Arc<dyn Measured>; 2] =
+            [Arc::new(StoreFiles::new("a", path)), Arc::new(StoreFiles::new("b", folder.path().join("b.db")))];
+        let read = read(&stores).await;
+        let sizes = vec![(vec![("store", "a")], 111.0), (vec![("store", "b")], 0.0)];
+        assert_eq!(read.len(), 1);
+        assert_eq!(read[0].values, Values::Gauge(sizes));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

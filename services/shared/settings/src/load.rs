@@ -38,7 +38,9 @@ impl Loaded {
                 rest.strip_prefix(tool.value.name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             })
         });
-        let line = match tool.map(|tool| &tool.origin) {
+        let webhook = self.settings.webhooks.iter().find(|hook| field == format!("webhooks.{}.secret_file", hook.name));
+        let origin = tool.map(|tool| &tool.origin).or(webhook.map(|webhook| &webhook.secret_file.origin));
+        let line = match origin {
             Some(Origin::Line(line)) => *line,
             _ => 0,
         };

@@ -15,7 +15,7 @@ use crate::{
 /// The longest retention, in seconds: a hundred years.
 const MAX_RETENTION: u64 = 36_500 * 86_400;
 
-const SECTIONS: &str = "log commands services retention tools";
+const SECTIONS: &str = "log commands services retention tools webhooks";
 const LOG: &str = "level format";
 const COMMANDS: &str = "find_toolchains read_only path env plans_may_set view scratch reserve limits caches";
 const VIEW: &str = "size files";
@@ -45,6 +45,7 @@ pub(crate) fn settings(reader: &mut Reader, root: &Node, home: Option<&Path>, se
             "services" => services(reader, node, field, &mut settings.services),
             "retention" => retention(reader, node, field, &mut settings.retention),
             "tools" => settings.tools = crate::read_tools::tools(reader, node, field),
+            "webhooks" => settings.webhooks = crate::read_webhooks::webhooks(reader, node, field),
             _ => return Err(SECTIONS),
         }
         Ok(())

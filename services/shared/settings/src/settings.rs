@@ -1,6 +1,6 @@
 //! All settings.
 
-use crate::{CommandTool, Commands, Origin, Retention, Services, Sourced};
+use crate::{CommandTool, Commands, Origin, Retention, Services, Sourced, Webhook};
 
 /// The log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,4 +98,6 @@ pub struct Settings {
     pub retention: Retention,
     /// The tools that the operator declares.
     pub tools: Vec<Sourced<CommandTool>>,
+    /// Who is told what happens to executions.
+    pub webhooks: Vec<Webhook>,
 }

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::Path};
 
-use crate::{CacheUse, Origin, Place, Resolved, SYSTEM_PATH, Settings, Sourced, size};
+use crate::{CacheUse, Origin, Place, Resolved, SYSTEM_PATH, Settings, Sourced, Webhook, size};
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +128,21 @@ pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<O
         limit(retention.keep_last.value, |kept| kept.to_string()),
     ));
     rows.extend(settings.tools.iter().map(|tool| row(format!("tools.{}", tool.value.name), tool, tool.value.shown())));
+    rows.extend(settings.webhooks.iter().flat_map(of_webhook));
     rows
+}
+
+fn of_webhook(webhook: &Webhook) -> [Row; 5] {
+    let Webhook { name, url, events, secret_file, timeout, give_up_after } = webhook;
+    let key = |key: &str| format!("webhooks.{name}.{key}");
+    let words: Vec<&str> = events.value.iter().map(|event| event.word()).collect();
+    [
+        row(key("url"), url, url.value.clone()),
+        row(key("events"), events, words.join(", ")),
+        row(key("secret_file"), secret_file, secret_file.value.display().to_string()),
+        row(key("timeout"), timeout, shown_time(timeout.value.as_secs())),
+        row(key("give_up_after"), give_up_after, shown_time(give_up_after.value.as_secs())),
+    ]
 }
 
 /// A time in seconds, in the largest unit that fits.

@@ -66,17 +66,17 @@ impl SpanExporter for Exporter {
 
 /// Whether the collector is unavailable, so that each change is logged once.
 #[derive(Debug, Default)]
-struct Outage(AtomicBool);
+pub(crate) struct Outage(AtomicBool);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OutageChange {
+pub(crate) enum OutageChange {
     Started,
     Ended,
 }
 
 impl Outage {
     /// Returns the change, if there is one.
-    fn record(&self, delivered: bool) -> Option<OutageChange> {
+    pub(crate) fn record(&self, delivered: bool) -> Option<OutageChange> {
         match (self.0.swap(!delivered, Ordering::Relaxed), delivered) {
             (false, false) => Some(OutageChange::Started),
             (true, true) => Some(OutageChange::Ended),

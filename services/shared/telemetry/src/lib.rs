@@ -1,4 +1,4 @@
-//! Spans, exported over OTLP, without keeping any span open.
+//! Spans and metrics, exported over OTLP; no span is kept open.
 //!
 //! An execution may wait for a person for a week, and its process may be replaced meanwhile. So a span is not a live object: its ids are chosen
 //! first ([`Telemetry::root`], [`Telemetry::child`], or derived from a stable name by [`Telemetry::derived`]) and propagated as a
@@ -9,6 +9,7 @@
 
 mod context;
 mod export;
+mod metrics;
 mod rpc;
 pub mod semconv;
 mod settings;
@@ -16,11 +17,12 @@ mod span;
 mod telemetry;
 
 pub use context::{InvalidTraceContext, TraceContext, span_id_of};
+pub use metrics::{MetricsExport, MetricsExporter};
 pub use opentelemetry::{
     Array, KeyValue, Value,
     trace::{SpanKind, Status},
 };
 pub use rpc::RpcSpan;
-pub use settings::{InvalidSettings, Settings};
+pub use settings::{InvalidSettings, MetricsSettings, Settings};
 pub use span::{SpanEvent, SpanRecord};
 pub use telemetry::{FlushError, LAST_FLUSH, LAST_FLUSH_OF_COMMAND, Telemetry, TelemetryError};

@@ -21,22 +21,42 @@ pub(crate) enum Protocol {
 /// The port that OTLP/gRPC has by default; OTLP/HTTP has 4318.
 const GRPC_PORT: u16 = 4317;
 
-/// The path of OTLP/HTTP's requests with spans, relative to the endpoint for every signal.
-const TRACES_PATH: &str = "v1/traces";
+/// What is exported: the word in the names of its variables, and the path of OTLP/HTTP's requests, relative to the endpoint for every signal.
+#[derive(Clone, Copy)]
+struct Signal {
+    word: &'static str,
+    path: &'static str,
+}
 
-/// The destination and the sampler. Read only from the environment, as OpenTelemetry defines it.
+const TRACES: Signal = Signal { word: "TRACES", path: "v1/traces" };
+const METRICS: Signal = Signal { word: "METRICS", path: "v1/metrics" };
+
+/// Where something is exported to.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Destination {
     pub(crate) protocol: Protocol,
     /// For [`Protocol::HttpProtobuf`] the whole URL, its path included.
     pub(crate) endpoint: Uri,
     pub(crate) timeout: Duration,
-    /// How long a process that ends waits for the collector; `None` leaves that to the process.
-    pub(crate) last_flush: Option<Duration>,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) service_name: String,
     pub(crate) attributes: Vec<(String, String)>,
+}
+
+/// The destination of spans and the sampler. Read only from the environment, as OpenTelemetry defines it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub(crate) to: Destination,
+    /// How long a process that ends waits for the collector; `None` leaves that to the process.
+    pub(crate) last_flush: Option<Duration>,
     pub(crate) sampler: Sampler,
+}
+
+/// The destination of metrics, and how often they are sent. Read only from the environment, as OpenTelemetry defines it.
+#[derive(Clone, Debug)]
+pub struct MetricsSettings {
+    pub(crate) to: Destination,
+    pub(crate) interval: Duration,
 }
 
 /// A variable has a value that is not valid.
@@ -66,51 +86,88 @@ impl Settings {
     /// # Errors
     /// [`InvalidSettings`], naming the variable.
     pub fn read(service_name: &str, variable: Variable<'_>) -> Result<Option<Self>, InvalidSettings> {
-        let get = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-        let is_off = get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
-            || get("OTEL_TRACES_EXPORTER").is_some_and(|value| value == "none");
-        let Some((name, endpoint)) = otlp("ENDPOINT", &get).filter(|_| !is_off) else { return Ok(None) };
-        if let Some(exporter) = get("OTEL_TRACES_EXPORTER").filter(|value| value != "otlp") {
-            return refuse("OTEL_TRACES_EXPORTER", format!("is `{exporter}`: set it to `otlp` or `none`"));
-        }
-        let base = checked_endpoint(&name, &endpoint)?;
-        let protocol = match otlp("PROTOCOL", &get) {
-            // The standard's default is http/protobuf, which the standard gRPC port never serves.
-            None if base.port_u16() == Some(GRPC_PORT) => Protocol::Grpc,
-            None => Protocol::HttpProtobuf,
-            Some((name, protocol)) => match protocol.as_str() {
-                "grpc" => Protocol::Grpc,
-                "http/protobuf" => Protocol::HttpProtobuf,
-                _ => return refuse(&name, format!("is `{protocol}`: set it to `http/protobuf` or to `grpc`")),
-            },
-        };
-        let endpoint = match protocol {
-            // The endpoint for traces is the whole URL; the endpoint for every signal is the base of the signals' paths.
-            Protocol::HttpProtobuf if name == EVERY_ENDPOINT => with_traces_path(&name, &base)?,
-            Protocol::HttpProtobuf | Protocol::Grpc => base,
-        };
-        if let Some((name, compression)) = otlp("COMPRESSION", &get).filter(|(_, value)| value != "none") {
-            return refuse(&name, format!("is `{compression}`, which is not supported: unset it, or set it to `none`"));
-        }
-        let timeout = match otlp("TIMEOUT", &get) {
-            None => Duration::from_secs(10),
-            Some((name, text)) => milliseconds(&name, &text)?,
-        };
+        let get = trimmed(variable);
+        let Some(to) = destination(TRACES, service_name, &get)? else { return Ok(None) };
         let last_flush = get(LAST_FLUSH).map(|text| milliseconds(LAST_FLUSH, &text)).transpose()?;
-        let headers = match otlp("HEADERS", &get) {
-            None => Vec::new(),
-            Some((name, text)) => headers(&name, &text)?,
-        };
-        let attributes = match get("OTEL_RESOURCE_ATTRIBUTES") {
-            None => Vec::new(),
-            Some(text) => pairs(&text)
-                .ok_or_else(|| not_valid("OTEL_RESOURCE_ATTRIBUTES", "must have the form `key=value,other=value`"))?,
-        };
-        let named = attributes.iter().rfind(|(key, _)| key == "service.name").map(|(_, value)| value.clone());
-        let service_name = get("OTEL_SERVICE_NAME").or(named).unwrap_or_else(|| service_name.to_owned());
         let sampler = sampler(&get)?;
-        Ok(Some(Self { protocol, endpoint, timeout, last_flush, headers, service_name, attributes, sampler }))
+        Ok(Some(Self { to, last_flush, sampler }))
     }
+}
+
+impl MetricsSettings {
+    /// As [`Settings::from_env`].
+    ///
+    /// # Errors
+    /// [`InvalidSettings`], naming the variable.
+    pub fn from_env(service_name: &str) -> Result<Option<Self>, InvalidSettings> {
+        Self::read(service_name, &|name| env::var(name).ok())
+    }
+
+    /// As [`Settings::read`].
+    ///
+    /// # Errors
+    /// [`InvalidSettings`], naming the variable.
+    pub fn read(service_name: &str, variable: Variable<'_>) -> Result<Option<Self>, InvalidSettings> {
+        let get = trimmed(variable);
+        let Some(to) = destination(METRICS, service_name, &get)? else { return Ok(None) };
+        let interval = get(INTERVAL).map(|text| milliseconds(INTERVAL, &text)).transpose()?;
+        Ok(Some(Self { to, interval: interval.unwrap_or(Duration::from_secs(60)) }))
+    }
+}
+
+fn trimmed(variable: Variable<'_>) -> impl Fn(&str) -> Option<String> {
+    |name| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+/// Where a signal is exported to; `None` when its export is off.
+fn destination(
+    signal: Signal,
+    service_name: &str,
+    get: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Destination>, InvalidSettings> {
+    let otlp = |what| otlp(signal, what, get);
+    let exporter = format!("OTEL_{}_EXPORTER", signal.word);
+    let is_off = get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+        || get(&exporter).is_some_and(|value| value == "none");
+    let Some((name, endpoint)) = otlp("ENDPOINT").filter(|_| !is_off) else { return Ok(None) };
+    if let Some(value) = get(&exporter).filter(|value| value != "otlp") {
+        return refuse(&exporter, format!("is `{value}`: set it to `otlp` or `none`"));
+    }
+    let base = checked_endpoint(&name, &endpoint)?;
+    let protocol = match otlp("PROTOCOL") {
+        // The standard's default is http/protobuf, which the standard gRPC port never serves.
+        None if base.port_u16() == Some(GRPC_PORT) => Protocol::Grpc,
+        None => Protocol::HttpProtobuf,
+        Some((name, protocol)) => match protocol.as_str() {
+            "grpc" => Protocol::Grpc,
+            "http/protobuf" => Protocol::HttpProtobuf,
+            _ => return refuse(&name, format!("is `{protocol}`: set it to `http/protobuf` or to `grpc`")),
+        },
+    };
+    let endpoint = match protocol {
+        // The endpoint for one signal is the whole URL; the endpoint for every signal is the base of the signals' paths.
+        Protocol::HttpProtobuf if name == EVERY_ENDPOINT => with_path(&name, &base, signal.path)?,
+        Protocol::HttpProtobuf | Protocol::Grpc => base,
+    };
+    if let Some((name, compression)) = otlp("COMPRESSION").filter(|(_, value)| value != "none") {
+        return refuse(&name, format!("is `{compression}`, which is not supported: unset it, or set it to `none`"));
+    }
+    let timeout = match otlp("TIMEOUT") {
+        None => Duration::from_secs(10),
+        Some((name, text)) => milliseconds(&name, &text)?,
+    };
+    let headers = match otlp("HEADERS") {
+        None => Vec::new(),
+        Some((name, text)) => headers(&name, &text)?,
+    };
+    let attributes = match get("OTEL_RESOURCE_ATTRIBUTES") {
+        None => Vec::new(),
+        Some(text) => pairs(&text)
+            .ok_or_else(|| not_valid("OTEL_RESOURCE_ATTRIBUTES", "must have the form `key=value,other=value`"))?,
+    };
+    let named = attributes.iter().rfind(|(key, _)| key == "service.name").map(|(_, value)| value.clone());
+    let service_name = get("OTEL_SERVICE_NAME").or(named).unwrap_or_else(|| service_name.to_owned());
+    Ok(Some(Destination { protocol, endpoint, timeout, headers, service_name, attributes }))
 }
 
 /// The endpoint of every signal.
@@ -119,6 +176,9 @@ const EVERY_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// How long an export may take, in OpenTelemetry's words: here that of what is left when the process ends.
 const LAST_FLUSH: &str = "OTEL_BSP_EXPORT_TIMEOUT";
 
+/// The time between two exports of metrics.
+const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
+
 fn milliseconds(variable: &str, text: &str) -> Result<Duration, InvalidSettings> {
     match text.parse() {
         Ok(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds)),
@@ -126,9 +186,9 @@ fn milliseconds(variable: &str, text: &str) -> Result<Duration, InvalidSettings>
     }
 }
 
-/// The variable for traces, else the one for every signal, with its name.
-fn otlp(what: &str, get: &dyn Fn(&str) -> Option<String>) -> Option<(String, String)> {
-    let names = [format!("OTEL_EXPORTER_OTLP_TRACES_{what}"), format!("OTEL_EXPORTER_OTLP_{what}")];
+/// The variable for the signal, else the one for every signal, with its name.
+fn otlp(signal: Signal, what: &str, get: &dyn Fn(&str) -> Option<String>) -> Option<(String, String)> {
+    let names = [format!("OTEL_EXPORTER_OTLP_{}_{what}", signal.word), format!("OTEL_EXPORTER_OTLP_{what}")];
     names.into_iter().find_map(|name| get(&name).map(|value| (name, value)))
 }
 
@@ -136,7 +196,7 @@ fn checked_endpoint(name: &str, endpoint: &str) -> Result<Uri, InvalidSettings> 
     if endpoint.starts_with("https://") {
         return refuse(
             name,
-            "begins with https://, and TLS is not supported: use a collector on this host or network (http://) that forwards spans over TLS",
+            "begins with https://, and TLS is not supported: use a collector on this host or network (http://) that forwards what it gets over TLS",
         );
     }
     let uri = endpoint.parse::<Uri>().ok();
@@ -144,10 +204,10 @@ fn checked_endpoint(name: &str, endpoint: &str) -> Result<Uri, InvalidSettings> 
         .ok_or_else(|| not_valid(name, "must be a URL such as `http://localhost:4318`"))
 }
 
-fn with_traces_path(name: &str, base: &Uri) -> Result<Uri, InvalidSettings> {
+fn with_path(name: &str, base: &Uri, path: &str) -> Result<Uri, InvalidSettings> {
     let authority = base.authority().map_or("", |authority| authority.as_str());
     let query = base.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let url = format!("http://{authority}{}/{TRACES_PATH}{query}", base.path().trim_end_matches('/'));
+    let url = format!("http://{authority}{}/{path}{query}", base.path().trim_end_matches('/'));
     url.parse().map_err(|_| not_valid(name, "must be a URL such as `http://localhost:4318`"))
 }
 
@@ -252,16 +312,19 @@ mod tests {
             ("OTEL_RESOURCE_ATTRIBUTES", "service.name=from-attributes,deployment.environment.name=test"),
         ]);
         let settings = settings.unwrap().unwrap();
-        assert_eq!(settings.endpoint, "http://traces:4317");
-        assert_eq!(settings.protocol, Protocol::Grpc);
-        assert_eq!(settings.timeout, Duration::from_millis(2500));
-        assert_eq!(settings.headers, [("x-tenant".into(), "a b".into()), ("authorization".into(), "Bearer x".into())]);
-        assert_eq!(settings.service_name, "from-attributes");
-        assert_eq!(settings.attributes.len(), 2);
+        assert_eq!(settings.to.endpoint, "http://traces:4317");
+        assert_eq!(settings.to.protocol, Protocol::Grpc);
+        assert_eq!(settings.to.timeout, Duration::from_millis(2500));
+        assert_eq!(
+            settings.to.headers,
+            [("x-tenant".into(), "a b".into()), ("authorization".into(), "Bearer x".into())]
+        );
+        assert_eq!(settings.to.service_name, "from-attributes");
+        assert_eq!(settings.to.attributes.len(), 2);
         let named =
             read(&[ENDPOINT, ("OTEL_SERVICE_NAME", "mine"), ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other")]);
-        assert_eq!(named.unwrap().unwrap().service_name, "mine");
-        assert_eq!(read(&[ENDPOINT]).unwrap().unwrap().service_name, "belay-test");
+        assert_eq!(named.unwrap().unwrap().to.service_name, "mine");
+        assert_eq!(read(&[ENDPOINT]).unwrap().unwrap().to.service_name, "belay-test");
     }
 
     /// The rules of the OpenTelemetry specification for `OTEL_EXPORTER_OTLP_ENDPOINT` and `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`.
@@ -269,7 +332,7 @@ mod tests {
     fn over_http_the_endpoint_for_every_signal_gets_the_path_of_traces_and_the_one_for_traces_is_the_whole_url() {
         let url = |variables: &[(&str, &str)]| {
             let settings = read(variables).unwrap().unwrap();
-            (settings.protocol, settings.endpoint.to_string())
+            (settings.to.protocol, settings.to.endpoint.to_string())
         };
         let http = |url: &str| (Protocol::HttpProtobuf, url.to_owned());
         const EVERY: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -287,13 +350,38 @@ mod tests {
         const EVERY: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
         const TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL";
         let other_port = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:9999");
-        let protocol = |variables: &[(&str, &str)]| read(variables).unwrap().unwrap().protocol;
+        let protocol = |variables: &[(&str, &str)]| read(variables).unwrap().unwrap().to.protocol;
         assert_eq!(protocol(&[ENDPOINT]), Protocol::Grpc, "4317 is the port of OTLP over gRPC");
         assert_eq!(protocol(&[other_port]), Protocol::HttpProtobuf);
         assert_eq!(protocol(&[other_port, (EVERY, "grpc")]), Protocol::Grpc);
         assert_eq!(protocol(&[ENDPOINT, (EVERY, "http/protobuf")]), Protocol::HttpProtobuf);
         assert_eq!(protocol(&[ENDPOINT, (EVERY, "grpc"), (TRACES, "http/protobuf")]), Protocol::HttpProtobuf);
         assert_eq!(protocol(&[ENDPOINT, (EVERY, "nonsense"), (TRACES, "grpc")]), Protocol::Grpc);
+    }
+
+    #[test]
+    fn metrics_have_variables_of_their_own() {
+        let read = |variables: &[(&str, &str)]| {
+            let variables = variables.to_vec();
+            MetricsSettings::read("belay-test", &|name| {
+                variables.iter().rfind(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        const EVERY: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318");
+        assert!(read(&[]).unwrap().is_none());
+        assert!(read(&[EVERY, ("OTEL_METRICS_EXPORTER", "none")]).unwrap().is_none());
+        let settings = read(&[EVERY, ("OTEL_TRACES_EXPORTER", "none")]).unwrap().unwrap();
+        assert_eq!(
+            (settings.to.endpoint.to_string().as_str(), settings.interval.as_secs()),
+            ("http://c:4318/v1/metrics", 60)
+        );
+        let own =
+            [EVERY, ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m:4317"), ("OTEL_METRIC_EXPORT_INTERVAL", "500")];
+        let settings = read(&own).unwrap().unwrap();
+        assert_eq!((settings.to.protocol, settings.interval.as_millis()), (Protocol::Grpc, 500));
+        for (variable, value) in [("OTEL_METRIC_EXPORT_INTERVAL", "0"), ("OTEL_METRICS_EXPORTER", "prometheus")] {
+            assert_eq!(read(&[EVERY, (variable, value)]).unwrap_err().variable, variable);
+        }
     }
 
     #[test]

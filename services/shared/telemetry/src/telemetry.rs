@@ -26,8 +26,11 @@ use tonic::{
 };
 
 use crate::{
-    InvalidSettings, Settings, SpanRecord, TraceContext, context::span_id_of, export::Exporter, semconv,
-    settings::Protocol,
+    InvalidSettings, Settings, SpanRecord, TraceContext,
+    context::span_id_of,
+    export::Exporter,
+    semconv,
+    settings::{Destination as Collectors, Protocol},
 };
 
 /// How long a stopping service waits for the export of its last spans; `OTEL_BSP_EXPORT_TIMEOUT` overrides it.
@@ -59,7 +62,7 @@ pub enum TelemetryError {
     #[error("the thread that sends spans could not be started: {0}")]
     Thread(#[from] std::io::Error),
     /// The exporter rejects the settings.
-    #[error("the exporter of spans cannot be set up: {0}")]
+    #[error("the exporter cannot be set up: {0}")]
     Exporter(String),
 }
 
@@ -165,7 +168,7 @@ impl Telemetry {
             otlp_exporter(settings)?
         };
         let resource = resource(settings, &HEXLOWER.encode(&random::<16>(&entropy)));
-        let endpoint = redactor.redact_text(&settings.endpoint.to_string()).text;
+        let endpoint = redactor.redact_text(&settings.to.endpoint.to_string()).text;
         let exporter = Exporter::new(otlp, &resource, &endpoint, redactor, runtime.handle().clone());
         let scope = InstrumentationScope::builder("belay")
             .with_version(env!("CARGO_PKG_VERSION"))
@@ -173,7 +176,7 @@ impl Telemetry {
         let destination = Destination::Otlp(Otlp {
             processor: Arc::new(BatchSpanProcessor::builder(exporter).build()),
             scope: scope.build(),
-            collector: Collector::of(&settings.endpoint),
+            collector: Collector::of(&settings.to.endpoint),
             endpoint,
             last_flush: settings.last_flush,
             runtime: Some(runtime),
@@ -374,8 +377,8 @@ fn resource(settings: &Settings, instance: &str) -> Resource {
         KeyValue::new(semconv::SERVICE_VERSION, env!("CARGO_PKG_VERSION")),
         KeyValue::new(semconv::SERVICE_INSTANCE_ID, instance.to_owned()),
     ];
-    let given = settings.attributes.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
-    let name = KeyValue::new(semconv::SERVICE_NAME, settings.service_name.clone());
+    let given = settings.to.attributes.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    let name = KeyValue::new(semconv::SERVICE_NAME, settings.to.service_name.clone());
     Resource::builder_empty()
         .with_schema_url(defaults, semconv::SCHEMA_URL)
         .with_attributes(given)
@@ -385,28 +388,28 @@ fn resource(settings: &Settings, instance: &str) -> Resource {
 
 fn otlp_exporter(settings: &Settings) -> Result<opentelemetry_otlp::SpanExporter, TelemetryError> {
     let builder = opentelemetry_otlp::SpanExporter::builder();
-    let endpoint = settings.endpoint.to_string();
-    let built = match settings.protocol {
+    let endpoint = settings.to.endpoint.to_string();
+    let built = match settings.to.protocol {
         Protocol::Grpc => builder
             .with_tonic()
             .with_endpoint(endpoint)
-            .with_timeout(settings.timeout)
-            .with_metadata(metadata(settings)?)
+            .with_timeout(settings.to.timeout)
+            .with_metadata(metadata(&settings.to)?)
             .build(),
         Protocol::HttpProtobuf => builder
             .with_http()
             .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
             .with_endpoint(endpoint)
-            .with_timeout(settings.timeout)
-            .with_headers(settings.headers.iter().cloned().collect())
+            .with_timeout(settings.to.timeout)
+            .with_headers(settings.to.headers.iter().cloned().collect())
             .build(),
     };
     built.map_err(|error| TelemetryError::Exporter(error.to_string()))
 }
 
-fn metadata(settings: &Settings) -> Result<MetadataMap, TelemetryError> {
+pub(crate) fn metadata(to: &Collectors) -> Result<MetadataMap, TelemetryError> {
     let mut metadata = MetadataMap::new();
-    for (key, value) in &settings.headers {
+    for (key, value) in &to.headers {
         // `Settings` has checked both.
         let refused =
             |what: &str| TelemetryError::Exporter(format!("the header `{key}` has {what} that is not valid in HTTP"));

@@ -1,18 +1,28 @@
-//! A span collector for tests: it receives spans over OTLP, and prints them as a tree.
+//! A collector for tests: it receives spans over OTLP, and prints them as a tree, and the latest metrics of each service.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     process::Command,
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
     time::Duration,
 };
 
 use opentelemetry_proto::tonic::{
-    collector::trace::v1::{
-        ExportTraceServiceRequest, ExportTraceServiceResponse,
-        trace_service_server::{TraceService, TraceServiceServer},
+    collector::{
+        metrics::v1::{
+            ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+            metrics_service_server::{MetricsService, MetricsServiceServer},
+        },
+        trace::v1::{
+            ExportTraceServiceRequest, ExportTraceServiceResponse,
+            trace_service_server::{TraceService, TraceServiceServer},
+        },
     },
     common::v1::{KeyValue, any_value::Value},
+    metrics::v1::Metric,
     trace::v1,
 };
 use tokio::{net::TcpListener, runtime::Runtime};
@@ -33,11 +43,31 @@ pub(crate) struct Collector {
     endpoint: String,
     received: Receiver<Span>,
     spans: Vec<Span>,
+    metrics: Latest,
     /// Held while the collector receives.
     _runtime: Runtime,
 }
 
 struct Service(Sender<Span>);
+
+/// The metrics that each service sent last.
+#[derive(Clone, Default)]
+struct Latest(Arc<Mutex<BTreeMap<String, Vec<Metric>>>>);
+
+#[tonic::async_trait]
+impl MetricsService for Latest {
+    async fn export(
+        &self,
+        request: Request<ExportMetricsServiceRequest>,
+    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
+        for sent in request.into_inner().resource_metrics {
+            let service = text(&sent.resource.unwrap_or_default().attributes, "service.name");
+            let metrics = sent.scope_metrics.into_iter().flat_map(|scope| scope.metrics).collect();
+            self.0.lock().unwrap().insert(service, metrics);
+        }
+        Ok(Response::new(ExportMetricsServiceResponse::default()))
+    }
+}
 
 #[tonic::async_trait]
 impl TraceService for Service {
@@ -63,9 +93,12 @@ impl Collector {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let (sender, received) = channel();
-        let server = tonic::transport::Server::builder().add_service(TraceServiceServer::new(Service(sender)));
+        let metrics = Latest::default();
+        let server = tonic::transport::Server::builder()
+            .add_service(TraceServiceServer::new(Service(sender)))
+            .add_service(MetricsServiceServer::new(metrics.clone()));
         runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
-        Self { endpoint, received, spans: Vec::new(), _runtime: runtime }
+        Self { endpoint, received, spans: Vec::new(), metrics, _runtime: runtime }
     }
 
     /// Makes the command send its spans here, without delay.
@@ -89,6 +122,11 @@ impl Collector {
                 Err(end) => panic!("{name:?} of {service} did not come ({end}); what came: {:?}", self.spans),
             }
         }
+    }
+
+    /// The metrics that each service sent last. Those that a program sends as it exits regularly are included.
+    pub(crate) fn metrics(&self) -> BTreeMap<String, Vec<Metric>> {
+        self.metrics.0.lock().unwrap().clone()
     }
 
     /// All received spans. Spans that a program sent before it exited regularly are included.

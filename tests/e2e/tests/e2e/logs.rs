@@ -1,5 +1,7 @@
 //! The services' logs, at the most verbose level, contain no secret that passed through them.
 
+use std::time::Duration;
+
 use belay_e2e::{Client, Person, Service, Services, client::name};
 use belay_proto::v1::{self, Decision, approval::State};
 
@@ -8,7 +10,7 @@ use belay_proto::v1::{self, Decision, approval::State};
 fn planted() -> [String; 6] {
     [
         ["ghp_", "Lg81mQ7Lr0aVt5KcNw3Yb9Ud2Ef6Hg4Js1Pk"],
-        ["glpat-", "Lg0fake1Belay2Not3"],
+        ["glpat-", "Lg0fake1Belay2Not3Re"],
         ["npm_", "Lg0fake1Belay2Not3Real4FAKE0fake1Bel"],
         ["hvs.", "Lg0fake1Belay2Not3Real4FAKE0fake1Belay2"],
         ["dapi", "3456789abcdef0123456789abcdef012"],
@@ -97,4 +99,55 @@ async fn each_retry_is_a_warning() {
     for (line, words) in warnings.iter().zip([["attempt=1", "delay_ms=10"], ["attempt=2", "delay_ms=20"]]) {
         assert!(line.contains("WARN") && words.iter().all(|word| line.contains(word)), "{line}");
     }
+}
+
+/// S2-X-25: failures and long waits are lines at info with the fields of the log record; a parameter has no secret.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failures_and_long_waits_are_lines_with_their_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::logging(folder.path(), "file_write: prompt\n", "info").await;
+    let client = Client::new(&services.socket());
+    let token = ["ghp_", "Lg81mQ7Lr0aVt5KcNw3Yb9Ud2Ef6Hg4Js1Pk"].concat();
+    let plan = format!(
+        "id: recorded
+stop_on_error: false
+steps:
+  - {{id: broken, tool: noop, arguments: {{fail: 'no', output: 'is {token}'}}, retry: {{max_attempts: 1}}}}
+  - {{id: ask, tool: write_file, arguments: {{path: a.txt, content: x}}}}
+  - {{id: later, wait: {{for: 2h}}}}
+  - {{id: soon, wait: {{for: 1s}}}}
+"
+    );
+    client.start_with("recorded", &plan, v1::StartExecutionRequest::default()).await;
+    // The gate shows a question before the executor has recorded that it waits for it.
+    let waits = async || {
+        while !services.log(Service::Executor).contains("waits_for=\"APPROVAL\"") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waits()).await.expect("the executor logs the wait");
+    let log = services.log(Service::Executor);
+    let line = |event: &str, step: &str| {
+        let (event, step) = (format!("event=\"{event}\""), format!("step_id=\"{step}\""));
+        let mut found = log.lines().filter(|line| line.contains(&event) && line.contains(&step));
+        found.next().map(str::to_owned)
+    };
+    let failed = line("step_failed", "broken").unwrap_or_else(|| panic!("{log}"));
+    for field in [
+        " INFO ",
+        "session_id=\"namespaces/default/executions/recorded\"",
+        "task_id=\"recorded\"",
+        "tool=\"noop\"",
+        "parameters=\"",
+        "result_status=\"FAILED\"",
+        "duration_ms=",
+    ] {
+        assert!(failed.contains(field), "{field}: {failed}");
+    }
+    assert!(!log.contains(&token), "{log}");
+    let asked = line("wait_began", "ask").unwrap_or_else(|| panic!("{log}"));
+    assert!(asked.contains("waits_for=\"APPROVAL\"") && asked.contains("tool=\"write_file\""), "{asked}");
+    let waits = line("wait_began", "later").unwrap_or_else(|| panic!("{log}"));
+    assert!(waits.contains(" INFO ") && waits.contains("waits_for=\"TIME\"") && waits.contains("until="), "{waits}");
+    assert_eq!(line("wait_began", "soon"), None, "a short wait is not worth a line");
 }

@@ -7,6 +7,7 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::Transaction;
 use crate::{
+    outbox,
     rows::{COLUMNS, execution_row},
     schema::{DELETION, LOG},
 };
@@ -57,6 +58,7 @@ impl Transaction<'_> {
         }
         self.connection.prepare_cached("DELETE FROM seal_key WHERE exec = ?1")?.execute([key.0])?;
         self.connection.prepare_cached("DELETE FROM snapshot WHERE exec = ?1")?.execute([key.0])?;
+        outbox::remove_all(&self.connection, key)?;
         self.connection.prepare_cached("DELETE FROM execution WHERE exec = ?1")?.execute([key.0])?;
         static INSERT: LazyLock<String> = LazyLock::new(|| DELETION.insert());
         self.connection.prepare_cached(&INSERT)?.execute(params![
@@ -251,14 +253,28 @@ mod tests {
                 ..Default::default()
             };
             let seal_key = Some(text.as_bytes().to_vec());
-            let create = Operation::Create { execution, transition: transition(1, text), summary, seal_key, fence };
+            let create = Operation::Create {
+                execution,
+                transition: transition(1, text),
+                summary,
+                seal_key,
+                outbox: Vec::new(),
+                fence,
+            };
             let Done::Created(key) = done(&mut opened, create) else { panic!("it is created") };
             keys.push(key);
         }
         for sequence in 2..200 {
             for (key, text) in keys.iter().zip(["something else", SECRET]) {
                 let transition = transition(sequence, text);
-                let append = Operation::Append { key: *key, transition, summary: None, seal_key: None, fence };
+                let append = Operation::Append {
+                    key: *key,
+                    transition,
+                    summary: None,
+                    seal_key: None,
+                    outbox: Vec::new(),
+                    fence,
+                };
                 assert_eq!(done(&mut opened, append), Done::Appended);
             }
         }

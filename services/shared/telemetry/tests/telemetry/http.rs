@@ -2,9 +2,15 @@
 
 use std::{collections::BTreeMap, io, time::Duration};
 
+use belay_metrics::{Counter, Histogram, Metric, Unit};
 use belay_redaction::Redactor;
-use belay_telemetry::{LAST_FLUSH, LAST_FLUSH_OF_COMMAND, Settings, SpanRecord, Telemetry};
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use belay_telemetry::{
+    LAST_FLUSH, LAST_FLUSH_OF_COMMAND, MetricsExporter, MetricsSettings, Settings, SpanRecord, Telemetry,
+};
+use opentelemetry_proto::tonic::{
+    collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
+    metrics::v1::metric::Data,
+};
 use prost::Message as _;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -104,6 +110,60 @@ async fn spans_are_posted_to_the_path_of_traces_with_the_headers() {
         assert_eq!(crate::collector::spans(request)[0].name, name);
     }
     telemetry.shutdown(LAST_FLUSH).await.unwrap();
+}
+
+/// S4-32: metrics are posted with their names, at the interval and once more at the end.
+#[tokio::test]
+async fn metrics_are_posted_to_the_path_of_metrics() {
+    let mut collector = Collector::start("200 OK").await;
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint.as_str()),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=blue"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=ignored,deployment.environment.name=test"),
+        ("OTEL_SERVICE_NAME", "mine"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "20"),
+    ];
+    let get = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    let settings = MetricsSettings::read("belay-executor", &get).unwrap().expect("an endpoint is named");
+    let exporter = MetricsExporter::new(settings, "one-run").unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let exporting = tokio::spawn(async move {
+        let retries = Counter::new();
+        let durations = Histogram::by("status");
+        let read = || {
+            retries.increment();
+            durations.record("FAILED", Duration::from_secs(2));
+            let metrics = vec![
+                Metric::counter("executor.retries.count", "Retries", &retries),
+                Metric::durations("executor.step.duration", "Steps", &durations),
+                Metric::gauge("belay.store.size", "Sizes", Unit::Bytes, 3.0),
+            ];
+            async move { metrics }
+        };
+        exporter.run(read, || 7, async { drop(stopped.await) }).await;
+    });
+    let posted = collector.next().await;
+    assert_eq!((posted.line.as_str(), posted.headers["x-tenant"].as_str()), ("POST /v1/metrics HTTP/1.1", "blue"));
+    let request = ExportMetricsServiceRequest::decode(posted.body.as_slice()).unwrap();
+    let sent = &request.resource_metrics[0];
+    let attributes = &sent.resource.as_ref().unwrap().attributes;
+    let keys: Vec<&str> = attributes.iter().map(|attribute| attribute.key.as_str()).collect();
+    assert_eq!(keys, ["service.version", "service.instance.id", "service.name", "deployment.environment.name"]);
+    let metrics = &sent.scope_metrics[0].metrics;
+    let named: Vec<_> = metrics.iter().map(|metric| (metric.name.as_str(), metric.unit.as_str())).collect();
+    assert_eq!(named, [("executor.retries.count", ""), ("executor.step.duration", "s"), ("belay.store.size", "By")]);
+    let Some(Data::Sum(sum)) = &metrics[0].data else { panic!("a counter is a sum: {:?}", metrics[0]) };
+    assert!(sum.is_monotonic && sum.data_points[0].start_time_unix_nano == 7_000, "{sum:?}");
+    let Some(Data::Histogram(histogram)) = &metrics[1].data else { panic!("{:?}", metrics[1]) };
+    let point = &histogram.data_points[0];
+    assert_eq!((point.count, point.sum, point.bucket_counts.len()), (1, Some(2.0), point.explicit_bounds.len() + 1));
+    stop.send(()).unwrap();
+    exporting.await.unwrap();
+    let mut last = collector.next().await;
+    while let Ok(posted) = collector.posted.try_recv() {
+        last = posted;
+    }
+    assert!(!last.body.is_empty(), "the last ones are sent at the end");
 }
 
 #[tokio::test]

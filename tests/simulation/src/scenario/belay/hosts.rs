@@ -424,6 +424,7 @@ async fn run_executor(site: Site) -> Outcome {
         shutdown: shutdown.clone(),
         limits: Default::default(),
         retention: Default::default(),
+        webhooks: Vec::new(),
         thresholds: site.knobs.executor,
     });
     executions.drive_all().await?;
@@ -545,7 +546,10 @@ impl JournalWriter for Remembered {
             | Operation::Delete { .. }
             | Operation::Erase { .. }
             | Operation::CloseDeletion { .. }
-            | Operation::DropDeletions { .. } => None,
+            | Operation::DropDeletions { .. }
+            | Operation::RemoveMessage { .. }
+            | Operation::PostponeMessage { .. }
+            | Operation::DropMessages { .. } => None,
         });
         let created: Vec<Option<String>> = created.collect();
         let answers = self.writer.commit(batch).await?;

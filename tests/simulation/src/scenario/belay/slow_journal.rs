@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belay_journal::{
     Changes, Committed, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, JournalWriter, Loaded, Opened,
-    Operation, Page, Position, Query, Reading, StoreError, StoredTransition, Transition,
+    Operation, OutboxRow, Page, Position, Query, Reading, StoreError, StoredTransition, Transition,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -154,5 +154,17 @@ impl JournalReader for SlowReader {
 
     fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>> {
         self.delayed(self.reader.open_deletions(after, limit))
+    }
+
+    fn outbox(&self, webhook: &str, until: i64, limit: usize) -> Reading<'_, Vec<OutboxRow>> {
+        self.delayed(self.reader.outbox(webhook, until, limit))
+    }
+
+    fn next_message(&self, webhook: &str) -> Reading<'_, Option<i64>> {
+        self.delayed(self.reader.next_message(webhook))
+    }
+
+    fn outbox_len(&self, limit: usize) -> Reading<'_, usize> {
+        self.delayed(self.reader.outbox_len(limit))
     }
 }

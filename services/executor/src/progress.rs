@@ -1,0 +1,218 @@
+//! What an execution's events mean for operators: which attempts, steps, calls and waits for a person ended, and after how long.
+//!
+//! Metrics and the log are made of it. It is pure, and what it keeps is what runs.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use belay_execution::{
+    ApprovalEvent, Body, Decision, Event, Execution, ExecutionEvent, Failure, Finished, OperationId, OperationKey,
+    StepEvent, StepId, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest, WaitCondition, WaitEvent, Waiting,
+};
+
+/// Follows the events of one execution.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// When each running step began its first attempt.
+    steps: BTreeMap<StepId, Timestamp>,
+    /// The calls in flight, and when each was requested.
+    calls: BTreeMap<OperationId, (Arc<ToolCallRequest>, Timestamp)>,
+    /// Since when each undecided approval is waited for.
+    approvals: BTreeMap<OperationId, Timestamp>,
+}
+
+/// A call that ended, or was the last one of what ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EndedCall {
+    pub(crate) request: Arc<ToolCallRequest>,
+    pub(crate) status: &'static str,
+    pub(crate) duration: Duration,
+}
+
+/// What happened, with how long it took.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Fact<'a> {
+    /// A call ended.
+    CallEnded { call: &'a OperationId, ended: EndedCall },
+    /// An attempt failed, and another one is planned after the delay.
+    Retry { step: &'a StepId, attempt: u32, failure: &'a Failure, delay: Duration, call: Option<EndedCall> },
+    /// All attempts of a call failed, and another call takes its place.
+    Fallback { step: &'a StepId, attempt: u32, failure: &'a Failure, tools: [&'a str; 2], call: Option<EndedCall> },
+    /// A step that had started ended.
+    StepEnded {
+        step: &'a StepId,
+        attempt: u32,
+        status: &'static str,
+        failure: Option<&'a Failure>,
+        duration: Duration,
+        call: Option<EndedCall>,
+    },
+    /// A person, or the policy's time limit, decided an approval.
+    Decided { decision: Decision, waited: Duration },
+    /// A wait for a person, a time or a signal began.
+    WaitBegan { step: &'a StepId, tool: Option<String>, waiting: Waiting },
+    /// The execution ended.
+    Finished(&'a Finished),
+}
+
+impl Progress {
+    /// What runs in an execution in its current state.
+    pub(crate) fn of(execution: &Execution) -> Self {
+        let running = execution.steps().filter(|step| step.ended_at().is_none());
+        let steps = running.filter_map(|step| Some((step.id().clone(), step.started_at()?)));
+        let calls = execution.operations().filter_map(|operation| {
+            let call = execution.operation_id(operation.key);
+            Some((call, (Arc::clone(operation.tool_call()?), operation.since)))
+        });
+        let approvals = execution.operations().filter_map(|operation| {
+            let pending = operation.pending_approval.as_ref().filter(|pending| pending.decided.is_none())?;
+            Some((execution.operation_id(operation.key), pending.since))
+        });
+        Self { steps: steps.collect(), calls: calls.collect(), approvals: approvals.collect() }
+    }
+
+    /// Takes events that `execution` has applied and that are stored, and returns what they mean.
+    pub(crate) fn take<'a>(&mut self, execution: &Execution, events: &'a [Event]) -> Vec<Fact<'a>> {
+        let mut facts = Vec::new();
+        // The last call of each step that ends in these events: a step ends in the transition of its last call.
+        let mut last: BTreeMap<&StepId, EndedCall> = BTreeMap::new();
+        for event in events {
+            match &event.body {
+                Body::Execution(kind) => match kind {
+                    ExecutionEvent::Finished(finished) => facts.push(Fact::Finished(finished)),
+                    ExecutionEvent::Created(_)
+                    | ExecutionEvent::Started
+                    | ExecutionEvent::Paused { .. }
+                    | ExecutionEvent::Resumed
+                    | ExecutionEvent::CancelRequested { .. }
+                    | ExecutionEvent::SignalReceived(_)
+                    | ExecutionEvent::Recovered { .. }
+                    | ExecutionEvent::Retried(_)
+                    | ExecutionEvent::PlanUpdated(_)
+                    | ExecutionEvent::CompensationStarted { .. }
+                    | ExecutionEvent::DeadlineExceeded
+                    | ExecutionEvent::AwaitingApproval => {}
+                },
+                Body::Step { step, attempt, event: kind } => {
+                    if let StepEvent::OutcomeUnknown { .. } = kind {
+                        facts.extend(outcome_wait(execution, step));
+                    }
+                    facts.extend(self.step(step, *attempt, kind, event.time, &mut last));
+                }
+                Body::ToolCall { call, event: kind } => match kind {
+                    ToolCallEvent::Requested(request) => {
+                        self.calls.insert(call.clone(), (Arc::clone(request), event.time));
+                    }
+                    ToolCallEvent::Held(_) => drop(self.approvals.insert(call.clone(), event.time)),
+                    ToolCallEvent::Dispatched => {}
+                    ToolCallEvent::Ended(end) => {
+                        self.approvals.remove(call);
+                        let Some((request, since)) = self.calls.remove(call) else { continue };
+                        let ended = EndedCall { request, status: status(end), duration: event.time.since(since) };
+                        last.insert(&call.step, ended.clone());
+                        facts.push(Fact::CallEnded { call, ended });
+                    }
+                },
+                Body::Approval { operation, event: kind } => match kind {
+                    ApprovalEvent::Requested { .. } => facts.extend(person_wait(execution, operation)),
+                    ApprovalEvent::Decided { approval, decision, .. } => {
+                        let since = self.approvals.remove(operation);
+                        // The execution's approval mode decides at once, and has no approval at the gate.
+                        if let Some(since) = since.filter(|_| !approval.is_empty()) {
+                            facts.push(Fact::Decided { decision: *decision, waited: event.time.since(since) });
+                        }
+                    }
+                },
+                Body::Wait { wait, event: kind } => match kind {
+                    // A form is waited for when the gate asks for it.
+                    WaitEvent::Started(WaitCondition::Form { .. }) | WaitEvent::Ended(_) => {}
+                    WaitEvent::Started(WaitCondition::Time { .. } | WaitCondition::Signal { .. }) => {
+                        let operation = execution.operation_key(wait).and_then(|key| execution.operation(key));
+                        let waiting = operation.and_then(|operation| operation.waiting());
+                        facts.extend(waiting.map(|waiting| Fact::WaitBegan { step: &wait.step, tool: None, waiting }));
+                    }
+                },
+            }
+        }
+        facts
+    }
+
+    fn step<'a>(
+        &mut self,
+        step: &'a StepId,
+        attempt: u32,
+        event: &'a StepEvent,
+        time: Timestamp,
+        last: &mut BTreeMap<&StepId, EndedCall>,
+    ) -> Option<Fact<'a>> {
+        let (status, failure) = match event {
+            StepEvent::Started => {
+                self.steps.entry(step.clone()).or_insert(time);
+                return None;
+            }
+            StepEvent::RetryScheduled { failure, delay, .. } => {
+                return Some(Fact::Retry { step, attempt, failure, delay: *delay, call: last.remove(step) });
+            }
+            StepEvent::FallbackSwitched { failure, from, to } => {
+                return Some(Fact::Fallback { step, attempt, failure, tools: [from, to], call: last.remove(step) });
+            }
+            StepEvent::Completed { .. } => ("COMPLETED", None),
+            StepEvent::Failed { failure, .. } => ("FAILED", Some(failure)),
+            StepEvent::Cancelled { .. } => (belay_reasons::CANCELLED, None),
+            StepEvent::Skipped { .. } => ("SKIPPED", None),
+            StepEvent::OutcomeUnknown { .. }
+            | StepEvent::ItemsListed { .. }
+            | StepEvent::ItemsCollected { .. }
+            | StepEvent::Resolved { .. }
+            | StepEvent::SkipRequested { .. }
+            | StepEvent::OutputSet { .. }
+            | StepEvent::RetryAdvanced { .. }
+            | StepEvent::RetryCancelled { .. } => return None,
+        };
+        let since = self.steps.remove(step);
+        let (duration, call) = (since.map(|since| time.since(since)), last.remove(step));
+        // One that failed before it could start, as by its condition, has failed nevertheless.
+        let duration = duration.or(failure.map(|_| Duration::ZERO))?;
+        Some(Fact::StepEnded { step, attempt, status, failure, duration, call })
+    }
+}
+
+/// The waits for a person, with their steps, that began with these facts.
+pub(crate) fn person_waits<'a>(facts: &'a [Fact<'_>]) -> impl Iterator<Item = (&'a StepId, Waiting)> {
+    facts.iter().filter_map(|fact| match fact {
+        Fact::WaitBegan {
+            step,
+            waiting: waiting @ (Waiting::Approval { .. } | Waiting::Form { .. } | Waiting::Outcome { .. }),
+            ..
+        } => Some((*step, *waiting)),
+        _ => None,
+    })
+}
+
+/// The wait for the decision or answer that the gate now asks for; `None` when that is over already.
+fn person_wait<'a>(execution: &Execution, id: &'a OperationId) -> Option<Fact<'a>> {
+    let key: OperationKey = execution.operation_key(id)?;
+    let operation = execution.operation(key)?;
+    let tool = operation.tool_call().map(|request| request.tool.clone());
+    let waiting = match &operation.pending_approval {
+        Some(pending) if pending.decided.is_none() => Waiting::Approval { since: pending.since, operation: key },
+        Some(_) => return None,
+        None => operation.waiting()?,
+    };
+    Some(Fact::WaitBegan { step: &id.step, tool, waiting })
+}
+
+fn outcome_wait<'a>(execution: &Execution, step: &'a StepId) -> Option<Fact<'a>> {
+    let key = execution.step_key(step)?;
+    let waiting = execution.step(key).waiting().filter(|waiting| matches!(waiting, Waiting::Outcome { .. }))?;
+    Some(Fact::WaitBegan { step, tool: None, waiting })
+}
+
+fn status(end: &ToolCallEnd) -> &'static str {
+    match end {
+        ToolCallEnd::Completed { .. } => "COMPLETED",
+        ToolCallEnd::Failed { .. } => "FAILED",
+        ToolCallEnd::Denied { .. } => "DENIED",
+        ToolCallEnd::Cancelled { .. } => belay_reasons::CANCELLED,
+        ToolCallEnd::OutcomeUnknown { .. } => belay_reasons::OUTCOME_UNKNOWN,
+    }
+}

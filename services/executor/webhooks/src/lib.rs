@@ -1,0 +1,9 @@
+//! Sends messages to webhooks, signed as [Standard Webhooks](https://www.standardwebhooks.com) describes.
+//!
+//! [`Receiver::send`] makes one attempt on a connection of its own. When it is made again, and what is sent, is decided elsewhere.
+
+mod send;
+mod sign;
+
+pub use send::{InvalidReceiver, Receiver, SendError};
+pub use sign::{InvalidSecret, Secret};
