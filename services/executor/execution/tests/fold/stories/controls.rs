@@ -1,8 +1,13 @@
 //! What people and planners ask of a running execution.
 
-use belay_execution::{Actor, Control, Event, Execution, ExecutionState, Json, MAX_SIGNALS, Refused};
+use std::time::Duration;
 
-use crate::support::{START, story};
+use belay_execution::{
+    Actor, Control, Created, Event, Execution, ExecutionState, Json, MAX_SIGNALS, OperationId, Refused,
+};
+use belay_plan::{Format, Plan};
+
+use crate::support::{Play, START, act_of, created, story};
 
 fn actor(request_id: &str) -> Actor {
     Actor { principal: "ann".to_owned(), request_id: request_id.to_owned() }
@@ -80,4 +85,16 @@ fn what_cannot_be_done_is_said_by_its_kind() {
     }
     let mut pending = story("a").rehearse().execution;
     assert_eq!(pending.control(START, actor("x"), Control::Resume), Err(Refused::WrongState(ExecutionState::Pending)));
+}
+
+/// An execution whose only step was skipped before its time begins at its time, and ends then.
+#[test]
+fn what_is_skipped_before_its_time_ends_at_its_time() {
+    let plan = Plan::parse(Format::Yaml, "{id: p, steps: [{id: a, tool: work}]}").unwrap();
+    let start_at = Some(START.saturating_add(Duration::from_secs(10)));
+    let script = |_: &OperationId, _| panic!("nothing is called");
+    let mut play = Play::new(Created { start_at, ..created(plan) }, Box::new(script));
+    play.acts = [(START.saturating_add(Duration::from_secs(2)), act_of("skip-step a 0"))].into();
+    play.run();
+    assert_eq!(play.picture(), ["2s a to skip, a skipped REQUESTED", "10s started, PARTIAL"]);
 }
