@@ -162,7 +162,7 @@ fn understood(reported: runner_v1::ToolCall) -> Result<RunnerReply, NotUnderstoo
 const MAX_FILES: usize = 1_000;
 const MAX_FILE_BYTES: usize = 256 * 1024;
 
-/// A receipt that is small enough for an event, whoever wrote the runner. What is left out is counted.
+/// A receipt that is small enough for an event, also of a runner that sends more. What is left out is counted.
 fn bounded(mut receipt: Receipt) -> Receipt {
     let mut bytes = 0;
     let mut fits = |file: &CommittedFile| {

@@ -447,9 +447,9 @@ steps:
     assert!(told.contains("\n✗ fails failed after ") && told.contains("\n  test    sh -c "), "{told}");
     assert!(told.contains(end), "{told}");
     for line in [
-        &["An execution was accepted", "execution=namespaces/default/executions/e1", "plan=\"fails\""][..],
-        &["A step has failed", "step=\"test\"", "attempt=2", "reason=\"COMMAND_FAILED\"", "class=\"TRANSIENT\""],
-        &["A step has failed", "step=\"slow\"", "reason=\"TIMEOUT\"", "class=\"TIMEOUT\""],
+        &["An execution was accepted", "execution=namespaces/default/executions/e1", "task_id=\"fails\""][..],
+        &["A step has failed", "step_id=\"test\"", "attempt=2", "reason=\"COMMAND_FAILED\"", "class=\"TRANSIENT\""],
+        &["A step has failed", "step_id=\"slow\"", "reason=\"TIMEOUT\"", "class=\"TIMEOUT\""],
         &["The execution has ended", "state=\"FAILED\"", "reason=", "failed=3"],
     ] {
         assert!(

@@ -106,7 +106,7 @@ fn skipped(reason: SkipReason) -> (&'static str, Severity) {
         SkipReason::Cancelled => ("the execution was cancelled", Severity::Warn),
         SkipReason::TimedOut => ("the execution ran out of time", Severity::Warn),
         SkipReason::ApprovalSkipped => ("its approval was decided so", Severity::Warn),
-        SkipReason::NonInteractive => ("it requires approval, and the execution asks nobody", Severity::Warn),
+        SkipReason::NonInteractive => ("it requires approval, and this run cannot ask", Severity::Warn),
         SkipReason::Requested => ("a principal requested it", Severity::Info),
         SkipReason::NotListed => ("its list has become shorter", Severity::Info),
         SkipReason::PlanUpdated => ("the plan no longer has it", Severity::Info),

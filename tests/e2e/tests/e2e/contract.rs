@@ -68,10 +68,10 @@ async fn send(socket: &Path, method: &str, bytes: Vec<u8>, revision: u32) -> Res
     client.unary(request, PathAndQuery::try_from(method.to_owned()).unwrap(), Bytes).await
 }
 
-/// An encoded message with a text in field 16, which no message has.
+/// An encoded message with a text in field 500, which no message has.
 fn newer(message: &impl prost::Message) -> Vec<u8> {
     let mut bytes = message.encode_to_vec();
-    encoding::string::encode(16, &"false".to_owned(), &mut bytes);
+    encoding::string::encode(500, &"false".to_owned(), &mut bytes);
     bytes
 }
 
@@ -114,12 +114,15 @@ async fn a_request_with_more_than_the_service_knows_does_nothing() {
         let method = format!("/belay.v1.ExecutorService/{method}");
         let status = send(&services.socket(), &method, plan, REVISION + 1).await.unwrap_err();
         assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "UNKNOWN_FIELD"), "{status:?}");
-        assert!(status.message().contains("`plan.steps[0]`: field 16 of belay.v1.StepSpec is not known"), "{status:?}");
+        assert!(
+            status.message().contains("`plan.steps[0]`: field 500 of belay.v1.StepSpec is not known"),
+            "{status:?}"
+        );
         let revisions = format!("revision {} and the server's {REVISION}: upgrade the server", REVISION + 1);
         assert!(status.message().contains(&revisions), "{status:?}");
         let details = status.get_error_details();
         assert_eq!(details.bad_request().unwrap().field_violations[0].field, "plan.steps[0]");
-        assert_eq!(details.error_info().unwrap().metadata["field_number"], "16");
+        assert_eq!(details.error_info().unwrap().metadata["field_number"], "500");
         assert_eq!(status.metadata().get(contract::NAME).unwrap(), contract::TEXT, "the service says its own revision");
     }
     let all = v1::ListExecutionsRequest { parent: "namespaces/default".into(), ..Default::default() };
