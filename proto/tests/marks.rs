@@ -161,6 +161,13 @@ fn the_texts_of_an_event_are_visited_and_its_names_are_not() {
     });
     assert_eq!(
         visited,
-        ["words description", "words title", "words condition", "json arguments", r#"labels {"key": "value"}"#]
+        [
+            "words description",
+            "words title",
+            "words condition",
+            "schema ",
+            "json arguments",
+            r#"labels {"key": "value"}"#
+        ]
     );
 }

@@ -83,6 +83,8 @@ mod tests {
             (State::Partial, None, 35),
             (State::Failed, Some(ErrorClass::InvalidArguments), 30),
             (State::Failed, Some(ErrorClass::InvalidResult), 30),
+            (State::Failed, Some(ErrorClass::PreconditionFailed), 30),
+            (State::Failed, Some(ErrorClass::PostconditionFailed), 30),
             (State::Failed, Some(ErrorClass::SandboxViolation), 32),
             (State::Failed, Some(ErrorClass::ApprovalDenied), 33),
             (State::Partial, Some(ErrorClass::PolicyDenied), 33),

@@ -1,30 +1,75 @@
 //! The conditions of steps: checked with the plan, and evaluated apart from drivers.
 
 use belay_condition::Condition as Expression;
-use belay_plan::{Condition, StepProblem};
+use belay_json_schema::Schema;
+use belay_plan::{CheckPlace, Condition, StepProblem};
 use serde_json::Value;
 
 /// The problem of a step's condition, if it cannot be true or false.
-pub(crate) fn problem(step: usize, condition: &Condition) -> Option<StepProblem> {
+pub(crate) fn problem(step: usize, place: Option<CheckPlace>, condition: &Condition) -> Option<StepProblem> {
     let variables: Vec<&str> = condition.variables().collect();
     let error = Expression::new(condition.expression(), &variables).err()?;
-    Some(StepProblem { step, pointer: "/condition".into(), message: condition.in_words(&error.to_string()) })
+    let pointer = format!("{}/condition", place.map(CheckPlace::pointer).unwrap_or_default());
+    Some(StepProblem { step, pointer, message: condition.in_words(&error.to_string()) })
 }
 
-/// A condition to evaluate, with the values of its variables.
-pub(crate) struct ToEvaluate {
-    /// The id of the step that has it.
+/// The problem of the schema of a step's output, if it is none.
+pub(crate) fn problem_of_output(step: usize, schema: &Value) -> Option<StepProblem> {
+    let invalid = Schema::of_form(schema).err()?;
+    let pointer = format!("/output_schema{}", invalid.pointer);
+    Some(StepProblem { step, pointer, message: invalid.to_string() })
+}
+
+/// What is evaluated apart from drivers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Asked {
+    /// The id of the step.
     pub(crate) step: String,
-    pub(crate) expression: String,
-    pub(crate) variables: Vec<(String, Value)>,
+    pub(crate) what: Question,
+}
+
+/// What of a step is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Question {
+    /// Whether its condition holds.
+    Condition,
+    /// Whether one that is checked before or after its call holds.
+    Check(CheckPlace),
+    /// Whether its output fits its schema.
+    Output,
+}
+
+/// What is to be evaluated.
+pub(crate) struct ToEvaluate {
+    pub(crate) asked: Asked,
+    pub(crate) work: Evaluation,
+}
+
+/// A condition with the values of its variables, or an output with its schema.
+pub(crate) enum Evaluation {
+    Condition { expression: String, variables: Vec<(String, Value)> },
+    Output { schema: Value, output: Value },
 }
 
 impl ToEvaluate {
     /// Whether it holds, or why that cannot be said. Takes up to some tens of milliseconds.
     pub(crate) fn evaluate(&self) -> Result<bool, String> {
-        let names: Vec<&str> = self.variables.iter().map(|(name, _)| name.as_str()).collect();
-        let values: Vec<(&str, &Value)> = self.variables.iter().map(|(name, value)| (name.as_str(), value)).collect();
-        let holds = Expression::new(&self.expression, &names).and_then(|condition| condition.evaluate(&values));
-        holds.map_err(|error| error.to_string())
+        match &self.work {
+            Evaluation::Condition { expression, variables } => {
+                let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
+                let values: Vec<(&str, &Value)> =
+                    variables.iter().map(|(name, value)| (name.as_str(), value)).collect();
+                let holds = Expression::new(expression, &names).and_then(|condition| condition.evaluate(&values));
+                holds.map_err(|error| error.to_string())
+            }
+            Evaluation::Output { schema, output } => {
+                let schema = Schema::of_form(schema).map_err(|invalid| invalid.to_string())?;
+                match schema.violations(output).first() {
+                    None => Ok(true),
+                    Some(first) if first.pointer.is_empty() => Err(first.message.clone()),
+                    Some(first) => Err(format!("`{}`: {}", first.pointer, first.message)),
+                }
+            }
+        }
     }
 }

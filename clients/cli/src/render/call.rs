@@ -103,6 +103,7 @@ pub(crate) fn of_tool(tool: &str, arguments: &str) -> String {
         "write_file" => text("path").map(|path| format!("write {path}")),
         "modify_file" => text("path").map(|path| format!("edit {path}")),
         "delete_file" => text("path").map(|path| format!("delete {path}")),
+        "file_info" => text("path").map(|path| format!("look at {path}")),
         "read_file" => text("path").map(|path| format!("read {path}")),
         "list_directory" => Some(format!("list {}", text("path").unwrap_or_else(|| ".".to_owned()))),
         _ => None,

@@ -71,6 +71,11 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
         let tools: Vec<String> = step.fallback.iter().map(|call| clean(&call.tool)).collect();
         conditions.push(format!("else {}", tools.join(", ")));
     }
+    for (word, count) in [("before", step.preconditions.len()), ("after", step.postconditions.len())] {
+        if count > 0 {
+            conditions.push(format!("{} {word}", words::checks(count)));
+        }
+    }
     if let Some(undoes) = &step.compensate {
         conditions.push(format!("undone by {}", clean(&undoes.tool)));
     }

@@ -153,6 +153,11 @@ pub(crate) fn entries(count: usize) -> String {
     if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
 }
 
+/// `1 check`, `2 checks`: of what has to hold before or after a step's call.
+pub(crate) fn checks(count: usize) -> String {
+    if count == 1 { "1 check".to_owned() } else { format!("{count} checks") }
+}
+
 /// A value, short enough to stand inside a line.
 pub(crate) fn payload(payload: &Payload) -> String {
     match &payload.content {

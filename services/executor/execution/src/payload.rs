@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_plan::Condition;
+use belay_plan::{CheckPlace, Condition};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -95,7 +95,18 @@ pub trait Blobs {
 
     /// Whether the condition of the step with this id holds with these values of its variables. What evaluates expressions knows no execution, and takes time: the
     /// implementation may remember what is to be evaluated, and have it the next time.
-    fn evaluate(&self, step: &str, condition: &Condition, variables: Vec<(String, Value)>) -> Evaluated;
+    /// `place` is that of a check before or after the step's call.
+    fn evaluate(
+        &self,
+        step: &str,
+        place: Option<CheckPlace>,
+        condition: &Condition,
+        variables: Vec<(String, Value)>,
+    ) -> Evaluated;
+
+    /// Whether the output of the step with this id fits a schema; [`Evaluated::Failed`] says what does not. As [`Self::evaluate`], it may have the answer
+    /// the next time.
+    fn validate(&self, step: &str, schema: &Value, output: Value) -> Evaluated;
 }
 
 /// An execution without blobs: every value is inline, and conditions wait for a driver that evaluates them.
@@ -111,7 +122,11 @@ impl Blobs for NoBlobs {
         json.into()
     }
 
-    fn evaluate(&self, _: &str, _: &Condition, _: Vec<(String, Value)>) -> Evaluated {
+    fn evaluate(&self, _: &str, _: Option<CheckPlace>, _: &Condition, _: Vec<(String, Value)>) -> Evaluated {
+        Evaluated::Wanted
+    }
+
+    fn validate(&self, _: &str, _: &Value, _: Value) -> Evaluated {
         Evaluated::Wanted
     }
 }

@@ -113,6 +113,15 @@ pub struct StepDraft {
     /// What the step uses that no other step may use at the same time, by names of the author's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
+    /// What has to hold before each of the step's attempts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preconditions: Vec<CheckDraft>,
+    /// What has to hold once the step's call has ended with a result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub postconditions: Vec<CheckDraft>,
+    /// The JSON Schema of the step's output; `None` when every output will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
     /// What the step does.
     #[serde(flatten)]
     pub kind: StepKindDraft,
@@ -129,6 +138,21 @@ pub struct CallDraft {
     /// The names of arguments that are taken verbatim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verbatim: Vec<String>,
+}
+
+/// An unchecked check before or after a step's call. Exactly one of the fields is set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckDraft {
+    /// An expression in CEL with references, which has to be true.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub condition: String,
+    /// The path of a file or directory that has to exist in the workspace; may hold templates.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub file: String,
+    /// A program and its arguments, which has to end with exit code 0; may hold templates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
 }
 
 /// After which ends of the steps that it depends on a step runs.

@@ -132,6 +132,11 @@ impl<T> Findings<T> {
         self.kept.is_empty()
     }
 
+    /// How many there are, those beyond the limit included.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len() + self.omitted
+    }
+
     /// Converts the findings; those that become `None` are dropped.
     pub(crate) fn filter_map<U>(self, f: impl FnMut(T) -> Option<U>) -> Findings<U> {
         Findings { kept: self.kept.into_iter().filter_map(f).collect(), omitted: self.omitted }

@@ -23,10 +23,14 @@ mod timestamp;
 
 pub use check::is_signal_name;
 pub use document::Format;
-pub use draft::{AuditLevel, CallDraft, FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft, WaitDraft};
+pub use draft::{
+    AuditLevel, CallDraft, CheckDraft, FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft, WaitDraft,
+};
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use nearest::nearest;
-pub use plan::{CallPlace, FormSpec, Plan, Planned, PlannedCall, StepKind, StepSpec, ToolStep, WaitFor, WaitStep};
+pub use plan::{
+    CallPlace, Check, CheckPlace, FormSpec, Plan, Planned, PlannedCall, StepKind, StepSpec, ToolStep, WaitFor, WaitStep,
+};
 pub use retry::{Backoff, Never, Profile, RateLimit, RetryPolicy};
 pub use schema::schema;
 pub use template::{Condition, StepValue, Template, TemplateError, Unresolved};

@@ -59,6 +59,9 @@ pub const MAX_LIST_BYTES: usize = 1024 * 1024;
 /// The maximum number of other calls that a step falls back to.
 pub const MAX_FALLBACKS: usize = 10;
 
+/// The maximum number of checks before a step's call, and of those after it.
+pub const MAX_CHECKS: usize = 20;
+
 /// The maximum number of resources that one step uses.
 pub const MAX_RESOURCES: usize = 20;
 

@@ -9,8 +9,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    AuditLevel, CallDraft, Condition, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft,
-    Template, WaitDraft,
+    AuditLevel, CallDraft, CheckDraft, Condition, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft,
+    StepKindDraft, Template, WaitDraft,
 };
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
@@ -49,7 +49,90 @@ pub struct StepSpec {
     pub(crate) fallback: Vec<OtherCall>,
     pub(crate) compensate: Option<OtherCall>,
     pub(crate) resources: Vec<String>,
+    pub(crate) preconditions: Vec<Check>,
+    pub(crate) postconditions: Vec<Check>,
+    pub(crate) output_schema: Option<Value>,
     pub(crate) kind: StepKind,
+}
+
+/// What has to hold before or after a step's call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Check {
+    /// An expression that has to be true.
+    Condition(Condition),
+    /// A path in the workspace that has to exist: a call that has to complete.
+    File(ToolStep),
+    /// A program that has to end with exit code 0: a call that has to complete.
+    Command(ToolStep),
+}
+
+impl Check {
+    /// The tool that looks for a file.
+    pub(crate) const FILE_TOOL: &str = "file_info";
+    /// The tool that runs a command.
+    pub(crate) const COMMAND_TOOL: &str = "run_terminal";
+    pub(crate) const PATH: &str = "path";
+    pub(crate) const COMMAND: &str = "command";
+
+    /// The call that it takes; `None` for an expression.
+    pub fn call(&self) -> Option<&ToolStep> {
+        match self {
+            Self::Condition(_) => None,
+            Self::File(call) | Self::Command(call) => Some(call),
+        }
+    }
+
+    /// The expression; `None` where it takes a call.
+    pub fn condition(&self) -> Option<&Condition> {
+        match self {
+            Self::Condition(condition) => Some(condition),
+            Self::File(_) | Self::Command(_) => None,
+        }
+    }
+
+    fn to_draft(&self) -> CheckDraft {
+        match self {
+            Self::Condition(condition) => {
+                CheckDraft { condition: condition.source().to_owned(), ..CheckDraft::default() }
+            }
+            Self::File(call) => {
+                let path = call.arguments.source()[Self::PATH].as_str().unwrap_or_default().to_owned();
+                CheckDraft { file: path, ..CheckDraft::default() }
+            }
+            Self::Command(call) => {
+                let words = call.arguments.source()[Self::COMMAND].as_array().into_iter().flatten();
+                let words = words.map(|word| word.as_str().unwrap_or_default().to_owned());
+                CheckDraft { command: words.collect(), ..CheckDraft::default() }
+            }
+        }
+    }
+}
+
+/// The call that a check takes, before it is checked: its tool and its arguments; `None` for an expression.
+pub(crate) fn call_of(check: &CheckDraft) -> Option<(&'static str, Value)> {
+    if !check.file.is_empty() {
+        return Some((Check::FILE_TOOL, serde_json::json!({Check::PATH: check.file})));
+    }
+    (!check.command.is_empty()).then(|| (Check::COMMAND_TOOL, serde_json::json!({Check::COMMAND: check.command})))
+}
+
+/// Which of a step's checks one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub enum CheckPlace {
+    /// One before its call, by its position.
+    Before(usize),
+    /// One after its call, by its position.
+    After(usize),
+}
+
+impl CheckPlace {
+    /// Where the check stands in its step, as an RFC 6901 JSON pointer: `/preconditions/0`.
+    pub fn pointer(self) -> String {
+        match self {
+            Self::Before(place) => format!("/preconditions/{place}"),
+            Self::After(place) => format!("/postconditions/{place}"),
+        }
+    }
 }
 
 /// A call of a step beside its own.
@@ -141,10 +224,19 @@ pub enum Planned<'a> {
         /// The schema, an object within the limits.
         schema: &'a Value,
     },
-    /// The condition of a step.
+    /// The schema of a step's output.
+    Output {
+        /// The step's index in the plan, from 0.
+        step: usize,
+        /// The schema, an object within the limits.
+        schema: &'a Value,
+    },
+    /// The condition of a step, or one that is checked before or after its call.
     Condition {
         /// The step's index in the plan, from 0.
         step: usize,
+        /// Which check it is; `None` for the step's own condition.
+        place: Option<CheckPlace>,
         /// The condition.
         condition: &'a Condition,
     },
@@ -172,6 +264,8 @@ pub enum CallPlace {
     Fallback(usize),
     /// The one that undoes what it has done.
     Compensate,
+    /// One that a check takes.
+    Check(CheckPlace),
 }
 
 impl CallPlace {
@@ -181,6 +275,11 @@ impl CallPlace {
             Self::Own => field.to_owned(),
             Self::Fallback(place) => format!("/fallback/{place}{field}"),
             Self::Compensate => format!("/compensate{field}"),
+            // The author writes a path or a command, and no tool.
+            Self::Check(place) => {
+                let inner = field.strip_prefix("/arguments").unwrap_or_default();
+                format!("{}{}", place.pointer(), inner.replacen("/path", "/file", 1))
+            }
         }
     }
 }
@@ -323,6 +422,34 @@ impl StepSpec {
         &self.resources
     }
 
+    /// What has to hold before each of its attempts.
+    pub fn preconditions(&self) -> &[Check] {
+        &self.preconditions
+    }
+
+    /// What has to hold once its call has ended with a result.
+    pub fn postconditions(&self) -> &[Check] {
+        &self.postconditions
+    }
+
+    /// One of its checks; `None` when it has none there.
+    pub fn check(&self, place: CheckPlace) -> Option<&Check> {
+        match place {
+            CheckPlace::Before(place) => self.preconditions.get(place),
+            CheckPlace::After(place) => self.postconditions.get(place),
+        }
+    }
+
+    /// The calls that its checks take.
+    pub fn checking_calls(&self) -> impl Iterator<Item = &ToolStep> {
+        self.preconditions.iter().chain(&self.postconditions).filter_map(Check::call)
+    }
+
+    /// The JSON Schema of its output.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.output_schema.as_ref()
+    }
+
     /// The longest time for all attempts and the waits between them; `None` means no limit.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
@@ -394,6 +521,9 @@ impl StepSpec {
             fallback: self.fallback.iter().map(OtherCall::to_draft).collect(),
             compensate: self.compensate.as_ref().map(OtherCall::to_draft),
             resources: self.resources.clone(),
+            preconditions: self.preconditions.iter().map(Check::to_draft).collect(),
+            postconditions: self.postconditions.iter().map(Check::to_draft).collect(),
+            output_schema: self.output_schema.clone(),
             kind,
         }
     }

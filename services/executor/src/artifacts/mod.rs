@@ -5,7 +5,7 @@ mod page;
 mod provenance;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
@@ -169,6 +169,8 @@ pub(crate) struct Artifacts {
     sources: HashMap<StepId, Arc<[u64]>>,
     /// What the steps will have as outputs that complete next.
     results: HashMap<StepId, (Payload, Option<OperationId>)>,
+    /// Calls under way that checks of their steps take: what they return is no output.
+    checks: HashSet<OperationId>,
     /// How many entries the lists have that steps run for.
     entries: HashMap<StepId, usize>,
     /// What signals carried that no step has taken.
@@ -186,15 +188,18 @@ impl Artifacts {
                 Vec::new()
             }
             Body::Step { step, attempt, event: body } => self.step(event, step, *attempt, body).into_iter().collect(),
+            Body::ToolCall { call, event: ToolCallEvent::Requested(request) } => {
+                if request.check.is_some() {
+                    self.checks.insert(call.clone());
+                }
+                Vec::new()
+            }
             Body::ToolCall { call, event: ToolCallEvent::Ended(end) } => self.call_ended(event, call, end),
             Body::Wait { wait, event: WaitEvent::Ended(end) } => {
                 self.wait_ended(wait, end);
                 Vec::new()
             }
-            Body::ToolCall {
-                event: ToolCallEvent::Requested(_) | ToolCallEvent::Held(_) | ToolCallEvent::Dispatched,
-                ..
-            }
+            Body::ToolCall { event: ToolCallEvent::Held(_) | ToolCallEvent::Dispatched, .. }
             | Body::Wait { event: WaitEvent::Started(_), .. }
             | Body::Approval { .. } => Vec::new(),
         }
@@ -309,9 +314,12 @@ impl Artifacts {
     }
 
     fn call_ended(&mut self, event: &Event, call: &OperationId, end: &ToolCallEnd) -> Vec<Made> {
+        let is_own = !self.checks.remove(call);
         match end {
             ToolCallEnd::Completed { result, receipt } => {
-                self.results.insert(call.step.clone(), (result.clone(), Some(call.clone())));
+                if is_own {
+                    self.results.insert(call.step.clone(), (result.clone(), Some(call.clone())));
+                }
                 self.committed(event, call, receipt)
             }
             ToolCallEnd::Failed { receipt, .. } => self.committed(event, call, receipt),

@@ -130,6 +130,7 @@ fn calls_are_verbose_and_effects_are_not() {
         arguments: arguments.into(),
         arguments_digest: "sha256:aa".into(),
         ledger_id: "l".into(),
+        check: None,
         timeout: Duration::from_secs(1),
     })));
     assert_eq!(requested.level(), AuditLevel::Verbose);

@@ -3,10 +3,14 @@
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use belay_execution::{BlobRef, BlobValue, Evaluated, Json, Payload};
-use belay_plan::Condition;
+use belay_plan::{CheckPlace, Condition};
 use serde_json::Value;
 
-use crate::{blobs::NewBlob, conditions::ToEvaluate, secrets::Secrets};
+use crate::{
+    blobs::NewBlob,
+    conditions::{Asked, Evaluation, Question, ToEvaluate},
+    secrets::Secrets,
+};
 
 /// The blobs that the decisions of one driver read and make.
 pub(crate) struct AtHand<'a> {
@@ -26,20 +30,20 @@ pub(crate) struct AtHand<'a> {
 pub(crate) struct Known {
     /// Blobs, by their digests.
     pub(crate) blobs: HashMap<Arc<str>, Result<Value, String>>,
-    /// Whether the conditions of steps hold, by the ids of the steps.
-    pub(crate) conditions: HashMap<String, Result<bool, String>>,
+    /// What was asked about the conditions, checks and outputs of steps.
+    pub(crate) evaluated: HashMap<Asked, Result<bool, String>>,
 }
 
 /// What a decision needs.
 #[derive(Default)]
 pub(crate) struct Wanted {
     pub(crate) blobs: Vec<BlobRef>,
-    pub(crate) conditions: Vec<ToEvaluate>,
+    pub(crate) evaluations: Vec<ToEvaluate>,
 }
 
 impl Wanted {
     pub(crate) fn is_empty(&self) -> bool {
-        self.blobs.is_empty() && self.conditions.is_empty()
+        self.blobs.is_empty() && self.evaluations.is_empty()
     }
 }
 
@@ -74,14 +78,30 @@ impl belay_execution::Blobs for AtHand<'_> {
         Payload::Blob(reference)
     }
 
-    fn evaluate(&self, step: &str, condition: &Condition, variables: Vec<(String, Value)>) -> Evaluated {
-        match self.known.conditions.get(step) {
+    fn evaluate(
+        &self,
+        step: &str,
+        place: Option<CheckPlace>,
+        condition: &Condition,
+        variables: Vec<(String, Value)>,
+    ) -> Evaluated {
+        let what = place.map_or(Question::Condition, Question::Check);
+        self.ask(step, what, || Evaluation::Condition { expression: condition.expression().to_owned(), variables })
+    }
+
+    fn validate(&self, step: &str, schema: &Value, output: Value) -> Evaluated {
+        self.ask(step, Question::Output, || Evaluation::Output { schema: schema.clone(), output })
+    }
+}
+
+impl AtHand<'_> {
+    fn ask(&self, step: &str, what: Question, work: impl FnOnce() -> Evaluation) -> Evaluated {
+        let asked = Asked { step: step.to_owned(), what };
+        match self.known.evaluated.get(&asked) {
             Some(Ok(holds)) => Evaluated::Known(*holds),
             Some(Err(why)) => Evaluated::Failed(why.clone()),
             None => {
-                let expression = condition.expression().to_owned();
-                let condition = ToEvaluate { step: step.to_owned(), expression, variables };
-                self.wanted.borrow_mut().conditions.push(condition);
+                self.wanted.borrow_mut().evaluations.push(ToEvaluate { asked, work: work() });
                 Evaluated::Wanted
             }
         }

@@ -22,7 +22,7 @@ impl Driver {
     pub(super) async fn decide(&mut self, now: Timestamp, events: &mut Vec<Event>) -> Result<(), Exit> {
         let mut known = Known::default();
         loop {
-            let Wanted { blobs, conditions } = match self.advance(now, &known, events) {
+            let Wanted { blobs, evaluations } = match self.advance(now, &known, events) {
                 wanted if wanted.is_empty() => return Ok(()),
                 wanted => wanted,
             };
@@ -35,13 +35,13 @@ impl Driver {
                 };
                 known.blobs.insert(Arc::clone(&blob.digest), value);
             }
-            for condition in conditions {
+            for evaluation in evaluations {
                 let evaluate = move || {
-                    let holds = condition.evaluate();
-                    (condition.step, holds)
+                    let holds = evaluation.evaluate();
+                    (evaluation.asked, holds)
                 };
-                let (step, holds) = self.registry.blobs.apart(evaluate).await;
-                known.conditions.insert(step, holds);
+                let (asked, holds) = self.registry.blobs.apart(evaluate).await;
+                known.evaluated.insert(asked, holds);
             }
         }
     }

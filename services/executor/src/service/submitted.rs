@@ -72,8 +72,11 @@ pub(super) fn checked(
     let plan = plan_with(source, |planned| {
         let call = match planned {
             Planned::Call(call) => call,
-            Planned::Condition { step, condition } => {
-                return conditions::problem(step, condition).into_iter().collect();
+            Planned::Condition { step, place, condition } => {
+                return conditions::problem(step, place, condition).into_iter().collect();
+            }
+            Planned::Output { step, schema } => {
+                return conditions::problem_of_output(step, schema).into_iter().collect();
             }
             Planned::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
         };

@@ -8,6 +8,7 @@ use belay_execution::{
     ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent,
 };
 use belay_journal::Transition;
+use belay_plan::CheckPlace;
 use belay_proto::{
     check::{Refused, check},
     runner_v1,
@@ -404,6 +405,7 @@ fn decode_kind(
                 arguments_digest: request.arguments_digest,
                 ledger_id: request.ledger_id,
                 timeout: duration(request.timeout),
+                check: check_place(request.check).map_err(unknown)?,
             };
             tool_call(subject, ToolCallEvent::Requested(Arc::new(request)))
         }
@@ -490,6 +492,17 @@ fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
         v1::SkipReason::PlanUpdated => SkipReason::PlanUpdated,
         v1::SkipReason::NotListed => SkipReason::NotListed,
     })
+}
+
+fn check_place(place: Option<v1::CheckPlace>) -> Result<Option<CheckPlace>, NotUnderstood> {
+    use v1::check_place::When;
+    let Some(place) = place else { return Ok(None) };
+    let position = usize::try_from(place.position).map_err(|_| NotUnderstood::Missing("the position of a check"))?;
+    match known(place.when, "the place of a check")? {
+        When::Before => Ok(Some(CheckPlace::Before(position))),
+        When::After => Ok(Some(CheckPlace::After(position))),
+        When::Unspecified => Err(NotUnderstood::Missing("the place of a check")),
+    }
 }
 
 #[cfg(test)]
@@ -594,6 +607,7 @@ mod tests {
             arguments_digest: "sha256:z".into(),
             ledger_id: "l".into(),
             timeout: Duration::from_secs(9),
+            check: Some(CheckPlace::After(1)),
         };
         let progress = Progress { done: 1, total: 2 };
         let (plan, time) =

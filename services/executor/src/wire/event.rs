@@ -5,6 +5,7 @@ use belay_execution::{
     Resolution, Retried, RetryRequest, StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent,
     ToolFacts, WaitEnd, WaitEvent,
 };
+use belay_plan::CheckPlace;
 use belay_proto::{
     runner_v1,
     v1::{self, execution_event::Kind, wait_ended::Cause},
@@ -282,6 +283,7 @@ fn tool_call_kind(event: &ToolCallEvent) -> Kind {
             arguments_digest: request.arguments_digest.clone(),
             ledger_id: request.ledger_id.clone(),
             timeout: Some(belay_proto::duration(request.timeout)),
+            check: request.check.map(check_place),
         }),
         ToolCallEvent::Held(requirement) => {
             let need = Some(requirement_to(requirement));
@@ -372,4 +374,13 @@ fn wait_kind(event: &WaitEvent) -> Kind {
 fn form_message(form: &Form) -> v1::Form {
     let Form { title, description, schema, .. } = form;
     v1::Form { title: title.clone(), description: description.clone(), schema: schema.as_str().to_owned() }
+}
+
+fn check_place(place: CheckPlace) -> v1::CheckPlace {
+    use v1::check_place::When;
+    let (when, position) = match place {
+        CheckPlace::Before(position) => (When::Before, position),
+        CheckPlace::After(position) => (When::After, position),
+    };
+    v1::CheckPlace { when: when.into(), position: i32::try_from(position).unwrap_or(i32::MAX) }
 }

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
-    AuditLevel, Backoff, CallDraft, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, Planned, RateLimit,
-    RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, Violation, WaitDraft,
+    AuditLevel, Backoff, CallDraft, CheckDraft, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, Planned,
+    RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -102,6 +102,11 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             fallback,
             compensate,
             resources: step.resources,
+            preconditions: checks_from(step.preconditions, "preconditions", &at, &mut violations),
+            postconditions: checks_from(step.postconditions, "postconditions", &at, &mut violations),
+            output_schema: (!step.output_schema.is_empty()).then(|| {
+                json_from(v1::payload::Content::Json(step.output_schema), at("output_schema"), &mut violations)
+            }),
             kind,
         });
     }
@@ -122,6 +127,40 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         audit_level: audit_level_from(message.audit_level, &mut violations),
     };
     (draft, violations)
+}
+
+/// The checks before or after a step's call.
+fn checks_from(
+    checks: Vec<v1::Check>,
+    field: &str,
+    at: &dyn Fn(&str) -> String,
+    violations: &mut Vec<Violation>,
+) -> Vec<CheckDraft> {
+    use v1::check::Check;
+    let checks = checks.into_iter().enumerate().map(|(place, check)| match check.check {
+        Some(Check::Condition(condition)) if !condition.is_empty() => CheckDraft { condition, ..CheckDraft::default() },
+        Some(Check::File(file)) if !file.is_empty() => CheckDraft { file, ..CheckDraft::default() },
+        Some(Check::Command(v1::Command { arguments })) if !arguments.is_empty() => {
+            CheckDraft { command: arguments, ..CheckDraft::default() }
+        }
+        Some(Check::Condition(_) | Check::File(_) | Check::Command(_)) | None => {
+            let message = "a check needs one thing: set `condition`, `file` or `command`, not empty";
+            violations.push(violation(at(&format!("{field}[{place}]")), message));
+            // Stands for it, so that it is refused once.
+            CheckDraft { condition: "true".to_owned(), ..CheckDraft::default() }
+        }
+    });
+    checks.collect()
+}
+
+fn check_message(CheckDraft { condition, file, command }: CheckDraft) -> v1::Check {
+    use v1::check::Check;
+    let check = match (condition.is_empty(), file.is_empty()) {
+        (false, _) => Check::Condition(condition),
+        (true, false) => Check::File(file),
+        (true, true) => Check::Command(v1::Command { arguments: command }),
+    };
+    v1::Check { check: Some(check) }
 }
 
 /// The arguments of a call; an empty object when there are none.
@@ -356,6 +395,9 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
         fallback: step.fallback.into_iter().map(other).collect(),
         compensate: step.compensate.map(other),
         resources: step.resources,
+        preconditions: step.preconditions.into_iter().map(check_message).collect(),
+        postconditions: step.postconditions.into_iter().map(check_message).collect(),
+        output_schema: step.output_schema.map(|schema| schema.to_string()).unwrap_or_default(),
         timeout: step.timeout.map(belay_proto::duration),
         attempt_timeout: step.attempt_timeout.map(belay_proto::duration),
         retry: step.retry.map(|retry| retry_message(&retry)),

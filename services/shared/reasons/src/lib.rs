@@ -84,6 +84,10 @@ pub enum ErrorClass {
     InvalidArguments,
     /// The tool's result does not fit its schema.
     InvalidResult,
+    /// What must hold before the step's call does not.
+    PreconditionFailed,
+    /// What must hold after the step's call does not.
+    PostconditionFailed,
     /// The call tried to access something outside its workspace.
     SandboxViolation,
     /// A person denied the call.
@@ -110,6 +114,8 @@ impl ErrorClass {
             ErrorClass::Timeout => "TIMEOUT",
             ErrorClass::InvalidArguments => INVALID_ARGUMENTS,
             ErrorClass::InvalidResult => INVALID_RESULT,
+            ErrorClass::PreconditionFailed => PRECONDITION_FAILED,
+            ErrorClass::PostconditionFailed => POSTCONDITION_FAILED,
             ErrorClass::SandboxViolation => "SANDBOX_VIOLATION",
             ErrorClass::ApprovalDenied => APPROVAL_DENIED,
             ErrorClass::PolicyDenied => POLICY_DENIED,
@@ -128,7 +134,9 @@ impl ErrorClass {
             | ErrorClass::AgentUnavailable
             | ErrorClass::Transient
             | ErrorClass::InvalidArguments
-            | ErrorClass::InvalidResult => 30,
+            | ErrorClass::InvalidResult
+            | ErrorClass::PreconditionFailed
+            | ErrorClass::PostconditionFailed => 30,
             ErrorClass::SandboxViolation => 32,
             ErrorClass::ApprovalDenied | ErrorClass::PolicyDenied => 33,
             ErrorClass::Timeout => 34,
@@ -147,6 +155,8 @@ impl ErrorClass {
             ErrorClass::Fatal
             | ErrorClass::AgentUnavailable
             | ErrorClass::InvalidArguments
+            | ErrorClass::PreconditionFailed
+            | ErrorClass::PostconditionFailed
             | ErrorClass::SandboxViolation
             | ErrorClass::ApprovalDenied
             | ErrorClass::PolicyDenied

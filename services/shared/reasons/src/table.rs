@@ -174,6 +174,18 @@ table! {
     "A tool returned a result that does not match its own schema. The result is dropped."
     "Give the step a `retry` if it happens now and then; otherwise fix the tool or its schema."
 
+    PRECONDITION_FAILED Calls 30 false [PreconditionFailed] []
+    "What the plan says must hold before a step's call (`preconditions`) does not. The call was not made."
+    "The message has the check, and `belay why ID` the end of what its program printed. Mend the cause or the plan, and go on with `belay executions retry ID`."
+
+    POSTCONDITION_FAILED Calls 30 false [PostconditionFailed] []
+    "What the plan says must hold after a step's call (`postconditions`) does not. What the call did is done; it is undone if the step has `compensate`."
+    "The message has the check, and `belay why ID` the end of what its program printed. Mend the cause, and go on with `belay executions retry ID`, which makes the call again."
+
+    OUTPUT_UNFIT Calls 30 false [PostconditionFailed] []
+    "A step's output does not fit the plan's `output_schema`. What its call did is done; it is undone if the step has `compensate`."
+    "The message has what does not fit. Correct the schema or the call, and go on with `belay executions retry ID --plan FILE`, which makes the call again."
+
     RESULT_LOST Calls 1 false [Internal] []
     "A call completed, and the tool runner no longer has its result, which was too large for a message, or returns another one. What the call changed is in place. Nothing stands in for the result."
     "Look at the runner's log: its ledger was replaced, or its store is damaged. Check what the call changed, then start a plan without it; a call that only reads is sent again automatically before it fails with this."
@@ -186,7 +198,7 @@ table! {
     "The list for each entry of which a step runs (`for_each`) is not a list, or is too long or too large. The step ran for none."
     "The message has the value and the limit: correct the plan or the step that makes the list, and go on with `belay executions retry ID --plan FILE`."
 
-    ITEMS_FAILED Calls 30 true [Crash RateLimit Fatal AgentUnavailable Transient Timeout InvalidArguments InvalidResult SandboxViolation ApprovalDenied PolicyDenied OutcomeUnknown Internal] []
+    ITEMS_FAILED Calls 30 true [Crash RateLimit Fatal AgentUnavailable Transient Timeout InvalidArguments InvalidResult PreconditionFailed PostconditionFailed SandboxViolation ApprovalDenied PolicyDenied OutcomeUnknown Internal] []
     "A step that runs for each entry of a list has failed, because the steps for some entries have. The others have run to their end."
     "The message names the first; `belay why ID` shows why it failed. `belay executions retry ID` runs those that failed again, and keeps the others."
 

@@ -4,6 +4,7 @@
 
 mod declared;
 mod delete_file;
+mod file_info;
 mod files;
 mod list_directory;
 mod modify_file;
@@ -15,6 +16,7 @@ mod write_file;
 
 pub use declared::Declared;
 pub use delete_file::DeleteFile;
+pub use file_info::FileInfo;
 pub use list_directory::ListDirectory;
 pub use modify_file::ModifyFile;
 pub use noop::Noop;
@@ -35,6 +37,7 @@ use crate::{CommandSettings, Enforcement, Operation, Registry, RegistryError, To
 pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> Vec<Box<dyn Tool>> {
     vec![
         Box::new(DeleteFile),
+        Box::new(FileInfo),
         Box::new(ListDirectory),
         Box::new(ModifyFile),
         Box::new(Noop),

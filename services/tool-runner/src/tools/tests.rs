@@ -166,7 +166,7 @@ fn on_path(tool: &str, path: &str) -> Option<Value> {
         "write_file" => json!({"path": path, "content": "x"}),
         "modify_file" => json!({"path": path, "edits": [{"search": "a", "replace": "b"}]}),
         "search_code" => json!({"path": path, "pattern": "a"}),
-        "read_file" | "delete_file" | "list_directory" => json!({"path": path}),
+        "read_file" | "delete_file" | "list_directory" | "file_info" => json!({"path": path}),
         "noop" | "run_terminal" => return None,
         tool => panic!("add the arguments of `{tool}` here"),
     })
@@ -200,8 +200,8 @@ async fn no_tool_leaves_the_workspace() {
         let outside = workspace.link_outside("out");
         for path in leaving {
             let Some(arguments) = on_path(tool.spec().name, path) else { continue };
-            if (tool.spec().name, path) == ("delete_file", "src/secret") {
-                // Removes the link itself, which is in the workspace.
+            if matches!((tool.spec().name, path), ("delete_file" | "file_info", "src/secret")) {
+                // Removes or names the link itself, which is in the workspace.
                 continue;
             }
             let refused = workspace.call(&*tool, arguments).await.expect_err(path);
@@ -273,6 +273,7 @@ fn every_tool_is_found_by_its_names() {
         ("modify_file", "modify_file"),
         ("delete_file", "delete_file"),
         ("list_directory", "list_directory"),
+        ("file_info", "file_info"),
         ("search_code", "search_code"),
         ("run_terminal", "run_terminal"),
         ("run_command", "run_terminal"),
@@ -288,7 +289,7 @@ fn only_tools_without_further_effect_are_idempotent() {
     let idempotent = |tool: &belay_proto::v1::Tool| tool.annotations.as_ref().unwrap().is_idempotent();
     let mut names: Vec<_> = registry.tools().filter(idempotent).map(|tool| tool.name).collect();
     names.sort();
-    assert_eq!(names, ["delete_file", "list_directory", "noop", "read_file", "search_code", "write_file"]);
+    assert_eq!(names, ["delete_file", "file_info", "list_directory", "noop", "read_file", "search_code", "write_file"]);
 }
 
 #[test]

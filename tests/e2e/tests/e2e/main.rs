@@ -3,6 +3,7 @@
 mod approvals;
 mod artifacts;
 mod bad_input;
+mod checks;
 mod cli;
 mod collector;
 mod compensation;

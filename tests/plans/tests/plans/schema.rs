@@ -150,7 +150,9 @@ fn the_limits_are_those_of_the_reader() {
             (0..count).map(|number| format!("{:x<chars$}", char::from(b'A' + number as u8))).collect();
         call(json!({"resources": names}))
     };
+    let checks = |count: usize| call(json!({"preconditions": vec![json!({"file": "x"}); count]}));
     for (name, at, beyond) in [
+        ("checks", checks(limits::MAX_CHECKS), checks(limits::MAX_CHECKS + 1)),
         ("steps", steps(limits::MAX_STEPS), steps(limits::MAX_STEPS + 1)),
         ("no steps", steps(1), steps(0)),
         (
@@ -244,6 +246,7 @@ fn every_limit_stands_in_the_schema() {
         ("MAX_ITEM_BYTES", limits::MAX_ITEM_BYTES as u64),
         ("MAX_LIST_BYTES", limits::MAX_LIST_BYTES as u64),
         ("MAX_FALLBACKS", limits::MAX_FALLBACKS as u64),
+        ("MAX_CHECKS", limits::MAX_CHECKS as u64),
         ("MAX_RESOURCES", limits::MAX_RESOURCES as u64),
         ("MAX_RESOURCE_CHARS", limits::MAX_RESOURCE_CHARS as u64),
         ("MAX_CONDITION_BYTES", limits::MAX_CONDITION_BYTES as u64),

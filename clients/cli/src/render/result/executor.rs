@@ -102,6 +102,8 @@ pub(super) fn error_code(failure: &Failure) -> &'static str {
         | ErrorClass::Crash
         | ErrorClass::Fatal
         | ErrorClass::AgentUnavailable
+        | ErrorClass::PreconditionFailed
+        | ErrorClass::PostconditionFailed
         | ErrorClass::Cancelled
         | ErrorClass::OutcomeUnknown
         | ErrorClass::Internal => "ACODE-EXEC-001",

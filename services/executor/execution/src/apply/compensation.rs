@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Execution, ExecutionTrigger, StepId, StepKey, StepState, StepTrigger, Timestamp,
-    state::{Compensation, Stop},
+    Execution, ExecutionTrigger, StepId, StepKey, StepTrigger, Timestamp,
+    state::{Compensation, StepRecord, Stop},
 };
 
 pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp) -> Result<(), String> {
@@ -16,8 +16,7 @@ pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp
     for id in steps {
         let step = execution.named(id)?;
         let record = &execution.steps[step];
-        if record.state != StepState::Completed || record.compensation_call().is_none() || record.compensation.is_some()
-        {
+        if !record.is_to_undo() || record.compensation.is_some() {
             return Err(format!("step `{id}` has not completed, says not how it is undone, or is named twice"));
         }
         let (known, spec) = (execution.steps.len(), Arc::clone(&record.spec));
@@ -38,6 +37,14 @@ pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp
     Ok(())
 }
 
+impl StepRecord {
+    /// Whether it has done something that its plan says how to undo. Its call may have completed where the step has not: what was checked after it did
+    /// not hold.
+    fn is_to_undo(&self) -> bool {
+        self.state.is_terminal() && self.completed_by > 0 && self.compensation_call().is_some()
+    }
+}
+
 impl Execution {
     /// Whether no step is left to end, those that undo others included.
     pub(crate) fn has_nothing_left(&self) -> bool {
@@ -51,10 +58,8 @@ impl Execution {
         if self.compensation.is_some() || !does_not_complete {
             return Vec::new();
         }
-        let completed = self.steps.iter().map(|(_, record)| record).filter(|record| {
-            record.state == StepState::Completed && record.completed_by > 0 && record.compensation_call().is_some()
-        });
-        let mut undone: Vec<_> = completed.collect();
+        let mut undone: Vec<_> =
+            self.steps.iter().map(|(_, record)| record).filter(|record| record.is_to_undo()).collect();
         undone.sort_by_key(|record| std::cmp::Reverse(record.completed_by));
         undone.into_iter().map(|record| record.id.clone()).collect()
     }

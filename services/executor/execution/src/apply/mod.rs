@@ -228,6 +228,12 @@ impl Execution {
         }
     }
 
+    /// Removes an operation that has ended; the step's attempt goes on.
+    pub(crate) fn drop_operation(&mut self, key: OperationKey, time: Timestamp) -> Result<(), String> {
+        self.remove_operation(key);
+        self.settle_approvals(key.step, StepTrigger::CallEnded, time)
+    }
+
     /// Ends an operation; what that means for its step is decided next.
     pub(crate) fn end_operation(
         &mut self,
@@ -235,8 +241,7 @@ impl Execution {
         end: OperationEnd,
         time: Timestamp,
     ) -> Result<(), String> {
-        self.remove_operation(key);
-        self.settle_approvals(key.step, StepTrigger::CallEnded, time)?;
+        self.drop_operation(key, time)?;
         self.update_step(key.step, |record| record.end = Some(end));
         Ok(())
     }

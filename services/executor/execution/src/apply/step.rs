@@ -122,14 +122,13 @@ pub(super) fn apply(
             execution.goes_on_by_request()?;
             execution.update_step(step, |record| {
                 record.attempt_started_at = Some(time);
-                match resolution {
-                    Resolution::Completed(result) => {
-                        (record.end, record.output) = (Some(OperationEnd::Completed), Some(result.clone().into()));
-                    }
-                    Resolution::Failed => record.end = Some(OperationEnd::Denied(resolved_as_failed(reason))),
-                    Resolution::Again => {}
+                if *resolution == Resolution::Failed {
+                    record.end = Some(OperationEnd::Denied(resolved_as_failed(reason)));
                 }
             });
+            if let Resolution::Completed(result) = resolution {
+                steps::checks::resolved(execution, step, result.clone().into());
+            }
         }
         StepEvent::SkipRequested { .. } => {
             check_not_running(execution, step, attempt)?;
@@ -220,7 +219,7 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
         (
             StepState::Pending | StepState::Ready | StepState::Running | StepState::BackingOff,
             StepTrigger::Completed,
-        ) => matches!(record.end, Some(OperationEnd::Completed)),
+        ) => matches!(record.end, Some(OperationEnd::Completed)) || to_request && record.has_done(),
         (StepState::Running, StepTrigger::RetryScheduled | StepTrigger::FallbackSwitched) => {
             matches!(record.end, Some(OperationEnd::Failed(_)))
         }
@@ -261,7 +260,7 @@ fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timesta
     }
     execution.transition_step(step, StepTrigger::Started, time)?;
     execution.update_step(step, |record| {
-        (record.attempt, record.operations) = (attempt, 0);
+        (record.attempt, record.operations, record.checked) = (attempt, 0, 0);
         (record.conflicts, record.failed_beside) = (0, false);
         record.not_before = None;
         record.attempt_started_at = Some(time);

@@ -202,7 +202,7 @@ impl Execution {
     fn start(&self, step: StepKey, blobs: &dyn Blobs) -> Option<Body> {
         let record = &self.steps[step];
         if let Some(condition) = record.condition().filter(|_| !record.has_started()) {
-            match steps::condition::holds(self, step, condition, blobs)? {
+            match steps::condition::holds(self, step, None, condition, blobs)? {
                 Ok(true) => {}
                 Ok(false) => return Some(self.skip(step, SkipReason::ConditionFalse, None)),
                 Err(failure) => return Some(self.fail(step, failure)),
@@ -229,7 +229,7 @@ impl Execution {
     }
 
     /// The progress once a step has ended as well.
-    fn progress_with(&self, step: StepKey) -> Progress {
+    pub(crate) fn progress_with(&self, step: StepKey) -> Progress {
         self.progress(usize::from(self.steps[step].is_counted()))
     }
 

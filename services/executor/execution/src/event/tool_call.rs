@@ -1,5 +1,6 @@
 //! Events about a call of a tool.
 
+use belay_plan::CheckPlace;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
@@ -109,6 +110,8 @@ pub struct ToolCallRequest {
     pub ledger_id: String,
     /// The time limit of the call.
     pub timeout: Duration,
+    /// The check that takes the call; `None` for the step's own.
+    pub check: Option<CheckPlace>,
 }
 
 /// What the runner certifies about a finished call.

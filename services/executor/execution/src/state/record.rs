@@ -97,6 +97,8 @@ pub(crate) struct StepRecord {
     pub(crate) attempts_of_others: u32,
     /// Operations of this attempt so far.
     pub(crate) operations: u32,
+    /// How far its attempt is: how many of its preconditions hold, its own call, and of its postconditions.
+    pub(crate) checked: usize,
     /// Calls of this attempt that conflicted with another commit.
     pub(crate) conflicts: u32,
     /// Whether a call of this attempt failed while others committed, and was made again for that reason.
@@ -300,6 +302,7 @@ impl StepRecord {
             call: 0,
             attempts_of_others: 0,
             operations: 0,
+            checked: 0,
             conflicts: 0,
             failed_beside: false,
             open_dependencies,
@@ -326,7 +329,7 @@ impl StepRecord {
         (self.items.listed, self.items.open) = (None, 0);
         (self.compensation, self.completed_by) = (None, 0);
         (self.state, self.since) = (StepState::Pending, time);
-        (self.conflicts, self.failed_beside) = (0, false);
+        (self.conflicts, self.failed_beside, self.checked) = (0, false, 0);
         (self.started_at, self.attempt_started_at, self.ended_at, self.not_before) = (None, None, None, None);
         self.waited = Duration::ZERO;
         (self.output, self.failure, self.authorization) = (None, None, None);

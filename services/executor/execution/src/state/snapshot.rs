@@ -75,6 +75,7 @@ struct StepSnapshot {
     attempt: u32,
     attempts_before: u32,
     operations: u32,
+    checked: usize,
     conflicts: u32,
     failed_beside: bool,
     open_dependencies: usize,
@@ -120,6 +121,7 @@ impl StepSnapshot {
             attempt,
             attempts_before,
             operations,
+            checked,
             conflicts,
             failed_beside,
             open_dependencies,
@@ -154,6 +156,7 @@ impl StepSnapshot {
             attempt: *attempt,
             attempts_before: *attempts_before,
             operations: *operations,
+            checked: *checked,
             conflicts: *conflicts,
             failed_beside: *failed_beside,
             open_dependencies: *open_dependencies,
@@ -186,6 +189,7 @@ impl StepSnapshot {
             attempt,
             attempts_before,
             operations,
+            checked,
             conflicts,
             failed_beside,
             open_dependencies,
@@ -209,7 +213,7 @@ impl StepSnapshot {
         record.state = state;
         record.attempt = attempt;
         record.attempts_before = attempts_before;
-        record.operations = operations;
+        (record.operations, record.checked) = (operations, checked);
         record.conflicts = conflicts;
         record.failed_beside = failed_beside;
         record.open_dependencies = open_dependencies;

@@ -1,14 +1,16 @@
-//! Whether a step runs at all: its condition, which is asked once, when it could start.
+//! Whether a step runs at all: its condition, which is asked once, when it could start. The conditions that are checked before and after its call are
+//! evaluated in the same way.
 
-use belay_plan::Condition;
+use belay_plan::{CheckPlace, Condition};
 use belay_reasons as reasons;
 
 use crate::{Blobs, ErrorClass, Evaluated, Execution, Failure, StepKey, steps::outputs::values};
 
-/// Whether the condition of a step holds; `None` while that is not known.
+/// Whether the condition of a step holds, or one that is checked at this place; `None` while that is not known.
 pub(crate) fn holds(
     execution: &Execution,
     step: StepKey,
+    place: Option<CheckPlace>,
     condition: &Condition,
     blobs: &dyn Blobs,
 ) -> Option<Result<bool, Failure>> {
@@ -23,7 +25,7 @@ pub(crate) fn holds(
             return failed(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, unresolved.to_string());
         }
     };
-    match blobs.evaluate(&execution.steps[step].id, condition, variables) {
+    match blobs.evaluate(&execution.steps[step].id, place, condition, variables) {
         Evaluated::Known(holds) => Some(Ok(holds)),
         Evaluated::Failed(why) => {
             let message = format!("The condition `{}` {}.", condition.source(), condition.in_words(&why));

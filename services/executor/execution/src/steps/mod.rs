@@ -4,9 +4,11 @@
 //! - `next` decides which operation a started step requests next,
 //! - `action` says what the driver has to do for an operation in flight.
 
+pub(crate) mod checks;
 pub(crate) mod condition;
 pub(crate) mod for_each;
 mod outputs;
+mod request;
 pub(crate) mod tool;
 pub(crate) mod wait;
 
@@ -26,7 +28,7 @@ pub(crate) fn next(
         return for_each::next(execution, step, blobs);
     }
     match record.spec.kind() {
-        StepKind::Tool(_) => tool::next(execution, step, record.current_call()?, context, blobs),
+        StepKind::Tool(_) => checks::next(execution, step, record.current_call()?, context, blobs),
         StepKind::Wait(wait) => wait::next(execution, step, wait, context, blobs),
     }
 }

@@ -93,10 +93,24 @@ pub(super) fn values<'a>(
     Ok((!is_wanted).then_some(outputs))
 }
 
-/// The step that a reference names. In the call that undoes what a step has done, the step's own id is that step, also where it ran for an entry of a list.
+/// The value of an output; `None` while it is not at hand.
+pub(super) fn value_of(step: &str, output: &Payload, blobs: &dyn Blobs) -> Result<Option<Value>, Failure> {
+    match output {
+        Payload::Inline(json) => Ok(Some(json.value())),
+        Payload::Blob(blob) => match blobs.value(blob) {
+            BlobValue::Known(value) => Ok(Some(value.clone())),
+            BlobValue::Unreadable(why) => Err(unreadable(step, blob, why)),
+            BlobValue::Wanted => Ok(None),
+        },
+    }
+}
+
+/// The step that a reference names. In the call that undoes what a step has done, and in what is checked after its call, the step's own id is that step,
+/// also where it ran for an entry of a list.
 fn named_by(execution: &Execution, step: StepKey, id: &str) -> Option<StepKey> {
-    let undone = execution.steps[step].compensates();
-    undone.filter(|&undone| execution.steps[undone].spec.id() == id).or_else(|| execution.steps.key(id))
+    let itself = execution.steps[step].compensates().unwrap_or(step);
+    let is_named = execution.steps[itself].spec.id() == id;
+    if is_named { Some(itself) } else { execution.steps.key(id) }
 }
 
 /// The entry of the list for which a step runs, with its position.

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use belay_plan::{StepKind, ToolStep};
+use belay_plan::StepKind;
 use belay_reasons as reasons;
 
 use crate::{
-    Blobs, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Json, Life, Operation, OperationId,
-    OperationKey, StepKey, StepState, StepTrigger, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
-    Verb, Work, digest,
+    Decision, Execution, Life, Operation, OperationId, OperationKey, StepState, StepTrigger, SubjectKind, Timestamp,
+    ToolCallEnd, ToolCallEvent, ToolCallRequest, Verb, Work,
     state::{Authorization, OperationEnd},
-    steps::outputs::values,
+    steps::checks,
 };
 
 pub(crate) fn apply(
@@ -49,10 +48,12 @@ fn requested(
     if !matches!(record.spec.kind(), StepKind::Tool(_)) || record.is_for_each() {
         return Err(format!("step `{}` calls no tool", id.step));
     }
+    record.check_can_call(request.check)?;
+    let checked = record.position(request.check);
     if record.state == StepState::Ready {
         execution.transition_step(step, StepTrigger::OperationRequested, time)?;
     }
-    execution.update_step(step, |record| record.operations = key.number);
+    execution.update_step(step, |record| (record.operations, record.checked) = (key.number, checked));
     execution.ledger_id.clone_from(&request.ledger_id);
     let work = Work::ToolCall(Arc::clone(request));
     execution.insert_operation(Operation { key, since: time, work, life: Life::Dispatched, pending_approval: None });
@@ -75,20 +76,41 @@ fn dispatched(execution: &mut Execution, id: &OperationId) -> Result<(), String>
 }
 
 fn ended(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time: Timestamp) -> Result<(), String> {
-    let key = call_in_flight(execution, id)?.key;
+    let operation = call_in_flight(execution, id)?;
+    let key = operation.key;
+    let check = operation.tool_call().and_then(|request| request.check);
     match end {
         ToolCallEnd::Completed { result, receipt } => {
             let end = execution.check_end(id, OperationEnd::Completed)?;
             let pending = execution.operations.get(key).and_then(|operation| operation.pending_approval.as_ref());
             let authorization = Authorization::of(receipt, pending).map(Box::new);
-            execution.end_operation(key, end, time)?;
-            execution.update_step(key.step, |record| {
-                (record.authorization, record.output) = (authorization, Some(result.clone()));
-            });
+            let goes_on = check.is_some() || execution.steps[key.step].has_checks_after();
+            match (goes_on, execution.stop) {
+                (false, _) => execution.end_operation(key, end, time)?,
+                (true, None) => {
+                    execution.drop_operation(key, time)?;
+                    checks::passed(execution, key.step, check);
+                }
+                // What was to be checked after the call is not, so that it is not known to have done what it should.
+                (true, Some(_)) => {
+                    execution.end_operation(key, OperationEnd::Cancelled, time)?;
+                    checks::passed(execution, key.step, check);
+                }
+            }
+            // What a check returned is of no use to other steps.
+            if check.is_none() {
+                execution.update_step(key.step, |record| {
+                    (record.authorization, record.output) = (authorization, Some(result.clone()));
+                });
+            }
             Ok(())
         }
         ToolCallEnd::Failed { failure, .. } => {
-            let end = execution.check_end(id, OperationEnd::Failed(failure.clone()))?;
+            let failure = match check {
+                Some(place) => checks::failed(execution.steps[key.step].spec.check(place), place, failure),
+                None => failure.clone(),
+            };
+            let end = execution.check_end(id, OperationEnd::Failed(failure))?;
             execution.end_operation(key, end, time)
         }
         ToolCallEnd::Denied { failure, .. } => {
@@ -120,45 +142,6 @@ fn ended(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time: T
             }
         }
     }
-}
-
-/// Requests the step's call.
-pub(crate) fn next(
-    execution: &Execution,
-    step: StepKey,
-    call: &ToolStep,
-    context: DecideContext<'_>,
-    blobs: &dyn Blobs,
-) -> Option<Body> {
-    let record = &execution.steps[step];
-    let Some(facts) = execution.tool(&call.tool) else {
-        let message = format!("Tool '{}' not found in the execution's record.", call.tool);
-        return Some(execution.fail(step, Failure::new(ErrorClass::Internal, reasons::TOOL_FACTS_MISSING, message)));
-    };
-    let values = match values(execution, step, call.arguments.values(), blobs) {
-        Ok(values) => values?,
-        Err(failure) => return Some(execution.fail(step, failure)),
-    };
-    let arguments = match call.arguments.resolve(&|id, what| values.get(id, what)) {
-        Ok(arguments) => Json::canonical(&arguments),
-        Err(unresolved) => {
-            let (class, message) = (ErrorClass::InvalidArguments, unresolved.to_string());
-            return Some(execution.fail(step, Failure::new(class, reasons::UNRESOLVED_REFERENCE, message)));
-        }
-    };
-    // The tool's own limit is for steps that say nothing: one that may take ten minutes may take them in one attempt.
-    let spec = &record.spec;
-    let limit = spec.attempt_timeout().or(spec.timeout()).unwrap_or(facts.default_timeout);
-    let left = execution.step_deadline(step).map_or(limit, |deadline| deadline.since(context.now));
-    let request = ToolCallRequest {
-        tool: facts.tool.clone(),
-        arguments_digest: digest(arguments.as_str().as_bytes()),
-        arguments: blobs.payload(arguments),
-        ledger_id: context.ledger_id.to_owned(),
-        timeout: left.min(limit),
-    };
-    let call = execution.operation_id(execution.next_operation(step));
-    Some(Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) })
 }
 
 /// While the execution is paused, a held call needs nothing, even if it is decided meanwhile.

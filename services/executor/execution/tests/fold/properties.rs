@@ -7,7 +7,8 @@ use belay_execution::{
     SNAPSHOT_VERSION, StepId, SubjectKind,
 };
 use belay_plan::{
-    Backoff, CallDraft, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
+    Backoff, CallDraft, CheckDraft, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft,
+    WaitDraft,
 };
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::json;
@@ -159,6 +160,8 @@ struct Seed {
     fallback: usize,
     compensates: bool,
     resources: &'static [&'static str],
+    /// The checks before and after its call, by their letters: a command, an expression that holds, one that does not, one about its own output.
+    checks: (&'static str, &'static str),
 }
 
 #[derive(Clone, Debug)]
@@ -203,13 +206,16 @@ fn seeds() -> impl Strategy<Value = Seed> {
     let for_each = option::weighted(0.25, prop::sample::select(lists.to_vec()));
     let fallback = prop_oneof![5 => Just(0_usize), 1 => Just(1), 1 => Just(2)];
     let resources: [&'static [&'static str]; 5] = [&[], &[], &["db"], &["cache"], &["cache", "db"]];
-    let more = (for_each, fallback, prop::sample::select(resources.to_vec()), prop::bool::weighted(0.3));
+    let checks =
+        prop::sample::select(vec![("", ""), ("", ""), ("c", ""), ("tcc", "c"), ("", "c"), ("", "ocno"), ("n", "")]);
+    let more = (for_each, fallback, prop::sample::select(resources.to_vec()), prop::bool::weighted(0.3), checks);
     let parts =
         (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), wait, run_when, condition, more);
     parts.prop_map(|(rank, wishes, reads, retry, timeout, attempt_timeout, wait, run_when, condition, more)| Seed {
         for_each: more.0,
         fallback: more.1,
         resources: more.2,
+        checks: more.4,
         compensates: more.3,
         run_when,
         condition,
@@ -259,6 +265,9 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
                 verbatim: Vec::new(),
             }),
             resources: seed.resources.iter().map(|&name| name.to_owned()).collect(),
+            preconditions: checks_of(seed.checks.0, place),
+            postconditions: checks_of(seed.checks.1, place),
+            output_schema: None,
             timeout: seed.timeout,
             attempt_timeout: seed.attempt_timeout,
             exclusive: false,
@@ -270,6 +279,8 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             let kind = StepKindDraft::Wait { wait };
             let (fallback, resources) = (Vec::new(), Vec::new());
             StepDraft {
+                preconditions: Vec::new(),
+                postconditions: Vec::new(),
                 attempt_timeout: None,
                 retry: None,
                 compensate: None,
@@ -565,4 +576,16 @@ fn stop(mut execution: Execution) {
         execution.advance_with(DecideContext { now: START, ledger_id: "ledger" }, &Conditions);
         assert!(execution.state().is_terminal() || execution.operations().len() > 0, "nothing ends {execution:?}");
     }
+}
+
+fn checks_of(letters: &str, place: usize) -> Vec<CheckDraft> {
+    let condition = |text: String| CheckDraft { condition: text, ..CheckDraft::default() };
+    let checks = letters.chars().map(|letter| match letter {
+        'c' => CheckDraft { command: vec!["check".to_owned()], ..CheckDraft::default() },
+        't' => condition("1 < 2".to_owned()),
+        'n' => condition("1 > 2".to_owned()),
+        'o' => condition(format!("${{s{place}.result}} != null")),
+        _ => panic!("no check has the letter {letter}"),
+    });
+    checks.collect()
 }

@@ -111,7 +111,10 @@ pub(crate) fn plan(
     }
     for (step, (part, of_step)) in parts.iter().zip(&draft.steps).enumerate() {
         let planned = part.planned(step, of_step).into_iter();
-        let planned = planned.chain(part.planned_others(step, of_step)).chain(part.planned_condition(step));
+        let planned = planned
+            .chain(part.planned_others(step, of_step))
+            .chain(part.planned_condition(step))
+            .chain(part.planned_checks(step, of_step));
         let problems: Vec<StepProblem> = planned.flat_map(&mut *check).collect();
         problems.into_iter().for_each(|problem| checker.findings.add(|| problem.into()));
     }
@@ -302,6 +305,10 @@ fn plan_size(draft: &PlanDraft) -> usize {
         let list = step.for_each.as_ref().map_or(0, json_size);
         let fallback = step.fallback.iter().map(|call| call.tool.len() + json_size(&call.arguments)).sum::<usize>();
         let compensate = step.compensate.as_ref().map_or(0, |call| call.tool.len() + json_size(&call.arguments));
+        let checks = step.preconditions.iter().chain(&step.postconditions).map(|check| {
+            check.condition.len() + check.file.len() + check.command.iter().map(String::len).sum::<usize>()
+        });
+        let checks = checks.sum::<usize>() + step.output_schema.as_ref().map_or(0, json_size);
         let resources: usize = step.resources.iter().map(String::len).sum();
         let depends_on: usize = step.depends_on.iter().map(String::len).sum();
         let verbatim: usize = step.verbatim.iter().map(String::len).sum();
@@ -312,6 +319,7 @@ fn plan_size(draft: &PlanDraft) -> usize {
             + fallback
             + compensate
             + resources
+            + checks
             + depends_on
             + verbatim
             + kind

@@ -1,16 +1,17 @@
 //! The rules for one step, and for references between steps.
 
 use crate::{
-    Backoff, CallDraft, CallPlace, Condition, FormDraft, FormSpec, Planned, PlannedCall, RateLimit, RetryPolicy,
-    RunWhen, StepDraft, StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
+    Backoff, CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, FormDraft, FormSpec, Planned, PlannedCall,
+    RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitDraft,
+    WaitFor, WaitStep,
     limits::{
-        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS,
-        MAX_FORM_TITLE_CHARS, MAX_ITEMS, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS,
-        MAX_TOOL_CHARS,
+        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_FALLBACKS,
+        MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEMS, MAX_RESOURCE_CHARS, MAX_RESOURCES,
+        MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_TOOL_CHARS,
     },
     nearest,
     path::{FieldPath, is_hidden, look_alikes, shown},
-    plan::OtherCall,
+    plan::{OtherCall, call_of},
     template::{Reference, json_size},
 };
 
@@ -25,6 +26,18 @@ pub(super) struct Part {
     for_each: Option<Template>,
     fallback: Vec<CallPart>,
     compensate: Option<CallPart>,
+    preconditions: Vec<CheckPart>,
+    postconditions: Vec<CheckPart>,
+    /// Whether the schema of the output is one within the limits.
+    has_output_schema: bool,
+}
+
+/// The result of checking a check before or after a call.
+enum CheckPart {
+    Condition(Condition),
+    Call(CallPart),
+    /// Nothing valid was named.
+    Unread,
 }
 
 /// The result of checking a call.
@@ -61,6 +74,10 @@ enum Site {
     /// In the list for each entry of which it runs.
     List,
     Condition,
+    /// In what is checked before the step's call.
+    Before,
+    /// In what is checked after it.
+    After,
 }
 
 impl Part {
@@ -86,7 +103,25 @@ impl Part {
 
     /// The step's condition, when its references could be read.
     pub(super) fn planned_condition(&self, step: usize) -> Option<Planned<'_>> {
-        self.condition.as_ref().map(|condition| Planned::Condition { step, condition })
+        self.condition.as_ref().map(|condition| Planned::Condition { step, place: None, condition })
+    }
+
+    /// What is checked before and after the step's call, and the schema of its output.
+    pub(super) fn planned_checks<'a>(&'a self, step: usize, draft: &'a StepDraft) -> impl Iterator<Item = Planned<'a>> {
+        let schema = draft.output_schema.as_ref().filter(|_| self.has_output_schema);
+        let schema = schema.map(|schema| Planned::Output { step, schema });
+        let checks = self.checks().zip(draft.preconditions.iter().chain(&draft.postconditions));
+        let checks = checks.filter_map(move |((place, part), draft)| match part {
+            CheckPart::Condition(condition) => Some(Planned::Condition { step, place: Some(place), condition }),
+            CheckPart::Call(call) => call.planned(step, CallPlace::Check(place), call_of(draft)?.0),
+            CheckPart::Unread => None,
+        });
+        checks.chain(schema)
+    }
+
+    fn checks(&self) -> impl Iterator<Item = (CheckPlace, &CheckPart)> {
+        let before = self.preconditions.iter().enumerate().map(|(place, part)| (CheckPlace::Before(place), part));
+        before.chain(self.postconditions.iter().enumerate().map(|(place, part)| (CheckPlace::After(place), part)))
     }
 
     /// The templates of the step at `path`, each with its field; the list for each entry of which it runs is not among them.
@@ -117,6 +152,23 @@ impl Part {
         }
         let condition = self.condition.iter().flat_map(Condition::references);
         references.extend(condition.map(|reference| (Site::Condition, path.key("condition"), reference)));
+        for (place, part) in self.checks() {
+            let (site, field) = match place {
+                CheckPlace::Before(place) => (Site::Before, path.key("preconditions").index(place)),
+                CheckPlace::After(place) => (Site::After, path.key("postconditions").index(place)),
+            };
+            match part {
+                CheckPart::Condition(condition) => {
+                    let field = field.key("condition");
+                    references.extend(condition.references().map(|reference| (site, field.clone(), reference)));
+                }
+                CheckPart::Call(call) => {
+                    let inner = call.arguments.references();
+                    references.extend(inner.map(|(_, reference)| (site, field.clone(), reference)));
+                }
+                CheckPart::Unread => {}
+            }
+        }
         references
     }
 
@@ -132,6 +184,19 @@ impl Part {
         let other = |(draft, part): (CallDraft, CallPart)| OtherCall {
             call: ToolStep { tool: draft.tool, arguments: part.arguments },
             verbatim: draft.verbatim,
+        };
+        let checks = |drafts: Vec<CheckDraft>, parts: Vec<CheckPart>| -> Vec<Check> {
+            let checks = drafts.iter().zip(parts).map(|(draft, part)| match part {
+                CheckPart::Condition(condition) => Check::Condition(condition),
+                CheckPart::Call(CallPart { arguments, .. }) => {
+                    let (tool, is_file) =
+                        (call_of(draft).map_or("", |(tool, _)| tool).to_owned(), !draft.file.is_empty());
+                    let call = ToolStep { tool, arguments };
+                    if is_file { Check::File(call) } else { Check::Command(call) }
+                }
+                CheckPart::Unread => unreachable!("the plan is valid"),
+            });
+            checks.collect()
         };
         let fallback = draft.fallback.into_iter().zip(self.fallback).map(other);
         let mut resources = draft.resources;
@@ -153,6 +218,9 @@ impl Part {
             fallback: fallback.collect(),
             compensate: draft.compensate.zip(self.compensate).map(other),
             resources,
+            preconditions: checks(draft.preconditions, self.preconditions),
+            postconditions: checks(draft.postconditions, self.postconditions),
+            output_schema: draft.output_schema,
             kind,
         }
     }
@@ -174,7 +242,17 @@ impl Checker<'_> {
         let undoes = step.compensate.as_ref();
         let compensate =
             undoes.map(|call| self.call(&path.key("compensate"), &call.tool, &call.arguments, &call.verbatim));
-        let mut part = Part { dependencies: Vec::new(), kind, condition, for_each, fallback, compensate };
+        let mut part = Part {
+            dependencies: Vec::new(),
+            kind,
+            condition,
+            for_each,
+            fallback,
+            compensate,
+            preconditions: self.checks(&path.key("preconditions"), &step.preconditions),
+            postconditions: self.checks(&path.key("postconditions"), &step.postconditions),
+            has_output_schema: self.output_schema(&path.key("output_schema"), step.output_schema.as_ref()),
+        };
         let mut dependencies = Vec::with_capacity(step.depends_on.len());
         let depends_on = path.key("depends_on");
         for (entry, id) in step.depends_on.iter().enumerate() {
@@ -186,8 +264,8 @@ impl Checker<'_> {
                 self.item(&field, site, step.for_each.is_some(), reference);
                 continue;
             }
-            // It is made only once the step has completed.
-            if site == Site::Compensate && reference.step() == step.id {
+            // It is made only once the step has an output.
+            if matches!(site, Site::Compensate | Site::After) && reference.step() == step.id {
                 continue;
             }
             if let Some(input) = reference.input() {
@@ -240,6 +318,66 @@ impl Checker<'_> {
                 self.call(&path.index(place), tool, arguments, verbatim)
             })
             .collect()
+    }
+
+    fn checks(&mut self, path: &FieldPath, checks: &[CheckDraft]) -> Vec<CheckPart> {
+        if checks.len() > MAX_CHECKS {
+            self.rule(path, || format!("has {} checks and the limit is {MAX_CHECKS}", checks.len()));
+        }
+        checks.iter().enumerate().map(|(place, check)| self.check(&path.index(place), check)).collect()
+    }
+
+    fn check(&mut self, path: &FieldPath, check: &CheckDraft) -> CheckPart {
+        let given = [!check.condition.is_empty(), !check.file.is_empty(), !check.command.is_empty()];
+        if given.into_iter().filter(|is_given| *is_given).count() != 1 {
+            self.refuse(path, || {
+                "must say one thing: {condition: …}, {file: PATH} or {command: [PROGRAM, ARGUMENT, …]}".to_owned()
+            });
+            return CheckPart::Unread;
+        }
+        let Some((_, arguments)) = call_of(check) else {
+            let condition = self.condition(&path.key("condition"), &check.condition);
+            return condition.map_or(CheckPart::Unread, CheckPart::Condition);
+        };
+        let (arguments, errors) = Template::read(&arguments, &[]);
+        let arguments_are_valid = errors.is_empty();
+        for error in errors {
+            // The author writes a path or a command, and no arguments.
+            let field = if check.file.is_empty() { path.join(&error.field) } else { path.key("file") };
+            self.refuse(&field, || error.message);
+        }
+        let size = json_size(arguments.source());
+        if size > MAX_ARGUMENT_BYTES {
+            self.rule(path, || {
+                format!("has {size} bytes as JSON and the limit is {MAX_ARGUMENT_BYTES}: put the content into a file")
+            });
+        }
+        CheckPart::Call(CallPart { has_tool: true, arguments, arguments_are_valid })
+    }
+
+    /// Whether the schema of a step's output is one within the limits.
+    fn output_schema(&mut self, path: &FieldPath, schema: Option<&serde_json::Value>) -> bool {
+        let Some(schema) = schema else { return false };
+        let problem = self.schema_problem(schema, "{type: object, required: [version]}");
+        let is_within = problem.is_none() || self.trust == Trust::Stored;
+        if let Some(problem) = problem {
+            self.rule(path, || problem);
+        }
+        is_within
+    }
+
+    /// What is wrong with a schema before it is read as one.
+    fn schema_problem(&self, schema: &serde_json::Value, such_as: &str) -> Option<String> {
+        let size = json_size(schema);
+        if !schema.is_object() {
+            Some(format!("must be a JSON Schema, an object such as {such_as}"))
+        } else if size > MAX_SCHEMA_BYTES {
+            Some(format!("has {size} bytes as JSON and the limit is {MAX_SCHEMA_BYTES}: shorten it"))
+        } else if is_deeper(schema, MAX_DEPTH) {
+            Some(format!("is nested more than {MAX_DEPTH} levels deep: flatten it"))
+        } else {
+            None
+        }
     }
 
     fn resources(&mut self, path: &FieldPath, resources: &[String]) {
@@ -297,8 +435,8 @@ impl Checker<'_> {
     /// A reference to an entry stands where there is one.
     fn item(&mut self, field: &FieldPath, site: Site, has_list: bool, reference: &Reference) {
         let why = match site {
-            Site::Call | Site::Compensate if has_list => return,
-            Site::Call | Site::Compensate => {
+            Site::Call | Site::Compensate | Site::Before | Site::After if has_list => return,
+            Site::Call | Site::Compensate | Site::Before | Site::After => {
                 "is for steps with `for_each`, and this one has none: add it, or name a step or an input"
             }
             Site::List => "has no value here: the entries come from this list",
@@ -332,6 +470,9 @@ impl Checker<'_> {
             ("fallback", !step.fallback.is_empty()),
             ("compensate", step.compensate.is_some()),
             ("resources", !step.resources.is_empty()),
+            ("preconditions", !step.preconditions.is_empty()),
+            ("postconditions", !step.postconditions.is_empty()),
+            ("output_schema", step.output_schema.is_some()),
             ("verbatim", !step.verbatim.is_empty()),
             ("exclusive", step.exclusive),
             ("retry", step.retry.is_some()),
@@ -383,20 +524,11 @@ impl Checker<'_> {
             });
         }
         let schema = path.key("schema");
-        let size = json_size(&form.schema);
+        let such_as = "{type: object, properties: {version: {type: string}}}";
         let problem = if form.schema.is_null() {
-            Some("is required: a JSON Schema of the answer, an object such as {type: object, properties: {version: {type: string}}}".to_owned())
-        } else if !form.schema.is_object() {
-            Some(
-                "must be a JSON Schema, an object such as {type: object, properties: {version: {type: string}}}"
-                    .to_owned(),
-            )
-        } else if size > MAX_SCHEMA_BYTES {
-            Some(format!("has {size} bytes as JSON and the limit is {MAX_SCHEMA_BYTES}: shorten it"))
-        } else if is_deeper(&form.schema, MAX_DEPTH) {
-            Some(format!("is nested more than {MAX_DEPTH} levels deep: flatten it"))
+            Some(format!("is required: a JSON Schema of the answer, an object such as {such_as}"))
         } else {
-            None
+            self.schema_problem(&form.schema, such_as)
         };
         let is_within = problem.is_none() || self.trust == Trust::Stored;
         if let Some(problem) = problem {

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde_json::Value as Json;
 
 use crate::{
-    AuditLevel, Backoff, CallDraft, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft,
-    WaitDraft, duration,
+    AuditLevel, Backoff, CallDraft, CheckDraft, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft,
+    StepKindDraft, WaitDraft, duration,
     error::Findings,
     limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_PARALLELISM},
     path::{FieldPath, look_alikes, shown},
@@ -219,6 +219,9 @@ impl<'n> Reader<'n> {
             fallback: Vec::new(),
             compensate: None,
             resources: Vec::new(),
+            preconditions: Vec::new(),
+            postconditions: Vec::new(),
+            output_schema: None,
             kind: StepKindDraft::Tool { tool: String::new(), arguments: Json::Object(serde_json::Map::new()) },
         };
         let Some(mut fields) = step.fields(&mut self.report, "an object with `id` and `tool`") else {
@@ -252,6 +255,9 @@ impl<'n> Reader<'n> {
             draft.fallback = calls.iter().map(|call| self.other_call(call)).collect();
         }
         draft.compensate = fields.take_exactly("compensate").map(|call| self.other_call(&call));
+        draft.preconditions = self.checks(fields.take_exactly("preconditions"));
+        draft.postconditions = self.checks(fields.take_exactly("postconditions"));
+        draft.output_schema = self.precise(fields.take_exactly("output_schema"));
         if let Some(value) = fields.take(&mut self.report, "depends_on") {
             let ids = value.scalars(&mut self.report, "ids of steps");
             draft.depends_on = ids.iter().map(|id| id.text(&mut self.report)).collect();
@@ -266,16 +272,7 @@ impl<'n> Reader<'n> {
                 }),
             }
         }
-        if let Some(value) = fields.take_exactly("condition") {
-            draft.condition = match value.node.kind {
-                // An author switches a step off with `condition: false`.
-                Kind::Bool(constant) => constant.to_string(),
-                _ => value.text(&mut self.report),
-            };
-            if draft.condition.trim().is_empty() && matches!(value.node.kind, Kind::Text(_)) {
-                value.refuse(&mut self.report, || "is empty: write an expression, or remove it".to_owned());
-            }
-        }
+        draft.condition = self.condition(&mut fields);
         draft.timeout = fields.take(&mut self.report, "timeout").and_then(|value| self.duration(&value));
         draft.attempt_timeout =
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
@@ -308,6 +305,41 @@ impl<'n> Reader<'n> {
         let verbatim = self.texts(&mut fields, "verbatim", "names of arguments");
         fields.finish(&mut self.report);
         CallDraft { tool, arguments, verbatim }
+    }
+
+    /// The checks before or after a step's call.
+    fn checks(&mut self, checks: Option<Value<'n>>) -> Vec<CheckDraft> {
+        let what = "checks such as {condition: …}, {file: PATH} or {command: [PROGRAM, …]}";
+        let Some(checks) = checks else { return Vec::new() };
+        let checks = checks.list(&mut self.report, what);
+        checks.iter().map(|check| self.check(check)).collect()
+    }
+
+    fn check(&mut self, check: &Value<'n>) -> CheckDraft {
+        // What cannot be read is refused once: this stands for it, so that the check does not call it missing.
+        let unread = || CheckDraft { condition: "true".to_owned(), ..CheckDraft::default() };
+        let what = "an object: {condition: …}, {file: PATH} or {command: [PROGRAM, …]}";
+        let Some(mut fields) = check.fields(&mut self.report, what) else { return unread() };
+        let condition = self.condition(&mut fields);
+        let file = fields.take_exactly("file").map(|file| file.text(&mut self.report)).unwrap_or_default();
+        let before = self.report.findings.len();
+        let command = self.texts(&mut fields, "command", "a program and its arguments");
+        fields.finish(&mut self.report);
+        if self.report.findings.len() > before { unread() } else { CheckDraft { condition, file, command } }
+    }
+
+    /// An expression; empty when there is none.
+    fn condition(&mut self, fields: &mut Fields<'n>) -> String {
+        let Some(value) = fields.take_exactly("condition") else { return String::new() };
+        let condition = match value.node.kind {
+            // An author switches a step off with `condition: false`.
+            Kind::Bool(constant) => constant.to_string(),
+            _ => value.text(&mut self.report),
+        };
+        if condition.trim().is_empty() && matches!(value.node.kind, Kind::Text(_)) {
+            value.refuse(&mut self.report, || "is empty: write an expression, or remove it".to_owned());
+        }
+        condition
     }
 
     /// The tool and the arguments of a call.

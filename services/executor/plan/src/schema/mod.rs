@@ -31,6 +31,7 @@ pub fn schema() -> Value {
             "plan": plan(),
             "request": request(),
             "call": step::call(&step),
+            "check": step::check(&step),
             "step": step,
             "retry": step::retry(),
             "wait": step::wait(),

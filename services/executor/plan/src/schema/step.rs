@@ -6,7 +6,7 @@ use super::parts::{absent, duration, id, object, optional, present, present_as_a
 use crate::{
     Profile, RunWhen,
     limits::{
-        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DURATION, MAX_FALLBACKS,
+        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DURATION, MAX_FALLBACKS,
         MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES,
         MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS,
         MAX_TOOL_CHARS,
@@ -64,6 +64,14 @@ pub(super) fn step() -> Value {
             "maxItems": MAX_RESOURCES,
             "items": {"type": "string", "minLength": 1, "maxLength": MAX_RESOURCE_CHARS, "pattern": visible},
         })),
+        "preconditions": checks("What has to hold before each attempt, in order. One that does not fails the step, which is not tried again."),
+        "postconditions": checks("What has to hold once the call has completed, in order; `${ID.result}` may name the step itself."),
+        "output_schema": optional(json!({
+            "description": format!(
+                "The JSON Schema that the output has to fit: at most {MAX_SCHEMA_BYTES} bytes as JSON, nested at most {MAX_DEPTH} deep, without `$ref`."
+            ),
+            "type": "object",
+        })),
         "tool": optional(json!({
             "description": "The tool's name, or one of its aliases.",
             "type": "string",
@@ -93,7 +101,9 @@ pub(super) fn step() -> Value {
     fields["wait"] = json!({"anyOf": [{"$ref": "#/$defs/wait"}, {"type": "null"}]});
     let no_call = of_calls.as_object().into_iter().flatten().map(|(name, _)| match name.as_str() {
         "exclusive" => json!({"properties": {"exclusive": {"enum": [false, null]}}}),
-        "verbatim" | "fallback" | "resources" => json!({"properties": {name: {"maxItems": 0}}}),
+        "verbatim" | "fallback" | "resources" | "preconditions" | "postconditions" => {
+            json!({"properties": {name: {"maxItems": 0}}})
+        }
         name => json!({"not": present_as_any(name)}),
     });
     let no_call: Vec<Value> = no_call.collect();
@@ -117,6 +127,31 @@ pub(super) fn call(step: &Value) -> Value {
         fields,
         json!({"description": "A call of a step beside its own: one that takes its place, or that undoes what it has done.", "allOf": rules}),
     )
+}
+
+fn checks(description: &str) -> Value {
+    optional(json!({
+        "description": description, "type": "array", "maxItems": MAX_CHECKS, "items": {"$ref": "#/$defs/check"},
+    }))
+}
+
+/// A check before or after a call.
+pub(super) fn check(step: &Value) -> Value {
+    let fields = json!({
+        "condition": step["properties"]["condition"],
+        "file": optional(json!({
+            "description": "The path of a file or a directory that has to exist in the workspace.", "type": "string", "minLength": 1,
+        })),
+        "command": optional(json!({
+            "description": "A program and its arguments, one string each, that has to end with exit code 0. No shell interprets them.",
+            "type": "array",
+            "items": {"type": "string"},
+            "examples": [["test", "-s", "dist/app.js"]],
+        })),
+    });
+    let some = json!({"required": ["command"], "properties": {"command": {"type": "array", "minItems": 1}}});
+    let one_of = json!([present("condition"), present("file"), some]);
+    object(fields, json!({"description": "What has to hold: one of the fields.", "oneOf": one_of}))
 }
 
 pub(super) fn retry() -> Value {

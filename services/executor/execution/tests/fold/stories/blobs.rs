@@ -9,7 +9,7 @@ use belay_execution::{
     BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Execution, Json, OperationId, Payload, Receipt,
     StepState, ToolCallEnd, ToolCallEvent, Verb,
 };
-use belay_plan::Condition;
+use belay_plan::{CheckPlace, Condition};
 use serde_json::{Value, json};
 
 use crate::support::{START, story};
@@ -58,8 +58,12 @@ impl Blobs for Memory {
         Payload::Blob(BlobRef { digest: digest.into(), size: json.as_str().len() as u64, redacted: false })
     }
 
-    fn evaluate(&self, _: &str, condition: &Condition, _: Vec<(String, Value)>) -> Evaluated {
+    fn evaluate(&self, _: &str, _: Option<CheckPlace>, condition: &Condition, _: Vec<(String, Value)>) -> Evaluated {
         panic!("no step here has the condition {}", condition.source())
+    }
+
+    fn validate(&self, step: &str, _: &Value, _: Value) -> Evaluated {
+        panic!("the output of {step} has no schema")
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod blobs;
+mod checks;
 mod compensation;
 mod conditions;
 mod controls;

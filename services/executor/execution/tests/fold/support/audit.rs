@@ -7,7 +7,7 @@ use belay_execution::{
     Json, OperationId, PlanUpdated, Progress, Resolution, Retried, SkipReason, StepEvent, StepId, SubjectKind,
     Timestamp, ToolCallEnd, ToolCallEvent, Totals, WaitCondition, WaitEnd, WaitEvent,
 };
-use belay_plan::{Plan, RunWhen, StepKind, StepSpec};
+use belay_plan::{CheckPlace, Plan, RunWhen, StepKind, StepSpec};
 
 /// REQUIREMENTS section 4, as far as events can show it. Checks events one by one and panics at the first violation.
 pub(crate) struct Audit {
@@ -53,6 +53,14 @@ pub(crate) struct Audit {
     open: BTreeSet<OperationId>,
     /// The steps whose call has completed.
     effects: BTreeSet<usize>,
+    /// Calls in flight that checks take.
+    checking: BTreeMap<OperationId, CheckPlace>,
+    /// The checks of each step's attempt whose calls have completed.
+    passed: BTreeSet<(usize, CheckPlace)>,
+    /// The steps of which it is not known whether a check took effect.
+    doubted: BTreeMap<usize, CheckPlace>,
+    /// The steps whose output a principal has given.
+    given: BTreeSet<usize>,
     completed: BTreeSet<usize>,
     failed: BTreeSet<usize>,
     /// Steps whose call has an unknown outcome.
@@ -136,6 +144,10 @@ impl Audit {
             requested: BTreeSet::new(),
             open: BTreeSet::new(),
             effects: BTreeSet::new(),
+            checking: BTreeMap::new(),
+            passed: BTreeSet::new(),
+            doubted: BTreeMap::new(),
+            given: BTreeSet::new(),
             completed: BTreeSet::new(),
             failed: BTreeSet::new(),
             unknown: BTreeSet::new(),
@@ -253,7 +265,13 @@ impl Audit {
             StepEvent::Completed { progress, .. } => {
                 self.check_attempt(step, attempt);
                 assert!(self.effects.contains(&step), "step {step} completed without a completed call");
+                if !self.given.contains(&step) {
+                    let after = self.checks_with_calls(step).filter(|place| matches!(place, CheckPlace::After(_)));
+                    let open: Vec<CheckPlace> = after.filter(|place| !self.passed.contains(&(step, *place))).collect();
+                    assert!(open.is_empty(), "step {step} completed before {open:?}");
+                }
                 self.completed.insert(step);
+                self.order.retain(|before| *before != step);
                 self.order.push(step);
                 self.totals.completed += self.counted(step);
                 self.step_ended(step, *progress);
@@ -336,8 +354,12 @@ impl Audit {
                 self.check_attempt(step, attempt);
                 assert!(self.stop.is_none() && self.unknown.remove(&step), "step {step} had nothing to resolve");
                 if matches!(resolution, Resolution::Completed(_)) {
-                    self.effects.insert(step);
+                    match self.doubted.remove(&step) {
+                        Some(place) => drop(self.passed.insert((step, place))),
+                        None => self.took_effect(step),
+                    }
                 }
+                self.doubted.remove(&step);
                 self.holding.insert(step);
             }
             StepEvent::SkipRequested { .. } => {
@@ -348,6 +370,7 @@ impl Audit {
                 self.check_can_be_changed(step, attempt);
                 self.attempts.insert(step, attempt);
                 self.effects.insert(step);
+                self.given.insert(step);
             }
             StepEvent::RetryAdvanced { .. } => {
                 self.check_can_be_changed(step, attempt);
@@ -376,7 +399,8 @@ impl Audit {
         let is_stopped = matches!(self.stop, Some(Stop::Cancel | Stop::Deadline));
         assert!(self.totals.failed > 0 || is_stopped && self.totals.completed < self.totals.total);
         let says_how = |step: &usize| {
-            self.completed.contains(step) && self.spec(*step).compensate().is_some() && !self.is_for_each(*step)
+            let has_done = self.completed.contains(step) || self.has_checks_after(*step) && self.effects.contains(step);
+            has_done && self.spec(*step).compensate().is_some() && !self.is_for_each(*step)
         };
         let mut seen = BTreeSet::new();
         let last = self.order.iter().rev().copied().filter(|step| self.counted(*step) == 1 && says_how(step));
@@ -594,7 +618,8 @@ impl Audit {
             self.totals.cancelled -= counted;
         }
         self.order.retain(|completed| *completed != step);
-        for gone in [&mut self.effects, &mut self.left_out, &mut self.to_skip] {
+        self.passed.retain(|(of, _)| *of != step);
+        for gone in [&mut self.effects, &mut self.left_out, &mut self.to_skip, &mut self.given] {
             gone.remove(&step);
         }
         self.not_before.remove(&step);
@@ -606,7 +631,7 @@ impl Audit {
 
     fn about_call(&mut self, call: &OperationId, event: &ToolCallEvent) {
         match event {
-            ToolCallEvent::Requested(_) => self.requested(call),
+            ToolCallEvent::Requested(request) => self.requested(call, request.check),
             ToolCallEvent::Held(requirement) => {
                 assert!(self.open.contains(call) && self.stop.is_none());
                 let (kind, digest) = (requirement.kind, requirement.subject_digest.clone());
@@ -630,17 +655,27 @@ impl Audit {
                         // Number 3: what was held completes with a yes to what it was held for last.
                         let yes = self.held.get(call).is_none_or(|held| held.decision == Some(Decision::Approved));
                         assert!(yes, "{call} completed, and nobody had approved it");
-                        // S2-NFR-007: whatever happens, a step takes effect once.
-                        let first = self.effects.insert(self.step_of(call));
-                        assert!(first, "{call} took effect after another call of its step had");
+                        let step = self.step_of(call);
+                        match self.checking.get(call) {
+                            Some(place) => assert!(self.passed.insert((step, *place)), "{call} checks again"),
+                            None => {
+                                // S2-NFR-007: whatever happens, a step takes effect once.
+                                let first = self.effects.insert(step);
+                                assert!(first, "{call} took effect after another call of its step had");
+                                self.took_effect(step);
+                            }
+                        }
                     }
                     ToolCallEnd::Denied { .. } => {
                         if self.held.get(call).is_some_and(|held| held.decision == Some(Decision::Skipped)) {
                             self.left_out.insert(self.step_of(call));
                         }
                     }
-                    ToolCallEnd::Failed { .. } | ToolCallEnd::Cancelled { .. } | ToolCallEnd::OutcomeUnknown { .. } => {
+                    ToolCallEnd::OutcomeUnknown { .. } => {
+                        let place = self.checking.get(call).copied();
+                        place.map(|place| self.doubted.insert(self.step_of(call), place));
                     }
+                    ToolCallEnd::Failed { .. } | ToolCallEnd::Cancelled { .. } => {}
                 }
                 self.call_ended(call);
             }
@@ -681,7 +716,7 @@ impl Audit {
         let (step, time) = (self.step_of(wait), event.time);
         match kind {
             WaitEvent::Started(condition) => {
-                self.requested(wait);
+                self.requested(wait, None);
                 self.open.remove(wait);
                 self.waits.insert(wait.clone(), condition.clone());
             }
@@ -738,6 +773,7 @@ impl Audit {
         assert_eq!(attempt, self.attempts.get(&step).copied().unwrap_or(before) + 1);
         assert!(self.not_before.remove(&step).is_none_or(|not_before| not_before <= time), "step {step} did not wait");
         self.attempts.insert(step, attempt);
+        self.passed.retain(|(of, _)| *of != step);
         // A wait holds no slot, and a step that runs for each entry of a list does nothing itself.
         if matches!(self.spec(step).kind(), StepKind::Wait(_)) || self.is_for_each(step) {
             return;
@@ -755,12 +791,52 @@ impl Audit {
         );
     }
 
-    fn requested(&mut self, id: &OperationId) {
+    /// The checks of a step that take calls.
+    fn checks_with_calls(&self, step: usize) -> impl Iterator<Item = CheckPlace> {
+        let is_checked = !self.is_for_each(step) && !self.undoes.contains_key(&step);
+        let spec = self.spec(step);
+        let before = spec.preconditions().iter().enumerate().map(|(place, check)| (CheckPlace::Before(place), check));
+        let after = spec.postconditions().iter().enumerate().map(|(place, check)| (CheckPlace::After(place), check));
+        let checks = before.chain(after).filter(move |(_, check)| is_checked && check.call().is_some());
+        checks.map(|(place, _)| place).collect::<Vec<_>>().into_iter()
+    }
+
+    fn took_effect(&mut self, step: usize) {
+        self.effects.insert(step);
+        if self.has_checks_after(step) {
+            self.order.push(step);
+        }
+    }
+
+    fn has_checks_after(&self, step: usize) -> bool {
+        let spec = self.spec(step);
+        let has_some = !spec.postconditions().is_empty() || spec.output_schema().is_some();
+        has_some && !self.is_for_each(step) && !self.undoes.contains_key(&step)
+    }
+
+    fn requested(&mut self, id: &OperationId, check: Option<CheckPlace>) {
         self.check_may_start();
         let step = self.step_of(id);
         self.check_attempt(step, id.attempt);
         // Number 12.
-        assert!(!self.effects.contains(&step), "{id} was requested after its step had taken effect");
+        let is_after = matches!(check, Some(CheckPlace::After(_)));
+        assert_eq!(
+            self.effects.contains(&step),
+            is_after,
+            "{id} was requested after its step had taken effect, or before"
+        );
+        // S4-08, S4-20: all checks before this call hold.
+        let earlier = self.checks_with_calls(step).take_while(|place| match check {
+            None => matches!(place, CheckPlace::Before(_)),
+            Some(check) => *place < check,
+        });
+        for place in earlier {
+            assert!(self.passed.contains(&(step, place)), "{id} was requested before {place:?}");
+        }
+        if let Some(place) = check {
+            assert!(self.checks_with_calls(step).any(|known| known == place), "{id}: no call checks {place:?}");
+            self.checking.insert(id.clone(), place);
+        }
         let other = self.open.iter().chain(self.waits.keys()).any(|open| open.step == id.step);
         assert!(!other, "{id} was requested while another was in flight");
         let first = OperationId { number: 0, ..id.clone() };
@@ -778,6 +854,7 @@ impl Audit {
         assert!(self.open.remove(call), "{call} ended and was not in flight");
         self.held.remove(call);
         self.queued.remove(call);
+        self.checking.remove(call);
         let step = self.step_of(call);
         if !self.ended.contains(&step) {
             self.holding.insert(step);

@@ -36,7 +36,7 @@ pub(crate) fn created(plan: Plan) -> Created {
         recovery: RecoveryClass::Transactional,
         default_timeout: Duration::from_secs(120),
     };
-    let calls = plan.steps().iter().flat_map(|step| step.calls().chain(step.compensate()));
+    let calls = plan.steps().iter().flat_map(|step| step.calls().chain(step.compensate()).chain(step.checking_calls()));
     let tools: BTreeMap<String, ToolFacts> = calls.map(|call| (call.tool.clone(), facts(call))).collect();
     Created {
         uid: "uid".to_owned(),

@@ -41,6 +41,9 @@ pub(crate) fn story(steps: &str) -> Story {
             fallback: Vec::new(),
             compensate: None,
             resources: Vec::new(),
+            preconditions: Vec::new(),
+            postconditions: Vec::new(),
+            output_schema: None,
             timeout: None,
             attempt_timeout: None,
             exclusive: false,
@@ -147,6 +150,20 @@ impl Story {
     /// What a step uses that no other may use at the same time.
     pub(crate) fn resources(mut self, id: &str, names: &str) -> Self {
         self.step(id).resources = names.split_whitespace().map(str::to_owned).collect();
+        self
+    }
+
+    /// What has to hold before a step's call, and after it.
+    pub(crate) fn checks(mut self, id: &str, before: Value, after: Value) -> Self {
+        let read = |checks| serde_json::from_value(checks).expect("a list of checks");
+        let step = self.step(id);
+        (step.preconditions, step.postconditions) = (read(before), read(after));
+        self
+    }
+
+    /// The schema of a step's output.
+    pub(crate) fn output_schema(mut self, id: &str, schema: Value) -> Self {
+        self.step(id).output_schema = Some(schema);
         self
     }
 
@@ -384,6 +401,7 @@ pub(crate) fn request(call: OperationId) -> Body {
         arguments_digest: String::new(),
         ledger_id: "ledger".to_owned(),
         timeout: Duration::from_secs(1),
+        check: None,
     };
     Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) }
 }

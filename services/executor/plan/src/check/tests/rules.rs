@@ -374,7 +374,7 @@ fn what_else_is_wrong_with_a_schema_stands_at_its_field() {
         Planned::Form { step, .. } => {
             vec![StepProblem { step, pointer: "/wait/form/schema/type".into(), message: "no".into() }]
         }
-        Planned::Call(_) | Planned::Condition { .. } => Vec::new(),
+        Planned::Call(_) | Planned::Condition { .. } | Planned::Output { .. } => Vec::new(),
     });
     assert_eq!(refused.unwrap_err().violations[0].field, "steps[0].wait.form.schema.type");
 }

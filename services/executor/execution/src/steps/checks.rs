@@ -1,0 +1,220 @@
+//! What has to hold before and after a step's call: expressions, files that exist, programs that succeed, and the schema of its output.
+//!
+//! An attempt goes through its checks in order: those before the call, the call, the schema of its output, those after it. A file and a program take
+//! calls of the same attempt, which carry their place; an expression leaves no event when it holds, since nothing else could follow. A check that
+//! fails ends the step: another attempt would find the same, or do again what the call has done.
+
+use std::time::Duration;
+
+use belay_plan::{Check, CheckPlace, Condition, ToolStep};
+use belay_reasons as reasons;
+use serde_json::Value;
+
+use super::{condition, outputs::value_of, request};
+use crate::{
+    Blobs, Body, DecideContext, ErrorClass, Evaluated, Execution, Failure, Payload, StepEvent, StepKey,
+    state::{OperationEnd, StepRecord},
+};
+
+/// What a started step that makes calls does next; `None` while it needs a value that is not at hand.
+pub(super) fn next(
+    execution: &Execution,
+    step: StepKey,
+    own: &ToolStep,
+    context: DecideContext<'_>,
+    blobs: &dyn Blobs,
+) -> Option<Body> {
+    let record = &execution.steps[step];
+    let before = record.preconditions();
+    if record.checked <= before.len() {
+        for (place, check) in before.iter().enumerate().skip(record.checked) {
+            if let Some(next) = ask(execution, step, CheckPlace::Before(place), check, context, blobs) {
+                return next;
+            }
+        }
+        return request::call(execution, step, own, None, context, blobs);
+    }
+    let after = record.checked - before.len() - 1;
+    if after == 0
+        && let Some(schema) = record.output_schema()
+    {
+        match fits(record, schema, blobs)? {
+            Ok(()) => {}
+            Err(failure) => return Some(execution.fail(step, failure)),
+        }
+    }
+    for (place, check) in record.postconditions().iter().enumerate().skip(after) {
+        if let Some(next) = ask(execution, step, CheckPlace::After(place), check, context, blobs) {
+            return next;
+        }
+    }
+    let duration = record.started_at.map_or(Duration::ZERO, |started| context.now.since(started));
+    let event = StepEvent::Completed { progress: execution.progress_with(step), duration };
+    Some(Body::Step { step: record.id.clone(), attempt: record.attempt, event })
+}
+
+/// What follows from a check: `None` when it holds, otherwise the next event, or that a value is not at hand.
+fn ask(
+    execution: &Execution,
+    step: StepKey,
+    place: CheckPlace,
+    check: &Check,
+    context: DecideContext<'_>,
+    blobs: &dyn Blobs,
+) -> Option<Option<Body>> {
+    match check {
+        Check::File(call) | Check::Command(call) => {
+            Some(request::call(execution, step, call, Some(place), context, blobs))
+        }
+        Check::Condition(expression) => match condition::holds(execution, step, Some(place), expression, blobs) {
+            None => Some(None),
+            Some(Ok(true)) => None,
+            Some(Ok(false)) => Some(Some(execution.fail(step, is_false(place, expression)))),
+            Some(Err(failure)) => Some(Some(execution.fail(step, failure))),
+        },
+    }
+}
+
+/// Whether the output of a step's call fits the schema that the plan gives; `None` while that is not known.
+fn fits(record: &StepRecord, schema: &Value, blobs: &dyn Blobs) -> Option<Result<(), Failure>> {
+    let value = match record.output.as_ref().map(|output| value_of(&record.id, output, blobs)) {
+        None => Value::Null,
+        Some(Ok(value)) => value?,
+        Some(Err(failure)) => return Some(Err(failure)),
+    };
+    match blobs.validate(&record.id, schema, value) {
+        Evaluated::Known(true) => Some(Ok(())),
+        Evaluated::Known(false) => Some(Err(unfit("."))),
+        Evaluated::Failed(why) => Some(Err(unfit(&format!(": {why}.")))),
+        Evaluated::Wanted => None,
+    }
+}
+
+fn unfit(why: &str) -> Failure {
+    let message = format!("The step's output does not fit its `output_schema`{why} What its call did is done.");
+    Failure::new(ErrorClass::PostconditionFailed, reasons::OUTPUT_UNFIT, message)
+}
+
+fn is_false(place: CheckPlace, expression: &Condition) -> Failure {
+    let (class, reason, when) = words(place);
+    Failure::new(class, reason, format!("What must hold {when} is false: `{}`.", expression.source()))
+}
+
+fn words(place: CheckPlace) -> (ErrorClass, &'static str, &'static str) {
+    match place {
+        CheckPlace::Before(_) => {
+            (ErrorClass::PreconditionFailed, reasons::PRECONDITION_FAILED, "before the step's call")
+        }
+        CheckPlace::After(_) => {
+            (ErrorClass::PostconditionFailed, reasons::POSTCONDITION_FAILED, "after the step's call")
+        }
+    }
+}
+
+/// The failure of a step one of whose checks has failed.
+pub(super) fn failed(check: Option<&Check>, place: CheckPlace, cause: &Failure) -> Failure {
+    let (class, reason, when) = words(place);
+    let what = match check {
+        Some(Check::File(call)) => {
+            format!("the file `{}` must exist", call.arguments.source()["path"].as_str().unwrap_or_default())
+        }
+        Some(Check::Command(call)) => {
+            let words: Vec<&str> =
+                call.arguments.source()["command"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            format!("`{}` must succeed", words.join(" "))
+        }
+        Some(Check::Condition(_)) | None => "a check must hold".to_owned(),
+    };
+    let message = format!("What must hold {when} does not: {what}. {}", cause.message);
+    Failure {
+        last_output: cause.last_output.clone(),
+        cause: Some(std::sync::Arc::new(cause.clone())),
+        ..Failure::new(class, reason, message)
+    }
+}
+
+/// A call has completed that a check takes, or the step's own with checks after it: the attempt goes on.
+pub(super) fn passed(execution: &mut Execution, step: StepKey, place: Option<CheckPlace>) {
+    let sequence = execution.last_sequence + 1;
+    execution.update_step(step, |record| {
+        record.checked = 1 + record.position(place);
+        if place.is_none() {
+            record.completed_by = sequence;
+        }
+    });
+}
+
+/// A principal says what a call did whose outcome was unknown.
+pub(crate) fn resolved(execution: &mut Execution, step: StepKey, result: Payload) {
+    let record = &execution.steps[step];
+    let is_own = record.checked == record.preconditions().len();
+    let has_more = record.has_checks_after();
+    match (is_own, has_more) {
+        (true, false) => execution.update_step(step, |record| {
+            (record.end, record.output) = (Some(OperationEnd::Completed), Some(result));
+        }),
+        (true, true) => {
+            execution.update_step(step, |record| record.output = Some(result));
+            passed(execution, step, None);
+        }
+        // What a check returned is of no use to other steps.
+        (false, _) => execution.update_step(step, |record| record.checked += 1),
+    }
+}
+
+impl StepRecord {
+    /// What has to hold before its call; nothing for a step whose entries do the work, or that undoes another.
+    pub(crate) fn preconditions(&self) -> &[Check] {
+        if self.is_checked() { self.spec.preconditions() } else { &[] }
+    }
+
+    /// What has to hold after its call.
+    pub(crate) fn postconditions(&self) -> &[Check] {
+        if self.is_checked() { self.spec.postconditions() } else { &[] }
+    }
+
+    fn output_schema(&self) -> Option<&Value> {
+        self.spec.output_schema().filter(|_| self.is_checked())
+    }
+
+    fn is_checked(&self) -> bool {
+        !self.is_for_each() && self.compensates().is_none()
+    }
+
+    /// Whether anything is checked once its call has ended with a result.
+    pub(crate) fn has_checks_after(&self) -> bool {
+        self.output_schema().is_some() || !self.postconditions().is_empty()
+    }
+
+    /// Whether the call of its attempt has ended with a result.
+    pub(crate) fn has_done(&self) -> bool {
+        self.checked > self.preconditions().len()
+    }
+
+    /// Where in an attempt a call stands; `None` is the step's own.
+    pub(crate) fn position(&self, place: Option<CheckPlace>) -> usize {
+        let before = self.preconditions().len();
+        match place {
+            Some(CheckPlace::Before(place)) => place,
+            None => before,
+            Some(CheckPlace::After(place)) => before + 1 + place,
+        }
+    }
+
+    /// Checks that the next call of its attempt can be this one.
+    pub(crate) fn check_can_call(&self, place: Option<CheckPlace>) -> Result<(), String> {
+        let is_one = match place {
+            None => true,
+            Some(place) => self.is_checked() && self.spec.check(place).is_some_and(|check| check.call().is_some()),
+        };
+        let is_next = if self.has_done() {
+            matches!(place, Some(CheckPlace::After(_))) && self.position(place) >= self.checked
+        } else {
+            !matches!(place, Some(CheckPlace::After(_))) && self.position(place) >= self.checked
+        };
+        if is_one && is_next {
+            return Ok(());
+        }
+        Err(format!("step `{}` makes no such call now: {place:?} after {} checks", self.id, self.checked))
+    }
+}

@@ -1,0 +1,52 @@
+//! The intent to make a call: the step's own, or one that a check takes.
+
+use std::sync::Arc;
+
+use belay_plan::{CheckPlace, ToolStep};
+use belay_reasons as reasons;
+
+use super::outputs::values;
+use crate::{
+    Blobs, Body, DecideContext, ErrorClass, Execution, Failure, Json, StepKey, ToolCallEvent, ToolCallRequest, digest,
+};
+
+/// Requests the step's call, or the one that a check takes.
+pub(super) fn call(
+    execution: &Execution,
+    step: StepKey,
+    call: &ToolStep,
+    check: Option<CheckPlace>,
+    context: DecideContext<'_>,
+    blobs: &dyn Blobs,
+) -> Option<Body> {
+    let record = &execution.steps[step];
+    let Some(facts) = execution.tool(&call.tool) else {
+        let message = format!("Tool '{}' not found in the execution's record.", call.tool);
+        return Some(execution.fail(step, Failure::new(ErrorClass::Internal, reasons::TOOL_FACTS_MISSING, message)));
+    };
+    let values = match values(execution, step, call.arguments.values(), blobs) {
+        Ok(values) => values?,
+        Err(failure) => return Some(execution.fail(step, failure)),
+    };
+    let arguments = match call.arguments.resolve(&|id, what| values.get(id, what)) {
+        Ok(arguments) => Json::canonical(&arguments),
+        Err(unresolved) => {
+            let (class, message) = (ErrorClass::InvalidArguments, unresolved.to_string());
+            return Some(execution.fail(step, Failure::new(class, reasons::UNRESOLVED_REFERENCE, message)));
+        }
+    };
+    // The tool's own limit is for steps that say nothing: one that may take ten minutes may take them in one attempt.
+    let spec = &record.spec;
+    let limit = spec.attempt_timeout().or(spec.timeout()).unwrap_or(facts.default_timeout);
+    let left = execution.step_deadline(step).map_or(limit, |deadline| deadline.since(context.now));
+    let request = ToolCallRequest {
+        tool: facts.tool.clone(),
+        arguments_digest: digest(arguments.as_str().as_bytes()),
+        arguments: blobs.payload(arguments),
+        ledger_id: context.ledger_id.to_owned(),
+        timeout: left.min(limit),
+        check,
+    };
+    let call = execution.operation_id(execution.next_operation(step));
+    Some(Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) })
+}
