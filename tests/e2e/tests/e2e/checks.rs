@@ -32,7 +32,7 @@ steps:
         let home = Home::new();
         fs::create_dir(home.path("w")).unwrap();
         home.file("w/source.js", "x");
-        home.file("plan.yaml", &plan(before, after, output));
+        home.file("plan.yaml", plan(before, after, output));
         let ended = home.run(["run", "plan.yaml", "--workspace", "w", "--approve", "auto", "--id", "bundle"]);
         assert_eq!(ended.code, if code.is_empty() { 0 } else { 30 }, "{ended:?}");
         assert_eq!(home.path("w/dist/app.js").exists(), is_made, "{ended:?}");
