@@ -6,12 +6,12 @@ use crate::{
     ApprovalMode, Created, DecideContext, Event, Execution, ExecutionEvent, RecoveryClass, Timestamp, ToolFacts,
 };
 
-/// An execution of this plan, in YAML, after its first decisions. Its tool is `t`.
+/// An execution of this plan, in YAML, after its first decisions. Its tools are `t`, and `run_terminal`, which is recovered otherwise.
 pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
-    let facts = ToolFacts {
-        used_as: "t".into(),
-        tool: "t".into(),
-        recovery: RecoveryClass::Transactional,
+    let facts = |tool: &str, recovery| ToolFacts {
+        used_as: tool.into(),
+        tool: tool.into(),
+        recovery,
         default_timeout: std::time::Duration::from_secs(1),
     };
     let created = Created {
@@ -22,7 +22,7 @@ pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
         approval_mode: ApprovalMode::Wait,
         workspace: "w".into(),
         labels: Default::default(),
-        tools: vec![facts],
+        tools: vec![facts("t", RecoveryClass::Transactional), facts("run_terminal", RecoveryClass::ReadOnly)],
         deadline: None,
         trace: Default::default(),
         shard: 0,

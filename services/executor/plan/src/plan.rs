@@ -71,8 +71,9 @@ impl Check {
     pub(crate) const FILE_TOOL: &str = "file_info";
     /// The tool that runs a command.
     pub(crate) const COMMAND_TOOL: &str = "run_terminal";
-    pub(crate) const PATH: &str = "path";
-    pub(crate) const COMMAND: &str = "command";
+    /// Where the path and the command stand in the arguments of these tools.
+    const PATH: &str = "path";
+    const COMMAND: &str = "command";
 
     /// The call that it takes; `None` for an expression.
     pub fn call(&self) -> Option<&ToolStep> {
@@ -82,11 +83,13 @@ impl Check {
         }
     }
 
-    /// The expression; `None` where it takes a call.
-    pub fn condition(&self) -> Option<&Condition> {
+    /// What has to hold, as part of a sentence.
+    pub fn in_words(&self) -> String {
+        let CheckDraft { condition, file, command } = self.to_draft();
         match self {
-            Self::Condition(condition) => Some(condition),
-            Self::File(_) | Self::Command(_) => None,
+            Self::Condition(_) => format!("`{condition}` must be true"),
+            Self::File(_) => format!("the file `{file}` must exist"),
+            Self::Command(_) => format!("`{}` must succeed", command.join(" ")),
         }
     }
 
@@ -438,11 +441,6 @@ impl StepSpec {
             CheckPlace::Before(place) => self.preconditions.get(place),
             CheckPlace::After(place) => self.postconditions.get(place),
         }
-    }
-
-    /// The calls that its checks take.
-    pub fn checking_calls(&self) -> impl Iterator<Item = &ToolStep> {
-        self.preconditions.iter().chain(&self.postconditions).filter_map(Check::call)
     }
 
     /// The JSON Schema of its output.

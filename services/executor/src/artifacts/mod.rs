@@ -169,7 +169,7 @@ pub(crate) struct Artifacts {
     sources: HashMap<StepId, Arc<[u64]>>,
     /// What the steps will have as outputs that complete next.
     results: HashMap<StepId, (Payload, Option<OperationId>)>,
-    /// Calls under way that checks of their steps take: what they return is no output.
+    /// Calls under way that checks of their steps take: what they return is not the step's output.
     checks: HashSet<OperationId>,
     /// How many entries the lists have that steps run for.
     entries: HashMap<StepId, usize>,

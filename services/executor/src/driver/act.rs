@@ -80,7 +80,7 @@ impl Driver {
             arguments: self.arguments(&request.arguments),
             request,
             // Without facts no call is requested; the worst is assumed all the same.
-            recovery: self.execution.recovery(key.step).unwrap_or(RecoveryClass::Manual),
+            recovery: self.execution.recovery(key).unwrap_or(RecoveryClass::Manual),
             exclusive: self.execution.step(key.step).spec().exclusive(),
             pending_approval: in_flight.pending_approval.clone(),
             mode: created.approval_mode,
@@ -94,7 +94,7 @@ impl Driver {
             is_copied: false,
             failed_copies: 0,
             delay: match self.obstacles.is_disk_full(key.step) {
-                true => disk_full_delay(key.number),
+                true => disk_full_delay(self.execution.tries(key)),
                 false => Duration::ZERO,
             },
             log_span: Span::current(),

@@ -18,7 +18,7 @@ const MAX_RERUNS: u32 = 3;
 pub(super) struct Facts {
     /// How to recover calls of its tool; `None` for a step that calls none.
     pub(super) recovery: Option<RecoveryClass>,
-    /// Its number among the calls of the attempt, from 1.
+    /// Its number among the calls of the attempt with its purpose, from 1.
     pub(super) number: u32,
     /// Whether the executor has asked the runner to stop it.
     pub(super) was_cancelled: bool,

@@ -107,8 +107,8 @@ impl Driver {
         let pending = in_flight.pending_approval.as_ref();
         let step = self.execution.step(key.step);
         let facts = call_end::Facts {
-            recovery: self.execution.recovery(key.step),
-            number: key.number,
+            recovery: self.execution.recovery(key),
+            number: self.execution.tries(key),
             was_cancelled: self.operations.get(&key).is_some_and(|operation| operation.verb == Verb::Cancel),
             was_held: pending.is_some(),
             is_unapproved: pending.is_some_and(|pending| approved(pending).is_none()),

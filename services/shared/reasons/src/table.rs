@@ -176,13 +176,13 @@ table! {
 
     PRECONDITION_FAILED Calls 30 false [PreconditionFailed] []
     "What the plan says must hold before a step's call (`preconditions`) does not. The call was not made."
-    "The message has the check, and `belay why ID` the end of what its program printed. Mend the cause or the plan, and go on with `belay executions retry ID`."
+    "The message has the check, and `belay why ID` the end of what its program printed. Fix the cause or the plan, and go on with `belay executions retry ID`."
 
     POSTCONDITION_FAILED Calls 30 false [PostconditionFailed] []
     "What the plan says must hold after a step's call (`postconditions`) does not. What the call did is done; it is undone if the step has `compensate`."
-    "The message has the check, and `belay why ID` the end of what its program printed. Mend the cause, and go on with `belay executions retry ID`, which makes the call again."
+    "The message has the check, and `belay why ID` the end of what its program printed. Fix the cause, and go on with `belay executions retry ID`, which makes the call again."
 
-    OUTPUT_UNFIT Calls 30 false [PostconditionFailed] []
+    INVALID_OUTPUT Calls 30 false [PostconditionFailed] []
     "A step's output does not fit the plan's `output_schema`. What its call did is done; it is undone if the step has `compensate`."
     "The message has what does not fit. Correct the schema or the call, and go on with `belay executions retry ID --plan FILE`, which makes the call again."
 

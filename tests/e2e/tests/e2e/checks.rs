@@ -27,7 +27,7 @@ steps:
         ("source.js", "dist/app.js", "stdout", "", true),
         ("missing.js", "dist/app.js", "stdout", "PRECONDITION_FAILED", false),
         ("source.js", "dist/other.js", "stdout", "POSTCONDITION_FAILED", true),
-        ("source.js", "dist/app.js", "stdin", "OUTPUT_UNFIT", true),
+        ("source.js", "dist/app.js", "stdin", "INVALID_OUTPUT", true),
     ] {
         let home = Home::new();
         fs::create_dir(home.path("w")).unwrap();

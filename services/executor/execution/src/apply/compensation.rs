@@ -17,7 +17,7 @@ pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp
         let step = execution.named(id)?;
         let record = &execution.steps[step];
         if !record.is_to_undo() || record.compensation.is_some() {
-            return Err(format!("step `{id}` has not completed, says not how it is undone, or is named twice"));
+            return Err(format!("step `{id}` has done nothing, says not how it is undone, or is named twice"));
         }
         let (known, spec) = (execution.steps.len(), Arc::clone(&record.spec));
         let undoes = execution.steps.compensation(step, time).map_err(|id| format!("two steps have the id `{id}`"))?;

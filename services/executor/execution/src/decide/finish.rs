@@ -94,18 +94,19 @@ impl Execution {
         step
     }
 
-    /// Whether this is what has undone the step that it undoes, since that completed last.
-    fn is_undone_by(&self, record: &StepRecord) -> bool {
-        let by = record.compensates().and_then(|step| self.steps[step].compensation);
+    /// Whether this is what has undone a completed step, since that completed last.
+    fn undoes_completed(&self, record: &StepRecord) -> bool {
+        let undone = record.compensates().map(|step| &self.steps[step]);
+        let undone = undone.filter(|undone| undone.state == StepState::Completed);
+        let by = undone.and_then(|undone| undone.compensation);
         by.is_some_and(|by| self.steps[by].id == record.id)
     }
 
     pub(super) fn finish(&self, now: Timestamp) -> Body {
         let Totals { total, completed, failed, .. } = self.totals;
         // An execution that was stopped too late to stop anything has completed: the totals decide.
-        let undone = self.steps.iter().filter(|(_, record)| record.compensates().is_some());
-        let undone =
-            undone.filter(|(_, record)| record.state == StepState::Completed && self.is_undone_by(record)).count();
+        let undoes = |record: &StepRecord| record.state == StepState::Completed && self.undoes_completed(record);
+        let undone = self.steps.iter().filter(|(_, record)| undoes(record)).count();
         let before = self.compensation.and_then(|compensation| compensation.stop);
         let stop = before.filter(|stop| matches!(stop, Stop::Cancelled | Stop::Deadline)).or(self.stop);
         let state = match stop {

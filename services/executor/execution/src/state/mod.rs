@@ -292,12 +292,12 @@ impl<'a> StepView<'a> {
         self.record.skipped
     }
 
-    /// How many calls of its current attempt conflicted with another commit.
+    /// How many calls with the purpose of the current one, its own or that of a check, conflicted with another commit in this attempt.
     pub fn conflicts(&self) -> u32 {
         self.record.conflicts
     }
 
-    /// Whether a call of its current attempt was made again because it failed while others committed.
+    /// Whether a call with that purpose was made again because it failed while others committed.
     pub fn failed_beside_commits(&self) -> bool {
         self.record.failed_beside
     }
@@ -508,6 +508,11 @@ impl Execution {
     /// One of the operations in flight.
     pub fn operation(&self, key: OperationKey) -> Option<&Operation> {
         self.operations.get(key)
+    }
+
+    /// Which of the operations in its attempt with its purpose, the step's own or that of a check, one is; from 1.
+    pub fn tries(&self, key: OperationKey) -> u32 {
+        key.number - self.steps[key.step].operations_of_others
     }
 
     /// The id of an operation at this position.

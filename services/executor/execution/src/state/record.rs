@@ -97,11 +97,13 @@ pub(crate) struct StepRecord {
     pub(crate) attempts_of_others: u32,
     /// Operations of this attempt so far.
     pub(crate) operations: u32,
+    /// How many of those were made before what it does now: for its checks, or as its own call.
+    pub(crate) operations_of_others: u32,
     /// How far its attempt is: how many of its preconditions hold, its own call, and of its postconditions.
     pub(crate) checked: usize,
-    /// Calls of this attempt that conflicted with another commit.
+    /// Calls for what it does now that conflicted with another commit.
     pub(crate) conflicts: u32,
-    /// Whether a call of this attempt failed while others committed, and was made again for that reason.
+    /// Whether a call for what it does now failed while others committed, and was made again for that reason.
     pub(crate) failed_beside: bool,
     /// Dependencies that have not completed.
     pub(crate) open_dependencies: usize,
@@ -302,6 +304,7 @@ impl StepRecord {
             call: 0,
             attempts_of_others: 0,
             operations: 0,
+            operations_of_others: 0,
             checked: 0,
             conflicts: 0,
             failed_beside: false,

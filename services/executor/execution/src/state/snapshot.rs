@@ -75,6 +75,7 @@ struct StepSnapshot {
     attempt: u32,
     attempts_before: u32,
     operations: u32,
+    operations_of_others: u32,
     checked: usize,
     conflicts: u32,
     failed_beside: bool,
@@ -121,6 +122,7 @@ impl StepSnapshot {
             attempt,
             attempts_before,
             operations,
+            operations_of_others,
             checked,
             conflicts,
             failed_beside,
@@ -156,6 +158,7 @@ impl StepSnapshot {
             attempt: *attempt,
             attempts_before: *attempts_before,
             operations: *operations,
+            operations_of_others: *operations_of_others,
             checked: *checked,
             conflicts: *conflicts,
             failed_beside: *failed_beside,
@@ -189,6 +192,7 @@ impl StepSnapshot {
             attempt,
             attempts_before,
             operations,
+            operations_of_others,
             checked,
             conflicts,
             failed_beside,
@@ -213,7 +217,7 @@ impl StepSnapshot {
         record.state = state;
         record.attempt = attempt;
         record.attempts_before = attempts_before;
-        (record.operations, record.checked) = (operations, checked);
+        (record.operations, record.operations_of_others, record.checked) = (operations, operations_of_others, checked);
         record.conflicts = conflicts;
         record.failed_beside = failed_beside;
         record.open_dependencies = open_dependencies;

@@ -1,12 +1,12 @@
 //! What has to hold before and after a step's call: expressions, files that exist, programs that succeed, and the schema of its output.
 //!
 //! An attempt goes through its checks in order: those before the call, the call, the schema of its output, those after it. A file and a program take
-//! calls of the same attempt, which carry their place; an expression leaves no event when it holds, since nothing else could follow. A check that
+//! calls of the same attempt, which carry their place; an expression leaves no event when it holds, since nothing else could have followed. A check that
 //! fails ends the step: another attempt would find the same, or do again what the call has done.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use belay_plan::{Check, CheckPlace, Condition, ToolStep};
+use belay_plan::{Check, CheckPlace, ToolStep};
 use belay_reasons as reasons;
 use serde_json::Value;
 
@@ -69,7 +69,7 @@ fn ask(
         Check::Condition(expression) => match condition::holds(execution, step, Some(place), expression, blobs) {
             None => Some(None),
             Some(Ok(true)) => None,
-            Some(Ok(false)) => Some(Some(execution.fail(step, is_false(place, expression)))),
+            Some(Ok(false)) => Some(Some(execution.fail(step, is_false(place, check)))),
             Some(Err(failure)) => Some(Some(execution.fail(step, failure))),
         },
     }
@@ -84,20 +84,20 @@ fn fits(record: &StepRecord, schema: &Value, blobs: &dyn Blobs) -> Option<Result
     };
     match blobs.validate(&record.id, schema, value) {
         Evaluated::Known(true) => Some(Ok(())),
-        Evaluated::Known(false) => Some(Err(unfit("."))),
-        Evaluated::Failed(why) => Some(Err(unfit(&format!(": {why}.")))),
+        Evaluated::Known(false) => Some(Err(invalid_output("."))),
+        Evaluated::Failed(why) => Some(Err(invalid_output(&format!(": {why}.")))),
         Evaluated::Wanted => None,
     }
 }
 
-fn unfit(why: &str) -> Failure {
+fn invalid_output(why: &str) -> Failure {
     let message = format!("The step's output does not fit its `output_schema`{why} What its call did is done.");
-    Failure::new(ErrorClass::PostconditionFailed, reasons::OUTPUT_UNFIT, message)
+    Failure::new(ErrorClass::PostconditionFailed, reasons::INVALID_OUTPUT, message)
 }
 
-fn is_false(place: CheckPlace, expression: &Condition) -> Failure {
+fn is_false(place: CheckPlace, check: &Check) -> Failure {
     let (class, reason, when) = words(place);
-    Failure::new(class, reason, format!("What must hold {when} is false: `{}`.", expression.source()))
+    Failure::new(class, reason, format!("What must hold {when} does not: {}.", check.in_words()))
 }
 
 fn words(place: CheckPlace) -> (ErrorClass, &'static str, &'static str) {
@@ -111,24 +111,14 @@ fn words(place: CheckPlace) -> (ErrorClass, &'static str, &'static str) {
     }
 }
 
-/// The failure of a step one of whose checks has failed.
+/// The failure of a step whose check's call has failed.
 pub(super) fn failed(check: Option<&Check>, place: CheckPlace, cause: &Failure) -> Failure {
     let (class, reason, when) = words(place);
-    let what = match check {
-        Some(Check::File(call)) => {
-            format!("the file `{}` must exist", call.arguments.source()["path"].as_str().unwrap_or_default())
-        }
-        Some(Check::Command(call)) => {
-            let words: Vec<&str> =
-                call.arguments.source()["command"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            format!("`{}` must succeed", words.join(" "))
-        }
-        Some(Check::Condition(_)) | None => "a check must hold".to_owned(),
-    };
+    let what = check.map(Check::in_words).unwrap_or_default();
     let message = format!("What must hold {when} does not: {what}. {}", cause.message);
     Failure {
         last_output: cause.last_output.clone(),
-        cause: Some(std::sync::Arc::new(cause.clone())),
+        cause: Some(Arc::new(cause.clone())),
         ..Failure::new(class, reason, message)
     }
 }
@@ -138,6 +128,7 @@ pub(super) fn passed(execution: &mut Execution, step: StepKey, place: Option<Che
     let sequence = execution.last_sequence + 1;
     execution.update_step(step, |record| {
         record.checked = 1 + record.position(place);
+        (record.operations_of_others, record.conflicts, record.failed_beside) = (record.operations, 0, false);
         if place.is_none() {
             record.completed_by = sequence;
         }
@@ -158,7 +149,9 @@ pub(crate) fn resolved(execution: &mut Execution, step: StepKey, result: Payload
             passed(execution, step, None);
         }
         // What a check returned is of no use to other steps.
-        (false, _) => execution.update_step(step, |record| record.checked += 1),
+        (false, _) => execution.update_step(step, |record| {
+            (record.checked, record.operations_of_others) = (record.checked + 1, record.operations);
+        }),
     }
 }
 

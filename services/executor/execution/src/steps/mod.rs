@@ -14,7 +14,7 @@ pub(crate) mod wait;
 
 use belay_plan::StepKind;
 
-use crate::{Blobs, Body, DecideContext, Execution, Operation, RecoveryClass, StepKey, Verb, Work};
+use crate::{Blobs, Body, DecideContext, Execution, Operation, OperationKey, RecoveryClass, StepKey, Verb, Work};
 
 /// The event with which a started step requests its next operation, or fails; `None` while it needs a blob that is not at hand.
 pub(crate) fn next(
@@ -34,9 +34,15 @@ pub(crate) fn next(
 }
 
 impl Execution {
-    /// How to recover the calls of a step when their outcome is not known; `None` for a step that calls no tool.
-    pub fn recovery(&self, step: StepKey) -> Option<RecoveryClass> {
-        self.tool(&self.steps[step].current_call()?.tool).map(|facts| facts.recovery)
+    /// How to recover a call in flight when its outcome is not known; `None` for any other operation.
+    pub fn recovery(&self, operation: OperationKey) -> Option<RecoveryClass> {
+        let request = self.operation(operation)?.tool_call()?;
+        let record = &self.steps[operation.step];
+        let call = match request.check {
+            Some(place) => record.spec.check(place)?.call(),
+            None => record.current_call(),
+        };
+        self.tool(&call?.tool).map(|facts| facts.recovery)
     }
 }
 
@@ -45,5 +51,35 @@ pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Ver
     match &operation.work {
         Work::ToolCall(_) => tool::action(execution, operation),
         Work::Wait(wait) => wait::action(execution, wait),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Body, DecideContext, Json, OperationKey, Receipt, RecoveryClass, Timestamp, ToolCallEnd, ToolCallEvent,
+        test_support::started,
+    };
+
+    // The runner keeps the row of a call until it is acknowledged, which follows from how that call is recovered, not from another of its step.
+    #[test]
+    fn the_call_of_a_check_is_recovered_by_its_own_tool() {
+        let now = Timestamp::from_micros(5);
+        let plan = "id: p\nsteps: [{id: a, tool: t, preconditions: [{command: [check]}]}]";
+        let mut execution = started(plan, now);
+        let in_flight = |execution: &crate::Execution| -> OperationKey {
+            execution.operations().next().expect("a call is in flight").key
+        };
+        let check = in_flight(&execution);
+        assert_eq!(execution.recovery(check), Some(RecoveryClass::ReadOnly));
+
+        let end = ToolCallEnd::Completed { result: Json::from_text("{}").into(), receipt: Receipt::default() };
+        let body = Body::ToolCall { call: execution.operation_id(check), event: ToolCallEvent::Ended(end) };
+        execution.record(now, None, body).unwrap();
+        execution.advance(DecideContext { now, ledger_id: "l" });
+        let own = in_flight(&execution);
+        assert_eq!(execution.recovery(own), Some(RecoveryClass::Transactional));
+        assert_eq!([check, own].map(|key| key.number), [1, 2]);
+        assert_eq!(execution.tries(own), 1, "a call of a check is no try of the step's own");
     }
 }

@@ -35,7 +35,8 @@ pub(super) struct Part {
 /// The result of checking a check before or after a call.
 enum CheckPart {
     Condition(Condition),
-    Call(CallPart),
+    File(CallPart),
+    Command(CallPart),
     /// Nothing valid was named.
     Unread,
 }
@@ -113,7 +114,9 @@ impl Part {
         let checks = self.checks().zip(draft.preconditions.iter().chain(&draft.postconditions));
         let checks = checks.filter_map(move |((place, part), draft)| match part {
             CheckPart::Condition(condition) => Some(Planned::Condition { step, place: Some(place), condition }),
-            CheckPart::Call(call) => call.planned(step, CallPlace::Check(place), call_of(draft)?.0),
+            CheckPart::File(call) | CheckPart::Command(call) => {
+                call.planned(step, CallPlace::Check(place), call_of(draft)?.0)
+            }
             CheckPart::Unread => None,
         });
         checks.chain(schema)
@@ -162,9 +165,14 @@ impl Part {
                     let field = field.key("condition");
                     references.extend(condition.references().map(|reference| (site, field.clone(), reference)));
                 }
-                CheckPart::Call(call) => {
+                CheckPart::File(call) => {
+                    let field = field.key("file");
                     let inner = call.arguments.references();
                     references.extend(inner.map(|(_, reference)| (site, field.clone(), reference)));
+                }
+                CheckPart::Command(call) => {
+                    let inner = call.arguments.references();
+                    references.extend(inner.map(|(inner, reference)| (site, field.join(inner), reference)));
                 }
                 CheckPart::Unread => {}
             }
@@ -186,14 +194,14 @@ impl Part {
             verbatim: draft.verbatim,
         };
         let checks = |drafts: Vec<CheckDraft>, parts: Vec<CheckPart>| -> Vec<Check> {
+            let call = |draft, CallPart { arguments, .. }| {
+                let tool = call_of(draft).map(|(tool, _)| tool.to_owned()).unwrap_or_default();
+                ToolStep { tool, arguments }
+            };
             let checks = drafts.iter().zip(parts).map(|(draft, part)| match part {
                 CheckPart::Condition(condition) => Check::Condition(condition),
-                CheckPart::Call(CallPart { arguments, .. }) => {
-                    let (tool, is_file) =
-                        (call_of(draft).map_or("", |(tool, _)| tool).to_owned(), !draft.file.is_empty());
-                    let call = ToolStep { tool, arguments };
-                    if is_file { Check::File(call) } else { Check::Command(call) }
-                }
+                CheckPart::File(part) => Check::File(call(draft, part)),
+                CheckPart::Command(part) => Check::Command(call(draft, part)),
                 CheckPart::Unread => unreachable!("the plan is valid"),
             });
             checks.collect()
@@ -352,7 +360,8 @@ impl Checker<'_> {
                 format!("has {size} bytes as JSON and the limit is {MAX_ARGUMENT_BYTES}: put the content into a file")
             });
         }
-        CheckPart::Call(CallPart { has_tool: true, arguments, arguments_are_valid })
+        let call = CallPart { has_tool: true, arguments, arguments_are_valid };
+        if check.file.is_empty() { CheckPart::Command(call) } else { CheckPart::File(call) }
     }
 
     /// Whether the schema of a step's output is one within the limits.

@@ -67,5 +67,28 @@ fn what_a_postcondition_refuses_is_undone() {
 fn an_output_has_to_fit_its_schema() {
     let play = |schema: Value| story("a").output_schema("a", schema).picture();
     assert_eq!(play(json!({"const": {}})).last().unwrap(), "1s a completed, COMPLETED");
-    assert_eq!(play(json!({"const": "other"})).last().unwrap(), "1s a failed OUTPUT_UNFIT, FAILED");
+    assert_eq!(play(json!({"const": "other"})).last().unwrap(), "1s a failed INVALID_OUTPUT, FAILED");
+}
+
+/// What was undone of a step that has not completed takes nothing from those that have.
+#[test]
+fn what_was_done_and_refused_does_not_count_as_undone() {
+    let picture =
+        story("a; b after a").checks("b", json!([]), json!([{"condition": "1 > 2"}])).compensated("b").picture();
+    assert_eq!(picture.last().unwrap(), "3s b~compensate completed, PARTIAL", "{picture:?}");
+}
+
+/// A step whose postconditions nobody could ask any more is not said to have completed; what it has done is undone.
+#[test]
+fn stopping_between_a_call_and_its_postconditions_undoes_it() {
+    let play = |ids: &str| {
+        let story = story("a").checks("a", json!([]), json!([{"command": ["check"]}, {"command": ["check"]}]));
+        story.compensated(ids).acts("1.5s cancel").picture()
+    };
+    let picture = play("a");
+    assert!(picture.iter().any(|line| line.contains("undoes a")), "{picture:?}");
+    for picture in [picture, play("")] {
+        assert!(picture.last().unwrap().ends_with("CANCELLED"), "{picture:?}");
+        assert!(!picture.iter().any(|line| line.contains("a completed")), "{picture:?}");
+    }
 }

@@ -880,7 +880,9 @@ impl Audit {
         assert_eq!(counted, self.totals.total);
         let (undoing, before) = self.undoing.clone().unwrap_or_default();
         assert!(undoing.iter().all(|step| self.ended.contains(step)));
-        let undone = undoing.iter().filter(|step| self.completed.contains(step)).count();
+        // Something is left of an execution where a step that has completed was not undone; one that has only made its call counts for nothing.
+        let both = |step: &&usize| self.completed.contains(step) && self.completed.contains(&self.undoes[*step].0);
+        let undone = undoing.iter().filter(both).count();
         let stop = before.filter(|stop| *stop != Stop::Error).or(self.stop);
         assert_eq!((finished.totals, &finished.failure), (self.totals, &self.first_failure));
         let Totals { total, completed, failed, .. } = self.totals;

@@ -10,7 +10,7 @@ use belay_execution::{
     ExecutionEvent, ExecutionState, NewPlan, OperationKey, RecoveryClass, StepState, StepView, Timestamp, ToolFacts,
     Verb, WaitEnd, WaitEvent, Work,
 };
-use belay_plan::{Plan, RunWhen, StepKind, StepKindDraft, ToolStep};
+use belay_plan::{Check, Plan, RunWhen, StepKind, StepKindDraft, ToolStep};
 
 use super::{
     Audit,
@@ -36,7 +36,11 @@ pub(crate) fn created(plan: Plan) -> Created {
         recovery: RecoveryClass::Transactional,
         default_timeout: Duration::from_secs(120),
     };
-    let calls = plan.steps().iter().flat_map(|step| step.calls().chain(step.compensate()).chain(step.checking_calls()));
+    let calls = plan.steps().iter().flat_map(|step| {
+        step.calls()
+            .chain(step.compensate())
+            .chain(step.preconditions().iter().chain(step.postconditions()).filter_map(Check::call))
+    });
     let tools: BTreeMap<String, ToolFacts> = calls.map(|call| (call.tool.clone(), facts(call))).collect();
     Created {
         uid: "uid".to_owned(),
