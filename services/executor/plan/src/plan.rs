@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     AuditLevel, CallDraft, CheckDraft, Condition, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft,
-    StepKindDraft, Template, WaitDraft,
+    StepKindDraft, Template, WaitDraft, path::shown,
 };
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
@@ -87,9 +87,9 @@ impl Check {
     pub fn in_words(&self) -> String {
         let CheckDraft { condition, file, command } = self.to_draft();
         match self {
-            Self::Condition(_) => format!("`{condition}` must be true"),
-            Self::File(_) => format!("the file `{file}` must exist"),
-            Self::Command(_) => format!("`{}` must succeed", command.join(" ")),
+            Self::Condition(_) => format!("`{}` must be true", shown(&condition)),
+            Self::File(_) => format!("the file `{}` must exist", shown(&file)),
+            Self::Command(_) => format!("`{}` must succeed", shown(&command.join(" "))),
         }
     }
 
