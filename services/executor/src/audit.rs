@@ -20,6 +20,7 @@ pub(crate) fn entry(event: &Event) -> v1::AuditEntry {
         Body::Execution(body) => execution(body),
         Body::Step { step, attempt, event: body } => steps::step(step, *attempt, body),
         Body::Wait { wait, event: body } => steps::wait(wait, body, event.actor.is_some()),
+        Body::Child { child, event: body } => steps::child(child, body),
         Body::ToolCall { call, event: body } => calls::call(call, body),
         Body::Approval { operation, event: body } => approval(operation, body),
     };

@@ -2,22 +2,21 @@
 
 use belay_condition::Condition as Expression;
 use belay_json_schema::Schema;
-use belay_plan::{CheckPlace, Condition, StepProblem};
+use belay_plan::{CheckPlace, Condition, PlannedStep, StepProblem};
 use serde_json::Value;
 
 /// The problem of a step's condition, if it cannot be true or false.
-pub(crate) fn problem(step: usize, place: Option<CheckPlace>, condition: &Condition) -> Option<StepProblem> {
+pub(crate) fn problem(step: PlannedStep<'_>, place: Option<CheckPlace>, condition: &Condition) -> Option<StepProblem> {
     let variables: Vec<&str> = condition.variables().collect();
     let error = Expression::new(condition.expression(), &variables).err()?;
     let pointer = format!("{}/condition", place.map(CheckPlace::pointer).unwrap_or_default());
-    Some(StepProblem { step, pointer, message: condition.in_words(&error.to_string()) })
+    Some(step.problem(&pointer, condition.in_words(&error.to_string())))
 }
 
 /// The problem of the schema of a step's output, if it is none.
-pub(crate) fn problem_of_output(step: usize, schema: &Value) -> Option<StepProblem> {
+pub(crate) fn problem_of_output(step: PlannedStep<'_>, schema: &Value) -> Option<StepProblem> {
     let invalid = Schema::of_form(schema).err()?;
-    let pointer = format!("/output_schema{}", invalid.pointer);
-    Some(StepProblem { step, pointer, message: invalid.to_string() })
+    Some(step.problem(&format!("/output_schema{}", invalid.pointer), invalid.to_string()))
 }
 
 /// What is evaluated apart from drivers.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    ApprovalMode, ApprovalRequirement, ErrorClass, Failure, Json, OperationKey, PendingApproval, Receipt,
+    ApprovalMode, ApprovalRequirement, ChildEvent, ErrorClass, Failure, Json, OperationKey, PendingApproval, Receipt,
     RecoveryClass, ToolCallEnd, ToolCallRequest, Verb,
 };
 use belay_proto::{
@@ -64,6 +64,8 @@ pub(crate) enum Update {
     RequestedAgain(u32),
     /// Another executor owns the shard.
     Fenced,
+    /// What became of the execution of a step's plan.
+    Child(OperationKey, ChildEvent),
     /// The operation failed by a fault in the executor.
     Fault(OperationKey),
 }
@@ -239,7 +241,7 @@ impl ToolCallOperation {
         let update = match verb {
             Verb::Dispatch => self.dispatch().await,
             // Boxed: rare operations must not enlarge the future, which is moved for each call when its task starts.
-            Verb::Cancel => Box::pin(self.cancel()).await,
+            Verb::Cancel | Verb::Pause => Box::pin(self.cancel()).await,
             Verb::RequestApproval => Box::pin(self.request_approval()).await,
             Verb::Commit => Box::pin(self.commit()).await,
             Verb::Discard => Box::pin(self.discard()).await,

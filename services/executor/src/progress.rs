@@ -122,6 +122,8 @@ impl Progress {
                         }
                     }
                 },
+                // It is counted like any other execution.
+                Body::Child { .. } => {}
                 Body::Wait { wait, event: kind } => match kind {
                     // A form is waited for when the gate asks for it.
                     WaitEvent::Started(WaitCondition::Form { .. }) | WaitEvent::Ended(_) => {}

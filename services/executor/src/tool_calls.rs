@@ -57,7 +57,7 @@ impl ToolCalls {
                 ApprovalEvent::Requested { approval, .. } => found.approval.clone_from(approval),
                 ApprovalEvent::Decided { .. } => found.set_state(State::Requested),
             }),
-            Body::Execution(_) | Body::Step { .. } | Body::Wait { .. } => {}
+            Body::Execution(_) | Body::Step { .. } | Body::Wait { .. } | Body::Child { .. } => {}
         }
     }
 

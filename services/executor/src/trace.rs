@@ -99,7 +99,8 @@ impl Trace {
         self.telemetry.derived(&self.attempt(step, *attempt), name)
     }
 
-    fn attempt(&self, step: &StepId, attempt: u32) -> TraceContext {
+    /// The span of an attempt of a step.
+    pub(crate) fn attempt(&self, step: &StepId, attempt: u32) -> TraceContext {
         self.telemetry.derived(&self.span, format_args!("{}/{step}/{attempt}", self.uid))
     }
 
@@ -170,8 +171,8 @@ impl Trace {
                 };
                 self.end_call(call, state, failure, event.time);
             }
-            // The time of a wait, of whatever kind, is in the span of its attempt.
-            Body::Approval { .. } | Body::Wait { .. } => {}
+            // The time of a wait, of whatever kind, is in the span of its attempt; the execution of a plan has spans of its own.
+            Body::Approval { .. } | Body::Wait { .. } | Body::Child { .. } => {}
         }
     }
 

@@ -290,6 +290,7 @@ mod tests {
             plan: Plan::parse(Format::Yaml, "{id: p, steps: [{id: a, tool: noop}]}").unwrap(),
             inputs: belay_execution::Json::from_text("{}"),
             start_at: None,
+            parent_step: String::new(),
             approval_mode: ApprovalMode::Wait,
             workspace: String::new(),
             labels: BTreeMap::new(),

@@ -4,7 +4,7 @@ pub mod bad;
 pub mod good;
 
 use belay_condition::Condition as Expression;
-use belay_plan::{CheckPlace, Format, InvalidPlan, Plan, Planned, StepProblem};
+use belay_plan::{CheckPlace, Format, InvalidPlan, Plan, Planned};
 use serde_json::Value;
 
 /// Reads a plan, and checks its conditions as the executor does.
@@ -16,11 +16,8 @@ pub fn parse(format: Format, text: &str) -> Result<Plan, InvalidPlan> {
         Planned::Condition { step, place, condition } => {
             let variables: Vec<&str> = condition.variables().collect();
             let error = Expression::new(condition.expression(), &variables).err();
-            let problem = |message: String| StepProblem {
-                step,
-                pointer: format!("{}/condition", place.map(CheckPlace::pointer).unwrap_or_default()),
-                message: condition.in_words(&message),
-            };
+            let pointer = format!("{}/condition", place.map(CheckPlace::pointer).unwrap_or_default());
+            let problem = |message: String| step.problem(&pointer, condition.in_words(&message));
             error.map(|error| problem(error.to_string())).into_iter().collect()
         }
         Planned::Call(_) | Planned::Form { .. } | Planned::Output { .. } => Vec::new(),

@@ -25,6 +25,10 @@ pub(crate) fn of_step(step: &StepSpec) -> String {
             Some(Condition::Form(form)) => format!("ask {}", shorten(&clean(&form.title), MAX_CHARS)),
             None => "wait".to_owned(),
         },
+        Some(step_spec::Kind::Plan(step)) => {
+            let id = step.plan.as_ref().map(|plan| clean(&plan.id)).unwrap_or_default();
+            format!("carry out the plan {}", shorten(&id, MAX_CHARS))
+        }
         None => String::new(),
     }
 }
@@ -34,6 +38,7 @@ pub(crate) fn kind_of(step: &Step) -> String {
     match &step.detail {
         Some(step::Detail::Tool(detail)) => detail.tool.clone(),
         Some(step::Detail::Wait(_)) => "wait".to_owned(),
+        Some(step::Detail::Plan(_)) => "plan".to_owned(),
         None => String::new(),
     }
 }
@@ -48,10 +53,14 @@ fn arguments(call: &ToolStep) -> &str {
 pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> Vec<String> {
     let own = match &step.kind {
         Some(step_spec::Kind::Tool(call)) => Some(call),
-        Some(step_spec::Kind::Wait(_)) | None => None,
+        Some(step_spec::Kind::Wait(_) | step_spec::Kind::Plan(_)) | None => None,
+    };
+    let inputs = match &step.kind {
+        Some(step_spec::Kind::Plan(plan)) => plan.inputs.as_ref().and_then(Payload::as_json).unwrap_or_default(),
+        _ => "",
     };
     let list = step.for_each.as_ref().and_then(Payload::as_json).unwrap_or_default();
-    let calls = own.into_iter().chain(&step.fallback).map(templates).chain([list.into()]);
+    let calls = own.into_iter().chain(&step.fallback).map(templates).chain([list.into(), inputs.into()]);
     let form = match &step.kind {
         Some(step_spec::Kind::Wait(WaitStep { condition: Some(Condition::Form(form)) })) => Some(form),
         _ => None,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_proto::v1::{
     ApprovalDecided, ApprovalNeed, Decision, ExecutionEvent, Failure, Progress, Receipt, StepResolution, WaitEnded,
-    execution_event::Kind, step::State, wait_ended,
+    child_ended, execution_event::Kind, step::State, wait_ended,
 };
 
 use super::{
@@ -57,6 +57,8 @@ pub(crate) fn is_milestone(event: &ExecutionEvent) -> bool {
                 | Kind::ToolCallDispatched(_)
                 | Kind::WaitStarted(_)
                 | Kind::WaitEnded(_)
+                | Kind::ChildPaused(_)
+                | Kind::ChildEnded(_)
         )
     )
 }
@@ -233,6 +235,22 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             wait_ended::Cause::Refused => (Style::Bad, format!("the gate refuses to ask: {}", clean(&wait.reason))),
             wait_ended::Cause::Cancelled => (Style::Warn, "stopped waiting".to_owned()),
             wait_ended::Cause::Unspecified => (Style::Warn, "its wait ended".to_owned()),
+        },
+        Kind::ChildStarted(child) => {
+            (Style::Plain, format!("carries out its plan as the execution {}", clean(&child.execution_id)))
+        }
+        Kind::ChildPaused(child) => {
+            let what = if child.resumed { "goes on" } else { "was paused" };
+            (Style::Plain, format!("the execution of its plan {what} with this one"))
+        }
+        Kind::ChildEnded(ended) => match &ended.end {
+            Some(child_ended::End::Output(_)) => (Style::Plain, "its plan is carried out".to_owned()),
+            Some(child_ended::End::Failure(failure)) => {
+                (Style::Bad, format!("its plan was not carried out{}", error(Some(failure))))
+            }
+            Some(child_ended::End::Cancelled(_)) | None => {
+                (Style::Warn, "the execution of its plan was cancelled".to_owned())
+            }
         },
         Kind::ExecutionAwaitingApproval(_) => (Style::Warn, "waiting for approval".to_owned()),
         Kind::ToolCallOutput(_) => return None,

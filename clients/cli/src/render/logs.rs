@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use belay_proto::v1::{ExecutionEvent, Payload, Step, execution_event::Kind, payload::Content, step::State};
+use belay_proto::v1::{
+    ExecutionEvent, Payload, Step, child_ended, execution_event::Kind, payload::Content, step::State,
+};
 use pbjson_types::Timestamp;
 use serde_json::Value;
 
@@ -72,6 +74,10 @@ impl Logs {
                 let result = wait.answer.clone().or_else(carried);
                 return self.keep(event, result);
             }
+            Kind::ChildEnded(ended) => match &ended.end {
+                Some(child_ended::End::Output(output)) => return self.keep(event, Some(output.clone())),
+                Some(child_ended::End::Failure(_) | child_ended::End::Cancelled(_)) | None => return None,
+            },
             Kind::StepItemsCollected(collected) => return self.keep(event, collected.output.clone()),
             Kind::StepRetryScheduled(_) | Kind::StepFallbackSwitched(_) if !self.wanted.failed => return None,
             Kind::StepFallbackSwitched(switched) => (State::BackingOff, switched.failure.clone()),
@@ -97,6 +103,8 @@ impl Logs {
             | Kind::StepCancelled(_)
             | Kind::StepOutcomeUnknown(_)
             | Kind::WaitStarted(_)
+            | Kind::ChildStarted(_)
+            | Kind::ChildPaused(_)
             | Kind::ToolCallRequested(_)
             | Kind::ToolCallFailed(_)
             | Kind::ToolCallCancelled(_)

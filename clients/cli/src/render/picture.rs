@@ -89,6 +89,9 @@ impl Pause {
                 | Kind::StepRetryCancelled(_)
                 | Kind::WaitStarted(_)
                 | Kind::WaitEnded(_)
+                | Kind::ChildStarted(_)
+                | Kind::ChildPaused(_)
+                | Kind::ChildEnded(_)
                 | Kind::ToolCallRequested(_)
                 | Kind::ToolCallCompleted(_)
                 | Kind::ToolCallFailed(_)
@@ -233,6 +236,9 @@ impl Picture {
             | Kind::StepRetryCancelled(_)
             | Kind::WaitStarted(_)
             | Kind::WaitEnded(_)
+            | Kind::ChildStarted(_)
+            | Kind::ChildPaused(_)
+            | Kind::ChildEnded(_)
             | Kind::ToolCallRequested(_)
             | Kind::ToolCallCompleted(_)
             | Kind::ToolCallFailed(_)
@@ -469,6 +475,17 @@ impl Picture {
                 step.approvals.clear();
                 State::Running
             }
+            Kind::ChildStarted(child) => {
+                let (kind, since) = (waiting_reason::Kind::Child.into(), event.time);
+                let who = format!("the execution `{}`", child.execution_id);
+                step.waiting = Some(WaitingReason { kind, since, who, ..Default::default() });
+                State::Running
+            }
+            Kind::ChildEnded(_) => {
+                step.waiting = None;
+                State::Running
+            }
+            Kind::ChildPaused(_) => return,
             Kind::ToolCallRequested(_) => State::Running,
             Kind::WaitStarted(wait) => {
                 let (kind, who) = match (wait.signal.as_str(), &wait.form) {

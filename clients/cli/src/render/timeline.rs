@@ -153,12 +153,15 @@ fn change(kind: &Event) -> Option<Change> {
         | Event::ToolCallDispatched(_)
         | Event::ApprovalDecided(_)
         | Event::StepResolved(_)
+        | Event::ChildStarted(_)
         | Event::WaitEnded(_) => Change::To(Kind::Running),
         Event::ToolCallEffectProposed(_) | Event::ToolCallApprovalRequired(_) => Change::To(Kind::Approval),
         Event::WaitStarted(wait) => Change::To(if wait.form.is_some() { Kind::Approval } else { Kind::Waiting }),
         // It has to be made again, as after a pause.
         Event::ToolCallCancelled(_) | Event::StepOutcomeUnknown(_) => Change::To(Kind::Waiting),
         Event::StepRetryScheduled(_) | Event::StepFallbackSwitched(_) => Change::To(Kind::Backoff),
+        Event::ChildPaused(child) => Change::To(if child.resumed { Kind::Running } else { Kind::Waiting }),
+        Event::ChildEnded(_) => Change::To(Kind::Running),
         Event::StepCompleted(_) => Change::Ends(State::Completed),
         Event::StepFailed(_) => Change::Ends(State::Failed),
         Event::StepSkipped(_) => Change::Ends(State::Skipped),

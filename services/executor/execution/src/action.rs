@@ -26,6 +26,8 @@ pub enum Verb {
     /// Send the call to the runner under its own name; sending it again attaches to it. A call that was held before it ran is sent with
     /// the grant of its approval.
     Dispatch,
+    /// Pause the execution of a step's plan.
+    Pause,
     /// Cancel it, and record how it really ended.
     Cancel,
     /// Request approval for it, which its runner holds; or the answer to its form.

@@ -19,6 +19,7 @@ pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
         plan: Plan::parse(Format::Yaml, plan).unwrap(),
         inputs: crate::Json::from_text("{}"),
         start_at: None,
+        parent_step: String::new(),
         approval_mode: ApprovalMode::Wait,
         workspace: "w".into(),
         labels: Default::default(),

@@ -194,6 +194,22 @@ pub enum StepKindDraft {
         /// What it waits for.
         wait: WaitDraft,
     },
+    /// An execution of another plan.
+    Plan {
+        /// The other plan.
+        plan: Box<PlanDraft>,
+        /// The values of the other plan's inputs: an object, whose strings may hold templates.
+        #[serde(default = "no_inputs", skip_serializing_if = "is_empty")]
+        inputs: Value,
+    },
+}
+
+fn no_inputs() -> Value {
+    Value::Object(serde_json::Map::new())
+}
+
+fn is_empty(inputs: &Value) -> bool {
+    inputs.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
 /// What an unchecked step waits for. Exactly one of the fields is set.

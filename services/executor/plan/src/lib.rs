@@ -29,7 +29,8 @@ pub use draft::{
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use nearest::nearest;
 pub use plan::{
-    CallPlace, Check, CheckPlace, FormSpec, Plan, Planned, PlannedCall, StepKind, StepSpec, ToolStep, WaitFor, WaitStep,
+    CallPlace, Check, CheckPlace, FormSpec, Plan, PlanStep, Planned, PlannedCall, PlannedStep, StepKind, StepSpec,
+    ToolStep, WaitFor, WaitStep,
 };
 pub use retry::{Backoff, Never, Profile, RateLimit, RetryPolicy};
 pub use schema::schema;

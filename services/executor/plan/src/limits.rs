@@ -56,6 +56,9 @@ pub const MAX_ITEM_BYTES: usize = 32 * 1024;
 /// The maximum size of such a list in bytes, as compact JSON: it is in one event, well below the limit of one message (16 MiB).
 pub const MAX_LIST_BYTES: usize = 1024 * 1024;
 
+/// How deep plans may be nested: the steps of a plan may have plans of their own, and so on, this often.
+pub const MAX_NESTED_PLANS: usize = 5;
+
 /// The maximum number of other calls that a step falls back to.
 pub const MAX_FALLBACKS: usize = 10;
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     AuditLevel, CallDraft, CheckDraft, Condition, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft,
-    StepKindDraft, Template, WaitDraft, path::shown,
+    StepKindDraft, StepProblem, Template, WaitDraft, path::shown,
 };
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
@@ -152,6 +152,8 @@ pub enum StepKind {
     Tool(ToolStep),
     /// A wait.
     Wait(WaitStep),
+    /// An execution of another plan.
+    Plan(PlanStep),
 }
 
 impl StepKind {
@@ -159,10 +161,19 @@ impl StepKind {
     /// ready.
     pub fn needs_slot(&self) -> bool {
         match self {
-            Self::Tool(_) => true,
+            Self::Tool(_) | Self::Plan(_) => true,
             Self::Wait(_) => false,
         }
     }
+}
+
+/// A step that is an execution of another plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanStep {
+    /// The other plan.
+    pub plan: Arc<Plan>,
+    /// The values of its inputs: always an object.
+    pub inputs: Template,
 }
 
 /// A step that waits.
@@ -222,22 +233,22 @@ pub enum Planned<'a> {
     Call(PlannedCall<'a>),
     /// The schema of a form.
     Form {
-        /// The step's index in the plan, from 0.
-        step: usize,
+        /// The step.
+        step: PlannedStep<'a>,
         /// The schema, an object within the limits.
         schema: &'a Value,
     },
     /// The schema of a step's output.
     Output {
-        /// The step's index in the plan, from 0.
-        step: usize,
+        /// The step.
+        step: PlannedStep<'a>,
         /// The schema, an object within the limits.
         schema: &'a Value,
     },
     /// The condition of a step, or one that is checked before or after its call.
     Condition {
-        /// The step's index in the plan, from 0.
-        step: usize,
+        /// The step.
+        step: PlannedStep<'a>,
         /// Which check it is; `None` for the step's own condition.
         place: Option<CheckPlace>,
         /// The condition.
@@ -245,17 +256,60 @@ pub enum Planned<'a> {
     },
 }
 
+/// A step of a plan, or of a plan that is a step of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedStep<'a> {
+    /// The step's index in the outermost plan, from 0.
+    pub step: usize,
+    /// Where the step itself stands in that one, as an RFC 6901 JSON pointer: `/plan/steps/2`; empty for a step of the outermost plan.
+    pub within: &'a str,
+}
+
+impl<'a> PlannedStep<'a> {
+    /// A problem of the field of the step at this pointer.
+    pub fn problem(self, pointer: &str, message: String) -> StepProblem {
+        StepProblem { step: self.step, pointer: format!("{}{pointer}", self.within), message }
+    }
+}
+
+impl<'a> Planned<'a> {
+    /// The step that it belongs to.
+    pub(crate) fn step(&self) -> PlannedStep<'a> {
+        match self {
+            Self::Call(call) => call.step,
+            Self::Form { step, .. } | Self::Output { step, .. } | Self::Condition { step, .. } => *step,
+        }
+    }
+
+    /// The same, of another step.
+    pub(crate) fn of(self, step: PlannedStep<'a>) -> Self {
+        match self {
+            Self::Call(call) => Self::Call(PlannedCall { step, ..call }),
+            Self::Form { schema, .. } => Self::Form { step, schema },
+            Self::Output { schema, .. } => Self::Output { step, schema },
+            Self::Condition { place, condition, .. } => Self::Condition { step, place, condition },
+        }
+    }
+}
+
 /// The call of a step whose tool is named, in a plan that may have other problems.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedCall<'a> {
-    /// The step's index in the plan, from 0.
-    pub step: usize,
+    /// The step.
+    pub step: PlannedStep<'a>,
     /// Which of the step's calls it is.
     pub place: CallPlace,
     /// The tool's name, or one of its aliases, as it was written.
     pub tool: &'a str,
     /// The arguments: always an object; `None` when they could not be read.
     pub arguments: Option<&'a Template>,
+}
+
+impl PlannedCall<'_> {
+    /// A problem of the field of the call at this pointer: `/tool`, `/arguments/path`.
+    pub fn problem(&self, field: &str, message: String) -> StepProblem {
+        self.step.problem(&self.place.pointer(field), message)
+    }
 }
 
 /// Which of a step's calls one is.
@@ -415,7 +469,7 @@ impl StepSpec {
     pub fn calls(&self) -> impl Iterator<Item = &ToolStep> {
         let own = match &self.kind {
             StepKind::Tool(call) => Some(call),
-            StepKind::Wait(_) => None,
+            StepKind::Wait(_) | StepKind::Plan(_) => None,
         };
         own.into_iter().chain(self.fallback())
     }
@@ -473,7 +527,8 @@ impl StepSpec {
         match &self.kind {
             StepKind::Wait(WaitStep { wait_for: WaitFor::Form(form) }) => Some(form),
             StepKind::Wait(WaitStep { wait_for: WaitFor::Duration(_) | WaitFor::Time(_) | WaitFor::Signal(_) })
-            | StepKind::Tool(_) => None,
+            | StepKind::Tool(_)
+            | StepKind::Plan(_) => None,
         }
     }
 
@@ -487,6 +542,9 @@ impl StepSpec {
         let kind = match &self.kind {
             StepKind::Tool(ToolStep { tool, arguments }) => {
                 StepKindDraft::Tool { tool: tool.clone(), arguments: arguments.source().clone() }
+            }
+            StepKind::Plan(PlanStep { plan, inputs }) => {
+                StepKindDraft::Plan { plan: Box::new(plan.to_draft()), inputs: inputs.source().clone() }
             }
             StepKind::Wait(WaitStep { wait_for }) => StepKindDraft::Wait {
                 wait: match wait_for {

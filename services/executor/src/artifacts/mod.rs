@@ -12,8 +12,8 @@ use std::{
 };
 
 use belay_execution::{
-    Body, CommittedFile, Event, ExecutionEvent, Json, OperationId, Payload, Receipt, Resolution, StepEvent, StepId,
-    Timestamp, ToolCallEnd, ToolCallEvent, WaitEnd, WaitEvent,
+    Body, ChildEnd, ChildEvent, CommittedFile, Event, ExecutionEvent, Json, OperationId, Payload, Receipt, Resolution,
+    StepEvent, StepId, Timestamp, ToolCallEnd, ToolCallEvent, WaitEnd, WaitEvent,
 };
 use belay_plan::Plan;
 use belay_proto::{payload::JSON_MEDIA_TYPE, v1};
@@ -199,7 +199,19 @@ impl Artifacts {
                 self.wait_ended(wait, end);
                 Vec::new()
             }
-            Body::ToolCall { event: ToolCallEvent::Held(_) | ToolCallEvent::Dispatched, .. }
+            Body::Child { child, event: ChildEvent::Ended(ChildEnd::Completed { output }) } => {
+                self.results.insert(child.step.clone(), (output.clone().into(), None));
+                Vec::new()
+            }
+            Body::Child {
+                event:
+                    ChildEvent::Started(_)
+                    | ChildEvent::Paused
+                    | ChildEvent::Resumed
+                    | ChildEvent::Ended(ChildEnd::Failed { .. } | ChildEnd::Cancelled),
+                ..
+            }
+            | Body::ToolCall { event: ToolCallEvent::Held(_) | ToolCallEvent::Dispatched, .. }
             | Body::Wait { event: WaitEvent::Started(_), .. }
             | Body::Approval { .. } => Vec::new(),
         }

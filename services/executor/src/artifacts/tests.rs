@@ -24,6 +24,7 @@ impl Story {
             plan: Plan::parse(Format::Yaml, plan).unwrap(),
             inputs: Json::from_text("{}"),
             start_at: None,
+            parent_step: String::new(),
             approval_mode: ApprovalMode::Wait,
             workspace: String::new(),
             labels: BTreeMap::new(),

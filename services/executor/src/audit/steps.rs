@@ -1,6 +1,8 @@
 //! Entries about attempts at steps, and about waits.
 
-use belay_execution::{OperationId, Resolution, SkipReason, StepEvent, StepId, WaitCondition, WaitEnd, WaitEvent};
+use belay_execution::{
+    ChildEnd, ChildEvent, OperationId, Resolution, SkipReason, StepEvent, StepId, WaitCondition, WaitEnd, WaitEvent,
+};
 use belay_proto::v1::{AuditLevel, audit_entry::Severity, wait_ended::Cause};
 use serde_json::json;
 
@@ -159,6 +161,35 @@ pub(super) fn wait(wait: &OperationId, event: &WaitEvent, has_actor: bool) -> Sa
                 WaitEnd::TimedOut => ended(Standard, Warn, "the step's time limit ran out", Cause::TimedOut),
                 WaitEnd::Cancelled => ended(Standard, Warn, "the execution is being stopped", Cause::Cancelled),
             }
+        }
+    }
+}
+
+pub(super) fn child(child: &OperationId, event: &ChildEvent) -> Said {
+    use AuditLevel::{Minimal, Standard};
+    use Severity::{Error, Info, Warn};
+    let step = &child.step;
+    match event {
+        ChildEvent::Started(child) => {
+            let until = child.until.map(|until| until.as_micros() / 1_000);
+            let details = json!({"executionId": child.execution, "untilUnixMs": until});
+            Said::new(Standard, Info, format!("Step `{step}` starts the execution `{}`", child.execution), details)
+        }
+        ChildEvent::Paused => {
+            Said::new(Standard, Info, format!("The execution of step `{step}` was paused with this one"), json!({}))
+        }
+        ChildEvent::Resumed => {
+            Said::new(Standard, Info, format!("The execution of step `{step}` goes on with this one"), json!({}))
+        }
+        ChildEvent::Ended(ChildEnd::Completed { .. }) => {
+            Said::new(Standard, Info, format!("The execution of step `{step}` completed"), json!({}))
+        }
+        ChildEvent::Ended(ChildEnd::Failed { failure: failed }) => {
+            let message = because(&format!("The execution of step `{step}` failed"), &failed.message);
+            Said::new(Minimal, Error, message, failure(failed))
+        }
+        ChildEvent::Ended(ChildEnd::Cancelled) => {
+            Said::new(Standard, Warn, format!("The execution of step `{step}` was cancelled with this one"), json!({}))
         }
     }
 }

@@ -21,9 +21,12 @@ pub(crate) fn notice_after(approval: &str, approved: SubjectKind, next: &ToolCal
 fn about<'a>(event: &'a Event, about: &OperationId) -> Option<&'a ToolCallEvent> {
     match &event.body {
         Body::ToolCall { call, event } if call == about => Some(event),
-        Body::ToolCall { .. } | Body::Execution(_) | Body::Step { .. } | Body::Approval { .. } | Body::Wait { .. } => {
-            None
-        }
+        Body::ToolCall { .. }
+        | Body::Execution(_)
+        | Body::Step { .. }
+        | Body::Approval { .. }
+        | Body::Wait { .. }
+        | Body::Child { .. } => None,
     }
 }
 
@@ -33,9 +36,12 @@ fn decision_of<'a>(event: &'a Event, name: &str) -> Option<(&'a OperationId, Dec
         Body::Approval { operation, event: ApprovalEvent::Decided { approval, decision, .. } } if approval == name => {
             Some((operation, *decision))
         }
-        Body::Approval { .. } | Body::Execution(_) | Body::Step { .. } | Body::ToolCall { .. } | Body::Wait { .. } => {
-            None
-        }
+        Body::Approval { .. }
+        | Body::Execution(_)
+        | Body::Step { .. }
+        | Body::ToolCall { .. }
+        | Body::Wait { .. }
+        | Body::Child { .. } => None,
     }
 }
 

@@ -7,18 +7,23 @@ use std::{
 };
 
 use belay_execution::{
-    Action, Body, Event, OperationKey, RecoveryClass, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent,
+    Action, Body, Child, Event, OperationKey, RecoveryClass, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent, Work,
 };
+use belay_plan::{PlanStep, StepKind};
 use belay_proto::{gate_v1, v1};
 use belay_service_kit::Retry;
 use belay_telemetry::TraceContext;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use super::{Driver, RequestingAgain};
+use super::{
+    Driver, RequestingAgain,
+    child::{ChildOperation, Inherited},
+};
 use crate::{
     form_request::{FormRequest, create_request},
     messages::GateNotice,
+    names::ExecutionName,
     operation::ToolCallOperation,
     output::OutputForwarder,
     request_again::RequestAgain,
@@ -62,7 +67,11 @@ impl Driver {
             let asking = FormRequest { registry, key, request, trace: self.trace.call(&id), updates };
             return drop(self.operations.insert(key, asking.start()));
         }
-        let request = Arc::clone(in_flight.tool_call().expect("only forms and calls of tools need something"));
+        if let Work::Child { child, paused } = &in_flight.work {
+            let operation = self.child_operation(key, child.clone(), *paused);
+            return drop(self.operations.insert(key, operation.start(verb)));
+        }
+        let request = Arc::clone(in_flight.tool_call().expect("only forms, plans and calls of tools need something"));
         if verb == Verb::Cancel
             && let Some(pending) = in_flight.pending_approval.as_ref().filter(|pending| pending.decided.is_none())
         {
@@ -100,6 +109,32 @@ impl Driver {
             log_span: Span::current(),
         };
         self.operations.insert(key, operation.start(verb));
+    }
+
+    fn child_operation(&self, key: OperationKey, child: Child, is_paused: bool) -> ChildOperation {
+        let created = self.execution.created();
+        let step = self.execution.step(key.step);
+        let StepKind::Plan(PlanStep { plan, .. }) = step.spec().kind() else {
+            unreachable!("only a step with a plan has a child")
+        };
+        let namespace = self.name.namespace.clone();
+        ChildOperation {
+            registry: Arc::clone(&self.registry),
+            key,
+            parent_step: format!("{}/steps/{}", self.execution_name, step.id()),
+            name: ExecutionName { namespace, id: child.execution.clone() },
+            child,
+            is_paused,
+            plan: Arc::clone(plan),
+            inherited: Inherited {
+                approval_mode: created.approval_mode,
+                workspace: created.workspace.clone(),
+                labels: created.labels.clone(),
+                principal: self.execution.principal().to_owned(),
+                trace: self.trace.attempt(step.id(), key.attempt),
+            },
+            updates: self.update_sender.clone(),
+        }
     }
 
     /// Requests from the gate what it lacks of what the execution asks, and withdraws what nothing waits for. `pending` is what the gate has. A

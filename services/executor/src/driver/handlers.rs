@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_execution::{
-    Actor, ApprovalEvent, ApprovalRequirement, Body, Control, Decision, Event, ExecutionEvent, ForbiddenChange,
-    OperationKey, PendingApproval, Refused, ToolCallEnd, ToolCallEvent, Verb, WaitEnd, WaitEvent,
+    Actor, ApprovalEvent, ApprovalRequirement, Body, ChildEvent, Control, Decision, Event, ExecutionEvent,
+    ForbiddenChange, OperationKey, PendingApproval, Refused, ToolCallEnd, ToolCallEvent, Verb, WaitEnd, WaitEvent,
 };
 use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
@@ -47,6 +47,16 @@ impl Driver {
             Update::Fenced => {
                 self.registry.fail(Arc::new(StoreError::Superseded));
                 return Err(Exit::Lost(Status::aborted("another executor owns the execution")));
+            }
+            Update::Child(child, event) => {
+                if !matches!(event, ChildEvent::Resumed) {
+                    self.operations.remove(&child);
+                }
+                if self.execution.operation(child).is_some() {
+                    let body = Body::Child { child: self.execution.operation_id(child), event };
+                    // An error means that it was resumed meanwhile.
+                    events.extend(self.execution.record(now, None, body).ok());
+                }
             }
             Update::Fault(call) => {
                 let id = self.execution.operation_id(call);

@@ -4,6 +4,7 @@ mod act;
 mod at_hand;
 mod blobs;
 mod call_end;
+mod child;
 mod exit;
 mod handlers;
 mod life;

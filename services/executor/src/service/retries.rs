@@ -7,13 +7,11 @@ use belay_proto::v1::{self, update_plan_request::Source as UpdateSource};
 use belay_service_kit::{Principal, status};
 use tonic::{Request, Status};
 
-use super::{
-    requests::{ask, check, check_may_control, inline_json},
-    submitted::{Source, accepted},
-};
+use super::requests::{ask, check, check_may_control, inline_json};
 use crate::{
     ExecutionRegistry,
     names::{ExecutionName, step_name},
+    submitted::{Source, accepted},
 };
 
 pub(super) async fn retry_execution(

@@ -3,7 +3,7 @@ use std::{collections::HashMap, sync::Arc};
 use belay_execution::{Actor, Created, Event, ExecutionEvent, Timestamp, digest};
 use belay_journal::{NewExecution, Refused};
 use belay_plan::{
-    CallPlace, Planned, StepProblem,
+    Planned, StepProblem,
     limits::{self, MAX_INPUT_BYTES},
 };
 use belay_proto::{
@@ -18,12 +18,12 @@ use tonic::{Code, Request, Status};
 use super::{
     get_execution::show,
     requests::{check, json_within},
-    submitted::{Source, accepted, checked, inputs_of, located, plan_with, violations},
 };
 use crate::{
     ExecutionRegistry,
     driver::Driver,
     names::{ExecutionName, is_id, namespace, shard_of},
+    submitted::{CallKey, Source, accepted, checked, inputs_of, key_of, located, plan_with, violations},
     trace, wire,
 };
 
@@ -57,7 +57,7 @@ pub(super) async fn validate_plan(
 #[derive(Default)]
 struct ForeseenProblems {
     /// By call: why the runner refuses it.
-    refused: HashMap<(usize, CallPlace), Vec<StepProblem>>,
+    refused: HashMap<CallKey, Vec<StepProblem>>,
     /// Problems that may be gone when the call is made.
     warnings: Vec<StepProblem>,
 }
@@ -70,7 +70,7 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
             && let Some(arguments) = call.arguments
         {
             // The value of a template is not known yet.
-            calls.push((call.step, call.place, arguments.reference_paths()));
+            calls.push((key_of(&call), arguments.reference_paths()));
             let arguments = v1::payload::Content::Json(arguments.source().to_string());
             let arguments = Some(v1::Payload { content: Some(arguments) });
             planned.push(runner_v1::PlannedCall { tool: call.tool.to_owned(), arguments });
@@ -82,13 +82,15 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
     let mut found = ForeseenProblems::default();
     for problem in registry.runner.check_calls(planned).await {
         let call = usize::try_from(problem.call).ok().and_then(|call| calls.get(call));
-        let Some(&(step, place, _)) = call.filter(|(_, _, templates)| !templates.contains(&problem.pointer)) else {
+        let Some((call, _)) = call.filter(|(_, templates)| !templates.contains(&problem.pointer)) else {
             continue;
         };
+        let (step, within, place) = call;
         let pointer = place.pointer(&format!("/arguments{}", problem.pointer));
-        let step_problem = StepProblem { step, pointer, message: problem.message };
+        let pointer = format!("{within}{pointer}");
+        let step_problem = StepProblem { step: *step, pointer, message: problem.message };
         if problem.refused {
-            found.refused.entry((step, place)).or_default().push(step_problem);
+            found.refused.entry(call.clone()).or_default().push(step_problem);
         } else if found.warnings.len() < limits::MAX_VIOLATIONS {
             found.warnings.push(step_problem);
         }
@@ -178,6 +180,7 @@ pub(super) async fn start_execution(
         tools,
         trace,
         shard,
+        parent_step: String::new(),
     };
     let actor = Actor { principal, request_id: row.request_id.clone() };
     let body = ExecutionEvent::Created(Box::new(created)).into();

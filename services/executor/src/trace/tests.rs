@@ -52,6 +52,7 @@ fn first(trace: (String, String)) -> Event {
         plan,
         inputs: belay_execution::Json::from_text("{}"),
         start_at: None,
+        parent_step: String::new(),
         approval_mode: ApprovalMode::Wait,
         workspace: String::new(),
         labels: BTreeMap::new(),

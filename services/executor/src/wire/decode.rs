@@ -3,16 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, Finished, Form, Json, OperationId, PlanUpdated,
-    Progress, Resolution, Retried, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp,
-    ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent,
+    Actor, ApprovalEvent, Body, Child, ChildEnd, ChildEvent, Created, Event, ExecutionEvent, Finished, Form, Json,
+    OperationId, PlanUpdated, Progress, Resolution, Retried, RetryRequest, SignalReceived, SkipReason, StepEvent,
+    StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, Totals, WaitCondition,
+    WaitEnd, WaitEvent,
 };
 use belay_journal::Transition;
 use belay_plan::CheckPlace;
 use belay_proto::{
     check::{Refused, check},
     runner_v1,
-    v1::{self, execution_event::Kind, wait_ended::Cause},
+    v1::{self, child_ended::End, execution_event::Kind, wait_ended::Cause},
 };
 use prost::Message as _;
 use thiserror::Error;
@@ -191,6 +192,7 @@ fn decode_created(
         labels: created.labels,
         tools: tools_from(facts.tools, sequence)?,
         start_at: created.start_time.as_ref().map(timestamp),
+        parent_step: created.parent_step,
         deadline: created.deadline.as_ref().map(timestamp),
         trace: (trace.traceparent, trace.tracestate),
         shard: u32::try_from(facts.shard).unwrap_or(0),
@@ -295,6 +297,7 @@ fn decode_kind(
         tool_call(subject, ToolCallEvent::Held(Box::new(requirement_from(need, kind).map_err(unknown)?)))
     };
     let approval = |subject: Named, event| Ok(Body::Approval { operation: subject.operation(lacks)?, event });
+    let child = |subject: Named, event| Ok(Body::Child { child: subject.operation(lacks)?, event });
     let wait = |subject: Named, event| Ok(Body::Wait { wait: subject.operation(lacks)?, event });
     match kind {
         Kind::ExecutionCreated(created) => {
@@ -442,6 +445,23 @@ fn decode_kind(
             let (name, reason) = (decided.approval, decided.reason);
             approval(subject, ApprovalEvent::Decided { approval: name, decision, reason })
         }
+        Kind::ChildStarted(v1::ChildStarted { execution_id, inputs, until }) => {
+            let inputs = json(inputs, "the inputs of a plan").map_err(unknown)?;
+            let started = Child { execution: execution_id, inputs, until: until.as_ref().map(timestamp) };
+            child(subject, ChildEvent::Started(started))
+        }
+        Kind::ChildPaused(v1::ChildPaused { resumed: false }) => child(subject, ChildEvent::Paused),
+        Kind::ChildPaused(v1::ChildPaused { resumed: true }) => child(subject, ChildEvent::Resumed),
+        Kind::ChildEnded(v1::ChildEnded { end }) => {
+            let end = match end.ok_or_else(|| lacks("its end"))? {
+                End::Output(output) => {
+                    ChildEnd::Completed { output: json(Some(output), "the output of a plan").map_err(unknown)? }
+                }
+                End::Failure(failed) => ChildEnd::Failed { failure: failure(Some(failed))? },
+                End::Cancelled(v1::ChildCancelled {}) => ChildEnd::Cancelled,
+            };
+            child(subject, ChildEvent::Ended(end))
+        }
         Kind::WaitStarted(v1::WaitStarted { signal, until, form, subject_digest }) => {
             let until = until.as_ref().map(timestamp);
             let condition = match (form, signal.is_empty()) {
@@ -533,6 +553,7 @@ mod tests {
         let call = |event| Body::ToolCall { call: id(), event };
         let approval = |event| Body::Approval { operation: id(), event };
         let wait = |event| Body::Wait { wait: id(), event };
+        let child = |event| Body::Child { child: id(), event };
         let step = |event| Body::Step { step: "a.b".into(), attempt: 2, event };
         let change = |kind| PathChange { path: "a/b".into(), kind, flags: vec!["executable".into()] };
         let kinds = [ChangeKind::Created, ChangeKind::Modified, ChangeKind::Deleted];
@@ -617,6 +638,7 @@ mod tests {
             plan: belay_plan::Plan::parse(belay_plan::Format::Yaml, plan).unwrap(),
             inputs: Json::from_text(r#"{"n":1}"#),
             start_at: Some(Timestamp::from_micros(4)),
+            parent_step: "namespaces/default/executions/e/steps/s".into(),
             approval_mode: belay_execution::ApprovalMode::Auto,
             workspace: "w".into(),
             labels: [("a".to_owned(), "b".to_owned())].into(),
@@ -688,6 +710,13 @@ mod tests {
             ended(ToolCallEnd::Cancelled { failure: Some(failure()), grant_nonce: "n".into() }),
             ended(ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() }),
             ended(ToolCallEnd::OutcomeUnknown { failure: failure(), grant_nonce: "n".into() }),
+            child(ChildEvent::Started(Child { execution: "c".into(), inputs: result(), until: Some(time) })),
+            child(ChildEvent::Started(Child { execution: "c".into(), inputs: result(), until: None })),
+            child(ChildEvent::Paused),
+            child(ChildEvent::Resumed),
+            child(ChildEvent::Ended(ChildEnd::Completed { output: result() })),
+            child(ChildEvent::Ended(ChildEnd::Failed { failure: failure() })),
+            child(ChildEvent::Ended(ChildEnd::Cancelled)),
             wait(WaitEvent::Started(WaitCondition::Time { until: time })),
             wait(WaitEvent::Started(WaitCondition::Signal { signal: "go".into(), until: Some(time) })),
             wait(WaitEvent::Started(WaitCondition::Signal { signal: "go".into(), until: None })),

@@ -1,14 +1,14 @@
 //! Encodes events as messages, the same for the store and for watchers.
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, Created, Event, ExecutionEvent, ExecutionState, Finished, Form, OperationId, Progress,
-    Resolution, Retried, RetryRequest, StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent,
-    ToolFacts, WaitEnd, WaitEvent,
+    Actor, ApprovalEvent, Body, Child, ChildEnd, ChildEvent, Created, Event, ExecutionEvent, ExecutionState, Finished,
+    Form, OperationId, Progress, Resolution, Retried, RetryRequest, StepEvent, Subject, SubjectKind, Timestamp,
+    ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent,
 };
 use belay_plan::CheckPlace;
 use belay_proto::{
     runner_v1,
-    v1::{self, execution_event::Kind, wait_ended::Cause},
+    v1::{self, child_ended::End, execution_event::Kind, wait_ended::Cause},
 };
 use prost::Message as _;
 
@@ -92,6 +92,7 @@ fn kind(body: &Body) -> Kind {
         Body::ToolCall { event, .. } => tool_call_kind(event),
         Body::Approval { event, .. } => approval_kind(event),
         Body::Wait { event, .. } => wait_kind(event),
+        Body::Child { event, .. } => child_kind(event),
     }
 }
 
@@ -156,6 +157,7 @@ fn created_message(created: &Created) -> v1::ExecutionCreated {
         approval_mode: approval_mode_to(created.approval_mode).into(),
         workspace: created.workspace.clone(),
         start_time: created.start_at.map(time),
+        parent_step: created.parent_step.clone(),
         inputs: (created.inputs.as_str() != "{}").then(|| inline(&created.inputs)),
         labels: created.labels.clone(),
         deadline: created.deadline.map(time),
@@ -367,6 +369,26 @@ fn wait_kind(event: &WaitEvent) -> Kind {
                 WaitEnd::TimedOut => by(Cause::TimedOut),
                 WaitEnd::Cancelled => by(Cause::Cancelled),
             })
+        }
+    }
+}
+
+fn child_kind(event: &ChildEvent) -> Kind {
+    match event {
+        ChildEvent::Started(Child { execution, inputs, until }) => Kind::ChildStarted(v1::ChildStarted {
+            execution_id: execution.clone(),
+            inputs: Some(inline(inputs)),
+            until: until.map(time),
+        }),
+        ChildEvent::Paused => Kind::ChildPaused(v1::ChildPaused { resumed: false }),
+        ChildEvent::Resumed => Kind::ChildPaused(v1::ChildPaused { resumed: true }),
+        ChildEvent::Ended(end) => {
+            let end = match end {
+                ChildEnd::Completed { output } => End::Output(inline(output)),
+                ChildEnd::Failed { failure } => End::Failure(self::failure(failure)),
+                ChildEnd::Cancelled => End::Cancelled(v1::ChildCancelled {}),
+            };
+            Kind::ChildEnded(v1::ChildEnded { end: Some(end) })
         }
     }
 }

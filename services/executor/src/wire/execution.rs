@@ -142,6 +142,7 @@ fn waiting_kind(waiting: &Waiting) -> v1::waiting_reason::Kind {
         Waiting::Resume { .. } => v1::waiting_reason::Kind::Resume,
         Waiting::Outcome { .. } => v1::waiting_reason::Kind::Outcome,
         Waiting::Call { .. } => v1::waiting_reason::Kind::Call,
+        Waiting::Child { .. } => v1::waiting_reason::Kind::Child,
         Waiting::Approval { .. } => v1::waiting_reason::Kind::Approval,
     }
 }
@@ -197,6 +198,7 @@ pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Executio
         last_sequence: i64::try_from(execution.last_sequence()).unwrap_or(i64::MAX),
         etag: etag(execution),
         principal: execution.principal().to_owned(),
+        parent_step: created.parent_step.clone(),
         labels: created.labels.clone(),
         workspace: created.workspace.clone(),
         approval_mode: approval_mode_to(created.approval_mode).into(),
@@ -288,7 +290,7 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
         },
         item: item(execution, view, is_full),
         item_count: view.is_listed().then(|| i32::try_from(view.items().len()).unwrap_or(i32::MAX)),
-        detail: Some(detail(view)),
+        detail: Some(detail(name, execution, view)),
     }
 }
 
@@ -302,11 +304,16 @@ fn item(execution: &Execution, view: StepView<'_>, is_full: bool) -> Option<v1::
     })
 }
 
-fn detail(view: StepView<'_>) -> step::Detail {
+fn detail(name: &ExecutionName, execution: &Execution, view: StepView<'_>) -> step::Detail {
     match view.spec().kind() {
         StepKind::Tool(tool) => {
             let call = view.call().unwrap_or(tool);
             step::Detail::Tool(v1::ToolStepDetail { tool: call.tool.clone() })
+        }
+        StepKind::Plan(plan) => {
+            let child = view.child(execution).map(|id| ExecutionName { namespace: name.namespace.clone(), id });
+            let execution = child.map(|child| child.to_string()).unwrap_or_default();
+            step::Detail::Plan(v1::PlanStepDetail { execution, plan_id: plan.plan.id().to_owned() })
         }
         StepKind::Wait(wait) => {
             let until = view.operations().find_map(|operation| match operation.waiting()? {
@@ -316,6 +323,7 @@ fn detail(view: StepView<'_>) -> step::Detail {
                 | Waiting::Resume { .. }
                 | Waiting::Outcome { .. }
                 | Waiting::Call { .. }
+                | Waiting::Child { .. }
                 | Waiting::Approval { .. } => None,
             });
             let (signal, form) = match &wait.wait_for {
@@ -352,6 +360,11 @@ pub(crate) fn waiting_reason(name: &ExecutionName, execution: &Execution, waitin
             format!("belay executions resolve {} {}", name.id, execution.step(step).id()),
         ),
         Waiting::Call { since } => (Kind::Call, since, None, "the tool".to_owned(), String::new()),
+        Waiting::Child { since, child } => {
+            let child = execution.operation(child).and_then(|operation| operation.child());
+            let child = child.map(|child| child.execution.as_str()).unwrap_or_default();
+            (Kind::Child, since, None, format!("the execution `{child}`"), format!("belay why {child}"))
+        }
         Waiting::Signal { since, until, wait } => {
             let condition = execution.operation(wait).and_then(|operation| operation.wait());
             let signal = condition.and_then(|condition| condition.signal()).unwrap_or_default();

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
-    AuditLevel, Backoff, CallDraft, CheckDraft, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, Planned,
-    RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, Violation, WaitDraft,
+    AuditLevel, Backoff, CallDraft, CheckDraft, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, PlanStep,
+    Planned, RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -64,11 +64,27 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
                 let arguments = arguments_from(tool.arguments, at("tool.arguments"), &mut violations);
                 (StepKindDraft::Tool { tool: tool.tool, arguments }, tool.exclusive, tool.verbatim)
             }
+            Some(Kind::Plan(v1::PlanStep { plan, inputs })) => {
+                let plan = plan.unwrap_or_else(|| {
+                    violations.push(violation(at("plan.plan"), "is required: the plan that the step carries out"));
+                    v1::Plan::default()
+                });
+                let (plan, of_plan) = draft(plan);
+                violations.extend(
+                    of_plan
+                        .into_iter()
+                        .map(|violation| Violation { field: at(&format!("plan.{}", violation.field)), ..violation }),
+                );
+                let inputs = inputs.and_then(|inputs| inputs.content);
+                let inputs = inputs.map(|inputs| json_from(inputs, at("inputs"), &mut violations));
+                let inputs = inputs.unwrap_or_else(|| serde_json::json!({}));
+                (StepKindDraft::Plan { plan: Box::new(plan), inputs }, false, Vec::new())
+            }
             Some(Kind::Wait(wait)) => {
                 (StepKindDraft::Wait { wait: wait_from(&wait, &at, &mut violations) }, false, Vec::new())
             }
             None => {
-                violations.push(violation(at("kind"), "a step needs a kind: set `tool` or `wait`"));
+                violations.push(violation(at("kind"), "a step needs a kind: set `tool`, `wait` or `plan`"));
                 (StepKindDraft::Tool { tool: String::new(), arguments: serde_json::Value::Null }, false, Vec::new())
             }
         };
@@ -297,7 +313,10 @@ fn retry_from(retry: v1::RetryPolicy, field: &str, violations: &mut Vec<Violatio
 
 /// A plan as a message.
 pub(crate) fn plan_message(plan: &Plan) -> v1::Plan {
-    let draft = plan.to_draft();
+    draft_message(plan.to_draft())
+}
+
+fn draft_message(draft: PlanDraft) -> v1::Plan {
     v1::Plan {
         id: draft.id,
         description: draft.description,
@@ -315,8 +334,11 @@ pub(crate) fn plan_message(plan: &Plan) -> v1::Plan {
 pub(crate) fn stored_plan_message(plan: &Plan) -> v1::Plan {
     let mut message = plan_message(plan);
     for (message, step) in message.steps.iter_mut().zip(plan.steps()) {
+        if let (Some(Kind::Plan(inner)), StepKind::Plan(PlanStep { plan, .. })) = (&mut message.kind, step.kind()) {
+            inner.plan = Some(stored_plan_message(plan));
+        }
         message.retry = match step.kind() {
-            StepKind::Tool(_) => Some(retry_message(step.retry())),
+            StepKind::Tool(_) | StepKind::Plan(_) => Some(retry_message(step.retry())),
             // It is never retried.
             StepKind::Wait(_) => None,
         };
@@ -370,6 +392,9 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
             exclusive: step.exclusive,
             verbatim: step.verbatim,
         }),
+        StepKindDraft::Plan { plan, inputs } => {
+            Kind::Plan(v1::PlanStep { plan: Some(draft_message(*plan)), inputs: Some(payload(inputs)) })
+        }
         StepKindDraft::Wait { wait: WaitDraft { duration, until, signal, form } } => {
             let duration = duration.map(|duration| Condition::Duration(belay_proto::duration(duration)));
             let until = until.map(|until| Condition::Until(belay_proto::timestamp(until)));

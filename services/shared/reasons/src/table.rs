@@ -194,6 +194,18 @@ table! {
     "A template names a value that the other step's output does not have. The tool was not called."
     "The message shows what the output has; `belay executions get ID -o json` shows all of it."
 
+    CHILD_FAILED Calls 30 false [Crash RateLimit Fatal AgentUnavailable Transient Timeout InvalidArguments InvalidResult PreconditionFailed PostconditionFailed SandboxViolation ApprovalDenied PolicyDenied OutcomeUnknown Internal] []
+    "The execution of a step's plan failed. The message has its name, and its first failure, whose class is that of the step's."
+    "`belay why ID` with the name of that execution says why it failed. Correct the plan, and go on with `belay executions retry ID --plan FILE`, which starts the step's plan from its beginning."
+
+    CHILD_CANCELLED Calls 34 false [Cancelled] []
+    "The execution of a step's plan was cancelled, and not by its parent, which is not being stopped: the step has failed."
+    "The events of that execution say who cancelled it. `belay executions retry ID` starts the step's plan again."
+
+    CHILD_REFUSED Calls 30 false [InvalidArguments Internal] []
+    "The plan of a step could not be started, or what it returned cannot be the step's output: the inputs do not fit the plan, a tool is missing that was there, its execution was deleted, or its outputs are too large."
+    "The message says which: correct the plan or its inputs, and go on with `belay executions retry ID --plan FILE`."
+
     LIST_REFUSED Calls 30 false [InvalidArguments] []
     "The list for each entry of which a step runs (`for_each`) is not a list, or is too long or too large. The step ran for none."
     "The message has the value and the limit: correct the plan or the step that makes the list, and go on with `belay executions retry ID --plan FILE`."

@@ -4,6 +4,7 @@ mod approvals;
 mod artifacts;
 mod bad_input;
 mod checks;
+mod children;
 mod cli;
 mod collector;
 mod compensation;

@@ -247,6 +247,7 @@ fn every_limit_stands_in_the_schema() {
         ("MAX_LIST_BYTES", limits::MAX_LIST_BYTES as u64),
         ("MAX_FALLBACKS", limits::MAX_FALLBACKS as u64),
         ("MAX_CHECKS", limits::MAX_CHECKS as u64),
+        ("MAX_NESTED_PLANS", limits::MAX_NESTED_PLANS as u64),
         ("MAX_RESOURCES", limits::MAX_RESOURCES as u64),
         ("MAX_RESOURCE_CHARS", limits::MAX_RESOURCE_CHARS as u64),
         ("MAX_CONDITION_BYTES", limits::MAX_CONDITION_BYTES as u64),

@@ -152,7 +152,7 @@ impl Control {
         let event = match event {
             Body::Execution(event) => event,
             Body::Step { step, event, .. } => return Self::of_step(step, event),
-            Body::ToolCall { .. } | Body::Approval { .. } | Body::Wait { .. } => return None,
+            Body::ToolCall { .. } | Body::Approval { .. } | Body::Wait { .. } | Body::Child { .. } => return None,
         };
         match event {
             E::Paused { reason, discard_calls } => {

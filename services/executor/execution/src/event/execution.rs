@@ -77,6 +77,8 @@ pub struct Created {
     pub trace: (String, String),
     /// The shard it belongs to.
     pub shard: u32,
+    /// The name of the step whose plan it carries out; empty for one that a request has started.
+    pub parent_step: String,
 }
 
 /// What happens when policy requires approval.

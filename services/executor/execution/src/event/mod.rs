@@ -1,11 +1,14 @@
 //! The events of an execution: a header that says when, about what and on whose behalf, and a body by family.
 
+mod child;
 mod execution;
 mod step;
 mod tool_call;
 mod wait;
 
+pub(crate) use self::child::child_id;
 pub use self::{
+    child::{Child, ChildEnd, ChildEvent},
     execution::{
         ApprovalMode, Created, ExecutionEvent, Finished, PlanUpdated, RecoveryClass, Retried, RetryRequest,
         SignalReceived, ToolFacts,
@@ -88,6 +91,13 @@ pub enum Body {
         /// What happened.
         event: WaitEvent,
     },
+    /// About the execution of a step's plan.
+    Child {
+        /// The operation that it is.
+        child: OperationId,
+        /// What happened.
+        event: ChildEvent,
+    },
 }
 
 /// What an event is about.
@@ -125,16 +135,19 @@ impl Body {
             Self::Step { step, attempt, .. } => Subject::Step { step, attempt: *attempt },
             Self::ToolCall { call: operation, .. }
             | Self::Approval { operation, .. }
-            | Self::Wait { wait: operation, .. } => Subject::Operation(operation),
+            | Self::Wait { wait: operation, .. }
+            | Self::Child { child: operation, .. } => Subject::Operation(operation),
         }
     }
 
-    /// The blob that it refers to. Signals and answers are inline: both are limited.
+    /// The blob that it refers to. Signals, answers, and what goes to a child and comes from it are inline: they are limited.
     pub fn blob(&self) -> Option<&BlobRef> {
         match self {
             Self::ToolCall { event, .. } => event.blob(),
             Self::Step { event: StepEvent::ItemsCollected { output }, .. } => output.blob(),
-            Self::Execution(_) | Self::Step { .. } | Self::Approval { .. } | Self::Wait { .. } => None,
+            Self::Execution(_) | Self::Step { .. } | Self::Approval { .. } | Self::Wait { .. } | Self::Child { .. } => {
+                None
+            }
         }
     }
 
@@ -142,7 +155,9 @@ impl Body {
     pub fn call_end(&self) -> Option<(&OperationId, &ToolCallEnd)> {
         match self {
             Self::ToolCall { call, event } => event.end().map(|end| (call, end)),
-            Self::Execution(_) | Self::Step { .. } | Self::Approval { .. } | Self::Wait { .. } => None,
+            Self::Execution(_) | Self::Step { .. } | Self::Approval { .. } | Self::Wait { .. } | Self::Child { .. } => {
+                None
+            }
         }
     }
 }

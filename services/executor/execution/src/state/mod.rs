@@ -10,7 +10,7 @@ mod snapshot;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-use belay_plan::{Plan, StepSpec, ToolStep};
+use belay_plan::{Plan, StepKind, StepSpec, ToolStep};
 
 pub(crate) use self::{
     index::Index,
@@ -27,7 +27,7 @@ pub use self::{
 };
 use crate::{
     Actor, Created, ExecutionState, Failure, Json, OperationId, Payload, SkipReason, StepId, StepState, Timestamp,
-    ToolFacts, Totals,
+    ToolFacts, Totals, event::child_id,
 };
 
 /// One execution. Created from events and changed only by events.
@@ -108,6 +108,13 @@ pub(crate) enum Stop {
 /// What an execution or a step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
+    /// The end of the execution of the step's plan.
+    Child {
+        /// Since when.
+        since: Timestamp,
+        /// The operation that it is.
+        child: OperationKey,
+    },
     /// The time that a step waits for.
     Time {
         /// Since when.
@@ -307,6 +314,16 @@ impl<'a> StepView<'a> {
         self.operations.of_step(self.key)
     }
 
+    /// The id of the execution that carries out its plan in its current attempt; `None` for a step that has begun none.
+    pub fn child(&self, execution: &Execution) -> Option<String> {
+        let begun = matches!(self.record.spec.kind(), StepKind::Plan(_)) && self.record.operations > 0;
+        let begun = begun && self.record.compensates().is_none();
+        begun.then(|| {
+            let (attempt, number) = (self.record.attempt, self.record.operations);
+            child_id(&execution.created.uid, self.record.id.as_str(), attempt, number)
+        })
+    }
+
     /// The approvals that it waits for, and the forms whose answer it waits for, by their names at the gate.
     pub fn approvals(&self) -> impl Iterator<Item = &'a str> {
         self.operations().filter_map(|operation| operation.requested_approval().or(operation.requested_answer()))
@@ -320,7 +337,10 @@ impl<'a> StepView<'a> {
             StepState::OutcomeUnknown => Some(Waiting::Outcome { since, step: self.key }),
             // The steps for the entries say what they wait for.
             StepState::Running if self.record.is_for_each() => None,
-            StepState::Running => Some(Waiting::Call { since }),
+            StepState::Running => Some(match self.operations().find(|operation| operation.child().is_some()) {
+                Some(operation) => Waiting::Child { since, child: operation.key },
+                None => Waiting::Call { since },
+            }),
             StepState::AwaitingApproval => {
                 self.operations().next().map(|operation| Waiting::Approval { since, operation: operation.key })
             }

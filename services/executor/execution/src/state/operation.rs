@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Decision, PendingApproval, StepKey, SubjectKind, Timestamp, ToolCallRequest, WaitCondition, Waiting};
+use crate::{
+    Child, Decision, PendingApproval, StepKey, SubjectKind, Timestamp, ToolCallRequest, WaitCondition, Waiting,
+};
 
 /// The position of an operation: its step in the arena, the attempt, and its number within the attempt. It sorts in the plan's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -38,6 +40,13 @@ pub enum Work {
     ToolCall(Arc<ToolCallRequest>),
     /// A wait for a time, a signal or a person's answer.
     Wait(Wait),
+    /// An execution of a step's plan.
+    Child {
+        /// The execution, as it is started.
+        child: Child,
+        /// Whether it has been paused with this one.
+        paused: bool,
+    },
 }
 
 /// A wait that goes on.
@@ -69,7 +78,7 @@ impl Operation {
     pub fn tool_call(&self) -> Option<&Arc<ToolCallRequest>> {
         match &self.work {
             Work::ToolCall(request) => Some(request),
-            Work::Wait(_) => None,
+            Work::Wait(_) | Work::Child { .. } => None,
         }
     }
 
@@ -77,7 +86,15 @@ impl Operation {
     pub fn wait(&self) -> Option<&WaitCondition> {
         match &self.work {
             Work::Wait(wait) => Some(&wait.condition),
-            Work::ToolCall(_) => None,
+            Work::ToolCall(_) | Work::Child { .. } => None,
+        }
+    }
+
+    /// The execution of its step's plan; `None` for other operations.
+    pub fn child(&self) -> Option<&Child> {
+        match &self.work {
+            Work::Child { child, .. } => Some(child),
+            Work::ToolCall(_) | Work::Wait(_) => None,
         }
     }
 
@@ -90,7 +107,7 @@ impl Operation {
     pub fn requested_answer(&self) -> Option<&str> {
         match &self.work {
             Work::Wait(wait) => wait.approval.as_deref(),
-            Work::ToolCall(_) => None,
+            Work::ToolCall(_) | Work::Child { .. } => None,
         }
     }
 
@@ -107,7 +124,7 @@ impl Operation {
     pub fn waiting(&self) -> Option<Waiting> {
         let since = self.since;
         match &self.work {
-            Work::ToolCall(_) => None,
+            Work::ToolCall(_) | Work::Child { .. } => None,
             Work::Wait(wait) => Some(match wait.condition {
                 WaitCondition::Time { until } => Waiting::Time { since, until },
                 WaitCondition::Signal { until, .. } => Waiting::Signal { since, until, wait: self.key },

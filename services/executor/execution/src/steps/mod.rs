@@ -5,6 +5,7 @@
 //! - `action` says what the driver has to do for an operation in flight.
 
 pub(crate) mod checks;
+pub(crate) mod child;
 pub(crate) mod condition;
 pub(crate) mod for_each;
 mod outputs;
@@ -27,9 +28,14 @@ pub(crate) fn next(
     if record.is_for_each() {
         return for_each::next(execution, step, blobs);
     }
+    // A step that undoes what another has done is one call, whatever that one did.
+    if let Some(call) = record.current_call() {
+        return checks::next(execution, step, call, context, blobs);
+    }
     match record.spec.kind() {
-        StepKind::Tool(_) => checks::next(execution, step, record.current_call()?, context, blobs),
+        StepKind::Tool(_) => None,
         StepKind::Wait(wait) => wait::next(execution, step, wait, context, blobs),
+        StepKind::Plan(plan) => child::next(execution, step, plan, context, blobs),
     }
 }
 
@@ -51,6 +57,7 @@ pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Ver
     match &operation.work {
         Work::ToolCall(_) => tool::action(execution, operation),
         Work::Wait(wait) => wait::action(execution, wait),
+        Work::Child { paused, .. } => child::action(execution, *paused),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use belay_plan::StepKind;
 use belay_reasons as reasons;
 
 use crate::{
@@ -45,7 +44,7 @@ fn requested(
     let key = OperationKey { step, attempt: id.attempt, number: id.number };
     execution.check_is_next(key)?;
     let record = &execution.steps[step];
-    if !matches!(record.spec.kind(), StepKind::Tool(_)) || record.is_for_each() {
+    if record.current_call().is_none() || record.is_for_each() {
         return Err(format!("step `{}` calls no tool", id.step));
     }
     record.check_can_call(request.check)?;

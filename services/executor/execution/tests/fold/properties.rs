@@ -7,11 +7,11 @@ use belay_execution::{
     SNAPSHOT_VERSION, StepId, SubjectKind,
 };
 use belay_plan::{
-    Backoff, CallDraft, CheckDraft, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft,
+    Backoff, CallDraft, CheckDraft, FormDraft, Input, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft,
     WaitDraft,
 };
 use proptest::{collection::vec, option, prelude::*, sample::Index};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
     Conditions, Crash, Happening, Outcome, Play, Question, Reply, START, act_of, created, failure, without_recoveries,
@@ -169,6 +169,8 @@ enum Wait {
     For(Duration),
     Signal(&'static str),
     Form,
+    /// No wait: a plan of its own, with these inputs.
+    Plan(Value),
 }
 
 fn waits() -> impl Strategy<Value = Wait> {
@@ -177,6 +179,9 @@ fn waits() -> impl Strategy<Value = Wait> {
         1 => Just(Wait::Signal("go")),
         1 => Just(Wait::Signal("stop")),
         2 => Just(Wait::Form),
+        2 => Just(Wait::Plan(json!({"takes": 2}))),
+        1 => Just(Wait::Plan(json!({"takes": 3, "fails": "fatal"}))),
+        1 => Just(Wait::Plan(json!({"fails": "transient", "times": 1}))),
     ]
 }
 
@@ -301,6 +306,30 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
                 let title = reads.map_or_else(String::new, |first| format!("${{{first}.result.n}}?"));
                 let form = FormDraft { title, schema: json!({}), ..FormDraft::default() };
                 waits(WaitDraft { form: Some(form), ..WaitDraft::default() })
+            }
+            Some(Wait::Plan(inputs)) => {
+                let inner = || StepDraft {
+                    id: "inside".to_owned(),
+                    depends_on: Vec::new(),
+                    kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments: json!({}) },
+                    ..waits(WaitDraft::default())
+                };
+                let inner =
+                    StepDraft { run_when: RunWhen::Success, condition: String::new(), for_each: None, ..inner() };
+                let input = || Input { default: Some(Value::Null), ..Input::default() };
+                let plan = PlanDraft {
+                    id: "inner".to_owned(),
+                    inputs: ["takes", "fails", "times"].map(|name| (name.to_owned(), input())).into(),
+                    steps: vec![inner],
+                    ..PlanDraft::default()
+                };
+                StepDraft {
+                    fallback: Vec::new(),
+                    preconditions: Vec::new(),
+                    postconditions: Vec::new(),
+                    kind: StepKindDraft::Plan { plan: Box::new(plan), inputs: inputs.clone() },
+                    ..step.clone()
+                }
             }
             Some(Wait::Signal(signal)) => waits(WaitDraft { signal: (*signal).to_owned(), ..WaitDraft::default() }),
         }
@@ -449,7 +478,8 @@ fn redirect(body: &mut Body, to: usize) {
         Body::Step { step, .. } => *step = to,
         Body::ToolCall { call: operation, .. }
         | Body::Approval { operation, .. }
-        | Body::Wait { wait: operation, .. } => operation.step = to,
+        | Body::Wait { wait: operation, .. }
+        | Body::Child { child: operation, .. } => operation.step = to,
     }
 }
 

@@ -3,9 +3,9 @@
 use std::{collections::HashSet, fmt::Debug, hash::Hash, time::Duration};
 
 use belay_execution::{
-    ApprovalEvent, Body, Decision, EXECUTION_TRANSITIONS, Event, Execution, ExecutionEvent, ExecutionState, Finished,
-    Json, OperationId, Progress, Receipt, Retried, RetryRequest, STEP_TRANSITIONS, SkipReason, StepEvent, ToolCallEnd,
-    ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
+    ApprovalEvent, Body, Child, ChildEnd, ChildEvent, Decision, EXECUTION_TRANSITIONS, Event, Execution,
+    ExecutionEvent, ExecutionState, Finished, Json, OperationId, Progress, Receipt, Retried, RetryRequest,
+    STEP_TRANSITIONS, SkipReason, StepEvent, ToolCallEnd, ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
 };
 
 use belay_plan::RunWhen;
@@ -200,6 +200,7 @@ fn everything(now: &Execution) -> Vec<Body> {
             let operation = OperationId { step: step.clone(), attempt, number };
             let about_call = |event| Body::ToolCall { call: operation.clone(), event };
             let about_approval = |event| Body::Approval { operation: operation.clone(), event };
+            let about_child = |event| Body::Child { child: operation.clone(), event };
             let about_wait = |event| Body::Wait { wait: operation.clone(), event };
             let pending = now.operation_key(&operation).and_then(|key| now.operation(key)?.pending_approval.clone());
             let (subject_digest, asked) =
@@ -214,6 +215,16 @@ fn everything(now: &Execution) -> Vec<Body> {
                 about_call(ToolCallEvent::Dispatched),
                 about_approval(ApprovalEvent::Requested { approval: approval.clone(), subject_digest }),
                 about_approval(ApprovalEvent::Decided { approval, decision: Decision::Approved, reason }),
+                about_child(ChildEvent::Started(Child {
+                    execution: "x".into(),
+                    inputs: Json::from_text("{}"),
+                    until: None,
+                })),
+                about_child(ChildEvent::Paused),
+                about_child(ChildEvent::Resumed),
+                about_child(ChildEvent::Ended(ChildEnd::Completed { output: Json::from_text("1") })),
+                about_child(ChildEvent::Ended(ChildEnd::Failed { failure: failure("unavailable") })),
+                about_child(ChildEvent::Ended(ChildEnd::Cancelled)),
                 about_wait(WaitEvent::Started(WaitCondition::Time { until: now.created_at() })),
                 about_wait(WaitEvent::Ended(WaitEnd::Elapsed)),
                 about_wait(WaitEvent::Ended(WaitEnd::Answered { answer: Json::from_text("1") })),

@@ -12,11 +12,11 @@ use std::{
 };
 
 use crate::{
-    Input, InvalidPlan, Plan, PlanDraft, Planned, StepDraft, StepKindDraft, StepProblem,
+    Input, InvalidPlan, Plan, PlanDraft, Planned, PlannedStep, StepDraft, StepKindDraft, StepProblem,
     error::{Findings, Problem},
     limits::{
-        MAX_DURATION, MAX_ID_CHARS, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES,
-        MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
+        MAX_DURATION, MAX_ID_CHARS, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_NESTED_PLANS, MAX_PARALLELISM,
+        MAX_PLAN_BYTES, MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
     },
     nearest,
     path::{FieldPath, look_alikes, shown},
@@ -59,8 +59,7 @@ impl Plan {
 
 /// Checks a draft whose steps are in the author's order.
 fn in_order(draft: PlanDraft, trust: Trust, check: CheckPlanned<'_>) -> Result<Plan, InvalidPlan> {
-    let places: Vec<usize> = (0..draft.steps.len()).collect();
-    plan(draft, &places, trust, check).map_err(|mut problems| {
+    plan(draft, &Places::default(), trust, check).map_err(|mut problems| {
         problems.sort_by_key(Problem::step);
         problems.filter_map(|problem| Some(problem.into())).into()
     })
@@ -78,12 +77,55 @@ pub(crate) enum Trust {
 /// Checks a call or a form with knowledge that is not in the plan.
 pub(crate) type CheckPlanned<'c> = &'c mut dyn FnMut(Planned<'_>) -> Vec<StepProblem>;
 
+/// Where the steps of a draft stand in their author's document, which may number them.
+#[derive(Debug, Default)]
+pub(crate) struct Places(pub(crate) Vec<Place>);
+
+/// Where one step stands, and the steps of the plan that it carries out.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// Its position in the list.
+    pub(crate) position: usize,
+    pub(crate) of_plan: Places,
+}
+
+impl Places {
+    /// The position of a step in its list; the same as in the draft when nothing else is known.
+    pub(crate) fn position(&self, step: usize) -> usize {
+        self.0.get(step).map_or(step, |place| place.position)
+    }
+
+    /// The steps of the plan that a step carries out.
+    pub(crate) fn of_plan(&self, step: usize) -> &Self {
+        const NONE: &Places = &Places(Vec::new());
+        self.0.get(step).map_or(NONE, |place| &place.of_plan)
+    }
+}
+
 /// Checks a draft. `places` gives, for each step of the draft, its position in the author's document, for messages about other steps.
 pub(crate) fn plan(
     draft: PlanDraft,
-    places: &[usize],
+    places: &Places,
     trust: Trust,
     check: CheckPlanned<'_>,
+) -> Result<Plan, Findings<Problem>> {
+    let size = plan_size(&draft);
+    if size > MAX_PLAN_BYTES && trust == Trust::Author {
+        let message = format!("the plan has {size} bytes and the limit is {MAX_PLAN_BYTES}: split it");
+        let mut findings = Findings::default();
+        findings.add(|| Problem { path: FieldPath::root(), message });
+        return Err(findings);
+    }
+    nested(draft, places, trust, check, 0)
+}
+
+/// Checks a draft that stands in `depth` others.
+fn nested(
+    draft: PlanDraft,
+    places: &Places,
+    trust: Trust,
+    check: CheckPlanned<'_>,
+    depth: usize,
 ) -> Result<Plan, Findings<Problem>> {
     let mut checker = Checker {
         trust,
@@ -118,6 +160,32 @@ pub(crate) fn plan(
         let problems: Vec<StepProblem> = planned.flat_map(&mut *check).collect();
         problems.into_iter().for_each(|problem| checker.findings.add(|| problem.into()));
     }
+    for (step, of_step) in draft.steps.iter().enumerate() {
+        if let StepKindDraft::Plan { plan: inner, .. } = &of_step.kind {
+            let field = step_path(step).key("plan");
+            if depth == MAX_NESTED_PLANS && trust == Trust::Author {
+                checker.refuse(&field, || {
+                    format!("stands in {MAX_NESTED_PLANS} other plans, which is the limit: let a plan further out have its steps")
+                });
+                continue;
+            }
+            let mut problems = Vec::new();
+            let mut check_inner = |planned: Planned<'_>| {
+                let PlannedStep { step: inner, within } = planned.step();
+                let within = format!("/plan/steps/{inner}{within}");
+                problems.extend(check(planned.of(PlannedStep { step, within: &within })));
+                Vec::new()
+            };
+            let inner = nested((**inner).clone(), places.of_plan(step), trust, &mut check_inner, depth + 1);
+            problems.into_iter().for_each(|problem| checker.findings.add(|| problem.into()));
+            match inner {
+                Ok(plan) => parts[step].set_plan(plan),
+                Err(findings) => checker.findings.extend(
+                    findings.filter_map(|Problem { path, message }| Some(Problem { path: field.join(&path), message })),
+                ),
+            }
+        }
+    }
     let dependencies: Vec<&[usize]> = parts.iter().map(|part| &part.dependencies[..]).collect();
     for cycle in graph::cycles(&dependencies) {
         checker.cycle(&cycle, &draft.steps, &parts);
@@ -148,7 +216,7 @@ struct Checker<'d> {
     /// By id: the first step that has it.
     index: HashMap<&'d str, usize>,
     inputs: &'d BTreeMap<String, Input>,
-    places: &'d [usize],
+    places: &'d Places,
     comparisons_left: usize,
     findings: Findings<Problem>,
 }
@@ -169,10 +237,6 @@ impl<'d> Checker<'d> {
 
     fn header(&mut self, draft: &PlanDraft) {
         let root = FieldPath::root();
-        let size = plan_size(draft);
-        if size > MAX_PLAN_BYTES {
-            self.rule(&root, || format!("the plan has {size} bytes and the limit is {MAX_PLAN_BYTES}: split it"));
-        }
         self.id(&root.key("id"), &draft.id, MAX_ID_CHARS);
         if draft.parallelism > MAX_PARALLELISM {
             self.rule(&root.key("parallelism"), || {
@@ -262,7 +326,7 @@ impl<'d> Checker<'d> {
                 self.index.insert(&step.id, position);
             }
             Some(&first) => {
-                let place = self.places[first];
+                let place = self.places.position(first);
                 self.refuse(&path, || {
                     format!("`{}` is already the id of steps[{place}]: ids must be unique", shown(&step.id))
                 });
@@ -296,6 +360,7 @@ fn plan_size(draft: &PlanDraft) -> usize {
     let steps = draft.steps.iter().map(|step| {
         let kind = match &step.kind {
             StepKindDraft::Tool { tool, arguments } => tool.len() + json_size(arguments),
+            StepKindDraft::Plan { plan, inputs } => plan_size(plan) + json_size(inputs),
             StepKindDraft::Wait { wait } => {
                 let form = wait.form.as_ref();
                 let form = form.map(|form| form.title.len() + form.description.len() + json_size(&form.schema));

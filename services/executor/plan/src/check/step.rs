@@ -1,9 +1,11 @@
 //! The rules for one step, and for references between steps.
 
+use std::sync::Arc;
+
 use crate::{
-    Backoff, CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, FormDraft, FormSpec, Planned, PlannedCall,
-    RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitDraft,
-    WaitFor, WaitStep,
+    Backoff, CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, FormDraft, FormSpec, Plan, PlanDraft,
+    PlanStep, Planned, PlannedCall, PlannedStep, RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft,
+    StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_FALLBACKS,
         MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEMS, MAX_RESOURCE_CHARS, MAX_RESOURCES,
@@ -53,14 +55,22 @@ struct CallPart {
 
 impl CallPart {
     fn planned<'a>(&'a self, step: usize, place: CallPlace, tool: &'a str) -> Option<Planned<'a>> {
+        let step = outermost(step);
         let arguments = self.arguments_are_valid.then_some(&self.arguments);
         self.has_tool.then_some(Planned::Call(PlannedCall { step, place, tool, arguments }))
     }
 }
 
+/// A step of the plan that is being checked.
+fn outermost(step: usize) -> PlannedStep<'static> {
+    PlannedStep { step, within: "" }
+}
+
 /// The result of checking what a step does.
 enum KindPart {
     Tool(CallPart),
+    /// The plan is checked after the step, and `None` when it is not valid.
+    Plan(Option<Arc<Plan>>, Template),
     /// `None` when nothing valid was named.
     Wait(Option<WaitFor>),
 }
@@ -87,9 +97,9 @@ impl Part {
         match (&draft.kind, &self.kind) {
             (StepKindDraft::Tool { tool, .. }, KindPart::Tool(call)) => call.planned(step, CallPlace::Own, tool),
             (StepKindDraft::Wait { .. }, KindPart::Wait(Some(WaitFor::Form(form)))) => {
-                Some(Planned::Form { step, schema: &form.schema })
+                Some(Planned::Form { step: outermost(step), schema: &form.schema })
             }
-            (StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. }, _) => None,
+            (StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. } | StepKindDraft::Plan { .. }, _) => None,
         }
     }
 
@@ -104,16 +114,19 @@ impl Part {
 
     /// The step's condition, when its references could be read.
     pub(super) fn planned_condition(&self, step: usize) -> Option<Planned<'_>> {
+        let step = outermost(step);
         self.condition.as_ref().map(|condition| Planned::Condition { step, place: None, condition })
     }
 
     /// What is checked before and after the step's call, and the schema of its output.
     pub(super) fn planned_checks<'a>(&'a self, step: usize, draft: &'a StepDraft) -> impl Iterator<Item = Planned<'a>> {
         let schema = draft.output_schema.as_ref().filter(|_| self.has_output_schema);
-        let schema = schema.map(|schema| Planned::Output { step, schema });
+        let schema = schema.map(move |schema| Planned::Output { step: outermost(step), schema });
         let checks = self.checks().zip(draft.preconditions.iter().chain(&draft.postconditions));
         let checks = checks.filter_map(move |((place, part), draft)| match part {
-            CheckPart::Condition(condition) => Some(Planned::Condition { step, place: Some(place), condition }),
+            CheckPart::Condition(condition) => {
+                Some(Planned::Condition { step: outermost(step), place: Some(place), condition })
+            }
             CheckPart::File(call) | CheckPart::Command(call) => {
                 call.planned(step, CallPlace::Check(place), call_of(draft)?.0)
             }
@@ -134,6 +147,7 @@ impl Part {
             KindPart::Tool(call) => templates.push((path.key("arguments"), &call.arguments)),
             KindPart::Wait(Some(WaitFor::Form(form))) => templates.push((path.key("wait").key("form"), &form.texts)),
             KindPart::Wait(_) => {}
+            KindPart::Plan(_, inputs) => templates.push((path.key("inputs"), inputs)),
         }
         for (place, call) in self.fallback.iter().enumerate() {
             templates.push((path.key("fallback").index(place).key("arguments"), &call.arguments));
@@ -187,7 +201,12 @@ impl Part {
                 StepKind::Tool(ToolStep { tool, arguments })
             }
             (StepKindDraft::Wait { .. }, KindPart::Wait(Some(wait_for))) => StepKind::Wait(WaitStep { wait_for }),
-            (StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. }, _) => unreachable!("the plan is valid"),
+            (StepKindDraft::Plan { .. }, KindPart::Plan(Some(plan), inputs)) => {
+                StepKind::Plan(PlanStep { plan, inputs })
+            }
+            (StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. } | StepKindDraft::Plan { .. }, _) => {
+                unreachable!("the plan is valid")
+            }
         };
         let other = |(draft, part): (CallDraft, CallPart)| OtherCall {
             call: ToolStep { tool: draft.tool, arguments: part.arguments },
@@ -234,6 +253,15 @@ impl Part {
     }
 }
 
+impl Part {
+    /// The plan that the step carries out, which has been checked.
+    pub(super) fn set_plan(&mut self, checked: Plan) {
+        if let KindPart::Plan(plan, _) = &mut self.kind {
+            *plan = Some(Arc::new(checked));
+        }
+    }
+}
+
 impl Checker<'_> {
     pub(super) fn step(&mut self, position: usize, step: &StepDraft, steps: &[StepDraft]) -> Part {
         let path = step_path(position);
@@ -242,6 +270,7 @@ impl Checker<'_> {
                 KindPart::Tool(self.call(&path, tool, arguments, &step.verbatim))
             }
             StepKindDraft::Wait { wait } => KindPart::Wait(self.wait(&path, step, wait)),
+            StepKindDraft::Plan { plan, inputs } => KindPart::Plan(None, self.plan_inputs(&path, step, plan, inputs)),
         };
         let condition = self.condition(&path.key("condition"), &step.condition);
         let for_each = step.for_each.as_ref().and_then(|list| self.list(&path.key("for_each"), list));
@@ -472,6 +501,57 @@ impl Checker<'_> {
         Condition::read(source).map_err(|why| self.refuse(path, || why)).ok()
     }
 
+    /// The inputs of a step's plan, as far as they can be read.
+    fn plan_inputs(
+        &mut self,
+        path: &FieldPath,
+        step: &StepDraft,
+        plan: &PlanDraft,
+        inputs: &serde_json::Value,
+    ) -> Template {
+        let only_for_tools = [
+            ("fallback", !step.fallback.is_empty()),
+            ("preconditions", !step.preconditions.is_empty()),
+            ("postconditions", !step.postconditions.is_empty()),
+            ("output_schema", step.output_schema.is_some()),
+            ("verbatim", !step.verbatim.is_empty()),
+            ("exclusive", step.exclusive),
+        ];
+        for (field, _) in only_for_tools.into_iter().filter(|(_, is_set)| *is_set) {
+            let way_out = match field {
+                "verbatim" => "remove it, and write `$${` in its inputs where `${` means nothing",
+                _ => "remove it, or put it on the steps of the plan",
+            };
+            self.rule(&path.key(field), || {
+                format!("is for steps that call a tool, and this one carries out a plan: {way_out}")
+            });
+        }
+        let field = path.key("inputs");
+        if let Some(given) = inputs.as_object() {
+            for name in given.keys().filter(|name| !plan.inputs.contains_key(*name)) {
+                let near = nearest(name, plan.inputs.keys().map(String::as_str));
+                self.rule(&field.key(name.clone()), || match near {
+                    Some(near) => format!("the step's plan declares no such input; did you mean `{}`?", shown(near)),
+                    None => "the step's plan declares no such input: remove it, or declare it under `plan.inputs`"
+                        .to_owned(),
+                });
+            }
+            let missing = plan
+                .inputs
+                .iter()
+                .filter(|(name, input)| input.default.is_none() && !given.contains_key(name.as_str()));
+            for (name, _) in missing {
+                self.rule(&field, || {
+                    let name = shown(name);
+                    format!(
+                        "lacks `{name}`, which the step's plan requires: add it, or give it a `default` in that plan"
+                    )
+                });
+            }
+        }
+        self.object(&field, inputs, &[], "must be an object with the values of the plan's inputs by name").0
+    }
+
     /// What the step waits for.
     fn wait(&mut self, path: &FieldPath, step: &StepDraft, wait: &WaitDraft) -> Option<WaitFor> {
         let WaitDraft { duration, until, signal, form } = wait;
@@ -594,8 +674,19 @@ impl Checker<'_> {
 
     /// The arguments as far as they can be read, and whether they are valid.
     fn arguments(&mut self, path: &FieldPath, arguments: &serde_json::Value, verbatim: &[String]) -> (Template, bool) {
+        self.object(path, arguments, verbatim, "must be an object with the tool's arguments by name")
+    }
+
+    /// An object with templates as far as it can be read, and whether it is valid.
+    fn object(
+        &mut self,
+        path: &FieldPath,
+        arguments: &serde_json::Value,
+        verbatim: &[String],
+        what: &str,
+    ) -> (Template, bool) {
         if !arguments.is_object() {
-            self.refuse(path, || "must be an object with the tool's arguments by name".to_owned());
+            self.refuse(path, || what.to_owned());
             return (Template::read(&serde_json::Value::Null, &[]).0, false);
         }
         let size = json_size(arguments);

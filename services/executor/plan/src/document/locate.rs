@@ -1,6 +1,7 @@
 //! Positions in a document: converts byte offsets to lines and columns, and a draft's field names to the author's.
 
 use crate::{
+    check::Places,
     error::Problem,
     path::{FieldPath, Segment},
 };
@@ -62,7 +63,7 @@ pub(super) struct Origin<'n> {
     /// The object with settings that some documents have beside the plan.
     pub(super) config: Option<&'n Node>,
     /// By step of the draft: its position in the document.
-    pub(super) places: Vec<usize>,
+    pub(super) places: Places,
 }
 
 impl Origin<'_> {
@@ -81,6 +82,8 @@ impl Origin<'_> {
             field = FieldPath::root().key("config");
             node = Some(config);
         }
+        // The steps of a plan, its own and those of plans that are steps of it, may have been put in order.
+        let mut places = Some(&self.places);
         for (depth, segment) in segments.iter().enumerate() {
             match segment {
                 Segment::Key(key) => {
@@ -89,8 +92,14 @@ impl Origin<'_> {
                     node = entry.map(|(_, value)| value);
                 }
                 Segment::Index(index) => {
-                    // The only list right below the plan is that of the steps, which may have been put in order.
-                    let index = if depth == 1 { self.places.get(*index).copied().unwrap_or(*index) } else { *index };
+                    let is_step = depth % 3 == 1 && is_in_plans(&segments[..depth]);
+                    let index = match places.filter(|_| is_step) {
+                        Some(of_plan) => {
+                            places = Some(of_plan.of_plan(*index));
+                            of_plan.position(*index)
+                        }
+                        None => *index,
+                    };
                     field = field.index(index);
                     node = node.and_then(|node| node.entry(index));
                 }
@@ -99,6 +108,12 @@ impl Origin<'_> {
         }
         Finding { field, message, offset: (!segments.is_empty()).then_some(offset) }
     }
+}
+
+/// Whether these segments lead to the steps of a plan: `steps`, or `steps[2].plan.steps`.
+fn is_in_plans(segments: &[Segment]) -> bool {
+    let is = |segment: Option<&Segment>, name: &str| matches!(segment, Some(Segment::Key(key)) if key == name);
+    segments.chunks(3).all(|chunk| is(chunk.first(), "steps") && (chunk.len() == 1 || is(chunk.get(2), "plan")))
 }
 
 /// Finds a field by its name in a draft, under whichever name the author used.

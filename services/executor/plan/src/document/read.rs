@@ -7,7 +7,9 @@ use serde_json::Value as Json;
 
 use crate::{
     AuditLevel, Backoff, CallDraft, CheckDraft, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft,
-    StepKindDraft, WaitDraft, duration,
+    StepKindDraft, WaitDraft,
+    check::{Place, Places},
+    duration,
     error::Findings,
     limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_PARALLELISM},
     path::{FieldPath, look_alikes, shown},
@@ -36,6 +38,14 @@ pub(super) fn read<'n>(text: &'n str, root: &'n Node) -> Document<'n> {
     Document { draft, origin, findings: reader.report.findings }
 }
 
+/// A step as it was read.
+struct ReadStep {
+    order: Option<u32>,
+    draft: StepDraft,
+    /// Where the steps of its own plan stand.
+    of_plan: Places,
+}
+
 struct Reader<'n> {
     text: &'n str,
     report: Report,
@@ -50,7 +60,8 @@ impl<'n> Reader<'n> {
             return (draft, Origin { plan: root.node, plan_path: root.path, config: None, places });
         }
         let mut draft = PlanDraft::default();
-        let mut origin = Origin { plan: root.node, plan_path: root.path.key("plan"), config: None, places: Vec::new() };
+        let mut origin =
+            Origin { plan: root.node, plan_path: root.path.key("plan"), config: None, places: Places::default() };
         if let Some(mut fields) = root.fields(&mut self.report, "an object") {
             let plan = fields.take_exactly("plan");
             let config = fields.take_exactly("config");
@@ -71,10 +82,10 @@ impl<'n> Reader<'n> {
         (draft, origin)
     }
 
-    fn plan(&mut self, plan: &Value<'n>, config: Option<Value<'n>>) -> (PlanDraft, Vec<usize>) {
+    fn plan(&mut self, plan: &Value<'n>, config: Option<Value<'n>>) -> (PlanDraft, Places) {
         let mut draft = PlanDraft::default();
         let Some(mut fields) = plan.fields(&mut self.report, "an object with `id` and `steps`") else {
-            return (draft, Vec::new());
+            return (draft, Places::default());
         };
         draft.id = self.optional_text(&mut fields, "id");
         draft.description = self.optional_text(&mut fields, "description");
@@ -93,13 +104,13 @@ impl<'n> Reader<'n> {
         fields.take_exactly("metadata");
         let steps = fields.take_exactly("steps").map_or_else(Vec::new, |steps| steps.list(&mut self.report, "steps"));
         fields.finish(&mut self.report);
-        let mut read: Vec<(Option<u32>, usize, StepDraft)> = Vec::with_capacity(steps.len());
-        for (place, step) in steps.iter().enumerate() {
-            let (order, draft) = self.step(step);
-            read.push((order, place, draft));
+        let mut read = Vec::with_capacity(steps.len());
+        for (position, step) in steps.iter().enumerate() {
+            let ReadStep { order, draft, of_plan } = self.step(step);
+            read.push((order, Place { position, of_plan }, draft));
         }
         self.order(&mut read, &steps);
-        let (places, drafts): (Vec<usize>, Vec<StepDraft>) =
+        let (places, drafts): (Vec<Place>, Vec<StepDraft>) =
             read.into_iter().map(|(_, place, draft)| (place, draft)).unzip();
         draft.steps = drafts;
         if let Some(mut config) = config.and_then(|config| config.fields(&mut self.report, "an object with settings")) {
@@ -110,7 +121,7 @@ impl<'n> Reader<'n> {
             );
             config.finish(&mut self.report);
         }
-        (draft, places)
+        (draft, Places(places))
     }
 
     fn inputs(&mut self, inputs: &Value<'n>) -> BTreeMap<String, Input> {
@@ -153,7 +164,7 @@ impl<'n> Reader<'n> {
     }
 
     /// Sorts the steps by their `order` fields.
-    fn order(&mut self, read: &mut [(Option<u32>, usize, StepDraft)], steps: &[Value<'n>]) {
+    fn order(&mut self, read: &mut [(Option<u32>, Place, StepDraft)], steps: &[Value<'n>]) {
         let missing: Vec<usize> = (0..read.len()).filter(|&place| read[place].0.is_none()).collect();
         if missing.len() == read.len() {
             return;
@@ -203,7 +214,8 @@ impl<'n> Reader<'n> {
         }
     }
 
-    fn step(&mut self, step: &Value<'n>) -> (Option<u32>, StepDraft) {
+    fn step(&mut self, step: &Value<'n>) -> ReadStep {
+        let mut of_plan = Places::default();
         let mut draft = StepDraft {
             id: String::new(),
             title: String::new(),
@@ -225,14 +237,36 @@ impl<'n> Reader<'n> {
             kind: StepKindDraft::Tool { tool: String::new(), arguments: Json::Object(serde_json::Map::new()) },
         };
         let Some(mut fields) = step.fields(&mut self.report, "an object with `id` and `tool`") else {
-            return (None, draft);
+            return ReadStep { order: None, draft, of_plan };
         };
         draft.id = fields.take(&mut self.report, "id").map_or_else(String::new, |id| id.text(&mut self.report));
         draft.title = self.optional_text(&mut fields, "title");
         // For the people and models of other planners: the title is what is shown here.
         self.optional_text(&mut fields, "description");
-        draft.kind = match fields.take_exactly("wait") {
-            Some(wait) => {
+        draft.kind = match (fields.take_exactly("wait"), fields.take_exactly("plan")) {
+            (None, Some(plan)) => {
+                let inputs = fields.take_exactly("inputs");
+                // `inputs` is also a name of the arguments of a call.
+                for field in ["tool", "skillId", "action", "arguments", "params", "parameters", "args"] {
+                    if let Some(value) = fields.take_exactly(field) {
+                        value.refuse(&mut self.report, || {
+                            "is for steps that call a tool, and this one carries out a plan: remove it, or make two steps".to_owned()
+                        });
+                    }
+                }
+                let inputs = self.precise(inputs).filter(|inputs| !inputs.is_null());
+                let (plan, places) = self.plan(&plan, None);
+                of_plan = places;
+                let inputs = inputs.unwrap_or_else(|| Json::Object(serde_json::Map::new()));
+                StepKindDraft::Plan { plan: Box::new(plan), inputs }
+            }
+            (Some(wait), plan) => {
+                if let Some(plan) = plan {
+                    plan.refuse(&mut self.report, || {
+                        "is for steps that carry out a plan, and this one waits: remove it, or make two steps"
+                            .to_owned()
+                    });
+                }
                 for field in ["tool", "arguments"] {
                     if let Some(value) = fields.take(&mut self.report, field) {
                         value.refuse(&mut self.report, || {
@@ -242,7 +276,7 @@ impl<'n> Reader<'n> {
                 }
                 StepKindDraft::Wait { wait: self.wait(&wait) }
             }
-            None => {
+            (None, None) => {
                 let (tool, arguments) = self.call(&mut fields);
                 StepKindDraft::Tool { tool, arguments }
             }
@@ -281,7 +315,7 @@ impl<'n> Reader<'n> {
         let order =
             fields.take_exactly("order").map(|value| value.whole(&mut self.report, 0..=u32::MAX).unwrap_or_default());
         fields.finish(&mut self.report);
-        (order, draft)
+        ReadStep { order, draft, of_plan }
     }
 
     /// A list of texts; empty when there is none.

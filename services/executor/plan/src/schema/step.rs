@@ -7,7 +7,7 @@ use crate::{
     Profile, RunWhen,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DURATION, MAX_FALLBACKS,
-        MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES,
+        MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES, MAX_NESTED_PLANS,
         MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS,
         MAX_TOOL_CHARS,
     },
@@ -98,23 +98,51 @@ pub(super) fn step() -> Value {
     let mut fields = shared;
     fields.as_object_mut().expect("an object").extend(of_calls.as_object().cloned().unwrap_or_default());
     let (mut fields, mut rules) = with_other_names(fields);
+    fields["plan"] = json!({
+        "description": format!("The plan that the step carries out, as an execution of its own; at most {MAX_NESTED_PLANS} deep."),
+        "anyOf": [{"$ref": "#/$defs/plan"}, {"type": "null"}],
+    });
+    // The same name is one of those for the arguments of a call.
+    fields["inputs"] = optional(json!({
+        "description": "The values of the inputs of the step's plan, by their names; of a step that calls a tool, its arguments.",
+        "type": "object",
+    }));
     fields["wait"] = json!({"anyOf": [{"$ref": "#/$defs/wait"}, {"type": "null"}]});
-    let no_call = of_calls.as_object().into_iter().flatten().map(|(name, _)| match name.as_str() {
+    let no_call = |name: &str| match name {
         "exclusive" => json!({"properties": {"exclusive": {"enum": [false, null]}}}),
         "verbatim" | "fallback" | "resources" | "preconditions" | "postconditions" => {
             json!({"properties": {name: {"maxItems": 0}}})
         }
+        // A plan's inputs have a name that arguments may have.
+        "arguments" => {
+            let names: Vec<Value> = ["arguments", "params", "parameters", "args"].map(present).into();
+            json!({"not": {"anyOf": names}})
+        }
         name => json!({"not": present_as_any(name)}),
-    });
-    let no_call: Vec<Value> = no_call.collect();
+    };
+    let mut no_call_at_all: Vec<Value> =
+        of_calls.as_object().into_iter().flatten().map(|(name, _)| no_call(name)).collect();
+    no_call_at_all.extend([absent("plan"), absent("inputs")]);
     rules.push(present_as_any("id"));
-    rules.push(json!({"if": present("wait"), "then": {"allOf": no_call}, "else": present_as_any("tool")}));
+    // What else a step with a plan may have: it is undone, retried and kept apart like one that calls a tool.
+    let shared_with_calls = ["compensate", "resources", "attempt_timeout", "retry"];
+    let own = of_calls.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    let no_tool = own.filter(|name| !shared_with_calls.contains(name)).map(no_call).collect::<Vec<_>>();
+    let no_tool = json!({"allOf": no_tool});
+    rules.push(json!({
+        "if": present("wait"),
+        "then": {"allOf": no_call_at_all},
+        "else": {"if": present("plan"), "then": no_tool, "else": present_as_any("tool")},
+    }));
     let ends_by_itself = json!({"type": "object", "anyOf": [present("for"), present("until")]});
     rules.push(json!({
         "if": {"required": ["wait"], "properties": {"wait": ends_by_itself}},
         "then": absent("timeout"),
     }));
-    object(fields, json!({"description": "One call of one tool, or a wait.", "allOf": rules}))
+    object(
+        fields,
+        json!({"description": "One call of one tool, an execution of another plan, or a wait.", "allOf": rules}),
+    )
 }
 
 /// A call of a step beside its own.

@@ -65,6 +65,7 @@ impl Story {
             plan,
             inputs: belay_execution::Json::from_text("{}"),
             start_at: None,
+            parent_step: String::new(),
             approval_mode: ApprovalMode::Wait,
             workspace: "/w".into(),
             labels: [("team".to_owned(), "a".to_owned())].into(),

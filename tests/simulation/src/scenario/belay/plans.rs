@@ -189,6 +189,7 @@ fn milliseconds(random: &mut StdRng, least: u64, most: u64) -> pbjson_types::Dur
 pub(super) fn dependencies(step: &v1::StepSpec) -> Vec<String> {
     let arguments = match &step.kind {
         Some(step_spec::Kind::Tool(tool)) => tool.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default(),
+        Some(step_spec::Kind::Plan(plan)) => plan.inputs.as_ref().and_then(v1::Payload::as_json).unwrap_or_default(),
         Some(step_spec::Kind::Wait(_)) | None => "",
     };
     let used = arguments.split("${").skip(1).chain(step.condition.split("${").skip(1));

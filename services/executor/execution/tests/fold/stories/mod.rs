@@ -3,6 +3,7 @@
 mod approvals;
 mod blobs;
 mod checks;
+mod children;
 mod compensation;
 mod conditions;
 mod controls;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_execution::{
-    ApprovalEvent, ApprovalMode, Body, Decision, ErrorClass, Event, ExecutionEvent, ExecutionState, Failure, Finished,
-    Json, OperationId, PlanUpdated, Progress, Resolution, Retried, SkipReason, StepEvent, StepId, SubjectKind,
-    Timestamp, ToolCallEnd, ToolCallEvent, Totals, WaitCondition, WaitEnd, WaitEvent,
+    ApprovalEvent, ApprovalMode, Body, ChildEnd, ChildEvent, Decision, ErrorClass, Event, ExecutionEvent,
+    ExecutionState, Failure, Finished, Json, OperationId, PlanUpdated, Progress, Resolution, Retried, SkipReason,
+    StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, Totals, WaitCondition, WaitEnd, WaitEvent,
 };
 use belay_plan::{CheckPlace, Plan, RunWhen, StepKind, StepSpec};
 
@@ -81,6 +81,9 @@ pub(crate) struct Audit {
     waits: BTreeMap<OperationId, WaitCondition>,
     /// The forms that the gate asks.
     asked: BTreeSet<OperationId>,
+    /// The executions of steps' plans that go on, and whether they are paused.
+    children: BTreeMap<OperationId, bool>,
+    names_of_children: BTreeSet<String>,
     /// Signals that no step has taken, by the sequence number of their event.
     signals: BTreeMap<u64, String>,
 }
@@ -116,6 +119,8 @@ impl Audit {
             queued: BTreeSet::new(),
             waits: BTreeMap::new(),
             asked: BTreeSet::new(),
+            children: BTreeMap::new(),
+            names_of_children: BTreeSet::new(),
             signals: BTreeMap::new(),
             totals: Totals { total: plan.steps().len(), ..Totals::default() },
             ids: plan.steps().iter().map(|step| step.id().to_owned()).collect(),
@@ -178,6 +183,7 @@ impl Audit {
             Body::ToolCall { call, event } => self.about_call(call, event),
             Body::Approval { operation, event } => self.about_approval(operation, event),
             Body::Wait { wait, event: kind } => self.about_wait(wait, kind, event),
+            Body::Child { child, event: kind } => self.about_child(child, kind, event.time),
         }
     }
 
@@ -758,6 +764,36 @@ impl Audit {
                         assert!(condition.form().is_some() && event.actor.is_none() && self.stop.is_none());
                     }
                     WaitEnd::Cancelled => assert!(self.stop.is_some(), "nothing was stopped"),
+                }
+            }
+        }
+    }
+
+    fn about_child(&mut self, child: &OperationId, kind: &ChildEvent, time: Timestamp) {
+        let step = self.step_of(child);
+        match kind {
+            ChildEvent::Started(started) => {
+                self.requested(child, None);
+                assert!(started.until.is_none_or(|until| until >= time), "{child} has no time left");
+                self.open.remove(child);
+                assert!(self.names_of_children.insert(started.execution.clone()), "two children have one name");
+                self.children.insert(child.clone(), false);
+            }
+            ChildEvent::Paused => {
+                assert!(
+                    self.paused && self.children.insert(child.clone(), true) == Some(false),
+                    "{child} is not to pause"
+                );
+            }
+            ChildEvent::Resumed => {
+                assert_eq!(self.children.insert(child.clone(), false), Some(true), "{child} was not paused");
+            }
+            ChildEvent::Ended(end) => {
+                assert!(self.children.remove(child).is_some(), "{child} has not begun");
+                match end {
+                    ChildEnd::Completed { .. } => drop(self.effects.insert(step)),
+                    ChildEnd::Failed { .. } => {}
+                    ChildEnd::Cancelled => assert!(self.stop.is_some(), "nothing was stopped"),
                 }
             }
         }

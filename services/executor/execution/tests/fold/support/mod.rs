@@ -1,6 +1,7 @@
 //! A driver without a world around it, and the words in which the stories are told.
 
 mod audit;
+mod children;
 mod conditions;
 pub(crate) mod is;
 mod picture;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_execution::{
-    ApprovalEvent, Body, ExecutionEvent, ExecutionState, OperationId, Resolution, SkipReason, StepEvent, SubjectKind,
-    ToolCallEnd, ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
+    ApprovalEvent, Body, ChildEnd, ChildEvent, ExecutionEvent, ExecutionState, OperationId, Resolution, SkipReason,
+    StepEvent, SubjectKind, ToolCallEnd, ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
 };
 
 use super::{Play, START};
@@ -18,7 +18,7 @@ impl Play {
     /// What happened to the execution and its steps, without the calls where they say nothing more.
     pub(crate) fn picture(&self) -> Vec<String> {
         self.draw(|body| match body {
-            Body::Execution(_) | Body::Step { .. } | Body::Wait { .. } => true,
+            Body::Execution(_) | Body::Step { .. } | Body::Wait { .. } | Body::Child { .. } => true,
             Body::ToolCall { call, event } => match event {
                 ToolCallEvent::Requested(_) => call.number > 1,
                 ToolCallEvent::Held(_) | ToolCallEvent::Ended(ToolCallEnd::Cancelled { .. }) => true,
@@ -61,6 +61,14 @@ fn words(body: &Body) -> String {
                 let by = if approval.is_empty() { " by its mode" } else { "" };
                 format!("{step} {}{by}", format!("{decision:?}").to_uppercase())
             }
+        },
+        Body::Child { child: OperationId { step, .. }, event } => match event {
+            ChildEvent::Started(_) => format!("{step} starts its plan"),
+            ChildEvent::Paused => format!("{step} plan paused"),
+            ChildEvent::Resumed => format!("{step} plan resumed"),
+            ChildEvent::Ended(ChildEnd::Completed { .. }) => format!("{step} plan completed"),
+            ChildEvent::Ended(ChildEnd::Failed { failure }) => format!("{step} plan failed {:?}", failure.class),
+            ChildEvent::Ended(ChildEnd::Cancelled) => format!("{step} plan cancelled"),
         },
         Body::Wait { wait: OperationId { step, .. }, event } => match event {
             WaitEvent::Started(WaitCondition::Time { .. }) => format!("{step} waits"),

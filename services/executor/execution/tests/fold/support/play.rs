@@ -14,6 +14,7 @@ use belay_plan::{Check, Plan, RunWhen, StepKind, StepKindDraft, ToolStep};
 
 use super::{
     Audit,
+    children::Children,
     conditions::Conditions,
     runner::{Runner, Script},
     transitions::{States, Transitions},
@@ -46,6 +47,7 @@ pub(crate) fn created(plan: Plan) -> Created {
         uid: "uid".to_owned(),
         inputs: belay_execution::Json::from_text("{}"),
         start_at: None,
+        parent_step: String::new(),
         approval_mode: ApprovalMode::Wait,
         workspace: "workspace".to_owned(),
         labels: BTreeMap::new(),
@@ -127,6 +129,7 @@ pub(crate) struct Play {
     pub(crate) transitions: Transitions,
     /// The forms that the gate was given.
     asked: BTreeSet<OperationKey>,
+    children: Children,
     /// How many events each turn came to.
     pub(crate) turns: Vec<usize>,
     /// The present as the store has it, built up event by event.
@@ -157,6 +160,7 @@ impl Play {
             thorough: true,
             transitions: Transitions::default(),
             asked: BTreeSet::new(),
+            children: Children::default(),
             turns: Vec::new(),
         }
     }
@@ -198,14 +202,15 @@ impl Play {
         acts.into_iter().chain(happenings.map(|(at, _)| at)).chain(self.execution.wake_at()).min()
     }
 
-    /// The next event about each call in flight.
+    /// The next event about each call and each child in flight.
     fn happenings(&self) -> impl Iterator<Item = (Timestamp, Happening)> {
         let actions: BTreeSet<Action> = self.execution.actions().into_iter().collect();
         let stopped = move |operation| actions.contains(&Action { operation, verb: Verb::Cancel });
-        self.execution.operations().filter_map(move |operation| {
+        let calls = self.execution.operations().filter_map(move |operation| {
             let id = self.execution.operation_id(operation.key);
             self.runner.next(&id, operation.pending_approval.as_ref(), stopped(operation.key))
-        })
+        });
+        calls.chain(self.children.happenings(&self.execution))
     }
 
     /// What has happened by now and is not recorded: requests of people first.
@@ -336,6 +341,10 @@ impl Play {
             let operation = self.execution.operation(operation).expect("only operations in flight need something");
             let request = match &operation.work {
                 Work::ToolCall(request) => request,
+                Work::Child { .. } => {
+                    self.children.perform(call, operation, verb, self.now);
+                    continue;
+                }
                 Work::Wait(wait) => {
                     assert_eq!(verb, Verb::RequestApproval);
                     let form = wait.condition.form().expect("only a form is asked");
@@ -353,6 +362,7 @@ impl Play {
                     let granted = pending.is_some_and(|pending| pending.decision() == Some(Decision::Approved));
                     self.runner.send(call, request, granted, self.now);
                 }
+                Verb::Pause => panic!("a call is not paused"),
                 Verb::Cancel => self.runner.stop(call, self.now),
                 Verb::RequestApproval => self.runner.ask(call, self.now),
                 Verb::Commit => self.runner.commit(call, self.now),

@@ -9,7 +9,7 @@ use belay_execution::{
     WaitEvent,
 };
 use belay_plan::{
-    Backoff, CallDraft, FormDraft, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
+    Backoff, CallDraft, FormDraft, Input, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
 };
 use serde_json::{Value, json};
 
@@ -111,8 +111,21 @@ impl Story {
     pub(crate) fn arguments(mut self, id: &str, value: Value) -> Self {
         match &mut self.step(id).kind {
             StepKindDraft::Tool { arguments, .. } => *arguments = value,
+            StepKindDraft::Plan { inputs, .. } => *inputs = value,
             StepKindDraft::Wait { .. } => panic!("{id} waits"),
         }
+        self
+    }
+
+    /// A step carries out a plan, with these inputs; see [`super::children`].
+    pub(crate) fn carries_out(mut self, id: &str, inputs: Value) -> Self {
+        let mut plan = PlanDraft { id: "inner".to_owned(), ..PlanDraft::default() };
+        let kind = StepKindDraft::Tool { tool: "work".to_owned(), arguments: json!({}) };
+        plan.steps = vec![StepDraft { id: "inside".to_owned(), kind, ..self.step(id).clone() }];
+        plan.steps[0].depends_on.clear();
+        let input = || Input { default: Some(Value::Null), ..Input::default() };
+        plan.inputs = ["takes", "fails", "times", "of"].map(|name| (name.to_owned(), input())).into();
+        self.step(id).kind = StepKindDraft::Plan { plan: Box::new(plan), inputs };
         self
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use belay_execution::{
-    ApprovalEvent, Body, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, StepEvent, StepState,
+    ApprovalEvent, Body, ChildEvent, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, StepEvent, StepState,
     StepTrigger, ToolCallEnd, ToolCallEvent, WaitEvent,
 };
 
@@ -90,7 +90,9 @@ fn execution_trigger(body: &Body) -> Option<ExecutionTrigger> {
                 | StepEvent::RetryCancelled { .. },
             ..
         } => Some(ExecutionTrigger::StepResolved),
-        Body::Approval { .. } | Body::Step { .. } | Body::ToolCall { .. } | Body::Wait { .. } => None,
+        Body::Approval { .. } | Body::Step { .. } | Body::ToolCall { .. } | Body::Wait { .. } | Body::Child { .. } => {
+            None
+        }
     }
 }
 
@@ -109,6 +111,10 @@ fn step_trigger(body: &Body, from: StepState, to: StepState) -> Option<StepTrigg
         Body::Approval { event, .. } => match event {
             ApprovalEvent::Decided { .. } => Some(StepTrigger::ApprovalDecided),
             ApprovalEvent::Requested { .. } => None,
+        },
+        Body::Child { event, .. } => match event {
+            ChildEvent::Started(_) => Some(StepTrigger::OperationRequested),
+            ChildEvent::Paused | ChildEvent::Resumed | ChildEvent::Ended(_) => None,
         },
         Body::Wait { event, .. } => Some(match event {
             WaitEvent::Started(_) => StepTrigger::WaitStarted,

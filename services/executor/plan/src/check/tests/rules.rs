@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{assert_refused, draft, step, step_with, violations};
 use crate::{
-    Backoff, FormDraft, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, StepDraft, StepKind, StepKindDraft,
-    StepProblem, WaitDraft, WaitFor, WaitStep,
+    Backoff, CheckDraft, FormDraft, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, StepDraft, StepKind,
+    StepKindDraft, WaitDraft, WaitFor, WaitStep,
     limits::{MAX_ARGUMENT_BYTES, MAX_DURATION, MAX_PLAN_BYTES, MAX_STEPS, MAX_VIOLATIONS},
 };
 
@@ -335,7 +335,7 @@ fn a_form_has_texts_with_templates_and_a_schema() {
     let drafted = draft(vec![step("a", &[]), StepDraft { timeout: Some(Duration::from_secs(60)), ..form(written) }]);
     let plan = Plan::new_with(drafted, |planned| {
         if let Planned::Form { step, schema } = planned {
-            seen.push((step, schema.clone()));
+            seen.push((step.step, schema.clone()));
         }
         Vec::new()
     })
@@ -372,7 +372,7 @@ fn what_else_is_wrong_with_a_schema_stands_at_its_field() {
     let schema = FormDraft { schema: json!({"type": 7}), ..FormDraft::default() };
     let refused = Plan::new_with(draft(vec![form(schema)]), |planned| match planned {
         Planned::Form { step, .. } => {
-            vec![StepProblem { step, pointer: "/wait/form/schema/type".into(), message: "no".into() }]
+            vec![step.problem("/wait/form/schema/type", "no".into())]
         }
         Planned::Call(_) | Planned::Condition { .. } | Planned::Output { .. } => Vec::new(),
     });
@@ -431,4 +431,38 @@ fn a_stored_plan_of_which_no_plan_can_be_made_is_refused() {
         let found = Plan::stored(draft(steps)).unwrap_err().to_string();
         assert!(found.contains(refused), "{found}");
     }
+}
+
+#[test]
+fn a_plan_stands_in_five_others_at_most() {
+    let inner = |plan: PlanDraft| {
+        let kind = StepKindDraft::Plan { plan: Box::new(plan), inputs: json!({}) };
+        draft(vec![StepDraft { kind, ..step("child", &[]) }])
+    };
+    let five = (0..5).fold(draft(vec![step("a", &[])]), |plan, _| inner(plan));
+    let plan = Plan::new(five.clone()).unwrap();
+    assert_eq!(Plan::new(plan.to_draft()).unwrap(), plan);
+    let six = inner(five);
+    let field = format!("steps[0]{}.plan", ".plan.steps[0]".repeat(5));
+    assert_refused(six.clone(), &format!("{field}: stands in 5 other plans, which is the limit"));
+    assert!(Plan::stored(six).is_ok(), "what was accepted is carried out");
+}
+
+#[test]
+fn a_step_with_a_plan_has_nothing_that_is_for_calls() {
+    let kind = StepKindDraft::Plan { plan: Box::new(draft(vec![step("a", &[])])), inputs: json!({}) };
+    let good = StepDraft { kind, ..step("child", &[]) };
+    let wrong = StepDraft {
+        exclusive: true,
+        verbatim: vec!["x".into()],
+        output_schema: Some(json!({})),
+        preconditions: vec![CheckDraft { condition: "true".into(), ..CheckDraft::default() }],
+        ..good.clone()
+    };
+    assert!(Plan::new(draft(vec![good])).is_ok());
+    let refused = Plan::new(draft(vec![wrong])).unwrap_err().violations;
+    let fields: Vec<&str> = refused.iter().map(|violation| violation.field.as_str()).collect();
+    let expected = ["preconditions", "output_schema", "verbatim", "exclusive"].map(|field| format!("steps[0].{field}"));
+    assert_eq!(fields, expected);
+    assert!(refused.iter().all(|violation| violation.message.contains("this one carries out a plan")));
 }

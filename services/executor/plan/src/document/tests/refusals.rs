@@ -1,7 +1,7 @@
 //! What is wrong with a document, by the author's names and with its place.
 
 use super::{REQUEST, assert_refused, one_step, read, violations};
-use crate::{Format, Plan, Planned, StepProblem};
+use crate::{Format, Plan, Planned};
 
 #[test]
 fn order_is_stable_and_given_by_all_or_none() {
@@ -91,7 +91,7 @@ fn unknown_fields_are_named_with_the_nearest() {
             ("steps[0].dependson: there is no field `dependson` here; did you mean `depends_on`?", (6, 5)),
             ("steps[0].retry.max_atempts: there is no field `max_atempts` here; did you mean `max_attempts`?", (7, 13)),
             (
-                "steps[0].zzz: there is no field `zzz` here, only id, title, description, wait, tool, arguments, verbatim, for_each",
+                "steps[0].zzz: there is no field `zzz` here, only id, title, description, wait, plan, tool, arguments, verbatim, for_each",
                 (8, 5),
             ),
         ],
@@ -224,8 +224,8 @@ steps:
     let mut calls = Vec::new();
     let checked = Plan::parse_with(Format::Auto, text, |planned| {
         let Planned::Call(call) = planned else { panic!("no step waits") };
-        calls.push((call.step, call.tool.to_owned(), call.arguments.is_some()));
-        let problem = |pointer: &str| StepProblem { step: call.step, pointer: pointer.into(), message: "no".into() };
+        calls.push((call.step.step, call.tool.to_owned(), call.arguments.is_some()));
+        let problem = |pointer: &str| call.problem(pointer, "no".into());
         if call.tool == "taken" { Vec::new() } else { vec![problem("/tool")] }
     });
     assert_eq!(calls, [(0, "lost".into(), true), (1, "missing".into(), false), (2, "taken".into(), true)]);
@@ -306,4 +306,37 @@ fn a_form_is_read_where_it_stands() {
             ("steps[2].wait.form: must be an object with `title`, `description` and `schema`", (10, 18)),
         ],
     );
+}
+
+/// A step that carries out a plan: read and checked like any other, with the fields as their author wrote them, however deep.
+#[test]
+fn a_plan_within_a_plan_is_located_where_its_author_wrote_it() {
+    let text = "\
+id: outer
+steps:
+  - id: child
+    plan:
+      id: inner
+      inputs: {name: {}}
+      steps:
+        - {id: b, order: 2, tool: t, depends_on: [nowhere]}
+        - id: a
+          order: 1
+          plan: {id: third, steps: [{id: x, tool: taken}]}
+    inputs: {nam: 1}
+";
+    let checked = Plan::parse_with(Format::Auto, text, |planned| match planned {
+        Planned::Call(call) if call.tool == "taken" => vec![call.problem("/tool", "no".into())],
+        _ => Vec::new(),
+    });
+    let found: Vec<_> = checked.unwrap_err().violations.into_iter().map(|it| (it.field, it.line)).collect();
+    let expected = [
+        ("steps[0].plan.steps[0].depends_on[0]", 8),
+        ("steps[0].plan.steps[1].plan.steps[0].tool", 11),
+        ("steps[0].inputs.nam", 12),
+        ("steps[0].inputs", 12),
+    ];
+    let mut found: Vec<_> = found.iter().map(|(field, line)| (field.as_str(), *line)).collect();
+    found.sort_by_key(|(field, line)| (*line, std::cmp::Reverse(field.len())));
+    assert_eq!(found, expected);
 }

@@ -4,36 +4,46 @@ use std::collections::BTreeMap;
 
 use belay_json_schema::Schema;
 use belay_plan::{
-    Input, Plan, Violation,
+    Input, Plan, PlanStep, StepKind, Violation,
     limits::{MAX_INPUT_BYTES, MAX_VIOLATIONS},
     nearest,
 };
 use serde_json::{Map, Value};
 
 /// What is wrong with the declarations of a plan's inputs: schemas that are none, and defaults that do not fit their schema.
-pub(super) fn problems(plan: &Plan) -> Vec<Violation> {
+pub(crate) fn problems(plan: &Plan) -> Vec<Violation> {
     let mut problems = Vec::new();
+    add_problems(plan, "", &mut problems);
+    problems.truncate(MAX_VIOLATIONS);
+    problems
+}
+
+/// Those of a plan and of the plans that are steps of it; `within` is where the plan stands: `steps[2].plan.`.
+fn add_problems(plan: &Plan, within: &str, problems: &mut Vec<Violation>) {
     for (name, Input { schema, default, .. }) in plan.inputs() {
         let Some(schema) = schema else { continue };
         match Schema::new(&schema.to_string()) {
-            Err(error) => problems.push(violation(format!("inputs.{name}.schema"), error.to_string())),
+            Err(error) => problems.push(violation(format!("{within}inputs.{name}.schema"), error.to_string())),
             Ok(schema) => problems.extend(
                 default
                     .iter()
                     .flat_map(|default| misfits(&schema, default))
-                    .map(|(pointer, message)| violation(format!("inputs.{name}.default{pointer}"), message)),
+                    .map(|(pointer, message)| violation(format!("{within}inputs.{name}.default{pointer}"), message)),
             ),
         }
     }
-    problems.truncate(MAX_VIOLATIONS);
-    problems
+    for (index, step) in plan.steps().iter().enumerate() {
+        if let StepKind::Plan(PlanStep { plan, .. }) = step.kind() {
+            add_problems(plan, &format!("{within}steps[{index}].plan."), problems);
+        }
+    }
 }
 
 /// The values of all inputs of a plan.
 ///
 /// # Errors
 /// Each value that is missing, is not declared, or does not fit its schema.
-pub(super) fn values(plan: &Plan, given: Map<String, Value>) -> Result<Map<String, Value>, Vec<Violation>> {
+pub(crate) fn values(plan: &Plan, given: Map<String, Value>) -> Result<Map<String, Value>, Vec<Violation>> {
     let mut problems = Vec::new();
     let mut values = Map::new();
     for name in given.keys().filter(|name| !plan.inputs().contains_key(*name)) {

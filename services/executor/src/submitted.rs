@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 
 use belay_execution::{Json, ToolFacts};
-use belay_plan::{CallPlace, Format, InvalidPlan, Plan, Planned, PlannedCall, StepProblem, Violation, nearest};
+use belay_plan::{
+    CallPlace, Format, InvalidPlan, Plan, Planned, PlannedCall, PlannedStep, StepProblem, Violation, nearest,
+};
 use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use super::inputs;
 use crate::{
-    ExecutionRegistry, conditions,
+    ExecutionRegistry, conditions, inputs,
     paths::leaves_workspace,
     runner::{Catalogue, FoundTool},
     wire,
@@ -21,7 +22,7 @@ use crate::{
 ///
 /// # Errors
 /// INVALID_ARGUMENT with every violation; UNAVAILABLE when it is not known which tools there are.
-pub(super) async fn accepted(registry: &ExecutionRegistry, source: &Source) -> Result<(Plan, Vec<ToolFacts>), Status> {
+pub(crate) async fn accepted(registry: &ExecutionRegistry, source: &Source) -> Result<(Plan, Vec<ToolFacts>), Status> {
     let none = HashMap::new();
     match checked(source, registry.runner.catalogue(false).await?.as_ref(), &none) {
         Ok(checked) => Ok(checked),
@@ -35,7 +36,7 @@ pub(super) async fn accepted(registry: &ExecutionRegistry, source: &Source) -> R
 ///
 /// # Errors
 /// INVALID_ARGUMENT with every value that is missing, unknown or does not fit.
-pub(super) fn inputs_of(registry: &ExecutionRegistry, plan: &Plan, given: Json) -> Result<Json, Status> {
+pub(crate) fn inputs_of(registry: &ExecutionRegistry, plan: &Plan, given: Json) -> Result<Json, Status> {
     let serde_json::Value::Object(given) = given.value() else {
         return Err(status::invalid("inputs", "must be a JSON object, with a value for each input").into());
     };
@@ -45,13 +46,13 @@ pub(super) fn inputs_of(registry: &ExecutionRegistry, plan: &Plan, given: Json) 
 }
 
 /// A plan as a client sends it.
-pub(super) enum Source {
+pub(crate) enum Source {
     Message(v1::Plan),
     Document(v1::PlanDocument),
 }
 
 /// Reads and checks a plan, with what `check` finds in its calls and forms.
-pub(super) fn plan_with(
+pub(crate) fn plan_with(
     source: &Source,
     check: impl FnMut(Planned<'_>) -> Vec<StepProblem>,
 ) -> Result<Plan, InvalidPlan> {
@@ -63,10 +64,10 @@ pub(super) fn plan_with(
 
 /// Checks a plan against these tools, and returns it with the facts about them. The error has all violations; `refused` has those of the runner,
 /// by call.
-pub(super) fn checked(
+pub(crate) fn checked(
     source: &Source,
     catalogue: &Catalogue,
-    refused: &HashMap<(usize, CallPlace), Vec<StepProblem>>,
+    refused: &HashMap<CallKey, Vec<StepProblem>>,
 ) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
     let mut tools = Vec::<ToolFacts>::new();
     let plan = plan_with(source, |planned| {
@@ -81,30 +82,35 @@ pub(super) fn checked(
             Planned::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
         };
         let mut problems = problems_of_call(&call, catalogue, &mut tools);
-        problems.extend(refused.get(&(call.step, call.place)).into_iter().flatten().cloned());
+        problems.extend(refused.get(&key_of(&call)).into_iter().flatten().cloned());
         problems
     })?;
     let violations = inputs::problems(&plan);
     if violations.is_empty() { Ok((plan, tools)) } else { Err(InvalidPlan { violations }) }
 }
 
+/// Which call of a plan one is: the step, where in that step's plan the step of the call stands, and which of its calls it is.
+pub(crate) type CallKey = (usize, String, CallPlace);
+
+pub(crate) fn key_of(call: &PlannedCall<'_>) -> CallKey {
+    (call.step.step, call.step.within.to_owned(), call.place)
+}
+
 /// The problem of a form's schema, if it is none.
-fn problems_of_form(step: usize, schema: &serde_json::Value) -> Option<StepProblem> {
+fn problems_of_form(step: PlannedStep<'_>, schema: &serde_json::Value) -> Option<StepProblem> {
     let invalid = belay_json_schema::Schema::of_form(schema).err()?;
-    let pointer = format!("/wait/form/schema{}", invalid.pointer);
-    Some(StepProblem { step, pointer, message: invalid.to_string() })
+    Some(step.problem(&format!("/wait/form/schema{}", invalid.pointer), invalid.to_string()))
 }
 
 /// The problems of a step's call with its tool; adds the facts about the tool to `tools`.
 fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut Vec<ToolFacts>) -> Vec<StepProblem> {
-    let step = call.step;
     let Some(found) = catalogue.find(call.tool) else {
         let way_out = match nearest(call.tool, catalogue.names()) {
             Some(name) => format!("; did you mean `{name}`?"),
             None => ": `belay tools list` shows the tools, and the settings can declare a program as one (`tools: {NAME: {command: […]}}`)".to_owned(),
         };
         let message = format!("Tool '{}' not found{way_out}", call.tool);
-        return vec![StepProblem { step, pointer: call.place.pointer("/tool"), message }];
+        return vec![call.problem("/tool", message)];
     };
     let FoundTool { tool, schema, path_arguments } = found;
     if !tools.iter().any(|facts| facts.used_as == call.tool) {
@@ -124,7 +130,7 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
         let path = arguments.source()[name.as_str()].as_str().filter(|_| !templates.contains(&pointer));
         problems.extend(path.and_then(|path| {
             let message = format!("`{path}` {}", leaves_workspace(path)?);
-            Some(StepProblem { step, pointer: call.place.pointer(&format!("/arguments{pointer}")), message })
+            Some(call.problem(&format!("/arguments{pointer}"), message))
         }));
     }
     problems
@@ -132,9 +138,9 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
 
 /// The problems of one schema violation: each unknown argument by its name, with the most similar known one.
 fn problems_of(call: &PlannedCall<'_>, violation: belay_json_schema::Violation, tool: &v1::Tool) -> Vec<StepProblem> {
-    let (step, at) = (call.step, call.place.pointer(&format!("/arguments{}", violation.pointer)));
+    let at = format!("/arguments{}", violation.pointer);
     if violation.unknown.is_empty() {
-        return vec![StepProblem { step, pointer: at, message: violation.message }];
+        return vec![call.problem(&at, violation.message)];
     }
     let schema: serde_json::Value = serde_json::from_str(&tool.parameters_schema).unwrap_or_default();
     // Members of nested objects are described elsewhere in the schema.
@@ -143,7 +149,7 @@ fn problems_of(call: &PlannedCall<'_>, violation: belay_json_schema::Violation, 
         let names = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
         let did_you_mean = nearest(&name, names).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         let pointer = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-        StepProblem { step, pointer, message: format!("{} takes no `{name}` here{did_you_mean}", tool.name) }
+        call.problem(&pointer, format!("{} takes no `{name}` here{did_you_mean}", tool.name))
     };
     violation.unknown.into_iter().map(problem).collect()
 }
@@ -178,12 +184,12 @@ fn violation(Violation { field, message, line, column }: Violation) -> v1::PlanV
 }
 
 /// Violations as a client gets them: a message may quote the plan.
-pub(super) fn violations(registry: &ExecutionRegistry, violations: Vec<Violation>) -> Vec<v1::PlanViolation> {
+pub(crate) fn violations(registry: &ExecutionRegistry, violations: Vec<Violation>) -> Vec<v1::PlanViolation> {
     shown(registry, InvalidPlan { violations }).violations.into_iter().map(violation).collect()
 }
 
 /// Locates problems in the author's document.
-pub(super) fn located(source: &Source, problems: Vec<StepProblem>) -> Vec<Violation> {
+pub(crate) fn located(source: &Source, problems: Vec<StepProblem>) -> Vec<Violation> {
     match source {
         Source::Document(document) => StepProblem::locate(format_of(document), &document.text, problems),
         Source::Message(_) => problems.into_iter().map(Violation::from).collect(),

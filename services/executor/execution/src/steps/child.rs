@@ -1,0 +1,123 @@
+//! Steps that carry out a plan, as an execution of its own: a child of theirs.
+//!
+//! Its id follows from the step and its attempt, so that an executor that starts it again finds it. It is stopped and paused with the step's
+//! execution; its failure is that of the attempt, and each attempt has a child of its own.
+
+use belay_plan::{PlanStep, StepKind, limits::MAX_INPUT_BYTES};
+use belay_reasons as reasons;
+
+use super::outputs::values;
+use crate::{
+    Blobs, Body, Child, ChildEnd, ChildEvent, DecideContext, ErrorClass, Execution, Failure, Json, Life, Operation,
+    OperationId, OperationKey, StepKey, StepState, StepTrigger, Timestamp, Verb, Work, event::child_id,
+    state::OperationEnd,
+};
+
+pub(crate) fn apply(
+    execution: &mut Execution,
+    id: &OperationId,
+    event: &ChildEvent,
+    time: Timestamp,
+) -> Result<(), String> {
+    match event {
+        ChildEvent::Started(child) => started(execution, id, child, time),
+        ChildEvent::Paused => set_paused(execution, id, true),
+        ChildEvent::Resumed => set_paused(execution, id, false),
+        ChildEvent::Ended(end) => ended(execution, id, end, time),
+    }
+}
+
+fn started(execution: &mut Execution, id: &OperationId, child: &Child, time: Timestamp) -> Result<(), String> {
+    let step = execution.named(&id.step)?;
+    let key = OperationKey { step, attempt: id.attempt, number: id.number };
+    execution.check_is_next(key)?;
+    let record = &execution.steps[step];
+    if !matches!(record.spec.kind(), StepKind::Plan(_)) || record.is_for_each() || record.compensates().is_some() {
+        return Err(format!("step `{}` carries out no plan", id.step));
+    }
+    if record.state == StepState::Ready {
+        execution.transition_step(step, StepTrigger::OperationRequested, time)?;
+    }
+    execution.update_step(step, |record| record.operations = key.number);
+    let work = Work::Child { child: child.clone(), paused: false };
+    execution.insert_operation(Operation { key, since: time, work, life: Life::Dispatched, pending_approval: None });
+    Ok(())
+}
+
+/// The child that an event names, which must be in flight, and whether it is paused.
+fn in_flight<'a>(execution: &'a Execution, id: &OperationId) -> Result<(&'a Operation, &'a Child, bool), String> {
+    let operation = execution.in_flight(id)?;
+    let Work::Child { child, paused } = &operation.work else {
+        return Err(format!("{id} is no execution of a plan"));
+    };
+    Ok((operation, child, *paused))
+}
+
+fn set_paused(execution: &mut Execution, id: &OperationId, paused: bool) -> Result<(), String> {
+    let (operation, child, was_paused) = in_flight(execution, id)?;
+    if was_paused == paused || (paused && execution.paused.is_none()) {
+        return Err(format!("{id} is not to be paused or resumed"));
+    }
+    let (key, work) = (operation.key, Work::Child { child: child.clone(), paused });
+    execution.update_operation(key, |operation| operation.work = work);
+    Ok(())
+}
+
+fn ended(execution: &mut Execution, id: &OperationId, end: &ChildEnd, time: Timestamp) -> Result<(), String> {
+    let (operation, ..) = in_flight(execution, id)?;
+    let key = operation.key;
+    let (end, output) = match end {
+        ChildEnd::Completed { output } => (OperationEnd::Completed, Some(output.clone().into())),
+        ChildEnd::Failed { failure } => (OperationEnd::Failed(failure.clone()), None),
+        ChildEnd::Cancelled if execution.stop.is_some() => (OperationEnd::Cancelled, None),
+        ChildEnd::Cancelled => return Err(format!("{id} is not being cancelled")),
+    };
+    execution.end_operation(key, end, time)?;
+    execution.update_step(key.step, |record| record.output = output);
+    Ok(())
+}
+
+/// The intent to start the child; `None` while it needs a blob that is not at hand.
+pub(super) fn next(
+    execution: &Execution,
+    step: StepKey,
+    PlanStep { inputs, .. }: &PlanStep,
+    context: DecideContext<'_>,
+    blobs: &dyn Blobs,
+) -> Option<Body> {
+    let refused = |reason, message| execution.fail(step, Failure::new(ErrorClass::InvalidArguments, reason, message));
+    let values = match values(execution, step, inputs.values(), blobs) {
+        Ok(values) => values?,
+        Err(failure) => return Some(execution.fail(step, failure)),
+    };
+    let inputs = match inputs.resolve(&|id, what| values.get(id, what)) {
+        Ok(inputs) => Json::canonical(&inputs),
+        Err(unresolved) => return Some(refused(reasons::UNRESOLVED_REFERENCE, unresolved.to_string())),
+    };
+    let size = inputs.as_str().len();
+    if size > MAX_INPUT_BYTES {
+        let message = format!(
+            "inputs: have {size} bytes with their references resolved, and the limit is {MAX_INPUT_BYTES}: let a step write a file, and hand over \
+             its path."
+        );
+        return Some(refused(reasons::CHILD_REFUSED, message));
+    }
+    let attempt_ends = execution.steps[step].spec.attempt_timeout().map(|limit| context.now.saturating_add(limit));
+    let until = [attempt_ends, execution.step_deadline(step)].into_iter().flatten().min();
+    let child = execution.operation_id(execution.next_operation(step));
+    let event = ChildEvent::Started(Child {
+        execution: child_id(&execution.created.uid, child.step.as_str(), child.attempt, child.number),
+        inputs,
+        until,
+    });
+    Some(Body::Child { child, event })
+}
+
+/// It is started and awaited, paused and resumed with this execution, and cancelled with it.
+pub(crate) fn action(execution: &Execution, paused: bool) -> Option<Verb> {
+    match (execution.stop, &execution.paused) {
+        (Some(_), _) => Some(Verb::Cancel),
+        (None, Some(_)) => (!paused).then_some(Verb::Pause),
+        (None, None) => Some(Verb::Dispatch),
+    }
+}

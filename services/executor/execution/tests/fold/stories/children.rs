@@ -1,0 +1,166 @@
+//! Steps that carry out a plan, as an execution of its own.
+
+use std::time::Duration;
+
+use belay_execution::{Body, ChildEnd, ChildEvent, ExecutionState, StepState, Verb, Waiting};
+use belay_plan::{Backoff, RetryPolicy};
+use serde_json::json;
+
+use crate::support::{action, call, story};
+
+// Its output is the step's, and it holds a slot meanwhile, like a call.
+#[test]
+fn a_step_carries_out_a_plan() {
+    let story = story("a; build after a; b after build; c")
+        .carries_out("build", json!({"takes": 3, "of": "${a.result}"}))
+        .arguments("b", json!({"n": "${build.result.ran}"}));
+    let play = story.play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, a started",
+            "1s a completed, build started, build starts its plan",
+            "4s build plan completed, build completed, b started",
+            "5s b completed, c started",
+            "6s c completed, COMPLETED",
+        ]
+    );
+    let running = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Started(_), .. }));
+    let child = running.operation_key(&call("build", 1, 1)).unwrap();
+    let step = running.steps().nth(1).unwrap();
+    assert_eq!(step.waiting(), Some(Waiting::Child { since: running.last_time(), child }));
+    assert_eq!(action(&running), (call("build", 1, 1), Verb::Dispatch));
+    assert!(!running.is_parked(), "the executor waits for its end");
+    let started = running.operation(child).unwrap().child().unwrap();
+    assert!(started.execution.starts_with("build-"), "{started:?}");
+    assert_eq!(started.inputs.value()["takes"], 3);
+}
+
+// The step's retry policy holds for its plan, and each attempt is another execution.
+#[test]
+fn a_plan_that_failed_is_carried_out_again() {
+    let delays = Backoff::List(vec![Duration::from_secs(2)]);
+    let retry = RetryPolicy { max_attempts: 3, backoff: delays, ..RetryPolicy::default() };
+    let story = story("build").carries_out("build", json!({"fails": "transient", "times": 2})).retry("build", retry);
+    let play = story.play();
+    assert_eq!(play.state(), ExecutionState::Completed);
+    let names: std::collections::BTreeSet<&str> = play
+        .events
+        .iter()
+        .filter_map(|event| match &event.body {
+            Body::Child { event: ChildEvent::Started(child), .. } => Some(child.execution.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    let step = play.execution.steps().next().unwrap();
+    assert_eq!((step.attempt(), step.state()), (3, StepState::Completed));
+}
+
+#[test]
+fn what_a_retry_would_not_mend_fails_the_step() {
+    let play = story("build; b after build").carries_out("build", json!({"fails": "fatal"})).play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, build started, build starts its plan",
+            "1s build plan failed Fatal, build failed CHILD_FAILED, b skipped DEPENDENCY_FAILED by build, FAILED"
+        ]
+    );
+}
+
+// The limits of the step end the child by its own deadline.
+#[test]
+fn the_limits_of_the_step_are_those_of_its_plan() {
+    let until = |attempt: Option<&str>, step: Option<&str>| {
+        let mut story = story("build").carries_out("build", json!({}));
+        if let Some(limit) = attempt {
+            story = story.attempt_limit("build", limit);
+        }
+        if let Some(limit) = step {
+            story = story.step_limit("build", limit);
+        }
+        let play = story.play();
+        let started = play.events.iter().find_map(|event| match &event.body {
+            Body::Child { event: ChildEvent::Started(child), .. } => Some((event.time, child.until)),
+            _ => None,
+        });
+        let (at, until) = started.unwrap();
+        until.map(|until| until.since(at).as_secs())
+    };
+    assert_eq!(
+        [until(None, None), until(Some("5s"), None), until(None, Some("9s")), until(Some("5s"), Some("3s"))],
+        [None, Some(5), Some(9), Some(3)]
+    );
+}
+
+// S1-25: what runs for an execution that is cancelled is cancelled with it, and has ended before it has.
+#[test]
+fn a_plan_is_cancelled_with_its_parent() {
+    let play = story("build; b after build").carries_out("build", json!({"takes": 9})).acts("2s cancel").play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, build started, build starts its plan",
+            "2s cancel requested, b skipped CANCELLED, build plan cancelled, build cancelled, CANCELLED",
+        ]
+    );
+}
+
+// The execution can leave memory once its child is paused as well.
+#[test]
+fn a_plan_is_paused_and_goes_on_with_its_parent() {
+    let play = story("build").carries_out("build", json!({"takes": 2})).acts("1s pause; 9s resume").play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, build started, build starts its plan",
+            "1s paused, build plan paused",
+            "9s resumed, build plan resumed, build plan completed, build completed, COMPLETED",
+        ]
+    );
+    let pausing =
+        play.just_after(|body| matches!(body, Body::Execution(belay_execution::ExecutionEvent::Paused { .. })));
+    assert_eq!(action(&pausing), (call("build", 1, 1), Verb::Pause));
+    let paused = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Paused, .. }));
+    assert!(paused.is_parked());
+}
+
+#[test]
+fn a_child_ends_once_and_only_where_it_began() {
+    let play = story("build; a").carries_out("build", json!({})).play();
+    let mut running = play.just_after(|body| matches!(body, Body::Child { .. }));
+    let now = running.last_time();
+    let body = |step: &str, event| Body::Child { child: call(step, 1, 1), event };
+    for illegal in [
+        body("build", ChildEvent::Paused),
+        body("build", ChildEvent::Resumed),
+        body("build", ChildEvent::Ended(ChildEnd::Cancelled)),
+        body("a", ChildEvent::Ended(ChildEnd::Cancelled)),
+    ] {
+        assert!(running.record(now, None, illegal.clone()).is_err(), "{illegal:?}");
+    }
+}
+
+#[test]
+fn a_plan_is_carried_out_for_each_entry_of_a_list() {
+    let play = story("build; b after build")
+        .carries_out("build", json!({"of": "${item.value}"}))
+        .for_each("build", json!(["x", "y"]))
+        .play();
+    assert_eq!(play.state(), ExecutionState::Completed);
+    let step = play.execution.steps().next().unwrap();
+    assert_eq!(step.output().unwrap().inline().unwrap().as_str(), r#"[{"ran":1},{"ran":1}]"#);
+}
+
+#[test]
+fn a_plan_that_completed_is_undone_by_a_call() {
+    let play = story("build; bad after build")
+        .carries_out("build", json!({}))
+        .compensated("build")
+        .replies("bad: fatal")
+        .play();
+    let undone = play.execution.steps().find(|step| step.id().as_str() == "build~compensate").unwrap();
+    assert_eq!(undone.state(), StepState::Completed);
+    assert_eq!(play.state(), ExecutionState::Failed);
+}

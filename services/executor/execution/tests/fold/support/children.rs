@@ -1,0 +1,81 @@
+//! The executions of steps' plans, as an executor drives them. A child takes as many seconds as its inputs say (`takes`, 1 by default), and fails
+//! with the class that they name (`fails`: `transient` or `fatal`), in its first `times` attempts.
+
+use std::collections::BTreeMap;
+
+use belay_execution::{
+    Body, ChildEnd, ChildEvent, ErrorClass, Execution, Failure, Json, Operation, OperationId, Timestamp, Verb, Work,
+};
+use serde_json::Value;
+
+use super::play::Happening;
+
+#[derive(Clone, Debug)]
+struct Running {
+    ends: Timestamp,
+    is_paused: bool,
+    is_cancelled: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Children(BTreeMap<OperationId, Running>);
+
+impl Children {
+    /// What the driver has to do for a child.
+    pub(crate) fn perform(&mut self, id: &OperationId, operation: &Operation, verb: Verb, now: Timestamp) {
+        let inputs = inputs_of(operation);
+        let takes = std::time::Duration::from_secs(inputs["takes"].as_u64().unwrap_or(1));
+        let start = || Running { ends: now.saturating_add(takes), is_paused: false, is_cancelled: false };
+        let running = self.0.entry(id.clone()).or_insert_with(start);
+        match verb {
+            Verb::Dispatch if running.is_paused => (running.is_paused, running.ends) = (false, running.ends.max(now)),
+            Verb::Dispatch => {}
+            Verb::Pause => running.is_paused = true,
+            Verb::Cancel if !running.is_cancelled => (running.is_cancelled, running.ends) = (true, now),
+            Verb::Cancel => {}
+            Verb::RequestApproval | Verb::Commit | Verb::Discard => {
+                panic!("{verb:?} is not for the execution of a plan")
+            }
+        }
+    }
+
+    /// What the executor hears next about its children, and when.
+    pub(crate) fn happenings<'a>(
+        &'a self,
+        execution: &'a Execution,
+    ) -> impl Iterator<Item = (Timestamp, Happening)> + 'a {
+        execution.operations().filter_map(|operation| {
+            let Work::Child { paused, .. } = &operation.work else { return None };
+            let id = execution.operation_id(operation.key);
+            let running = self.0.get(&id)?;
+            let about = |event| (None, Body::Child { child: id.clone(), event });
+            if running.is_cancelled {
+                return Some((running.ends, about(ChildEvent::Ended(ChildEnd::Cancelled))));
+            }
+            match (*paused, running.is_paused) {
+                (true, true) => None,
+                (false, true) => execution.paused_by().map(|_| (execution.last_time(), about(ChildEvent::Paused))),
+                (true, false) => Some((execution.last_time(), about(ChildEvent::Resumed))),
+                (false, false) => Some((running.ends, about(ChildEvent::Ended(end(operation))))),
+            }
+        })
+    }
+}
+
+fn inputs_of(operation: &Operation) -> Value {
+    operation.child().expect("the execution of a plan").inputs.value()
+}
+
+fn end(operation: &Operation) -> ChildEnd {
+    let inputs = inputs_of(operation);
+    let class = match inputs["fails"].as_str() {
+        _ if inputs["times"].as_u64().is_some_and(|times| u64::from(operation.key.attempt) > times) => None,
+        Some("transient") => Some(ErrorClass::Transient),
+        Some(_) => Some(ErrorClass::Fatal),
+        None => None,
+    };
+    match class {
+        Some(class) => ChildEnd::Failed { failure: Failure::new(class, "CHILD_FAILED", "Its plan failed.") },
+        None => ChildEnd::Completed { output: Json::canonical(&serde_json::json!({"ran": operation.key.attempt})) },
+    }
+}

@@ -1,0 +1,209 @@
+//! Steps that carry out a plan, as an execution of its own, with the real services.
+
+use std::{fs, time::Duration};
+
+use belay_e2e::{Client, Home, Service, Services, belay::repository, client::name};
+use belay_proto::v1::{self, execution::State, execution_event::Kind, step::Detail, watch_execution_response::Content};
+
+/// The ids of the executions that carry out the plans of an execution's steps.
+async fn children(client: &Client, id: &str) -> Vec<String> {
+    let steps = client.get(id).await.steps;
+    let children = steps.into_iter().filter_map(|step| match step.detail? {
+        Detail::Plan(plan) => plan.execution.rsplit('/').next().map(str::to_owned).filter(|id| !id.is_empty()),
+        Detail::Tool(_) | Detail::Wait(_) => None,
+    });
+    children.collect()
+}
+
+/// Returns once an execution, which may not exist yet, has an event of this kind.
+async fn until(client: &Client, id: &str, is: impl Fn(&Kind) -> bool) {
+    let watched = async {
+        loop {
+            let Ok(mut stream) = client.watch(id, Some(0)).await else {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            };
+            while let Ok(Some(message)) = stream.message().await {
+                if let Some(Content::Event(v1::ExecutionEvent { kind: Some(kind), .. })) = message.content
+                    && is(&kind)
+                {
+                    return;
+                }
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), watched).await.expect("it happens within a minute");
+}
+
+#[test]
+fn the_example_carries_out_a_plan_for_each_service() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let plan = repository().join("docs/examples/child-plan.yaml");
+    let ran = home.run(["run", plan.to_str().unwrap(), "--workspace", "w", "--approve", "auto", "--id", "release"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for service in ["api", "web"] {
+        let built = fs::read_to_string(home.path(&format!("w/dist/{service}.txt"))).unwrap();
+        assert_eq!(built, format!("the service {service}\n"));
+    }
+    let (_, execution) = home.json(&["executions", "get", "release"]);
+    let steps = execution["steps"].as_array().unwrap();
+    let child = steps.iter().find(|step| step["stepId"] == "service~0").unwrap()["plan"]["execution"].as_str().unwrap();
+    let notes = fs::read_to_string(home.path("w/dist/RELEASE.md")).unwrap();
+    assert_eq!(notes, format!("The first service was checked by {child}.\n"));
+
+    let (_, child) = home.json(&["executions", "get", child.rsplit('/').next().unwrap()]);
+    assert_eq!((&child["planId"], &child["state"]), (&"build-service".into(), &"STATE_COMPLETED".into()));
+    assert_eq!(child["inputs"], serde_json::json!({"name": "api"}));
+    assert_eq!(child["parentStep"], "namespaces/default/executions/release/steps/service~0");
+    let trace = |execution: &serde_json::Value| execution["trace"]["traceparent"].as_str().unwrap()[3..35].to_owned();
+    assert_eq!(trace(&child), trace(&execution), "a child is traced with its parent");
+}
+
+/// B-01: whichever process dies, each plan is carried out once, and each call of it completes once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_plan_is_carried_out_once_whatever_dies() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+    let plan = "
+id: outer
+parallelism: 2
+steps:
+- id: each
+  for_each: [0, 1, 2, 3, 4, 5]
+  inputs: {n: '${item.value}'}
+  plan:
+    id: inner
+    inputs: {n: {}}
+    steps:
+    - {id: a, tool: noop, arguments: {sleep_ms: 60, output: '${inputs.n}'}}
+    - id: deeper
+      inputs: {n: '${a.result}'}
+      plan: {id: deepest, inputs: {n: {}}, steps: [{id: b, tool: noop, arguments: {sleep_ms: 60, output: '${inputs.n}'}}]}
+";
+    client.start("outer", plan).await;
+    let watcher = client.clone();
+    let watch = tokio::spawn(async move { watcher.watch_to_the_end("outer").await });
+    let mut kills = 0;
+    while !watch.is_finished() && kills < 8 {
+        tokio::time::sleep(Duration::from_millis(60 + 17 * (kills % 4))).await;
+        services.restart(if kills % 3 == 0 { Service::Runner } else { Service::Executor }).await;
+        kills += 1;
+    }
+    let picture = watch.await.unwrap();
+    assert_eq!(picture.state(), Some(State::Completed));
+    assert_eq!(picture.count(|kind| matches!(kind, Kind::ChildStarted(_))), 6);
+    let mut seen = Vec::new();
+    for child in children(&client, "outer").await {
+        let inner = client.watch_to_the_end(&child).await;
+        assert_eq!(inner.count(|kind| matches!(kind, Kind::ToolCallCompleted(_))), 1);
+        let [deepest] = &children(&client, &child).await[..] else { panic!("one step has a plan") };
+        let deepest = client.watch_to_the_end(deepest).await;
+        assert_eq!(deepest.count(|kind| matches!(kind, Kind::ToolCallCompleted(_))), 1);
+        seen.push(child);
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 6, "{seen:?}");
+    let mut executor = client.raw();
+    let all = executor
+        .list_executions(v1::ListExecutionsRequest { parent: "namespaces/default".into(), ..Default::default() });
+    assert_eq!(all.await.unwrap().into_inner().executions.len(), 13, "no plan was carried out twice");
+    assert!(kills > 2, "the execution lived through {kills} kills only");
+}
+
+const WAITS: &str = "
+id: outer
+steps:
+- id: child
+  plan: {id: inner, steps: [{id: call, tool: noop, arguments: {sleep_ms: 60000}}]}
+";
+
+/// S1-25: a plan is stopped with the execution that it belongs to, which ends after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_is_cancelled_with_its_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+    client.start("outer", WAITS).await;
+    until(&client, "outer", |kind| matches!(kind, Kind::ChildStarted(_))).await;
+    let child = children(&client, "outer").await.remove(0);
+    let call = |kind: &Kind| matches!(kind, Kind::ToolCallRequested(_));
+    until(&client, &child, call).await;
+    client
+        .raw()
+        .cancel_execution(v1::CancelExecutionRequest { name: name("outer"), ..Default::default() })
+        .await
+        .unwrap();
+    services.restart(Service::Executor).await;
+    let picture = client.watch_to_the_end("outer").await;
+    assert_eq!(picture.state(), Some(State::Cancelled));
+    let inner = client.watch_to_the_end(&child).await;
+    assert_eq!(inner.state(), Some(State::Cancelled));
+    let asked = inner.events().iter().find(|event| matches!(event.kind, Some(Kind::ExecutionCancelRequested(_))));
+    assert_eq!(asked.unwrap().actor.as_ref().unwrap().principal, "namespaces/default/executions/outer/steps/child");
+}
+
+/// What a person has paused in a child stays paused when its parent goes on; what was paused with the parent goes on with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_is_paused_and_resumed_with_its_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+    let plan = WAITS.replace(
+        "noop, arguments: {sleep_ms: 60000}}",
+        "noop, arguments: {sleep_ms: 300}}, {id: last, tool: noop, depends_on: [call]}",
+    );
+    client.start("outer", &plan).await;
+    client
+        .raw()
+        .pause_execution(v1::PauseExecutionRequest { name: name("outer"), ..Default::default() })
+        .await
+        .unwrap();
+    until(&client, "outer", |kind| matches!(kind, Kind::ChildPaused(paused) if !paused.resumed)).await;
+    services.restart(Service::Executor).await;
+    let child = children(&client, "outer").await.remove(0);
+    let paused = client.get(&child).await;
+    assert_eq!(paused.state(), State::Paused, "{paused:?}");
+    client
+        .raw()
+        .resume_execution(v1::ResumeExecutionRequest { name: name("outer"), ..Default::default() })
+        .await
+        .unwrap();
+    let picture = client.watch_to_the_end("outer").await;
+    assert_eq!(picture.state(), Some(State::Completed));
+    assert_eq!(picture.count(|kind| matches!(kind, Kind::ChildPaused(paused) if paused.resumed)), 1);
+}
+
+/// The failure of a plan is that of its step, says which execution failed and why, and is what a retry tries again.
+#[test]
+fn a_plan_that_fails_says_where_and_is_retried() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    home.file(
+        "p.yaml",
+        "
+id: outer
+steps:
+- id: child
+  plan: {id: inner, steps: [{id: look, tool: read_file, arguments: {path: there.txt}}]}
+",
+    );
+    let failed = home.run(["run", "p.yaml", "--workspace", "w", "--id", "outer"]);
+    assert_eq!(failed.code, 30, "{failed:?}");
+    let why = home.run(["why", "outer"]);
+    assert!(why.out.contains("which carried out the step's plan, failed: "), "{why:?}");
+    let (_, execution) = home.json(&["executions", "get", "outer"]);
+    let step = &execution["steps"][0];
+    assert_eq!(step["failure"]["code"], "CHILD_FAILED", "{step}");
+    let child = step["plan"]["execution"].as_str().unwrap().rsplit('/').next().unwrap();
+    let why = home.run(["why", child]);
+    assert!(why.out.contains("there.txt"), "{why:?}");
+    home.file("w/there.txt", "x");
+    let again = home.run(["executions", "retry", "outer"]);
+    assert_eq!(again.code, 0, "{again:?}");
+    let (_, execution) = home.json(&["executions", "get", "outer"]);
+    let second = execution["steps"][0]["plan"]["execution"].as_str().unwrap();
+    assert!(!second.ends_with(child), "another attempt is another execution");
+}
