@@ -198,7 +198,7 @@ table! {
     "The execution of a step's plan failed. The message has its name, and its first failure, whose class is that of the step's."
     "`belay why ID` with the name of that execution says why it failed. Correct the plan, and go on with `belay executions retry ID --plan FILE`, which starts the step's plan from its beginning."
 
-    CHILD_CANCELLED Calls 34 false [Cancelled] []
+    CHILD_CANCELLED Calls 1 false [Cancelled] []
     "The execution of a step's plan was cancelled, and not by its parent, which is not being stopped: the step has failed."
     "The events of that execution say who cancelled it. `belay executions retry ID` starts the step's plan again."
 

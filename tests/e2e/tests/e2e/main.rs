@@ -19,6 +19,7 @@ mod disk;
 mod embedded;
 mod errors;
 mod exactly_once;
+mod examples;
 mod faults;
 mod health;
 mod hostile;
