@@ -61,8 +61,9 @@ fn execution(event: &ExecutionEvent) -> Said {
             Said::new(Minimal, Info, because("Execution paused", reason), details)
         }
         ExecutionEvent::Resumed => Said::new(Minimal, Info, "Execution resumed", json!({})),
-        ExecutionEvent::CancelRequested { reason } => {
-            Said::new(Minimal, Warn, because("Cancellation requested", reason), json!({"reason": reason}))
+        ExecutionEvent::CancelRequested { reason, kill } => {
+            let asked = if *kill { "Kill requested" } else { "Cancellation requested" };
+            Said::new(Minimal, Warn, because(asked, reason), json!({"reason": reason, "kill": kill}))
         }
         ExecutionEvent::SignalReceived(received) => {
             let details = json!({"signal": received.signal, "payloadBytes": received.payload.as_str().len()});

@@ -241,7 +241,8 @@ impl ToolCallOperation {
         let update = match verb {
             Verb::Dispatch => self.dispatch().await,
             // Boxed: rare operations must not enlarge the future, which is moved for each call when its task starts.
-            Verb::Cancel | Verb::Pause => Box::pin(self.cancel()).await,
+            Verb::Cancel | Verb::Pause => Box::pin(self.cancel(false)).await,
+            Verb::Kill => Box::pin(self.cancel(true)).await,
             Verb::RequestApproval => Box::pin(self.request_approval()).await,
             Verb::Commit => Box::pin(self.commit()).await,
             Verb::Discard => Box::pin(self.discard()).await,
@@ -314,10 +315,11 @@ impl ToolCallOperation {
         }
     }
 
-    async fn cancel(&mut self) -> Result<Update, DriverGone> {
+    /// With `kill`, its processes are not asked to end first.
+    async fn cancel(&mut self, kill: bool) -> Result<Update, DriverGone> {
         let mut ledger_id = self.request.ledger_id.clone();
         loop {
-            let reply = self.registry.runner.cancel(self.name.clone(), self.fence, &ledger_id).await;
+            let reply = self.registry.runner.cancel(self.name.clone(), self.fence, &ledger_id, kill).await;
             match self.copied(reply).await? {
                 CallReply::Ended(end) => return Ok(self.ended(end)),
                 CallReply::Fenced => return Ok(Update::Fenced),

@@ -41,6 +41,7 @@ use belay_sqlite::SqliteError;
 use belay_telemetry::{RpcSpan, Telemetry, TraceContext};
 use tonic::{Code, Status, metadata::MetadataMap};
 
+use crate::stop::Stop;
 use crate::{
     Ledger, LedgerFailure, PolicyHolder, Registry, ToolFailure,
     acknowledgements::Acknowledgements,
@@ -356,13 +357,13 @@ impl Calls {
     }
 
     /// Cancels a call and returns when it has ended. For an unknown call it leaves a tombstone, so that the call cannot start later.
-    pub(crate) async fn cancel(self: &Arc<Self>, name: &str) -> Result<Arc<runner_v1::ToolCall>, Status> {
-        let cancelled = self.cancel_known(name).await;
+    pub(crate) async fn cancel(self: &Arc<Self>, name: &str, stop: Stop) -> Result<Arc<runner_v1::ToolCall>, Status> {
+        let cancelled = self.cancel_known(name, stop).await;
         self.unload(name);
         cancelled
     }
 
-    async fn cancel_known(self: &Arc<Self>, name: &str) -> Result<Arc<runner_v1::ToolCall>, Status> {
+    async fn cancel_known(self: &Arc<Self>, name: &str, stop: Stop) -> Result<Arc<runner_v1::ToolCall>, Status> {
         loop {
             let Some(call) = self.look_up(name).await? else {
                 if let Some(ended) = self.write_tombstone(name).await? {
@@ -370,7 +371,7 @@ impl Calls {
                 }
                 continue;
             };
-            call.cancel.send_replace(true);
+            call.cancel.send_if_modified(|asked| std::mem::replace(asked, stop.max(*asked)) < stop);
             match call.wait_until_idle().await? {
                 Progress::Ended(ended) => return Ok(ended.call),
                 // It began to wait for approval before it saw the cancellation.

@@ -77,6 +77,11 @@ impl CommandSettings {
         }
     }
 
+    /// How long the processes of a cancelled command have to end.
+    pub(crate) fn stop_grace(&self) -> Duration {
+        Duration::from_secs(self.here.commands.stop_grace.value)
+    }
+
     /// The bounds on what a command can write, for its receipt.
     pub(crate) fn write_bounds(&self) -> Vec<v1::WriteBound> {
         let Settings { view, reserve, scratch, .. } = self.sandbox();

@@ -26,6 +26,7 @@ mod secrets;
 mod service;
 mod session;
 mod settings;
+mod stop;
 mod subject;
 mod tier;
 pub mod tools;
@@ -47,6 +48,7 @@ pub use registry::{
 pub use secrets::Secrets;
 pub use service::hosted;
 pub use settings::{NoKey, Settings, gate_key};
+pub use stop::StopRequest;
 pub use view::{Gone, HeldView, Mount, View, ViewHandle};
 pub use workspace_directory::{HostDirectories, Staged, WorkspaceDirectories, WorkspaceDirectory};
 pub use workspaces::{Allowed, NotAllowed, Workspaces};

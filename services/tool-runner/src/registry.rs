@@ -14,7 +14,7 @@ use belay_proto::v1;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::ViewHandle;
+use crate::{StopRequest, ViewHandle};
 
 /// What may be done about a call whose outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +144,8 @@ pub struct Invocation {
     pub enforced: Arc<OnceLock<Vec<String>>>,
     /// Its time limit. The runner enforces it too; the launcher of a command gets it so that no launcher outlives its call.
     pub limit: Duration,
+    /// Tells that it is to end.
+    pub stop: StopRequest,
 }
 
 /// Why a tool failed.
@@ -206,6 +208,11 @@ pub trait Tool: Send + Sync + 'static {
     /// The bounds on what it can write, and what enforces them; none for a tool that runs inside the runner.
     fn write_bounds(&self) -> Vec<v1::WriteBound> {
         Vec::new()
+    }
+
+    /// How long a call has to end after it was asked to ([`Invocation::stop`]), before its future is dropped. What it returns meanwhile does not count.
+    fn stop_grace(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Runs the tool. Dropping the future cancels it; work in the view then has to release the view soon.
@@ -379,6 +386,7 @@ impl Invocation {
             trace: v1::TraceContext::default(),
             enforced: Arc::default(),
             limit: Duration::from_secs(60),
+            stop: StopRequest::never(),
         }
     }
 }

@@ -94,7 +94,8 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         Kind::ExecutionPaused(paused) => (Style::Warn, format!("paused{}{}", by(event), why(&paused.reason))),
         Kind::ExecutionResumed(_) => (Style::Plain, format!("resumed{}", by(event))),
         Kind::ExecutionCancelRequested(asked) => {
-            (Style::Warn, format!("cancel requested{}{}", by(event), why(&asked.reason)))
+            let asked_for = if asked.kill { "kill" } else { "cancel" };
+            (Style::Warn, format!("{asked_for} requested{}{}", by(event), why(&asked.reason)))
         }
         Kind::SignalReceived(received) => {
             let payload = received.payload.as_ref().map(words::payload).filter(|payload| payload != "null");

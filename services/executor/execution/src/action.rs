@@ -1,6 +1,6 @@
 //! What a decision needs besides the events, and what the driver has to do.
 
-use crate::{OperationKey, Timestamp};
+use crate::{OperationKey, Timestamp, state::Stop};
 
 /// The inputs of a decision besides the events so far. Their values are recorded in the resulting events, so a replay does not need them.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +30,24 @@ pub enum Verb {
     Pause,
     /// Cancel it, and record how it really ended.
     Cancel,
+    /// Cancel it without asking its processes to end first.
+    Kill,
     /// Request approval for it, which its runner holds; or the answer to its form.
     RequestApproval,
     /// Commit its approved effect.
     Commit,
     /// Discard it, since it was not approved.
     Discard,
+}
+
+impl Verb {
+    /// What is asked of an operation in flight when the execution is stopped.
+    pub(crate) fn to_stop(stop: Stop) -> Self {
+        if stop == Stop::Killed { Self::Kill } else { Self::Cancel }
+    }
+
+    /// Whether it ends the operation.
+    pub fn stops(self) -> bool {
+        matches!(self, Self::Cancel | Self::Kill)
+    }
 }

@@ -103,7 +103,7 @@ fn what_a_principal_asked_for_names_the_principal() {
         let actor = Some(Actor { principal: "oidc:ann".into(), request_id: "r-1".into() });
         entry(&Event { sequence: 1, time: Timestamp::from_micros(0), actor, body })
     };
-    let cancelled = asked(ExecutionEvent::CancelRequested { reason: "enough".into() }.into());
+    let cancelled = asked(ExecutionEvent::CancelRequested { reason: "enough".into(), kill: false }.into());
     assert_eq!((cancelled.principal.as_str(), cancelled.request_id.as_str()), ("oidc:ann", "r-1"));
     assert_eq!(
         (cancelled.message.as_str(), cancelled.level()),

@@ -32,16 +32,17 @@ use crate::{
 
 impl Driver {
     /// Starts the operations that the execution needs now, and aborts the others. A cancellation always runs to its end, since it returns
-    /// how the call ended.
+    /// how the call ended; unless the call is to be killed, which returns the same.
     pub(super) fn act(&mut self) -> Option<Timestamp> {
         let actions = self.execution.actions();
         let wanted: BTreeMap<OperationKey, Verb> =
             actions.iter().map(|action| (action.operation, action.verb)).collect();
         self.operations.retain(|call, operation| {
-            operation.verb == Verb::Cancel || wanted.get(call).is_some_and(|&verb| verb == operation.verb)
+            let wanted = wanted.get(call).copied();
+            wanted == Some(operation.verb) || operation.verb.stops() && wanted != Some(Verb::Kill)
         });
         let operations = &self.operations;
-        self.obstacles.retain_busy(|call| operations.get(call).is_some_and(|operation| operation.verb != Verb::Cancel));
+        self.obstacles.retain_busy(|call| operations.get(call).is_some_and(|operation| !operation.verb.stops()));
         for action in actions {
             if !self.is_under_way(action) {
                 self.start_operation(action.operation, action.verb);
@@ -53,7 +54,9 @@ impl Driver {
     /// Whether an operation in flight does this. One with another purpose is about to be replaced, unless it cancels the call.
     pub(super) fn is_under_way(&self, action: Action) -> bool {
         let under_way = self.operations.get(&action.operation);
-        under_way.is_some_and(|operation| operation.verb == Verb::Cancel || operation.verb == action.verb)
+        under_way.is_some_and(|operation| {
+            operation.verb == action.verb || operation.verb.stops() && action.verb != Verb::Kill
+        })
     }
 
     fn start_operation(&mut self, key: OperationKey, verb: Verb) {
@@ -72,7 +75,7 @@ impl Driver {
             return drop(self.operations.insert(key, operation.start(verb)));
         }
         let request = Arc::clone(in_flight.tool_call().expect("only forms, plans and calls of tools need something"));
-        if verb == Verb::Cancel
+        if verb.stops()
             && let Some(pending) = in_flight.pending_approval.as_ref().filter(|pending| pending.decided.is_none())
         {
             self.registry.notify_gate(match pending.approval.clone() {
@@ -95,7 +98,7 @@ impl Driver {
             mode: created.approval_mode,
             principal: self.execution.principal().to_owned(),
             fence: self.registry.runner_fence(created.shard),
-            maybe_sent: verb == Verb::Cancel || self.in_doubt.contains_key(&key),
+            maybe_sent: verb.stops() || self.in_doubt.contains_key(&key),
             updates: self.update_sender.clone(),
             output: OutputForwarder::new(Arc::clone(&self.feed), id, self.secrets.redactor().clone()),
             retry: Retry::RPC,

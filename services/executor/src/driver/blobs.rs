@@ -156,7 +156,7 @@ impl Driver {
             let Payload::Blob(blob) = &call.arguments else { continue };
             let sends = match action.verb {
                 Verb::Dispatch | Verb::RequestApproval | Verb::Commit => true,
-                Verb::Pause | Verb::Cancel | Verb::Discard => false,
+                Verb::Pause | Verb::Cancel | Verb::Kill | Verb::Discard => false,
             };
             if !sends || self.is_under_way(action) {
                 continue;

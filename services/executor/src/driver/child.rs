@@ -111,7 +111,10 @@ impl ChildOperation {
                 self.control(&row, Control::Pause { reason: self.with_parent("paused"), discard_calls: false }).await?;
                 return Ok(ChildEvent::Paused);
             }
-            Verb::Cancel => self.control(&row, Control::Cancel { reason: self.with_parent("cancelled") }).await?,
+            Verb::Cancel | Verb::Kill => {
+                let reason = self.with_parent("cancelled");
+                self.control(&row, Control::Cancel { reason, kill: verb == Verb::Kill }).await?;
+            }
             Verb::Dispatch | Verb::RequestApproval | Verb::Commit | Verb::Discard => {
                 // What a person has paused stays paused.
                 let paused_by = self.registry.look(&self.name, |seen| seen.execution.paused_by().map(str::to_owned));
@@ -125,7 +128,7 @@ impl ChildOperation {
             }
         }
         self.ended(&row).await?;
-        let (name, parent_stops) = (&self.name, verb == Verb::Cancel);
+        let (name, parent_stops) = (&self.name, verb.stops());
         let end = self.registry.look(name, |seen| end_of(name, seen.execution, parent_stops)).await?;
         Ok(ChildEvent::Ended(end))
     }

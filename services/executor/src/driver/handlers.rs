@@ -119,7 +119,7 @@ impl Driver {
         let facts = call_end::Facts {
             recovery: self.execution.recovery(key),
             number: self.execution.tries(key),
-            was_cancelled: self.operations.get(&key).is_some_and(|operation| operation.verb == Verb::Cancel),
+            was_cancelled: self.operations.get(&key).is_some_and(|operation| operation.verb.stops()),
             was_held: pending.is_some(),
             is_unapproved: pending.is_some_and(|pending| approved(pending).is_none()),
             is_copied,
@@ -155,7 +155,7 @@ impl Driver {
 
     /// The runner holds a call. Ignored when the call is held for the same subject already, or is being cancelled.
     fn on_held(&mut self, call: OperationKey, requirement: ApprovalRequirement, events: &mut Vec<Event>) {
-        if self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::Cancel) {
+        if self.operations.get(&call).is_some_and(|operation| operation.verb.stops()) {
             return;
         }
         self.operations.remove(&call);

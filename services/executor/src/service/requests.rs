@@ -24,9 +24,9 @@ pub(super) async fn cancel_execution(
     request: Request<v1::CancelExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
     let caller = Principal::of(&request)?;
-    let v1::CancelExecutionRequest { name, reason, etag, request_id } = request.into_inner();
+    let v1::CancelExecutionRequest { name, reason, etag, request_id, kill } = request.into_inner();
     check("reason", &reason)?;
-    ask(registry, &caller, &name, Control::Cancel { reason }, etag, request_id).await
+    ask(registry, &caller, &name, Control::Cancel { reason, kill }, etag, request_id).await
 }
 
 pub(super) async fn pause_execution(

@@ -111,7 +111,7 @@ fn story(trace: (String, String)) -> Vec<Vec<Event>> {
             (None, Some(call)) if execution.state() == ExecutionState::Cancelling => {
                 body(call, ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() })
             }
-            (None, Some(_)) => ExecutionEvent::CancelRequested { reason: "enough".into() }.into(),
+            (None, Some(_)) => ExecutionEvent::CancelRequested { reason: "enough".into(), kill: false }.into(),
             (None, None) => return batches,
         };
         batch.push(execution.record(now, None, next).unwrap());

@@ -308,7 +308,9 @@ fn decode_kind(
             execution(ExecutionEvent::Paused { reason, discard_calls })
         }
         Kind::ExecutionResumed(_) => execution(ExecutionEvent::Resumed),
-        Kind::ExecutionCancelRequested(asked) => execution(ExecutionEvent::CancelRequested { reason: asked.reason }),
+        Kind::ExecutionCancelRequested(asked) => {
+            execution(ExecutionEvent::CancelRequested { reason: asked.reason, kill: asked.kill })
+        }
         Kind::SignalReceived(received) => {
             let payload = json(received.payload, "the payload of a signal").map_err(unknown)?;
             execution(ExecutionEvent::SignalReceived(SignalReceived { signal: received.signal, payload }))
@@ -665,7 +667,8 @@ mod tests {
             ExecutionEvent::Started.into(),
             ExecutionEvent::Paused { reason: "r".into(), discard_calls: true }.into(),
             ExecutionEvent::Resumed.into(),
-            ExecutionEvent::CancelRequested { reason: "r".into() }.into(),
+            ExecutionEvent::CancelRequested { reason: "r".into(), kill: false }.into(),
+            ExecutionEvent::CancelRequested { reason: "r".into(), kill: true }.into(),
             ExecutionEvent::SignalReceived(signal).into(),
             ExecutionEvent::Recovered { in_doubt: vec![id()] }.into(),
             ExecutionEvent::DeadlineExceeded.into(),

@@ -105,8 +105,8 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
             Kind::ExecutionPaused(v1::ExecutionPaused { reason: reason.clone(), discard_calls: *discard_calls })
         }
         E::Resumed => Kind::ExecutionResumed(v1::ExecutionResumed {}),
-        E::CancelRequested { reason } => {
-            Kind::ExecutionCancelRequested(v1::ExecutionCancelRequested { reason: reason.clone() })
+        E::CancelRequested { reason, kill } => {
+            Kind::ExecutionCancelRequested(v1::ExecutionCancelRequested { reason: reason.clone(), kill: *kill })
         }
         E::SignalReceived(received) => Kind::SignalReceived(v1::SignalReceived {
             signal: received.signal.clone(),

@@ -94,6 +94,8 @@ pub struct Commands {
     pub reserve: Reserve,
     /// Resource limits of one command.
     pub limits: Limits,
+    /// Seconds that a cancelled command has from the request to end (SIGTERM) until it is killed; 0 kills it at once.
+    pub stop_grace: Sourced<u64>,
     /// Caches of package managers, the known ones first.
     pub caches: Vec<Sourced<Cache>>,
 }
@@ -129,6 +131,8 @@ impl Default for Commands {
                 address_space: none(),
                 cpu_time: none(),
             },
+            // As long as `docker stop` waits.
+            stop_grace: Sourced::default_of(10),
             caches: KNOWN_CACHES.iter().map(|cache| Sourced::default_of(known(cache))).collect(),
         }
     }

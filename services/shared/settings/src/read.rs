@@ -15,9 +15,12 @@ use crate::{
 /// The longest retention, in seconds: a hundred years.
 const MAX_RETENTION: u64 = 36_500 * 86_400;
 
+/// The longest time that a cancelled command has to end, in seconds.
+const MAX_STOP_GRACE: u64 = 3600;
+
 const SECTIONS: &str = "log commands services retention tools webhooks";
 const LOG: &str = "level format";
-const COMMANDS: &str = "find_toolchains read_only path env plans_may_set view scratch reserve limits caches";
+const COMMANDS: &str = "find_toolchains read_only path env plans_may_set view scratch reserve limits stop_grace caches";
 const VIEW: &str = "size files";
 const SCRATCH: &str = "place tmp home shm files";
 const LIMITS: &str = "processes open_files file_size address_space cpu_time";
@@ -132,6 +135,16 @@ fn commands(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, 
             "scratch" => scratch(reader, node, field, home, to),
             "reserve" => reserve(reader, node, field, to),
             "limits" => limits(reader, node, field, to),
+            "stop_grace" => {
+                let value = match &node.value {
+                    Value::Text(text) => seconds(text).filter(|seconds| *seconds <= MAX_STOP_GRACE),
+                    _ => None,
+                };
+                if value.is_none() {
+                    reader.refuse(field, node.line, "must be a whole number with a unit, from 0s to 1h: 10s or 2m");
+                }
+                set(&mut to.stop_grace, value, node);
+            }
             "caches" => caches(reader, node, field, home, to),
             _ => return Err(COMMANDS),
         }

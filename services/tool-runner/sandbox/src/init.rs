@@ -132,10 +132,12 @@ pub(crate) fn limit_processes(processes: u32) -> bool {
     fs::write("/proc/sys/kernel/pid_max", processes.saturating_add(2).max(MIN_PID_MAX).to_string()).is_ok()
 }
 
-/// Restricts init to reaping and reporting.
+/// Restricts init to reaping, reporting, and passing on SIGTERM.
 fn restrict_init() -> Result<(), Failure> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .at(Layer::Privileges, || "making init non-dumpable".to_owned())?;
+    // Without a handler the kernel drops the signal: this is the init of its namespace.
+    sys::pass_on_sigterm().at(Layer::Launcher, || "handling SIGTERM".to_owned())?;
     // The output must end with the command, not with init.
     let null = fs::File::open("/dev/null").at(Layer::View, || "opening /dev/null".to_owned())?;
     rustix::stdio::dup2_stdout(null.as_fd())

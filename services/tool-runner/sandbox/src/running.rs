@@ -56,7 +56,7 @@ pub struct Outcome {
     pub usage: Usage,
 }
 
-/// Kills a command. Can be used from any thread, also after the command has ended.
+/// Ends a command. Can be used from any thread, also after the command has ended.
 #[derive(Clone, Debug)]
 pub struct KillHandle(Arc<Init>);
 
@@ -100,6 +100,17 @@ impl KillHandle {
     pub fn kill(&self) -> io::Result<()> {
         self.0.killed.store(true, Ordering::Release);
         match pidfd_send_signal(&self.0.process, Signal::KILL) {
+            Err(Errno::SRCH) => Ok(()),
+            sent => Ok(sent?),
+        }
+    }
+
+    /// Sends SIGTERM to every process of the command, which may end, or not: its outcome is that of any command.
+    ///
+    /// # Errors
+    /// When the signal cannot be sent. A command that has ended is not an error.
+    pub fn terminate(&self) -> io::Result<()> {
+        match pidfd_send_signal(&self.0.process, Signal::TERM) {
             Err(Errno::SRCH) => Ok(()),
             sent => Ok(sent?),
         }

@@ -99,6 +99,34 @@ pub(crate) fn kill_all_others() {
     unsafe { libc::kill(-1, libc::SIGKILL) };
 }
 
+/// From now on passes SIGTERM on to all other processes of this pid namespace, whose init has to be the caller. Init is cloned with all signals
+/// blocked.
+pub(crate) fn pass_on_sigterm() -> io::Result<()> {
+    extern "C" fn pass_on(_signal: libc::c_int) {
+        // SAFETY: takes two integers, and may be called by a handler. That no process is left is no failure.
+        unsafe { libc::kill(-1, libc::SIGTERM) };
+    }
+    // SAFETY: takes no arguments.
+    let first = unsafe { libc::getpid() } == 1;
+    assert!(first, "only the init of a pid namespace may signal everything it can see");
+    // SAFETY: all zeroes is a valid sigaction: no flags, an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = pass_on as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the pointer is to a live value of the right type; the old action is not asked for.
+    let handled = unsafe { libc::sigaction(libc::SIGTERM, &raw const action, std::ptr::null_mut()) };
+    if handled != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all zeroes is a valid set, and both calls get a pointer to this live one.
+    let unblocked = unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut signals, libc::SIGTERM);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const signals, std::ptr::null_mut())
+    };
+    if unblocked == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 #[repr(C)]
 struct MountAttr {
     set: u64,

@@ -9,7 +9,14 @@ use tokio::sync::watch;
 use tonic::{Code, Status};
 
 use super::ended::EndedCall;
-use crate::{Ledger, json_of::json_of, ledger::Row, output::OutputBuffer, secrets::CallSecrets};
+use crate::{
+    Ledger,
+    json_of::json_of,
+    ledger::Row,
+    output::OutputBuffer,
+    secrets::CallSecrets,
+    stop::{self, Stop},
+};
 
 /// Where a call is in its life.
 #[derive(Clone, Debug)]
@@ -48,7 +55,7 @@ pub(super) struct Call {
     /// The digest of tool, workspace and arguments; empty for a tombstone, which matches any request.
     pub(super) digest: Arc<str>,
     pub(super) progress: Arc<watch::Sender<Progress>>,
-    pub(super) cancel: Arc<watch::Sender<bool>>,
+    pub(super) cancel: Arc<watch::Sender<Stop>>,
     /// The exclusive call whose end this one waits for.
     pub(super) waits_for: Arc<watch::Sender<Option<Arc<str>>>>,
     pub(super) output: Arc<OutputBuffer>,
@@ -68,7 +75,7 @@ impl Call {
         Self {
             digest,
             progress: Arc::new(watch::Sender::new(progress)),
-            cancel: Arc::new(watch::Sender::new(false)),
+            cancel: Arc::new(watch::Sender::new(Stop::No)),
             waits_for: Arc::new(watch::Sender::new(None)),
             output: Arc::new(OutputBuffer::new(secrets.redactor())),
             started: Arc::new(started),
@@ -138,11 +145,8 @@ pub(crate) async fn wait_until_idle(progress: &mut watch::Receiver<Progress>) ->
 }
 
 /// Returns when cancellation of the call has been requested.
-pub(super) async fn cancel_requested(cancelled: &mut watch::Receiver<bool>) {
-    if cancelled.wait_for(|cancel| *cancel).await.is_err() {
-        // The sender is gone, so no cancellation can come.
-        std::future::pending().await
-    }
+pub(super) async fn cancel_requested(cancelled: &mut watch::Receiver<Stop>) {
+    stop::at_least(cancelled, Stop::Gracefully).await;
 }
 
 /// The error for a call whose row may or may not have been written.

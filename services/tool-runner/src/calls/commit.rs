@@ -12,6 +12,7 @@ use super::{
     effect::{not_committed, overlapping},
     record::{self, Unsuccessful},
 };
+use crate::stop::Stop;
 use crate::{
     LedgerFailure, Staged, WorkspaceDirectory,
     commit_log::Touched,
@@ -60,7 +61,7 @@ impl Calls {
         guard: &Arc<WorkspaceGuard>,
         Commit { staged, touched, call, running }: Commit<'_>,
         mut row: Row,
-        cancelled: &mut watch::Receiver<bool>,
+        cancelled: &mut watch::Receiver<Stop>,
     ) -> CommitOutcome {
         let (window, observed, lock) = match running {
             Some(Running { window, lock, observed }) => (Some(window), Some(observed), lock),

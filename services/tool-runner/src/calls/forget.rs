@@ -8,6 +8,7 @@ use tonic::{Code, Status};
 
 use super::{Calls, Progress, not_durable};
 use crate::lock::lock;
+use crate::stop::Stop;
 
 impl Calls {
     /// Forgets every call of an execution, `namespaces/*/executions/*`, and removes the directory that the runner made for it. `token`: the
@@ -23,7 +24,7 @@ impl Calls {
             unended.map(|(name, _)| name.clone()).chain(held).collect()
         };
         for name in unended {
-            self.cancel(&name).await?;
+            self.cancel(&name, Stop::AtOnce).await?;
         }
         // Until its effect is on the disk, a row is what applies it again after a power loss.
         if self.acknowledgements.has_unsynced(&prefix) {

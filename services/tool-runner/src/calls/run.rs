@@ -38,6 +38,7 @@ use super::{
     span::CallSpan,
     work::{self, StopCause},
 };
+use crate::stop::Stop;
 use crate::{
     Operation, Recovery, ToolFailure, Touches, View, ViewHandle,
     commit_log::{self, ConcurrentCommits},
@@ -219,7 +220,7 @@ impl Calls {
         mut receipt: v1::Receipt,
         arguments: Value,
         view: Option<ViewHandle>,
-        cancelled: &mut watch::Receiver<bool>,
+        cancelled: &mut watch::Receiver<Stop>,
     ) -> (Result<Value, Unsuccessful>, v1::Receipt) {
         let began = Instant::now();
         let (output, enforced) = (Arc::clone(&job.call.output), Arc::<OnceLock<Vec<String>>>::default());
@@ -240,7 +241,7 @@ impl Calls {
         mut receipt: v1::Receipt,
         arguments: Value,
         intent: &JudgedIntent,
-        cancelled: &mut watch::Receiver<bool>,
+        cancelled: &mut watch::Receiver<Stop>,
     ) -> Progress {
         // A MANUAL call has a row already.
         let has_row = job.request.tool.spec.recovery == Recovery::Manual;
@@ -326,7 +327,7 @@ impl Calls {
         view: Box<dyn View>,
         view_id: String,
         judge: Judge,
-        cancelled: &mut watch::Receiver<bool>,
+        cancelled: &mut watch::Receiver<Stop>,
         deadline: Instant,
     ) -> Result<(Examined, Vec<LeftOut>), StopCause> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -368,7 +369,7 @@ impl Calls {
         RanIn { guard, window, lock }: RanIn<'_>,
         result: Value,
         Proposal { staged, observed, decision, .. }: Proposal,
-        cancelled: &mut watch::Receiver<bool>,
+        cancelled: &mut watch::Receiver<Stop>,
     ) -> Progress {
         let unapplied_receipt = receipt.clone();
         if !decision.follows_the_intent() {

@@ -12,10 +12,15 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{
-    CallRequest, cancel_requested,
+    CallRequest,
     record::{self, Unsuccessful},
 };
-use crate::{Invocation, Recovery, ToolFailure, ToolResult, ViewHandle, output::OutputBuffer, registry::Registered};
+use crate::{
+    Invocation, Recovery, StopRequest, ToolFailure, ToolResult, ViewHandle,
+    output::OutputBuffer,
+    registry::Registered,
+    stop::{self, Stop},
+};
 use std::sync::{Arc, OnceLock};
 
 /// Parses the arguments and validates them against the tool's schema.
@@ -36,7 +41,7 @@ pub(super) async fn work(
     view: Option<ViewHandle>,
     output: Arc<OutputBuffer>,
     enforced: Arc<OnceLock<Vec<String>>>,
-    cancelled: &mut watch::Receiver<bool>,
+    cancelled: &watch::Receiver<Stop>,
 ) -> Result<Value, Unsuccessful> {
     let Registered { spec, result: result_schema, tool, .. } = &*request.tool;
     let limit = limit_of(request);
@@ -49,16 +54,24 @@ pub(super) async fn work(
         trace: request.trace.as_ref().map(record::trace).unwrap_or_default(),
         enforced,
         limit,
+        stop: StopRequest::new(cancelled.clone()),
     };
+    let grace = tool.stop_grace();
     let mut work = AssertUnwindSafe(async move { tool.call(invocation).await }).catch_unwind().boxed();
     let mut timer = pin!(tokio::time::sleep(limit));
-    let mut stop = pin!(cancel_requested(cancelled));
+    let mut over = pin!(stop::is_over(cancelled.clone(), grace));
     // The result is polled first: one that is ready counts even if the time is just over.
     let end = poll_fn(|context| {
         if let Poll::Ready(result) = work.as_mut().poll(context) {
-            return Poll::Ready(End::Returned(result.unwrap_or_else(|_| Err(panicked(spec.name)))));
+            let result = result.unwrap_or_else(|_| Err(panicked(spec.name)));
+            // A tool that was asked to end has not completed, whatever it says; but what a MANUAL call has completed is done.
+            return Poll::Ready(match &result {
+                Ok(_) if spec.recovery == Recovery::Manual => End::Returned(result),
+                _ if *cancelled.borrow() != Stop::No => End::Cancelled,
+                _ => End::Returned(result),
+            });
         }
-        if stop.as_mut().poll(context).is_ready() {
+        if over.as_mut().poll(context).is_ready() {
             return Poll::Ready(End::Cancelled);
         }
         timer.as_mut().poll(context).map(|()| End::TimedOut)

@@ -5,6 +5,7 @@ use tonic::Status;
 
 use super::checks::check_name;
 use crate::Calls;
+use crate::stop::Stop;
 
 pub(super) async fn cancel_tool_call(
     calls: &Arc<Calls>,
@@ -12,5 +13,8 @@ pub(super) async fn cancel_tool_call(
 ) -> Result<runner_v1::ToolCall, Status> {
     check_name(&request.name)?;
     calls.admit(request.fence).await?;
-    calls.cancel(&request.name).await.map(|call| (*call).clone())
+    calls
+        .cancel(&request.name, if request.kill { Stop::AtOnce } else { Stop::Gracefully })
+        .await
+        .map(|call| (*call).clone())
 }

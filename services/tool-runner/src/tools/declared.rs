@@ -208,6 +208,10 @@ impl Tool for Declared {
         self.0.terminal.write_bounds()
     }
 
+    fn stop_grace(&self) -> std::time::Duration {
+        self.0.terminal.stop_grace()
+    }
+
     fn call(&self, invocation: Invocation) -> Work {
         let command = self.0.command(&invocation.arguments);
         let this = Arc::clone(&self.0);

@@ -173,10 +173,14 @@ impl Tool for RunTerminal {
         if self.launcher.is_ok() { self.settings.write_bounds() } else { Vec::new() }
     }
 
+    fn stop_grace(&self) -> Duration {
+        self.settings.stop_grace()
+    }
+
     fn call(&self, invocation: Invocation) -> Work {
         let (launcher, settings, lanes) = (self.launcher.clone(), Arc::clone(&self.settings), self.lanes.clone());
         Box::pin(async move {
-            let Invocation { name, arguments, view, output, trace, enforced, limit, .. } = invocation;
+            let Invocation { name, arguments, view, output, trace, enforced, limit, mut stop, .. } = invocation;
             let launcher = launcher?;
             let view = view.ok_or_else(no_view)?;
             let arguments: Arguments = read_arguments(arguments)?;
@@ -189,7 +193,14 @@ impl Tool for RunTerminal {
             let guard = process::KillOnDrop(life.clone());
             let host = process::Host { launcher, settings, lanes, enforced };
             // In a task of its own, which outlives this future: the view is released only after the last process of the command has ended.
-            let ended = tokio::spawn(process::run(view, host, asked, life, over, output)).await;
+            let mut command = tokio::spawn(process::run(view, host, asked, life.clone(), over, output));
+            let ended = tokio::select! {
+                ended = &mut command => ended,
+                () = stop.requested() => {
+                    life.ask_to_end();
+                    command.await
+                }
+            };
             drop(guard);
             let process::Ended { outcome, output, loopback } = match ended {
                 Ok(ended) => ended?,

@@ -112,7 +112,7 @@ fn hello(output_window: i64) -> SessionRequest {
 }
 
 fn cancel(call: &str) -> Operation {
-    Operation::CancelToolCall(CancelToolCallRequest { name: name(call), fence: None })
+    Operation::CancelToolCall(CancelToolCallRequest { name: name(call), fence: None, kill: false })
 }
 
 fn state(call: &runner_v1::ToolCall) -> State {

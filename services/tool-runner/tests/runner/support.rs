@@ -518,7 +518,7 @@ impl Runner {
     }
 
     pub(crate) async fn cancel(&self, call: &str) -> Result<runner_v1::ToolCall, Status> {
-        let request = runner_v1::CancelToolCallRequest { name: name(call), fence: None };
+        let request = runner_v1::CancelToolCallRequest { name: name(call), fence: None, kill: false };
         self.client.clone().cancel_tool_call(request).await.map(tonic::Response::into_inner)
     }
 

@@ -15,7 +15,8 @@ use std::{
 use belay_proto::v1::{TraceContext, tool_call_output::Stream};
 use belay_sqlite::{Lane, Threads};
 use belay_tool_runner::{
-    Enforcement, Invocation, Output, SandboxSettings, Tool, ToolFailure, ToolResult, ViewHandle, tools::RunTerminal,
+    Enforcement, Invocation, Output, SandboxSettings, StopRequest, Tool, ToolFailure, ToolResult, ViewHandle,
+    tools::RunTerminal,
 };
 use belay_workspace::Workspace;
 use serde_json::{Value, json};
@@ -97,6 +98,7 @@ pub(crate) fn invocation(arguments: Value, view: &ViewHandle, output: Arc<dyn Ou
         enforced: Arc::default(),
         // Long enough that no test depends on it: a test of another limit hangs if that limit is broken.
         limit: Duration::from_secs(86_400),
+        stop: StopRequest::never(),
     }
 }
 

@@ -35,6 +35,7 @@ mod requests;
 mod results;
 mod settings;
 mod starts;
+mod stopping;
 mod stores;
 mod thousand;
 mod trace;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use belay_proto::v1::{CancelExecutionRequest, Execution, ExecutionView, GetExecutionRequest, execution::State};
 use belay_reasons as reasons;
+use tonic::{Code, Response};
 
 use super::{
     super::Context,
@@ -13,7 +14,7 @@ use super::{
 use crate::{
     args::help,
     clock,
-    connect::{Client, Needs},
+    connect::{Client, Needs, Session},
     exit::Exit,
     failure::{Failure, Report},
     follow::is_over,
@@ -21,12 +22,16 @@ use crate::{
     render::{execution, time, words},
 };
 
-/// How long running calls have to stop: a command is killed at once, with all its processes, and its effect has to be discarded.
+/// How long running calls have to stop. Longer than programs have by default to end when they are asked to (`commands.stop_grace`); then they are killed, and
+/// their effect has to be discarded.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The interval at which the execution is read meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Stop executions: running calls are cancelled, other steps are skipped
+///
+/// Running programs are asked to end (SIGTERM), and killed after a while (`commands.stop_grace`, 10 s unless the operator has changed it). Then what steps have
+/// done is undone, where the plan says how. With --kill programs are killed at once, and nothing is undone.
 ///
 /// One execution is waited for: 0 when it was cancelled, 2 when it had ended before, 34 when a call has not stopped after 30 s. Several are asked to stop, and
 /// not waited for.
@@ -38,6 +43,9 @@ pub(crate) struct Cancel {
     /// The reason, which is stored with the execution
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
+    /// Kill running programs at once, and undo nothing; also when the execution is being cancelled already
+    #[arg(long)]
+    kill: bool,
 }
 
 const CANCELLED: BulkAction = BulkAction {
@@ -46,33 +54,39 @@ const CANCELLED: BulkAction = BulkAction {
     states: &[State::Pending, State::Running, State::AwaitingApproval, State::Paused],
 };
 
+const KILLED: BulkAction = BulkAction {
+    verb: "kill",
+    done: "killed",
+    states: &[State::Pending, State::Running, State::AwaitingApproval, State::Paused, State::Cancelling],
+};
+
 /// Requests the cancellation, and waits until the execution has ended, if it is one.
 pub(crate) async fn cancel(context: &Context, verb: Cancel) -> Result<Exit, Failure> {
     let cancel = async |client: &mut Client, name: String| {
-        let request = CancelExecutionRequest { name, reason: verb.reason.clone(), ..Default::default() };
+        let request =
+            CancelExecutionRequest { name, reason: verb.reason.clone(), kill: verb.kill, ..Default::default() };
         Ok(client.cancel_execution(request).await?.into_inner())
     };
-    context
-        .ask(Needs::Records, async |client| match verb.selection.resolve(context, client, &CANCELLED).await? {
-            Selected::None(exit) => Ok(exit),
-            Selected::Named(names) if names.len() == 1 => {
-                let asked = cancel(client, names[0].clone()).await.map_err(|status| refused(&status, &names[0]))?;
-                ended(context, client, asked).await
-            }
-            Selected::Named(names) | Selected::Matching(names) => {
-                each(context, client, &CANCELLED, names, cancel).await
-            }
-        })
-        .await
+    let action = if verb.kill { &KILLED } else { &CANCELLED };
+    let work = async |session: &mut Session| match verb.selection.resolve(context, &mut session.client, action).await? {
+        Selected::None(exit) => Ok(exit),
+        Selected::Named(names) if names.len() == 1 => {
+            let asked = cancel(&mut session.client, names[0].clone()).await;
+            ended(context, session, asked.map_err(|status| refused(&status, &names[0]))?).await
+        }
+        Selected::Named(names) | Selected::Matching(names) => {
+            each(context, &mut session.client, action, names, cancel).await
+        }
+    };
+    context.with_session(Needs::Records, work).await
 }
 
-async fn ended(context: &Context, client: &mut Client, asked: Execution) -> Result<Exit, Failure> {
+async fn ended(context: &Context, session: &mut Session, asked: Execution) -> Result<Exit, Failure> {
     let name = asked.name.clone();
-    match tokio::time::timeout(MAX_WAIT, until_over(client, asked)).await {
-        Ok(ended) => ended?,
+    let execution = match tokio::time::timeout(MAX_WAIT, read_ended(context, session, asked)).await {
+        Ok(execution) => execution?,
         Err(_) => return Err(still_running(&name)),
-    }
-    let execution = read::execution(client, &name, context.screen.format).await?;
+    };
     if execution.state() != State::Cancelled {
         return Err(not_cancelled(&execution));
     }
@@ -80,13 +94,29 @@ async fn ended(context: &Context, client: &mut Client, asked: Execution) -> Resu
     Ok(Exit::OK)
 }
 
-async fn until_over(client: &mut Client, mut execution: Execution) -> Result<(), Failure> {
-    while !is_over(execution.state()) {
-        tokio::time::sleep(LOOK_AGAIN).await;
-        let request = GetExecutionRequest { name: execution.name.clone(), view: ExecutionView::Basic.into() };
-        execution = client.get_execution(request).await?.into_inner();
+/// The execution once it has ended. The server may end with it: `belay run` does.
+async fn read_ended(context: &Context, session: &mut Session, asked: Execution) -> Result<Execution, Failure> {
+    let mut over = is_over(asked.state());
+    let name = asked.name;
+    loop {
+        let found = match over {
+            true => read::execution(&mut session.client, &name, context.screen.format).await,
+            false => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                let request = GetExecutionRequest { name: name.clone(), view: ExecutionView::Basic.into() };
+                session.client.get_execution(request).await.map(Response::into_inner)
+            }
+        };
+        match found {
+            Ok(execution) if over => return Ok(execution),
+            Ok(execution) => over = is_over(execution.state()),
+            Err(status) if status.code() == Code::Unavailable => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                session.reconnect(true).await?;
+            }
+            Err(status) => return Err(status.into()),
+        }
     }
-    Ok(())
 }
 
 fn still_running(name: &str) -> Failure {

@@ -51,11 +51,11 @@ impl Execution {
         self.totals.done() == self.totals.total && self.compensation.is_none_or(|compensation| compensation.open == 0)
     }
 
-    /// The steps whose work is to be undone now, the last to complete first: those that say how, once a step has failed or the execution was stopped.
+    /// The steps whose work is to be undone now, the last to complete first: those that say how, once a step has failed or the execution was stopped; none when it was killed.
     pub(crate) fn undone(&self) -> Vec<StepId> {
-        let is_stopped = matches!(self.stop, Some(Stop::Cancelled | Stop::Deadline));
+        let is_stopped = self.stop.is_some_and(Stop::is_of_execution);
         let does_not_complete = self.totals.failed > 0 || is_stopped && self.totals.completed < self.totals.total;
-        if self.compensation.is_some() || !does_not_complete {
+        if self.compensation.is_some() || self.stop == Some(Stop::Killed) || !does_not_complete {
             return Vec::new();
         }
         let mut undone: Vec<_> =

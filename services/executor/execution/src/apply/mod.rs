@@ -118,10 +118,17 @@ impl Execution {
                 self.transition_execution(ExecutionTrigger::Resumed, None)?;
                 self.paused = None;
             }
-            E::CancelRequested { .. } => {
-                self.transition_execution(ExecutionTrigger::CancelRequested, None)?;
+            E::CancelRequested { kill, .. } => {
+                let (trigger, stop) = match kill {
+                    true => (ExecutionTrigger::KillRequested, Stop::Killed),
+                    false => (ExecutionTrigger::CancelRequested, Stop::Cancelled),
+                };
+                if self.stop == Some(Stop::Killed) {
+                    return Err("it is being killed".into());
+                }
+                self.transition_execution(trigger, None)?;
                 self.paused = None;
-                self.stop = Some(Stop::Cancelled);
+                self.stop = Some(stop);
             }
             E::SignalReceived(received) => {
                 if self.state.is_terminal() {

@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::{
     Actor, Body, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, ForbiddenChange, Json,
     MAX_SIGNALS, Resolution, RetryChange, RetryRequest, SignalReceived, StepEvent, StepId, StepKey, StepState,
-    Timestamp, ToolFacts, digest, transitions::execution_transition,
+    Timestamp, ToolFacts, digest, state::Stop, transitions::execution_transition,
 };
 
 /// A request of a principal.
@@ -28,6 +28,8 @@ pub enum Control {
     Cancel {
         /// The principal's reason.
         reason: String,
+        /// Kill what runs at once, and undo nothing.
+        kill: bool,
     },
     /// Take a signal, now or when a step waits for it.
     Signal {
@@ -159,7 +161,7 @@ impl Control {
                 Some(Self::Pause { reason: reason.clone(), discard_calls: *discard_calls })
             }
             E::Resumed => Some(Self::Resume),
-            E::CancelRequested { reason } => Some(Self::Cancel { reason: reason.clone() }),
+            E::CancelRequested { reason, kill } => Some(Self::Cancel { reason: reason.clone(), kill: *kill }),
             E::SignalReceived(SignalReceived { signal, payload }) => {
                 Some(Self::Signal { signal: signal.clone(), payload: payload.clone() })
             }
@@ -215,7 +217,7 @@ impl Control {
             Self::Pause { reason, discard_calls: false } => vec!["pause", reason, "", principal],
             Self::Pause { reason, discard_calls: true } => vec!["pause", reason, "discard_calls", principal],
             Self::Resume => vec!["resume", "", "", principal],
-            Self::Cancel { reason } => vec!["cancel", reason, "", principal],
+            Self::Cancel { reason, kill } => vec!["cancel", reason, if *kill { "kill" } else { "" }, principal],
             Self::Signal { signal, payload } => vec!["signal", signal, payload.as_str(), principal],
             Self::ResolveStep { step, resolution, reason } => {
                 let (how, result) = match resolution {
@@ -259,7 +261,8 @@ impl Control {
         match self {
             Self::Pause { .. } => Some(ExecutionTrigger::Paused),
             Self::Resume => Some(ExecutionTrigger::Resumed),
-            Self::Cancel { .. } => Some(ExecutionTrigger::CancelRequested),
+            Self::Cancel { kill: false, .. } => Some(ExecutionTrigger::CancelRequested),
+            Self::Cancel { kill: true, .. } => Some(ExecutionTrigger::KillRequested),
             Self::Signal { .. }
             | Self::ResolveStep { .. }
             | Self::Retry { .. }
@@ -297,7 +300,8 @@ impl Execution {
         let bodies: Vec<Body> = match control {
             Control::Pause { reason, discard_calls } => vec![ExecutionEvent::Paused { reason, discard_calls }.into()],
             Control::Resume => vec![ExecutionEvent::Resumed.into()],
-            Control::Cancel { reason } => vec![ExecutionEvent::CancelRequested { reason }.into()],
+            Control::Cancel { .. } if self.stop == Some(Stop::Killed) => return Err(Refused::WrongState(self.state)),
+            Control::Cancel { reason, kill } => vec![ExecutionEvent::CancelRequested { reason, kill }.into()],
             Control::Signal { .. } if self.signals.len() >= MAX_SIGNALS => return Err(Refused::TooManySignals),
             Control::Signal { signal, payload } => {
                 vec![ExecutionEvent::SignalReceived(SignalReceived { signal, payload }).into()]

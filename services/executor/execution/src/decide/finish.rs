@@ -18,7 +18,7 @@ impl Execution {
         }
         let (reason, cause) = match stop {
             Stop::Error { step } => (SkipReason::StopOnError, Some(step)),
-            Stop::Cancelled => (SkipReason::Cancelled, None),
+            Stop::Cancelled | Stop::Killed => (SkipReason::Cancelled, None),
             Stop::Deadline => (SkipReason::TimedOut, None),
         };
         let (mut events, mut counted) = (Vec::new(), 0);
@@ -108,10 +108,10 @@ impl Execution {
         let undoes = |record: &StepRecord| record.state == StepState::Completed && self.undoes_completed(record);
         let undone = self.steps.iter().filter(|(_, record)| undoes(record)).count();
         let before = self.compensation.and_then(|compensation| compensation.stop);
-        let stop = before.filter(|stop| matches!(stop, Stop::Cancelled | Stop::Deadline)).or(self.stop);
+        let stop = before.filter(|stop| stop.is_of_execution()).or(self.stop);
         let state = match stop {
             _ if completed == total => ExecutionState::Completed,
-            Some(Stop::Cancelled) => ExecutionState::Cancelled,
+            Some(Stop::Cancelled | Stop::Killed) => ExecutionState::Cancelled,
             Some(Stop::Deadline) => ExecutionState::TimedOut,
             _ if failed == 0 && self.skipped_a_needed_step() => ExecutionState::Partial,
             _ if failed == 0 => ExecutionState::Completed,

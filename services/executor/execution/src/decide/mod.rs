@@ -72,7 +72,7 @@ impl Execution {
         }
         let deadline = match self.stop {
             None | Some(Stop::Error { .. }) => self.deadline,
-            Some(Stop::Cancelled | Stop::Deadline) => None,
+            Some(Stop::Cancelled | Stop::Killed | Stop::Deadline) => None,
         };
         let goes_on = self.paused.is_none() && self.stop.is_none();
         // Without a free slot the execution waits for a running call.
@@ -103,9 +103,7 @@ impl Execution {
             return Vec::new();
         }
         let now = context.now;
-        if self.deadline.is_some_and(|deadline| deadline <= now)
-            && !matches!(self.stop, Some(Stop::Cancelled | Stop::Deadline))
-        {
+        if self.deadline.is_some_and(|deadline| deadline <= now) && !self.stop.is_some_and(Stop::is_of_execution) {
             return vec![ExecutionEvent::DeadlineExceeded.into()];
         }
         if let Some(&step) = self.index.to_resolve.first() {

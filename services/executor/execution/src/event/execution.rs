@@ -27,6 +27,8 @@ pub enum ExecutionEvent {
     CancelRequested {
         /// The principal's reason.
         reason: String,
+        /// What runs is killed at once, and nothing is undone.
+        kill: bool,
     },
     /// A principal sent it a signal. It is kept until a step waits for it.
     SignalReceived(SignalReceived),

@@ -102,7 +102,16 @@ pub(crate) enum Stop {
         step: StepKey,
     },
     Cancelled,
+    /// Nothing is undone.
+    Killed,
     Deadline,
+}
+
+impl Stop {
+    /// Whether the execution ends for it, and not for a step that failed.
+    pub(crate) fn is_of_execution(self) -> bool {
+        matches!(self, Self::Cancelled | Self::Killed | Self::Deadline)
+    }
 }
 
 /// What an execution or a step waits for.

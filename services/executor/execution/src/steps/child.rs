@@ -116,7 +116,7 @@ pub(super) fn next(
 /// It is started and awaited, paused and resumed with this execution, and cancelled with it.
 pub(crate) fn action(execution: &Execution, paused: bool) -> Option<Verb> {
     match (execution.stop, &execution.paused) {
-        (Some(_), _) => Some(Verb::Cancel),
+        (Some(stop), _) => Some(Verb::to_stop(stop)),
         (None, Some(_)) => (!paused).then_some(Verb::Pause),
         (None, None) => Some(Verb::Dispatch),
     }

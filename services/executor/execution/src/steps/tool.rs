@@ -145,8 +145,8 @@ fn ended(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time: T
 
 /// While the execution is paused, a held call needs nothing, even if it is decided meanwhile.
 pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Verb> {
-    if execution.stop.is_some() {
-        return Some(Verb::Cancel);
+    if let Some(stop) = execution.stop {
+        return Some(Verb::to_stop(stop));
     }
     let paused = execution.paused.as_ref();
     match operation.life {

@@ -404,6 +404,7 @@ fn acts() -> impl Strategy<Value = Vec<(Duration, &'static str)>> {
         3 => Just("pause discarding"),
         8 => Just("resume"),
         1 => Just("cancel"),
+        1 => Just("kill"),
         5 => Just("signal go 1"),
         2 => Just("signal stop 2"),
         6 => proptest::sample::select(ABOUT_FORMS),

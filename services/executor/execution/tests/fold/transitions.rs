@@ -60,6 +60,11 @@ fn plays() -> Vec<Play> {
         failing().replies("a: invalid; b: ok 9s").acts("2s retry"),
         failing().replies("a: invalid; b: ok 9s").acts("2s pause; 3s retry; 4s resume"),
         pair().replies("a: invalid").acts("5s retry paused; 6s resume"),
+        pair().acts("0.5s kill"),
+        pair().acts("0s pause; 1s kill"),
+        held("denied:9s").acts("3s kill"),
+        story("a").replies("a: ok! 9s").acts("1s cancel; 2s kill"),
+        pair().acts("0s kill"),
         pair().acts("0.5s cancel; 5s retry"),
         pair().fallback("a", "other").replies("a: transient"),
         pair().compensated("a").replies("b: transient").acts("9s retry"),
@@ -135,7 +140,7 @@ fn assert_same<Row: Copy + Debug + Eq + Hash>(what: &str, made: &HashSet<Row>, t
 /// Every event that moves something, fitting the present in everything but perhaps the move.
 fn everything(now: &Execution) -> Vec<Body> {
     use ExecutionState as S;
-    let mut bodies: Vec<Body> = ["pause", "resume", "cancel"].map(|words| act_of(words).1).into();
+    let mut bodies: Vec<Body> = ["pause", "resume", "cancel", "kill"].map(|words| act_of(words).1).into();
     bodies.extend([
         ExecutionEvent::Started.into(),
         ExecutionEvent::DeadlineExceeded.into(),

@@ -157,7 +157,7 @@ fn story() -> Vec<Event> {
     story.end("held", 1, completed("null"));
     story.end("flaky", 2, completed("1"));
     story.end("last", 1, completed(r#"{"n":7}"#));
-    story.control("cancel", Control::Cancel { reason: "enough".into() });
+    story.control("cancel", Control::Cancel { reason: "enough".into(), kill: false });
     story.end("stopped", 1, ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() });
     assert!(story.execution.state().is_terminal(), "{:?}", story.execution.waiting());
     story.events

@@ -38,6 +38,7 @@ commands:
     processes: 200
     file_size: unlimited
     cpu_time: 10m
+  stop_grace: 2m
   caches:
     cargo: keep
     npm: off
@@ -58,6 +59,7 @@ commands:
     assert_eq!((commands.reserve.size.value, commands.reserve.files.value), (Some(5 << 30), None));
     assert_eq!((commands.limits.processes.value, commands.limits.processes.origin.clone()), (200, Origin::Line(15)));
     assert_eq!((commands.limits.file_size.value, commands.limits.cpu_time.value), (None, Some(600)));
+    assert_eq!(commands.stop_grace.value, 120);
     let used = |name: &str| commands.caches.iter().find(|cache| cache.value.name == name).unwrap().value.clone();
     assert_eq!(
         (used("cargo").used, used("npm").used, used("go").used),
@@ -121,6 +123,10 @@ fn a_wrong_value_is_refused_with_the_correct_form() {
         (
             "commands: {limits: {cpu_time: 10}}",
             "1 commands.limits.cpu_time: must be `unlimited`, or a whole number with a unit: 90s, 15m or 24h",
+        ),
+        (
+            "commands: {stop_grace: 2h}",
+            "1 commands.stop_grace: must be a whole number with a unit, from 0s to 1h: 10s or 2m",
         ),
         (
             "commands: {scratch: {tmp: 8GB}}",
@@ -294,6 +300,7 @@ commands.limits.open_files = 1048576 (default)
 commands.limits.file_size = 8GiB (default)
 commands.limits.address_space = unlimited (default)
 commands.limits.cpu_time = unlimited (default)
+commands.stop_grace = 10s (default)
 commands.caches.cargo = keep, at ~/.cargo/registry (/etc/belay/config.yaml:4)
 commands.caches.npm = off (default)
 commands.caches.pip = off (/etc/belay/config.yaml:4)

@@ -146,6 +146,21 @@ impl Life {
         if matches!(*stage, Stage::Over) { Err(stopped()) } else { Ok(()) }
     }
 
+    /// Asks its processes to end. One that has not started does not start.
+    pub(super) fn ask_to_end(&self) {
+        let mut stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*stage {
+            Stage::Before(_) => *stage = Stage::Over,
+            Stage::Running(handle) => {
+                // If they cannot be asked, they are killed once their time is over.
+                if let Err(error) = handle.terminate() {
+                    tracing::warn!(%error, "Cannot ask a command to end");
+                }
+            }
+            Stage::Over => {}
+        }
+    }
+
     /// Marks it as started; kills it if it was cancelled meanwhile.
     fn begin(&self, kill: KillHandle) {
         let mut stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);

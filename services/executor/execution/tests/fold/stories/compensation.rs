@@ -111,6 +111,21 @@ fn undoing_can_be_cancelled() {
     );
 }
 
+/// S1-27: what runs is killed, nothing more is undone, and what is being undone is killed too.
+#[test]
+fn nothing_is_undone_of_what_is_killed() {
+    let picture = story("a; b after a").compensated("a").replies("b: ok 9s").acts("3s kill").picture();
+    assert_eq!(picture[2..], ["3s kill requested, b call 1.1 stopped, b cancelled, CANCELLED"]);
+    let picture =
+        story("a; b; c").compensated("a b").replies("c: transient; b~compensate: ok 9s").acts("4s kill").picture();
+    assert_eq!(
+        picture[4..],
+        [
+            "4s kill requested, a~compensate skipped CANCELLED, b~compensate call 1.1 stopped, b~compensate cancelled, CANCELLED"
+        ]
+    );
+}
+
 #[test]
 fn nothing_is_undone_during_a_pause() {
     let picture =

@@ -18,7 +18,7 @@ fn pause() -> Control {
 }
 
 fn cancel() -> Control {
-    Control::Cancel { reason: "lunch".to_owned() }
+    Control::Cancel { reason: "lunch".to_owned(), kill: false }
 }
 
 fn signal(payload: &str) -> Control {

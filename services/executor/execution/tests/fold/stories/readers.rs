@@ -182,7 +182,7 @@ fn a_form_is_asked_only_while_the_execution_goes_on() {
     };
     assert!(asks(&to_ask));
     assert!(!asks(&after_event(ExecutionEvent::Paused { reason: String::new(), discard_calls: false })));
-    assert!(!asks(&after_event(ExecutionEvent::CancelRequested { reason: String::new() })));
+    assert!(!asks(&after_event(ExecutionEvent::CancelRequested { reason: String::new(), kill: false })));
     let of_mode = story_of_mode(ApprovalMode::Fail);
     assert!(!asks(&of_mode), "the mode declines it");
 }

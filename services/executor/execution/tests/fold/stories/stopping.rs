@@ -2,7 +2,7 @@
 
 use belay_execution::{ExecutionState, Verb, Waiting};
 
-use crate::support::{action, call, is, story};
+use crate::support::{act_of, action, call, is, story};
 
 // S4-16, X12, X14: the first failure stops what runs, skips what has not started, and is the result.
 #[test]
@@ -175,6 +175,18 @@ fn requests_that_make_no_sense_are_refused() {
             "an execution that is Cancelling has no move Resumed",
         ]
     );
+}
+
+// S1-26, S1-27: a cancellation asks calls to end, and a kill, also after it, does not ask. It is made once.
+#[test]
+fn a_cancellation_can_become_a_kill() {
+    let play = story("a").replies("a: ok! 9s").acts("1s cancel; 2s kill").play();
+    let killed = |body: &_| is::cancel_requested(body) && *body == act_of("kill").1;
+    assert_eq!(action(&play.just_after(is::cancel_requested)), (call("a", 1, 1), Verb::Cancel));
+    assert_eq!(action(&play.just_after(killed)), (call("a", 1, 1), Verb::Kill));
+    assert_eq!(play.state(), ExecutionState::Completed, "it could not be stopped any more");
+    let play = story("a").replies("a: ok! 9s").acts("1s kill; 2s kill; 3s cancel").play();
+    assert_eq!(play.refused, ["it is being killed", "it is being killed"]);
 }
 
 // S4-26: out of time.

@@ -106,6 +106,7 @@ impl Held {
 enum Stop {
     Error,
     Cancel,
+    Kill,
     Deadline,
 }
 
@@ -200,7 +201,10 @@ impl Audit {
             }
             ExecutionEvent::Paused { .. } => self.paused = true,
             ExecutionEvent::Resumed => self.paused = false,
-            ExecutionEvent::CancelRequested { .. } => (self.stop, self.paused) = (Some(Stop::Cancel), false),
+            ExecutionEvent::CancelRequested { kill, .. } => {
+                assert!(self.stop != Some(Stop::Kill), "it is being killed");
+                (self.stop, self.paused) = (Some(if *kill { Stop::Kill } else { Stop::Cancel }), false);
+            }
             ExecutionEvent::DeadlineExceeded => (self.stop, self.paused) = (Some(Stop::Deadline), false),
             ExecutionEvent::SignalReceived(received) => {
                 self.signals.insert(sequence, received.signal.clone());
@@ -402,7 +406,7 @@ impl Audit {
         );
         let counted = self.ended.iter().filter(|step| self.counted(**step) == 1).count();
         assert_eq!(counted, self.totals.total, "something is left to end");
-        let is_stopped = matches!(self.stop, Some(Stop::Cancel | Stop::Deadline));
+        let is_stopped = matches!(self.stop, Some(Stop::Cancel | Stop::Kill | Stop::Deadline));
         assert!(self.totals.failed > 0 || is_stopped && self.totals.completed < self.totals.total);
         let says_how = |step: &usize| {
             let has_done = self.completed.contains(step) || self.has_checks_after(*step) && self.effects.contains(step);
@@ -923,7 +927,7 @@ impl Audit {
         assert_eq!((finished.totals, &finished.failure), (self.totals, &self.first_failure));
         let Totals { total, completed, failed, .. } = self.totals;
         let expected = match stop {
-            Some(Stop::Cancel) if completed < total => ExecutionState::Cancelled,
+            Some(Stop::Cancel | Stop::Kill) if completed < total => ExecutionState::Cancelled,
             Some(Stop::Deadline) if completed < total => ExecutionState::TimedOut,
             // Skipping is not success where others needed what was skipped, or everything was.
             _ if failed == 0 && self.missed() => ExecutionState::Partial,

@@ -31,8 +31,8 @@ impl Children {
             Verb::Dispatch if running.is_paused => (running.is_paused, running.ends) = (false, running.ends.max(now)),
             Verb::Dispatch => {}
             Verb::Pause => running.is_paused = true,
-            Verb::Cancel if !running.is_cancelled => (running.is_cancelled, running.ends) = (true, now),
-            Verb::Cancel => {}
+            Verb::Cancel | Verb::Kill if !running.is_cancelled => (running.is_cancelled, running.ends) = (true, now),
+            Verb::Cancel | Verb::Kill => {}
             Verb::RequestApproval | Verb::Commit | Verb::Discard => {
                 panic!("{verb:?} is not for the execution of a plan")
             }

@@ -92,7 +92,7 @@ fn execution_words(event: &ExecutionEvent) -> String {
         E::Paused { discard_calls: false, .. } => "paused".to_owned(),
         E::Paused { discard_calls: true, .. } => "paused, discarding".to_owned(),
         E::Resumed => "resumed".to_owned(),
-        E::CancelRequested { .. } => "cancel requested".to_owned(),
+        E::CancelRequested { kill, .. } => if *kill { "kill requested" } else { "cancel requested" }.to_owned(),
         E::SignalReceived(received) => format!("signal {}", received.signal),
         E::Retried(retried) => {
             let ids: Vec<&str> = retried.steps.iter().map(|id| id.as_str()).collect();

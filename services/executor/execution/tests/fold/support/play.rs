@@ -205,7 +205,8 @@ impl Play {
     /// The next event about each call and each child in flight.
     fn happenings(&self) -> impl Iterator<Item = (Timestamp, Happening)> {
         let actions: BTreeSet<Action> = self.execution.actions().into_iter().collect();
-        let stopped = move |operation| actions.contains(&Action { operation, verb: Verb::Cancel });
+        let stopped =
+            move |operation| actions.iter().any(|action| action.operation == operation && action.verb.stops());
         let calls = self.execution.operations().filter_map(move |operation| {
             let id = self.execution.operation_id(operation.key);
             self.runner.next(&id, operation.pending_approval.as_ref(), stopped(operation.key))
@@ -363,7 +364,7 @@ impl Play {
                     self.runner.send(call, request, granted, self.now);
                 }
                 Verb::Pause => panic!("a call is not paused"),
-                Verb::Cancel => self.runner.stop(call, self.now),
+                Verb::Cancel | Verb::Kill => self.runner.stop(call, self.now),
                 Verb::RequestApproval => self.runner.ask(call, self.now),
                 Verb::Commit => self.runner.commit(call, self.now),
                 Verb::Discard => {

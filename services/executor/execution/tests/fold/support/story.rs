@@ -277,7 +277,8 @@ pub(crate) fn act_of(words: &str) -> Happening {
         ["pause"] => ExecutionEvent::Paused { reason, discard_calls: false },
         ["pause", "discarding"] => ExecutionEvent::Paused { reason, discard_calls: true },
         ["resume"] => ExecutionEvent::Resumed,
-        ["cancel"] => ExecutionEvent::CancelRequested { reason },
+        ["cancel"] => ExecutionEvent::CancelRequested { reason, kill: false },
+        ["kill"] => ExecutionEvent::CancelRequested { reason, kill: true },
         ["signal", signal, payload] => {
             let (signal, payload) = (signal.to_owned(), Json::from_text(payload));
             ExecutionEvent::SignalReceived(SignalReceived { signal, payload })

@@ -1,0 +1,172 @@
+//! A cancelled execution: programs are asked to end, have a while for it, and are killed when an operator wants that.
+
+use std::{fs, path::Path};
+
+use belay_e2e::{
+    Home,
+    belay::{Running, count},
+};
+use serde_json::Value;
+
+/// What a program writes to its cache is the only thing of a cancelled call that stays.
+const SETTINGS: &str = "commands: {caches: {cargo: keep}, stop_grace: GRACE}";
+
+/// What the programs have written to their cache.
+fn said(home: &Home) -> String {
+    let mut folders = vec![home.state()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            match entry.file_name() == "said" {
+                true => return fs::read_to_string(entry.path()).unwrap(),
+                false if entry.file_type().unwrap().is_dir() => folders.push(entry.path()),
+                false => {}
+            }
+        }
+    }
+    String::new()
+}
+
+/// A program that says `ready`, and that runs until it is told to end.
+fn plan(trap: &str, nap: &str) -> String {
+    format!(
+        "id: long\nsteps:\n\
+         - {{id: first, tool: write_file, arguments: {{path: made, content: x}}, compensate: {{tool: delete_file, arguments: {{path: made}}}}}}\n\
+         - id: serve\n  tool: run_terminal\n  depends_on: [first]\n  verbatim: [command]\n  arguments:\n    command: [sh, -c, \"trap '{trap}' TERM; echo changed > made; sleep {nap} & echo ready; wait; while :; do sleep {nap} & wait; done\"]\n"
+    )
+}
+
+struct Scene {
+    home: Home,
+    run: Running,
+}
+
+impl Scene {
+    /// An execution whose program is ready.
+    fn new(trap: &str, nap: &str, grace: &str) -> Self {
+        let home = Home::new();
+        fs::create_dir(home.path("w")).unwrap();
+        let plan = home.file("plan.yaml", plan(trap, nap));
+        let settings = home.file("config.yaml", SETTINGS.replace("GRACE", grace));
+        let arguments =
+            ["run", &plan, "--workspace", "w", "--config", &settings, "--approve", "auto", "--id", "x", "-o", "text"];
+        let mut run = home.start(arguments);
+        run.wait_for("│ ready");
+        wait_until_running(nap);
+        Self { home, run }
+    }
+
+    /// The events of the execution, which has to be cancelled.
+    fn ended(self) -> (Home, Vec<Value>) {
+        let ended = self.run.end();
+        assert_eq!(ended.code, 1, "{ended:?}");
+        let (_, execution) = self.home.json(&["executions", "get", "x"]);
+        assert_eq!(execution["state"], "STATE_CANCELLED");
+        let events = self.home.events("x");
+        (self.home, events)
+    }
+}
+
+/// Whether a process sleeps so long.
+fn is_running(nap: &str) -> bool {
+    let sleeps = |folder: &Path| {
+        let words = fs::read(folder.join("cmdline")).unwrap_or_default();
+        words == format!("sleep\0{nap}\0").into_bytes()
+    };
+    fs::read_dir("/proc").unwrap().flatten().any(|entry| sleeps(&entry.path()))
+}
+
+/// How long the programs of a test sleep, by which their processes are found: tests run side by side.
+fn nap(test: u32) -> String {
+    format!("{}.{}", 86_400 + test, std::process::id())
+}
+
+/// The shell may not have executed it yet, or again.
+fn wait_until_running(nap: &str) {
+    while !is_running(nap) {
+        std::thread::yield_now();
+    }
+}
+
+/// S1-26, S1-29: every process of a program is asked to end, and it can do what it has to then. Once the execution is cancelled no process is left, what the program
+/// changed is not there, and what was done before is undone.
+#[test]
+fn a_cancelled_program_can_tidy_up() {
+    let scene = Scene::new("echo tidied >> ~/.cargo/registry/said; exit 0", &nap(1), "1h");
+    let cancelled = scene.home.run(["executions", "cancel", "x", "--reason", "enough"]);
+    assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    assert!(!is_running(&nap(1)), "no process is left when the cancellation is acknowledged");
+    let (home, events) = scene.ended();
+    assert_eq!(said(&home), "tidied\n", "it was asked once, and had its time");
+    assert!(!home.path("w/made").exists(), "what was done before was undone");
+    assert_eq!(count(&events, "stepCompleted", "first~compensate"), 1);
+    let asked: Vec<_> = events.iter().filter_map(|event| event.get("executionCancelRequested")).collect();
+    assert_eq!(asked, [&serde_json::json!({"reason": "enough"})]);
+    assert_eq!(count(&events, "stepRetryScheduled", ""), 0, "nothing is tried again");
+}
+
+/// S1-26: a program that does not listen is killed when its time is over, which is the operator's to set.
+#[test]
+fn a_program_that_does_not_end_is_killed() {
+    let scene = Scene::new("echo no >> ~/.cargo/registry/said", &nap(2), "1s");
+    let cancelled = scene.home.run(["executions", "cancel", "x"]);
+    assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    assert!(!is_running(&nap(2)));
+    assert_eq!(said(&scene.ended().0), "no\n", "it was asked first");
+}
+
+/// S1-27: a kill does not wait, not even for a program that has an hour, and undoes nothing.
+#[test]
+fn a_killed_program_is_not_asked() {
+    for asked_first in [false, true] {
+        let scene = Scene::new("echo no >> ~/.cargo/registry/said", &nap(3), "1h");
+        let cancelling = asked_first.then(|| {
+            let cancelling = scene.home.start(["executions", "cancel", "x"]);
+            while scene.home.json(&["executions", "get", "x"]).1["state"] != "STATE_CANCELLING" {}
+            cancelling
+        });
+        wait_until_running(&nap(3));
+        let killed = scene.home.run(["executions", "cancel", "x", "--kill", "--reason", "now"]);
+        assert_eq!(killed.code, 0, "{killed:?}");
+        assert!(!is_running(&nap(3)));
+        if let Some(cancelling) = cancelling {
+            assert_eq!(cancelling.end().code, 0, "the first command sees the end too");
+        }
+        let (home, events) = scene.ended();
+        assert_eq!(said(&home), if asked_first { "no\n" } else { "" });
+        assert_eq!(
+            fs::read_to_string(home.path("w/made")).unwrap(),
+            "x",
+            "nothing is undone, and nothing is committed"
+        );
+        let kills: Vec<_> = events.iter().filter(|event| event["executionCancelRequested"]["kill"] == true).collect();
+        assert_eq!(kills.len(), 1);
+        assert_eq!(count(&events, "executionCancelRequested", ""), 1 + usize::from(asked_first));
+    }
+}
+
+/// A program outside of Belay's control that ends well within its time has done what it was to do: its result counts, and nothing is unknown.
+#[test]
+fn what_completes_when_it_is_asked_to_end_has_completed() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let tools = "
+tools:
+  send:
+    command: [sh, -c, 'trap \"echo sent; exit 0\" TERM; sleep 86404.04 & echo ready; wait']
+    output: text
+    recovery: manual
+commands: {stop_grace: 1h}
+";
+    let settings = home.file("config.yaml", tools);
+    let plan = home.file("plan.yaml", "{id: p, steps: [{id: send, tool: send}]}");
+    let arguments = ["run", &plan, "--workspace", "w", "--config", &settings, "--approve", "auto", "--id", "x"];
+    let mut run = home.start(arguments);
+    run.wait_for("│ ready");
+    let late = home.run(["executions", "cancel", "x"]);
+    assert_eq!(late.code, 2, "{late:?}");
+    assert!(late.talk.contains("it ended before it could be cancelled"), "{late:?}");
+    assert_eq!(run.end().code, 0);
+    let (_, execution) = home.json(&["executions", "get", "x"]);
+    assert_eq!(execution["state"], "STATE_COMPLETED");
+    assert_eq!(execution["steps"][0]["output"], "ready\nsent", "{execution}");
+}
