@@ -137,6 +137,7 @@ const CHANGES: &[(&str, Role)] = &[
     ("belay.v1.SignalExecutionRequest", v1::SignalExecutionRequest::ROLE),
     ("belay.v1.ResolveStepRequest", v1::ResolveStepRequest::ROLE),
     ("belay.v1.RetryExecutionRequest", v1::RetryExecutionRequest::ROLE),
+    ("belay.v1.ForkExecutionRequest", v1::ForkExecutionRequest::ROLE),
     ("belay.v1.UpdatePlanRequest", v1::UpdatePlanRequest::ROLE),
     ("belay.v1.RetryStepRequest", v1::RetryStepRequest::ROLE),
     ("belay.v1.SkipStepRequest", v1::SkipStepRequest::ROLE),

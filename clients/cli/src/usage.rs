@@ -42,6 +42,7 @@ const ELSEWHERE: &[(&str, &[&str])] = &[
     ("pause", &["executions", "pause"]),
     ("resume", &["executions", "resume"]),
     ("retry", &["executions", "retry"]),
+    ("fork", &["executions", "fork"]),
     ("continue", &["executions", "resume"]),
     ("start", &["run"]),
     ("exec", &["run"]),

@@ -291,6 +291,7 @@ mod tests {
             inputs: belay_execution::Json::from_text("{}"),
             start_at: None,
             parent_step: String::new(),
+            forked_from: String::new(),
             approval_mode: ApprovalMode::Wait,
             workspace: String::new(),
             labels: BTreeMap::new(),

@@ -88,6 +88,7 @@ pub(crate) async fn dispatch(context: &Context, command: Command, signals: &mut 
         Command::Executions(Executions::Watch(verb)) => executions::watch::watch(context, verb, signals).await,
         Command::Executions(Executions::Resume(verb)) => executions::resume::resume(context, verb, signals).await,
         Command::Executions(Executions::Retry(verb)) => executions::retry::retry(context, verb, signals).await,
+        Command::Executions(Executions::Fork(verb)) => executions::fork::fork(context, verb, signals).await,
         short => unless_stopped(signals, dispatch_short(context, short)).await?,
     }
 }
@@ -138,9 +139,9 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Completions(verb) => completions::completions(verb),
         Command::Run(_)
         | Command::Serve(_)
-        | Command::Executions(Executions::Watch(_) | Executions::Resume(_) | Executions::Retry(_)) => {
-            Err(Failure::internal("a long command was taken for a short one"))
-        }
+        | Command::Executions(
+            Executions::Watch(_) | Executions::Resume(_) | Executions::Retry(_) | Executions::Fork(_),
+        ) => Err(Failure::internal("a long command was taken for a short one")),
     }
 }
 

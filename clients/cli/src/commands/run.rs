@@ -277,7 +277,7 @@ fn no_server() -> Failure {
 }
 
 /// The folder's path for the services. A folder on another machine cannot be resolved here, so its path must be absolute.
-fn workspace(folder: &Path, is_local: bool) -> Result<String, Failure> {
+pub(super) fn workspace(folder: &Path, is_local: bool) -> Result<String, Failure> {
     let refused = |why: &str| -> Failure {
         let message = format!("the workspace {}: {why}", folder.display());
         Report::new(reasons::WORKSPACE_INVALID, message).next(next::help()).into()

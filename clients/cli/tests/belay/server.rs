@@ -11,15 +11,15 @@ use std::{
 use belay_proto::{
     v1::{
         Approval, Artifact, AuditEntry, CancelExecutionRequest, DecideApprovalRequest, DeleteExecutionRequest,
-        DeleteExecutionResponse, Execution, ExecutionEvent, GetArtifactRequest, GetArtifactResponse,
-        GetExecutionRequest, GetProvenanceRequest, GetProvenanceResponse, GetStepRequest, ListArtifactsRequest,
-        ListArtifactsResponse, ListAuditEntriesRequest, ListAuditEntriesResponse, ListCapabilitiesRequest,
-        ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest,
-        ListNamespacesResponse, ListStepsRequest, ListStepsResponse, ListToolCallsRequest, ListToolCallsResponse,
-        PauseExecutionRequest, Plan, PlanViolation, ReadBlobRequest, ReadBlobResponse, ResolveStepRequest,
-        ResumeExecutionRequest, RetryExecutionRequest, RetryStepRequest, SetStepOutputRequest, SignalExecutionRequest,
-        SkipStepRequest, StartExecutionRequest, Step, ToolCall, UpdatePlanRequest, ValidatePlanRequest,
-        ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
+        DeleteExecutionResponse, Execution, ExecutionEvent, ForkExecutionRequest, GetArtifactRequest,
+        GetArtifactResponse, GetExecutionRequest, GetProvenanceRequest, GetProvenanceResponse, GetStepRequest,
+        ListArtifactsRequest, ListArtifactsResponse, ListAuditEntriesRequest, ListAuditEntriesResponse,
+        ListCapabilitiesRequest, ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse,
+        ListNamespacesRequest, ListNamespacesResponse, ListStepsRequest, ListStepsResponse, ListToolCallsRequest,
+        ListToolCallsResponse, PauseExecutionRequest, Plan, PlanViolation, ReadBlobRequest, ReadBlobResponse,
+        ResolveStepRequest, ResumeExecutionRequest, RetryExecutionRequest, RetryStepRequest, SetStepOutputRequest,
+        SignalExecutionRequest, SkipStepRequest, StartExecutionRequest, Step, ToolCall, UpdatePlanRequest,
+        ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
         WatchExecutionsRequest, WatchExecutionsResponse,
         approval_service_server::ApprovalServiceServer,
         execution_event::Kind,
@@ -420,6 +420,10 @@ impl ExecutorService for Scripted {
     }
 
     async fn retry_execution(&self, _: Request<RetryExecutionRequest>) -> Result<Response<Execution>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn fork_execution(&self, _: Request<ForkExecutionRequest>) -> Result<Response<Execution>, Status> {
         Err(Status::unimplemented("not scripted"))
     }
 

@@ -40,7 +40,7 @@ pub use approval::{
 };
 pub use canonical::{Json, digest};
 pub use classify::classify;
-pub use control::{Control, NewPlan, Refused};
+pub use control::{Control, Kept, NewPlan, Refused};
 pub use decision::Decision;
 pub use event::{
     Actor, ApprovalEvent, ApprovalMode, Body, Child, ChildEnd, ChildEvent, CommittedFile, Created, Event,

@@ -20,6 +20,7 @@ pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
         inputs: crate::Json::from_text("{}"),
         start_at: None,
         parent_step: String::new(),
+        forked_from: String::new(),
         approval_mode: ApprovalMode::Wait,
         workspace: "w".into(),
         labels: Default::default(),

@@ -25,6 +25,7 @@ impl Story {
             inputs: Json::from_text("{}"),
             start_at: None,
             parent_step: String::new(),
+            forked_from: String::new(),
             approval_mode: ApprovalMode::Wait,
             workspace: String::new(),
             labels: BTreeMap::new(),

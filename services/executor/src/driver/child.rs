@@ -192,13 +192,14 @@ impl ChildOperation {
             trace: (trace.traceparent(), trace.tracestate().to_owned()),
             shard,
             parent_step: self.parent_step.clone(),
+            forked_from: String::new(),
         };
         let actor = Actor::new(principal.clone());
         let body = ExecutionEvent::Created(Box::new(created)).into();
         let first = Event { sequence: 1, time: now, actor: Some(actor), body };
         let reason = self.with_parent("held back");
         let paused = ExecutionEvent::Paused { reason, discard_calls: false };
-        let then = if is_held_back { vec![(Actor::new(self.parent_step.clone()), paused)] } else { Vec::new() };
+        let then = if is_held_back { vec![(Actor::new(self.parent_step.clone()), paused.into())] } else { Vec::new() };
         // A task of its own: what is stored must have a driver, also when this operation is replaced meanwhile.
         let create = Driver::create(Arc::clone(registry), row, first, then, catalogue.ledger_id.as_str().into());
         let stopping =

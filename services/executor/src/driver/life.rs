@@ -6,7 +6,7 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use belay_execution::{Actor, DecideContext, Event, Execution, ExecutionEvent};
+use belay_execution::{Actor, Body, DecideContext, Event, Execution};
 use belay_journal::{Done, ExecutionKey, ExecutionRow, NewExecution, Operation, Refused};
 use belay_proto::v1;
 use belay_reasons as reasons;
@@ -47,15 +47,15 @@ impl Driver {
         registry: Arc<ExecutionRegistry>,
         mut row: NewExecution,
         first: Event,
-        then: Vec<(Actor, ExecutionEvent)>,
+        then: Vec<(Actor, Body)>,
         ledger_id: Arc<str>,
     ) -> Result<Result<Box<v1::Execution>, Refused>, Status> {
         let illegal = |error| Status::internal(format!("a new execution cannot begin: {error}"));
         let mut execution = Execution::create(first.clone()).map_err(illegal)?;
         let mut events = vec![first];
         let now = registry.now();
-        for (actor, event) in then {
-            events.push(execution.record(now, Some(actor), event).map_err(illegal)?);
+        for (actor, body) in then {
+            events.push(execution.record(now, Some(actor), body).map_err(illegal)?);
         }
         // What templates make of inputs may be large, which is the driver's.
         if execution.plan().inputs().is_empty() {

@@ -2,6 +2,7 @@
 
 mod delete_execution;
 mod filter;
+mod fork_execution;
 mod get_artifact;
 mod get_execution;
 mod get_provenance;
@@ -190,6 +191,13 @@ impl ExecutorService for Service {
         request: Request<v1::RetryExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
         retries::retry_execution(&self.registry, request).await.map(Response::new)
+    }
+
+    async fn fork_execution(
+        &self,
+        request: Request<v1::ForkExecutionRequest>,
+    ) -> Result<Response<v1::Execution>, Status> {
+        fork_execution::fork_execution(&self.registry, request).await.map(Response::new)
     }
 
     async fn update_plan(&self, request: Request<v1::UpdatePlanRequest>) -> Result<Response<v1::Execution>, Status> {

@@ -1,6 +1,6 @@
 use std::{collections::HashMap, sync::Arc};
 
-use belay_execution::{Actor, Created, Event, ExecutionEvent, Timestamp, digest};
+use belay_execution::{Actor, Body, Created, Event, ExecutionEvent, Timestamp, digest};
 use belay_journal::{NewExecution, Refused};
 use belay_plan::{
     Planned, StepProblem,
@@ -126,12 +126,7 @@ pub(super) async fn start_execution(
         registry.check_capacity()?;
     }
     let namespace = namespace("parent", &parent)?;
-    if !execution_id.is_empty() && !is_id(&execution_id) {
-        let message = format!(
-            "`{execution_id}` is not valid: use 1 to 64 lower-case letters, digits and `-`, beginning with a letter or a digit"
-        );
-        return Err(status::invalid("execution_id", message).into());
-    }
+    check_id(&execution_id)?;
     check("request_id", &request_id)?;
     check_labels(registry, &labels)?;
     let source = match source {
@@ -181,6 +176,7 @@ pub(super) async fn start_execution(
         trace,
         shard,
         parent_step: String::new(),
+        forked_from: String::new(),
     };
     let actor = Actor { principal, request_id: row.request_id.clone() };
     let body = ExecutionEvent::Created(Box::new(created)).into();
@@ -189,9 +185,31 @@ pub(super) async fn start_execution(
         return preview(registry, &ExecutionName { namespace, id }, first);
     }
     let paused = ExecutionEvent::Paused { reason: "started paused".into(), discard_calls: false };
-    let then = if start_paused { vec![(Actor::new(actor.principal), paused)] } else { Vec::new() };
+    let then = if start_paused { vec![(Actor::new(actor.principal), paused.into())] } else { Vec::new() };
+    create(registry, row, first, then, catalogue.ledger_id.as_str().into()).await
+}
+
+/// Refuses an id that no execution can have; an empty one is chosen by the executor.
+pub(super) fn check_id(execution_id: &str) -> Result<(), Status> {
+    if execution_id.is_empty() || is_id(execution_id) {
+        return Ok(());
+    }
+    let message = format!(
+        "`{execution_id}` is not valid: use 1 to 64 lower-case letters, digits and `-`, beginning with a letter or a digit"
+    );
+    Err(status::invalid("execution_id", message).into())
+}
+
+/// Stores an execution with its first events, and starts its driver. A repeated request gets the execution that it has started.
+pub(super) async fn create(
+    registry: &Arc<ExecutionRegistry>,
+    row: NewExecution,
+    first: Event,
+    then: Vec<(Actor, Body)>,
+    ledger_id: Arc<str>,
+) -> Result<v1::Execution, Status> {
     // A task of its own: a caller that disconnects between the commit and the registration must not leave an execution without a driver.
-    let create = Driver::create(Arc::clone(registry), row, first, then, catalogue.ledger_id.as_str().into());
+    let create = Driver::create(Arc::clone(registry), row, first, then, ledger_id);
     let created = tokio::spawn(create).await;
     match created.map_err(|_| {
         Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry."))

@@ -53,6 +53,7 @@ fn first(trace: (String, String)) -> Event {
         inputs: belay_execution::Json::from_text("{}"),
         start_at: None,
         parent_step: String::new(),
+        forked_from: String::new(),
         approval_mode: ApprovalMode::Wait,
         workspace: String::new(),
         labels: BTreeMap::new(),

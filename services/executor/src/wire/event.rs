@@ -158,6 +158,7 @@ fn created_message(created: &Created) -> v1::ExecutionCreated {
         workspace: created.workspace.clone(),
         start_time: created.start_at.map(time),
         parent_step: created.parent_step.clone(),
+        forked_from: created.forked_from.clone(),
         inputs: (created.inputs.as_str() != "{}").then(|| inline(&created.inputs)),
         labels: created.labels.clone(),
         deadline: created.deadline.map(time),

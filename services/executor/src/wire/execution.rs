@@ -199,6 +199,7 @@ pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Executio
         etag: etag(execution),
         principal: execution.principal().to_owned(),
         parent_step: created.parent_step.clone(),
+        forked_from: created.forked_from.clone(),
         labels: created.labels.clone(),
         workspace: created.workspace.clone(),
         approval_mode: approval_mode_to(created.approval_mode).into(),

@@ -21,6 +21,7 @@ mod errors;
 mod exactly_once;
 mod examples;
 mod faults;
+mod forks;
 mod health;
 mod hostile;
 mod lists;

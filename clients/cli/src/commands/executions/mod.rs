@@ -5,6 +5,7 @@ pub(crate) mod delete;
 pub(crate) mod diff;
 pub(crate) mod edit_plan;
 pub(crate) mod events;
+pub(crate) mod fork;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod pause;

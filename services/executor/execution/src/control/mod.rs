@@ -1,7 +1,10 @@
 //! What people and planners ask of a running execution.
 
+mod fork;
 mod retry;
 mod update;
+
+pub use fork::Kept;
 
 use belay_plan::Plan;
 use thiserror::Error;

@@ -81,6 +81,8 @@ pub struct Created {
     pub shard: u32,
     /// The name of the step whose plan it carries out; empty for one that a request has started.
     pub parent_step: String,
+    /// The name of the execution from whose state it began; empty for one that began with its plan.
+    pub forked_from: String,
 }
 
 /// What happens when policy requires approval.

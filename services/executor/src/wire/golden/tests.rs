@@ -66,6 +66,7 @@ impl Story {
             inputs: belay_execution::Json::from_text("{}"),
             start_at: None,
             parent_step: String::new(),
+            forked_from: String::new(),
             approval_mode: ApprovalMode::Wait,
             workspace: "/w".into(),
             labels: [("team".to_owned(), "a".to_owned())].into(),

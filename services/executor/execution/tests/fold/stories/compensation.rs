@@ -126,6 +126,13 @@ fn nothing_is_undone_of_what_is_killed() {
     );
 }
 
+/// A step that was given its output has done nothing.
+#[test]
+fn what_was_given_its_output_is_not_undone() {
+    let story = story("a; b").compensated("a").replies("b: transient").acts("0s pause; 0s set-output a 0 1; 1s resume");
+    assert_eq!(story.picture().last().unwrap(), "2s b failed TRANSIENT, PARTIAL");
+}
+
 #[test]
 fn nothing_is_undone_during_a_pause() {
     let picture =

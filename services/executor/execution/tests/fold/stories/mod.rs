@@ -9,6 +9,7 @@ mod conditions;
 mod controls;
 mod fallback;
 mod for_each;
+mod forking;
 mod order;
 mod pausing;
 mod readers;

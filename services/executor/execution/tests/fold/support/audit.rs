@@ -410,7 +410,8 @@ impl Audit {
         assert!(self.totals.failed > 0 || is_stopped && self.totals.completed < self.totals.total);
         let says_how = |step: &usize| {
             let has_done = self.completed.contains(step) || self.has_checks_after(*step) && self.effects.contains(step);
-            has_done && self.spec(*step).compensate().is_some() && !self.is_for_each(*step)
+            let has_tried = self.attempts.get(step).is_some_and(|attempts| *attempts > 0) || self.before(*step) > 0;
+            has_done && has_tried && self.spec(*step).compensate().is_some() && !self.is_for_each(*step)
         };
         let mut seen = BTreeSet::new();
         let last = self.order.iter().rev().copied().filter(|step| self.counted(*step) == 1 && says_how(step));

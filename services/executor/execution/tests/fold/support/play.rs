@@ -48,6 +48,7 @@ pub(crate) fn created(plan: Plan) -> Created {
         inputs: belay_execution::Json::from_text("{}"),
         start_at: None,
         parent_step: String::new(),
+        forked_from: String::new(),
         approval_mode: ApprovalMode::Wait,
         workspace: "workspace".to_owned(),
         labels: BTreeMap::new(),

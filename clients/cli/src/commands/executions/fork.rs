@@ -1,0 +1,110 @@
+//! `belay executions fork`.
+
+use std::path::PathBuf;
+
+use belay_proto::v1::ForkExecutionRequest;
+
+use super::{
+    super::{Context, run::workspace, unless_stopped},
+    refused,
+};
+use crate::{
+    args::{Format, Which, execution_help},
+    ask,
+    attend::{Attendance, attend},
+    clock,
+    connect::{Needs, Session},
+    exit::Exit,
+    failure::Failure,
+    names,
+    render::{
+        execution,
+        result::lines::EventShape,
+        text::{Line, Style},
+    },
+    signals::Signals,
+};
+
+/// Start another execution of a plan from what an execution has completed, and watch it until it ends
+///
+/// It has the plan, inputs, labels and approval mode of the first, which stays as it is. What has completed there is taken over, with its output; the steps that
+/// have not, and all that depend on them, run. It works in the same folder as it is now, unless --workspace names another.
+#[derive(clap::Args, Debug)]
+#[command(after_help = execution_help!("belay executions fork @last --from build"))]
+pub(crate) struct Fork {
+    #[command(flatten)]
+    which: Which,
+    /// Also run this step, and all that depend on it, though they have completed
+    #[arg(long, value_name = "STEP", default_value = "", hide_default_value = true)]
+    from: String,
+    /// The id of the new execution [default: one that is chosen]
+    #[arg(long = "id", value_name = "ID", default_value = "", hide_default_value = true)]
+    new_id: String,
+    /// The folder in which it works [default: that of the first]
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    workspace: Option<PathBuf>,
+    /// Pause it before anything runs, to change its steps first
+    #[arg(long)]
+    paused: bool,
+    /// Do not watch it
+    #[arg(long)]
+    detach: bool,
+    /// The reason, which is stored with the execution
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    reason: String,
+    /// Do it once, however often the command runs with this
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    request_id: String,
+}
+
+/// Starts the execution, and watches it.
+pub(crate) async fn fork(context: &Context, verb: Fork, signals: &mut Signals) -> Result<Exit, Failure> {
+    let Fork { which, from, new_id, workspace: folder, paused, detach, reason, request_id } = verb;
+    let workspace = folder.as_deref().map(|folder| workspace(folder, context.place.is_local())).transpose()?;
+    let (session, execution) = unless_stopped(signals, async {
+        let mut session = Session::open(&context.place, Needs::Records).await?;
+        let forked = async {
+            let name = names::resolve(&mut session.client, &context.namespace, &which.id).await?;
+            let request = ForkExecutionRequest {
+                name: name.clone(),
+                execution_id: new_id,
+                from_step: from,
+                workspace: workspace.unwrap_or_default(),
+                start_paused: paused,
+                reason,
+                request_id,
+            };
+            let forked = session.client.fork_execution(request).await;
+            Ok::<_, Failure>(forked.map_err(|status| refused(&status, &name))?.into_inner())
+        };
+        match forked.await {
+            Ok(execution) => Ok((session, execution)),
+            Err(failure) => {
+                session.close().await;
+                Err(failure)
+            }
+        }
+    })
+    .await??;
+    if paused || detach {
+        let shown = context.screen.show(&execution, || execution::summary(&execution, clock::now()));
+        session.close().await;
+        return shown.map(|()| Exit::OK).map_err(Into::into);
+    }
+    if context.screen.format == Format::Text {
+        let (id, origin) = (names::id(&execution.name), names::id(&execution.forked_from));
+        let line = Line::new("execution ")
+            .and(Style::Strong, id)
+            .and(Style::Plain, format!(" begins with what {origin} has completed"));
+        context.screen.say(&line);
+    }
+    let attendance = Attendance {
+        name: execution.name,
+        after: 0,
+        drive: true,
+        asks: ask::is_attended(),
+        max_wait: None,
+        shape: EventShape::Belay,
+    };
+    attend(context, session, signals, attendance).await
+}

@@ -1,0 +1,164 @@
+//! Starts an execution from the state of another.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use belay_execution::{
+    Actor, ApprovalMode, Body, Created, Event, Execution, ExecutionEvent, Json, Kept, Refused, StepEvent, StepId,
+    digest,
+};
+use belay_journal::NewExecution;
+use belay_plan::Plan;
+use belay_proto::{payload::MAX_INLINE_BYTES, v1};
+use belay_reasons as reasons;
+use belay_service_kit::{Principal, status};
+use prost::Message as _;
+use tonic::{Code, Request, Status};
+
+use super::{
+    requests::{check, check_may_control},
+    start_execution::{check_id, create},
+};
+use crate::{
+    ExecutionRegistry,
+    names::{ExecutionName, shard_of},
+    submitted::{Source, accepted},
+    trace, wire,
+};
+
+/// The bytes of all outputs that a fork takes over: they are stored with its first events.
+const MAX_KEPT_BYTES: u64 = 16 << 20;
+
+pub(super) async fn fork_execution(
+    registry: &Arc<ExecutionRegistry>,
+    request: Request<v1::ForkExecutionRequest>,
+) -> Result<v1::Execution, Status> {
+    let caller = Principal::of(&request)?;
+    let uid = registry.ids.next_id();
+    let trace = trace::initial_trace(&registry.telemetry, request.metadata(), &uid);
+    let request = request.into_inner();
+    let request_hash = hash(&request);
+    let v1::ForkExecutionRequest { name, execution_id, from_step, workspace, start_paused, reason, request_id } =
+        request;
+    registry.check_capacity()?;
+    let origin = ExecutionName::parse("name", &name)?;
+    check_id(&execution_id)?;
+    for (field, text) in [("from_step", &from_step), ("reason", &reason), ("request_id", &request_id)] {
+        check(field, text)?;
+    }
+    let row = registry.client_reads.find(&origin).await?;
+    check_may_control(&caller, &row.execution.principal)?;
+    let from = Some(from_step).filter(|step| !step.is_empty()).map(StepId::from);
+    let why = match reason.as_str() {
+        "" => format!("taken over from `{origin}`"),
+        reason => format!("taken over from `{origin}`: {reason}"),
+    };
+    let begun = registry.look(&origin, |seen| begun(&origin, seen.execution, from.as_ref(), &why)).await??;
+    let catalogue = registry.runner.catalogue(false).await?;
+    // The tools may be others by now.
+    let (plan, tools) = accepted(registry, &Source::Message(wire::plan_message(&begun.plan))).await?;
+    let workspace = match workspace.as_str() {
+        "" => begun.workspace,
+        _ => registry.runner.check_workspace(workspace).await?,
+    };
+
+    let now = registry.now();
+    let principal = caller.to_string();
+    let namespace = origin.namespace.clone();
+    let id = if execution_id.is_empty() { registry.ids.next_id() } else { execution_id };
+    let shard = shard_of(&namespace, &id);
+    let row = NewExecution {
+        namespace,
+        id,
+        shard,
+        created_at: now.as_micros(),
+        plan_id: plan.id().to_owned(),
+        labels: begun.labels.clone(),
+        principal: principal.clone(),
+        request_id: request_id.clone(),
+        request_hash,
+    };
+    let created = Created {
+        uid,
+        deadline: plan.timeout().map(|timeout| now.saturating_add(timeout)),
+        start_at: None,
+        inputs: begun.inputs,
+        plan,
+        approval_mode: begun.approval_mode,
+        workspace,
+        labels: begun.labels,
+        tools,
+        trace,
+        shard,
+        parent_step: String::new(),
+        forked_from: origin.to_string(),
+    };
+    let by = Actor::new(principal.clone());
+    let first = Event {
+        sequence: 1,
+        time: now,
+        actor: Some(Actor { principal, request_id }),
+        body: ExecutionEvent::Created(Box::new(created)).into(),
+    };
+    let paused = start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false }.into());
+    let then = begun.taken_over.into_iter().chain(paused).map(|body| (by.clone(), body)).collect();
+    create(registry, row, first, then, catalogue.ledger_id.as_str().into()).await
+}
+
+/// With what a fork begins.
+struct Begun {
+    plan: Plan,
+    inputs: Json,
+    labels: BTreeMap<String, String>,
+    workspace: String,
+    approval_mode: ApprovalMode,
+    taken_over: Vec<Body>,
+}
+
+fn begun(origin: &ExecutionName, execution: &Execution, from: Option<&StepId>, why: &str) -> Result<Begun, Status> {
+    let kept = execution.kept_by_fork(from).map_err(|refused| match refused {
+        Refused::NoStep(step) => {
+            let message = format!("Execution `{}` has no step `{step}`.", origin.id);
+            Status::from(status::error(Code::NotFound, reasons::STEP_NOT_FOUND, message))
+        }
+        _ => {
+            let message = format!(
+                "Every step of execution `{}` has completed, and nothing would run: name the step from which to run (from_step).",
+                origin.id
+            );
+            Status::from(status::error(Code::FailedPrecondition, reasons::NOTHING_TO_RETRY, message))
+        }
+    })?;
+    let (mut taken_over, mut bytes) = (Vec::with_capacity(kept.len()), 0);
+    for (step, kept) in kept {
+        let event = match kept {
+            Kept::Skipped => StepEvent::SkipRequested { reason: why.to_owned() },
+            Kept::Output(output) => {
+                bytes += output.size();
+                let inline = output.inline().filter(|_| bytes <= MAX_KEPT_BYTES).ok_or_else(|| {
+                    let message = format!(
+                        "the output of step `{step}` cannot be taken over: each may have {MAX_INLINE_BYTES} bytes, and all together {MAX_KEPT_BYTES}. \
+                         Fork from this step, or from one before it"
+                    );
+                    Status::from(status::invalid("from_step", message))
+                })?;
+                StepEvent::OutputSet { output: inline.clone(), reason: why.to_owned() }
+            }
+        };
+        taken_over.push(Body::Step { step: step.clone(), attempt: 0, event });
+    }
+    let created = execution.created();
+    Ok(Begun {
+        plan: execution.plan().clone(),
+        inputs: created.inputs.clone(),
+        labels: created.labels.clone(),
+        workspace: created.workspace.clone(),
+        approval_mode: created.approval_mode,
+        taken_over,
+    })
+}
+
+/// The hash that identifies a request: everything but the request id.
+fn hash(request: &v1::ForkExecutionRequest) -> String {
+    let request = v1::ForkExecutionRequest { request_id: String::new(), ..request.clone() };
+    digest(&request.encode_to_vec())
+}
