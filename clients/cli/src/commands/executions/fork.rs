@@ -89,7 +89,7 @@ pub(crate) async fn fork(context: &Context, verb: Fork, signals: &mut Signals) -
     if paused || detach {
         let shown = context.screen.show(&execution, || execution::summary(&execution, clock::now()));
         session.close().await;
-        return shown.map(|()| Exit::OK).map_err(Into::into);
+        return shown.map(|()| Exit::OK);
     }
     if context.screen.format == Format::Text {
         let (id, origin) = (names::id(&execution.name), names::id(&execution.forked_from));
