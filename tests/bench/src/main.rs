@@ -57,7 +57,7 @@ struct Settings {
     /// One small round: shows that everything works, not how fast it is.
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
-    /// Measure Belay beside another system as well, which is installed with npm and cargo when it is missing.
+    /// Measure only P1 to P7 and P10, beside the floor and beside another system, which is installed with npm and cargo when it is missing.
     #[arg(long, value_name = "SYSTEM",
           conflicts_with_all = ["load", "looking", "shapes", "parked", "held", "memory", "tools", "breakdown"])]
     beside: Option<Other>,
@@ -222,7 +222,14 @@ async fn measure(settings: &Settings) -> Result<bool> {
         Some(programs) => Some(peer::flushes(programs, &root, scale).await?),
         None => None,
     };
-    eprintln!("Storing {} parked executions", scale.parked);
+    // What only the floor is compared with takes most of the time.
+    let everything = settings.beside.is_none();
+    let parked = if everything {
+        eprintln!("Storing {} parked executions", scale.parked);
+        Some(parked::measure(&binaries, &root, scale.parked).await?)
+    } else {
+        None
+    };
     let mut measured = Measured {
         rounds: Vec::new(),
         crashes: Vec::new(),
@@ -232,7 +239,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         looking: Vec::new(),
         shapes: Vec::new(),
         tools: Vec::new(),
-        parked: parked::measure(&binaries, &root, scale.parked).await?,
+        parked,
         memory: None,
         peers: Vec::new(),
         peer_flushes,
@@ -241,18 +248,22 @@ async fn measure(settings: &Settings) -> Result<bool> {
         eprintln!("Round {} of {rounds}", number + 1);
         measured.rounds.push(rounds::round(number, &binaries, &root, scale).await?);
         measured.crashes.push(crash::crash(&binaries, &Place::new(&root)?, scale.crash).await?);
-        measured.launches.push(launch::launch(&root, scale.launches)?);
-        measured.beside.push(beside::measure(&binaries, &root, scale.beside).await?);
-        measured.looking.push(looking::measure(&binaries, &root, scale.looking).await?);
-        measured.tools.push(tools::measure(&binaries, &root, scale.tools).await?);
+        if everything {
+            measured.launches.push(launch::launch(&root, scale.launches)?);
+            measured.beside.push(beside::measure(&binaries, &root, scale.beside).await?);
+            measured.looking.push(looking::measure(&binaries, &root, scale.looking).await?);
+            measured.tools.push(tools::measure(&binaries, &root, scale.tools).await?);
+        }
         measured.shapes.push(shapes::measure(&binaries, &root, scale.shapes).await?);
         if let Some(programs) = &restate {
             measured.peers.push(peer::round(number, &binaries, programs, &root, scale).await?);
         }
     }
 
-    eprintln!("Memory");
-    measured.memory = Some(memory::measure(&binaries, &root, scale.memory, |_, _| {}).await?);
+    if everything {
+        eprintln!("Memory");
+        measured.memory = Some(memory::measure(&binaries, &root, scale.memory, |_, _| {}).await?);
+    }
 
     let (rows, peer_rows) = (report::rows(&measured), report::peer_rows(&measured));
     let cores = std::thread::available_parallelism()?.get();

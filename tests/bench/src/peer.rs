@@ -14,7 +14,7 @@ use crate::{
     restate::{Restate, steps},
     restate_programs::Programs,
     rounds::{self, Scale, Side},
-    shapes::{self, Shapes},
+    shapes,
     strace::{self, Counted},
     subject::{Load, within},
 };
@@ -31,6 +31,16 @@ pub(crate) struct Peer {
     pub(crate) calls_us: u64,
     pub(crate) crash: Crash,
     pub(crate) shapes: Shapes,
+}
+
+/// What Belay's long and wide plans take with Restate: what [`shapes::Shapes`] has, without a kill late in the long one.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Shapes {
+    pub(crate) first_us: u64,
+    pub(crate) last_us: u64,
+    pub(crate) early_ms: f64,
+    pub(crate) accepted_ms: f64,
+    pub(crate) task_ms: f64,
 }
 
 /// The result of one kill of Restate's server.
@@ -75,7 +85,7 @@ pub(crate) async fn round(
     let calls = alone.client();
     let calls_us = within("calls", calls.call("calls", &steps(scale.calls, 0))).await?.p50_us;
     let crash = killed_at(&mut alone, &place, scale.crash, scale.crash.total() as u64 / 4).await?;
-    let shapes = shapes(&mut alone, &place, scale.shapes).await?;
+    let shapes = plans(&mut alone, &place, scale.shapes).await?;
     Ok(Peer { restate, belay, calls_us, crash, shapes })
 }
 
@@ -93,33 +103,32 @@ async fn killed_at(restate: &mut Restate, place: &Place, load: Load, bodies: u64
     })
     .await?;
     let killed_at = restate.lose_server(place).await?;
-    future::try_join_all(ids.iter().map(|id| client.finish(id))).await?;
+    let ended = future::try_join_all(ids.iter().map(|id| client.finish(id))).await;
+    ended.map_err(|error| restate.explain(format!("after a kill with {load:?}: {error}").into()))?;
     let ran = restate.ran(killed_at).await?;
     let next = ran.first_us.ok_or("every execution of Restate ended before the kill")?;
     let repeated = (ran.bodies - before).checked_sub(load.total() as u64).ok_or("Restate lost a step")?;
     Ok(Crash { next_step_ms: (next - killed_at) as f64 / 1e3, repeated })
 }
 
-/// The same plans as Belay's: a long one, killed early and late, and a wide one.
-async fn shapes(restate: &mut Restate, place: &Place, scale: shapes::Scale) -> Result<Shapes> {
+/// The same plans as Belay's: a long one, killed early in it, and a wide one.
+async fn plans(restate: &mut Restate, place: &Place, scale: shapes::Scale) -> Result<Shapes> {
     let client = restate.client();
     let long = within("a long plan", client.call("steps", &steps(scale.steps, scale.compared))).await?;
     let load = Load::of_nothing(1, scale.steps);
     let early = killed_at(restate, place, load, 100).await?;
-    let late = killed_at(restate, place, load, u64::from(scale.steps / 10 * 9)).await?;
 
     let plan = json!({"tasks": shapes::edges(), "parallelism": shapes::PARALLELISM});
     let began = SystemClock.now_micros();
     let id = within("accepting a wide plan", client.begin("wide", &plan)).await?;
     let accepted = SystemClock.now_micros();
-    client.finish(&id).await?;
+    client.finish(&id).await.map_err(|error| restate.explain(format!("a wide plan: {error}").into()))?;
     let millis = |from: i64, to: i64| (to - from) as f64 / 1e3;
     let task_ms = millis(accepted, SystemClock.now_micros()) / f64::from(shapes::TASKS);
     Ok(Shapes {
         first_us: long.first_us,
         last_us: long.last_us,
         early_ms: early.next_step_ms,
-        late_ms: late.next_step_ms,
         accepted_ms: millis(began, accepted),
         task_ms,
     })

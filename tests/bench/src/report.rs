@@ -10,7 +10,7 @@ use crate::{
     looking::Looking,
     memory::Growth,
     parked::Parked,
-    peer::Peer,
+    peer::{self, Peer},
     rounds::{Flushes, Round, Side},
     shapes::Shapes,
     strace::Counted,
@@ -29,7 +29,7 @@ pub(crate) struct Measured {
     pub(crate) looking: Vec<Looking>,
     pub(crate) shapes: Vec<Shapes>,
     pub(crate) tools: Vec<Tools>,
-    pub(crate) parked: Parked,
+    pub(crate) parked: Option<Parked>,
     pub(crate) memory: Option<Growth>,
     /// The rounds beside Restate, when they were asked for.
     pub(crate) peers: Vec<Peer>,
@@ -61,7 +61,7 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         target: Some(Target::Figure(Bound::AtMost(most))),
         ..paired("P4", metric, "MiB", None, of)
     };
-    vec![
+    let rows = vec![
         paired("P1", "step p50, 1 execution", "µs", Some(Bound::AtMost(1.2)), |side| {
             side.one.speed.p50_us.map(|us| us as f64)
         }),
@@ -135,13 +135,17 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         tool("step p50, write_file; floor: noop", &measured.tools, |tools| tools.write_us),
         tool("step p50, run_terminal `true`; floor: noop", &measured.tools, |tools| tools.command_us),
         tool("step p50, run_terminal that prints 0.9 MB; floor: noop", &measured.tools, |tools| tools.print_us),
-        parked("start beside parked executions", "ms", measured.parked.start_ms, 3000.0),
-        parked("executor's memory beside them", "MiB", measured.parked.used_kib as f64 / KIB_PER_MIB, 300.0),
-        parked("slowest page of a list of them", "ms", measured.parked.slowest_page_ms(), 20.0),
+        parked("start beside parked executions", "ms", &measured.parked, 3000.0, |parked| parked.start_ms),
+        parked("executor's memory beside them", "MiB", &measured.parked, 300.0, |parked| {
+            parked.used_kib as f64 / KIB_PER_MIB
+        }),
+        parked("slowest page of a list of them", "ms", &measured.parked, 20.0, Parked::slowest_page_ms),
         launch("sandbox launch, workspace read-only", &measured.launches, |launch| launch.read_only_us),
         launch("sandbox launch, workspace copy-on-write", &measured.launches, |launch| launch.staged_us),
         launch_beside_bubblewrap(&measured.launches),
-    ]
+    ];
+    // Beside another system, only some are measured.
+    rows.into_iter().filter(|row| row.belay.is_some() || row.note.is_some()).collect()
 }
 
 /// The rows beside Restate, in the order of the targets; none when it was not measured.
@@ -151,8 +155,8 @@ pub(crate) fn peer_rows(measured: &Measured) -> Vec<Row> {
     };
     let sides: Vec<[&Side; 2]> = measured.peers.iter().map(|round| [&round.restate, &round.belay]).collect();
     let paired = |id, metric, unit, bound, of| paired(&sides, id, metric, unit, bound, of);
-    let turns = |id, metric, unit, of: fn(&Shapes) -> f64| {
-        let both = measured.peers.iter().zip(&measured.shapes).map(|(peer, shapes)| [of(&peer.shapes), of(shapes)]);
+    let turns = |id, metric, unit, of: fn(&peer::Shapes, &Shapes) -> [f64; 2]| {
+        let both = measured.peers.iter().zip(&measured.shapes).map(|(peer, shapes)| of(&peer.shapes, shapes));
         Row { id, metric, unit, ..compared(both) }
     };
     let calls =
@@ -181,12 +185,17 @@ pub(crate) fn peer_rows(measured: &Measured) -> Vec<Row> {
         }),
         flushes_of(flushes, &measured.flushes.belay),
         Row { id: "P6", metric: "kill -9 to the next step, 64 executions", unit: "ms", ..compared(crashes) },
-        turns("P7", "accepting a plan of 2,122 tasks", "ms", |shapes| shapes.accepted_ms),
-        turns("P7", "each of its tasks, 64 at once", "ms", |shapes| shapes.task_ms),
-        turns("P10", "step p50, the first of 10,000", "µs", |shapes| shapes.first_us as f64),
-        turns("P10", "step p50, the last of 10,000", "µs", |shapes| shapes.last_us as f64),
-        turns("P10", "kill -9 to the next step, at step 100", "ms", |shapes| shapes.early_ms),
-        turns("P10", "kill -9 to the next step, at step 9,000", "ms", |shapes| shapes.late_ms),
+        turns("P7", "accepting a plan of 2,122 tasks", "ms", |restate, belay| [restate.accepted_ms, belay.accepted_ms]),
+        turns("P7", "each of its tasks, 64 at once", "ms", |restate, belay| [restate.task_ms, belay.task_ms]),
+        turns("P10", "step p50, the first of 10,000", "µs", |restate, belay| {
+            [restate.first_us as f64, belay.first_us as f64]
+        }),
+        turns("P10", "step p50, the last of 10,000", "µs", |restate, belay| {
+            [restate.last_us as f64, belay.last_us as f64]
+        }),
+        turns("P10", "kill -9 to the next step, at step 100", "ms", |restate, belay| {
+            [restate.early_ms, belay.early_ms]
+        }),
     ]
 }
 
@@ -304,12 +313,12 @@ fn shaped(
     }
 }
 
-fn parked(metric: &'static str, unit: &'static str, figure: f64, most: f64) -> Row {
+fn parked(metric: &'static str, unit: &'static str, parked: &Option<Parked>, most: f64, of: fn(&Parked) -> f64) -> Row {
     let target = match unit {
         "ms" => Target::Time(Bound::AtMost(most)),
         _ => Target::Figure(Bound::AtMost(most)),
     };
-    Row { id: "P8", metric, unit, belay: Some(figure), target: Some(target), ..Row::default() }
+    Row { id: "P8", metric, unit, belay: parked.as_ref().map(of), target: Some(target), ..Row::default() }
 }
 
 fn launch(metric: &'static str, launches: &[Launch], of: fn(&Launch) -> f64) -> Row {
@@ -336,8 +345,7 @@ fn launch_beside_bubblewrap(launches: &[Launch]) -> Row {
         belay: stats::median(launches.iter().map(|launch| launch.staged_us)),
         ratio,
         target: Some(Target::Ratio(Bound::AtMost(1.0))),
-        note: ratio
-            .is_none()
+        note: (ratio.is_none() && !launches.is_empty())
             .then(|| "bubblewrap (Debian: bubblewrap) is not installed or may not run here".to_owned()),
     }
 }

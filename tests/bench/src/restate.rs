@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    Result,
+    Failure, Result,
     place::Place,
     process::Process,
     restate_programs::Programs,
@@ -42,6 +42,9 @@ pub(crate) struct Restate {
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
 }
+
+/// After which a request for the end of an execution is sent again: a server that has just started does not answer all of them.
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How to reach the server, with which executions can be waited for side by side.
 #[derive(Clone)]
@@ -108,6 +111,11 @@ impl Restate {
         Ok(serde_json::from_str(&next_line(&mut self.output, &self.service).await?)?)
     }
 
+    /// The error, and what the server said last.
+    pub(crate) fn explain(&self, error: Failure) -> Failure {
+        self.server.explain(error)
+    }
+
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
     }
@@ -150,15 +158,17 @@ impl Client {
         let mut last = String::new();
         let asking = async {
             loop {
-                match send(&self.ingress, Method::GET, &path, None).await {
-                    Ok(times) => return Ok(times),
-                    Err(error) => last = error.to_string(),
+                let attached = send(&self.ingress, Method::GET, &path, None);
+                match tokio::time::timeout(ATTACH_TIMEOUT, attached).await {
+                    Ok(Ok(times)) => return Ok(times),
+                    Ok(Err(error)) => last = error.to_string(),
+                    Err(_) => last = "it has not ended".to_owned(),
                 }
                 tokio::time::sleep(START_INTERVAL).await;
             }
         };
-        let ended = within("the end of an execution of Restate", asking).await;
-        ended.map_err(|error| if last.is_empty() { error } else { format!("{error}: {last}").into() })
+        let ended = within(&format!("the end of {id}"), asking).await;
+        ended.map_err(|error| format!("{error}: {last}").into())
     }
 }
 
