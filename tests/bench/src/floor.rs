@@ -37,11 +37,12 @@ impl Floor {
     pub(crate) async fn start(binaries: &Path, place: &Place) -> Result<Self> {
         let program = binaries.join("belay-floor");
         let socket = place.socket("floor.sock").to_string();
-        let (tool, _, mut output) = Process::start_talking(&program, &["tool", "--listen", &socket], place.state())?;
+        let (tool, _, mut output) =
+            Process::start_talking("belay-floor", &program, &["tool", "--listen", &socket], place.state())?;
         next_line(&mut output, &tool).await?;
         let store = place.file("floor.db").display().to_string();
         let arguments = ["executor", "--tool", &socket, "--store", &store];
-        let (executor, input, mut output) = Process::start_talking(&program, &arguments, place.state())?;
+        let (executor, input, mut output) = Process::start_talking("belay-floor", &program, &arguments, place.state())?;
         next_line(&mut output, &executor).await?;
         Ok(Self { tool, executor, input, output })
     }

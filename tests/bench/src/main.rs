@@ -13,10 +13,13 @@ mod launch;
 mod looking;
 mod memory;
 mod parked;
+mod peer;
 mod place;
 mod proc;
 mod process;
 mod report;
+mod restate;
+mod restate_programs;
 mod rounds;
 mod shapes;
 mod strace;
@@ -32,10 +35,12 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use clap::Parser;
+use belay_bench::stats;
+use clap::{Parser, ValueEnum};
 
 use place::Place;
 use report::{Measured, Report};
+use restate_programs::Programs;
 use rounds::Scale;
 use subject::Load;
 
@@ -52,6 +57,10 @@ struct Settings {
     /// One small round: shows that everything works, not how fast it is.
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
+    /// Measure only P1 to P7 and P10, beside the floor and beside another system, which is installed with npm and cargo when it is missing.
+    #[arg(long, value_name = "SYSTEM",
+          conflicts_with_all = ["load", "looking", "shapes", "parked", "held", "memory", "tools", "breakdown"])]
+    beside: Option<Other>,
     /// Measure only this load (executions x steps), and write no result.json: for profiling, or to try a change.
     #[arg(long, value_name = "EXECUTIONSxSTEPS", value_parser = load, conflicts_with_all = ["quick", "check"])]
     load: Option<Load>,
@@ -87,6 +96,12 @@ struct Settings {
     /// Where stores and result.json are kept, on a real disk; without it `bench` in the target folder.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+}
+
+/// What Belay can be measured beside, apart from the floor.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Other {
+    Restate,
 }
 
 fn main() -> ExitCode {
@@ -190,9 +205,31 @@ async fn measure(settings: &Settings) -> Result<bool> {
     }
     let (rounds, scale) = if settings.quick { (1, Scale::QUICK) } else { (usize::from(settings.rounds), Scale::FULL) };
 
+    let (restate, left_out) = match settings.beside {
+        None => (None, None),
+        Some(Other::Restate) => match programs(&root).await {
+            Ok(programs) => (Some(programs), None),
+            Err(why) => (None, Some(why)),
+        },
+    };
+    if let Some(why) = &left_out {
+        eprintln!("Going on without Restate: {why}");
+    }
+
     eprintln!("Counting flushes");
     let flushes = rounds::flushes(&binaries, &root, scale).await?;
-    eprintln!("Storing {} parked executions", scale.parked);
+    let peer_flushes = match &restate {
+        Some(programs) => Some(peer::flushes(programs, &root, scale).await?),
+        None => None,
+    };
+    // What only the floor is compared with takes most of the time.
+    let everything = settings.beside.is_none();
+    let parked = if everything {
+        eprintln!("Storing {} parked executions", scale.parked);
+        Some(parked::measure(&binaries, &root, scale.parked).await?)
+    } else {
+        None
+    };
     let mut measured = Measured {
         rounds: Vec::new(),
         crashes: Vec::new(),
@@ -202,37 +239,66 @@ async fn measure(settings: &Settings) -> Result<bool> {
         looking: Vec::new(),
         shapes: Vec::new(),
         tools: Vec::new(),
-        parked: parked::measure(&binaries, &root, scale.parked).await?,
+        parked,
         memory: None,
+        peers: Vec::new(),
+        peer_flushes,
     };
     for number in 0..rounds {
         eprintln!("Round {} of {rounds}", number + 1);
         measured.rounds.push(rounds::round(number, &binaries, &root, scale).await?);
         measured.crashes.push(crash::crash(&binaries, &Place::new(&root)?, scale.crash).await?);
-        measured.launches.push(launch::launch(&root, scale.launches)?);
-        measured.beside.push(beside::measure(&binaries, &root, scale.beside).await?);
-        measured.looking.push(looking::measure(&binaries, &root, scale.looking).await?);
-        measured.tools.push(tools::measure(&binaries, &root, scale.tools).await?);
+        if everything {
+            measured.launches.push(launch::launch(&root, scale.launches)?);
+            measured.beside.push(beside::measure(&binaries, &root, scale.beside).await?);
+            measured.looking.push(looking::measure(&binaries, &root, scale.looking).await?);
+            measured.tools.push(tools::measure(&binaries, &root, scale.tools).await?);
+        }
         measured.shapes.push(shapes::measure(&binaries, &root, scale.shapes).await?);
+        if let Some(programs) = &restate {
+            measured.peers.push(peer::round(number, &binaries, programs, &root, scale).await?);
+        }
     }
 
-    eprintln!("Memory");
-    measured.memory = Some(memory::measure(&binaries, &root, scale.memory, |_, _| {}).await?);
+    if everything {
+        eprintln!("Memory");
+        measured.memory = Some(memory::measure(&binaries, &root, scale.memory, |_, _| {}).await?);
+    }
 
-    let rows = report::rows(&measured);
+    let (rows, peer_rows) = (report::rows(&measured), report::peer_rows(&measured));
     let cores = std::thread::available_parallelism()?.get();
     println!(
         "Belay and the floor. Rounds: {rounds}. Cores: {cores}. Disk: {file_system}. Programs: {}.\n",
         binaries.display()
     );
-    print!("{}", table::draw(&rows));
-    println!("\nEvery execution completed, and after each kill -9 every step was in its history exactly once.");
+    print!("{}", table::draw("floor", &rows));
+    if restate.is_some() {
+        println!("\nBelay and Restate {}, in the same rounds.\n", restate_programs::VERSION);
+        print!("{}", table::draw("restate", &peer_rows));
+    }
+    if let Some(why) = &left_out {
+        println!("\nLeft out: Restate. {why}");
+    }
+    println!("\nEvery execution completed, and after each kill -9 every step was in Belay's history exactly once.");
+    if let Some(repeated) = stats::median(measured.peers.iter().map(|peer| peer.crash.repeated as f64)) {
+        println!("After a kill -9 with {} executions Restate ran {repeated} steps again.", scale.crash.executions);
+    }
     let result = root.join("result.json");
-    let report = Report { cores, file_system: &file_system, rows: &rows, measured: &measured };
+    let report =
+        Report { cores, file_system: &file_system, rows: &rows, peer_rows: &peer_rows, left_out, measured: &measured };
     fs::write(&result, serde_json::to_string_pretty(&report)?)
         .map_err(|error| format!("{}: {error}", result.display()))?;
     println!("Written to {}", result.display());
-    Ok(!rows.iter().any(table::Row::fails))
+    Ok(!rows.iter().chain(&peer_rows).any(table::Row::fails))
+}
+
+/// Restate's programs, which have been seen to work here; or why they cannot be measured.
+async fn programs(root: &Path) -> Result<Programs, String> {
+    let folder = root.to_owned();
+    let installed = tokio::task::spawn_blocking(move || restate_programs::install(&folder)).await;
+    let programs = installed.map_err(|error| error.to_string())??;
+    peer::check(&programs, root).await.map_err(|error| error.to_string())?;
+    Ok(programs)
 }
 
 /// One load only, with a line for each round.

@@ -27,23 +27,28 @@ pub(crate) struct Process {
 impl Process {
     /// Starts `belay` as a service. What it writes goes to `SERVICE.log` in `folder`, after what an earlier process of the service wrote.
     pub(crate) fn start(program: &Path, service: &str, arguments: &[&str], folder: &Path) -> Result<Self> {
-        let log = folder.join(service).with_extension("log");
+        Self::start_program(service, program, &[&[service], arguments].concat(), folder)
+    }
+
+    /// Starts any program. What it writes goes to `NAME.log` in `folder`, after what an earlier process of this name wrote.
+    pub(crate) fn start_program(name: &str, program: &Path, arguments: &[&str], folder: &Path) -> Result<Self> {
+        let log = folder.join(name).with_extension("log");
         let mut command = prepare(program, &log)?;
-        command.arg(service).args(arguments).stdout(File::options().append(true).open(&log)?);
-        Self::spawn(service.to_owned(), program, command, log)
+        command.args(arguments).stdout(File::options().append(true).open(&log)?);
+        Self::spawn(name.to_owned(), program, command, log)
     }
 
     /// Starts a program that is talked to over stdin and stdout.
     pub(crate) fn start_talking(
+        name: &str,
         program: &Path,
         arguments: &[&str],
         folder: &Path,
     ) -> Result<(Self, ChildStdin, Lines<BufReader<ChildStdout>>)> {
-        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let log = folder.join(&name).with_extension("log");
+        let log = folder.join(name).with_extension("log");
         let mut command = prepare(program, &log)?;
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Self::spawn(name, program, command, log)?;
+        let mut process = Self::spawn(name.to_owned(), program, command, log)?;
         let input = process.child.stdin.take().expect("asked for above");
         let output = process.child.stdout.take().expect("asked for above");
         Ok((process, input, tokio::io::AsyncBufReadExt::lines(BufReader::new(output))))
@@ -85,9 +90,11 @@ impl Process {
 fn prepare(program: &Path, log: &Path) -> Result<Command> {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).stderr(File::options().create(true).append(true).open(log)?).kill_on_drop(true);
-    // The user's own settings of Belay must not change what is measured.
-    for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_string_lossy().starts_with("BELAY_")) {
-        command.env_remove(variable);
+    // The user's own settings must not change what is measured.
+    for (variable, _) in std::env::vars_os() {
+        if ["BELAY_", "RESTATE_"].iter().any(|prefix| variable.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(variable);
+        }
     }
     Ok(command)
 }

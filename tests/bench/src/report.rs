@@ -10,8 +10,10 @@ use crate::{
     looking::Looking,
     memory::Growth,
     parked::Parked,
+    peer::{self, Peer},
     rounds::{Flushes, Round, Side},
     shapes::Shapes,
+    strace::Counted,
     table::{Bound, Row, Target},
     tools::Tools,
 };
@@ -27,8 +29,12 @@ pub(crate) struct Measured {
     pub(crate) looking: Vec<Looking>,
     pub(crate) shapes: Vec<Shapes>,
     pub(crate) tools: Vec<Tools>,
-    pub(crate) parked: Parked,
+    pub(crate) parked: Option<Parked>,
     pub(crate) memory: Option<Growth>,
+    /// The rounds beside Restate, when they were asked for.
+    pub(crate) peers: Vec<Peer>,
+    /// Restate's flushes per step.
+    pub(crate) peer_flushes: Option<Counted>,
 }
 
 /// What is told: the table's rows, and what they were made from.
@@ -37,6 +43,11 @@ pub(crate) struct Report<'a> {
     pub(crate) cores: usize,
     pub(crate) file_system: &'a str,
     pub(crate) rows: &'a [Row],
+    /// The rows beside Restate.
+    pub(crate) peer_rows: &'a [Row],
+    /// Why there are none, when they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) left_out: Option<String>,
     pub(crate) measured: &'a Measured,
 }
 
@@ -44,27 +55,13 @@ const KIB_PER_MIB: f64 = 1024.0;
 
 /// The rows, in the order of the targets.
 pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
-    let paired = |id, metric, unit, bound: Option<Bound>, of: fn(&Side) -> Option<f64>| {
-        let median =
-            |side: fn(&Round) -> &Side| stats::median(measured.rounds.iter().filter_map(|round| of(side(round))));
-        let ratio = |round: &Round| Some(of(&round.belay)? / of(&round.floor)?);
-        let ratio = stats::median(measured.rounds.iter().filter_map(ratio));
-        Row {
-            id,
-            metric,
-            unit,
-            floor: median(|r| &r.floor),
-            belay: median(|r| &r.belay),
-            ratio,
-            target: bound.map(Target::Ratio),
-            note: None,
-        }
-    };
+    let sides: Vec<[&Side; 2]> = measured.rounds.iter().map(|round| [&round.floor, &round.belay]).collect();
+    let paired = |id, metric, unit, bound, of| paired(&sides, id, metric, unit, bound, of);
     let memory = |metric, most, of| Row {
         target: Some(Target::Figure(Bound::AtMost(most))),
         ..paired("P4", metric, "MiB", None, of)
     };
-    vec![
+    let rows = vec![
         paired("P1", "step p50, 1 execution", "µs", Some(Bound::AtMost(1.2)), |side| {
             side.one.speed.p50_us.map(|us| us as f64)
         }),
@@ -138,13 +135,92 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         tool("step p50, write_file; floor: noop", &measured.tools, |tools| tools.write_us),
         tool("step p50, run_terminal `true`; floor: noop", &measured.tools, |tools| tools.command_us),
         tool("step p50, run_terminal that prints 0.9 MB; floor: noop", &measured.tools, |tools| tools.print_us),
-        parked("start beside parked executions", "ms", measured.parked.start_ms, 3000.0),
-        parked("executor's memory beside them", "MiB", measured.parked.used_kib as f64 / KIB_PER_MIB, 300.0),
-        parked("slowest page of a list of them", "ms", measured.parked.slowest_page_ms(), 20.0),
+        parked("start beside parked executions", "ms", &measured.parked, 3000.0, |parked| parked.start_ms),
+        parked("executor's memory beside them", "MiB", &measured.parked, 300.0, |parked| {
+            parked.used_kib as f64 / KIB_PER_MIB
+        }),
+        parked("slowest page of a list of them", "ms", &measured.parked, 20.0, Parked::slowest_page_ms),
         launch("sandbox launch, workspace read-only", &measured.launches, |launch| launch.read_only_us),
         launch("sandbox launch, workspace copy-on-write", &measured.launches, |launch| launch.staged_us),
         launch_beside_bubblewrap(&measured.launches),
+    ];
+    // Beside another system, only some are measured.
+    rows.into_iter().filter(|row| row.belay.is_some() || row.note.is_some()).collect()
+}
+
+/// The rows beside Restate, in the order of the targets; none when it was not measured.
+pub(crate) fn peer_rows(measured: &Measured) -> Vec<Row> {
+    let Some(flushes) = &measured.peer_flushes else {
+        return Vec::new();
+    };
+    let sides: Vec<[&Side; 2]> = measured.peers.iter().map(|round| [&round.restate, &round.belay]).collect();
+    let paired = |id, metric, unit, bound, of| paired(&sides, id, metric, unit, bound, of);
+    let turns = |id, metric, unit, of: fn(&peer::Shapes, &Shapes) -> [f64; 2]| {
+        let both = measured.peers.iter().zip(&measured.shapes).map(|(peer, shapes)| of(&peer.shapes, shapes));
+        Row { id, metric, unit, ..compared(both) }
+    };
+    let calls =
+        measured.peers.iter().filter_map(|peer| Some([peer.calls_us as f64, peer.belay.one.speed.p50_us? as f64]));
+    let crashes = measured.peers.iter().zip(&measured.crashes);
+    let crashes = crashes.map(|(peer, crash)| [peer.crash.next_step_ms, crash.next_step_ms]);
+    vec![
+        paired("P1", "step p50, 1 execution", "µs", Some(Bound::AtMost(0.55)), |side| {
+            side.one.speed.p50_us.map(|us| us as f64)
+        }),
+        paired("", "step p99, 1 execution", "µs", None, |side| side.one.speed.p99_us.map(|us| us as f64)),
+        paired("", "steps/s, 1 execution", "", None, |side| Some(side.one.speed.steps_per_second)),
+        Row { metric: "step p50, 1 execution; Restate: each a service call", unit: "µs", ..compared(calls) },
+        paired("P2", "steps/s, 64 executions", "", Some(Bound::AtLeast(4.0)), |side| {
+            Some(side.some.speed.steps_per_second)
+        }),
+        paired("P2", "steps/s, 256 executions", "", Some(Bound::AtLeast(4.0)), |side| {
+            Some(side.many.speed.steps_per_second)
+        }),
+        paired("P3", "CPU per step, 64 executions", "µs", Some(Bound::AtMost(0.2)), |side| {
+            Some(side.some.cpu_us_per_step)
+        }),
+        paired("P4", "memory (PSS), idle", "MiB", None, |side| Some(side.idle_kib as f64 / KIB_PER_MIB)),
+        paired("P4", "memory (PSS), after 256 executions", "MiB", None, |side| {
+            Some(side.busy_kib as f64 / KIB_PER_MIB)
+        }),
+        flushes_of(flushes, &measured.flushes.belay),
+        Row { id: "P6", metric: "kill -9 to the next step, 64 executions", unit: "ms", ..compared(crashes) },
+        turns("P7", "accepting a plan of 2,122 tasks", "ms", |restate, belay| [restate.accepted_ms, belay.accepted_ms]),
+        turns("P7", "each of its tasks, 64 at once", "ms", |restate, belay| [restate.task_ms, belay.task_ms]),
+        turns("P10", "step p50, the first of 10,000", "µs", |restate, belay| {
+            [restate.first_us as f64, belay.first_us as f64]
+        }),
+        turns("P10", "step p50, the last of 10,000", "µs", |restate, belay| {
+            [restate.last_us as f64, belay.last_us as f64]
+        }),
+        turns("P10", "kill -9 to the next step, at step 100", "ms", |restate, belay| {
+            [restate.early_ms, belay.early_ms]
+        }),
     ]
+}
+
+/// A figure of both sides in the same rounds, that of the other side first.
+fn paired(
+    sides: &[[&Side; 2]],
+    id: &'static str,
+    metric: &'static str,
+    unit: &'static str,
+    bound: Option<Bound>,
+    of: fn(&Side) -> Option<f64>,
+) -> Row {
+    let both = sides.iter().filter_map(|[other, belay]| Some([of(other)?, of(belay)?]));
+    Row { id, metric, unit, target: bound.map(Target::Ratio), ..compared(both) }
+}
+
+/// The medians of both sides and of their ratios, from what each round has of the other side and of Belay.
+fn compared(both: impl Iterator<Item = [f64; 2]>) -> Row {
+    let both: Vec<[f64; 2]> = both.collect();
+    Row {
+        floor: stats::median(both.iter().map(|[other, _]| *other)),
+        belay: stats::median(both.iter().map(|[_, belay]| *belay)),
+        ratio: stats::median(both.iter().map(|[other, belay]| belay / other)),
+        ..Row::default()
+    }
 }
 
 /// The memory after all batches, beside that after two thirds of them.
@@ -237,12 +313,12 @@ fn shaped(
     }
 }
 
-fn parked(metric: &'static str, unit: &'static str, figure: f64, most: f64) -> Row {
+fn parked(metric: &'static str, unit: &'static str, parked: &Option<Parked>, most: f64, of: fn(&Parked) -> f64) -> Row {
     let target = match unit {
         "ms" => Target::Time(Bound::AtMost(most)),
         _ => Target::Figure(Bound::AtMost(most)),
     };
-    Row { id: "P8", metric, unit, belay: Some(figure), target: Some(target), ..Row::default() }
+    Row { id: "P8", metric, unit, belay: parked.as_ref().map(of), target: Some(target), ..Row::default() }
 }
 
 fn launch(metric: &'static str, launches: &[Launch], of: fn(&Launch) -> f64) -> Row {
@@ -269,8 +345,7 @@ fn launch_beside_bubblewrap(launches: &[Launch]) -> Row {
         belay: stats::median(launches.iter().map(|launch| launch.staged_us)),
         ratio,
         target: Some(Target::Ratio(Bound::AtMost(1.0))),
-        note: ratio
-            .is_none()
+        note: (ratio.is_none() && !launches.is_empty())
             .then(|| "bubblewrap (Debian: bubblewrap) is not installed or may not run here".to_owned()),
     }
 }
@@ -288,11 +363,27 @@ fn writes(Flushes { writes, .. }: &Flushes) -> Row {
 }
 
 fn flushes(Flushes { floor, belay, .. }: &Flushes) -> Row {
-    let (floor, belay, note) = match (floor, belay) {
-        (Ok(floor), Ok(belay)) => (Some(*floor), Some(*belay), None),
+    flushes_of(floor, belay)
+}
+
+fn flushes_of(other: &Counted, belay: &Counted) -> Row {
+    let (floor, belay, note) = match (other, belay) {
+        (Ok(other), Ok(belay)) => (Some(*other), Some(*belay), None),
         (Err(reason), _) | (_, Err(reason)) => (None, None, Some(reason.clone())),
     };
     let ratio = belay.zip(floor).map(|(belay, floor)| belay / floor);
     let target = Some(Target::Figure(Bound::Between(1.0, 1.1)));
     Row { id: "P5", metric: "flushes per step, 1 execution", unit: "", floor, belay, ratio, target, note }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ratio_is_the_median_of_the_rounds_own() {
+        let row = compared([[100.0, 50.0], [10.0, 20.0], [1.0, 3.0]].into_iter());
+        assert_eq!([row.floor, row.belay, row.ratio], [Some(10.0), Some(20.0), Some(2.0)]);
+        assert_eq!(compared(std::iter::empty()).ratio, None);
+    }
 }

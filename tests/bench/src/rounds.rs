@@ -26,9 +26,11 @@ pub(crate) struct Scale {
     one: Load,
     some: Load,
     many: Load,
-    flushes: Load,
+    pub(crate) flushes: Load,
     writes: Load,
     pub(crate) crash: Load,
+    /// How many steps are calls of another handler of Restate's.
+    pub(crate) calls: u32,
     pub(crate) launches: usize,
     pub(crate) beside: beside::Scale,
     pub(crate) looking: looking::Scale,
@@ -48,6 +50,7 @@ impl Scale {
         flushes: Load::of_nothing(1, 1000),
         writes: Load { work: Work::WriteFile, ..Load::of_nothing(1, 200) },
         crash: Load::of_nothing(64, 200),
+        calls: 200,
         launches: 100,
         beside: beside::Scale { calls: 200, seconds: 60 },
         looking: looking::Scale { steps: 1000, watchers: 1000, stuck: 200 },
@@ -65,6 +68,7 @@ impl Scale {
         flushes: Load::of_nothing(1, 200),
         writes: Load { work: Work::WriteFile, ..Load::of_nothing(1, 200) },
         crash: Load::of_nothing(64, 60),
+        calls: 50,
         launches: 20,
         beside: beside::Scale { calls: 20, seconds: 30 },
         looking: looking::Scale { steps: 200, watchers: 100, stuck: 50 },
@@ -102,44 +106,50 @@ pub(crate) async fn round(number: usize, binaries: &Path, root: &Path, scale: Sc
     let place = Place::new(root)?;
     let floor = Floor::start(binaries, &place).await?;
     let belay = Belay::start(binaries, &place).await?;
-    let idle_kib = [proc::resident_kib(&floor.pids())?, proc::resident_kib(&belay.pids())?];
-    let mut both = Pair { floor, belay, floor_first: number.is_multiple_of(2) };
+    let [floor, belay] = sides(number, floor, belay, scale).await?;
+    Ok(Round { floor, belay })
+}
+
+/// What Belay and the other side showed in the same loads, the other one's first.
+pub(crate) async fn sides(number: usize, other: impl Subject, belay: Belay, scale: Scale) -> Result<[Side; 2]> {
+    let idle_kib = [proc::resident_kib(&other.pids())?, proc::resident_kib(&belay.pids())?];
+    let mut both = Pair { other, belay, other_first: number.is_multiple_of(2) };
     both.measure(scale.warm_up).await?;
     let (one, some, many) =
         (both.measure(scale.one).await?, both.measure(scale.some).await?, both.measure(scale.many).await?);
-    let Pair { floor, belay, .. } = both;
-    let busy_kib = [proc::resident_kib(&floor.pids())?, proc::resident_kib(&belay.pids())?];
+    let Pair { other, belay, .. } = both;
+    let busy_kib = [proc::resident_kib(&other.pids())?, proc::resident_kib(&belay.pids())?];
     let side =
         |n: usize| Side { one: one[n], some: some[n], many: many[n], idle_kib: idle_kib[n], busy_kib: busy_kib[n] };
-    Ok(Round { floor: side(0), belay: side(1) })
+    Ok([side(0), side(1)])
 }
 
 /// One load on new stores; the floor's sample and Belay's.
 pub(crate) async fn only(number: usize, binaries: &Path, root: &Path, load: Load) -> Result<[Sample; 2]> {
     let place = Place::new(root)?;
     let (floor, belay) = (Floor::start(binaries, &place).await?, Belay::start(binaries, &place).await?);
-    let mut both = Pair { floor, belay, floor_first: number.is_multiple_of(2) };
+    let mut both = Pair { other: floor, belay, other_first: number.is_multiple_of(2) };
     both.measure(Scale::FULL.warm_up).await?;
     both.measure(load).await
 }
 
-struct Pair {
-    floor: Floor,
+struct Pair<Other> {
+    other: Other,
     belay: Belay,
-    floor_first: bool,
+    other_first: bool,
 }
 
-impl Pair {
+impl<Other: Subject> Pair<Other> {
     /// One load on both sides; the other one goes first the next time.
     async fn measure(&mut self, load: Load) -> Result<[Sample; 2]> {
-        let samples = if self.floor_first {
-            let floor = measure(&mut self.floor, load).await?;
-            [floor, measure(&mut self.belay, load).await?]
+        let samples = if self.other_first {
+            let other = measure(&mut self.other, load).await?;
+            [other, measure(&mut self.belay, load).await?]
         } else {
             let belay = measure(&mut self.belay, load).await?;
-            [measure(&mut self.floor, load).await?, belay]
+            [measure(&mut self.other, load).await?, belay]
         };
-        self.floor_first = !self.floor_first;
+        self.other_first = !self.other_first;
         Ok(samples)
     }
 }

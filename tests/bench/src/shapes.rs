@@ -26,9 +26,9 @@ pub(crate) struct Scale {
 
 /// The tasks and edges of the wide plan, and how many of its tasks run at once: those of a workflow that astronomers publish, the Montage
 /// mosaic of 2,122 tasks.
-const TASKS: u32 = 2_122;
+pub(crate) const TASKS: u32 = 2_122;
 const EDGES: usize = 6_114;
-const PARALLELISM: i32 = 64;
+pub(crate) const PARALLELISM: i32 = 64;
 
 /// One round.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -92,30 +92,36 @@ async fn killed_at(belay: &mut Belay, place: &Place, load: Load, steps: u32) -> 
     Ok((next - killed_at) as f64 / 1e3)
 }
 
-/// The wide plan: each task depends on up to three earlier ones, far enough away that many can run at once.
-fn wide() -> v1::Plan {
+/// What each task of the wide plan depends on: up to three earlier ones, far enough away that many can run at once.
+pub(crate) fn edges() -> Vec<Vec<u32>> {
     let mut edges_left = EDGES;
-    let step = |number: u32| {
+    let sources_of = |number: u32| {
         let wanted = edges_left.div_ceil((TASKS - number) as usize).min(3);
         let sources = [number / 2, number / 3, number / 5];
-        let mut depends_on: Vec<String> = Vec::new();
+        let mut depends_on: Vec<u32> = Vec::new();
         for source in sources.into_iter().take(wanted).filter(|source| *source < number) {
-            let id = format!("t{source}");
-            if !depends_on.contains(&id) {
-                depends_on.push(id);
+            if !depends_on.contains(&source) {
+                depends_on.push(source);
             }
         }
         edges_left -= depends_on.len();
+        depends_on
+    };
+    (0..TASKS).map(sources_of).collect()
+}
+
+fn wide() -> v1::Plan {
+    let step = |(number, depends_on): (usize, Vec<u32>)| {
         let tool =
             v1::ToolStep { tool: "noop".into(), arguments: Some(v1::Payload::of_json("{}")), ..Default::default() };
         v1::StepSpec {
             id: format!("t{number}"),
-            depends_on,
+            depends_on: depends_on.iter().map(|source| format!("t{source}")).collect(),
             kind: Some(step_spec::Kind::Tool(tool)),
             ..Default::default()
         }
     };
-    let steps = (0..TASKS).map(step).collect();
+    let steps = edges().into_iter().enumerate().map(step).collect();
     v1::Plan { id: "wide".into(), steps, parallelism: PARALLELISM, ..Default::default() }
 }
 

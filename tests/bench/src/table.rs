@@ -25,7 +25,7 @@ impl Bound {
 /// What a row is held against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
-    /// The ratio of Belay to the floor.
+    /// The ratio of Belay to what it is compared with.
     Ratio(Bound),
     /// Belay's own figure, which does not depend on how fast the machine is.
     Figure(Bound),
@@ -67,9 +67,10 @@ pub(crate) struct Row {
     pub(crate) id: &'static str,
     pub(crate) metric: &'static str,
     pub(crate) unit: &'static str,
+    /// What Belay is compared with: mostly the floor.
     pub(crate) floor: Option<f64>,
     pub(crate) belay: Option<f64>,
-    /// The median of the rounds' ratios of Belay to the floor; not the ratio of the two medians.
+    /// The median of the rounds' ratios of Belay to the other figure; not the ratio of the two medians.
     pub(crate) ratio: Option<f64>,
     pub(crate) target: Option<Target>,
     /// Why there is no figure.
@@ -94,9 +95,9 @@ impl Row {
     }
 }
 
-/// The rows, in columns.
-pub(crate) fn draw(rows: &[Row]) -> String {
-    let mut lines = vec![["", "metric", "floor", "belay", "ratio", "target", "met?"].map(String::from)];
+/// The rows, in columns. `other` is what Belay is compared with.
+pub(crate) fn draw(other: &str, rows: &[Row]) -> String {
+    let mut lines = vec![["", "metric", other, "belay", "ratio", "target", "met?"].map(String::from)];
     for row in rows {
         let metric = if row.unit.is_empty() { row.metric.into() } else { format!("{} ({})", row.metric, row.unit) };
         let met = match (&row.note, row.met()) {
@@ -181,6 +182,6 @@ mod tests {
 P1  step (µs)           400    600   1.50  ratio ≤ 1.57  yes
 P5  flushes per step      -      -      -                not measured: install strace
 ";
-        assert_eq!(draw(&rows), format!("{header}{lines}"));
+        assert_eq!(draw("floor", &rows), format!("{header}{lines}"));
     }
 }
