@@ -222,6 +222,21 @@ const SCENARIOS: &[Scenario] = &[
         run: belay::lost_answer_trusted,
         expect: Expect::Found { violation: "is gone", within: 200 },
     },
+    Scenario {
+        name: "belay_lost_wake_up",
+        run: belay::lost_wake_up,
+        expect: Expect::Found { violation: "stuck", within: 200 },
+    },
+    Scenario {
+        name: "belay_double_dispatch",
+        run: belay::double_dispatch,
+        expect: Expect::Found { violation: "and its effect happened 2 times", within: 200 },
+    },
+    Scenario {
+        name: "belay_unordered_append",
+        run: belay::unordered_append,
+        expect: Expect::Found { violation: "which had ended", within: 200 },
+    },
 ];
 
 fn main() -> ExitCode {

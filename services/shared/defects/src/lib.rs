@@ -32,6 +32,12 @@ pub enum Defect {
     TasksPanic,
     /// A batch whose answer the journal lost is taken for committed without asking the store.
     LostAnswerTrusted,
+    /// A timer that is earlier than the one being waited for wakes no task: its execution is not loaded at its time.
+    LostWakeUp,
+    /// The executor sends a call that an earlier driver may have sent under a new name, which the runner does not find in its ledger.
+    DoubleDispatch,
+    /// The events of a transition are appended in another order than the one in which they were decided.
+    UnorderedAppend,
 }
 
 /// Whether a defect is planted in this process.

@@ -338,6 +338,30 @@ pub fn lost_answer_trusted(seed: u64) -> Result<(), String> {
     run(seed, Bugs::planted(Defect::LostAnswerTrusted))
 }
 
+/// A defect of the services' own code: [`Defect::LostWakeUp`].
+///
+/// # Errors
+/// What was violated.
+pub fn lost_wake_up(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { waits: true, ..Bugs::planted(Defect::LostWakeUp) })
+}
+
+/// A defect of the services' own code: [`Defect::DoubleDispatch`].
+///
+/// # Errors
+/// What was violated.
+pub fn double_dispatch(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { often: EXECUTOR_KILLS, ..Bugs::planted(Defect::DoubleDispatch) })
+}
+
+/// A defect of the services' own code: [`Defect::UnorderedAppend`].
+///
+/// # Errors
+/// What was violated.
+pub fn unordered_append(seed: u64) -> Result<(), String> {
+    run(seed, Bugs::planted(Defect::UnorderedAppend))
+}
+
 fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     if let Some(defect) = bugs.defect {
         belay_defects::plant(defect);
