@@ -75,6 +75,7 @@ const SCENARIOS: &[Scenario] = &[
                 "restarts of a failed process",
                 "resumptions",
                 "retries",
+                "spent grants refused",
                 "stale callers refused",
                 "stale owners refused",
                 "unknown outcomes",
@@ -136,11 +137,6 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_forgetting_calls",
         run: belay::forgetting_calls,
         expect: Expect::Found { violation: "executed again", within: 200 },
-    },
-    Scenario {
-        name: "belay_forgetting_grants",
-        run: belay::forgetting_grants,
-        expect: Expect::Found { violation: "its grant was spent twice", within: 200 },
     },
     Scenario {
         name: "belay_applying_before_the_row",
@@ -236,6 +232,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_unordered_append",
         run: belay::unordered_append,
         expect: Expect::Found { violation: "which had ended", within: 200 },
+    },
+    Scenario {
+        name: "belay_grant_reuse",
+        run: belay::grant_reuse,
+        expect: Expect::Found { violation: "its grant was spent twice", within: 200 },
     },
 ];
 

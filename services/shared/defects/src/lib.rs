@@ -38,6 +38,8 @@ pub enum Defect {
     DoubleDispatch,
     /// The events of a transition are appended in another order than the one in which they were decided.
     UnorderedAppend,
+    /// The runner does not check whether a grant was spent.
+    GrantReuse,
 }
 
 /// Whether a defect is planted in this process.

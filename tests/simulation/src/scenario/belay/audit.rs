@@ -11,6 +11,7 @@ use super::client::{Order, is_terminal};
 use super::damage::Damaged;
 use super::decisions::{self, Stored};
 use super::effects;
+use super::forger::Repeated;
 use super::hosts::{Inventoried, Owners};
 use super::observed::{Observations, ObservedExecution};
 use super::outside::{Outside, Run};
@@ -50,6 +51,8 @@ pub(super) struct Evidence<'a> {
     pub(super) archive: &'a Archive,
     /// The calls whose rows in the ledger could not be read any more.
     pub(super) damaged: &'a Damaged,
+    /// The calls that the attacker has made again.
+    pub(super) repeated: &'a Repeated,
 }
 
 impl Evidence<'_> {

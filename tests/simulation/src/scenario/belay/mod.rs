@@ -49,6 +49,7 @@ use self::auditor::Found;
 use self::bugs::{Bugs, Memory};
 use self::client::Order;
 use self::damage::Damaged;
+use self::forger::Repeated;
 use self::hosts::{Inventory, Owners};
 use self::knobs::Knobs;
 use self::observed::Observations;
@@ -192,15 +193,6 @@ pub fn in_a_crowd(seed: u64) -> Result<(), String> {
 /// What was violated.
 pub fn waiting(seed: u64) -> Result<(), String> {
     run(seed, Bugs { waits: true, ..Bugs::default() })
-}
-
-/// The bug of [`forgetting_calls`] with grants: a runner that has forgotten its calls has also forgotten which grants were spent.
-///
-/// # Errors
-/// What was violated.
-pub fn forgetting_grants(seed: u64) -> Result<(), String> {
-    let (calls, often) = (Memory::Replaced, Some((30, Fault::Kill { host: RUNNER })));
-    run(seed, Bugs { calls, often, ..Bugs::default() })
 }
 
 /// A planted bug: the journal's commits are acknowledged before they are synced.
@@ -362,6 +354,14 @@ pub fn unordered_append(seed: u64) -> Result<(), String> {
     run(seed, Bugs::planted(Defect::UnorderedAppend))
 }
 
+/// A defect of the services' own code: [`Defect::GrantReuse`].
+///
+/// # Errors
+/// What was violated.
+pub fn grant_reuse(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { often: EXECUTOR_KILLS, ..Bugs::planted(Defect::GrantReuse) })
+}
+
 fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     if let Some(defect) = bugs.defect {
         belay_defects::plant(defect);
@@ -408,7 +408,12 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     for name in PEOPLE {
         world.client(name, people::decide(random.random(), observed.clone()));
     }
-    world.client(FORGER, forger::forge(random.random(), site.owners.clone(), site.keys()));
+    let repeated = Repeated::default();
+    // A runner that has lost what it knew cannot know that a grant was spent.
+    let keeps_all = bugs.calls == Memory::Kept && !bugs.damages_a_row && !bugs.restores_journal;
+    let may_repeat = keeps_all.then(|| repeated.clone());
+    let forger = forger::forge(random.random(), site.owners.clone(), site.keys(), observed.clone(), may_repeat);
+    world.client(FORGER, forger);
     world.schedule(fault::generate(&mut random, SITE, HORIZON));
     if let Some((count, fault)) = bugs.often {
         world.schedule((0..count).map(|_| (HORIZON.mul_f64(random.random()), fault)).collect());
@@ -463,6 +468,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             owners: &site.owners,
             archive: &site.archive,
             damaged: &site.damaged,
+            repeated: &repeated,
         };
         for violation in audit::audit(&evidence) {
             checker.violation(violation);
