@@ -129,6 +129,14 @@ const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "belay_replacing_executors",
+        run: belay::replacing_executors,
+        expect: Expect::Holds {
+            seeds: 40,
+            counted: &["executors replaced", "writes of replaced executors refused", "executions recovered"],
+        },
+    },
+    Scenario {
         name: "belay_acknowledging_before_the_commit",
         run: belay::acknowledging_before_the_commit,
         expect: Expect::Found { violation: "is gone", within: 200 },
@@ -237,6 +245,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_grant_reuse",
         run: belay::grant_reuse,
         expect: Expect::Found { violation: "its grant was spent twice", within: 200 },
+    },
+    Scenario {
+        name: "belay_no_fence",
+        run: belay::no_fence,
+        expect: Expect::Found { violation: "had replaced, has written", within: 200 },
     },
 ];
 

@@ -30,6 +30,7 @@ mod people;
 mod picture;
 mod plans;
 mod policy;
+mod shared_journal;
 mod slow_journal;
 mod tools;
 mod watcher;
@@ -193,6 +194,14 @@ pub fn in_a_crowd(seed: u64) -> Result<(), String> {
 /// What was violated.
 pub fn waiting(seed: u64) -> Result<(), String> {
     run(seed, Bugs { waits: true, ..Bugs::default() })
+}
+
+/// Belay as it is, with executors that another replaces while they run, and that do not notice. Nothing that they do later counts.
+///
+/// # Errors
+/// What was violated.
+pub fn replacing_executors(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { replaces_executors: true, ..Bugs::default() })
 }
 
 /// A planted bug: the journal's commits are acknowledged before they are synced.
@@ -360,6 +369,14 @@ pub fn unordered_append(seed: u64) -> Result<(), String> {
 /// What was violated.
 pub fn grant_reuse(seed: u64) -> Result<(), String> {
     run(seed, Bugs { often: EXECUTOR_KILLS, ..Bugs::planted(Defect::GrantReuse) })
+}
+
+/// A defect of the services' own code: [`Defect::NoFence`].
+///
+/// # Errors
+/// What was violated.
+pub fn no_fence(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { replaces_executors: true, ..Bugs::planted(Defect::NoFence) })
 }
 
 fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
