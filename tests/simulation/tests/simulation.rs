@@ -137,6 +137,14 @@ const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "belay_nesting",
+        run: belay::nesting,
+        expect: Expect::Holds {
+            seeds: 40,
+            counted: &["children completed", "children failed", "children cancelled", "executions recovered"],
+        },
+    },
+    Scenario {
         name: "belay_acknowledging_before_the_commit",
         run: belay::acknowledging_before_the_commit,
         expect: Expect::Found { violation: "is gone", within: 200 },

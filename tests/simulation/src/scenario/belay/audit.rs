@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::archive::Archive;
 use super::calls::{Blobs, Call, json};
+use super::children;
 use super::client::{Order, is_terminal};
 use super::damage::Damaged;
 use super::decisions::{self, Stored};
@@ -76,17 +77,26 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
     for name in observed.keys().filter(|name| !kept.contains_key(*name)) {
         violations.push(format!("{name} was acknowledged and is gone"));
     }
-    for name in kept.keys().filter(|name| !observed.contains_key(*name)) {
+    let children = children::of(kept, &mut violations);
+    children::audit(kept, &children, &mut violations);
+    for name in kept.keys().filter(|name| !observed.contains_key(*name) && !children.contains_key(*name)) {
         violations.push(format!("{name} was not requested: a request made two executions"));
     }
-    let requests: BTreeSet<_> = observed.values().map(|heard| &heard.request_id).collect();
-    if requests.len() != observed.len() {
+    let requested = || observed.iter().filter(|(name, _)| !children.contains_key(*name));
+    let requests: BTreeSet<_> = requested().map(|(_, heard)| &heard.request_id).collect();
+    if requests.len() != requested().count() {
         violations.push("a request made two executions".to_owned());
     }
+    let of_children =
+        children.iter().filter_map(|(name, child)| Some((name, child.heard(kept.get(name)?, observed.get(name)))));
+    let of_children: BTreeMap<&String, ObservedExecution> = of_children.collect();
     let mut all_calls = BTreeMap::new();
     for (name, kept) in kept {
-        let Some(heard) = observed.get(name) else { continue };
-        let order = plans.get(&*heard.request_id);
+        let child = children.get(name);
+        let Some(heard) = of_children.get(name).or(observed.get(name)) else { continue };
+        // The one that a request has started.
+        let root = child.map_or(Some(heard), |child| observed.get(child.parent));
+        let order = root.and_then(|root| plans.get(&*root.request_id));
         let mut one = One {
             name,
             kept,
@@ -98,7 +108,9 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         };
         let Some((fold, calls)) = one.replay() else { continue };
         one.totals(&fold);
-        one.plan(&fold, order.map(|order| &order.plan));
+        if child.is_none() {
+            one.plan(&fold, order.map(|order| &order.plan));
+        }
         one.observations();
         for (call, facts) in &calls {
             one.call(call, facts, &fold);

@@ -33,6 +33,8 @@ pub(super) struct Bugs {
     pub(super) crowds: bool,
     /// Whether some steps wait for a time, a signal or an answer. Neither a fault nor a bug.
     pub(super) waits: bool,
+    /// Whether some steps have plans of their own. Neither a fault nor a bug.
+    pub(super) nests: bool,
     /// Whether the executor's journal is once replaced by an older copy, which is accepted as an operator would do.
     pub(super) restores_journal: bool,
     /// Whether another executor replaces each while it runs, which does not notice that. A fault, not a bug.

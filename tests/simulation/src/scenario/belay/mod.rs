@@ -17,6 +17,7 @@ mod audit;
 mod auditor;
 mod bugs;
 mod calls;
+mod children;
 mod client;
 mod damage;
 mod decisions;
@@ -121,6 +122,14 @@ const MAX_DURATION: Duration = Duration::from_secs(600);
 /// What was violated.
 pub fn as_it_is(seed: u64) -> Result<(), String> {
     run(seed, Bugs::default())
+}
+
+/// Belay as it is, with steps that have plans of their own.
+///
+/// # Errors
+/// What was violated.
+pub fn nesting(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { nests: true, ..Bugs::default() })
 }
 
 /// A planted bug: the journal acknowledges before it commits.
@@ -414,6 +423,11 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let mut orders = orders(&mut random, bugs.crowds);
     if bugs.waits {
         orders.iter_mut().for_each(|order| plans::add_waits(&mut StdRng::seed_from_u64(order.seed), &mut order.plan));
+    }
+    if bugs.nests {
+        orders
+            .iter_mut()
+            .for_each(|order| plans::add_plans(&mut StdRng::seed_from_u64(order.seed ^ 2), &mut order.plan));
     }
     for order in orders.iter_mut().filter(|order| order.seed.is_multiple_of(3)) {
         plans::add_conditions(&mut StdRng::seed_from_u64(order.seed ^ 1), &mut order.plan);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use belay_proto::v1::{self, RunWhen, execution, execution_event::Kind, step, wait_ended::Cause};
+use belay_proto::v1::{self, RunWhen, child_ended::End, execution, execution_event::Kind, step, wait_ended::Cause};
 
 use super::plans;
 use crate::trace;
@@ -263,6 +263,14 @@ impl Fold {
                     })?),
                     Cause::Answered => ended.answer.clone(),
                     Cause::Unspecified | Cause::Declined | Cause::Refused | Cause::TimedOut | Cause::Cancelled => None,
+                };
+            }
+            (Kind::ChildStarted(_), Some(index)) => self.picture.steps[index].set_state(S::Running),
+            (Kind::ChildPaused(_), Some(_)) => {}
+            (Kind::ChildEnded(ended), Some(index)) => {
+                self.picture.steps[index].output = match &ended.end {
+                    Some(End::Output(output)) => Some(output.clone()),
+                    Some(End::Failure(_) | End::Cancelled(_)) | None => None,
                 };
             }
             (Kind::ToolCallCompleted(completed), Some(index)) => {

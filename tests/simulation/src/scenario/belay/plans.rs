@@ -117,6 +117,18 @@ pub(super) fn add_waits(random: &mut StdRng, plan: &mut v1::Plan) {
     }
 }
 
+/// Makes about a third of the steps carry out a plan instead of calling a tool.
+pub(super) fn add_plans(random: &mut StdRng, plan: &mut v1::Plan) {
+    for step in &mut plan.steps {
+        if random.random_bool(0.65) {
+            continue;
+        }
+        let mut own = generate(random, format!("plan-of-{}", step.id));
+        own.steps.truncate(2);
+        step.kind = Some(step_spec::Kind::Plan(v1::PlanStep { plan: Some(own), inputs: None }));
+    }
+}
+
 /// Gives about half of the steps that depend on others a condition, or lets them run after a failure or in any case.
 pub(super) fn add_conditions(random: &mut StdRng, plan: &mut v1::Plan) {
     for step in &mut plan.steps {
