@@ -145,6 +145,20 @@ const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "belay_extending",
+        run: belay::extending,
+        expect: Expect::Holds {
+            seeds: 40,
+            counted: &[
+                "calls fallen back to",
+                "checks that did not hold",
+                "lists read",
+                "lists collected",
+                "executions recovered",
+            ],
+        },
+    },
+    Scenario {
         name: "belay_acknowledging_before_the_commit",
         run: belay::acknowledging_before_the_commit,
         expect: Expect::Found { violation: "is gone", within: 200 },
@@ -243,6 +257,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_double_dispatch",
         run: belay::double_dispatch,
         expect: Expect::Found { violation: "and its effect happened 2 times", within: 200 },
+    },
+    Scenario {
+        name: "belay_double_start",
+        run: belay::double_start,
+        expect: Expect::Found { violation: "was not requested", within: 200 },
     },
     Scenario {
         name: "belay_unordered_append",

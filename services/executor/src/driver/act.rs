@@ -121,12 +121,15 @@ impl Driver {
         let StepKind::Plan(PlanStep { plan, .. }) = step.spec().kind() else {
             unreachable!("only a step with a plan has a child")
         };
-        let namespace = self.name.namespace.clone();
+        let (namespace, mut id) = (self.name.namespace.clone(), child.execution.clone());
+        if is_planted(Defect::DoubleDispatch) && self.in_doubt.contains_key(&key) {
+            id.push('0');
+        }
         ChildOperation {
             registry: Arc::clone(&self.registry),
             key,
             parent_step: format!("{}/steps/{}", self.execution_name, step.id()),
-            name: ExecutionName { namespace, id: child.execution.clone() },
+            name: ExecutionName { namespace, id },
             child,
             is_paused,
             plan: Arc::clone(plan),

@@ -34,7 +34,8 @@ pub enum Defect {
     LostAnswerTrusted,
     /// A timer that is earlier than the one being waited for wakes no task: its execution is not loaded at its time.
     LostWakeUp,
-    /// The executor sends a call that an earlier driver may have sent under a new name, which the runner does not find in its ledger.
+    /// The executor sends a call that an earlier driver may have sent under a new name, which the runner does not find in its ledger. The same with the
+    /// execution of a step's plan and the journal.
     DoubleDispatch,
     /// The events of a transition are appended in another order than the one in which they were decided.
     UnorderedAppend,

@@ -178,8 +178,11 @@ impl<'a> One<'a, '_> {
                 Some(Kind::ToolCallRequested(request)) => {
                     let step = fold.index(event).unwrap_or_default();
                     let kind = fold.plan.steps.get(step).and_then(|step| step.kind.as_ref());
+                    // The runner is told the same of those that take its place.
                     let exclusive = matches!(kind, Some(v1::step_spec::Kind::Tool(tool)) if tool.exclusive);
-                    let call = Call::new(step, exclusive, request, &kept.blobs);
+                    let mut call = Call::new(step, exclusive, request, &kept.blobs);
+                    call.planned = fold.call(step).cloned();
+                    call.entry = fold.entries.get(step).and_then(|entry| Some(entry.as_ref()?.1.clone()));
                     if calls.insert(name.clone(), call).is_some() {
                         self.violation(format_args!("{name} was requested twice"));
                     }
@@ -247,7 +250,11 @@ impl<'a> One<'a, '_> {
                     !waits && other.attempt > fold.attempts_before[place]
                 };
                 // A wait holds no slot.
-                let is_call = |step: usize| matches!(fold.plan.steps[step].kind, Some(v1::step_spec::Kind::Tool(_)));
+                let is_call = |step: usize| {
+                    let spec = &fold.plan.steps[step];
+                    // Nor does a step that has others run for the entries of its list.
+                    matches!(spec.kind, Some(v1::step_spec::Kind::Tool(_))) && spec.for_each.is_none()
+                };
                 let others = steps
                     .iter()
                     .enumerate()
@@ -264,6 +271,9 @@ impl<'a> One<'a, '_> {
             }
             Some(Kind::StepRetryAdvanced(_)) => {
                 trace::count("attempts advanced");
+                not_before.insert(step, time);
+            }
+            Some(Kind::StepFallbackSwitched(_)) => {
                 not_before.insert(step, time);
             }
             Some(Kind::StepRetryScheduled(retry)) => {
@@ -401,7 +411,8 @@ impl<'a> One<'a, '_> {
     fn plan(&mut self, fold: &Fold, asked: Option<&v1::Plan>) {
         let Some(asked) = asked else { return self.violation("it was not requested") };
         let needs = |plan: &v1::Plan| {
-            plan.steps.iter().map(|step| (step.id.clone(), plans::dependencies(step))).collect::<Vec<_>>()
+            let planned = plan.steps.iter().filter(|step| !step.id.contains('~'));
+            planned.map(|step| (step.id.clone(), plans::dependencies(step))).collect::<Vec<_>>()
         };
         // Its people only add steps to it.
         if !needs(&fold.plan).starts_with(&needs(asked)) || (fold.revision == 0 && needs(asked) != needs(&fold.plan)) {
@@ -532,7 +543,15 @@ impl<'a> One<'a, '_> {
     /// A completed call completes its step, once, and its result is the step's output.
     fn output(&mut self, name: &str, call: &Call<'a>, completed: &v1::ToolCallCompleted, fold: &Fold) {
         let step = &fold.picture.steps[call.step];
-        if step.state() != step::State::Completed || step.output != completed.result {
+        // What has to hold after it does not, or the execution was stopped before that was known.
+        let is_checked = !fold.plan.steps[call.step].postconditions.is_empty();
+        let has_not_held = step.failure.as_ref().is_some_and(|failure| failure.reason == "POSTCONDITION_FAILED");
+        let fits = match step.state() {
+            step::State::Completed => true,
+            step::State::Failed => is_checked && has_not_held,
+            state => is_checked && state == step::State::Cancelled,
+        };
+        if !fits || step.output != completed.result {
             self.violation(format_args!("step {} is not what its completed call made it", step.step_id));
         }
         // S2-FR-058: however many attempts, calls and crashes it took, the effect is there once.
@@ -552,13 +571,24 @@ impl<'a> One<'a, '_> {
 
     /// A call gets the arguments of its plan, with the results of earlier steps filled in.
     fn arguments(&mut self, name: &str, call: &Call<'a>, fold: &Fold) {
-        let Some(v1::step_spec::Kind::Tool(tool)) = &fold.plan.steps[call.step].kind else { return };
+        let Some(tool) = &call.planned else {
+            return self.violation(format_args!("{name} is a call that the plan does not have"));
+        };
+        if tool.tool != call.request.tool {
+            self.violation(format_args!("{name} is of {}, and the plan has {}", call.request.tool, tool.tool));
+        }
         let arguments = tool.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
         let planned: Value = serde_json::from_str(arguments).unwrap_or_default();
         let output_of = |id: &str| {
             let step = fold.picture.steps.iter().find(|step| step.step_id == id)?;
             Some(json(step.output.as_ref(), &self.kept.blobs)["run"].clone())
         };
+        if planned["value"] == "${item.value}" {
+            if call.json(call.request.arguments.as_ref()).get("value") != call.entry.as_ref() {
+                self.violation(format_args!("{name} was not given the entry {:?}", call.entry));
+            }
+            return;
+        }
         let template = planned["value"].as_str().and_then(|text| {
             let (before, rest) = text.split_once("${")?;
             Some((before, output_of(rest.split_once('.')?.0)?))

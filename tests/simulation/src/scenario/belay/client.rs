@@ -313,8 +313,8 @@ async fn update(
 ) {
     let Some(mut plan) = execution.plan.clone() else { return };
     let waits = |step: &v1::Step| step.state() == step::State::Pending && step.attempt == 0;
-    if let Some(index) = execution.steps.iter().position(waits)
-        && let Some(step) = plan.steps.get_mut(index)
+    if let Some(waiting) = execution.steps.iter().find(|step| waits(step))
+        && let Some(step) = plan.steps.iter_mut().find(|step| step.id == waiting.step_id)
     {
         step.title = format!("revision {}", execution.plan_revision + 1);
     }

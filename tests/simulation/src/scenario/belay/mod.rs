@@ -132,6 +132,14 @@ pub fn nesting(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, ..Bugs::default() })
 }
 
+/// Belay as it is, with steps that run for each entry of a list, that fall back to other calls, and that have checks.
+///
+/// # Errors
+/// What was violated.
+pub fn extending(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { extends: true, ..Bugs::default() })
+}
+
 /// A planted bug: the journal acknowledges before it commits.
 ///
 /// # Errors
@@ -364,6 +372,14 @@ pub fn double_dispatch(seed: u64) -> Result<(), String> {
     run(seed, Bugs { often: EXECUTOR_KILLS, ..Bugs::planted(Defect::DoubleDispatch) })
 }
 
+/// The same with the executions of the plans that steps have.
+///
+/// # Errors
+/// What was violated.
+pub fn double_start(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { nests: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::DoubleDispatch) })
+}
+
 /// A defect of the services' own code: [`Defect::UnorderedAppend`].
 ///
 /// # Errors
@@ -423,6 +439,9 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let mut orders = orders(&mut random, bugs.crowds);
     if bugs.waits {
         orders.iter_mut().for_each(|order| plans::add_waits(&mut StdRng::seed_from_u64(order.seed), &mut order.plan));
+    }
+    if bugs.extends {
+        orders.iter_mut().for_each(|order| plans::extend(&mut StdRng::seed_from_u64(order.seed ^ 4), &mut order.plan));
     }
     if bugs.nests {
         orders

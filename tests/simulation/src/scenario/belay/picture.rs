@@ -75,6 +75,8 @@ impl Picture {
             title: String::new(),
             name: String::new(),
             detail: None,
+            item: None,
+            item_count: None,
             max_attempts: 0,
             // Follows from the output.
             output_bytes: 0,
@@ -105,6 +107,7 @@ impl Picture {
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     pub(super) picture: Picture,
+    /// Its steps are those of the execution: those that were added come last.
     pub(super) plan: v1::Plan,
     /// For each step, the indexes of its dependencies.
     pub(super) dependencies: Vec<Vec<usize>>,
@@ -118,6 +121,10 @@ pub(super) struct Fold {
     pub(super) went_on: usize,
     /// How often its plan was changed.
     pub(super) revision: i32,
+    /// For each step, how many of its calls have been given up for the next.
+    pub(super) calls: Vec<usize>,
+    /// For each step, the step for an entry of whose list it runs, and the entry.
+    pub(super) entries: Vec<Option<(usize, serde_json::Value)>>,
     /// What the signals carry that no step has taken, by the sequence of their event.
     signals: BTreeMap<i64, v1::Payload>,
 }
@@ -179,6 +186,23 @@ impl Fold {
                 step.failure = retry.failure.clone();
                 self.fail_attempt(index, event, &retry.failure);
             }
+            (Kind::StepFallbackSwitched(switched), Some(index)) => {
+                let step = &mut self.picture.steps[index];
+                step.set_state(S::BackingOff);
+                step.failure = switched.failure.clone();
+                self.fail_attempt(index, event, &switched.failure);
+                self.calls[index] += 1;
+                trace::count("calls fallen back to");
+            }
+            (Kind::StepItemsListed(listed), Some(index)) => self.list(index, listed)?,
+            (Kind::StepItemsCollected(collected), Some(index)) => {
+                let is_over = |state| matches!(state, S::Completed | S::Failed | S::Skipped | S::Cancelled);
+                if self.of_list(index).any(|entry| !is_over(self.picture.steps[entry].state())) {
+                    return Err(format!("event {} collects what is not done", event.sequence));
+                }
+                self.picture.steps[index].output = collected.output.clone();
+                trace::count("lists collected");
+            }
             (Kind::StepCompleted(_), Some(index)) => {
                 self.end(index, S::Completed, event);
                 self.picture.totals.completed += 1;
@@ -189,6 +213,13 @@ impl Fold {
                 self.end(index, S::Failed, event);
                 self.picture.totals.failed += 1;
                 self.picture.steps[index].failure = failed.failure.clone();
+                if failed
+                    .failure
+                    .as_ref()
+                    .is_some_and(|failure| matches!(&*failure.reason, "PRECONDITION_FAILED" | "POSTCONDITION_FAILED"))
+                {
+                    trace::count("checks that did not hold");
+                }
                 let last = self.picture.steps[index].failed_attempts.last();
                 // Its next attempt was cancelled.
                 let is_known = last.is_some_and(|last| last.attempt == event.attempt && last.failure == failed.failure);
@@ -317,39 +348,146 @@ impl Fold {
 
     /// A plan that has more steps than before, after the others. What has started or ended is as it was.
     fn update(&mut self, updated: &v1::ExecutionPlanUpdated) -> Result<(), String> {
-        let plan = updated.plan.clone().unwrap_or_default();
+        let mut plan = updated.plan.clone().unwrap_or_default();
         self.revision += 1;
         let is_next = updated.revision == self.revision && !self.stopping;
+        let mut steps = Vec::new();
         for (index, step) in self.plan.steps.iter().enumerate() {
+            if self.entries[index].is_some() {
+                steps.push(step.clone());
+                continue;
+            }
             let status = &self.picture.steps[index];
             let waits = status.attempt == self.attempts_before[index]
                 && matches!(status.state(), step::State::Pending | step::State::Ready);
-            if !is_next || plan.steps.get(index).is_none_or(|new| new.id != step.id || !waits && new != step) {
+            let new = plan.steps.iter().position(|new| new.id == step.id).map(|place| plan.steps.remove(place));
+            let Some(new) = new.filter(|new| is_next && (waits || new == step)) else {
                 return Err(format!(
                     "the plan cannot change to revision {} like this, at step {}",
                     updated.revision, step.id
                 ));
-            }
+            };
+            steps.push(new);
         }
         if self.picture.state == i32::from(execution::State::AwaitingApproval) {
             self.picture.state = execution::State::Running.into();
         }
-        let before = self.plan.steps.len();
+        let added = std::mem::replace(&mut plan.steps, steps);
         self.plan = plan;
-        for index in before..self.plan.steps.len() {
-            let step = &self.plan.steps[index];
+        for step in added {
             let place = |id: &String| self.plan.steps.iter().position(|step| step.id == *id);
-            let dependencies: Vec<usize> = plans::dependencies(step).iter().filter_map(place).collect();
-            let (step_id, state) = (step.id.clone(), step::State::Pending.into());
-            self.picture.steps.push(v1::Step { step_id, state, ..v1::Step::default() });
-            self.picture.totals.total += 1;
-            self.attempts_before.push(0);
-            self.open.push(0);
-            self.dependencies.push(dependencies);
+            let dependencies: Vec<usize> = plans::dependencies(&step).iter().filter_map(place).collect();
+            let index = self.add(step, dependencies, None);
             self.count_open(index);
         }
         trace::count("plans changed");
         Ok(())
+    }
+
+    /// The call that a step makes now.
+    pub(super) fn call(&self, index: usize) -> Option<&v1::ToolStep> {
+        let step = self.plan.steps.get(index)?;
+        let own = match &step.kind {
+            Some(v1::step_spec::Kind::Tool(tool)) => Some(tool),
+            _ => None,
+        };
+        own.into_iter().chain(&step.fallback).nth(self.calls[index])
+    }
+
+    /// Adds a step after the others.
+    fn add(
+        &mut self,
+        step: v1::StepSpec,
+        dependencies: Vec<usize>,
+        entry: Option<(usize, serde_json::Value)>,
+    ) -> usize {
+        let (step_id, state) = (step.id.clone(), step::State::Pending.into());
+        self.picture.steps.push(v1::Step { step_id, state, ..v1::Step::default() });
+        self.picture.totals.total += 1;
+        self.attempts_before.push(0);
+        self.open.push(0);
+        self.calls.push(0);
+        self.entries.push(entry);
+        self.dependencies.push(dependencies);
+        self.plan.steps.push(step);
+        self.plan.steps.len() - 1
+    }
+
+    /// The steps for the entries of a step's list.
+    fn of_list(&self, list: usize) -> impl Iterator<Item = usize> + '_ {
+        let is_of =
+            move |entry: &Option<(usize, serde_json::Value)>| entry.as_ref().is_some_and(|entry| entry.0 == list);
+        self.entries.iter().enumerate().filter(move |(_, entry)| is_of(entry)).map(|(index, _)| index)
+    }
+
+    /// A step has read its list: for each entry there is a step. What was done for the same entry stays.
+    fn list(&mut self, list: usize, listed: &v1::StepItemsListed) -> Result<(), String> {
+        use step::State as S;
+        let is_list = self.plan.steps[list].for_each.is_some() && self.entries[list].is_none();
+        if !is_list || self.picture.steps[list].state() != S::Running {
+            return Err(format!("step {list} reads a list"));
+        }
+        let known: Vec<usize> = self.of_list(list).collect();
+        for (number, item) in listed.items.iter().enumerate() {
+            let item = item.as_json().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+            let index = match known.get(number) {
+                None => {
+                    let of = &self.plan.steps[list];
+                    let step = v1::StepSpec {
+                        id: format!("{}~{number}", of.id),
+                        depends_on: Vec::new(),
+                        run_when: 0,
+                        condition: String::new(),
+                        for_each: None,
+                        ..of.clone()
+                    };
+                    self.add(step, Vec::new(), Some((list, item)))
+                }
+                Some(&index) => {
+                    let status = &self.picture.steps[index];
+                    let by_a_person = matches!(
+                        status.skip_reason(),
+                        v1::SkipReason::Requested | v1::SkipReason::ApprovalSkipped | v1::SkipReason::NonInteractive
+                    );
+                    let is_done = status.state() == S::Completed || status.state() == S::Skipped && by_a_person;
+                    let is_same = self.entries[index].as_ref().is_some_and(|(_, before)| *before == item);
+                    if is_done && is_same {
+                        trace::count("entries that stay");
+                        continue;
+                    }
+                    if matches!(status.state(), S::Completed | S::Failed | S::Skipped | S::Cancelled) {
+                        self.run_again(index);
+                    }
+                    self.entries[index] = Some((list, item));
+                    index
+                }
+            };
+            self.picture.steps[index].set_state(S::Ready);
+        }
+        trace::count("lists read");
+        Ok(())
+    }
+
+    /// A step that has ended begins again.
+    fn run_again(&mut self, index: usize) {
+        use step::State as S;
+        let step = &mut self.picture.steps[index];
+        let totals = &mut self.picture.totals;
+        match step.state() {
+            S::Completed => totals.completed -= 1,
+            S::Failed => totals.failed -= 1,
+            S::Skipped => totals.skipped -= 1,
+            _ => totals.cancelled -= 1,
+        }
+        self.attempts_before[index] = step.attempt;
+        self.calls[index] = 0;
+        *step = v1::Step {
+            step_id: std::mem::take(&mut step.step_id),
+            attempt: step.attempt,
+            failed_attempts: std::mem::take(&mut step.failed_attempts),
+            state: S::Pending.into(),
+            ..v1::Step::default()
+        };
     }
 
     /// How many of its dependencies a step still waits for.
@@ -398,24 +536,12 @@ impl Fold {
             return Err(format!("{retried:?} cannot be"));
         }
         for &index in &steps {
-            let step = &mut self.picture.steps[index];
-            let totals = &mut self.picture.totals;
-            let depends = self.dependencies[index].iter().any(|on| steps.contains(on));
-            match step.state() {
-                S::Completed if depends => totals.completed -= 1,
-                S::Completed => return Err(format!("step {index} had completed, and runs again")),
-                S::Failed => totals.failed -= 1,
-                S::Skipped => totals.skipped -= 1,
-                _ => totals.cancelled -= 1,
+            let is_of_list = self.entries[index].as_ref().is_some_and(|(list, _)| steps.contains(list));
+            let depends = is_of_list || self.dependencies[index].iter().any(|on| steps.contains(on));
+            if self.picture.steps[index].state() == S::Completed && !depends {
+                return Err(format!("step {index} had completed, and runs again"));
             }
-            self.attempts_before[index] = step.attempt;
-            *step = v1::Step {
-                step_id: std::mem::take(&mut step.step_id),
-                attempt: step.attempt,
-                failed_attempts: std::mem::take(&mut step.failed_attempts),
-                state: S::Pending.into(),
-                ..v1::Step::default()
-            };
+            self.run_again(index);
         }
         if has_ended {
             self.went_on += 1;
@@ -439,6 +565,8 @@ impl Fold {
         self.dependencies = self.plan.steps.iter().map(dependencies).collect();
         self.open = self.dependencies.iter().map(Vec::len).collect();
         self.attempts_before = vec![0; self.open.len()];
+        self.calls = vec![0; self.open.len()];
+        self.entries = vec![None; self.open.len()];
         self.picture.state = execution::State::Pending.into();
         self.picture.totals.total = i32::try_from(self.plan.steps.len()).unwrap_or(i32::MAX);
         let pending = |step: &v1::StepSpec| v1::Step {
@@ -476,7 +604,8 @@ impl Fold {
 
     fn make_ready(&mut self, index: usize) {
         use step::State::{Pending, Ready};
-        let is_met = self.open[index] == 0 && self.may_run(index);
+        // Those for the entries of a list wait for the list.
+        let is_met = self.open[index] == 0 && self.entries[index].is_none() && self.may_run(index);
         let step = &mut self.picture.steps[index];
         if is_met && step.state() == Pending {
             step.set_state(Ready);
