@@ -154,6 +154,7 @@ const SCENARIOS: &[Scenario] = &[
                 "checks that did not hold",
                 "lists read",
                 "lists collected",
+                "steps undone",
                 "executions recovered",
             ],
         },

@@ -182,6 +182,17 @@ impl<'a> One<'a, '_> {
                     let exclusive = matches!(kind, Some(v1::step_spec::Kind::Tool(tool)) if tool.exclusive);
                     let mut call = Call::new(step, exclusive, request, &kept.blobs);
                     call.planned = fold.call(step).cloned();
+                    // What it names may be done again, with another result, after it was undone.
+                    if let (Some(undone), Some(planned)) = (fold.undoes.get(step).copied().flatten(), &mut call.planned)
+                    {
+                        let run = json(fold.picture.steps[undone].output.as_ref(), &kept.blobs)["run"].clone();
+                        let arguments = planned.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
+                        let mut arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+                        if arguments["value"].is_string() {
+                            arguments["value"] = run;
+                        }
+                        planned.arguments = Some(v1::Payload::of_json(arguments.to_string()));
+                    }
                     call.entry = fold.entries.get(step).and_then(|entry| Some(entry.as_ref()?.1.clone()));
                     if calls.insert(name.clone(), call).is_some() {
                         self.violation(format_args!("{name} was requested twice"));
@@ -206,9 +217,9 @@ impl<'a> One<'a, '_> {
                 None => {}
             }
             if let Some(account) = heard.accounts.get(&sequence)
-                && !account.agrees_with(&fold.picture)
+                && !account.agrees_with(&fold.shown())
             {
-                let picture = &fold.picture;
+                let picture = fold.shown();
                 self.violation(format_args!(
                     "the server's account at event {sequence} is not what its events make: {account:?}, not {picture:?}"
                 ));
@@ -219,7 +230,7 @@ impl<'a> One<'a, '_> {
             self.violation(format_args!("an account at event {sequence} was given, which is gone"));
         }
         let account = Account::new(&kept.execution, Depth::Outputs);
-        if !account.agrees_with(&fold.picture) || kept.execution.last_sequence != last {
+        if !account.agrees_with(&fold.shown()) || kept.execution.last_sequence != last {
             self.violation("the last account is not what the events make");
         }
         Some((fold, calls))
@@ -374,13 +385,15 @@ impl<'a> One<'a, '_> {
                 finished.state()
             ));
         }
-        let count = |state| picture.steps.iter().filter(|step| step.state() == state).count();
+        // What undoes a step was not to be done.
+        let steps = || picture.steps.iter().zip(&fold.undoes).filter(|(_, undoes)| undoes.is_none());
+        let count = |state| steps().filter(|(step, _)| step.state() == state).count();
         use step::State as S;
         let counted = [count(S::Completed), count(S::Failed), count(S::Skipped), count(S::Cancelled)];
         let totals = finished.totals.unwrap_or_default();
         let said = [totals.completed, totals.failed, totals.skipped, totals.cancelled]
             .map(|n| usize::try_from(n).unwrap_or(usize::MAX));
-        if counted != said || counted.iter().sum::<usize>() != picture.steps.len() {
+        if counted != said || counted.iter().sum::<usize>() != steps().count() {
             self.violation(format_args!(
                 "of {} steps it says {said:?}, and there are {counted:?}",
                 picture.steps.len()
@@ -388,12 +401,17 @@ impl<'a> One<'a, '_> {
         }
         let [completed, failed, skipped, _] = counted;
         use execution::State as E;
+        // What was done is undone unless all of it was to be done.
+        let is_stopped = matches!(finished.state(), E::Cancelled | E::TimedOut) && completed < steps().count();
+        if (failed > 0 || is_stopped) && fold.to_undo().iter().any(|step| !fold.undone_by.contains_key(step)) {
+            self.violation(format_args!("it ended as {:?}, and {:?} are not undone", finished.state(), fold.to_undo()));
+        }
         let fits = match finished.state() {
             E::Completed => failed == 0 && completed > 0,
             // Or a person skipped a step that others needed, or every step.
             E::Partial => failed > 0 && completed > 0 || failed == 0 && skipped > 0,
             E::Failed => failed > 0,
-            _ => completed < picture.steps.len(),
+            _ => completed < steps().count(),
         };
         if !fits {
             self.violation(format_args!("it ended as {:?} with {counted:?}", finished.state()));
@@ -543,9 +561,12 @@ impl<'a> One<'a, '_> {
     /// A completed call completes its step, once, and its result is the step's output.
     fn output(&mut self, name: &str, call: &Call<'a>, completed: &v1::ToolCallCompleted, fold: &Fold) {
         let step = &fold.picture.steps[call.step];
-        // What has to hold after it does not, or the execution was stopped before that was known.
+        // What has to hold after it does not, or the execution was stopped or the step's time was over before that was known.
         let is_checked = !fold.plan.steps[call.step].postconditions.is_empty();
-        let has_not_held = step.failure.as_ref().is_some_and(|failure| failure.reason == "POSTCONDITION_FAILED");
+        let has_not_held = step
+            .failure
+            .as_ref()
+            .is_some_and(|failure| matches!(&*failure.reason, "POSTCONDITION_FAILED" | "STEP_TIMEOUT"));
         let fits = match step.state() {
             step::State::Completed => true,
             step::State::Failed => is_checked && has_not_held,
@@ -560,7 +581,8 @@ impl<'a> One<'a, '_> {
         let effects = self.runs.iter().filter(|run| {
             let Some((calls, number)) = run.call.rsplit_once('/') else { return false };
             let attempt = number.split('.').next().and_then(|attempt| attempt.parse::<i32>().ok());
-            run.succeeded == Some(true) && calls == calls_of_step && attempt.is_some_and(|attempt| attempt > before)
+            let is_one = run.succeeded == Some(true) && tools::reaches_out(run.tool);
+            is_one && calls == calls_of_step && attempt.is_some_and(|attempt| attempt > before)
         });
         let effects = effects.count();
         let is_again = self.is_made_again(&step.step_id);

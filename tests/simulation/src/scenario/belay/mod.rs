@@ -132,7 +132,7 @@ pub fn nesting(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, ..Bugs::default() })
 }
 
-/// Belay as it is, with steps that run for each entry of a list, that fall back to other calls, and that have checks.
+/// Belay as it is, with steps that run for each entry of a list, that fall back to other calls, that are undone, and that have checks.
 ///
 /// # Errors
 /// What was violated.
@@ -450,6 +450,9 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     }
     for order in orders.iter_mut().filter(|order| order.seed.is_multiple_of(3)) {
         plans::add_conditions(&mut StdRng::seed_from_u64(order.seed ^ 1), &mut order.plan);
+    }
+    for order in &orders {
+        trace::detail(format_args!("{} asks for {:?}", order.request_id, order.plan));
     }
     for (index, name) in CLIENTS.into_iter().enumerate() {
         let own = orders.iter().skip(index).step_by(CLIENTS.len()).cloned().collect();

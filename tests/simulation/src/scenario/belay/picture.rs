@@ -77,6 +77,7 @@ impl Picture {
             detail: None,
             item: None,
             item_count: None,
+            compensates: String::new(),
             max_attempts: 0,
             // Follows from the output.
             output_bytes: 0,
@@ -125,6 +126,12 @@ pub(super) struct Fold {
     pub(super) calls: Vec<usize>,
     /// For each step, the step for an entry of whose list it runs, and the entry.
     pub(super) entries: Vec<Option<(usize, serde_json::Value)>>,
+    /// For each step, the step that it undoes.
+    pub(super) undoes: Vec<Option<usize>>,
+    /// For each step that is undone, or was since the execution went on last, the step that undoes it.
+    pub(super) undone_by: BTreeMap<usize, usize>,
+    /// For each step, the event with which it completed last; 0 for none.
+    completed_by: Vec<i64>,
     /// What the signals carry that no step has taken, by the sequence of their event.
     signals: BTreeMap<i64, v1::Payload>,
 }
@@ -170,6 +177,7 @@ impl Fold {
             (Kind::ExecutionAwaitingApproval(_), None) => self.picture.state = E::AwaitingApproval.into(),
             (Kind::ExecutionRetried(retried), None) => self.retry(retried)?,
             (Kind::ExecutionPlanUpdated(updated), None) => self.update(updated)?,
+            (Kind::ExecutionCompensationStarted(started), None) => self.undo(started)?,
             (Kind::ExecutionFinished(finished), None) => {
                 self.picture.state = finished.state;
                 self.picture.end_time = event.time;
@@ -205,13 +213,14 @@ impl Fold {
             }
             (Kind::StepCompleted(_), Some(index)) => {
                 self.end(index, S::Completed, event);
-                self.picture.totals.completed += 1;
+                self.completed_by[index] = event.sequence;
+                self.count(index, |totals| totals.completed += 1);
                 self.picture.steps[index].failure = None;
                 self.release(index, true);
             }
             (Kind::StepFailed(failed), Some(index)) => {
                 self.end(index, S::Failed, event);
-                self.picture.totals.failed += 1;
+                self.count(index, |totals| totals.failed += 1);
                 self.picture.steps[index].failure = failed.failure.clone();
                 if failed
                     .failure
@@ -232,11 +241,13 @@ impl Fold {
                 self.release(index, false);
                 self.picture.failure = self.picture.failure.take().or_else(|| failed.failure.clone());
                 let class = failed.failure.as_ref().map(v1::Failure::error_class);
-                self.stopping |= self.plan.stop_on_error || class == Some(v1::ErrorClass::Fatal);
+                // What is being undone is undone as far as it can be.
+                let stops = self.plan.stop_on_error || class == Some(v1::ErrorClass::Fatal);
+                self.stopping |= stops && self.undone_by.is_empty();
             }
             (Kind::StepSkipped(skipped), Some(index)) => {
                 self.end(index, S::Skipped, event);
-                self.picture.totals.skipped += 1;
+                self.count(index, |totals| totals.skipped += 1);
                 let step = &mut self.picture.steps[index];
                 step.skip_reason = skipped.reason;
                 step.skipped_because = skipped.because.clone();
@@ -255,7 +266,7 @@ impl Fold {
             }
             (Kind::StepCancelled(_), Some(index)) => {
                 self.end(index, S::Cancelled, event);
-                self.picture.totals.cancelled += 1;
+                self.count(index, |totals| totals.cancelled += 1);
                 self.release(index, false);
             }
             (Kind::StepOutcomeUnknown(unknown), Some(index)) => {
@@ -350,10 +361,10 @@ impl Fold {
     fn update(&mut self, updated: &v1::ExecutionPlanUpdated) -> Result<(), String> {
         let mut plan = updated.plan.clone().unwrap_or_default();
         self.revision += 1;
-        let is_next = updated.revision == self.revision && !self.stopping;
+        let is_next = updated.revision == self.revision && !self.stopping && self.undone_by.is_empty();
         let mut steps = Vec::new();
         for (index, step) in self.plan.steps.iter().enumerate() {
-            if self.entries[index].is_some() {
+            if self.entries[index].is_some() || self.undoes[index].is_some() {
                 steps.push(step.clone());
                 continue;
             }
@@ -408,9 +419,104 @@ impl Fold {
         self.open.push(0);
         self.calls.push(0);
         self.entries.push(entry);
+        self.undoes.push(None);
+        self.completed_by.push(0);
         self.dependencies.push(dependencies);
         self.plan.steps.push(step);
         self.plan.steps.len() - 1
+    }
+
+    /// Counts a step in the totals, unless it undoes another: that was not to be done.
+    fn count(&mut self, index: usize, count: impl FnOnce(&mut v1::StepTotals)) {
+        if self.undoes[index].is_none() {
+            count(&mut self.picture.totals);
+        }
+    }
+
+    /// The state of a step, with what became of what it did.
+    fn shown_state(&self, index: usize) -> step::State {
+        use step::State as S;
+        let state = |index: usize| self.picture.steps[index].state();
+        match self.undone_by.get(&index).map(|undoes| state(*undoes)) {
+            None | Some(S::Failed | S::Skipped | S::Cancelled) => state(index),
+            Some(S::Completed) => S::Compensated,
+            Some(_) => S::Compensating,
+        }
+    }
+
+    /// What every client is shown.
+    pub(super) fn shown(&self) -> Picture {
+        let mut shown = self.picture.clone();
+        for (index, step) in shown.steps.iter_mut().enumerate() {
+            step.set_state(self.shown_state(index));
+        }
+        shown
+    }
+
+    /// The steps whose work has to be undone when the execution ends now, the last to complete first. Of those that have not completed, only the events of
+    /// their calls tell whether they did something.
+    pub(super) fn to_undo(&self) -> Vec<usize> {
+        let is_to_undo = |index: &usize| {
+            self.completed_by[*index] > 0
+                && self.plan.steps[*index].compensate.is_some()
+                && self.undoes[*index].is_none()
+        };
+        let mut steps: Vec<usize> = (0..self.plan.steps.len()).filter(is_to_undo).collect();
+        steps.sort_by_key(|index| std::cmp::Reverse(self.completed_by[*index]));
+        steps
+    }
+
+    /// Nothing is left to run, and what was done is undone, by a step of its own for each.
+    fn undo(&mut self, started: &v1::ExecutionCompensationStarted) -> Result<(), String> {
+        use step::State as S;
+        let is_over = |step: &v1::Step| matches!(step.state(), S::Completed | S::Failed | S::Skipped | S::Cancelled);
+        if !self.picture.steps.iter().all(is_over) || !self.undone_by.is_empty() {
+            return Err("it is undone twice, or while something runs".to_owned());
+        }
+        let place = |plan: &v1::Plan, id: &String| plan.steps.iter().position(|step| step.id == *id);
+        let steps: Vec<usize> = started.step_ids.iter().filter_map(|id| place(&self.plan, id)).collect();
+        let completed = steps.iter().copied().filter(|index| self.completed_by[*index] > 0);
+        if steps.len() != started.step_ids.len() || completed.collect::<Vec<_>>() != self.to_undo() {
+            return Err(format!("{steps:?} are undone, and {:?} have completed", self.to_undo()));
+        }
+        self.picture.state = execution::State::Running.into();
+        self.stopping = false;
+        let mut before = None;
+        for index in steps {
+            let of = &self.plan.steps[index];
+            let Some(compensate) = of.compensate.clone() else {
+                return Err(format!("step {index} is undone, and has nothing that undoes it"));
+            };
+            let id = format!("{}~compensate", of.id);
+            let undoes = match place(&self.plan, &id) {
+                Some(known) => {
+                    self.run_again(known);
+                    known
+                }
+                None => {
+                    let step = v1::StepSpec {
+                        id,
+                        timeout: of.timeout,
+                        attempt_timeout: of.attempt_timeout,
+                        retry: of.retry.clone(),
+                        run_when: RunWhen::Always.into(),
+                        kind: Some(v1::step_spec::Kind::Tool(compensate)),
+                        ..v1::StepSpec::default()
+                    };
+                    let added = self.add(step, Vec::new(), None);
+                    self.picture.totals.total -= 1;
+                    self.undoes[added] = Some(index);
+                    added
+                }
+            };
+            self.undone_by.insert(index, undoes);
+            self.dependencies[undoes] = before.into_iter().collect();
+            self.open[undoes] = self.dependencies[undoes].len();
+            self.make_ready(undoes);
+            before = Some(undoes);
+            trace::count("steps undone");
+        }
+        Ok(())
     }
 
     /// The steps for the entries of a step's list.
@@ -471,14 +577,15 @@ impl Fold {
     /// A step that has ended begins again.
     fn run_again(&mut self, index: usize) {
         use step::State as S;
-        let step = &mut self.picture.steps[index];
-        let totals = &mut self.picture.totals;
-        match step.state() {
+        let state = self.picture.steps[index].state();
+        self.count(index, |totals| match state {
             S::Completed => totals.completed -= 1,
             S::Failed => totals.failed -= 1,
             S::Skipped => totals.skipped -= 1,
             _ => totals.cancelled -= 1,
-        }
+        });
+        self.completed_by[index] = 0;
+        let step = &mut self.picture.steps[index];
         self.attempts_before[index] = step.attempt;
         self.calls[index] = 0;
         *step = v1::Step {
@@ -535,8 +642,13 @@ impl Fold {
         if !all || !has_ended && self.stopping || steps.iter().any(|step| !is_over(self.picture.steps[*step].state())) {
             return Err(format!("{retried:?} cannot be"));
         }
+        if !has_ended && !self.undone_by.is_empty() {
+            return Err("it goes on while it is undone".to_owned());
+        }
         for &index in &steps {
             let is_of_list = self.entries[index].as_ref().is_some_and(|(list, _)| steps.contains(list));
+            let is_of_list = is_of_list || self.of_list(index).any(|entry| steps.contains(&entry));
+            let is_of_list = is_of_list || self.shown_state(index) == S::Compensated;
             let depends = is_of_list || self.dependencies[index].iter().any(|on| steps.contains(on));
             if self.picture.steps[index].state() == S::Completed && !depends {
                 return Err(format!("step {index} had completed, and runs again"));
@@ -544,6 +656,10 @@ impl Fold {
             self.run_again(index);
         }
         if has_ended {
+            self.undone_by.clear();
+            for index in (0..self.undoes.len()).filter(|index| self.undoes[*index].is_some()) {
+                self.dependencies[index].clear();
+            }
             self.went_on += 1;
             (self.stopping, self.picture.end_time) = (false, None);
             self.picture.state = execution::State::Running.into();
@@ -567,6 +683,8 @@ impl Fold {
         self.attempts_before = vec![0; self.open.len()];
         self.calls = vec![0; self.open.len()];
         self.entries = vec![None; self.open.len()];
+        self.undoes = vec![None; self.open.len()];
+        self.completed_by = vec![0; self.open.len()];
         self.picture.state = execution::State::Pending.into();
         self.picture.totals.total = i32::try_from(self.plan.steps.len()).unwrap_or(i32::MAX);
         let pending = |step: &v1::StepSpec| v1::Step {

@@ -129,7 +129,7 @@ pub(super) fn add_plans(random: &mut StdRng, plan: &mut v1::Plan) {
     }
 }
 
-/// Has some steps run for each entry of a list, gives some a call to fall back to, and some something that has to hold before or after their call.
+/// Has some steps run for each entry of a list, gives some a call to fall back to, some one that undoes them, and some something that has to hold before or after their call.
 pub(super) fn extend(random: &mut StdRng, plan: &mut v1::Plan) {
     for (index, step) in plan.steps.iter_mut().enumerate() {
         let Some(step_spec::Kind::Tool(own)) = &mut step.kind else { continue };
@@ -154,8 +154,23 @@ pub(super) fn extend(random: &mut StdRng, plan: &mut v1::Plan) {
             };
             step.fallback = (0..count).map(fallback).collect();
         }
+        if random.random_bool(0.5) && step.for_each.is_none() {
+            let value = match random.random_bool(0.5) {
+                true => format!("${{{}.result.run}}", step.id).into(),
+                false => json!(7000 + index),
+            };
+            step.compensate = Some(v1::ToolStep {
+                tool: [SEND, PUT, APPEND][random.random_range(0..3)].to_owned(),
+                arguments: Some(v1::Payload::of_json(
+                    json!({"ms": 20, "value": value, "path": format!("{}0", policy::FREE)}).to_string(),
+                )),
+                ..v1::ToolStep::default()
+            });
+        }
         let holds = |condition: String| v1::Check { check: Some(v1::check::Check::Condition(condition)) };
-        if random.random_bool(0.2) {
+        // Not yet before the first steps: an executor that ends right after it has stored the start of an execution does not take up one whose first
+        // decision waits for a condition.
+        if random.random_bool(0.2) && !step.depends_on.is_empty() {
             step.preconditions = vec![holds("1 == 1".to_owned()), holds(format!("{index} % 4 != 3"))];
         }
         if random.random_bool(0.2) && step.for_each.is_none() {
