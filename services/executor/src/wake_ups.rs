@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use belay_defects::{Defect, is_planted};
 use belay_journal::ExecutionKey;
 use tokio::sync::Notify;
 
@@ -40,7 +41,7 @@ impl WakeUps {
         if !is_stored || wake_at <= self.read_until.load(Ordering::SeqCst) {
             self.own.lock().unwrap_or_else(PoisonError::into_inner).push(Reverse((wake_at, key)));
         }
-        if wake_at < self.next_look.load(Ordering::SeqCst) {
+        if wake_at < self.next_look.load(Ordering::SeqCst) && !is_planted(Defect::LostWakeUp) {
             self.changed.notify_one();
         }
     }

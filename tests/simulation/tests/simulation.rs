@@ -75,6 +75,7 @@ const SCENARIOS: &[Scenario] = &[
                 "restarts of a failed process",
                 "resumptions",
                 "retries",
+                "spent grants refused",
                 "stale callers refused",
                 "stale owners refused",
                 "unknown outcomes",
@@ -128,6 +129,37 @@ const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "belay_replacing_executors",
+        run: belay::replacing_executors,
+        expect: Expect::Holds {
+            seeds: 40,
+            counted: &["executors replaced", "writes of replaced executors refused", "executions recovered"],
+        },
+    },
+    Scenario {
+        name: "belay_nesting",
+        run: belay::nesting,
+        expect: Expect::Holds {
+            seeds: 40,
+            counted: &["children completed", "children failed", "children cancelled", "executions recovered"],
+        },
+    },
+    Scenario {
+        name: "belay_extending",
+        run: belay::extending,
+        expect: Expect::Holds {
+            seeds: 40,
+            counted: &[
+                "calls fallen back to",
+                "checks that did not hold",
+                "lists read",
+                "lists collected",
+                "steps undone",
+                "executions recovered",
+            ],
+        },
+    },
+    Scenario {
         name: "belay_acknowledging_before_the_commit",
         run: belay::acknowledging_before_the_commit,
         expect: Expect::Found { violation: "is gone", within: 200 },
@@ -136,11 +168,6 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_forgetting_calls",
         run: belay::forgetting_calls,
         expect: Expect::Found { violation: "executed again", within: 200 },
-    },
-    Scenario {
-        name: "belay_forgetting_grants",
-        run: belay::forgetting_grants,
-        expect: Expect::Found { violation: "its grant was spent twice", within: 200 },
     },
     Scenario {
         name: "belay_applying_before_the_row",
@@ -221,6 +248,36 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_lost_answer_trusted",
         run: belay::lost_answer_trusted,
         expect: Expect::Found { violation: "is gone", within: 200 },
+    },
+    Scenario {
+        name: "belay_lost_wake_up",
+        run: belay::lost_wake_up,
+        expect: Expect::Found { violation: "stuck", within: 200 },
+    },
+    Scenario {
+        name: "belay_double_dispatch",
+        run: belay::double_dispatch,
+        expect: Expect::Found { violation: "and its effect happened 2 times", within: 200 },
+    },
+    Scenario {
+        name: "belay_double_start",
+        run: belay::double_start,
+        expect: Expect::Found { violation: "was not requested", within: 200 },
+    },
+    Scenario {
+        name: "belay_unordered_append",
+        run: belay::unordered_append,
+        expect: Expect::Found { violation: "which had ended", within: 200 },
+    },
+    Scenario {
+        name: "belay_grant_reuse",
+        run: belay::grant_reuse,
+        expect: Expect::Found { violation: "its grant was spent twice", within: 200 },
+    },
+    Scenario {
+        name: "belay_no_fence",
+        run: belay::no_fence,
+        expect: Expect::Found { violation: "had replaced, has written", within: 200 },
     },
 ];
 

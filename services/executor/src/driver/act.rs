@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use belay_defects::{Defect, is_planted};
 use belay_execution::{
     Action, Body, Child, Event, OperationKey, RecoveryClass, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent, Work,
 };
@@ -63,7 +64,10 @@ impl Driver {
         let in_flight = self.execution.operation(key).expect("actions name operations in flight only");
         let created = self.execution.created();
         let id = self.execution.operation_id(key);
-        let name = wire::call_name(&self.execution_name, &id);
+        let mut name = wire::call_name(&self.execution_name, &id);
+        if is_planted(Defect::DoubleDispatch) && self.in_doubt.contains_key(&key) {
+            name.push_str("00");
+        }
         if let Some(form) = in_flight.wait().and_then(WaitCondition::form) {
             let request = create_request(name, form, self.execution.principal().to_owned());
             let (registry, updates) = (Arc::clone(&self.registry), self.update_sender.clone());
@@ -120,12 +124,15 @@ impl Driver {
         let StepKind::Plan(PlanStep { plan, .. }) = step.spec().kind() else {
             unreachable!("only a step with a plan has a child")
         };
-        let namespace = self.name.namespace.clone();
+        let (namespace, mut id) = (self.name.namespace.clone(), child.execution.clone());
+        if is_planted(Defect::DoubleDispatch) && self.in_doubt.contains_key(&key) {
+            id.push('0');
+        }
         ChildOperation {
             registry: Arc::clone(&self.registry),
             key,
             parent_step: format!("{}/steps/{}", self.execution_name, step.id()),
-            name: ExecutionName { namespace, id: child.execution.clone() },
+            name: ExecutionName { namespace, id },
             child,
             is_paused,
             plan: Arc::clone(plan),

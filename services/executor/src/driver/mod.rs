@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use belay_defects::{Defect, is_planted};
 use belay_execution::{Body, Event, Execution, ExecutionEvent, OperationId, OperationKey, Timestamp};
 use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, Operation, OutboxMessage, Waits};
 use belay_proto::v1;
@@ -290,6 +291,11 @@ impl Driver {
     /// Stores events; only then are they published, acknowledged and acted on.
     async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), Exit> {
         let mut messages = messages_of(&events);
+        if is_planted(Defect::UnorderedAppend) {
+            let sequences: Vec<i64> = messages.iter().map(|message| message.sequence).collect();
+            messages.reverse();
+            messages.iter_mut().zip(sequences).for_each(|(message, sequence)| message.sequence = sequence);
+        }
         if events.iter().any(|event| matches!(event.body, Body::Execution(ExecutionEvent::Retried(_)))) {
             // Before the commit: who then finds that it has not ended waits for its next end.
             self.feed.go_on();

@@ -1,6 +1,6 @@
-//! Defects that Belay once had, kept so that the simulation can plant them again and show that it finds each of them.
+//! Defects that Belay once had or must never have, so that the simulation can plant them and show that it finds each of them.
 //!
-//! The code of each fix calls [`is_planted`] and skips the fix when it returns true. Without the feature `plant`, which only the simulation
+//! The code that prevents each calls [`is_planted`] and does not prevent it when that returns true. Without the feature `plant`, which only the simulation
 //! enables, it is the constant `false`.
 
 /// A defect to plant. Each comment describes what goes wrong with it.
@@ -32,6 +32,17 @@ pub enum Defect {
     TasksPanic,
     /// A batch whose answer the journal lost is taken for committed without asking the store.
     LostAnswerTrusted,
+    /// A timer that is earlier than the one being waited for wakes no task: its execution is not loaded at its time.
+    LostWakeUp,
+    /// The executor sends a call that an earlier driver may have sent under a new name, which the runner does not find in its ledger. The same with the
+    /// execution of a step's plan and the journal.
+    DoubleDispatch,
+    /// The events of a transition are appended in another order than the one in which they were decided.
+    UnorderedAppend,
+    /// The runner does not check whether a grant was spent.
+    GrantReuse,
+    /// The journal takes what an executor writes that another has replaced.
+    NoFence,
 }
 
 /// Whether a defect is planted in this process.

@@ -7,10 +7,12 @@ use serde_json::Value;
 
 use super::archive::Archive;
 use super::calls::{Blobs, Call, json};
+use super::children;
 use super::client::{Order, is_terminal};
 use super::damage::Damaged;
 use super::decisions::{self, Stored};
 use super::effects;
+use super::forger::Repeated;
 use super::hosts::{Inventoried, Owners};
 use super::observed::{Observations, ObservedExecution};
 use super::outside::{Outside, Run};
@@ -50,6 +52,8 @@ pub(super) struct Evidence<'a> {
     pub(super) archive: &'a Archive,
     /// The calls whose rows in the ledger could not be read any more.
     pub(super) damaged: &'a Damaged,
+    /// The calls that the attacker has made again.
+    pub(super) repeated: &'a Repeated,
 }
 
 impl Evidence<'_> {
@@ -73,17 +77,26 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
     for name in observed.keys().filter(|name| !kept.contains_key(*name)) {
         violations.push(format!("{name} was acknowledged and is gone"));
     }
-    for name in kept.keys().filter(|name| !observed.contains_key(*name)) {
+    let children = children::of(kept, &mut violations);
+    children::audit(kept, &children, &mut violations);
+    for name in kept.keys().filter(|name| !observed.contains_key(*name) && !children.contains_key(*name)) {
         violations.push(format!("{name} was not requested: a request made two executions"));
     }
-    let requests: BTreeSet<_> = observed.values().map(|heard| &heard.request_id).collect();
-    if requests.len() != observed.len() {
+    let requested = || observed.iter().filter(|(name, _)| !children.contains_key(*name));
+    let requests: BTreeSet<_> = requested().map(|(_, heard)| &heard.request_id).collect();
+    if requests.len() != requested().count() {
         violations.push("a request made two executions".to_owned());
     }
+    let of_children =
+        children.iter().filter_map(|(name, child)| Some((name, child.heard(kept.get(name)?, observed.get(name)))));
+    let of_children: BTreeMap<&String, ObservedExecution> = of_children.collect();
     let mut all_calls = BTreeMap::new();
     for (name, kept) in kept {
-        let Some(heard) = observed.get(name) else { continue };
-        let order = plans.get(&*heard.request_id);
+        let child = children.get(name);
+        let Some(heard) = of_children.get(name).or(observed.get(name)) else { continue };
+        // The one that a request has started.
+        let root = child.map_or(Some(heard), |child| observed.get(child.parent));
+        let order = root.and_then(|root| plans.get(&*root.request_id));
         let mut one = One {
             name,
             kept,
@@ -95,7 +108,9 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         };
         let Some((fold, calls)) = one.replay() else { continue };
         one.totals(&fold);
-        one.plan(&fold, order.map(|order| &order.plan));
+        if child.is_none() {
+            one.plan(&fold, order.map(|order| &order.plan));
+        }
         one.observations();
         for (call, facts) in &calls {
             one.call(call, facts, &fold);
@@ -163,8 +178,22 @@ impl<'a> One<'a, '_> {
                 Some(Kind::ToolCallRequested(request)) => {
                     let step = fold.index(event).unwrap_or_default();
                     let kind = fold.plan.steps.get(step).and_then(|step| step.kind.as_ref());
+                    // The runner is told the same of those that take its place.
                     let exclusive = matches!(kind, Some(v1::step_spec::Kind::Tool(tool)) if tool.exclusive);
-                    let call = Call::new(step, exclusive, request, &kept.blobs);
+                    let mut call = Call::new(step, exclusive, request, &kept.blobs);
+                    call.planned = fold.call(step).cloned();
+                    // What it names may be done again, with another result, after it was undone.
+                    if let (Some(undone), Some(planned)) = (fold.undoes.get(step).copied().flatten(), &mut call.planned)
+                    {
+                        let run = json(fold.picture.steps[undone].output.as_ref(), &kept.blobs)["run"].clone();
+                        let arguments = planned.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
+                        let mut arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+                        if arguments["value"].is_string() {
+                            arguments["value"] = run;
+                        }
+                        planned.arguments = Some(v1::Payload::of_json(arguments.to_string()));
+                    }
+                    call.entry = fold.entries.get(step).and_then(|entry| Some(entry.as_ref()?.1.clone()));
                     if calls.insert(name.clone(), call).is_some() {
                         self.violation(format_args!("{name} was requested twice"));
                     }
@@ -188,9 +217,9 @@ impl<'a> One<'a, '_> {
                 None => {}
             }
             if let Some(account) = heard.accounts.get(&sequence)
-                && !account.agrees_with(&fold.picture)
+                && !account.agrees_with(&fold.shown())
             {
-                let picture = &fold.picture;
+                let picture = fold.shown();
                 self.violation(format_args!(
                     "the server's account at event {sequence} is not what its events make: {account:?}, not {picture:?}"
                 ));
@@ -201,7 +230,7 @@ impl<'a> One<'a, '_> {
             self.violation(format_args!("an account at event {sequence} was given, which is gone"));
         }
         let account = Account::new(&kept.execution, Depth::Outputs);
-        if !account.agrees_with(&fold.picture) || kept.execution.last_sequence != last {
+        if !account.agrees_with(&fold.shown()) || kept.execution.last_sequence != last {
             self.violation("the last account is not what the events make");
         }
         Some((fold, calls))
@@ -232,7 +261,11 @@ impl<'a> One<'a, '_> {
                     !waits && other.attempt > fold.attempts_before[place]
                 };
                 // A wait holds no slot.
-                let is_call = |step: usize| matches!(fold.plan.steps[step].kind, Some(v1::step_spec::Kind::Tool(_)));
+                let is_call = |step: usize| {
+                    let spec = &fold.plan.steps[step];
+                    // Nor does a step that has others run for the entries of its list.
+                    matches!(spec.kind, Some(v1::step_spec::Kind::Tool(_))) && spec.for_each.is_none()
+                };
                 let others = steps
                     .iter()
                     .enumerate()
@@ -249,6 +282,9 @@ impl<'a> One<'a, '_> {
             }
             Some(Kind::StepRetryAdvanced(_)) => {
                 trace::count("attempts advanced");
+                not_before.insert(step, time);
+            }
+            Some(Kind::StepFallbackSwitched(_)) => {
                 not_before.insert(step, time);
             }
             Some(Kind::StepRetryScheduled(retry)) => {
@@ -349,13 +385,15 @@ impl<'a> One<'a, '_> {
                 finished.state()
             ));
         }
-        let count = |state| picture.steps.iter().filter(|step| step.state() == state).count();
+        // What undoes a step was not to be done.
+        let steps = || picture.steps.iter().zip(&fold.undoes).filter(|(_, undoes)| undoes.is_none());
+        let count = |state| steps().filter(|(step, _)| step.state() == state).count();
         use step::State as S;
         let counted = [count(S::Completed), count(S::Failed), count(S::Skipped), count(S::Cancelled)];
         let totals = finished.totals.unwrap_or_default();
         let said = [totals.completed, totals.failed, totals.skipped, totals.cancelled]
             .map(|n| usize::try_from(n).unwrap_or(usize::MAX));
-        if counted != said || counted.iter().sum::<usize>() != picture.steps.len() {
+        if counted != said || counted.iter().sum::<usize>() != steps().count() {
             self.violation(format_args!(
                 "of {} steps it says {said:?}, and there are {counted:?}",
                 picture.steps.len()
@@ -363,12 +401,17 @@ impl<'a> One<'a, '_> {
         }
         let [completed, failed, skipped, _] = counted;
         use execution::State as E;
+        // What was done is undone unless all of it was to be done.
+        let is_stopped = matches!(finished.state(), E::Cancelled | E::TimedOut) && completed < steps().count();
+        if (failed > 0 || is_stopped) && fold.to_undo().iter().any(|step| !fold.undone_by.contains_key(step)) {
+            self.violation(format_args!("it ended as {:?}, and {:?} are not undone", finished.state(), fold.to_undo()));
+        }
         let fits = match finished.state() {
             E::Completed => failed == 0 && completed > 0,
             // Or a person skipped a step that others needed, or every step.
             E::Partial => failed > 0 && completed > 0 || failed == 0 && skipped > 0,
             E::Failed => failed > 0,
-            _ => completed < picture.steps.len(),
+            _ => completed < steps().count(),
         };
         if !fits {
             self.violation(format_args!("it ended as {:?} with {counted:?}", finished.state()));
@@ -386,7 +429,8 @@ impl<'a> One<'a, '_> {
     fn plan(&mut self, fold: &Fold, asked: Option<&v1::Plan>) {
         let Some(asked) = asked else { return self.violation("it was not requested") };
         let needs = |plan: &v1::Plan| {
-            plan.steps.iter().map(|step| (step.id.clone(), plans::dependencies(step))).collect::<Vec<_>>()
+            let planned = plan.steps.iter().filter(|step| !step.id.contains('~'));
+            planned.map(|step| (step.id.clone(), plans::dependencies(step))).collect::<Vec<_>>()
         };
         // Its people only add steps to it.
         if !needs(&fold.plan).starts_with(&needs(asked)) || (fold.revision == 0 && needs(asked) != needs(&fold.plan)) {
@@ -517,7 +561,18 @@ impl<'a> One<'a, '_> {
     /// A completed call completes its step, once, and its result is the step's output.
     fn output(&mut self, name: &str, call: &Call<'a>, completed: &v1::ToolCallCompleted, fold: &Fold) {
         let step = &fold.picture.steps[call.step];
-        if step.state() != step::State::Completed || step.output != completed.result {
+        // What has to hold after it does not, or the execution was stopped or the step's time was over before that was known.
+        let is_checked = !fold.plan.steps[call.step].postconditions.is_empty();
+        let has_not_held = step
+            .failure
+            .as_ref()
+            .is_some_and(|failure| matches!(&*failure.reason, "POSTCONDITION_FAILED" | "STEP_TIMEOUT"));
+        let fits = match step.state() {
+            step::State::Completed => true,
+            step::State::Failed => is_checked && has_not_held,
+            state => is_checked && state == step::State::Cancelled,
+        };
+        if !fits || step.output != completed.result {
             self.violation(format_args!("step {} is not what its completed call made it", step.step_id));
         }
         // S2-FR-058: however many attempts, calls and crashes it took, the effect is there once.
@@ -526,7 +581,8 @@ impl<'a> One<'a, '_> {
         let effects = self.runs.iter().filter(|run| {
             let Some((calls, number)) = run.call.rsplit_once('/') else { return false };
             let attempt = number.split('.').next().and_then(|attempt| attempt.parse::<i32>().ok());
-            run.succeeded == Some(true) && calls == calls_of_step && attempt.is_some_and(|attempt| attempt > before)
+            let is_one = run.succeeded == Some(true) && tools::reaches_out(run.tool);
+            is_one && calls == calls_of_step && attempt.is_some_and(|attempt| attempt > before)
         });
         let effects = effects.count();
         let is_again = self.is_made_again(&step.step_id);
@@ -537,13 +593,24 @@ impl<'a> One<'a, '_> {
 
     /// A call gets the arguments of its plan, with the results of earlier steps filled in.
     fn arguments(&mut self, name: &str, call: &Call<'a>, fold: &Fold) {
-        let Some(v1::step_spec::Kind::Tool(tool)) = &fold.plan.steps[call.step].kind else { return };
+        let Some(tool) = &call.planned else {
+            return self.violation(format_args!("{name} is a call that the plan does not have"));
+        };
+        if tool.tool != call.request.tool {
+            self.violation(format_args!("{name} is of {}, and the plan has {}", call.request.tool, tool.tool));
+        }
         let arguments = tool.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
         let planned: Value = serde_json::from_str(arguments).unwrap_or_default();
         let output_of = |id: &str| {
             let step = fold.picture.steps.iter().find(|step| step.step_id == id)?;
             Some(json(step.output.as_ref(), &self.kept.blobs)["run"].clone())
         };
+        if planned["value"] == "${item.value}" {
+            if call.json(call.request.arguments.as_ref()).get("value") != call.entry.as_ref() {
+                self.violation(format_args!("{name} was not given the entry {:?}", call.entry));
+            }
+            return;
+        }
         let template = planned["value"].as_str().and_then(|text| {
             let (before, rest) = text.split_once("${")?;
             Some((before, output_of(rest.split_once('.')?.0)?))

@@ -33,8 +33,14 @@ pub(super) struct Bugs {
     pub(super) crowds: bool,
     /// Whether some steps wait for a time, a signal or an answer. Neither a fault nor a bug.
     pub(super) waits: bool,
+    /// Whether some steps have plans of their own. Neither a fault nor a bug.
+    pub(super) nests: bool,
+    /// Whether some steps run for each entry of a list, fall back to other calls, are undone, or have checks. Neither a fault nor a bug.
+    pub(super) extends: bool,
     /// Whether the executor's journal is once replaced by an older copy, which is accepted as an operator would do.
     pub(super) restores_journal: bool,
+    /// Whether another executor replaces each while it runs, which does not notice that. A fault, not a bug.
+    pub(super) replaces_executors: bool,
     /// A defect planted in the services' own code.
     pub(super) defect: Option<Defect>,
     pub(super) journal: Synchronous,
@@ -51,9 +57,11 @@ impl Bugs {
     }
 
     /// A channel of a service with these stores. When a bug loses a store's contents, the services do not report positions to each other: they would
-    /// detect the loss, and the audit has to find the bug without that.
+    /// detect the loss, and the audit has to find the bug without that. The same when executors are replaced: one that is told that its store is behind
+    /// stops before it writes.
     pub(super) fn channel(&self, channel: Channel, stores: &Arc<Stores>) -> ServiceChannel {
         let forgets = self.writes_behind
+            || self.replaces_executors
             || self.calls == Memory::Replaced
             || [self.journal, self.ledger].contains(&Synchronous::Normal);
         if forgets { channel.into() } else { ServiceChannel::new(channel, Arc::clone(stores)) }

@@ -13,6 +13,9 @@ pub(super) struct Call<'a> {
     pub(super) step: usize,
     /// Whether it is exclusive.
     pub(super) exclusive: bool,
+    /// What the plan says of it, and the entry of a list that it is made for.
+    pub(super) planned: Option<v1::ToolStep>,
+    pub(super) entry: Option<Value>,
     pub(super) request: &'a v1::ToolCallRequested,
     pub(super) holds: Vec<Hold<'a>>,
     pub(super) ends: Vec<&'a v1::ExecutionEvent>,
@@ -30,7 +33,8 @@ pub(super) struct Hold<'a> {
 
 impl<'a> Call<'a> {
     pub(super) fn new(step: usize, exclusive: bool, request: &'a v1::ToolCallRequested, blobs: &'a Blobs) -> Self {
-        Self { step, exclusive, request, holds: Vec::new(), ends: Vec::new(), blobs }
+        let (planned, entry) = (None, None);
+        Self { step, exclusive, planned, entry, request, holds: Vec::new(), ends: Vec::new(), blobs }
     }
 
     /// The JSON of a payload of its execution.

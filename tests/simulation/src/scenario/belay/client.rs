@@ -54,11 +54,15 @@ pub(super) struct Connection {
     observed: Observations,
     /// Whether the requested execution was lost with the journal.
     is_gone: bool,
+    /// Whether the executor has answered the last request that it does not carry it out.
+    is_refused: bool,
+    /// Whether the requested execution may not be there yet.
+    may_be_missing: bool,
 }
 
 impl Connection {
     pub(super) fn new(observed: &Observations) -> Self {
-        Self { client: connect(), observed: observed.clone(), is_gone: false }
+        Self { client: connect(), observed: observed.clone(), is_gone: false, is_refused: false, may_be_missing: false }
     }
 
     /// Sends a request; `None` when there is no response, or an expected refusal.
@@ -66,6 +70,7 @@ impl Connection {
     where
         Fut: Future<Output = Result<Response<T>, Status>>,
     {
+        self.is_refused = false;
         match tokio::time::timeout(RPC_TIMEOUT, ask(self.client.clone())).await {
             Ok(Ok(answer)) => Some(answer.into_inner()),
             Ok(Err(status)) => {
@@ -91,8 +96,10 @@ impl Connection {
         trace::event(format_args!("refused: {code:?} {message}"));
         let reason = status::reason(status);
         let is_ours = std::error::Error::source(status).is_none();
+        self.is_refused = matches!(code, Code::FailedPrecondition | Code::InvalidArgument | Code::NotFound);
         match reason.as_deref() {
             Some(reason) if EXPECTED.contains(&reason) => {}
+            Some("EXECUTION_NOT_FOUND") if self.may_be_missing => {}
             Some("EXECUTION_NOT_FOUND") if self.observed.execution_may_be_gone() => self.is_gone = true,
             Some(reason @ ("EXECUTION_NOT_FOUND" | "SEQUENCE_OUT_OF_RANGE")) => {
                 self.observed.violation(format_args!("what was observed is gone: {reason}: {message}"));
@@ -156,6 +163,8 @@ async fn start(order: &Order, observed: &Observations, random: &mut StdRng) -> S
 async fn attend(name: &str, request_id: &str, observed: &Observations, random: &mut StdRng) {
     let mut connection = Connection::new(observed);
     let mut may_go_on = random.random_bool(0.3);
+    // A request to go on that may yet be carried out: the execution has not ended before that is known.
+    let mut unanswered = None;
     for number in 0.. {
         pause(random, 400).await;
         let Some(execution) = look(&mut connection, name, random).await else {
@@ -166,21 +175,18 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
         };
         let state = execution.state();
         if is_terminal(state) {
+            if let Some(request) = unanswered.take() {
+                unanswered = retry(&mut connection, observed, request).await;
+                continue;
+            }
             if state == execution::State::Completed || !std::mem::replace(&mut may_go_on, false) {
                 return;
             }
-            retry(&mut connection, observed, name, format!("{request_id}-{number}"), random).await;
+            let request = retry_request(name, format!("{request_id}-{number}"), random);
+            unanswered = retry(&mut connection, observed, request).await;
             continue;
         }
-        // Only calls with external effects, and calls of a lost ledger or of a damaged row, can have an unknown outcome. Anything else that is stuck
-        // stays so, and is found.
-        let in_doubt = |step: &v1::Step| {
-            let is_lost = step.failure.as_ref().is_some_and(|failure| failure.reason == "LEDGER_CHANGED")
-                || observed.is_row_damaged(&step.name);
-            step.state() == step::State::OutcomeUnknown
-                && (matches!(&step.detail, Some(step::Detail::Tool(detail)) if tools::reaches_out(&detail.tool))
-                    || is_lost)
-        };
+        let in_doubt = |step: &v1::Step| is_in_doubt(observed, step);
         let request = format!("{request_id}-{number}");
         let chance = random.random_range(0..100);
         let is_wait =
@@ -191,6 +197,9 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
             if random.random_bool(if observed.is_healed() && waits { 1.0 } else { 0.1 }) {
                 signal(&mut connection, observed, name, format!("{request}-signal")).await;
             }
+        }
+        if observed.is_healed() || chance < 20 {
+            attend_children(&mut connection, observed, &execution, &request, random).await;
         }
         if execution.steps.iter().any(in_doubt) && (observed.is_healed() || chance < 20) {
             // A person finds out what the call did, or gives up.
@@ -209,7 +218,9 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
                 0..8 => suspend(&mut connection, observed, name, request, random.random()).await,
                 8..10 => cancel(&mut connection, observed, name, request).await,
                 10..16 => change(&mut connection, observed, &execution, request, random).await,
-                16..18 => retry(&mut connection, observed, name, request, random).await,
+                16..18 if unanswered.is_none() => {
+                    unanswered = retry(&mut connection, observed, retry_request(name, request, random)).await;
+                }
                 18..22 => update(&mut connection, observed, &execution, request, random).await,
                 _ => {}
             }
@@ -217,30 +228,79 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
     }
 }
 
-/// Has what did not complete run again.
-async fn retry(
+/// Whether a person has to find out what a step's call did. Only calls with external effects, and calls of a lost ledger or of a damaged row, can have
+/// an unknown outcome. Anything else that is stuck stays so, and is found.
+fn is_in_doubt(observed: &Observations, step: &v1::Step) -> bool {
+    let is_lost = step.failure.as_ref().is_some_and(|failure| failure.reason == "LEDGER_CHANGED")
+        || observed.is_row_damaged(&step.name);
+    step.state() == step::State::OutcomeUnknown
+        && (matches!(&step.detail, Some(step::Detail::Tool(detail)) if tools::reaches_out(&detail.tool)) || is_lost)
+}
+
+/// Finds out what calls did in the executions of the plans that steps have, and pauses, resumes and cancels these now and then.
+async fn attend_children(
     connection: &mut Connection,
     observed: &Observations,
-    name: &str,
-    request_id: String,
+    execution: &v1::Execution,
+    request_id: &str,
     random: &mut StdRng,
 ) {
-    let request = v1::RetryExecutionRequest {
+    let running = |step: &&v1::Step| step.state() == step::State::Running;
+    for step in execution.steps.iter().filter(running) {
+        let Some(step::Detail::Plan(detail)) = &step.detail else { continue };
+        if detail.execution.is_empty() {
+            continue;
+        }
+        // Its name is known before it is stored.
+        connection.may_be_missing = true;
+        let child = look(connection, &detail.execution, random).await;
+        connection.may_be_missing = false;
+        let Some(child) = child else { continue };
+        let request = format!("{request_id}-{}", step.step_id);
+        if let Some(step) = child.steps.iter().find(|step| is_in_doubt(observed, step)) {
+            resolve(connection, observed, step, request, random).await;
+        } else if child.state() == execution::State::Paused && execution.state() != execution::State::Paused {
+            resume(connection, observed, &child.name, request).await;
+        } else if !observed.is_healed() {
+            match random.random_range(0..100) {
+                0..10 => suspend(connection, observed, &child.name, request, random.random()).await,
+                10..15 => cancel(connection, observed, &child.name, request).await,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// To have what did not complete run again.
+fn retry_request(name: &str, request_id: String, random: &mut StdRng) -> v1::RetryExecutionRequest {
+    v1::RetryExecutionRequest {
         name: name.to_owned(),
         skip_failed: random.random_bool(0.2),
         start_paused: random.random_bool(0.1),
         reason: "the seed said so".to_owned(),
-        request_id: request_id.clone(),
+        request_id,
         ..v1::RetryExecutionRequest::default()
-    };
+    }
+}
+
+/// Sends it twice. Returns it when there is no answer.
+async fn retry(
+    connection: &mut Connection,
+    observed: &Observations,
+    request: v1::RetryExecutionRequest,
+) -> Option<v1::RetryExecutionRequest> {
+    let mut is_known = false;
     for _ in 0..2 {
-        let request = request.clone();
-        let answer = connection.ask(|mut client| async move { client.retry_execution(request).await });
-        if let Some(execution) = answer.await {
-            observed.acknowledged(name, request_id.clone());
+        let again = request.clone();
+        let answer = connection.ask(|mut client| async move { client.retry_execution(again).await });
+        let answer = answer.await;
+        is_known |= answer.is_some() || connection.is_refused;
+        if let Some(execution) = answer {
+            observed.acknowledged(&request.name, request.request_id.clone());
             observed.saw(&execution);
         }
     }
+    (!is_known).then_some(request)
 }
 
 /// Adds a step to the plan, and renames one that waits.
@@ -253,8 +313,8 @@ async fn update(
 ) {
     let Some(mut plan) = execution.plan.clone() else { return };
     let waits = |step: &v1::Step| step.state() == step::State::Pending && step.attempt == 0;
-    if let Some(index) = execution.steps.iter().position(waits)
-        && let Some(step) = plan.steps.get_mut(index)
+    if let Some(waiting) = execution.steps.iter().find(|step| waits(step))
+        && let Some(step) = plan.steps.iter_mut().find(|step| step.id == waiting.step_id)
     {
         step.title = format!("revision {}", execution.plan_revision + 1);
     }

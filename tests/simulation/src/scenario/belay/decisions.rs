@@ -193,6 +193,10 @@ impl One<'_> {
             // The runner knows no more than that it does not know.
             return Ok(());
         }
+        if self.evidence.repeated.contains(self.name) && known.state() == tool_call::State::AwaitingApproval {
+            trace::count("repeated calls held");
+            return Ok(());
+        }
         let agrees = match (known.state(), end) {
             (tool_call::State::Completed, end) => matches!(end, Kind::ToolCallCompleted(_)),
             (tool_call::State::AwaitingApproval, _) => false,

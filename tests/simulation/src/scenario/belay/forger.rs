@@ -1,27 +1,52 @@
-//! An attacker on the services' network who tries to commit effects that no person approved.
+//! An attacker on the services' network who tries to commit effects that no person approved, and calls again that somebody approved once.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use belay_grant::{Grant, Keys, Scope, SigningKey};
+use belay_grant::{Grant, Keys, Scope, SigningKey, Subject};
 use belay_proto::gate_v1::approval_gate_service_client::ApprovalGateServiceClient;
 use belay_proto::runner_v1::tool_runner_service_client::ToolRunnerServiceClient;
 use belay_proto::v1::approval_service_client::ApprovalServiceClient;
 use belay_proto::{
-    gate_v1, runner_v1,
-    v1::{self, approval},
+    gate_v1,
+    runner_v1::{self, call_tool_response::Event},
+    v1::{self, approval, approval_need},
 };
 use belay_service_kit::status;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::client::RPC_TIMEOUT;
 use super::hosts::{self, Owners};
+use super::observed::Observations;
 use super::people::PERSON;
 use crate::trace;
 
-/// Tries as long as the simulation runs. The audit checks that no effect is in place without its own grant. B-05.
-pub(super) async fn forge(seed: u64, owners: Owners, keys: Keys) -> turmoil::Result {
+/// The calls that were made again, which the runner may know again although they are over. Clones share their state.
+#[derive(Clone, Default)]
+pub(super) struct Repeated(Arc<Mutex<BTreeSet<String>>>);
+
+impl Repeated {
+    fn add(&self, call: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call.to_owned());
+    }
+
+    pub(super) fn contains(&self, call: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(call)
+    }
+}
+
+/// Tries as long as the simulation runs. The audit checks that no effect is in place without its own grant. B-05. With `repeated`, calls whose grants
+/// were spent are made again while there are faults.
+pub(super) async fn forge(
+    seed: u64,
+    owners: Owners,
+    keys: Keys,
+    observed: Observations,
+    repeated: Option<Repeated>,
+) -> turmoil::Result {
     let key_id = keys.iter().map(|(id, _)| id.to_owned()).collect::<String>();
     let mut random = StdRng::seed_from_u64(seed);
     loop {
@@ -35,6 +60,14 @@ pub(super) async fn forge(seed: u64, owners: Owners, keys: Keys) -> turmoil::Res
         let mut people = ApprovalServiceClient::new(hosts::channel(hosts::PEOPLE_URI));
         let Ok(Ok(page)) = tokio::time::timeout(RPC_TIMEOUT, people.list_approvals(request)).await else { continue };
         let approvals = page.into_inner().approvals;
+        let is_done = |approval: &&v1::Approval| {
+            approval.state() == approval::State::Consumed && approval.kind() == approval_need::Kind::Call
+        };
+        let done: Vec<_> = approvals.iter().filter(is_done).collect();
+        if let Some(repeated) = repeated.as_ref().filter(|_| !observed.is_healed() && !done.is_empty()) {
+            let target = done[random.random_range(0..done.len())];
+            drop(tokio::time::timeout(RPC_TIMEOUT, repeat(target, &owners, repeated)).await);
+        }
         let is = |state| move |approval: &&v1::Approval| approval.state() == state;
         let Some(target) = approvals.iter().find(is(approval::State::Pending)) else { continue };
         let other = approvals
@@ -63,6 +96,43 @@ pub(super) async fn forge(seed: u64, owners: Owners, keys: Keys) -> turmoil::Res
             Err(_) => {}
         }
     }
+}
+
+/// Makes an approved call again: once more with its grant, when the runner holds it again because its end was acknowledged.
+async fn repeat(approval: &v1::Approval, owners: &Owners, repeated: &Repeated) -> Result<(), Status> {
+    let request = v1::GetApprovalRequest { name: approval.name.clone(), view: v1::ApprovalView::Full.into() };
+    let mut people = ApprovalServiceClient::new(hosts::channel(hosts::PEOPLE_URI));
+    let subject = people.get_approval(request).await?.into_inner().subject;
+    let subject = Subject::parse(&subject).map_err(|error| Status::internal(error.to_string()))?;
+    let request = gate_v1::GetGrantRequest { approval: approval.name.clone() };
+    let mut gate = ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI));
+    let grant = gate.get_grant(request).await?.into_inner();
+    let is_shared = subject.workspace == hosts::SHARED_WORKSPACE;
+    let request = runner_v1::CallToolRequest {
+        name: approval.call.clone(),
+        tool: subject.tool,
+        arguments: Some(v1::Payload::of_json(subject.arguments)),
+        workspace: if is_shared { subject.workspace } else { String::new() },
+        fence: Some(runner_v1::Fence { shard: hosts::shard(&approval.execution), token: owners.newest_fence() }),
+        attempt: 1,
+        ..runner_v1::CallToolRequest::default()
+    };
+    repeated.add(&approval.call);
+    let mut runner = ToolRunnerServiceClient::new(hosts::channel(hosts::RUNNER_URI));
+    let mut updates = runner.call_tool(request.clone()).await?.into_inner();
+    while let Some(update) = updates.message().await? {
+        if matches!(update.event, Some(Event::Held(_) | Event::Result(_))) {
+            break;
+        }
+    }
+    let request = runner_v1::CallToolRequest { grant: Some(grant), ..request };
+    match runner.call_tool(request).await {
+        Err(refused) if status::reason(&refused).as_deref() == Some("GRANT_SPENT") => {
+            trace::count("spent grants refused");
+        }
+        other => trace::event(format_args!("{} is made again: {other:?}", approval.call)),
+    }
+    Ok(())
 }
 
 /// A grant that is valid except for its signing key, which may have the id of the gate's key.

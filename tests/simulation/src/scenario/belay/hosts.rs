@@ -11,24 +11,27 @@ use belay_approval_gate::RunnerClient;
 use belay_blobs::Folder;
 use belay_executor::{ExecutionRegistry, Runner};
 use belay_grant::{Keys, SigningKey};
-use belay_journal::{Committed, Done, ExecutionKey, JournalWriter, Opened, Operation, Refused, StoreError};
+use belay_journal::{Committed, Done, ExecutionKey, JournalWriter as _, Opened, Operation, Refused, StoreError};
 use belay_journal_memory::LostAnswers;
 use belay_journal_sqlite::SqliteWriter;
 use belay_policy::Policies;
 use belay_proto::runner_v1::EnforcementReport;
-use belay_service_kit::{Access, Clock, Hosted, Ids, Principal, Service, Shutdown, host};
+use belay_service_kit::{Access, Clock, Hosted, Ids, Principal, Service, Shutdown, Trigger, host};
 use belay_sqlite::{Location, SqliteError, Synchronous, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{Allowed, Calls, GateChannel, Ledger, LedgerError, Registry, Secrets, Workspaces};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tonic::transport::{Channel, Endpoint};
 use turmoil::fs::shim::std::fs;
 
 use super::archive::Archive;
-use super::bugs::{Bugs, Journaled, Memory};
+use super::bugs::{Bugs, Memory};
 use super::damage::Damaged;
 use super::knobs::Knobs;
 use super::outside::Outside;
 use super::people::PERSON_NAME;
+use super::shared_journal::{SharedJournal, SharedWriter, is_fenced};
 use super::slow_journal::{SlowWriter, slow};
 use super::workspaces::{self, Change, ModelDirectories};
 use super::{EXECUTOR, GATE, RUNNER, tools};
@@ -194,6 +197,39 @@ impl Owners {
             let after = owned.stored.range((execution.to_owned(), sequence)..).next();
             after.filter(|((name, _), _)| name == execution).map(|(_, at)| *at)
         })
+    }
+
+    /// Commits a batch of the owner, and keeps its last operation beyond the machine's end.
+    pub(super) async fn remembering(&self, batch: &[Operation], commit: impl Future<Output = Committed>) -> Committed {
+        let last = batch.iter().rfind(|operation| is_fenced(operation)).cloned();
+        let now = now_micros();
+        self.with(|owned| {
+            if last.is_some() {
+                owned.last_operation = last;
+            }
+            for operation in batch {
+                // Recorded before the result is known: an operation that failed but was stored is not written again.
+                if let Operation::Append { key, transition, .. } = operation
+                    && let Some(name) = owned.names.get(key)
+                {
+                    let sequence = |number: u64| (name.clone(), i64::try_from(number).unwrap_or(i64::MAX));
+                    // What was tried in their place before was not stored.
+                    let first = sequence(transition.first_sequence);
+                    owned.stored.retain(|key, _| key.0 != first.0 || key.1 < first.1);
+                    owned.stored.insert(sequence(transition.last_sequence()), now);
+                }
+            }
+        });
+        let answers = commit.await?;
+        self.with(|owned| {
+            for (operation, answer) in batch.iter().zip(&answers) {
+                if let (Operation::Create { execution, .. }, Ok(Done::Created(key))) = (operation, answer) {
+                    let name = format!("namespaces/{}/executions/{}", execution.namespace, execution.id);
+                    owned.names.insert(*key, name);
+                }
+            }
+        });
+        Ok(answers)
     }
 
     /// The fence of the executor that opened the journal last.
@@ -400,8 +436,32 @@ fn no_spans(seed: u64) -> Telemetry {
     Telemetry::off(move |bytes| ids.fill(bytes))
 }
 
+/// An executor that drives executions, whether or not it can be reached.
+struct Running {
+    executions: Arc<ExecutionRegistry>,
+    shutdown: Shutdown,
+    _trigger: Trigger,
+}
+
+/// The executor. In some scenarios another replaces it while it runs; it does not notice, and nobody can reach it any more.
 async fn run_executor(site: Site) -> Outcome {
-    let journal = open_journal(&site).await.inspect_err(|error| {
+    let journal = SharedJournal::default();
+    let first = start_executor(&site, &journal).await?;
+    if !site.bugs.replaces_executors {
+        return serve_executor(&site, &first).await;
+    }
+    let mut random = StdRng::seed_from_u64(site.seed.wrapping_add(site.owners.newest_fence().cast_unsigned()));
+    let alone = Duration::from_millis(random.random_range(0..2000));
+    if let Ok(ended) = tokio::time::timeout(alone, serve_executor(&site, &first)).await {
+        return ended;
+    }
+    let second = start_executor(&site, &journal).await?;
+    trace::count("executors replaced");
+    serve_executor(&site, &second).await
+}
+
+async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, Box<dyn Error>> {
+    let journal = open_journal(site, shared).await.inspect_err(|error| {
         if matches!(error, StoreError::Corrupt(_) | StoreError::Locked | StoreError::Newer { .. }) {
             site.checker.violation(format_args!("the journal cannot be opened: {error}"));
         }
@@ -409,7 +469,7 @@ async fn run_executor(site: Site) -> Outcome {
     let ids = Ids::seeded(site.seed.wrapping_add(journal.fence.cast_unsigned()));
     let channel = |uri| site.bugs.channel(channel(uri), &journal.stores);
     let (runner, gate) = (channel(RUNNER_URI), channel(SERVICES_URI));
-    let (_trigger, shutdown) = Shutdown::new();
+    let (trigger, shutdown) = Shutdown::new();
     let executions = ExecutionRegistry::new(belay_executor::Parts {
         journal,
         blobs: Arc::new(Folder::on(BlobDisk, Path::new(FOLDER).join("blobs"))),
@@ -429,42 +489,55 @@ async fn run_executor(site: Site) -> Outcome {
     });
     executions.drive_all().await?;
     trace::count("executor starts");
+    Ok(Running { executions, shutdown, _trigger: trigger })
+}
+
+async fn serve_executor(site: &Site, Running { executions, shutdown, .. }: &Running) -> Outcome {
     let access = Access::unauthenticated_person("simulation");
+    let hosted = belay_executor::hosted(Arc::clone(executions));
     tokio::select! {
         biased;
         reason = executions.broken() => Err(match &*reason {
             StoreError::Behind(why) => site.behind(why.clone()),
             reason => reason.to_string().into(),
         }),
-        served = serve(EXECUTOR_PORT, belay_executor::hosted(Arc::clone(&executions)), access, shutdown) => served,
+        served = serve(EXECUTOR_PORT, hosted, access, shutdown.clone()) => served,
     }
 }
 
-async fn open_journal(site: &Site) -> Result<Opened<SlowWriter<LostAnswers<Remembered>>>, StoreError> {
+async fn open_journal(
+    site: &Site,
+    shared: &SharedJournal,
+) -> Result<Opened<SlowWriter<LostAnswers<SharedWriter>>>, StoreError> {
     let accepted = if site.bugs.restores_journal { restore_journal(site) } else { None };
     let location = Location { accepted, ..location(JOURNAL, site.bugs.journal, site.knobs.store_batch) };
-    let mut journal =
-        belay_journal_sqlite::open_with(&location, Threads::Inline, site.knobs.journal, || "store".to_owned())?;
-    let (before, stale) = site.owners.with(|owned| {
-        owned.accepting = false;
-        let before = std::mem::replace(&mut owned.newest_fence, journal.fence);
-        (before, owned.last_operation.take())
-    });
-    match stale {
-        _ if journal.fence <= before => {
-            let now = journal.fence;
-            site.checker.violation(format_args!("fence {before} is gone: the journal opens with {now}"));
+    let open = async || {
+        let mut journal =
+            belay_journal_sqlite::open_with(&location, Threads::Inline, site.knobs.journal, || "store".to_owned())?;
+        let (before, stale) = site.owners.with(|owned| {
+            owned.accepting = false;
+            let before = std::mem::replace(&mut owned.newest_fence, journal.fence);
+            (before, owned.last_operation.take())
+        });
+        match stale {
+            _ if journal.fence <= before => {
+                let now = journal.fence;
+                site.checker.violation(format_args!("fence {before} is gone: the journal opens with {now}"));
+            }
+            // Those that are replaced write themselves.
+            Some(_) if site.bugs.replaces_executors => {}
+            Some(operation) => refuse_stale(&mut journal.writer, operation, &site.checker).await?,
+            None => {}
         }
-        Some(operation) => refuse_stale(&mut journal.writer, operation, &site.checker).await?,
-        None => {}
-    }
-    let owners = site.owners.clone();
-    let seed = site.seed.wrapping_mul(53).wrapping_add(journal.fence.cast_unsigned());
-    let journal = journal.map_writer(|writer| {
-        let remembered = Remembered { writer: Journaled::new(writer, &site.bugs), owners };
-        LostAnswers::new(remembered, seed, site.knobs.max_lost_answers)
-    });
-    Ok(slow(journal, seed))
+        Ok(journal)
+    };
+    let Opened { store_id, stores, fence, .. } = shared.open(&site.bugs, open).await?;
+    let seed = site.seed.wrapping_mul(53).wrapping_add(fence.cast_unsigned());
+    let (journal, owners, checker) = (shared.clone(), site.owners.clone(), site.checker.clone());
+    let writer = SharedWriter { journal, owners, fence, checker };
+    let writer = LostAnswers::new(writer, seed, site.knobs.max_lost_answers);
+    let (writer, reader) = slow(writer, shared.clone(), seed);
+    Ok(Opened { writer, client_reader: Arc::clone(&reader), reader, store_id, stores, fence })
 }
 
 /// Copies the executor's journal at its second start, and restores the copy at its fourth. Returns the time from then on until an executor has
@@ -503,65 +576,6 @@ async fn refuse_stale(writer: &mut SqliteWriter, operation: Operation, checker: 
         answers => checker.violation(format_args!("the write of an owner that was replaced was answered {answers:?}")),
     }
     Ok(())
-}
-
-/// Keeps the last operation beyond the machine's end.
-struct Remembered {
-    writer: Journaled,
-    owners: Owners,
-}
-
-impl JournalWriter for Remembered {
-    fn blocks(&self) -> bool {
-        false
-    }
-
-    async fn commit(&mut self, batch: &[Operation]) -> Committed {
-        // Dropping closed deletions has no fence: it changes nothing that an owner decides.
-        let last = batch.iter().rfind(|operation| !matches!(operation, Operation::DropDeletions { .. })).cloned();
-        let now = now_micros();
-        self.owners.with(|owned| {
-            if last.is_some() {
-                owned.last_operation = last;
-            }
-            for operation in batch {
-                // Recorded before the result is known: an operation that failed but was stored is not written again.
-                if let Operation::Append { key, transition, .. } = operation
-                    && let Some(name) = owned.names.get(key)
-                {
-                    let sequence = |number: u64| (name.clone(), i64::try_from(number).unwrap_or(i64::MAX));
-                    // What was tried in their place before was not stored.
-                    let first = sequence(transition.first_sequence);
-                    owned.stored.retain(|key, _| key.0 != first.0 || key.1 < first.1);
-                    owned.stored.insert(sequence(transition.last_sequence()), now);
-                }
-            }
-        });
-        let created = batch.iter().map(|operation| match operation {
-            Operation::Create { execution, .. } => {
-                Some(format!("namespaces/{}/executions/{}", execution.namespace, execution.id))
-            }
-            Operation::Append { .. }
-            | Operation::KeepSnapshot { .. }
-            | Operation::Delete { .. }
-            | Operation::Erase { .. }
-            | Operation::CloseDeletion { .. }
-            | Operation::DropDeletions { .. }
-            | Operation::RemoveMessage { .. }
-            | Operation::PostponeMessage { .. }
-            | Operation::DropMessages { .. } => None,
-        });
-        let created: Vec<Option<String>> = created.collect();
-        let answers = self.writer.commit(batch).await?;
-        self.owners.with(|owned| {
-            for (name, answer) in created.into_iter().zip(&answers) {
-                if let (Some(name), Ok(Done::Created(key))) = (name, answer) {
-                    owned.names.insert(*key, name);
-                }
-            }
-        });
-        Ok(answers)
-    }
 }
 
 async fn serve(port: u16, service: Hosted, access: Access, shutdown: Shutdown) -> Outcome {

@@ -17,6 +17,7 @@ mod audit;
 mod auditor;
 mod bugs;
 mod calls;
+mod children;
 mod client;
 mod damage;
 mod decisions;
@@ -30,6 +31,7 @@ mod people;
 mod picture;
 mod plans;
 mod policy;
+mod shared_journal;
 mod slow_journal;
 mod tools;
 mod watcher;
@@ -49,6 +51,7 @@ use self::auditor::Found;
 use self::bugs::{Bugs, Memory};
 use self::client::Order;
 use self::damage::Damaged;
+use self::forger::Repeated;
 use self::hosts::{Inventory, Owners};
 use self::knobs::Knobs;
 use self::observed::Observations;
@@ -119,6 +122,22 @@ const MAX_DURATION: Duration = Duration::from_secs(600);
 /// What was violated.
 pub fn as_it_is(seed: u64) -> Result<(), String> {
     run(seed, Bugs::default())
+}
+
+/// Belay as it is, with steps that have plans of their own.
+///
+/// # Errors
+/// What was violated.
+pub fn nesting(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { nests: true, ..Bugs::default() })
+}
+
+/// Belay as it is, with steps that run for each entry of a list, that fall back to other calls, that are undone, and that have checks.
+///
+/// # Errors
+/// What was violated.
+pub fn extending(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { extends: true, ..Bugs::default() })
 }
 
 /// A planted bug: the journal acknowledges before it commits.
@@ -194,13 +213,12 @@ pub fn waiting(seed: u64) -> Result<(), String> {
     run(seed, Bugs { waits: true, ..Bugs::default() })
 }
 
-/// The bug of [`forgetting_calls`] with grants: a runner that has forgotten its calls has also forgotten which grants were spent.
+/// Belay as it is, with executors that another replaces while they run, and that do not notice. Nothing that they do later counts.
 ///
 /// # Errors
 /// What was violated.
-pub fn forgetting_grants(seed: u64) -> Result<(), String> {
-    let (calls, often) = (Memory::Replaced, Some((30, Fault::Kill { host: RUNNER })));
-    run(seed, Bugs { calls, often, ..Bugs::default() })
+pub fn replacing_executors(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { replaces_executors: true, ..Bugs::default() })
 }
 
 /// A planted bug: the journal's commits are acknowledged before they are synced.
@@ -338,6 +356,54 @@ pub fn lost_answer_trusted(seed: u64) -> Result<(), String> {
     run(seed, Bugs::planted(Defect::LostAnswerTrusted))
 }
 
+/// A defect of the services' own code: [`Defect::LostWakeUp`].
+///
+/// # Errors
+/// What was violated.
+pub fn lost_wake_up(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { waits: true, ..Bugs::planted(Defect::LostWakeUp) })
+}
+
+/// A defect of the services' own code: [`Defect::DoubleDispatch`].
+///
+/// # Errors
+/// What was violated.
+pub fn double_dispatch(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { often: EXECUTOR_KILLS, ..Bugs::planted(Defect::DoubleDispatch) })
+}
+
+/// The same with the executions of the plans that steps have.
+///
+/// # Errors
+/// What was violated.
+pub fn double_start(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { nests: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::DoubleDispatch) })
+}
+
+/// A defect of the services' own code: [`Defect::UnorderedAppend`].
+///
+/// # Errors
+/// What was violated.
+pub fn unordered_append(seed: u64) -> Result<(), String> {
+    run(seed, Bugs::planted(Defect::UnorderedAppend))
+}
+
+/// A defect of the services' own code: [`Defect::GrantReuse`].
+///
+/// # Errors
+/// What was violated.
+pub fn grant_reuse(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { often: EXECUTOR_KILLS, ..Bugs::planted(Defect::GrantReuse) })
+}
+
+/// A defect of the services' own code: [`Defect::NoFence`].
+///
+/// # Errors
+/// What was violated.
+pub fn no_fence(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { replaces_executors: true, ..Bugs::planted(Defect::NoFence) })
+}
+
 fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     if let Some(defect) = bugs.defect {
         belay_defects::plant(defect);
@@ -374,8 +440,19 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     if bugs.waits {
         orders.iter_mut().for_each(|order| plans::add_waits(&mut StdRng::seed_from_u64(order.seed), &mut order.plan));
     }
+    if bugs.extends {
+        orders.iter_mut().for_each(|order| plans::extend(&mut StdRng::seed_from_u64(order.seed ^ 4), &mut order.plan));
+    }
+    if bugs.nests {
+        orders
+            .iter_mut()
+            .for_each(|order| plans::add_plans(&mut StdRng::seed_from_u64(order.seed ^ 2), &mut order.plan));
+    }
     for order in orders.iter_mut().filter(|order| order.seed.is_multiple_of(3)) {
         plans::add_conditions(&mut StdRng::seed_from_u64(order.seed ^ 1), &mut order.plan);
+    }
+    for order in &orders {
+        trace::detail(format_args!("{} asks for {:?}", order.request_id, order.plan));
     }
     for (index, name) in CLIENTS.into_iter().enumerate() {
         let own = orders.iter().skip(index).step_by(CLIENTS.len()).cloned().collect();
@@ -384,7 +461,12 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     for name in PEOPLE {
         world.client(name, people::decide(random.random(), observed.clone()));
     }
-    world.client(FORGER, forger::forge(random.random(), site.owners.clone(), site.keys()));
+    let repeated = Repeated::default();
+    // A runner that has lost what it knew cannot know that a grant was spent.
+    let keeps_all = bugs.calls == Memory::Kept && !bugs.damages_a_row && !bugs.restores_journal;
+    let may_repeat = keeps_all.then(|| repeated.clone());
+    let forger = forger::forge(random.random(), site.owners.clone(), site.keys(), observed.clone(), may_repeat);
+    world.client(FORGER, forger);
     world.schedule(fault::generate(&mut random, SITE, HORIZON));
     if let Some((count, fault)) = bugs.often {
         world.schedule((0..count).map(|_| (HORIZON.mul_f64(random.random()), fault)).collect());
@@ -439,6 +521,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             owners: &site.owners,
             archive: &site.archive,
             damaged: &site.damaged,
+            repeated: &repeated,
         };
         for violation in audit::audit(&evidence) {
             checker.violation(violation);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use belay_proto::v1::{self, RunWhen, execution, execution_event::Kind, step, wait_ended::Cause};
+use belay_proto::v1::{self, RunWhen, child_ended::End, execution, execution_event::Kind, step, wait_ended::Cause};
 
 use super::plans;
 use crate::trace;
@@ -75,6 +75,9 @@ impl Picture {
             title: String::new(),
             name: String::new(),
             detail: None,
+            item: None,
+            item_count: None,
+            compensates: String::new(),
             max_attempts: 0,
             // Follows from the output.
             output_bytes: 0,
@@ -105,6 +108,7 @@ impl Picture {
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     pub(super) picture: Picture,
+    /// Its steps are those of the execution: those that were added come last.
     pub(super) plan: v1::Plan,
     /// For each step, the indexes of its dependencies.
     pub(super) dependencies: Vec<Vec<usize>>,
@@ -118,6 +122,16 @@ pub(super) struct Fold {
     pub(super) went_on: usize,
     /// How often its plan was changed.
     pub(super) revision: i32,
+    /// For each step, how many of its calls have been given up for the next.
+    pub(super) calls: Vec<usize>,
+    /// For each step, the step for an entry of whose list it runs, and the entry.
+    pub(super) entries: Vec<Option<(usize, serde_json::Value)>>,
+    /// For each step, the step that it undoes.
+    pub(super) undoes: Vec<Option<usize>>,
+    /// For each step that is undone, or was since the execution went on last, the step that undoes it.
+    pub(super) undone_by: BTreeMap<usize, usize>,
+    /// For each step, the event with which it completed last; 0 for none.
+    completed_by: Vec<i64>,
     /// What the signals carry that no step has taken, by the sequence of their event.
     signals: BTreeMap<i64, v1::Payload>,
 }
@@ -163,6 +177,7 @@ impl Fold {
             (Kind::ExecutionAwaitingApproval(_), None) => self.picture.state = E::AwaitingApproval.into(),
             (Kind::ExecutionRetried(retried), None) => self.retry(retried)?,
             (Kind::ExecutionPlanUpdated(updated), None) => self.update(updated)?,
+            (Kind::ExecutionCompensationStarted(started), None) => self.undo(started)?,
             (Kind::ExecutionFinished(finished), None) => {
                 self.picture.state = finished.state;
                 self.picture.end_time = event.time;
@@ -179,16 +194,41 @@ impl Fold {
                 step.failure = retry.failure.clone();
                 self.fail_attempt(index, event, &retry.failure);
             }
+            (Kind::StepFallbackSwitched(switched), Some(index)) => {
+                let step = &mut self.picture.steps[index];
+                step.set_state(S::BackingOff);
+                step.failure = switched.failure.clone();
+                self.fail_attempt(index, event, &switched.failure);
+                self.calls[index] += 1;
+                trace::count("calls fallen back to");
+            }
+            (Kind::StepItemsListed(listed), Some(index)) => self.list(index, listed)?,
+            (Kind::StepItemsCollected(collected), Some(index)) => {
+                let is_over = |state| matches!(state, S::Completed | S::Failed | S::Skipped | S::Cancelled);
+                if self.of_list(index).any(|entry| !is_over(self.picture.steps[entry].state())) {
+                    return Err(format!("event {} collects what is not done", event.sequence));
+                }
+                self.picture.steps[index].output = collected.output.clone();
+                trace::count("lists collected");
+            }
             (Kind::StepCompleted(_), Some(index)) => {
                 self.end(index, S::Completed, event);
-                self.picture.totals.completed += 1;
+                self.completed_by[index] = event.sequence;
+                self.count(index, |totals| totals.completed += 1);
                 self.picture.steps[index].failure = None;
                 self.release(index, true);
             }
             (Kind::StepFailed(failed), Some(index)) => {
                 self.end(index, S::Failed, event);
-                self.picture.totals.failed += 1;
+                self.count(index, |totals| totals.failed += 1);
                 self.picture.steps[index].failure = failed.failure.clone();
+                if failed
+                    .failure
+                    .as_ref()
+                    .is_some_and(|failure| matches!(&*failure.reason, "PRECONDITION_FAILED" | "POSTCONDITION_FAILED"))
+                {
+                    trace::count("checks that did not hold");
+                }
                 let last = self.picture.steps[index].failed_attempts.last();
                 // Its next attempt was cancelled.
                 let is_known = last.is_some_and(|last| last.attempt == event.attempt && last.failure == failed.failure);
@@ -201,11 +241,13 @@ impl Fold {
                 self.release(index, false);
                 self.picture.failure = self.picture.failure.take().or_else(|| failed.failure.clone());
                 let class = failed.failure.as_ref().map(v1::Failure::error_class);
-                self.stopping |= self.plan.stop_on_error || class == Some(v1::ErrorClass::Fatal);
+                // What is being undone is undone as far as it can be.
+                let stops = self.plan.stop_on_error || class == Some(v1::ErrorClass::Fatal);
+                self.stopping |= stops && self.undone_by.is_empty();
             }
             (Kind::StepSkipped(skipped), Some(index)) => {
                 self.end(index, S::Skipped, event);
-                self.picture.totals.skipped += 1;
+                self.count(index, |totals| totals.skipped += 1);
                 let step = &mut self.picture.steps[index];
                 step.skip_reason = skipped.reason;
                 step.skipped_because = skipped.because.clone();
@@ -224,7 +266,7 @@ impl Fold {
             }
             (Kind::StepCancelled(_), Some(index)) => {
                 self.end(index, S::Cancelled, event);
-                self.picture.totals.cancelled += 1;
+                self.count(index, |totals| totals.cancelled += 1);
                 self.release(index, false);
             }
             (Kind::StepOutcomeUnknown(unknown), Some(index)) => {
@@ -263,6 +305,14 @@ impl Fold {
                     })?),
                     Cause::Answered => ended.answer.clone(),
                     Cause::Unspecified | Cause::Declined | Cause::Refused | Cause::TimedOut | Cause::Cancelled => None,
+                };
+            }
+            (Kind::ChildStarted(_), Some(index)) => self.picture.steps[index].set_state(S::Running),
+            (Kind::ChildPaused(_), Some(_)) => {}
+            (Kind::ChildEnded(ended), Some(index)) => {
+                self.picture.steps[index].output = match &ended.end {
+                    Some(End::Output(output)) => Some(output.clone()),
+                    Some(End::Failure(_) | End::Cancelled(_)) | None => None,
                 };
             }
             (Kind::ToolCallCompleted(completed), Some(index)) => {
@@ -309,39 +359,242 @@ impl Fold {
 
     /// A plan that has more steps than before, after the others. What has started or ended is as it was.
     fn update(&mut self, updated: &v1::ExecutionPlanUpdated) -> Result<(), String> {
-        let plan = updated.plan.clone().unwrap_or_default();
+        let mut plan = updated.plan.clone().unwrap_or_default();
         self.revision += 1;
-        let is_next = updated.revision == self.revision && !self.stopping;
+        let is_next = updated.revision == self.revision && !self.stopping && self.undone_by.is_empty();
+        let mut steps = Vec::new();
         for (index, step) in self.plan.steps.iter().enumerate() {
+            if self.entries[index].is_some() || self.undoes[index].is_some() {
+                steps.push(step.clone());
+                continue;
+            }
             let status = &self.picture.steps[index];
             let waits = status.attempt == self.attempts_before[index]
                 && matches!(status.state(), step::State::Pending | step::State::Ready);
-            if !is_next || plan.steps.get(index).is_none_or(|new| new.id != step.id || !waits && new != step) {
+            let new = plan.steps.iter().position(|new| new.id == step.id).map(|place| plan.steps.remove(place));
+            let Some(new) = new.filter(|new| is_next && (waits || new == step)) else {
                 return Err(format!(
                     "the plan cannot change to revision {} like this, at step {}",
                     updated.revision, step.id
                 ));
-            }
+            };
+            steps.push(new);
         }
         if self.picture.state == i32::from(execution::State::AwaitingApproval) {
             self.picture.state = execution::State::Running.into();
         }
-        let before = self.plan.steps.len();
+        let added = std::mem::replace(&mut plan.steps, steps);
         self.plan = plan;
-        for index in before..self.plan.steps.len() {
-            let step = &self.plan.steps[index];
+        for step in added {
             let place = |id: &String| self.plan.steps.iter().position(|step| step.id == *id);
-            let dependencies: Vec<usize> = plans::dependencies(step).iter().filter_map(place).collect();
-            let (step_id, state) = (step.id.clone(), step::State::Pending.into());
-            self.picture.steps.push(v1::Step { step_id, state, ..v1::Step::default() });
-            self.picture.totals.total += 1;
-            self.attempts_before.push(0);
-            self.open.push(0);
-            self.dependencies.push(dependencies);
+            let dependencies: Vec<usize> = plans::dependencies(&step).iter().filter_map(place).collect();
+            let index = self.add(step, dependencies, None);
             self.count_open(index);
         }
         trace::count("plans changed");
         Ok(())
+    }
+
+    /// The call that a step makes now.
+    pub(super) fn call(&self, index: usize) -> Option<&v1::ToolStep> {
+        let step = self.plan.steps.get(index)?;
+        let own = match &step.kind {
+            Some(v1::step_spec::Kind::Tool(tool)) => Some(tool),
+            _ => None,
+        };
+        own.into_iter().chain(&step.fallback).nth(self.calls[index])
+    }
+
+    /// Adds a step after the others.
+    fn add(
+        &mut self,
+        step: v1::StepSpec,
+        dependencies: Vec<usize>,
+        entry: Option<(usize, serde_json::Value)>,
+    ) -> usize {
+        let (step_id, state) = (step.id.clone(), step::State::Pending.into());
+        self.picture.steps.push(v1::Step { step_id, state, ..v1::Step::default() });
+        self.picture.totals.total += 1;
+        self.attempts_before.push(0);
+        self.open.push(0);
+        self.calls.push(0);
+        self.entries.push(entry);
+        self.undoes.push(None);
+        self.completed_by.push(0);
+        self.dependencies.push(dependencies);
+        self.plan.steps.push(step);
+        self.plan.steps.len() - 1
+    }
+
+    /// Counts a step in the totals, unless it undoes another: that was not to be done.
+    fn count(&mut self, index: usize, count: impl FnOnce(&mut v1::StepTotals)) {
+        if self.undoes[index].is_none() {
+            count(&mut self.picture.totals);
+        }
+    }
+
+    /// The state of a step, with what became of what it did.
+    fn shown_state(&self, index: usize) -> step::State {
+        use step::State as S;
+        let state = |index: usize| self.picture.steps[index].state();
+        match self.undone_by.get(&index).map(|undoes| state(*undoes)) {
+            None | Some(S::Failed | S::Skipped | S::Cancelled) => state(index),
+            Some(S::Completed) => S::Compensated,
+            Some(_) => S::Compensating,
+        }
+    }
+
+    /// What every client is shown.
+    pub(super) fn shown(&self) -> Picture {
+        let mut shown = self.picture.clone();
+        for (index, step) in shown.steps.iter_mut().enumerate() {
+            step.set_state(self.shown_state(index));
+        }
+        shown
+    }
+
+    /// The steps whose work has to be undone when the execution ends now, the last to complete first. Of those that have not completed, only the events of
+    /// their calls tell whether they did something.
+    pub(super) fn to_undo(&self) -> Vec<usize> {
+        let is_to_undo = |index: &usize| {
+            self.completed_by[*index] > 0
+                && self.plan.steps[*index].compensate.is_some()
+                && self.undoes[*index].is_none()
+        };
+        let mut steps: Vec<usize> = (0..self.plan.steps.len()).filter(is_to_undo).collect();
+        steps.sort_by_key(|index| std::cmp::Reverse(self.completed_by[*index]));
+        steps
+    }
+
+    /// Nothing is left to run, and what was done is undone, by a step of its own for each.
+    fn undo(&mut self, started: &v1::ExecutionCompensationStarted) -> Result<(), String> {
+        use step::State as S;
+        let is_over = |step: &v1::Step| matches!(step.state(), S::Completed | S::Failed | S::Skipped | S::Cancelled);
+        if !self.picture.steps.iter().all(is_over) || !self.undone_by.is_empty() {
+            return Err("it is undone twice, or while something runs".to_owned());
+        }
+        let place = |plan: &v1::Plan, id: &String| plan.steps.iter().position(|step| step.id == *id);
+        let steps: Vec<usize> = started.step_ids.iter().filter_map(|id| place(&self.plan, id)).collect();
+        let completed = steps.iter().copied().filter(|index| self.completed_by[*index] > 0);
+        if steps.len() != started.step_ids.len() || completed.collect::<Vec<_>>() != self.to_undo() {
+            return Err(format!("{steps:?} are undone, and {:?} have completed", self.to_undo()));
+        }
+        self.picture.state = execution::State::Running.into();
+        self.stopping = false;
+        let mut before = None;
+        for index in steps {
+            let of = &self.plan.steps[index];
+            let Some(compensate) = of.compensate.clone() else {
+                return Err(format!("step {index} is undone, and has nothing that undoes it"));
+            };
+            let id = format!("{}~compensate", of.id);
+            let undoes = match place(&self.plan, &id) {
+                Some(known) => {
+                    self.run_again(known);
+                    known
+                }
+                None => {
+                    let step = v1::StepSpec {
+                        id,
+                        timeout: of.timeout,
+                        attempt_timeout: of.attempt_timeout,
+                        retry: of.retry.clone(),
+                        run_when: RunWhen::Always.into(),
+                        kind: Some(v1::step_spec::Kind::Tool(compensate)),
+                        ..v1::StepSpec::default()
+                    };
+                    let added = self.add(step, Vec::new(), None);
+                    self.picture.totals.total -= 1;
+                    self.undoes[added] = Some(index);
+                    added
+                }
+            };
+            self.undone_by.insert(index, undoes);
+            self.dependencies[undoes] = before.into_iter().collect();
+            self.open[undoes] = self.dependencies[undoes].len();
+            self.make_ready(undoes);
+            before = Some(undoes);
+            trace::count("steps undone");
+        }
+        Ok(())
+    }
+
+    /// The steps for the entries of a step's list.
+    fn of_list(&self, list: usize) -> impl Iterator<Item = usize> + '_ {
+        let is_of =
+            move |entry: &Option<(usize, serde_json::Value)>| entry.as_ref().is_some_and(|entry| entry.0 == list);
+        self.entries.iter().enumerate().filter(move |(_, entry)| is_of(entry)).map(|(index, _)| index)
+    }
+
+    /// A step has read its list: for each entry there is a step. What was done for the same entry stays.
+    fn list(&mut self, list: usize, listed: &v1::StepItemsListed) -> Result<(), String> {
+        use step::State as S;
+        let is_list = self.plan.steps[list].for_each.is_some() && self.entries[list].is_none();
+        if !is_list || self.picture.steps[list].state() != S::Running {
+            return Err(format!("step {list} reads a list"));
+        }
+        let known: Vec<usize> = self.of_list(list).collect();
+        for (number, item) in listed.items.iter().enumerate() {
+            let item = item.as_json().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+            let index = match known.get(number) {
+                None => {
+                    let of = &self.plan.steps[list];
+                    let step = v1::StepSpec {
+                        id: format!("{}~{number}", of.id),
+                        depends_on: Vec::new(),
+                        run_when: 0,
+                        condition: String::new(),
+                        for_each: None,
+                        ..of.clone()
+                    };
+                    self.add(step, Vec::new(), Some((list, item)))
+                }
+                Some(&index) => {
+                    let status = &self.picture.steps[index];
+                    let by_a_person = matches!(
+                        status.skip_reason(),
+                        v1::SkipReason::Requested | v1::SkipReason::ApprovalSkipped | v1::SkipReason::NonInteractive
+                    );
+                    let is_done = status.state() == S::Completed || status.state() == S::Skipped && by_a_person;
+                    let is_same = self.entries[index].as_ref().is_some_and(|(_, before)| *before == item);
+                    if is_done && is_same {
+                        trace::count("entries that stay");
+                        continue;
+                    }
+                    if matches!(status.state(), S::Completed | S::Failed | S::Skipped | S::Cancelled) {
+                        self.run_again(index);
+                    }
+                    self.entries[index] = Some((list, item));
+                    index
+                }
+            };
+            self.picture.steps[index].set_state(S::Ready);
+        }
+        trace::count("lists read");
+        Ok(())
+    }
+
+    /// A step that has ended begins again.
+    fn run_again(&mut self, index: usize) {
+        use step::State as S;
+        let state = self.picture.steps[index].state();
+        self.count(index, |totals| match state {
+            S::Completed => totals.completed -= 1,
+            S::Failed => totals.failed -= 1,
+            S::Skipped => totals.skipped -= 1,
+            _ => totals.cancelled -= 1,
+        });
+        self.completed_by[index] = 0;
+        let step = &mut self.picture.steps[index];
+        self.attempts_before[index] = step.attempt;
+        self.calls[index] = 0;
+        *step = v1::Step {
+            step_id: std::mem::take(&mut step.step_id),
+            attempt: step.attempt,
+            failed_attempts: std::mem::take(&mut step.failed_attempts),
+            state: S::Pending.into(),
+            ..v1::Step::default()
+        };
     }
 
     /// How many of its dependencies a step still waits for.
@@ -389,27 +642,24 @@ impl Fold {
         if !all || !has_ended && self.stopping || steps.iter().any(|step| !is_over(self.picture.steps[*step].state())) {
             return Err(format!("{retried:?} cannot be"));
         }
+        if !has_ended && !self.undone_by.is_empty() {
+            return Err("it goes on while it is undone".to_owned());
+        }
         for &index in &steps {
-            let step = &mut self.picture.steps[index];
-            let totals = &mut self.picture.totals;
-            let depends = self.dependencies[index].iter().any(|on| steps.contains(on));
-            match step.state() {
-                S::Completed if depends => totals.completed -= 1,
-                S::Completed => return Err(format!("step {index} had completed, and runs again")),
-                S::Failed => totals.failed -= 1,
-                S::Skipped => totals.skipped -= 1,
-                _ => totals.cancelled -= 1,
+            let is_of_list = self.entries[index].as_ref().is_some_and(|(list, _)| steps.contains(list));
+            let is_of_list = is_of_list || self.of_list(index).any(|entry| steps.contains(&entry));
+            let is_of_list = is_of_list || self.shown_state(index) == S::Compensated;
+            let depends = is_of_list || self.dependencies[index].iter().any(|on| steps.contains(on));
+            if self.picture.steps[index].state() == S::Completed && !depends {
+                return Err(format!("step {index} had completed, and runs again"));
             }
-            self.attempts_before[index] = step.attempt;
-            *step = v1::Step {
-                step_id: std::mem::take(&mut step.step_id),
-                attempt: step.attempt,
-                failed_attempts: std::mem::take(&mut step.failed_attempts),
-                state: S::Pending.into(),
-                ..v1::Step::default()
-            };
+            self.run_again(index);
         }
         if has_ended {
+            self.undone_by.clear();
+            for index in (0..self.undoes.len()).filter(|index| self.undoes[*index].is_some()) {
+                self.dependencies[index].clear();
+            }
             self.went_on += 1;
             (self.stopping, self.picture.end_time) = (false, None);
             self.picture.state = execution::State::Running.into();
@@ -431,6 +681,10 @@ impl Fold {
         self.dependencies = self.plan.steps.iter().map(dependencies).collect();
         self.open = self.dependencies.iter().map(Vec::len).collect();
         self.attempts_before = vec![0; self.open.len()];
+        self.calls = vec![0; self.open.len()];
+        self.entries = vec![None; self.open.len()];
+        self.undoes = vec![None; self.open.len()];
+        self.completed_by = vec![0; self.open.len()];
         self.picture.state = execution::State::Pending.into();
         self.picture.totals.total = i32::try_from(self.plan.steps.len()).unwrap_or(i32::MAX);
         let pending = |step: &v1::StepSpec| v1::Step {
@@ -468,7 +722,8 @@ impl Fold {
 
     fn make_ready(&mut self, index: usize) {
         use step::State::{Pending, Ready};
-        let is_met = self.open[index] == 0 && self.may_run(index);
+        // Those for the entries of a list wait for the list.
+        let is_met = self.open[index] == 0 && self.entries[index].is_none() && self.may_run(index);
         let step = &mut self.picture.steps[index];
         if is_met && step.state() == Pending {
             step.set_state(Ready);

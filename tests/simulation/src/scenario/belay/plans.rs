@@ -117,6 +117,68 @@ pub(super) fn add_waits(random: &mut StdRng, plan: &mut v1::Plan) {
     }
 }
 
+/// Makes about a third of the steps carry out a plan instead of calling a tool.
+pub(super) fn add_plans(random: &mut StdRng, plan: &mut v1::Plan) {
+    for step in &mut plan.steps {
+        if random.random_bool(0.65) {
+            continue;
+        }
+        let mut own = generate(random, format!("plan-of-{}", step.id));
+        own.steps.truncate(2);
+        step.kind = Some(step_spec::Kind::Plan(v1::PlanStep { plan: Some(own), inputs: None }));
+    }
+}
+
+/// Has some steps run for each entry of a list, gives some a call to fall back to, some one that undoes them, and some something that has to hold before or after their call.
+pub(super) fn extend(random: &mut StdRng, plan: &mut v1::Plan) {
+    for (index, step) in plan.steps.iter_mut().enumerate() {
+        let Some(step_spec::Kind::Tool(own)) = &mut step.kind else { continue };
+        if random.random_bool(0.3) {
+            let entry = |entry: usize| match random.random_bool(0.2) && index > 0 {
+                true => json!(format!("${{s{}.result.run}}", entry % index)),
+                false => json!(100 * index + entry),
+            };
+            let entries: Vec<Value> = (0..[0, 1, 2, 2, 3][index % 5]).map(entry).collect();
+            step.for_each = Some(v1::Payload::of_json(Value::from(entries).to_string()));
+            let arguments = own.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
+            let mut arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+            arguments["value"] = "${item.value}".into();
+            own.arguments = Some(v1::Payload::of_json(arguments.to_string()));
+        }
+        if random.random_bool(0.4) {
+            let count = random.random_range(1..=2);
+            let fallback = |number: u32| v1::ToolStep {
+                tool: [SEND, PUT, LOOK][random.random_range(0..3)].to_owned(),
+                arguments: Some(v1::Payload::of_json(json!({"ms": 20, "value": 5000 + number}).to_string())),
+                ..v1::ToolStep::default()
+            };
+            step.fallback = (0..count).map(fallback).collect();
+        }
+        if random.random_bool(0.5) && step.for_each.is_none() {
+            let value = match random.random_bool(0.5) {
+                true => format!("${{{}.result.run}}", step.id).into(),
+                false => json!(7000 + index),
+            };
+            step.compensate = Some(v1::ToolStep {
+                tool: [SEND, PUT, APPEND][random.random_range(0..3)].to_owned(),
+                arguments: Some(v1::Payload::of_json(
+                    json!({"ms": 20, "value": value, "path": format!("{}0", policy::FREE)}).to_string(),
+                )),
+                ..v1::ToolStep::default()
+            });
+        }
+        let holds = |condition: String| v1::Check { check: Some(v1::check::Check::Condition(condition)) };
+        // Not yet before the first steps: an executor that ends right after it has stored the start of an execution does not take up one whose first
+        // decision waits for a condition.
+        if random.random_bool(0.2) && !step.depends_on.is_empty() {
+            step.preconditions = vec![holds("1 == 1".to_owned()), holds(format!("{index} % 4 != 3"))];
+        }
+        if random.random_bool(0.2) && step.for_each.is_none() {
+            step.postconditions = vec![holds(format!("${{{}.result.run}} % 3 != 2", step.id))];
+        }
+    }
+}
+
 /// Gives about half of the steps that depend on others a condition, or lets them run after a failure or in any case.
 pub(super) fn add_conditions(random: &mut StdRng, plan: &mut v1::Plan) {
     for step in &mut plan.steps {
@@ -192,7 +254,9 @@ pub(super) fn dependencies(step: &v1::StepSpec) -> Vec<String> {
         Some(step_spec::Kind::Plan(plan)) => plan.inputs.as_ref().and_then(v1::Payload::as_json).unwrap_or_default(),
         Some(step_spec::Kind::Wait(_)) | None => "",
     };
-    let used = arguments.split("${").skip(1).chain(step.condition.split("${").skip(1));
+    let list = step.for_each.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
+    let texts = [arguments, list, &step.condition];
+    let used = texts.into_iter().flat_map(|text| text.split("${").skip(1)).filter(|rest| !rest.starts_with("item."));
     let used = used.filter_map(|rest| rest.split_once('.')).map(|(id, _)| id.to_owned());
     let mut all: Vec<String> = step.depends_on.iter().cloned().chain(used).collect();
     all.sort_unstable();

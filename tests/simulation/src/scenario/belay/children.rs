@@ -1,0 +1,125 @@
+//! Audits the executions of the plans that steps have: each was started by its step, once, and its step ended as it did.
+
+use std::collections::BTreeMap;
+
+use belay_proto::v1::{self, child_ended::End, execution, execution_event::Kind, step_spec};
+
+use super::audit::{Kept, Violations};
+use super::client::is_terminal;
+use super::observed::ObservedExecution;
+use super::plans;
+use crate::trace;
+
+/// The intent of a step to have its plan carried out.
+pub(super) struct Child<'a> {
+    /// The name of the step's execution.
+    pub(super) parent: &'a str,
+    started: &'a v1::ExecutionEvent,
+    ends: Vec<&'a v1::ChildEnded>,
+}
+
+/// By the names of the executions.
+pub(super) type Children<'a> = BTreeMap<String, Child<'a>>;
+
+/// The executions that steps have started, according to the events of theirs.
+pub(super) fn of<'a>(kept: &'a BTreeMap<String, Kept>, violations: &mut Violations) -> Children<'a> {
+    let mut children = Children::new();
+    for (parent, kept) in kept {
+        // By the step, the attempt and the operation.
+        let mut names = BTreeMap::new();
+        for event in &kept.events {
+            let operation = belay_proto::call_name(parent, event);
+            match &event.kind {
+                Some(Kind::ChildStarted(started)) => {
+                    let name = sibling(parent, &started.execution_id);
+                    names.insert(operation, name.clone());
+                    let child = Child { parent, started: event, ends: Vec::new() };
+                    if let Some(other) = children.insert(name.clone(), child) {
+                        violations.push(format!("{name} was started by a step of {parent} and of {}", other.parent));
+                    }
+                }
+                Some(Kind::ChildEnded(ended)) => match names.get(&operation).and_then(|name| children.get_mut(name)) {
+                    Some(child) => child.ends.push(ended),
+                    None => violations.push(format!("{operation} ended without having been started")),
+                },
+                _ => {}
+            }
+        }
+    }
+    children
+}
+
+/// The name of another execution in the same namespace.
+fn sibling(execution: &str, id: &str) -> String {
+    let (executions, _) = execution.rsplit_once('/').unwrap_or_default();
+    format!("{executions}/{id}")
+}
+
+impl Child<'_> {
+    /// What clients observed of it, as of an execution that a request has started.
+    pub(super) fn heard(&self, kept: &Kept, heard: Option<&ObservedExecution>) -> ObservedExecution {
+        ObservedExecution { uid: kept.execution.uid.clone(), ..heard.cloned().unwrap_or_default() }
+    }
+}
+
+/// B-15, S2-FR-057: no loss of a process starts the execution of a step's plan twice, or loses it.
+pub(super) fn audit(kept: &BTreeMap<String, Kept>, children: &Children<'_>, violations: &mut Violations) {
+    for (name, child) in children {
+        let Child { parent, started, ends } = child;
+        let [ended] = ends[..] else {
+            violations.push(format!("{name} ended {} times for {parent}", ends.len()));
+            continue;
+        };
+        let Some(kept_child) = kept.get(name) else {
+            match &ended.end {
+                Some(End::Failure(_)) => trace::count("children that could not be started"),
+                other => violations.push(format!("{name} was started by {parent} and is gone: {other:?}")),
+            }
+            continue;
+        };
+        let execution = &kept_child.execution;
+        let step = format!("{parent}/steps/{}", started.step_id);
+        if execution.parent_step != step {
+            violations.push(format!("{name} was started by {step}, and says {:?}", execution.parent_step));
+        }
+        if created(kept_child).zip(kept.get(*parent)).is_some_and(|(created, parent)| {
+            let specs = parent.execution.plan.iter().flat_map(|plan| &plan.steps);
+            let mut specs = specs.filter(|spec| spec.id == started.step_id);
+            let outline = created.plan.as_ref().map(outline);
+            !specs.any(|spec| matches!(&spec.kind, Some(step_spec::Kind::Plan(step)) if step.plan.as_ref().map(self::outline) == outline))
+        }) {
+            violations.push(format!("{name} carries out another plan than {step} has"));
+        }
+        if !is_terminal(execution.state()) {
+            violations.push(format!("{name} is {:?}, and {parent} has ended", execution.state()));
+        }
+        match &ended.end {
+            Some(End::Output(_)) if execution.state() != execution::State::Completed => {
+                violations.push(format!("{name} is {:?}, and completed {step}", execution.state()));
+            }
+            Some(End::Output(_)) => trace::count("children completed"),
+            Some(End::Failure(_)) => trace::count("children failed"),
+            Some(End::Cancelled(_)) => trace::count("children cancelled"),
+            None => violations.push(format!("{name} ended {step} in no way")),
+        }
+    }
+}
+
+/// The plan's id, and of each step the id, the tool and what it depends on.
+fn outline(plan: &v1::Plan) -> (&str, Vec<(&str, &str, Vec<String>)>) {
+    let steps = plan.steps.iter().map(|step| {
+        let tool = match &step.kind {
+            Some(step_spec::Kind::Tool(tool)) => tool.tool.as_str(),
+            _ => "",
+        };
+        (step.id.as_str(), tool, plans::dependencies(step))
+    });
+    (&plan.id, steps.collect())
+}
+
+fn created(kept: &Kept) -> Option<&v1::ExecutionCreated> {
+    match &kept.events.first()?.kind {
+        Some(Kind::ExecutionCreated(created)) => Some(created),
+        _ => None,
+    }
+}

@@ -1,0 +1,103 @@
+//! A journal that executors open one after the other, while an executor before may still have it: as with a store elsewhere, whose lock an executor
+//! may lose without noticing it.
+
+use std::sync::Arc;
+
+use belay_journal::{Committed, JournalReader, JournalWriter, Opened, Operation, Reading, Refused, StoreError};
+use belay_journal_sqlite::SqliteWriter;
+use tokio::sync::RwLock;
+
+use super::bugs::{Bugs, Journaled};
+use super::hosts::Owners;
+use crate::checker::Checker;
+use crate::trace;
+
+/// The journal, as the last executor that opened it has it. Clones are the same journal.
+#[derive(Clone, Default)]
+pub(super) struct SharedJournal(Arc<RwLock<Option<Open>>>);
+
+struct Open {
+    writer: Journaled,
+    reader: Arc<dyn JournalReader>,
+    fence: i64,
+}
+
+impl SharedJournal {
+    /// Opens it, also for the executors that have it already. They keep their fence.
+    pub(super) async fn open(
+        &self,
+        bugs: &Bugs,
+        open: impl AsyncFnOnce() -> Result<Opened<SqliteWriter>, StoreError>,
+    ) -> Result<Opened<()>, StoreError> {
+        let mut current = self.0.write().await;
+        // SQLite's lock allows no second one.
+        *current = None;
+        let Opened { writer, reader, client_reader, store_id, stores, fence } = open().await?;
+        *current = Some(Open { writer: Journaled::new(writer, bugs), reader: Arc::clone(&reader), fence });
+        Ok(Opened { writer: (), reader, client_reader, store_id, stores, fence })
+    }
+
+    pub(super) async fn read<T>(
+        &self,
+        read: impl for<'r> FnOnce(&'r dyn JournalReader) -> Reading<'r, T>,
+    ) -> Result<T, StoreError> {
+        match &*self.0.read().await {
+            Some(open) => read(open.reader.as_ref()).await,
+            None => Err(StoreError::Broken),
+        }
+    }
+}
+
+/// The writer of one of the executors that have the journal.
+pub(super) struct SharedWriter {
+    pub(super) journal: SharedJournal,
+    pub(super) owners: Owners,
+    /// The executor's fence.
+    pub(super) fence: i64,
+    pub(super) checker: Checker,
+}
+
+impl JournalWriter for SharedWriter {
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    async fn commit(&mut self, batch: &[Operation]) -> Committed {
+        let mut current = self.journal.0.write().await;
+        let Some(open) = current.as_mut() else { return Err(StoreError::Broken) };
+        if self.fence == open.fence {
+            return self.owners.remembering(batch, open.writer.commit(batch)).await;
+        }
+        let answers = open.writer.commit(batch).await?;
+        for (operation, answer) in batch.iter().zip(&answers) {
+            match answer {
+                Err(Refused::Fenced { .. }) => trace::count("writes of replaced executors refused"),
+                // An owner decides none of these.
+                _ if !is_fenced(operation) => {}
+                // S2-NFR-005, B-08.
+                Ok(_) => self.checker.violation(format_args!(
+                    "an executor with fence {}, which that with {} had replaced, has written",
+                    self.fence, open.fence
+                )),
+                Err(_) => {}
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// Whether only the owner may do this.
+pub(super) fn is_fenced(operation: &Operation) -> bool {
+    match operation {
+        Operation::Create { .. }
+        | Operation::Append { .. }
+        | Operation::KeepSnapshot { .. }
+        | Operation::Delete { .. }
+        | Operation::Erase { .. }
+        | Operation::CloseDeletion { .. } => true,
+        Operation::DropDeletions { .. }
+        | Operation::RemoveMessage { .. }
+        | Operation::PostponeMessage { .. }
+        | Operation::DropMessages { .. } => false,
+    }
+}
