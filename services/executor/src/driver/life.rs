@@ -4,14 +4,18 @@
 //! or acted on, so the next driver continues as after the loss of the process. An execution whose drivers fail again and again is set aside,
 //! so that it takes nothing from the others: the next start of the executor, perhaps of a version without the fault, takes it up again.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{cell::Cell, panic::AssertUnwindSafe, sync::Arc};
 
-use belay_execution::{Actor, Body, DecideContext, Event, Execution};
+use belay_execution::{
+    Actor, BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Event, Execution, Json, NoBlobs, Payload,
+};
 use belay_journal::{Done, ExecutionKey, ExecutionRow, NewExecution, Operation, Refused};
+use belay_plan::{CheckPlace, Condition};
 use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_service_kit::{Retry, status, words};
 use futures::FutureExt as _;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use tracing::Instrument as _;
@@ -58,8 +62,11 @@ impl Driver {
             events.push(execution.record(now, Some(actor), body).map_err(illegal)?);
         }
         // What templates make of inputs may be large, which is the driver's.
+        let mut is_decided = execution.paused_by().is_some() || execution.created().start_at.is_some();
         if execution.plan().inputs().is_empty() {
-            events.extend(execution.advance(DecideContext { now, ledger_id: &ledger_id }));
+            let conditions = Unevaluated::default();
+            events.extend(execution.advance_with(DecideContext { now, ledger_id: &ledger_id }, &conditions));
+            is_decided = !conditions.0.get();
         }
         let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
         let trace = Trace::of(&registry.telemetry, &name, &execution);
@@ -69,7 +76,7 @@ impl Driver {
             registry.vault.seal(&mut secrets, &execution.created().uid, &mut messages, &|| registry.ids.next_key());
         transition.facts = wire::facts_beside(&events);
         row.labels = registry.vault.labels(row.labels);
-        let summary = summary_of(&name, &execution, &secrets, now, registry.thresholds.park_after);
+        let summary = summary_of(&name, &execution, &secrets, now, registry.thresholds.park_after, is_decided);
         let fence = registry.fence(row.shard);
         let described = Box::new(secrets.summarize(&name, &execution));
         let (last, shown_bytes) = (transition.last_sequence(), transition.shown.len());
@@ -268,5 +275,29 @@ mod tests {
         let refused = answer.try_recv().unwrap().unwrap_err();
         assert_eq!((refused.code(), refused.message()), (Code::DataLoss, "a row is damaged"));
         assert!(sender.is_closed(), "a later request finds no driver");
+    }
+}
+
+/// Conditions of an execution that has no driver yet, which evaluates them: whether one was asked for.
+#[derive(Default)]
+struct Unevaluated(Cell<bool>);
+
+impl Blobs for Unevaluated {
+    fn value(&self, blob: &BlobRef) -> BlobValue<'_> {
+        NoBlobs.value(blob)
+    }
+
+    fn payload(&self, json: Json) -> Payload {
+        NoBlobs.payload(json)
+    }
+
+    fn evaluate(&self, _: &str, _: Option<CheckPlace>, _: &Condition, _: Vec<(String, Value)>) -> Evaluated {
+        self.0.set(true);
+        Evaluated::Wanted
+    }
+
+    fn validate(&self, _: &str, _: &Value, _: Value) -> Evaluated {
+        self.0.set(true);
+        Evaluated::Wanted
     }
 }

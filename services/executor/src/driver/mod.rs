@@ -307,7 +307,8 @@ impl Driver {
         transition.facts = wire::facts_beside(&events);
         let (last, bytes) = (transition.last_sequence(), transition.shown.len());
         let shown = self.feed.is_watched().then(|| Encoded::from(&transition));
-        let summary = summary_of(&self.name, &self.execution, &self.secrets, now, self.registry.thresholds.park_after);
+        let summary =
+            summary_of(&self.name, &self.execution, &self.secrets, now, self.registry.thresholds.park_after, true);
         let changed = self.summary.is_outdated_by(&summary).then(|| summary.clone());
         let fence = self.registry.fence(self.execution.created().shard);
         let facts = self.progress.take(&self.execution, &events);
@@ -389,17 +390,19 @@ fn leaves_memory(wake_at: Option<Timestamp>, now: Timestamp, park_after: Duratio
     wake_at.is_none_or(|at| at.since(now) > park_after)
 }
 
-/// The columns that the store can query without reading events. They change with the state, and when the execution is parked or woken.
+/// The columns that the store can query without reading events. They change with the state, and when the execution is parked or woken. `is_decided`: whether
+/// everything is decided that follows from its events; otherwise it has something to do.
 fn summary_of(
     name: &ExecutionName,
     execution: &Execution,
     secrets: &Secrets,
     now: Timestamp,
     park_after: Duration,
+    is_decided: bool,
 ) -> ExecutionSummary {
     let ended = execution.state().is_terminal();
     let wake_at = execution.wake_at();
-    let parked = !ended && execution.is_parked() && leaves_memory(wake_at, now, park_after);
+    let parked = !ended && is_decided && execution.is_parked() && leaves_memory(wake_at, now, park_after);
     let failure = if ended { execution.first_failure() } else { None };
     ExecutionSummary {
         state: wire::state_number(execution),

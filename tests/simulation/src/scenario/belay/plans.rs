@@ -168,9 +168,7 @@ pub(super) fn extend(random: &mut StdRng, plan: &mut v1::Plan) {
             });
         }
         let holds = |condition: String| v1::Check { check: Some(v1::check::Check::Condition(condition)) };
-        // Not yet before the first steps: an executor that ends right after it has stored the start of an execution does not take up one whose first
-        // decision waits for a condition.
-        if random.random_bool(0.2) && !step.depends_on.is_empty() {
+        if random.random_bool(0.2) {
             step.preconditions = vec![holds("1 == 1".to_owned()), holds(format!("{index} % 4 != 3"))];
         }
         if random.random_bool(0.2) && step.for_each.is_none() {
