@@ -56,8 +56,9 @@ fn execution(event: &ExecutionEvent) -> Said {
             Said::new(Minimal, Info, message, details)
         }
         ExecutionEvent::Started => Said::new(Minimal, Info, "Execution started", json!({})),
-        ExecutionEvent::Paused { reason, discard_calls } => {
-            let details = json!({"reason": reason, "discardCalls": discard_calls});
+        ExecutionEvent::Paused { reason, discard_calls, resume_at } => {
+            let resume_time = resume_at.map(|at| at.as_micros());
+            let details = json!({"reason": reason, "discardCalls": discard_calls, "resumeAtMicros": resume_time});
             Said::new(Minimal, Info, because("Execution paused", reason), details)
         }
         ExecutionEvent::Resumed => Said::new(Minimal, Info, "Execution resumed", json!({})),

@@ -91,7 +91,10 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             (Style::Plain, format!("accepted: plan {}, {steps}", plan.map_or("", |plan| plan.id.as_str())))
         }
         Kind::ExecutionStarted(_) => (Style::Plain, "started".to_owned()),
-        Kind::ExecutionPaused(paused) => (Style::Warn, format!("paused{}{}", by(event), why(&paused.reason))),
+        Kind::ExecutionPaused(paused) => {
+            let until = paused.resume_time.as_ref().map(|until| format!(" until {}", time::date_and_time(until)));
+            (Style::Warn, format!("paused{}{}{}", until.unwrap_or_default(), by(event), why(&paused.reason)))
+        }
         Kind::ExecutionResumed(_) => (Style::Plain, format!("resumed{}", by(event))),
         Kind::ExecutionCancelRequested(asked) => {
             let asked_for = if asked.kill { "kill" } else { "cancel" };

@@ -195,14 +195,20 @@ impl Picture {
             }
             Kind::ExecutionResumed(_) => self.execution.set_state(execution::State::Running),
             Kind::ExecutionAwaitingApproval(_) => self.execution.set_state(execution::State::AwaitingApproval),
-            Kind::ExecutionPaused(_) => {
+            Kind::ExecutionPaused(paused) => {
                 let by = event.actor.as_ref().map(|actor| &actor.principal);
                 let by = by.cloned().unwrap_or_default();
                 self.execution.set_state(execution::State::Paused);
                 let next_command = next::about(&["executions", "resume"], &self.execution.name, &[]);
                 let (kind, principal) = (waiting_reason::Kind::Resume.into(), by);
-                self.execution.waiting =
-                    vec![WaitingReason { kind, since: event.time, next_command, principal, ..Default::default() }];
+                self.execution.waiting = vec![WaitingReason {
+                    kind,
+                    since: event.time,
+                    until: paused.resume_time,
+                    next_command,
+                    principal,
+                    ..Default::default()
+                }];
             }
             Kind::ExecutionCancelRequested(_) => self.execution.set_state(execution::State::Cancelling),
             Kind::ExecutionFinished(finished) => {

@@ -201,8 +201,13 @@ pub(crate) fn waited_for(reason: &WaitingReason) -> String {
         (Kind::Form, "") => "waiting for an answer".to_owned(),
         (Kind::Signal | Kind::Form, who) => format!("waiting for {}", clean(who)),
         (Kind::Approval, _) if !is_service_away(reason) => "waiting for approval".to_owned(),
-        (Kind::Resume, _) if reason.principal.is_empty() => "paused".to_owned(),
-        (Kind::Resume, _) => format!("paused by {}", reason.principal),
+        (Kind::Resume, _) => {
+            let by =
+                Some(&reason.principal).filter(|by| !by.is_empty()).map(|by| format!(" by {by}")).unwrap_or_default();
+            let until =
+                reason.until.as_ref().map(|until| format!(" until {}", time::date_and_time(until))).unwrap_or_default();
+            format!("paused{by}{until}")
+        }
         (Kind::Outcome, _) => "the outcome of a call is unknown; a person has to find out what it did".to_owned(),
         (Kind::Call, _) if is_own_call(reason) => "running".to_owned(),
         (Kind::Call, "") => "waiting for another call".to_owned(),

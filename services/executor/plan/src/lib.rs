@@ -32,6 +32,6 @@ pub use plan::{
     CallPlace, Check, CheckPlace, FormSpec, Plan, PlanStep, Planned, PlannedCall, PlannedStep, StepKind, StepSpec,
     ToolStep, WaitFor, WaitStep,
 };
-pub use retry::{Backoff, Never, Profile, RateLimit, RetryPolicy};
+pub use retry::{Backoff, Never, Profile, QUEUE_DELAY, QueueForLater, RateLimit, RetryPolicy};
 pub use schema::schema;
 pub use template::{Condition, StepValue, Template, TemplateError, Unresolved};

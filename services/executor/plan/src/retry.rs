@@ -30,6 +30,8 @@ pub enum RateLimit {
     AsOthers,
     /// There is no further attempt: whoever started the execution knows when there is room again.
     Never(Never),
+    /// The execution is paused until the time that the failure names, or for [`QUEUE_DELAY`]; then it goes on by itself, with another attempt.
+    QueueForLater(QueueForLater),
     /// These delays before each further attempt; an entry that is missing counts as the last one.
     #[serde(with = "duration::list")]
     Delays(Vec<Duration>),
@@ -43,7 +45,23 @@ pub enum Never {
     Never,
 }
 
+/// The word `queue_for_later`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueForLater {
+    /// `queue_for_later`.
+    QueueForLater,
+}
+
+/// How long an execution is paused by a rate limit that does not say when there is room again: as long as the longest delay of the profile `supervisor`.
+pub const QUEUE_DELAY: Duration = Duration::from_secs(300);
+
 impl RateLimit {
+    /// Whether the execution is paused meanwhile.
+    pub fn queues_for_later(&self) -> bool {
+        matches!(self, Self::QueueForLater(_))
+    }
+
     fn is_default(&self) -> bool {
         *self == Self::AsOthers
     }
@@ -145,6 +163,7 @@ impl RetryPolicy {
         match &self.rate_limit {
             RateLimit::AsOthers => Some(self.delay(retry)),
             RateLimit::Never(_) => None,
+            RateLimit::QueueForLater(_) => Some(QUEUE_DELAY),
             RateLimit::Delays(delays) => {
                 let place = usize::try_from(retry).unwrap_or(usize::MAX);
                 Some(delays.get(place).or(delays.last()).copied().unwrap_or_else(|| self.delay(retry)))

@@ -108,7 +108,11 @@ impl ChildOperation {
         let row = self.started(verb).await?;
         match verb {
             Verb::Pause => {
-                self.control(&row, Control::Pause { reason: self.with_parent("paused"), discard_calls: false }).await?;
+                self.control(
+                    &row,
+                    Control::Pause { reason: self.with_parent("paused"), discard_calls: false, resume_at: None },
+                )
+                .await?;
                 return Ok(ChildEvent::Paused);
             }
             Verb::Cancel | Verb::Kill => {
@@ -198,7 +202,7 @@ impl ChildOperation {
         let body = ExecutionEvent::Created(Box::new(created)).into();
         let first = Event { sequence: 1, time: now, actor: Some(actor), body };
         let reason = self.with_parent("held back");
-        let paused = ExecutionEvent::Paused { reason, discard_calls: false };
+        let paused = ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None };
         let then = if is_held_back { vec![(Actor::new(self.parent_step.clone()), paused.into())] } else { Vec::new() };
         // A task of its own: what is stored must have a driver, also when this operation is replaced meanwhile.
         let create = Driver::create(Arc::clone(registry), row, first, then, catalogue.ledger_id.as_str().into());

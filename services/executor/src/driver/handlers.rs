@@ -187,7 +187,7 @@ impl Driver {
             Command::CompareApprovals { pending, turn } => self.compare_approvals(&pending, turn),
             Command::Decided { approval, answer } => self.on_decided(approval, answer, events),
             Command::PauseAndDrain { principal, reason, reply } => {
-                let pause = ExecutionEvent::Paused { reason, discard_calls: true };
+                let pause = ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None };
                 // An execution that is paused or being stopped only has to drain.
                 events.extend(self.execution.record(self.now(), Some(Actor::new(principal)), pause).ok());
                 self.drained.push(reply);

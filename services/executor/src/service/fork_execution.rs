@@ -99,7 +99,7 @@ pub(super) async fn fork_execution(
         actor: Some(Actor { principal, request_id }),
         body: ExecutionEvent::Created(Box::new(created)).into(),
     };
-    let paused = start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false }.into());
+    let paused = start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None }.into());
     let then = begun.taken_over.into_iter().chain(paused).map(|body| (by.clone(), body)).collect();
     create(registry, row, first, then, catalogue.ledger_id.as_str().into()).await
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use belay_execution::{Actor, Control, Json, Resolution};
+use belay_execution::{Actor, Control, Json, Resolution, Timestamp};
 use belay_plan::{
     is_signal_name,
-    limits::{MAX_ARGUMENT_BYTES, MAX_SIGNAL_CHARS},
+    limits::{MAX_ARGUMENT_BYTES, MAX_DURATION, MAX_SIGNAL_CHARS},
 };
 use belay_proto::v1::{self, payload::Content};
 use belay_reasons as reasons;
@@ -34,9 +34,19 @@ pub(super) async fn pause_execution(
     request: Request<v1::PauseExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
     let caller = Principal::of(&request)?;
-    let v1::PauseExecutionRequest { name, reason, etag, request_id, discard_calls } = request.into_inner();
+    let v1::PauseExecutionRequest { name, reason, etag, request_id, discard_calls, resume_time } = request.into_inner();
     check("reason", &reason)?;
-    ask(registry, &caller, &name, Control::Pause { reason, discard_calls }, etag, request_id).await
+    let now = registry.now();
+    let resume_at = resume_time.as_ref().map(|time| Timestamp::from_micros(belay_proto::micros(time)));
+    if let Some(at) = resume_at {
+        if at <= now {
+            return Err(status::invalid("resume_time", "must be in the future").into());
+        }
+        if at.since(now) > MAX_DURATION {
+            return Err(status::invalid("resume_time", "must be at most 365 days from now").into());
+        }
+    }
+    ask(registry, &caller, &name, Control::Pause { reason, discard_calls, resume_at }, etag, request_id).await
 }
 
 pub(super) async fn resume_execution(

@@ -184,7 +184,7 @@ pub(super) async fn start_execution(
     if validate_only {
         return preview(registry, &ExecutionName { namespace, id }, first);
     }
-    let paused = ExecutionEvent::Paused { reason: "started paused".into(), discard_calls: false };
+    let paused = ExecutionEvent::Paused { reason: "started paused".into(), discard_calls: false, resume_at: None };
     let then = if start_paused { vec![(Actor::new(actor.principal), paused.into())] } else { Vec::new() };
     create(registry, row, first, then, catalogue.ledger_id.as_str().into()).await
 }

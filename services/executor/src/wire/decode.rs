@@ -305,8 +305,9 @@ fn decode_kind(
             execution(ExecutionEvent::Created(Box::new(decode_created(created, facts, sequence, lacks)?)))
         }
         Kind::ExecutionStarted(_) => execution(ExecutionEvent::Started),
-        Kind::ExecutionPaused(v1::ExecutionPaused { reason, discard_calls }) => {
-            execution(ExecutionEvent::Paused { reason, discard_calls })
+        Kind::ExecutionPaused(v1::ExecutionPaused { reason, discard_calls, resume_time }) => {
+            let resume_at = resume_time.as_ref().map(|time| Timestamp::from_micros(belay_proto::micros(time)));
+            execution(ExecutionEvent::Paused { reason, discard_calls, resume_at })
         }
         Kind::ExecutionResumed(_) => execution(ExecutionEvent::Resumed),
         Kind::ExecutionCancelRequested(asked) => {
@@ -667,7 +668,13 @@ mod tests {
         let bodies = [
             ExecutionEvent::Created(Box::new(created)).into(),
             ExecutionEvent::Started.into(),
-            ExecutionEvent::Paused { reason: "r".into(), discard_calls: true }.into(),
+            ExecutionEvent::Paused { reason: "r".into(), discard_calls: true, resume_at: None }.into(),
+            ExecutionEvent::Paused {
+                reason: "r".into(),
+                discard_calls: false,
+                resume_at: Some(Timestamp::from_micros(7)),
+            }
+            .into(),
             ExecutionEvent::Resumed.into(),
             ExecutionEvent::CancelRequested { reason: "r".into(), kill: false }.into(),
             ExecutionEvent::CancelRequested { reason: "r".into(), kill: true }.into(),

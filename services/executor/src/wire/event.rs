@@ -101,9 +101,11 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
     match event {
         E::Created(created) => Kind::ExecutionCreated(created_message(created)),
         E::Started => Kind::ExecutionStarted(v1::ExecutionStarted {}),
-        E::Paused { reason, discard_calls } => {
-            Kind::ExecutionPaused(v1::ExecutionPaused { reason: reason.clone(), discard_calls: *discard_calls })
-        }
+        E::Paused { reason, discard_calls, resume_at } => Kind::ExecutionPaused(v1::ExecutionPaused {
+            reason: reason.clone(),
+            discard_calls: *discard_calls,
+            resume_time: resume_at.map(time),
+        }),
         E::Resumed => Kind::ExecutionResumed(v1::ExecutionResumed {}),
         E::CancelRequested { reason, kill } => {
             Kind::ExecutionCancelRequested(v1::ExecutionCancelRequested { reason: reason.clone(), kill: *kill })

@@ -350,8 +350,9 @@ pub(crate) fn waiting_reason(name: &ExecutionName, execution: &Execution, waitin
     let (kind, since, until, who, next_command) = match waiting {
         Waiting::Time { since, until } => (Kind::Time, since, Some(until), "the clock".to_owned(), String::new()),
         Waiting::Timer { since, until } => (Kind::Timer, since, Some(until), "the clock".to_owned(), String::new()),
-        Waiting::Resume { since } => {
-            (Kind::Resume, since, None, "a person".to_owned(), format!("belay executions resume {}", name.id))
+        Waiting::Resume { since, until } => {
+            let who = if until.is_some() { "the clock, or a person" } else { "a person" };
+            (Kind::Resume, since, until, who.to_owned(), format!("belay executions resume {}", name.id))
         }
         Waiting::Outcome { since, step } => (
             Kind::Outcome,

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
     AuditLevel, Backoff, CallDraft, CheckDraft, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, PlanStep,
-    Planned, RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, Violation, WaitDraft,
+    Planned, QueueForLater, RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem,
+    Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -298,6 +299,7 @@ fn retry_from(retry: v1::RetryPolicy, field: &str, violations: &mut Vec<Violatio
         }
     };
     let rate_limit = match (retry.never_on_rate_limit, retry.rate_limit_backoff.is_empty()) {
+        _ if retry.queue_on_rate_limit => RateLimit::QueueForLater(QueueForLater::QueueForLater),
         (true, _) => RateLimit::Never(Never::Never),
         (false, true) => RateLimit::AsOthers,
         (false, false) => {
@@ -434,12 +436,13 @@ fn retry_message(retry: &RetryPolicy) -> v1::RetryPolicy {
     let max_attempts = i32::try_from(retry.max_attempts).unwrap_or(i32::MAX);
     let limited = match &retry.rate_limit {
         RateLimit::Delays(delays) => delays.iter().copied().map(belay_proto::duration).collect(),
-        RateLimit::AsOthers | RateLimit::Never(_) => Vec::new(),
+        RateLimit::AsOthers | RateLimit::Never(_) | RateLimit::QueueForLater(_) => Vec::new(),
     };
     let others = v1::RetryPolicy {
         max_attempts,
         rate_limit_backoff: limited,
         never_on_rate_limit: matches!(retry.rate_limit, RateLimit::Never(_)),
+        queue_on_rate_limit: retry.rate_limit.queues_for_later(),
         by_output: retry.by_output,
         ..v1::RetryPolicy::default()
     };

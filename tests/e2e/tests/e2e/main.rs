@@ -30,6 +30,7 @@ mod metrics;
 mod night;
 mod other_planners;
 mod pages;
+mod pauses;
 mod principals;
 mod quickstart;
 mod requests;

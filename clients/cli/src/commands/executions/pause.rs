@@ -1,6 +1,9 @@
 //! `belay executions pause`.
 
+use std::time::Duration;
+
 use belay_proto::v1::{PauseExecutionRequest, execution::State};
+use pbjson_types::Timestamp;
 
 use super::{
     super::Context,
@@ -13,15 +16,23 @@ use crate::{
     connect::{Client, Needs},
     exit::Exit,
     failure::Failure,
-    render::execution,
+    render::{execution, time},
 };
 
 /// Pause executions: running calls end, nothing new starts
+///
+/// They go on with `belay executions resume`, or by themselves with --until or --for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay executions pause @last"))]
 pub(crate) struct Pause {
     #[command(flatten)]
     selection: Selection,
+    /// Go on by itself at this time, such as 2026-12-01T09:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, conflicts_with = "duration")]
+    until: Option<Timestamp>,
+    /// Go on by itself after this time, such as 10m or 2h
+    #[arg(long = "for", id = "duration", value_name = "D", value_parser = time::parse)]
+    duration: Option<Duration>,
 }
 
 const PAUSED: BulkAction =
@@ -29,8 +40,10 @@ const PAUSED: BulkAction =
 
 /// Requests the pause.
 pub(crate) async fn pause(context: &Context, verb: Pause) -> Result<Exit, Failure> {
+    let resume_time =
+        verb.until.or_else(|| verb.duration.map(|wait| time::timestamp(clock::now().saturating_add(wait))));
     let pause = async |client: &mut Client, name: String| {
-        let request = PauseExecutionRequest { name, ..Default::default() };
+        let request = PauseExecutionRequest { name, resume_time, ..Default::default() };
         Ok(client.pause_execution(request).await?.into_inner())
     };
     context

@@ -109,10 +109,12 @@ impl Execution {
                 self.transition_execution(ExecutionTrigger::Started, None)?;
                 self.started_at = Some(time);
             }
-            E::Paused { discard_calls, .. } => {
+            E::Paused { discard_calls, resume_at, .. } => {
                 self.transition_execution(ExecutionTrigger::Paused, None)?;
                 let principal = actor.map(|actor| actor.principal.clone()).unwrap_or_default();
-                self.paused = Some(PausedBy { principal, since: time, discard_calls: *discard_calls });
+                self.paused =
+                    Some(PausedBy { principal, since: time, discard_calls: *discard_calls, resume_at: *resume_at });
+                self.queued_until = None;
             }
             E::Resumed => {
                 self.transition_execution(ExecutionTrigger::Resumed, None)?;

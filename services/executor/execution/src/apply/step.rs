@@ -28,6 +28,10 @@ pub(super) fn apply(
                 record.failed(attempt, failure, time);
                 (record.end, record.attempt_started_at) = (None, None);
             });
+            let queues = execution.steps[step].spec.retry().rate_limit.queues_for_later();
+            if queues && failure.class == ErrorClass::RateLimit {
+                execution.queued_until = Some(*not_before);
+            }
         }
         StepEvent::FallbackSwitched { failure, from, to } => {
             check(execution, step, attempt, StepTrigger::FallbackSwitched)?;

@@ -24,6 +24,8 @@ pub enum Control {
         reason: String,
         /// Cancel what runs.
         discard_calls: bool,
+        /// When it goes on by itself.
+        resume_at: Option<Timestamp>,
     },
     /// Go on after a pause.
     Resume,
@@ -160,8 +162,9 @@ impl Control {
             Body::ToolCall { .. } | Body::Approval { .. } | Body::Wait { .. } | Body::Child { .. } => return None,
         };
         match event {
-            E::Paused { reason, discard_calls } => {
-                Some(Self::Pause { reason: reason.clone(), discard_calls: *discard_calls })
+            E::Paused { reason, discard_calls, resume_at } => {
+                let (reason, discard_calls, resume_at) = (reason.clone(), *discard_calls, *resume_at);
+                Some(Self::Pause { reason, discard_calls, resume_at })
             }
             E::Resumed => Some(Self::Resume),
             E::CancelRequested { reason, kill } => Some(Self::Cancel { reason: reason.clone(), kill: *kill }),
@@ -215,10 +218,13 @@ impl Control {
 
     /// The digest of the request, by which a repetition is told from another request with the same id.
     pub fn digest(&self, principal: &str) -> String {
-        let plan;
+        let (plan, until);
         let parts: Vec<&str> = match self {
-            Self::Pause { reason, discard_calls: false } => vec!["pause", reason, "", principal],
-            Self::Pause { reason, discard_calls: true } => vec!["pause", reason, "discard_calls", principal],
+            Self::Pause { reason, discard_calls, resume_at } => {
+                let discard = if *discard_calls { "discard_calls" } else { "" };
+                until = resume_at.map(|at| at.as_micros().to_string()).unwrap_or_default();
+                vec!["pause", reason, discard, &until, principal]
+            }
             Self::Resume => vec!["resume", "", "", principal],
             Self::Cancel { reason, kill } => vec!["cancel", reason, if *kill { "kill" } else { "" }, principal],
             Self::Signal { signal, payload } => vec!["signal", signal, payload.as_str(), principal],
@@ -301,7 +307,9 @@ impl Execution {
             Some(_) | None => {}
         }
         let bodies: Vec<Body> = match control {
-            Control::Pause { reason, discard_calls } => vec![ExecutionEvent::Paused { reason, discard_calls }.into()],
+            Control::Pause { reason, discard_calls, resume_at } => {
+                vec![ExecutionEvent::Paused { reason, discard_calls, resume_at }.into()]
+            }
             Control::Resume => vec![ExecutionEvent::Resumed.into()],
             Control::Cancel { .. } if self.stop == Some(Stop::Killed) => return Err(Refused::WrongState(self.state)),
             Control::Cancel { reason, kill } => vec![ExecutionEvent::CancelRequested { reason, kill }.into()],

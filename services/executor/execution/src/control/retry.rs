@@ -78,7 +78,9 @@ impl Execution {
             }
             events.push(then.updated(now, plan, reason.clone())?);
         }
-        events.extend(start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false }.into()));
+        events.extend(
+            start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None }.into()),
+        );
         Ok(events)
     }
 }

@@ -79,7 +79,8 @@ impl Execution {
         let backing_off = self.index.backing_off.first().filter(|_| goes_on && self.has_free_slot());
         let timer = self.index.timers.first().filter(|_| goes_on);
         let start = self.created.start_at.filter(|_| goes_on && self.started_at.is_none());
-        [start, deadline, backing_off.map(|&(at, _)| at), timer.map(|&(at, _)| at)].into_iter().flatten().min()
+        let resume = self.paused.as_ref().and_then(|paused| paused.resume_at).filter(|_| self.stop.is_none());
+        [start, deadline, resume, backing_off.map(|&(at, _)| at), timer.map(|&(at, _)| at)].into_iter().flatten().min()
     }
 
     /// Whether the driver has nothing to do: the execution waits for a time, a decision, a person or nothing at all, and can leave memory.
@@ -109,6 +110,9 @@ impl Execution {
         if let Some(&step) = self.index.to_resolve.first() {
             return vec![self.resolve_step(step, now)];
         }
+        if let Some(turn) = self.pause_or_go_on(now) {
+            return vec![turn.into()];
+        }
         if let Some(stop) = self.stop {
             if let Some(cancelled) = steps::wait::cancelled(self) {
                 return vec![cancelled];
@@ -133,6 +137,21 @@ impl Execution {
             // Nothing starts while it is paused.
             _ if self.paused.is_some() => Vec::new(),
             steps => vec![ExecutionEvent::CompensationStarted { steps }.into()],
+        }
+    }
+
+    /// A rate limit pauses an execution whose plan queues it for later; a pause that ends by itself ends.
+    fn pause_or_go_on(&self, now: Timestamp) -> Option<ExecutionEvent> {
+        if self.stop.is_some() {
+            return None;
+        }
+        match &self.paused {
+            Some(paused) => paused.resume_at.filter(|at| *at <= now).map(|_| ExecutionEvent::Resumed),
+            None => self.queued_until.filter(|until| *until > now).map(|until| ExecutionEvent::Paused {
+                reason: "a rate limit: queued for later".to_owned(),
+                discard_calls: false,
+                resume_at: Some(until),
+            }),
         }
     }
 

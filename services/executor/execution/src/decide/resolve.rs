@@ -59,7 +59,11 @@ impl Execution {
             _ => Some(retry.delay(attempt - 1)),
         };
         let Some(planned) = planned else { return fallback.unwrap_or_else(|| fail(failure.clone())) };
-        let delay = failure.delay_before_retry(planned);
+        // One that is queued for later goes on when there is room again.
+        let queued = failure
+            .retry_after
+            .filter(|_| failure.class == ErrorClass::RateLimit && retry.rate_limit.queues_for_later());
+        let delay = queued.unwrap_or_else(|| failure.delay_before_retry(planned));
         let not_before = now.saturating_add(delay);
         if self.step_deadline(step).is_some_and(|deadline| deadline <= not_before) {
             let message = format!("{}; the step's time limit leaves no room for another attempt", failure.message);

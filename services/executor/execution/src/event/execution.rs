@@ -14,14 +14,16 @@ pub enum ExecutionEvent {
     Created(Box<Created>),
     /// It began.
     Started,
-    /// A principal paused it: nothing new starts.
+    /// A principal paused it, or a rate limit did: nothing new starts.
     Paused {
         /// The principal's reason.
         reason: String,
         /// Running calls are cancelled, and run again after the execution is resumed.
         discard_calls: bool,
+        /// When it goes on by itself; `None` until a principal resumes it.
+        resume_at: Option<Timestamp>,
     },
-    /// A principal resumed it.
+    /// A principal resumed it, or its time had come.
     Resumed,
     /// A principal cancelled it.
     CancelRequested {

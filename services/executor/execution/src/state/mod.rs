@@ -58,6 +58,8 @@ pub struct Execution {
     /// How long it has been in `AwaitingApproval` before.
     pub(crate) waited: Duration,
     pub(crate) paused: Option<PausedBy>,
+    /// Until when a rate limit pauses it, unless it is paused already.
+    pub(crate) queued_until: Option<Timestamp>,
     pub(crate) stop: Option<Stop>,
     /// Since what steps have done is being undone.
     pub(crate) compensation: Option<Compensation>,
@@ -83,6 +85,8 @@ pub(crate) struct PausedBy {
     pub(crate) principal: String,
     pub(crate) since: Timestamp,
     pub(crate) discard_calls: bool,
+    /// When it goes on by itself.
+    pub(crate) resume_at: Option<Timestamp>,
 }
 
 /// What steps have done is undone.
@@ -138,10 +142,12 @@ pub enum Waiting {
         /// Until when.
         until: Timestamp,
     },
-    /// A principal has to resume it.
+    /// A principal has to resume it, or its time has to come.
     Resume {
         /// Since when.
         since: Timestamp,
+        /// When it goes on by itself; `None` means never.
+        until: Option<Timestamp>,
     },
     /// A person has to find out what a call did.
     Outcome {
@@ -390,6 +396,7 @@ impl Execution {
             awaiting_since: None,
             waited: Duration::ZERO,
             paused: None,
+            queued_until: None,
             stop: None,
             compensation: None,
             requests: Requests::default(),
@@ -588,7 +595,7 @@ impl Execution {
             return Vec::new();
         }
         if let Some(paused) = &self.paused {
-            return vec![Waiting::Resume { since: paused.since }];
+            return vec![Waiting::Resume { since: paused.since, until: paused.resume_at }];
         }
         if let Some(until) = self.created.start_at.filter(|_| self.started_at.is_none() && self.stop.is_none()) {
             return vec![Waiting::Time { since: self.created_at, until }];

@@ -15,7 +15,7 @@ use super::{
 use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, SkipReason, StepState, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
-pub const SNAPSHOT_VERSION: u32 = 5;
+pub const SNAPSHOT_VERSION: u32 = 6;
 
 /// Why an execution cannot be restored from a snapshot. Its events still have everything.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -51,6 +51,7 @@ struct Snapshot {
     awaiting_since: Option<Timestamp>,
     waited: Duration,
     paused: Option<PausedBy>,
+    queued_until: Option<Timestamp>,
     stop: Option<Stop>,
     compensation: Option<Compensation>,
     requests: Requests,
@@ -290,6 +291,7 @@ impl Execution {
             awaiting_since,
             waited,
             paused,
+            queued_until,
             stop,
             compensation,
             requests,
@@ -314,6 +316,7 @@ impl Execution {
             awaiting_since: *awaiting_since,
             waited: *waited,
             paused: paused.clone(),
+            queued_until: *queued_until,
             stop: *stop,
             compensation: *compensation,
             requests: requests.clone(),
@@ -365,6 +368,7 @@ impl Execution {
             awaiting_since,
             waited,
             paused,
+            queued_until,
             stop,
             compensation,
             requests,
@@ -388,6 +392,7 @@ impl Execution {
             awaiting_since,
             waited,
             paused,
+            queued_until,
             stop,
             compensation,
             requests,

@@ -13,7 +13,7 @@ use crate::{
     error::Findings,
     limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_PARALLELISM},
     path::{FieldPath, look_alikes, shown},
-    retry::{DEFAULT_FACTOR, DEFAULT_INITIAL, DEFAULT_MAX, Never, Profile, RateLimit},
+    retry::{DEFAULT_FACTOR, DEFAULT_INITIAL, DEFAULT_MAX, Never, Profile, QueueForLater, RateLimit},
     timestamp,
 };
 
@@ -483,17 +483,21 @@ impl<'n> Reader<'n> {
         known.map(|(_, profile)| *profile)
     }
 
-    /// What follows a rate limit: `never`, or a list of delays.
+    /// What follows a rate limit: `never`, `queue_for_later`, or a list of delays.
     fn rate_limit(&mut self, value: &Value<'n>) -> Option<RateLimit> {
         match &value.node.kind {
             Kind::Text(word) if word == "never" => Some(RateLimit::Never(Never::Never)),
+            Kind::Text(word) if word == "queue_for_later" => {
+                Some(RateLimit::QueueForLater(QueueForLater::QueueForLater))
+            }
             Kind::List(_) => {
                 let delays = value.list(&mut self.report, "durations");
                 Some(RateLimit::Delays(delays.iter().filter_map(|delay| self.duration(delay)).collect()))
             }
             _ => {
-                value
-                    .refuse(&mut self.report, || "must be `never`, or a list of delays such as [60s, 120s]".to_owned());
+                value.refuse(&mut self.report, || {
+                    "must be `never`, `queue_for_later`, or a list of delays such as [60s, 120s]".to_owned()
+                });
                 None
             }
         }

@@ -200,9 +200,9 @@ pub(super) fn retry() -> Value {
             "description": "The numbers of a planner; other fields come before it.", "enum": profiles,
         })),
         "rate_limit": {
-            "description": "What follows a rate limit instead: `never`, or delays; an entry that is missing counts as the last one.",
+            "description": "What follows a rate limit instead: `never`; `queue_for_later`, which pauses the execution until there is room again; or delays, whose last entry counts for those that are missing.",
             "anyOf": [
-                {"enum": ["never", null]},
+                {"enum": ["never", "queue_for_later", null]},
                 {"type": "array", "minItems": 1, "maxItems": MAX_ATTEMPTS, "items": duration("One delay.")},
             ],
         },

@@ -148,7 +148,7 @@ fn story() -> Vec<Event> {
     let answer = WaitEnd::Answered { answer: Json::from_text("7") };
     story.answer("asked", answer);
     story.answer("declined", WaitEnd::Declined { decision: Decision::Skipped, reason: "no".into() });
-    story.control("pause", Control::Pause { reason: "lunch".into(), discard_calls: false });
+    story.control("pause", Control::Pause { reason: "lunch".into(), discard_calls: false, resume_at: None });
     story.control("signal", Control::Signal { signal: "go".into(), payload: Json::from_text(r#"{"n":7}"#) });
     story.advance(3);
     story.control("resume", Control::Resume);

@@ -14,7 +14,7 @@ fn actor(request_id: &str) -> Actor {
 }
 
 fn pause() -> Control {
-    Control::Pause { reason: "lunch".to_owned(), discard_calls: false }
+    Control::Pause { reason: "lunch".to_owned(), discard_calls: false, resume_at: None }
 }
 
 fn cancel() -> Control {
@@ -42,8 +42,8 @@ fn a_request_with_an_id_is_carried_out_once() {
     execution.control(START, actor("x"), pause()).unwrap();
     let paused = execution.clone();
     assert_eq!(execution.control(START, actor("x"), pause()), Ok(vec![]));
-    let other_reason = Control::Pause { reason: "tea".to_owned(), discard_calls: false };
-    let discarding = Control::Pause { reason: "lunch".to_owned(), discard_calls: true };
+    let other_reason = Control::Pause { reason: "tea".to_owned(), discard_calls: false, resume_at: None };
+    let discarding = Control::Pause { reason: "lunch".to_owned(), discard_calls: true, resume_at: None };
     for other in [cancel(), Control::Resume, other_reason, discarding, signal("1")] {
         assert_eq!(execution.control(START, actor("x"), other), Err(Refused::RequestIdReused));
     }

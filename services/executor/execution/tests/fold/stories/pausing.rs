@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use belay_execution::{ExecutionState, Waiting};
+use belay_plan::{QueueForLater, RateLimit, RetryPolicy};
+
 use crate::support::{START, is, story};
 
 // What runs goes on to its end; nothing starts until somebody resumes it.
@@ -134,4 +137,42 @@ fn a_pause_needs_no_timer() {
     let limited = story("a").limit("99s").tries("a", 2, "60s").replies("a: transient").acts("2s pause").play();
     let paused = limited.just_after(is::paused);
     assert_eq!((paused.actions(), paused.wake_at()), (vec![], Some(START.saturating_add(Duration::from_secs(99)))));
+}
+
+// S1-32, S2-X-20: a pause with a time ends by itself; a person may end it before, and pause again.
+#[test]
+fn a_pause_can_end_by_itself() {
+    let picture = story("a; b after a").acts("0.5s pause until 9s").picture();
+    assert_eq!(
+        picture,
+        [
+            "0s started, a started",
+            "0.5s paused until 9s",
+            "1s a completed",
+            "9s resumed, b started",
+            "10s b completed, COMPLETED"
+        ]
+    );
+    let play = story("a; b after a").acts("0.5s pause until 9s; 2s resume; 2.5s pause").play();
+    assert_eq!(play.just_after(is::paused).wake_at(), Some(START.saturating_add(Duration::from_secs(9))));
+}
+
+// X1: a rate limit that is queued for later pauses the execution until the failure's time, or for five minutes; other steps wait as well.
+#[test]
+fn a_rate_limit_is_queued_for_later() {
+    let queued = || RetryPolicy {
+        max_attempts: 3,
+        rate_limit: RateLimit::QueueForLater(QueueForLater::QueueForLater),
+        ..RetryPolicy::default()
+    };
+    let picture = story("a; b").retry("a", queued()).replies("a: rate-limit, ok").picture();
+    assert_eq!(
+        picture[1..3],
+        ["1s a waits 300s after RATE-LIMIT, paused until 301s", "301s resumed, a started attempt 2"],
+        "{picture:#?}"
+    );
+    let named = story("a; b").retry("a", queued()).replies("a: used-up, ok").play();
+    let waiting = named.just_after(is::paused).waiting();
+    assert!(matches!(waiting[..], [Waiting::Resume { until: Some(_), .. }]), "{waiting:?}");
+    assert_eq!(named.state(), ExecutionState::Completed);
 }

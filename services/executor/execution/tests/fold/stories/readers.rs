@@ -59,7 +59,7 @@ fn only_what_waits_is_said_to_wait() {
 fn requests_are_remembered_by_their_id() {
     let mut play = story("a").rehearse();
     let actor = Actor { request_id: "r-1".to_owned(), ..Actor::new("person") };
-    let paused = ExecutionEvent::Paused { reason: String::new(), discard_calls: false };
+    let paused = ExecutionEvent::Paused { reason: String::new(), discard_calls: false, resume_at: None };
     play.execution.record(after(0), Some(actor), paused).unwrap();
     assert!(play.execution.has_seen("r-1") && !play.execution.has_seen("r-2"));
     let restored = Execution::restore(play.events[0].clone(), &play.execution.snapshot().unwrap()).unwrap();
@@ -181,7 +181,11 @@ fn a_form_is_asked_only_while_the_execution_goes_on() {
         execution
     };
     assert!(asks(&to_ask));
-    assert!(!asks(&after_event(ExecutionEvent::Paused { reason: String::new(), discard_calls: false })));
+    assert!(!asks(&after_event(ExecutionEvent::Paused {
+        reason: String::new(),
+        discard_calls: false,
+        resume_at: None
+    })));
     assert!(!asks(&after_event(ExecutionEvent::CancelRequested { reason: String::new(), kill: false })));
     let of_mode = story_of_mode(ApprovalMode::Fail);
     assert!(!asks(&of_mode), "the mode declines it");

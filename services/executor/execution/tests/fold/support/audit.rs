@@ -37,6 +37,10 @@ pub(crate) struct Audit {
     last_time: Timestamp,
     started: bool,
     paused: bool,
+    /// When the pause ends by itself.
+    resume_at: Option<Timestamp>,
+    /// Until when a rate limit pauses it.
+    queued_until: Option<Timestamp>,
     /// Why nothing may start any more.
     stop: Option<Stop>,
     finished: bool,
@@ -140,6 +144,8 @@ impl Audit {
             last_time: Timestamp::default(),
             started: false,
             paused: false,
+            resume_at: None,
+            queued_until: None,
             stop: None,
             finished: false,
             attempts: BTreeMap::new(),
@@ -176,7 +182,7 @@ impl Audit {
         self.last_sequence = event.sequence;
         self.last_time = event.time;
         match &event.body {
-            Body::Execution(kind) => self.about_execution(event.sequence, kind),
+            Body::Execution(kind) => self.about_execution(event, kind),
             Body::Step { step, attempt, event: kind } => {
                 let step = self.index_of(step).expect("a step of the plan");
                 self.about_step(step, *attempt, kind, event.time);
@@ -192,15 +198,23 @@ impl Audit {
         self.index_of(&operation.step).expect("a step of the plan")
     }
 
-    fn about_execution(&mut self, sequence: u64, event: &ExecutionEvent) {
-        match event {
+    fn about_execution(&mut self, event: &Event, kind: &ExecutionEvent) {
+        let sequence = event.sequence;
+        match kind {
             ExecutionEvent::Created(_) => panic!("created twice"),
             ExecutionEvent::Started => {
                 assert!(!self.started && !self.paused && self.stop.is_none());
                 self.started = true;
             }
-            ExecutionEvent::Paused { .. } => self.paused = true,
-            ExecutionEvent::Resumed => self.paused = false,
+            ExecutionEvent::Paused { resume_at, .. } => {
+                assert!(event.actor.is_some() || *resume_at == self.queued_until, "nothing has paused it");
+                (self.paused, self.resume_at, self.queued_until) = (true, *resume_at, None);
+            }
+            ExecutionEvent::Resumed => {
+                let is_due = self.resume_at.is_some_and(|at| at <= event.time);
+                assert!(event.actor.is_some() || is_due, "no person has resumed it, and its time has not come");
+                self.paused = false;
+            }
             ExecutionEvent::CancelRequested { kill, .. } => {
                 assert!(self.stop != Some(Stop::Kill), "it is being killed");
                 (self.stop, self.paused) = (Some(if *kill { Stop::Kill } else { Stop::Cancel }), false);
@@ -243,7 +257,14 @@ impl Audit {
                     ErrorClass::RateLimit => retry.delay_after_rate_limit(attempt - 1).expect("it is tried again"),
                     _ => retry.delay(attempt - 1),
                 };
-                let expected = planned.max(failure.retry_after.unwrap_or_default());
+                let queues = failure.class == ErrorClass::RateLimit && retry.rate_limit.queues_for_later();
+                let expected = match failure.retry_after {
+                    Some(after) if queues => after,
+                    after => planned.max(after.unwrap_or_default()),
+                };
+                if queues {
+                    self.queued_until = Some(*not_before);
+                }
                 assert_eq!((*retry_count, *delay), (attempt, expected));
                 assert_eq!(*not_before, time.saturating_add(*delay));
                 self.not_before.insert(step, *not_before);

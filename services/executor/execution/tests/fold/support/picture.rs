@@ -89,6 +89,7 @@ fn execution_words(event: &ExecutionEvent) -> String {
     match event {
         E::Created(_) => "created".to_owned(),
         E::Started => "started".to_owned(),
+        E::Paused { resume_at: Some(at), .. } => format!("paused until {}s", at.since(START).as_secs_f64()),
         E::Paused { discard_calls: false, .. } => "paused".to_owned(),
         E::Paused { discard_calls: true, .. } => "paused, discarding".to_owned(),
         E::Resumed => "resumed".to_owned(),

@@ -274,8 +274,11 @@ pub(crate) fn act_of(words: &str) -> Happening {
         (Some(Actor::new("person")), body)
     };
     let event = match words.split(' ').collect::<Vec<_>>()[..] {
-        ["pause"] => ExecutionEvent::Paused { reason, discard_calls: false },
-        ["pause", "discarding"] => ExecutionEvent::Paused { reason, discard_calls: true },
+        ["pause"] => ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None },
+        ["pause", "until", at] => {
+            ExecutionEvent::Paused { reason, discard_calls: false, resume_at: Some(START.saturating_add(seconds(at))) }
+        }
+        ["pause", "discarding"] => ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None },
         ["resume"] => ExecutionEvent::Resumed,
         ["cancel"] => ExecutionEvent::CancelRequested { reason, kill: false },
         ["kill"] => ExecutionEvent::CancelRequested { reason, kill: true },
