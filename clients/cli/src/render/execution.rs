@@ -145,6 +145,7 @@ fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {
     let totals = execution.totals.as_ref().map(|totals| format!("{} of {}", words::totals(totals), totals.total));
     let facts = [
         ("plan", Some(execution.plan_id.clone())),
+        ("fork of", Some(names::id(&execution.forked_from).to_owned())),
         ("accepted", created),
         ("started", execution.start_time.as_ref().map(time::date_and_time)),
         ("ended", execution.end_time.as_ref().map(time::date_and_time)),

@@ -171,7 +171,13 @@ pub(crate) fn payload(payload: &Payload) -> String {
 pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
     if reason.kind() == Kind::Resume {
         let ago = time::between(reason.since.as_ref(), Some(now)).map(time::ago);
-        return format!("{} {}", waited_for(reason), ago.unwrap_or_default()).trim_end().to_owned();
+        let what = match reason.until.as_ref().and_then(time::since_epoch) {
+            Some(until) => {
+                format!("{} (goes on by itself in {})", waited_for(reason), time::short(until.saturating_sub(now)))
+            }
+            None => format!("{} {}", waited_for(reason), ago.unwrap_or_default()),
+        };
+        return what.trim_end().to_owned();
     }
     let what = match reason.until.as_ref().and_then(time::since_epoch) {
         Some(until) if reason.kind() == Kind::Timer => {
@@ -396,6 +402,8 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(waiting(&paused("unix:0", 1_000), now), "paused by unix:0 just now");
+        let queued = WaitingReason { until: at(1_060), ..paused("", 970) };
+        assert_eq!(waiting(&queued, now), format!("{} (goes on by itself in 1m)", waited_for(&queued)));
         assert_eq!(waiting(&paused("", 970), now), "paused 30s ago");
         let call = |who: &str| WaitingReason {
             kind: Kind::Call.into(),

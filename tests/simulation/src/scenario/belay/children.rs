@@ -105,8 +105,11 @@ pub(super) fn audit(kept: &BTreeMap<String, Kept>, children: &Children<'_>, viol
     }
 }
 
-/// The plan's id, and of each step the id, the tool and what it depends on.
-fn outline(plan: &v1::Plan) -> (&str, Vec<(&str, &str, Vec<String>)>) {
+/// Of a step: its id, its tool, and what it depends on.
+type StepOutline<'a> = (&'a str, &'a str, Vec<String>);
+
+/// The plan's id, and its steps.
+fn outline(plan: &v1::Plan) -> (&str, Vec<StepOutline<'_>>) {
     let steps = plan.steps.iter().map(|step| {
         let tool = match &step.kind {
             Some(step_spec::Kind::Tool(tool)) => tool.tool.as_str(),
