@@ -151,7 +151,8 @@ pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Ver
     let paused = execution.paused.as_ref();
     match operation.life {
         Life::Dispatched => match paused {
-            Some(paused) if paused.discard_calls => Some(Verb::Cancel),
+            // It runs again, and a person waits at a terminal for the pause.
+            Some(paused) if paused.discard_calls => Some(Verb::Kill),
             Some(_) | None => Some(Verb::Dispatch),
         },
         Life::AwaitingApproval => (paused.is_none() && operation.is_to_request()).then_some(Verb::RequestApproval),

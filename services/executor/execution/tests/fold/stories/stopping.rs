@@ -181,6 +181,12 @@ fn requests_that_make_no_sense_are_refused() {
 #[test]
 fn a_cancellation_can_become_a_kill() {
     let play = story("a").replies("a: ok! 9s").acts("1s cancel; 2s kill").play();
+    let discarding = story("a").acts("0.5s pause discarding; 9s resume").play();
+    assert_eq!(
+        action(&discarding.just_after(is::paused)),
+        (call("a", 1, 1), Verb::Kill),
+        "it runs again: nothing waits for it"
+    );
     let killed = |body: &_| is::cancel_requested(body) && *body == act_of("kill").1;
     assert_eq!(action(&play.just_after(is::cancel_requested)), (call("a", 1, 1), Verb::Cancel));
     assert_eq!(action(&play.just_after(killed)), (call("a", 1, 1), Verb::Kill));
