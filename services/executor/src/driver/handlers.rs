@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use belay_execution::{
     Actor, ApprovalEvent, ApprovalRequirement, Body, ChildEvent, Control, Decision, Event, ExecutionEvent,
-    ForbiddenChange, OperationKey, PendingApproval, Refused, ToolCallEnd, ToolCallEvent, Verb, WaitEnd, WaitEvent,
+    ExecutionState, ForbiddenChange, OperationKey, PendingApproval, Refused, ToolCallEnd, ToolCallEvent, Verb, WaitEnd,
+    WaitEvent,
 };
 use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
@@ -343,6 +344,8 @@ impl Driver {
             | Control::Signal { .. }
             | Control::UpdatePlan { .. } => "it cannot be changed",
         };
+        let is_cancelled_twice = matches!(control, Control::Cancel { kill: false, .. })
+            && self.execution.state() == ExecutionState::Cancelling;
         let now = self.now();
         self.execution.control(now, actor, control).map_err(|refused| {
             let state = wire::state_name(&self.execution);
@@ -351,6 +354,12 @@ impl Driver {
                 Refused::Ended => {
                     let message = format!("Execution `{id}` is {state} and cannot be {asked}.");
                     (Code::FailedPrecondition, reasons::EXECUTION_ENDED, message)
+                }
+                Refused::WrongState(_) if is_cancelled_twice => {
+                    let message = format!(
+                        "Execution `{id}` is being cancelled: running programs have a while to end. A cancellation with `kill` does not wait for them."
+                    );
+                    (Code::FailedPrecondition, reasons::WRONG_STATE, message)
                 }
                 Refused::WrongState(_) => {
                     let message = format!("Execution `{id}` is {state} and cannot be {asked}.");

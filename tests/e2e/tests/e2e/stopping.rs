@@ -125,6 +125,10 @@ fn a_killed_program_is_not_asked() {
             cancelling
         });
         wait_until_running(&nap(3));
+        if asked_first {
+            let again = scene.home.run(["executions", "cancel", "x"]);
+            assert!(again.code == 2 && again.talk.contains("A cancellation with `kill` does not wait"), "{again:?}");
+        }
         let killed = scene.home.run(["executions", "cancel", "x", "--kill", "--reason", "now"]);
         assert_eq!(killed.code, 0, "{killed:?}");
         assert!(!is_running(&nap(3)));
