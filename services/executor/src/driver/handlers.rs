@@ -365,6 +365,8 @@ impl Driver {
                     let message = format!("Execution `{id}` is {state} and cannot be {asked}.");
                     (Code::FailedPrecondition, reasons::WRONG_STATE, message)
                 }
+                // Only now: a repetition of the request may come after that time.
+                Refused::ResumeTimePassed => return status::invalid("resume_time", "must be in the future").into(),
                 Refused::TooManySignals => {
                     let message = format!("Execution `{id}` cannot take another signal: {refused}.");
                     (Code::FailedPrecondition, reasons::TOO_MANY_SIGNALS, message)

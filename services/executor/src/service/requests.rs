@@ -36,15 +36,9 @@ pub(super) async fn pause_execution(
     let caller = Principal::of(&request)?;
     let v1::PauseExecutionRequest { name, reason, etag, request_id, discard_calls, resume_time } = request.into_inner();
     check("reason", &reason)?;
-    let now = registry.now();
     let resume_at = resume_time.as_ref().map(|time| Timestamp::from_micros(belay_proto::micros(time)));
-    if let Some(at) = resume_at {
-        if at <= now {
-            return Err(status::invalid("resume_time", "must be in the future").into());
-        }
-        if at.since(now) > MAX_DURATION {
-            return Err(status::invalid("resume_time", "must be at most 365 days from now").into());
-        }
+    if resume_at.is_some_and(|at| at.since(registry.now()) > MAX_DURATION) {
+        return Err(status::invalid("resume_time", "must be at most 365 days from now").into());
     }
     ask(registry, &caller, &name, Control::Pause { reason, discard_calls, resume_at }, etag, request_id).await
 }

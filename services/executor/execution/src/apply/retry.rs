@@ -13,6 +13,8 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     if !has_ended && (execution.stop.is_some() || execution.compensation.is_some()) {
         return Err("nothing runs again while the execution is being stopped".into());
     }
+    // What a rate limit said before counts no longer: a person asks for another attempt.
+    execution.queued_until = None;
     let named = retried.steps.iter().map(|id| execution.named(id)).collect::<Result<Vec<_>, _>>()?;
     let steps: BTreeSet<StepKey> = named.iter().copied().collect();
     if steps.is_empty() || steps.len() != named.len() {

@@ -126,6 +126,9 @@ pub enum Refused {
     /// Another request had the same id.
     #[error("another request had this id")]
     RequestIdReused,
+    /// A pause is to end at a time that has passed.
+    #[error("the time at which it goes on has passed")]
+    ResumeTimePassed,
     /// The execution keeps as many signals as it can that no step has taken.
     #[error("the execution keeps {MAX_SIGNALS} signals that no step has taken")]
     TooManySignals,
@@ -307,6 +310,7 @@ impl Execution {
             Some(_) | None => {}
         }
         let bodies: Vec<Body> = match control {
+            Control::Pause { resume_at: Some(at), .. } if at <= now => return Err(Refused::ResumeTimePassed),
             Control::Pause { reason, discard_calls, resume_at } => {
                 vec![ExecutionEvent::Paused { reason, discard_calls, resume_at }.into()]
             }

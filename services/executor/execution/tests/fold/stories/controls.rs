@@ -7,7 +7,7 @@ use belay_execution::{
 };
 use belay_plan::{Format, Plan};
 
-use crate::support::{Play, START, act_of, created, story};
+use crate::support::{Play, START, act_of, created, is, story};
 
 fn actor(request_id: &str) -> Actor {
     Actor { principal: "ann".to_owned(), request_id: request_id.to_owned() }
@@ -97,4 +97,20 @@ fn what_is_skipped_before_its_time_ends_at_its_time() {
     play.acts = [(START.saturating_add(Duration::from_secs(2)), act_of("skip-step a 0"))].into();
     play.run();
     assert_eq!(play.picture(), ["2s a to skip, a skipped REQUESTED", "10s started, PARTIAL"]);
+}
+
+// A repetition of a pause is one, also once its time has passed; a new one with that time is refused.
+#[test]
+fn a_pause_cannot_end_before_it_begins() {
+    let mut execution = story("a").play().just_after(is::step_started);
+    let (now, later) = (START.saturating_add(Duration::from_secs(9)), START.saturating_add(Duration::from_secs(20)));
+    let pause = || Control::Pause {
+        reason: String::new(),
+        discard_calls: false,
+        resume_at: Some(START.saturating_add(Duration::from_secs(10))),
+    };
+    assert_eq!(execution.control(now, actor("r"), pause()).unwrap().len(), 1);
+    assert_eq!(execution.control(later, actor("r"), pause()), Ok(Vec::new()));
+    execution.control(later, actor("s"), Control::Resume).unwrap();
+    assert_eq!(execution.control(later, actor("t"), pause()), Err(Refused::ResumeTimePassed));
 }

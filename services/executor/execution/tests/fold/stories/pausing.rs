@@ -171,6 +171,9 @@ fn a_rate_limit_is_queued_for_later() {
         ["1s a waits 300s after RATE-LIMIT, paused until 301s", "301s resumed, a started attempt 2"],
         "{picture:#?}"
     );
+    let again =
+        story("a; b").retry("a", queued()).replies("a: rate-limit 2s, ok").acts("1s pause; 3s cancel; 4s retry");
+    assert_eq!(again.picture().last().unwrap(), "6s b completed, COMPLETED");
     let named = story("a; b").retry("a", queued()).replies("a: used-up, ok").play();
     let waiting = named.just_after(is::paused).waiting();
     assert!(matches!(waiting[..], [Waiting::Resume { until: Some(_), .. }]), "{waiting:?}");
