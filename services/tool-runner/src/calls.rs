@@ -41,7 +41,6 @@ use belay_sqlite::SqliteError;
 use belay_telemetry::{RpcSpan, Telemetry, TraceContext};
 use tonic::{Code, Status, metadata::MetadataMap};
 
-use crate::stop::Stop;
 use crate::{
     Ledger, LedgerFailure, PolicyHolder, Registry, ToolFailure,
     acknowledgements::Acknowledgements,
@@ -51,6 +50,7 @@ use crate::{
     lock::lock,
     policy::CallPolicy,
     registry::Registered,
+    stop::Stop,
     workspace_locks::WorkspaceLocks,
     workspaces::Chosen,
 };

@@ -39,7 +39,7 @@ fn server(folder: &Path) -> Result<PathBuf, String> {
         eprintln!("Installing {package} with npm in {}", folder.display());
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut npm = Command::new("npm");
-        // Its script, which does not run, reports the installation to somebody.
+        // Its script, which does not run, reports the installation to its maker.
         npm.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--fetch-retries=1"]).args([
             OsStr::new("--prefix"),
             folder.as_os_str(),

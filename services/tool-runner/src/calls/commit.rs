@@ -12,11 +12,11 @@ use super::{
     effect::{not_committed, overlapping},
     record::{self, Unsuccessful},
 };
-use crate::stop::Stop;
 use crate::{
     LedgerFailure, Staged, WorkspaceDirectory,
     commit_log::Touched,
     ledger::{Row, WorkspaceEffect, Written},
+    stop::Stop,
     subject::ObservedEffect,
     workspace_locks::{CommitLock, CommitWindow, WorkspaceGuard},
 };

@@ -38,12 +38,12 @@ use super::{
     span::CallSpan,
     work::{self, StopCause},
 };
-use crate::stop::Stop;
 use crate::{
     Operation, Recovery, ToolFailure, Touches, View, ViewHandle,
     commit_log::{self, ConcurrentCommits},
     ledger::{Basis, Row, Spent, Written},
     policy::CallPolicy,
+    stop::Stop,
     subject::{parts, summary},
     tier,
     workspace_locks::{CommitLock, CommitWindow, WorkspaceGuard},
