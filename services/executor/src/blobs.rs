@@ -7,7 +7,7 @@
 //! A blob is durable before the event that refers to it is committed. What a crash leaves without an event is removed when the
 //! execution is loaded.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{cell::RefCell, collections::HashSet, sync::Arc};
 
 use belay_blobs::{BlobError, BlobFile, BlobStore, Owner};
 use belay_execution::{BlobRef, Json};
@@ -21,7 +21,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tonic::{Code, Status};
 
-use crate::names::ExecutionName;
+use crate::{names::ExecutionName, ownership::Ownership};
 
 /// How many bytes of a blob are sealed together.
 const CHUNK: usize = 64 * 1024;
@@ -288,10 +288,32 @@ impl Blobs {
         self.clients.run(move || opener.piece(&*store, &digest, Form::Shown, offset)).await
     }
 
-    /// Removes the files of an execution that no event of it names: a crash left them.
-    pub(crate) async fn remove_unnamed(&self, owner: Owner, named: HashSet<String>) -> Result<usize, BlobError> {
+    /// Removes the files of an execution that no event of it names: a crash left them. Only the owner of the execution may do so: a newer one may have
+    /// written some of them for events that this process does not know. `ownership` is asked once the files are listed, so that those that a newer owner
+    /// writes from then on are not among them.
+    pub(crate) async fn remove_unnamed(
+        &self,
+        owner: Owner,
+        named: HashSet<String>,
+        ownership: Ownership,
+    ) -> Result<usize, BlobError> {
+        let (store, of) = (Arc::clone(&self.store), owner.clone());
+        let list = move || {
+            let unnamed = RefCell::new(HashSet::new());
+            store.retain(&of, &|name| {
+                if !named.contains(name) {
+                    unnamed.borrow_mut().insert(name.to_owned());
+                }
+                true
+            })?;
+            Ok::<_, BlobError>(unnamed.into_inner())
+        };
+        let unnamed = self.drivers.run(list).await?;
+        if unnamed.is_empty() || !ownership.lasts().await {
+            return Ok(0);
+        }
         let store = Arc::clone(&self.store);
-        self.drivers.run(move || store.retain(&owner, &|name| named.contains(name))).await
+        self.drivers.run(move || store.retain(&owner, &|name| !unnamed.contains(name))).await
     }
 
     /// Removes all blobs of an execution.

@@ -35,6 +35,7 @@ mod metrics;
 mod names;
 mod operation;
 mod output;
+mod ownership;
 mod paths;
 mod program;
 mod progress;

@@ -39,6 +39,7 @@ use crate::{
     measures::Measures,
     messages::{Command, Delivery, GateNotice},
     names::ExecutionName,
+    ownership::Ownership,
     queue::{Queue, Queued, queue},
     runner::Runner,
     secrets::Vault,
@@ -137,7 +138,7 @@ pub struct ExecutionRegistry {
     pub(crate) vault: Arc<Vault>,
     pub(crate) telemetry: Telemetry,
     /// Reads of the journal for drivers, timers and decisions.
-    pub(crate) reads: JournalReads,
+    pub(crate) reads: Arc<JournalReads>,
     /// Reads of the journal for clients.
     pub(crate) client_reads: JournalReads,
     pub(crate) blobs: Blobs,
@@ -214,10 +215,11 @@ impl ExecutionRegistry {
         let journal = if generation == 0 { store_id } else { format!("{store_id}.{generation}") };
         let writer = commits::start(writer, Arc::clone(&reader), thresholds.max_batch);
         let vault = Arc::new(Vault { redactor, master_key });
-        let reads = |reader| {
+        let read_by = |reader| {
             let folding = Lane::new(threads, READERS / 2);
             JournalReads::new(reader, Arc::clone(&vault), Arc::clone(&blobs), folding)
         };
+        let reads = Arc::new(read_by(reader));
         let (acknowledgements, to_acknowledge) = queue();
         let (notices, to_notify) = queue();
         let registry = Arc::new(Self {
@@ -227,8 +229,8 @@ impl ExecutionRegistry {
             ids: Arc::new(ids),
             vault: Arc::clone(&vault),
             telemetry,
-            reads: reads(reader),
-            client_reads: reads(client_reader),
+            reads,
+            client_reads: read_by(client_reader),
             blobs: Blobs::new(blobs, threads),
             shutdown,
             thresholds,
@@ -297,6 +299,11 @@ impl ExecutionRegistry {
 
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.clock.now_micros())
+    }
+
+    /// Whether this process still owns the store's executions.
+    pub(crate) fn ownership(&self) -> Ownership {
+        Ownership::new(Arc::clone(&self.reads), self.fence)
     }
 
     pub(crate) fn fence(&self, shard: u32) -> Fence {

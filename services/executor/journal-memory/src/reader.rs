@@ -129,6 +129,10 @@ impl JournalReader for MemoryReader {
         self.look(|state| Cursor(state.position))
     }
 
+    fn newest_token(&self) -> Reading<'_, i64> {
+        self.look(State::newest_token)
+    }
+
     fn seal_key(&self, key: ExecutionKey) -> Reading<'_, Option<Vec<u8>>> {
         self.look(|state| state.executions.get(&key)?.seal_key.clone())
     }

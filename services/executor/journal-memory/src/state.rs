@@ -70,6 +70,10 @@ impl State {
         self.fence
     }
 
+    pub(crate) fn newest_token(&self) -> i64 {
+        self.fence
+    }
+
     pub(crate) fn named(&self, namespace: &str, id: &str) -> Option<&Stored> {
         let named = |stored: &&Stored| stored.row.execution.namespace == namespace && stored.row.execution.id == id;
         self.executions.values().find(named)

@@ -206,6 +206,10 @@ impl Queries {
         rows::last_row(&self.connection()).map(Cursor).map_err(failed)
     }
 
+    pub(crate) fn newest_token(&self) -> Result<i64, StoreError> {
+        self.connection().query_row("SELECT fence FROM meta", [], |row| row.get(0)).map_err(failed)
+    }
+
     pub(crate) fn seal_key(&self, key: ExecutionKey) -> Result<Option<Vec<u8>>, StoreError> {
         rows::seal_key(&self.connection(), key).map_err(failed)?.map_err(damaged)
     }

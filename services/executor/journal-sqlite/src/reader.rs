@@ -72,6 +72,10 @@ impl JournalReader for SqliteReader {
         self.run(Queries::latest)
     }
 
+    fn newest_token(&self) -> Reading<'_, i64> {
+        self.run(Queries::newest_token)
+    }
+
     fn seal_key(&self, key: ExecutionKey) -> Reading<'_, Option<Vec<u8>>> {
         self.run(move |queries| queries.seal_key(key))
     }

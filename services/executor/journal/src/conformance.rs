@@ -47,6 +47,7 @@ pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> Opened<W>) {
     assert_eq!(store.reader.latest().await.unwrap(), latest, "a cursor stays valid");
     assert_eq!(store.store_id, store_id, "a store keeps its identity");
     assert!(store.fence > fence, "the fence rises whenever the store is opened");
+    assert_eq!(store.reader.newest_token().await.unwrap(), store.fence, "readers know the newest owner");
     refuses_an_older_fence(&mut store, key, fence).await;
     outbox::has_what_is_left(&store).await;
     continues_a_deletion(&mut store).await;

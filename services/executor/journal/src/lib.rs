@@ -537,6 +537,9 @@ pub trait JournalReader: Send + Sync {
     /// The cursor after everything that is committed. One that is later is not from this store, or this store was restored from a backup.
     fn latest(&self) -> Reading<'_, Cursor>;
 
+    /// The token of the newest owner of the store. An owner that finds a later one than its own has been replaced: what it knows is outdated.
+    fn newest_token(&self) -> Reading<'_, i64>;
+
     /// The wrapped key of an execution; `None` when no transition of it is sealed.
     fn seal_key(&self, key: ExecutionKey) -> Reading<'_, Option<Vec<u8>>>;
 

@@ -2,6 +2,8 @@
 //!
 //! Notices are not stored. What they say follows from the journal: which approvals and forms nothing waits for, by `compare`; how a decision was
 //! used, by `outcome`, when the gate sends it again. So a notice that is lost with the process, or that finds the queue full, is found out again.
+//!
+//! An executor that another has replaced sends none: what it takes for superfluous, the other may be waiting for.
 
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use belay_service_kit::{Ids, Retry};
 use crate::{
     gate::{Gate, GateError},
     messages::GateNotice,
+    ownership::Ownership,
     queue::Queued,
 };
 
@@ -18,8 +21,8 @@ use crate::{
 const BATCH: usize = 1_000;
 
 /// Sends what is queued, until the service stops.
-pub(crate) async fn run(notices: Arc<Queued<GateNotice>>, gate: Gate, ids: Arc<Ids>) {
-    let (gate, ids) = (&gate, &ids);
+pub(crate) async fn run(notices: Arc<Queued<GateNotice>>, gate: Gate, ids: Arc<Ids>, ownership: Ownership) {
+    let (gate, sender) = (&gate, &Sender { ids, ownership });
     let (mut notices, mut batch) = (notices.messages().await, Vec::new());
     while notices.take(&mut batch, BATCH).await {
         let mut acknowledged = gate_v1::AcknowledgeApprovalsRequest::default();
@@ -28,14 +31,14 @@ pub(crate) async fn run(notices: Arc<Queued<GateNotice>>, gate: Gate, ids: Arc<I
                 GateNotice::Delivered(name) => acknowledged.delivered.push(name),
                 GateNotice::Consumed(name) => acknowledged.consumed.push(name),
                 GateNotice::Stale(name) => acknowledged.stale.push(name),
-                GateNotice::Cancel(name) => until_accepted(ids, || gate.cancel(name.clone())).await,
+                GateNotice::Cancel(name) => sender.until_accepted(|| gate.cancel(name.clone())).await,
                 GateNotice::Withdraw { execution, call } => {
-                    until_accepted(ids, || withdraw(gate, &execution, &call)).await;
+                    sender.until_accepted(|| withdraw(gate, &execution, &call)).await;
                 }
             }
         }
         if acknowledged != gate_v1::AcknowledgeApprovalsRequest::default() {
-            until_accepted(ids, || gate.acknowledge(acknowledged.clone())).await;
+            sender.until_accepted(|| gate.acknowledge(acknowledged.clone())).await;
         }
     }
 }
@@ -47,18 +50,26 @@ async fn withdraw(gate: &Gate, execution: &str, call: &str) -> Result<(), GateEr
     Ok(())
 }
 
-async fn until_accepted<F: Future<Output = Result<(), GateError>>>(ids: &Ids, send: impl Fn() -> F) {
-    let mut retry = Retry::RPC;
-    loop {
-        match send().await {
-            Ok(()) => return,
-            Err(GateError::Refused(status)) => {
-                tracing::warn!(%status, "The approval gate rejects a notice");
-                return;
-            }
-            Err(GateError::Unavailable(status) | GateError::Busy(status)) => {
-                tracing::debug!(%status, "The approval gate is not available; retrying a notice");
-                retry.pause(ids).await;
+/// Sends one notice.
+struct Sender {
+    ids: Arc<Ids>,
+    ownership: Ownership,
+}
+
+impl Sender {
+    async fn until_accepted<F: Future<Output = Result<(), GateError>>>(&self, send: impl Fn() -> F) {
+        let mut retry = Retry::RPC;
+        while self.ownership.lasts().await {
+            match send().await {
+                Ok(()) => return,
+                Err(GateError::Refused(status)) => {
+                    tracing::warn!(%status, "The approval gate rejects a notice");
+                    return;
+                }
+                Err(GateError::Unavailable(status) | GateError::Busy(status)) => {
+                    tracing::debug!(%status, "The approval gate is not available; retrying a notice");
+                    retry.pause(&self.ids).await;
+                }
             }
         }
     }

@@ -122,6 +122,10 @@ impl JournalReader for SlowReader {
         self.delayed(move |reader| reader.latest())
     }
 
+    fn newest_token(&self) -> Reading<'_, i64> {
+        self.delayed(move |reader| reader.newest_token())
+    }
+
     fn seal_key(&self, key: ExecutionKey) -> Reading<'_, Option<Vec<u8>>> {
         self.delayed(move |reader| reader.seal_key(key))
     }
