@@ -56,6 +56,12 @@ pub const MAX_ITEM_BYTES: usize = 32 * 1024;
 /// The maximum size of such a list in bytes, as compact JSON: it is in one event, well below the limit of one message (16 MiB).
 pub const MAX_LIST_BYTES: usize = 1024 * 1024;
 
+/// How deep groups of steps may be nested.
+pub const MAX_NESTED_GROUPS: usize = 5;
+
+/// For how many dependencies the groups of a plan may stand in all: a thousand steps that depend on a group of a hundred.
+pub const MAX_GROUP_DEPENDENCIES: usize = 100_000;
+
 /// How deep plans may be nested: the steps of a plan may have plans of their own, and so on, this often.
 pub const MAX_NESTED_PLANS: usize = 5;
 

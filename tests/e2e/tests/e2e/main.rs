@@ -22,6 +22,7 @@ mod exactly_once;
 mod examples;
 mod faults;
 mod forks;
+mod groups;
 mod health;
 mod hostile;
 mod lists;

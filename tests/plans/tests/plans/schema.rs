@@ -53,7 +53,8 @@ fn bad_plans_are_invalid_when_their_shape_is_wrong() {
 }
 
 /// The objects of a plan: the place of their schema, and a plan in which `FIELD` stands inside of them.
-const OBJECTS: [(&str, &str); 10] = [
+const OBJECTS: [(&str, &str); 11] = [
+    ("/$defs/group", r#"{"id": "p", "steps": [{"id": "g", "steps": [{"id": "a", "tool": "t"}], FIELD}]}"#),
     ("/$defs/plan", r#"{"id": "p", "steps": [{"id": "a", "tool": "t"}], FIELD}"#),
     ("/$defs/request", r#"{"plan": {"id": "p", "steps": [{"id": "a", "tool": "t"}]}, FIELD}"#),
     (
@@ -248,6 +249,8 @@ fn every_limit_stands_in_the_schema() {
         ("MAX_FALLBACKS", limits::MAX_FALLBACKS as u64),
         ("MAX_CHECKS", limits::MAX_CHECKS as u64),
         ("MAX_NESTED_PLANS", limits::MAX_NESTED_PLANS as u64),
+        ("MAX_NESTED_GROUPS", limits::MAX_NESTED_GROUPS as u64),
+        ("MAX_GROUP_DEPENDENCIES", limits::MAX_GROUP_DEPENDENCIES as u64),
         ("MAX_RESOURCES", limits::MAX_RESOURCES as u64),
         ("MAX_RESOURCE_CHARS", limits::MAX_RESOURCE_CHARS as u64),
         ("MAX_CONDITION_BYTES", limits::MAX_CONDITION_BYTES as u64),

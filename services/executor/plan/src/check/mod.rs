@@ -6,7 +6,7 @@ mod step;
 pub use step::is_signal_name;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -77,28 +77,38 @@ pub(crate) enum Trust {
 /// Checks a call or a form with knowledge that is not in the plan.
 pub(crate) type CheckPlanned<'c> = &'c mut dyn FnMut(Planned<'_>) -> Vec<StepProblem>;
 
-/// Where the steps of a draft stand in their author's document, which may number them.
+/// Where the steps of a draft stand in their author's document, which may number and group them.
 #[derive(Debug, Default)]
-pub(crate) struct Places(pub(crate) Vec<Place>);
+pub(crate) struct Places {
+    /// By step of the draft.
+    pub(crate) steps: Vec<Place>,
+    /// The ids of the groups.
+    pub(crate) groups: HashSet<String>,
+}
 
 /// Where one step stands, and the steps of the plan that it carries out.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    /// Its position in the list.
-    pub(crate) position: usize,
+    /// Its position in the list, after the positions of the groups that it stands in, the outermost first.
+    pub(crate) positions: Vec<usize>,
     pub(crate) of_plan: Places,
 }
 
 impl Places {
-    /// The position of a step in its list; the same as in the draft when nothing else is known.
-    pub(crate) fn position(&self, step: usize) -> usize {
-        self.0.get(step).map_or(step, |place| place.position)
+    /// The positions that lead to a step; the same as in the draft when nothing else is known.
+    pub(crate) fn positions(&self, step: usize) -> Vec<usize> {
+        self.steps.get(step).map_or_else(|| vec![step], |place| place.positions.clone())
+    }
+
+    /// Where a step stands in the plan.
+    fn path(&self, step: usize) -> FieldPath {
+        let path = FieldPath::root();
+        self.positions(step).into_iter().fold(path, |path, position| path.key("steps").index(position))
     }
 
     /// The steps of the plan that a step carries out.
-    pub(crate) fn of_plan(&self, step: usize) -> &Self {
-        const NONE: &Places = &Places(Vec::new());
-        self.0.get(step).map_or(NONE, |place| &place.of_plan)
+    pub(crate) fn of_plan(&self, step: usize) -> Option<&Self> {
+        self.steps.get(step).map(|place| &place.of_plan)
     }
 }
 
@@ -176,7 +186,13 @@ fn nested(
                 problems.extend(check(planned.of(PlannedStep { step, within: &within })));
                 Vec::new()
             };
-            let inner = nested((**inner).clone(), places.of_plan(step), trust, &mut check_inner, depth + 1);
+            let inner = nested(
+                (**inner).clone(),
+                places.of_plan(step).unwrap_or(&Places::default()),
+                trust,
+                &mut check_inner,
+                depth + 1,
+            );
             problems.into_iter().for_each(|problem| checker.findings.add(|| problem.into()));
             match inner {
                 Ok(plan) => parts[step].set_plan(plan),
@@ -292,15 +308,9 @@ impl<'d> Checker<'d> {
         });
     }
 
-    /// Only letters, digits and a few signs are allowed, so no id contains control characters. `~` is not one of them: it stands in the ids
-    /// of steps that an execution adds itself.
     fn id(&mut self, path: &FieldPath, id: &str, longest: usize) {
-        let shape = || format!("1 to {longest} {ID_CHARS}");
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || b == b'.';
-        if id.is_empty() {
-            self.rule(path, || format!("is required: give an id of {}", shape()));
-        } else if id.len() > longest || !id.as_bytes()[0].is_ascii_alphanumeric() || !id.bytes().all(allowed) {
-            self.rule(path, || format!("`{}` is not an id: an id is {}{}", shown(id), shape(), look_alikes(id)));
+        if let Some(problem) = id_problem(id, longest) {
+            self.rule(path, || problem);
         }
     }
 
@@ -326,9 +336,9 @@ impl<'d> Checker<'d> {
                 self.index.insert(&step.id, position);
             }
             Some(&first) => {
-                let place = self.places.position(first);
+                let place = self.places.path(first);
                 self.refuse(&path, || {
-                    format!("`{}` is already the id of steps[{place}]: ids must be unique", shown(&step.id))
+                    format!("`{}` is already the id of {place}: ids must be unique", shown(&step.id))
                 });
             }
         }
@@ -340,7 +350,8 @@ impl<'d> Checker<'d> {
             return look_alikes(id);
         }
         self.comparisons_left -= steps.len();
-        match nearest(id, steps.iter().map(|step| step.id.as_str())) {
+        let ids = steps.iter().map(|step| &step.id).chain(&self.places.groups).map(String::as_str);
+        match nearest(id, ids) {
             Some(near) => format!("; did you mean `{}`?{}", shown(near), look_alikes(id)),
             None => look_alikes(id),
         }
@@ -350,6 +361,18 @@ impl<'d> Checker<'d> {
 /// Of what an id and a signal's name are made.
 const ID_CHARS: &str =
     "letters (a to z, A to Z), digits (0 to 9), `-`, `_` and `.`, beginning with a letter or a digit";
+
+/// What is wrong with an id. Only letters, digits and a few signs are allowed, so no id contains control characters. `~` is not one of them: it stands in
+/// the ids of steps that an execution adds itself.
+pub(crate) fn id_problem(id: &str, longest: usize) -> Option<String> {
+    let shape = || format!("1 to {longest} {ID_CHARS}");
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || b == b'.';
+    if id.is_empty() {
+        return Some(format!("is required: give an id of {}", shape()));
+    }
+    let is_id = id.len() <= longest && id.as_bytes()[0].is_ascii_alphanumeric() && id.bytes().all(allowed);
+    (!is_id).then(|| format!("`{}` is not an id: an id is {}{}", shown(id), shape(), look_alikes(id)))
+}
 
 fn step_path(position: usize) -> FieldPath {
     FieldPath::root().key("steps").index(position)

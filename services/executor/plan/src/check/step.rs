@@ -721,7 +721,11 @@ impl Checker<'_> {
             return None;
         }
         let found = self.index.get(id).copied();
-        if found.is_none() {
+        if found.is_none() && self.places.groups.contains(id) {
+            self.refuse(path, || {
+                format!("`{}` is a group, which has no result of its own: name one of its steps", shown(id))
+            });
+        } else if found.is_none() {
             let suggestion = self.suggestion(id, steps);
             self.refuse(path, || format!("there is no step `{}`{suggestion} ({explain})", shown(id)));
         }

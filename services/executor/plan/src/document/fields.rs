@@ -148,6 +148,13 @@ impl<'n> Fields<'n> {
         self.find(name)
     }
 
+    /// The same of a field that the caller refuses: no message offers it.
+    pub(super) fn take_refused(&mut self, name: &'static str) -> Option<Value<'n>> {
+        let found = self.find(name)?;
+        self.others.push(name);
+        Some(found)
+    }
+
     fn find(&self, name: &'static str) -> Option<Value<'n>> {
         let entry = self.entries.iter().find(|entry| entry.key.name == name)?;
         let value = Value { path: self.path.key(name), node: &entry.value };

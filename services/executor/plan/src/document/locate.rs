@@ -38,7 +38,8 @@ impl<'t> Positions<'t> {
 }
 
 /// The other names that the fields of a draft may have in a document.
-pub(super) const OTHER_NAMES: [(&str, &[&str]); 9] = [
+pub(super) const OTHER_NAMES: [(&str, &[&str]); 10] = [
+    ("memory", &["working_memory"]),
     ("id", &["stepId", "step_id"]),
     ("tool", &["skillId", "action"]),
     ("arguments", &["params", "parameters", "args", "inputs"]),
@@ -84,24 +85,38 @@ impl Origin<'_> {
         }
         // The steps of a plan, its own and those of plans that are steps of it, may have been put in order.
         let mut places = Some(&self.places);
+        // The groups that the step stands in which was entered last, the innermost last.
+        let mut groups: Vec<(FieldPath, &Node)> = Vec::new();
         for (depth, segment) in segments.iter().enumerate() {
             match segment {
                 Segment::Key(key) => {
-                    let entry = node.and_then(|node| find(node, key));
+                    let mut entry = node.and_then(|node| find(node, key));
+                    // What a step does not say itself, its group does.
+                    if entry.is_none()
+                        && let Some((group, said)) =
+                            groups.iter().rev().find_map(|(path, group)| Some((path, find(group, key)?)))
+                    {
+                        (field, entry) = (group.clone(), Some(said));
+                    }
+                    groups.clear();
                     field = field.key(entry.map_or_else(|| key.clone(), |(name, _)| name.to_owned().into()));
                     node = entry.map(|(_, value)| value);
                 }
                 Segment::Index(index) => {
                     let is_step = depth % 3 == 1 && is_in_plans(&segments[..depth]);
-                    let index = match places.filter(|_| is_step) {
-                        Some(of_plan) => {
-                            places = Some(of_plan.of_plan(*index));
-                            of_plan.position(*index)
+                    let positions = places.filter(|_| is_step).map_or_else(|| vec![*index], |of| of.positions(*index));
+                    if is_step {
+                        places = places.and_then(|of| of.of_plan(*index));
+                    }
+                    for (level, position) in positions.into_iter().enumerate() {
+                        if level > 0 {
+                            groups.extend(node.map(|group| (field.clone(), group)));
+                            field = field.key("steps");
+                            node = node.and_then(|node| find(node, "steps")).map(|(_, steps)| steps);
                         }
-                        None => *index,
-                    };
-                    field = field.index(index);
-                    node = node.and_then(|node| node.entry(index));
+                        field = field.index(position);
+                        node = node.and_then(|node| node.entry(position));
+                    }
                 }
             }
             offset = node.map_or(offset, |node| node.offset);

@@ -5,6 +5,7 @@
 
 mod fields;
 mod finding;
+mod group;
 mod json;
 mod locate;
 mod operation;
@@ -78,9 +79,12 @@ fn parse(format: Format, text: &str, check: CheckPlanned<'_>) -> Result<Plan, Fi
     read_and_check(text, &root, check).map_err(|mut findings| {
         let positions = Positions::new(text);
         findings.sort_by_key(|finding| finding.offset);
+        // What a group says is checked once for each step that has it.
+        let mut said = HashSet::new();
         findings.filter_map(|Finding { field, message, offset }| {
             let (line, column) = offset.map_or((0, 0), |offset| positions.line_and_column(offset));
-            Some(Violation { field: field.to_string(), message, line, column })
+            let violation = Violation { field: field.to_string(), message, line, column };
+            said.insert((violation.field.clone(), violation.message.clone())).then_some(violation)
         })
     })
 }

@@ -11,7 +11,7 @@ use crate::{
     check::{Place, Places},
     duration,
     error::Findings,
-    limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_PARALLELISM},
+    limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_NESTED_GROUPS, MAX_PARALLELISM},
     path::{FieldPath, look_alikes, shown},
     retry::{DEFAULT_FACTOR, DEFAULT_INITIAL, DEFAULT_MAX, Never, Profile, QueueForLater, RateLimit},
     timestamp,
@@ -20,10 +20,18 @@ use crate::{
 use super::{
     fields::{Fields, Report, Value},
     finding::Finding,
+    group::{Group, Listed, ReadStep},
     locate::Origin,
     operation::operation_of,
     tree::{Kind, Node},
 };
+
+/// The input that is a plan's working memory.
+const MEMORY: &str = "memory";
+
+/// What a step or a plan has, and a group does not.
+const OF_A_PLAN: [&str; 9] =
+    ["timeout", "for_each", "tool", "wait", "arguments", "inputs", "compensate", "stop_on_error", "parallelism"];
 
 /// The content of a document.
 pub(super) struct Document<'n> {
@@ -38,12 +46,10 @@ pub(super) fn read<'n>(text: &'n str, root: &'n Node) -> Document<'n> {
     Document { draft, origin, findings: reader.report.findings }
 }
 
-/// A step as it was read.
-struct ReadStep {
-    order: Option<u32>,
-    draft: StepDraft,
-    /// Where the steps of its own plan stand.
-    of_plan: Places,
+/// An entry of a list of steps.
+enum Entry<'n> {
+    Step(Box<ReadStep<'n>>),
+    Group(Box<Group<'n>>, Listed<'n>),
 }
 
 struct Reader<'n> {
@@ -100,19 +106,15 @@ impl<'n> Reader<'n> {
         if let Some(inputs) = fields.take_exactly("inputs") {
             draft.inputs = self.inputs(&inputs);
         }
+        if let Some(memory) = fields.take(&mut self.report, "memory") {
+            self.memory(&memory, &mut draft.inputs);
+        }
         // The plan's author and date are ignored, because nothing depends on them.
         fields.take_exactly("metadata");
         let steps = fields.take_exactly("steps").map_or_else(Vec::new, |steps| steps.list(&mut self.report, "steps"));
         fields.finish(&mut self.report);
-        let mut read = Vec::with_capacity(steps.len());
-        for (position, step) in steps.iter().enumerate() {
-            let ReadStep { order, draft, of_plan } = self.step(step);
-            read.push((order, Place { position, of_plan }, draft));
-        }
-        self.order(&mut read, &steps);
-        let (places, drafts): (Vec<Place>, Vec<StepDraft>) =
-            read.into_iter().map(|(_, place, draft)| (place, draft)).unzip();
-        draft.steps = drafts;
+        let places;
+        (draft.steps, places) = self.steps(&steps, &[]).resolve(&mut self.report);
         if let Some(mut config) = config.and_then(|config| config.fields(&mut self.report, "an object with settings")) {
             self.config(
                 &mut config,
@@ -121,7 +123,108 @@ impl<'n> Reader<'n> {
             );
             config.finish(&mut self.report);
         }
-        (draft, Places(places))
+        (draft, places)
+    }
+
+    /// A list of steps and groups. `within`: the positions of the groups that it stands in.
+    fn steps(&mut self, steps: &[Value<'n>], within: &[usize]) -> Listed<'n> {
+        let mut read = Vec::with_capacity(steps.len());
+        for (position, value) in steps.iter().enumerate() {
+            let mut positions = within.to_vec();
+            positions.push(position);
+            read.push(match value.node.field("steps") {
+                Some(_) if value.node.field("plan").is_none() => self.group(value, &positions),
+                _ => {
+                    let (order, draft, of_plan) = self.step(value);
+                    let place = Place { positions, of_plan };
+                    (order, Entry::Step(Box::new(ReadStep { value: value.clone(), place, draft })))
+                }
+            });
+        }
+        self.order(&mut read, steps);
+        let mut listed = Listed::default();
+        for (_, entry) in read {
+            match entry {
+                Entry::Step(step) => listed.steps.push(*step),
+                Entry::Group(group, within) => listed.add_group(*group, within),
+            }
+        }
+        listed
+    }
+
+    /// A group of steps; `positions` lead to it.
+    fn group(&mut self, value: &Value<'n>, positions: &[usize]) -> (Option<u32>, Entry<'n>) {
+        let mut group = Group {
+            value: value.clone(),
+            id: String::new(),
+            depends_on: Vec::new(),
+            run_when: RunWhen::default(),
+            condition: String::new(),
+            retry: None,
+            attempt_timeout: None,
+            steps: 0..0,
+        };
+        let Some(mut fields) = value.fields(&mut self.report, "an object with `id` and `steps`") else {
+            return (None, Entry::Group(Box::new(group), Listed::default()));
+        };
+        group.id = fields.take(&mut self.report, "id").map_or_else(String::new, |id| id.text(&mut self.report));
+        // For the people who read the plan.
+        self.optional_text(&mut fields, "title");
+        self.optional_text(&mut fields, "description");
+        group.depends_on = self.depends_on(&mut fields);
+        group.run_when = self.run_when(&mut fields);
+        group.condition = self.condition(&mut fields);
+        group.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
+        group.attempt_timeout =
+            fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
+        let order = self.order_of(&mut fields);
+        let steps = fields.take_exactly("steps");
+        for field in OF_A_PLAN {
+            if let Some(value) = fields.take_refused(field) {
+                value.refuse(&mut self.report, || {
+                    format!("is not for a group, whose steps are steps of this plan: give its steps a `{field}`, or put them into a `plan` of one step")
+                });
+            }
+        }
+        fields.finish(&mut self.report);
+        let steps = steps.map_or_else(Vec::new, |steps| {
+            let list = steps.list(&mut self.report, "steps");
+            if list.is_empty() && matches!(steps.node.kind, Kind::List(_)) {
+                steps.refuse(&mut self.report, || "is empty: a group has at least one step".to_owned());
+            }
+            list
+        });
+        if positions.len() > MAX_NESTED_GROUPS {
+            value.refuse(&mut self.report, || {
+                format!("stands in {MAX_NESTED_GROUPS} other groups, which is the limit: let a group further out have its steps")
+            });
+            return (order, Entry::Group(Box::new(group), Listed::default()));
+        }
+        let within = self.steps(&steps, positions);
+        (order, Entry::Group(Box::new(group), within))
+    }
+
+    fn depends_on(&mut self, fields: &mut Fields<'n>) -> Vec<String> {
+        let Some(value) = fields.take(&mut self.report, "depends_on") else { return Vec::new() };
+        let ids = value.scalars(&mut self.report, "ids of steps");
+        ids.iter().map(|id| id.text(&mut self.report)).collect()
+    }
+
+    fn run_when(&mut self, fields: &mut Fields<'n>) -> RunWhen {
+        let Some(value) = fields.take_exactly("run_when") else { return RunWhen::default() };
+        let word = if let Kind::Text(word) = &value.node.kind { Some(word.as_str()) } else { None };
+        let known = RunWhen::WORDS.iter().find(|(known, _)| Some(*known) == word);
+        if known.is_none() {
+            value.refuse(&mut self.report, || {
+                let given = word.map(|word| format!("is `{}`, and ", shown(word))).unwrap_or_default();
+                format!("{given}must be success, failure or always")
+            });
+        }
+        known.map(|(_, run_when)| *run_when).unwrap_or_default()
+    }
+
+    fn order_of(&mut self, fields: &mut Fields<'n>) -> Option<u32> {
+        fields.take_exactly("order").map(|value| value.whole(&mut self.report, 0..=u32::MAX).unwrap_or_default())
     }
 
     fn inputs(&mut self, inputs: &Value<'n>) -> BTreeMap<String, Input> {
@@ -148,6 +251,26 @@ impl<'n> Reader<'n> {
         read
     }
 
+    /// The working memory that other planners hand over with a plan: an input, so that templates read it and a start may give another.
+    fn memory(&mut self, memory: &Value<'n>, inputs: &mut BTreeMap<String, Input>) {
+        if !matches!(memory.node.kind, Kind::Map(_)) {
+            memory.refuse(&mut self.report, || {
+                "must be an object with what the steps read as `${inputs.memory.NAME}`".to_owned()
+            });
+            return;
+        }
+        let input = Input {
+            description: "The working memory that the execution begins with.".to_owned(),
+            schema: Some(serde_json::json!({"type": "object"})),
+            default: self.precise(Some(memory.clone())),
+        };
+        if inputs.insert(MEMORY.to_owned(), input).is_some() {
+            memory.refuse(&mut self.report, || {
+                format!("is the input `{MEMORY}`, which `inputs` declares too: give only one of them")
+            });
+        }
+    }
+
     fn precise(&mut self, value: Option<Value<'n>>) -> Option<Json> {
         let value = value?;
         self.refuse_imprecise(&value.path, value.node);
@@ -164,7 +287,7 @@ impl<'n> Reader<'n> {
     }
 
     /// Sorts the steps by their `order` fields.
-    fn order(&mut self, read: &mut [(Option<u32>, Place, StepDraft)], steps: &[Value<'n>]) {
+    fn order<T>(&mut self, read: &mut [(Option<u32>, T)], steps: &[Value<'n>]) {
         let missing: Vec<usize> = (0..read.len()).filter(|&place| read[place].0.is_none()).collect();
         if missing.len() == read.len() {
             return;
@@ -175,7 +298,7 @@ impl<'n> Reader<'n> {
                 "is missing, and other steps have it: give every step an `order`, or none".to_owned()
             });
         }
-        read.sort_by_key(|(order, _, _)| *order);
+        read.sort_by_key(|(order, _)| *order);
     }
 
     /// The settings next to a plan. `given` tells which of them the plan itself has.
@@ -214,7 +337,8 @@ impl<'n> Reader<'n> {
         }
     }
 
-    fn step(&mut self, step: &Value<'n>) -> ReadStep {
+    /// A step, its `order`, and where the steps of its own plan stand.
+    fn step(&mut self, step: &Value<'n>) -> (Option<u32>, StepDraft, Places) {
         let mut of_plan = Places::default();
         let mut draft = StepDraft {
             id: String::new(),
@@ -237,7 +361,7 @@ impl<'n> Reader<'n> {
             kind: StepKindDraft::Tool { tool: String::new(), arguments: Json::Object(serde_json::Map::new()) },
         };
         let Some(mut fields) = step.fields(&mut self.report, "an object with `id` and `tool`") else {
-            return ReadStep { order: None, draft, of_plan };
+            return (None, draft, of_plan);
         };
         draft.id = fields.take(&mut self.report, "id").map_or_else(String::new, |id| id.text(&mut self.report));
         draft.title = self.optional_text(&mut fields, "title");
@@ -292,30 +416,17 @@ impl<'n> Reader<'n> {
         draft.preconditions = self.checks(fields.take_exactly("preconditions"));
         draft.postconditions = self.checks(fields.take_exactly("postconditions"));
         draft.output_schema = self.precise(fields.take_exactly("output_schema"));
-        if let Some(value) = fields.take(&mut self.report, "depends_on") {
-            let ids = value.scalars(&mut self.report, "ids of steps");
-            draft.depends_on = ids.iter().map(|id| id.text(&mut self.report)).collect();
-        }
-        if let Some(value) = fields.take_exactly("run_when") {
-            let word = if let Kind::Text(word) = &value.node.kind { Some(word.as_str()) } else { None };
-            match RunWhen::WORDS.iter().find(|(known, _)| Some(*known) == word) {
-                Some((_, run_when)) => draft.run_when = *run_when,
-                None => value.refuse(&mut self.report, || {
-                    let given = word.map(|word| format!("is `{}`, and ", shown(word))).unwrap_or_default();
-                    format!("{given}must be success, failure or always")
-                }),
-            }
-        }
+        draft.depends_on = self.depends_on(&mut fields);
+        draft.run_when = self.run_when(&mut fields);
         draft.condition = self.condition(&mut fields);
         draft.timeout = fields.take(&mut self.report, "timeout").and_then(|value| self.duration(&value));
         draft.attempt_timeout =
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
         draft.exclusive = fields.take(&mut self.report, "exclusive").is_some_and(|value| value.flag(&mut self.report));
         draft.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
-        let order =
-            fields.take_exactly("order").map(|value| value.whole(&mut self.report, 0..=u32::MAX).unwrap_or_default());
+        let order = self.order_of(&mut fields);
         fields.finish(&mut self.report);
-        ReadStep { order, draft, of_plan }
+        (order, draft, of_plan)
     }
 
     /// A list of texts; empty when there is none.

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::{
     AuditLevel,
     limits::{
-        MAX_DURATION, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS,
-        MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_SCHEMA_BYTES, MAX_STEPS,
+        MAX_DURATION, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS,
+        MAX_INPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_SCHEMA_BYTES, MAX_STEPS,
     },
 };
 use parts::{absent, duration, id, object, optional, present};
@@ -32,6 +32,12 @@ pub fn schema() -> Value {
             "request": request(),
             "call": step::call(&step),
             "check": step::check(&step),
+            "group": step::group(&step, &steps()),
+            "entry": {
+                "if": {"type": "object", "required": ["steps"], "not": {"required": ["plan"]}},
+                "then": {"$ref": "#/$defs/group"},
+                "else": {"$ref": "#/$defs/step"},
+            },
             "step": step,
             "retry": step::retry(),
             "wait": step::wait(),
@@ -41,15 +47,23 @@ pub fn schema() -> Value {
     })
 }
 
-fn plan() -> Value {
-    let steps = json!({
-        "description": "What to do.",
+fn steps() -> Value {
+    json!({
+        "description": format!("What to do: steps, and groups of steps, which stand for at most {MAX_GROUP_DEPENDENCIES} dependencies."),
         "type": "array",
         "minItems": 1,
         "maxItems": MAX_STEPS,
-        "items": {"$ref": "#/$defs/step"},
+        "items": {"$ref": "#/$defs/entry"},
         "anyOf": [{"items": present("order")}, {"items": absent("order")}],
-    });
+    })
+}
+
+fn plan() -> Value {
+    let steps = steps();
+    let memory = optional(json!({
+        "description": "The working memory that the execution begins with, which templates read as `${inputs.memory.NAME}`: an input of this name.",
+        "type": "object",
+    }));
     let fields = json!({
         "id": id("The author's name for the plan.", MAX_ID_CHARS),
         "description": optional(json!({"type": "string", "description": "What the plan is for, for people."})),
@@ -69,10 +83,19 @@ fn plan() -> Value {
             "propertyNames": {"pattern": "^[A-Za-z0-9_-]+$", "maxLength": MAX_INPUT_CHARS},
             "additionalProperties": {"anyOf": [{"$ref": "#/$defs/input"}, {"type": "null"}]},
         })),
+        "memory": memory.clone(),
+        "working_memory": memory,
         "audit_level": audit_level("How much of the audit log is listed when nothing else is asked for. Everything is recorded."),
         "metadata": {"description": "Anything about the plan's origin; ignored."},
     });
-    object(fields, json!({"required": ["id", "steps"]}))
+    let memory_once = [present("memory"), present("working_memory")];
+    let memory_is_declared = json!({"required": ["inputs"], "properties": {"inputs": {"required": ["memory"]}}});
+    let one_memory = json!({"oneOf": [
+        {"not": {"anyOf": [memory_once[0], memory_once[1]]}},
+        {"allOf": [memory_once[0], {"not": memory_once[1]}, {"not": memory_is_declared}]},
+        {"allOf": [memory_once[1], {"not": memory_once[0]}, {"not": memory_is_declared}]},
+    ]});
+    object(fields, json!({"required": ["id", "steps"], "allOf": [one_memory]}))
 }
 
 fn input() -> Value {

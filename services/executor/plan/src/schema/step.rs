@@ -7,9 +7,9 @@ use crate::{
     Profile, RunWhen,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DURATION, MAX_FALLBACKS,
-        MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES, MAX_NESTED_PLANS,
-        MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS,
-        MAX_TOOL_CHARS,
+        MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES, MAX_NESTED_GROUPS,
+        MAX_NESTED_PLANS, MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS,
+        MAX_STEP_ID_CHARS, MAX_TOOL_CHARS,
     },
 };
 
@@ -143,6 +143,22 @@ pub(super) fn step() -> Value {
         fields,
         json!({"description": "One call of one tool, an execution of another plan, or a wait.", "allOf": rules}),
     )
+}
+
+/// A group of steps.
+pub(super) fn group(step: &Value, steps: &Value) -> Value {
+    let of_step = &step["properties"];
+    let fields =
+        ["id", "title", "description", "depends_on", "run_when", "condition", "retry", "attempt_timeout", "order"];
+    let fields = fields.map(|name| (name.to_owned(), of_step[name].clone()));
+    let (mut fields, mut rules) = with_other_names(Value::Object(fields.into_iter().collect()));
+    fields["steps"] = steps.clone();
+    rules.push(present_as_any("id"));
+    let description = format!(
+        "Steps under one id, with what they share; at most {MAX_NESTED_GROUPS} deep. Its dependencies, `run_when` and `condition` are those of the steps that it \
+         begins with; `retry` and `attempt_timeout`, of all that have none."
+    );
+    object(fields, json!({"description": description, "required": ["steps"], "allOf": rules}))
 }
 
 /// A call of a step beside its own.

@@ -1,5 +1,6 @@
 //! Documents: what they mean, what is wrong with them and where, and what they may not do to their reader.
 
+mod groups;
 mod hostile;
 mod meaning;
 mod refusals;

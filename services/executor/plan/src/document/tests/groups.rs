@@ -1,0 +1,154 @@
+//! What a document with groups of steps means.
+
+use crate::{Format, Plan, RunWhen};
+
+/// Each step with what it depends on, when it runs and if, and how often it is tried.
+fn picture(plan: &str) -> Vec<String> {
+    let plan = Plan::parse(Format::Yaml, plan).unwrap();
+    let steps = plan.steps().iter().map(|step| {
+        let on: Vec<&str> = step.dependencies().iter().map(|&on| plan.steps()[on].id()).collect();
+        let mut line = format!("{} after [{}]", step.id(), on.join(", "));
+        match step.run_when() {
+            RunWhen::Success => {}
+            RunWhen::Failure => line.push_str(" failure"),
+            RunWhen::Always => line.push_str(" always"),
+        }
+        if let Some(condition) = step.condition() {
+            line.push_str(&format!(" if {}", condition.source()));
+        }
+        if step.retry().max_attempts > 1 {
+            line.push_str(&format!(" x{}", step.retry().max_attempts));
+        }
+        line
+    });
+    steps.collect()
+}
+
+#[test]
+fn the_steps_that_a_group_begins_with_have_what_it_says() {
+    let plan = r#"
+id: p
+steps:
+  - {id: build, tool: noop}
+  - id: checks
+    depends_on: [build]
+    condition: ${build.result.ok}
+    retry: {max_attempts: 2}
+    steps:
+      - {id: lint, tool: noop}
+      - {id: unit, tool: noop, condition: "1 < 2", retry: {max_attempts: 3}}
+      - {id: listed, tool: noop, depends_on: [unit]}
+      - {id: named, tool: noop, arguments: {x: "${lint.result}", y: "${gone.result}"}, verbatim: [y]}
+      - {id: asked, tool: noop, condition: "${lint.result.n} > 1"}
+      - {id: tidy, tool: noop, run_when: always, depends_on: [listed]}
+      - {id: hold, wait: {for: 1s}}
+  - {id: publish, tool: noop, depends_on: [checks]}
+"#;
+    assert_eq!(
+        picture(plan),
+        [
+            "build after []",
+            "lint after [build] if ${build.result.ok} x2",
+            "unit after [build] if (${build.result.ok}) && (1 < 2) x3",
+            "listed after [unit] x2",
+            "named after [lint] x2",
+            "asked after [lint] if ${lint.result.n} > 1 x2",
+            "tidy after [build, listed] always if ${build.result.ok} x2",
+            "hold after [build] if ${build.result.ok}",
+            "publish after [lint, unit, listed, named, asked, tidy, hold]",
+        ]
+    );
+}
+
+#[test]
+fn a_group_that_runs_after_a_failure_does_so_as_a_whole() {
+    let plan = r#"
+id: p
+steps:
+  - {id: deploy, tool: noop}
+  - id: recovery
+    depends_on: [deploy]
+    run_when: failure
+    steps:
+      - {id: revert, tool: noop}
+      - {id: tell, tool: noop, depends_on: [revert]}
+      - {id: own, tool: noop, run_when: always}
+  - {id: note, tool: noop, depends_on: [recovery], run_when: always}
+"#;
+    assert_eq!(
+        picture(plan),
+        [
+            "deploy after []",
+            "revert after [deploy] failure",
+            "tell after [revert]",
+            "own after [deploy] always",
+            "note after [revert, tell, own] always",
+        ]
+    );
+}
+
+/// What waits for a group does not wait for what handles a failure in it, which is skipped when all goes well.
+#[test]
+fn a_group_has_completed_without_its_handlers() {
+    let plan = r#"
+id: p
+steps:
+  - id: outer
+    steps:
+      - id: inner
+        steps:
+          - {id: a, tool: noop}
+          - {id: alarm, tool: noop, run_when: failure, depends_on: [a]}
+      - {id: b, tool: noop, depends_on: [inner]}
+  - {id: c, tool: noop, depends_on: [outer, inner]}
+"#;
+    assert_eq!(picture(plan), ["a after []", "alarm after [a] failure", "b after [a]", "c after [a, b]"]);
+}
+
+#[test]
+fn groups_and_their_steps_have_an_order_of_their_own() {
+    let plan = r#"
+id: p
+steps:
+  - {id: last, order: 2, tool: noop}
+  - {id: g, order: 1, steps: [{id: second, order: 5, tool: noop}, {id: first, order: 3, tool: noop}]}
+"#;
+    assert_eq!(picture(plan), ["first after []", "second after []", "last after []"]);
+}
+
+/// A thousand steps that wait for a group of a thousand would be a million dependencies.
+#[test]
+fn what_groups_stand_for_is_bounded() {
+    let steps = |prefix: &str, more: &str| {
+        let steps = (0..1000).map(|n| format!(r#"{{"id": "{prefix}{n}", "tool": "t"{more}}}"#));
+        steps.collect::<Vec<_>>().join(",")
+    };
+    let waiting = steps("b", r#", "depends_on": ["g"]"#);
+    let plan = format!(r#"{{"id": "p", "steps": [{{"id": "g", "steps": [{}]}}, {waiting}]}}"#, steps("a", ""));
+    let refused = Plan::parse(Format::Json, &plan).unwrap_err().violations;
+    assert_eq!(refused[0].field, "steps[101].depends_on[0]");
+    assert!(refused[0].message.starts_with("the plan's groups stand for more than 100000 dependencies"), "{refused:?}");
+    // What a group depends on is handed to each of its steps, which is bounded as well.
+    let handed = format!(
+        r#"{{"id": "p", "steps": [{{"id": "g", "steps": [{}]}}, {{"id": "h", "depends_on": ["g"], "steps": [{}]}}]}}"#,
+        steps("a", ""),
+        steps("b", "")
+    );
+    let refused = Plan::parse(Format::Json, &handed).unwrap_err().violations;
+    assert_eq!(refused[0].field, "steps[1].depends_on");
+    assert!(refused[0].message.contains("100000 dependencies"), "{refused:?}");
+}
+
+/// S3-01: a working memory is an input, so that templates read it and a start can give another.
+#[test]
+fn a_working_memory_is_an_input() {
+    for name in ["memory", "working_memory"] {
+        let plan = format!(
+            r#"{{"id": "p", "{name}": {{"topic": "CEL"}}, "steps": [{{"id": "a", "tool": "t", "arguments": {{"q": "${{inputs.memory.topic}}"}}}}]}}"#
+        );
+        let plan = Plan::parse(Format::Json, &plan).unwrap();
+        let memory = &plan.inputs()["memory"];
+        assert_eq!(memory.default, Some(serde_json::json!({"topic": "CEL"})));
+        assert_eq!(memory.schema, Some(serde_json::json!({"type": "object"})));
+    }
+}
