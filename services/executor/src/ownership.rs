@@ -5,23 +5,23 @@
 
 use std::sync::Arc;
 
-use crate::journal_reads::JournalReads;
+use belay_journal::JournalReader;
 
 /// The ownership of one process.
 #[derive(Clone)]
 pub(crate) struct Ownership {
-    reads: Arc<JournalReads>,
+    reader: Arc<dyn JournalReader>,
     token: i64,
 }
 
 impl Ownership {
-    pub(crate) fn new(reads: Arc<JournalReads>, token: i64) -> Self {
-        Self { reads, token }
+    pub(crate) fn new(reader: Arc<dyn JournalReader>, token: i64) -> Self {
+        Self { reader, token }
     }
 
     /// Whether no other process has opened the store since. A store that cannot be read shows nothing: `false`.
     pub(crate) async fn lasts(&self) -> bool {
-        match self.reads.read(|reader| reader.newest_token()).await {
+        match self.reader.newest_token().await {
             Ok(newest) if newest > self.token => {
                 tracing::warn!(newest, token = self.token, "Another executor has replaced this one");
                 false

@@ -138,9 +138,10 @@ pub struct ExecutionRegistry {
     pub(crate) vault: Arc<Vault>,
     pub(crate) telemetry: Telemetry,
     /// Reads of the journal for drivers, timers and decisions.
-    pub(crate) reads: Arc<JournalReads>,
+    pub(crate) reads: JournalReads,
     /// Reads of the journal for clients.
     pub(crate) client_reads: JournalReads,
+    pub(crate) ownership: Ownership,
     pub(crate) blobs: Blobs,
     pub(crate) shutdown: Shutdown,
     pub(crate) thresholds: Thresholds,
@@ -219,7 +220,7 @@ impl ExecutionRegistry {
             let folding = Lane::new(threads, READERS / 2);
             JournalReads::new(reader, Arc::clone(&vault), Arc::clone(&blobs), folding)
         };
-        let reads = Arc::new(read_by(reader));
+        let ownership = Ownership::new(Arc::clone(&reader), fence);
         let (acknowledgements, to_acknowledge) = queue();
         let (notices, to_notify) = queue();
         let registry = Arc::new(Self {
@@ -229,7 +230,8 @@ impl ExecutionRegistry {
             ids: Arc::new(ids),
             vault: Arc::clone(&vault),
             telemetry,
-            reads,
+            reads: read_by(reader),
+            ownership,
             client_reads: read_by(client_reader),
             blobs: Blobs::new(blobs, threads),
             shutdown,
@@ -299,11 +301,6 @@ impl ExecutionRegistry {
 
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.clock.now_micros())
-    }
-
-    /// Whether this process still owns the store's executions.
-    pub(crate) fn ownership(&self) -> Ownership {
-        Ownership::new(Arc::clone(&self.reads), self.fence)
     }
 
     pub(crate) fn fence(&self, shard: u32) -> Fence {

@@ -36,7 +36,7 @@ impl ExecutionRegistry {
         registry.keep("deletes what is not kept", move |registry| retention::run(registry, retention.clone()));
         registry.keep("sends messages to webhooks", webhooks::run);
         // These two go on until what is queued has been sent.
-        let (gate, ownership) = (registry.gate.clone(), registry.ownership());
+        let (gate, ownership) = (registry.gate.clone(), registry.ownership.clone());
         let send =
             move || decisions::run_outbox(Arc::clone(&notices), gate.clone(), Arc::clone(&ids), ownership.clone());
         tokio::spawn(registry.supervised("sends notices to the gate", send));

@@ -204,6 +204,16 @@ pub enum StepKindDraft {
     },
 }
 
+impl StepKindDraft {
+    /// Whether a step of this kind has attempts, which can be limited and made again.
+    pub(crate) fn has_attempts(&self) -> bool {
+        match self {
+            Self::Tool { .. } | Self::Plan { .. } => true,
+            Self::Wait { .. } => false,
+        }
+    }
+}
+
 fn no_inputs() -> Value {
     Value::Object(serde_json::Map::new())
 }

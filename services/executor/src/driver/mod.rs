@@ -370,7 +370,7 @@ async fn remove_unnamed_blobs(
     name: &ExecutionName,
     named: std::collections::HashSet<String>,
 ) {
-    match registry.blobs.remove_unnamed(crate::blobs::owner(name), named, registry.ownership()).await {
+    match registry.blobs.remove_unnamed(crate::blobs::owner(name), named, registry.ownership.clone()).await {
         Ok(0) => {}
         Ok(files) => tracing::info!(execution.name = %name, files, "Removed blobs that a crash had left"),
         // They are not named, so that they disturb nothing.

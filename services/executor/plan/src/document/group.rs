@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value as Json;
 
 use crate::{
-    RetryPolicy, RunWhen, StepDraft, StepKindDraft, Template,
+    RetryPolicy, RunWhen, StepDraft, Template,
     check::{Place, Places, id_problem},
     limits::{MAX_GROUP_DEPENDENCIES, MAX_STEP_ID_CHARS},
     nearest,
@@ -170,7 +170,7 @@ impl<'n> Listed<'n> {
                         false => format!("({}) && ({})", group.condition, draft.condition),
                     };
                 }
-                if !matches!(draft.kind, StepKindDraft::Wait { .. }) {
+                if draft.kind.has_attempts() {
                     draft.retry = draft.retry.take().or_else(|| group.retry.clone());
                     draft.attempt_timeout = draft.attempt_timeout.or(group.attempt_timeout);
                 }
