@@ -121,7 +121,7 @@ impl Execution {
         let index = &self.index;
         !index.approval_requested.is_empty()
             && index.approval_requested.len() == self.operations.iter().len()
-            && index.first_ready().is_none()
+            && index.first_ready(self.plan()).is_none()
             && index.to_request.is_empty()
             && index.to_start_without_slot.is_empty()
             && index.to_skip.is_empty()

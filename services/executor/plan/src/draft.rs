@@ -31,6 +31,9 @@ pub struct PlanDraft {
     /// The longest time the whole execution may take; `None` means no limit.
     #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// How many steps may use a resource at the same time, by its name; one at a time where the name is missing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<String, u32>,
     /// How much of the audit log is listed when nothing else is asked for; `None` means the standard. Everything is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit_level: Option<AuditLevel>,

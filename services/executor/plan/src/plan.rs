@@ -22,6 +22,7 @@ pub struct Plan {
     pub(crate) stop_on_error: bool,
     pub(crate) parallelism: usize,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) resources: BTreeMap<String, u32>,
     pub(crate) audit_level: Option<AuditLevel>,
     pub(crate) inputs: BTreeMap<String, Input>,
     pub(crate) steps: Vec<Arc<StepSpec>>,
@@ -376,6 +377,11 @@ impl Plan {
         self.timeout
     }
 
+    /// How many steps may use a resource of this name at the same time; at least 1.
+    pub fn capacity(&self, resource: &str) -> usize {
+        self.resources.get(resource).map_or(1, |&capacity| usize::try_from(capacity.max(1)).unwrap_or(usize::MAX))
+    }
+
     /// How much of the audit log is listed when nothing else is asked for; `None` when the author said nothing.
     pub fn audit_level(&self) -> Option<AuditLevel> {
         self.audit_level
@@ -414,6 +420,7 @@ impl Plan {
             stop_on_error: self.stop_on_error,
             parallelism: u32::try_from(self.parallelism).expect("it came from a u32"),
             timeout: self.timeout,
+            resources: self.resources.clone(),
             audit_level: self.audit_level,
         }
     }

@@ -133,6 +133,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
     });
     let timeout = duration_from(message.timeout.as_ref(), || "timeout".into(), &mut violations);
     let inputs = inputs_from(message.inputs, &mut violations);
+    let resources = capacities_from(message.resources, &mut violations);
     let draft = PlanDraft {
         id: message.id,
         description: message.description,
@@ -141,9 +142,24 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         stop_on_error: message.stop_on_error,
         parallelism,
         timeout,
+        resources,
         audit_level: audit_level_from(message.audit_level, &mut violations),
     };
     (draft, violations)
+}
+
+fn capacities_from(resources: Vec<v1::PlanResource>, violations: &mut Vec<Violation>) -> BTreeMap<String, u32> {
+    let mut capacities = BTreeMap::new();
+    for (place, v1::PlanResource { name, capacity }) in resources.into_iter().enumerate() {
+        let capacity = u32::try_from(capacity).unwrap_or_else(|_| {
+            violations.push(violation(format!("resources[{place}].capacity"), "must not be negative"));
+            1
+        });
+        if capacities.insert(name, capacity).is_some() {
+            violations.push(violation(format!("resources[{place}].name"), "names a resource again: give each once"));
+        }
+    }
+    capacities
 }
 
 /// The checks before or after a step's call.
@@ -327,8 +343,13 @@ fn draft_message(draft: PlanDraft) -> v1::Plan {
         stop_on_error: draft.stop_on_error,
         parallelism: i32::try_from(draft.parallelism).unwrap_or(i32::MAX),
         timeout: draft.timeout.map(belay_proto::duration),
+        resources: draft.resources.into_iter().map(resource_message).collect(),
         audit_level: audit_level_to(draft.audit_level).into(),
     }
+}
+
+fn resource_message((name, capacity): (String, u32)) -> v1::PlanResource {
+    v1::PlanResource { name, capacity: i32::try_from(capacity).unwrap_or(i32::MAX) }
 }
 
 /// A plan as it is stored: what its author left to a default is written out, so that a version with another default changes nothing that has
@@ -472,6 +493,7 @@ mod tests {
             parallelism: 3
             timeout: 5m
             audit_level: verbose
+            resources: {db: 3}
             steps:
               - {id: a, tool: noop, arguments: {output: {n: 9007199254740993}}, retry: {max_attempts: 3, backoff: [1s, 2s]}}
               - {id: b, tool: noop, depends_on: [a], timeout: 30s, attempt_timeout: 1s, exclusive: true, retry: {max_attempts: 2}}

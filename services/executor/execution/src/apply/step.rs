@@ -258,9 +258,9 @@ fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timesta
         return Err(format!("step `{id}` started before step `{on}`, which it depends on, had ended"));
     }
     if !record.has_started()
-        && let Some(resource) = record.resources().iter().find(|&one| execution.index.resources_held.contains_key(one))
+        && let Some(resource) = record.resources().iter().find(|one| !execution.index.is_free(execution.plan(), one))
     {
-        return Err(format!("step `{id}` uses the resource `{resource}`, which another step uses"));
+        return Err(format!("step `{id}` uses the resource `{resource}`, which as many steps use as may"));
     }
     execution.transition_step(step, StepTrigger::Started, time)?;
     execution.update_step(step, |record| {

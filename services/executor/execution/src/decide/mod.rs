@@ -202,7 +202,7 @@ impl Execution {
         let to_request = || self.index.to_request.first().copied().filter(|_| room);
         let due = self.index.backing_off.first().filter(|(not_before, _)| *not_before <= context.now);
         let retry = || due.filter(|_| room).map(|&(_, step)| step);
-        let ready = || self.index.first_ready().filter(|_| self.has_unheld_slot());
+        let ready = || self.index.first_ready(self.plan()).filter(|_| self.has_unheld_slot());
         let step = without_slot.or_else(to_request).or_else(retry).or_else(ready)?;
         if self.step_deadline(step).is_some_and(|deadline| deadline <= context.now) {
             let message = "The step's time limit ran out between two calls.";

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use belay_plan::StepSpec;
+use belay_plan::{Plan, StepSpec};
 
 use super::{Execution, Life, OpenOperations, Operation, OperationKey, Operations, StepKey, StepRecord, Steps};
 use crate::{StepState, Timestamp};
@@ -204,9 +204,14 @@ impl Index {
         !self.ready.is_empty() || !self.ready_with.is_empty()
     }
 
+    /// Whether one more step may use a resource, of which the plan says how many may.
+    pub(crate) fn is_free(&self, plan: &Plan, resource: &str) -> bool {
+        self.resources_held.get(resource).is_none_or(|&held| held < plan.capacity(resource))
+    }
+
     /// The first step in the plan's order that is ready to start, of those that use nothing which is in use.
-    pub(crate) fn first_ready(&self) -> Option<StepKey> {
-        let is_free = |resource: &String| !self.resources_held.contains_key(resource);
+    pub(crate) fn first_ready(&self, plan: &Plan) -> Option<StepKey> {
+        let is_free = |resource: &String| self.is_free(plan, resource);
         let with = self.ready_with.iter().filter(|(resources, _)| resources.iter().all(is_free));
         let first_with = with.filter_map(|(_, steps)| steps.first());
         self.ready.first().into_iter().chain(first_with).min().copied()

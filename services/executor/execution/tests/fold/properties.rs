@@ -338,9 +338,11 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
 }
 
 fn plans() -> impl Strategy<Value = PlanDraft> {
-    let parts = (vec(seeds(), 1..=MAX_STEPS), prop::bool::weighted(0.3), 0_u32..=4, limits(60));
-    parts.prop_map(|(seeds, stop_on_error, parallelism, timeout)| PlanDraft {
+    let capacity = prop::sample::select(vec![1_u32, 1, 2, 3]);
+    let parts = (vec(seeds(), 1..=MAX_STEPS), prop::bool::weighted(0.3), 0_u32..=4, limits(60), capacity);
+    parts.prop_map(|(seeds, stop_on_error, parallelism, timeout, capacity)| PlanDraft {
         id: "any".to_owned(),
+        resources: [("db".to_owned(), capacity)].into(),
         steps: steps(&seeds),
         stop_on_error,
         parallelism,

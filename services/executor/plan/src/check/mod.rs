@@ -16,7 +16,7 @@ use crate::{
     error::{Findings, Problem},
     limits::{
         MAX_DURATION, MAX_ID_CHARS, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_NESTED_PLANS, MAX_PARALLELISM,
-        MAX_PLAN_BYTES, MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
+        MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
     },
     nearest,
     path::{FieldPath, look_alikes, shown},
@@ -218,6 +218,7 @@ fn nested(
         stop_on_error: draft.stop_on_error,
         parallelism: usize::try_from(draft.parallelism.max(1)).unwrap_or(usize::MAX),
         timeout: draft.timeout,
+        resources: draft.resources,
         audit_level: draft.audit_level,
         inputs: draft.inputs.clone(),
         steps: draft.steps.into_iter().zip(parts).map(|(step, part)| Arc::new(part.complete(step))).collect(),
@@ -261,6 +262,19 @@ impl<'d> Checker<'d> {
         }
         self.duration(&root.key("timeout"), draft.timeout);
         self.declared_inputs(&root.key("inputs"), &draft.inputs);
+        self.capacities(&root.key("resources"), &draft.resources);
+    }
+
+    fn capacities(&mut self, path: &FieldPath, resources: &BTreeMap<String, u32>) {
+        if resources.len() > MAX_PLAN_RESOURCES {
+            self.rule(path, || format!("has {} resources and the limit is {MAX_PLAN_RESOURCES}", resources.len()));
+        }
+        for (name, &capacity) in resources {
+            self.resource(&path.key(name.clone()), name);
+            if !(1..=MAX_PARALLELISM).contains(&capacity) {
+                self.rule(&path.key(name.clone()), || format!("must be 1 to {MAX_PARALLELISM}, not {capacity}"));
+            }
+        }
     }
 
     fn declared_inputs(&mut self, path: &FieldPath, inputs: &BTreeMap<String, Input>) {
@@ -416,7 +430,8 @@ fn plan_size(draft: &PlanDraft) -> usize {
         let values = [&input.schema, &input.default].into_iter().flatten();
         name.len() + input.description.len() + values.map(json_size).sum::<usize>()
     });
-    draft.id.len() + draft.description.len() + inputs.sum::<usize>() + steps.sum::<usize>()
+    let resources = draft.resources.keys().map(String::len);
+    draft.id.len() + draft.description.len() + inputs.sum::<usize>() + resources.sum::<usize>() + steps.sum::<usize>()
 }
 
 #[cfg(test)]

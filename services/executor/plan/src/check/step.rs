@@ -423,16 +423,21 @@ impl Checker<'_> {
             self.rule(path, || format!("names {} resources and the limit is {MAX_RESOURCES}", resources.len()));
         }
         for (place, name) in resources.iter().enumerate() {
-            let allowed = |c: char| !is_hidden(c) && !c.is_whitespace();
-            if name.is_empty() || name.chars().count() > MAX_RESOURCE_CHARS || !name.chars().all(allowed) {
-                self.rule(&path.index(place), || {
-                    format!(
-                        "`{}` is not the name of a resource: it has 1 to {MAX_RESOURCE_CHARS} characters and no spaces{}",
-                        shown(name),
-                        look_alikes(name)
-                    )
-                });
-            }
+            self.resource(&path.index(place), name);
+        }
+    }
+
+    /// The name of a resource.
+    pub(super) fn resource(&mut self, path: &FieldPath, name: &str) {
+        let allowed = |c: char| !is_hidden(c) && !c.is_whitespace();
+        if name.is_empty() || name.chars().count() > MAX_RESOURCE_CHARS || !name.chars().all(allowed) {
+            self.rule(path, || {
+                format!(
+                    "`{}` is not the name of a resource: it has 1 to {MAX_RESOURCE_CHARS} characters and no spaces{}",
+                    shown(name),
+                    look_alikes(name)
+                )
+            });
         }
     }
 

@@ -101,6 +101,9 @@ impl<'n> Reader<'n> {
         draft.stop_on_error = stop_on_error.as_ref().is_some_and(|value| value.flag(&mut self.report));
         let timeout = fields.take_exactly("timeout");
         draft.timeout = timeout.as_ref().and_then(|value| self.duration(value));
+        if let Some(resources) = fields.take_exactly("resources") {
+            draft.resources = self.capacities(&resources);
+        }
         let audit_level = fields.take_exactly("audit_level");
         draft.audit_level = audit_level.as_ref().and_then(|value| read_audit_level(value, &mut self.report));
         if let Some(inputs) = fields.take_exactly("inputs") {
@@ -249,6 +252,23 @@ impl<'n> Reader<'n> {
             read.insert(entry.key.name.clone(), input);
         }
         read
+    }
+
+    /// How many steps may use each resource at the same time.
+    fn capacities(&mut self, resources: &Value<'n>) -> BTreeMap<String, u32> {
+        let Some(entries) = resources.node.entries() else {
+            resources.refuse(&mut self.report, || {
+                "must be an object with the number of steps that may use each resource at once, such as {api: 3}"
+                    .to_owned()
+            });
+            return BTreeMap::new();
+        };
+        let capacities = entries.iter().map(|entry| {
+            let value = Value { path: resources.path.key(entry.key.name.clone()), node: &entry.value };
+            // What cannot be read is refused once: this stands for it.
+            (entry.key.name.clone(), value.whole(&mut self.report, 1..=MAX_PARALLELISM).unwrap_or(1))
+        });
+        capacities.collect()
     }
 
     /// The working memory that other planners hand over with a plan: an input, so that templates read it and a start may give another.

@@ -12,7 +12,8 @@ use crate::{
     AuditLevel,
     limits::{
         MAX_DURATION, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS,
-        MAX_INPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_SCHEMA_BYTES, MAX_STEPS,
+        MAX_INPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES,
+        MAX_STEPS,
     },
 };
 use parts::{absent, duration, id, object, optional, present};
@@ -82,6 +83,13 @@ fn plan() -> Value {
             "maxProperties": MAX_INPUTS,
             "propertyNames": {"pattern": "^[A-Za-z0-9_-]+$", "maxLength": MAX_INPUT_CHARS},
             "additionalProperties": {"anyOf": [{"$ref": "#/$defs/input"}, {"type": "null"}]},
+        })),
+        "resources": optional(json!({
+            "description": "How many steps may use each resource at the same time; one at a time where it is missing.",
+            "type": "object",
+            "maxProperties": MAX_PLAN_RESOURCES,
+            "propertyNames": {"minLength": 1, "maxLength": MAX_RESOURCE_CHARS, "pattern": step::VISIBLE},
+            "additionalProperties": {"type": "integer", "minimum": 1, "maximum": MAX_PARALLELISM},
         })),
         "memory": memory.clone(),
         "working_memory": memory,

@@ -13,9 +13,11 @@ use crate::{
     },
 };
 
+/// A name without spaces and without characters that cannot be seen.
+pub(super) const VISIBLE: &str =
+    "^[^\\s\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]+$";
+
 pub(super) fn step() -> Value {
-    let visible =
-        "^[^\\s\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]+$";
     let texts = |description: &str| json!({"description": description, "type": "array", "items": {"type": "string"}});
     let run_when: Vec<&str> = RunWhen::WORDS.iter().map(|(word, _)| *word).collect();
     let shared = json!({
@@ -59,10 +61,10 @@ pub(super) fn step() -> Value {
         })),
         "compensate": {"anyOf": [{"$ref": "#/$defs/call"}, {"type": "null"}]},
         "resources": optional(json!({
-            "description": "What the step uses that no other step may use at the same time, by names of your own.",
+            "description": "What the step uses that no other step may use at the same time, or no more than the plan's `resources` say, by names of your own.",
             "type": "array",
             "maxItems": MAX_RESOURCES,
-            "items": {"type": "string", "minLength": 1, "maxLength": MAX_RESOURCE_CHARS, "pattern": visible},
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_RESOURCE_CHARS, "pattern": VISIBLE},
         })),
         "preconditions": checks("What has to hold before each attempt, in order. One that does not fails the step, which is not tried again."),
         "postconditions": checks("What has to hold once the call has completed, in order; `${ID.result}` may name the step itself."),
@@ -77,7 +79,7 @@ pub(super) fn step() -> Value {
             "type": "string",
             "minLength": 1,
             "maxLength": MAX_TOOL_CHARS,
-            "pattern": visible,
+            "pattern": VISIBLE,
         })),
         "arguments": optional(json!({
             "description": format!(

@@ -96,6 +96,33 @@ fn what_a_step_uses_no_other_uses() {
     );
 }
 
+/// As many steps use a resource at once as the plan says: with a list, as many of its entries.
+#[test]
+fn a_resource_is_used_by_as_many_as_the_plan_says() {
+    let picture = story("a; b; c; d")
+        .parallelism(4)
+        .resources("a", "api")
+        .resources("b", "api db")
+        .resources("c", "api")
+        .resources("d", "db")
+        .capacity("api", 2)
+        .replies("a: ok 2s; b: ok 3s; c: ok 1s; d: ok 1s")
+        .picture();
+    assert_eq!(
+        picture,
+        [
+            "0s started, a started, b started",
+            "2s a completed, c started",
+            "3s b completed, d started, c completed",
+            "4s d completed, COMPLETED",
+        ]
+    );
+    let entries = story("each").for_each("each", json!([1, 2, 3])).parallelism(8).resources("each", "api");
+    let picture = entries.capacity("api", 2).replies("each~0: ok 2s; each~1: ok 1s; each~2: ok 3s").picture();
+    let started: Vec<_> = picture.iter().filter(|line| line.contains("each~2 started")).collect();
+    assert!(started.len() == 1 && started[0].starts_with("1s each~1 completed"), "{picture:#?}");
+}
+
 /// It is in use from the start of the first attempt to the end of the last, whatever the step waits for meanwhile.
 #[test]
 fn what_a_step_uses_is_in_use_until_its_end() {

@@ -842,9 +842,11 @@ impl Audit {
         }
         let used = self.spec(step).resources();
         let others = self.attempts.keys().filter(|&&other| other != step && !self.ended.contains(&other));
-        let mut others = others.filter(|&&other| !self.is_for_each(other));
-        let in_use = others.find(|&&other| self.spec(other).resources().iter().any(|one| used.contains(one)));
-        assert_eq!(in_use, None, "step {step} started while another used one of {used:?}");
+        let others: Vec<_> = others.filter(|&&other| !self.is_for_each(other)).collect();
+        for resource in used {
+            let users = others.iter().filter(|&&&other| self.spec(other).resources().contains(resource)).count();
+            assert!(users < self.plan.capacity(resource), "step {step} started while {users} others used {resource}");
+        }
         self.holding.insert(step);
         // A decision brings its step back, whoever has taken its place meanwhile; nothing further starts then.
         assert!(

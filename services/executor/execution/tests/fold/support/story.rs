@@ -166,6 +166,12 @@ impl Story {
         self
     }
 
+    /// How many steps may use a resource at the same time.
+    pub(crate) fn capacity(mut self, resource: &str, steps: u32) -> Self {
+        self.plan.resources.insert(resource.to_owned(), steps);
+        self
+    }
+
     /// What has to hold before a step's call, and after it.
     pub(crate) fn checks(mut self, id: &str, before: Value, after: Value) -> Self {
         let read = |checks| serde_json::from_value(checks).expect("a list of checks");
