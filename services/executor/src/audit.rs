@@ -6,7 +6,8 @@ mod said;
 mod steps;
 
 use belay_execution::{
-    ApprovalEvent, Body, Decision, Event, ExecutionEvent, ExecutionState, Finished, OperationId, Subject,
+    ApprovalEvent, Body, Decision, EscalationRetry, Event, ExecutionEvent, ExecutionState, Finished, OperationId,
+    Subject,
 };
 use belay_proto::v1::{self, AuditLevel, audit_entry::Severity};
 use serde_json::json;
@@ -81,7 +82,17 @@ fn execution(event: &ExecutionEvent) -> Said {
         ExecutionEvent::Retried(retried) => {
             let request = &retried.request;
             let steps: Vec<&str> = retried.steps.iter().map(|step| step.as_str()).collect();
-            let message = because(&format!("{} to run again", counted(steps.len(), "step")), &request.reason);
+            let again = format!("{} to run again", counted(steps.len(), "step"));
+            let escalation = retried.escalation.map(|retry| {
+                let EscalationRetry { number, retries, resume_at } = retry;
+                json!({"number": number, "retries": retries, "resumeAtMicros": resume_at.as_micros()})
+            });
+            let message = match retried.escalation {
+                Some(EscalationRetry { number, retries, .. }) => {
+                    format!("Escalated to retry {number} of {retries} of what has failed: {again}")
+                }
+                None => because(&again, &request.reason),
+            };
             let from = request.from.as_ref().map(|step| step.as_str());
             let details = json!({
                 "steps": steps,
@@ -90,8 +101,10 @@ fn execution(event: &ExecutionEvent) -> Said {
                 "startPaused": request.start_paused,
                 "planDigest": request.plan_digest,
                 "reason": request.reason,
+                "escalation": escalation,
             });
-            Said::new(Minimal, Info, message, details)
+            let severity = if retried.escalation.is_some() { Warn } else { Info };
+            Said::new(Minimal, severity, message, details)
         }
         ExecutionEvent::PlanUpdated(updated) => {
             let details =

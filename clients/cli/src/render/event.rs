@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_proto::v1::{
-    ApprovalDecided, ApprovalNeed, Decision, ExecutionEvent, Failure, Progress, Receipt, StepResolution, WaitEnded,
-    child_ended, execution_event::Kind, step::State, wait_ended,
+    ApprovalDecided, ApprovalNeed, Decision, EscalationRetry, ExecutionEvent, ExecutionRetried, Failure, Progress,
+    Receipt, StepResolution, WaitEnded, child_ended, execution_event::Kind, step::State, wait_ended,
 };
 
 use super::{
@@ -161,6 +161,12 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
                 StepResolution::Unspecified => "in a way that this version of belay does not know",
             };
             (Style::Plain, format!("resolved: {what}{}{}", by(event), why(&resolved.reason)))
+        }
+        Kind::ExecutionRetried(ExecutionRetried { escalation: Some(retry), step_ids, .. }) => {
+            let EscalationRetry { number, retries, resume_time } = retry;
+            let at = resume_time.as_ref().map(|at| format!(" at {}", time::date_and_time(at))).unwrap_or_default();
+            let count = words::steps(step_ids.len());
+            (Style::Warn, format!("escalated: {count} run again{at}, retry {number} of {retries}"))
         }
         Kind::ExecutionRetried(retried) => {
             let count = words::steps(retried.step_ids.len());

@@ -198,17 +198,7 @@ impl Picture {
             Kind::ExecutionPaused(paused) => {
                 let by = event.actor.as_ref().map(|actor| &actor.principal);
                 let by = by.cloned().unwrap_or_default();
-                self.execution.set_state(execution::State::Paused);
-                let next_command = next::about(&["executions", "resume"], &self.execution.name, &[]);
-                let (kind, principal) = (waiting_reason::Kind::Resume.into(), by);
-                self.execution.waiting = vec![WaitingReason {
-                    kind,
-                    since: event.time,
-                    until: paused.resume_time,
-                    next_command,
-                    principal,
-                    ..Default::default()
-                }];
+                self.paused(by, event.time, paused.resume_time);
             }
             Kind::ExecutionCancelRequested(_) => self.execution.set_state(execution::State::Cancelling),
             Kind::ExecutionFinished(finished) => {
@@ -264,6 +254,15 @@ impl Picture {
         }
     }
 
+    /// It is paused, by a principal or by the plan when `principal` is empty.
+    fn paused(&mut self, principal: String, since: Option<Timestamp>, until: Option<Timestamp>) {
+        self.execution.set_state(execution::State::Paused);
+        let next_command = next::about(&["executions", "resume"], &self.execution.name, &[]);
+        let kind = waiting_reason::Kind::Resume.into();
+        self.execution.waiting =
+            vec![WaitingReason { kind, since, until, next_command, principal, ..Default::default() }];
+    }
+
     fn retried(&mut self, retried: &ExecutionRetried, at: Option<Timestamp>) {
         if is_over(self.execution.state()) || self.execution.state() == execution::State::AwaitingApproval {
             self.execution.set_state(execution::State::Running);
@@ -291,6 +290,9 @@ impl Picture {
             };
             step.set_state(State::Pending);
             self.since[place] = at;
+        }
+        if let Some(escalation) = &retried.escalation {
+            self.paused(String::new(), at, escalation.resume_time);
         }
     }
 

@@ -94,6 +94,12 @@ pub(crate) fn next(execution: &Execution, is_driven: bool) -> String {
         // What was stopped goes on from there, with a time limit that begins again.
         Of::Cancelled | Of::TimedOut => about(&["executions", "retry"], name, &[]),
         state if is_over(state) => about(&["executions", "get"], name, &[]),
+        // It is paused because of what failed: resuming it would only let it end.
+        Of::Paused
+            if first_failed(execution).is_some() && execution.steps.iter().all(|step| has_ended(step.state())) =>
+        {
+            about(&["executions", "retry"], name, &[])
+        }
         Of::Paused => resume(),
         _ if !is_driven => resume(),
         _ => {
@@ -101,6 +107,10 @@ pub(crate) fn next(execution: &Execution, is_driven: bool) -> String {
             said.unwrap_or_else(|| about(&["executions", "watch"], name, &[]))
         }
     }
+}
+
+fn has_ended(state: State) -> bool {
+    matches!(state, State::Completed | State::Failed | State::Skipped | State::Cancelled)
 }
 
 /// The failed step that failed first.

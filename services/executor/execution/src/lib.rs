@@ -43,10 +43,11 @@ pub use classify::classify;
 pub use control::{Control, Kept, NewPlan, Refused};
 pub use decision::Decision;
 pub use event::{
-    Actor, ApprovalEvent, ApprovalMode, Body, Child, ChildEnd, ChildEvent, CommittedFile, Created, Event,
-    ExecutionEvent, FileType, Finished, Form, OperationId, PlanUpdated, Progress, Receipt, RecoveryClass, Resolution,
-    Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, Subject, ToolCallEnd,
-    ToolCallEvent, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, WriteBound, WriteMechanism,
+    Actor, ApprovalEvent, ApprovalMode, Body, Child, ChildEnd, ChildEvent, CommittedFile, Created, EscalationRetry,
+    Event, ExecutionEvent, FileType, Finished, Form, OperationId, PlanUpdated, Progress, Receipt, RecoveryClass,
+    Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, Subject,
+    ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, WriteBound,
+    WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use payload::{BlobRef, BlobValue, Blobs, Evaluated, MAX_READ_BYTES, NoBlobs, Payload};

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{RetryPolicy, duration, timestamp};
+use crate::{Escalation, RetryPolicy, duration, timestamp};
 
 /// An unchecked plan. `Plan::new` checks it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,9 @@ pub struct PlanDraft {
     /// The longest time the whole execution may take; `None` means no limit.
     #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// What follows when steps have failed; `None` means that the execution ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalation: Option<Escalation>,
     /// How many steps may use a resource at the same time, by its name; one at a time where the name is missing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resources: BTreeMap<String, u32>,

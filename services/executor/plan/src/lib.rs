@@ -12,6 +12,7 @@ mod document;
 mod draft;
 mod duration;
 mod error;
+mod escalation;
 pub mod limits;
 mod nearest;
 mod path;
@@ -27,6 +28,7 @@ pub use draft::{
     AuditLevel, CallDraft, CheckDraft, FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft, WaitDraft,
 };
 pub use error::{InvalidPlan, StepProblem, Violation};
+pub use escalation::{Escalation, Then};
 pub use nearest::nearest;
 pub use plan::{
     CallPlace, Check, CheckPlace, FormSpec, Plan, PlanStep, Planned, PlannedCall, PlannedStep, StepKind, StepSpec,

@@ -56,6 +56,9 @@ pub const MAX_ITEM_BYTES: usize = 32 * 1024;
 /// The maximum size of such a list in bytes, as compact JSON: it is in one event, well below the limit of one message (16 MiB).
 pub const MAX_LIST_BYTES: usize = 1024 * 1024;
 
+/// How often at most the steps that have failed run again by a plan's escalation.
+pub const MAX_ESCALATIONS: u32 = 10;
+
 /// The most resources whose capacity a plan gives.
 pub const MAX_PLAN_RESOURCES: usize = 100;
 

@@ -9,8 +9,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    AuditLevel, CallDraft, CheckDraft, Condition, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft,
-    StepKindDraft, StepProblem, Template, WaitDraft, path::shown,
+    AuditLevel, CallDraft, CheckDraft, Condition, Escalation, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen,
+    StepDraft, StepKindDraft, StepProblem, Template, WaitDraft, path::shown,
 };
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
@@ -22,6 +22,7 @@ pub struct Plan {
     pub(crate) stop_on_error: bool,
     pub(crate) parallelism: usize,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) escalation: Option<Escalation>,
     pub(crate) resources: BTreeMap<String, u32>,
     pub(crate) audit_level: Option<AuditLevel>,
     pub(crate) inputs: BTreeMap<String, Input>,
@@ -377,6 +378,11 @@ impl Plan {
         self.timeout
     }
 
+    /// What follows when steps have failed; `None` when the execution ends.
+    pub fn escalation(&self) -> Option<&Escalation> {
+        self.escalation.as_ref()
+    }
+
     /// How many steps may use a resource of this name at the same time; at least 1.
     pub fn capacity(&self, resource: &str) -> usize {
         self.resources.get(resource).map_or(1, |&capacity| usize::try_from(capacity.max(1)).unwrap_or(usize::MAX))
@@ -420,6 +426,7 @@ impl Plan {
             stop_on_error: self.stop_on_error,
             parallelism: u32::try_from(self.parallelism).expect("it came from a u32"),
             timeout: self.timeout,
+            escalation: self.escalation.clone(),
             resources: self.resources.clone(),
             audit_level: self.audit_level,
         }

@@ -171,14 +171,21 @@ impl RetryPolicy {
         }
     }
 
+    /// The delay before retry number `retry`, counted from 0; see [`Backoff::delay`].
+    pub fn delay(&self, retry: u32) -> Duration {
+        self.backoff.delay(retry)
+    }
+}
+
+impl Backoff {
     /// The delay before retry number `retry`, counted from 0. Defined for every number and every policy, even an invalid one; on overflow it is the
     /// longest delay.
     pub fn delay(&self, retry: u32) -> Duration {
-        match &self.backoff {
-            Backoff::List(delays) => {
+        match self {
+            Self::List(delays) => {
                 usize::try_from(retry).ok().and_then(|n| delays.get(n)).copied().unwrap_or(MISSING_DELAY)
             }
-            Backoff::Exponential { initial, factor, max } => {
+            Self::Exponential { initial, factor, max } => {
                 let growth = factor.powi(i32::try_from(retry).unwrap_or(i32::MAX));
                 Duration::try_from_secs_f64(initial.as_secs_f64() * growth).map_or(*max, |delay| delay.min(*max))
             }

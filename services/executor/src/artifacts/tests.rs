@@ -160,7 +160,7 @@ fn a_retry_makes_new_artifacts_of_what_there_is_then() {
     let (_, write) = story.run("write", 1, Vec::new());
     let (_, read) = story.run("read", 1, Vec::new());
     let steps = vec!["write".into(), "read".into()];
-    let retried = Retried { steps, request: RetryRequest::default(), deadline: None };
+    let retried = Retried { steps, request: RetryRequest::default(), deadline: None, escalation: None };
     story.record(ExecutionEvent::Retried(Box::new(retried)).into());
     let (_, again) = story.run("write", 2, Vec::new());
     let (_, read_again) = story.run("read", 2, Vec::new());
@@ -194,7 +194,8 @@ fn an_output_that_a_principal_gave_has_no_call_and_no_sources() {
     let given = |text: &str| StepEvent::OutputSet { output: Json::from_text(text), reason: String::new() };
     story.step("read", 0, given("1"));
     let first = story.completed("read", 0);
-    let retried = Retried { steps: vec!["read".into()], request: RetryRequest::default(), deadline: None };
+    let retried =
+        Retried { steps: vec!["read".into()], request: RetryRequest::default(), deadline: None, escalation: None };
     story.record(ExecutionEvent::Retried(Box::new(retried)).into());
     story.step("read", 0, given("2"));
     let second = story.completed("read", 0);

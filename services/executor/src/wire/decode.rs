@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, Child, ChildEnd, ChildEvent, Created, Event, ExecutionEvent, Finished, Form, Json,
-    OperationId, PlanUpdated, Progress, Resolution, Retried, RetryRequest, SignalReceived, SkipReason, StepEvent,
-    StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, Totals, WaitCondition,
-    WaitEnd, WaitEvent,
+    Actor, ApprovalEvent, Body, Child, ChildEnd, ChildEvent, Created, EscalationRetry, Event, ExecutionEvent, Finished,
+    Form, Json, OperationId, PlanUpdated, Progress, Resolution, Retried, RetryRequest, SignalReceived, SkipReason,
+    StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, Totals,
+    WaitCondition, WaitEnd, WaitEvent,
 };
 use belay_journal::Transition;
 use belay_plan::CheckPlace;
@@ -240,6 +240,14 @@ fn decode_facts(facts: &[u8], sequence: i64) -> Result<runner_v1::ExecutionFacts
     runner_v1::ExecutionFacts::decode(facts).map_err(|error| damaged(error.to_string()))
 }
 
+fn decode_escalation(retry: &v1::EscalationRetry, lacks: Lacks<'_>) -> Result<EscalationRetry, DecodeError> {
+    Ok(EscalationRetry {
+        number: u32::try_from(retry.number).map_err(|_| lacks("the number of its retry"))?,
+        retries: u32::try_from(retry.retries).map_err(|_| lacks("how many retries there are"))?,
+        resume_at: retry.resume_time.as_ref().map(timestamp).ok_or_else(|| lacks("when its steps run again"))?,
+    })
+}
+
 fn decode_finished(finished: v1::ExecutionFinished, sequence: i64, lacks: Lacks<'_>) -> Result<Finished, DecodeError> {
     let unknown = |problem| DecodeError::NotUnderstood { sequence, problem };
     let state = known(finished.state, "the state of an execution").map_err(unknown)?;
@@ -338,6 +346,7 @@ fn decode_kind(
                 reason: retried.reason,
             },
             deadline: retried.deadline.as_ref().map(timestamp),
+            escalation: retried.escalation.map(|retry| decode_escalation(&retry, lacks)).transpose()?,
         }))),
         Kind::ExecutionPlanUpdated(updated) => {
             execution(ExecutionEvent::PlanUpdated(Box::new(decode_updated(updated, facts, sequence, lacks)?)))
@@ -676,6 +685,13 @@ mod tests {
             }
             .into(),
             ExecutionEvent::Resumed.into(),
+            ExecutionEvent::Retried(Box::new(Retried {
+                steps: vec!["a".into()],
+                request: RetryRequest::default(),
+                deadline: None,
+                escalation: Some(EscalationRetry { number: 1, retries: 2, resume_at: Timestamp::from_micros(7) }),
+            }))
+            .into(),
             ExecutionEvent::CancelRequested { reason: "r".into(), kill: false }.into(),
             ExecutionEvent::CancelRequested { reason: "r".into(), kill: true }.into(),
             ExecutionEvent::SignalReceived(signal).into(),

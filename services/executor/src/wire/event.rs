@@ -1,9 +1,9 @@
 //! Encodes events as messages, the same for the store and for watchers.
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, Child, ChildEnd, ChildEvent, Created, Event, ExecutionEvent, ExecutionState, Finished,
-    Form, OperationId, Progress, Resolution, Retried, RetryRequest, StepEvent, Subject, SubjectKind, Timestamp,
-    ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent,
+    Actor, ApprovalEvent, Body, Child, ChildEnd, ChildEvent, Created, EscalationRetry, Event, ExecutionEvent,
+    ExecutionState, Finished, Form, OperationId, Progress, Resolution, Retried, RetryRequest, StepEvent, Subject,
+    SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent,
 };
 use belay_plan::CheckPlace;
 use belay_proto::{
@@ -139,7 +139,7 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
 }
 
 fn retried_message(retried: &Retried) -> v1::ExecutionRetried {
-    let Retried { steps, request, deadline } = retried;
+    let Retried { steps, request, deadline, escalation } = retried;
     let RetryRequest { from, skip_failed, start_paused, plan_digest, reason } = request;
     v1::ExecutionRetried {
         step_ids: steps.iter().map(|step| step.as_str().to_owned()).collect(),
@@ -149,6 +149,11 @@ fn retried_message(retried: &Retried) -> v1::ExecutionRetried {
         plan_digest: plan_digest.clone(),
         reason: reason.clone(),
         deadline: deadline.map(time),
+        escalation: escalation.map(|EscalationRetry { number, retries, resume_at }| v1::EscalationRetry {
+            number: count(number),
+            retries: count(retries),
+            resume_time: Some(time(resume_at)),
+        }),
     }
 }
 

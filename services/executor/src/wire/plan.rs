@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
-    AuditLevel, Backoff, CallDraft, CheckDraft, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft, PlanStep,
-    Planned, QueueForLater, RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem,
-    Violation, WaitDraft,
+    AuditLevel, Backoff, CallDraft, CheckDraft, Escalation, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft,
+    PlanStep, Planned, QueueForLater, RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem,
+    Then, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -133,6 +133,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
     });
     let timeout = duration_from(message.timeout.as_ref(), || "timeout".into(), &mut violations);
     let inputs = inputs_from(message.inputs, &mut violations);
+    let escalation = message.escalation.map(|escalation| escalation_from(escalation, &mut violations));
     let resources = capacities_from(message.resources, &mut violations);
     let draft = PlanDraft {
         id: message.id,
@@ -142,10 +143,22 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         stop_on_error: message.stop_on_error,
         parallelism,
         timeout,
+        escalation,
         resources,
         audit_level: audit_level_from(message.audit_level, &mut violations),
     };
     (draft, violations)
+}
+
+fn escalation_from(message: v1::Escalation, violations: &mut Vec<Violation>) -> Escalation {
+    let v1::Escalation { retries, backoff, exponential, pause } = message;
+    let retry = v1::RetryPolicy { max_attempts: 1, backoff, exponential, ..v1::RetryPolicy::default() };
+    let RetryPolicy { backoff, .. } = retry_from(retry, "escalation", violations);
+    let retries = u32::try_from(retries).unwrap_or_else(|_| {
+        violations.push(violation("escalation.retries".into(), "must not be negative"));
+        1
+    });
+    Escalation { retries, backoff, then: if pause { Then::Pause } else { Then::Fail } }
 }
 
 fn capacities_from(resources: Vec<v1::PlanResource>, violations: &mut Vec<Violation>) -> BTreeMap<String, u32> {
@@ -343,9 +356,19 @@ fn draft_message(draft: PlanDraft) -> v1::Plan {
         stop_on_error: draft.stop_on_error,
         parallelism: i32::try_from(draft.parallelism).unwrap_or(i32::MAX),
         timeout: draft.timeout.map(belay_proto::duration),
+        escalation: draft.escalation.as_ref().map(escalation_message),
         resources: draft.resources.into_iter().map(resource_message).collect(),
         audit_level: audit_level_to(draft.audit_level).into(),
     }
+}
+
+/// Its delays are sent as those of a retry policy are.
+fn escalation_message(escalation: &Escalation) -> v1::Escalation {
+    let Escalation { retries, backoff, then } = escalation;
+    let v1::RetryPolicy { backoff, exponential, .. } =
+        retry_message(&RetryPolicy { backoff: backoff.clone(), ..RetryPolicy::default() });
+    let retries = i32::try_from(*retries).unwrap_or(i32::MAX);
+    v1::Escalation { retries, backoff, exponential, pause: *then == Then::Pause }
 }
 
 fn resource_message((name, capacity): (String, u32)) -> v1::PlanResource {
@@ -494,6 +517,7 @@ mod tests {
             timeout: 5m
             audit_level: verbose
             resources: {db: 3}
+            escalation: {retries: 2, backoff: [10s, 1m], then: pause}
             steps:
               - {id: a, tool: noop, arguments: {output: {n: 9007199254740993}}, retry: {max_attempts: 3, backoff: [1s, 2s]}}
               - {id: b, tool: noop, depends_on: [a], timeout: 30s, attempt_timeout: 1s, exclusive: true, retry: {max_attempts: 2}}

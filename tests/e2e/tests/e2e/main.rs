@@ -18,6 +18,7 @@ mod deploy;
 mod disk;
 mod embedded;
 mod errors;
+mod escalation;
 mod exactly_once;
 mod examples;
 mod faults;

@@ -115,6 +115,7 @@ impl Execution {
                 self.paused =
                     Some(PausedBy { principal, since: time, discard_calls: *discard_calls, resume_at: *resume_at });
                 self.queued_until = None;
+                self.is_escalated |= actor.is_none() && resume_at.is_none();
             }
             E::Resumed => {
                 self.transition_execution(ExecutionTrigger::Resumed, None)?;

@@ -5,13 +5,22 @@ use std::collections::BTreeSet;
 use belay_plan::RunWhen;
 
 use crate::{
-    Execution, ExecutionTrigger, Retried, SkipReason, StepKey, StepState, StepTrigger, Timestamp, state::StepRecord,
+    EscalationRetry, Execution, ExecutionTrigger, Retried, SkipReason, StepKey, StepState, StepTrigger, Timestamp,
+    state::{PausedBy, StepRecord, Stop},
 };
 
 pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestamp) -> Result<(), String> {
     let has_ended = execution.state.is_terminal();
-    if !has_ended && (execution.stop.is_some() || execution.compensation.is_some()) {
+    let is_stopped = match (retried.escalation, execution.stop) {
+        // What a failure has stopped has ended by now.
+        (Some(_), Some(Stop::Error { .. })) => false,
+        (_, stop) => stop.is_some(),
+    };
+    if !has_ended && (is_stopped || execution.compensation.is_some()) {
         return Err("nothing runs again while the execution is being stopped".into());
+    }
+    if retried.escalation.is_some() && (has_ended || execution.paused.is_some() || !execution.has_nothing_left()) {
+        return Err("an escalation has steps run again when all have ended, and the execution has not".into());
     }
     // What a rate limit said before counts no longer: a person asks for another attempt.
     execution.queued_until = None;
@@ -52,6 +61,13 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     }
     for step in steps.into_iter().chain(waiting) {
         execution.await_dependencies(step, time)?;
+    }
+    (execution.escalations, execution.is_escalated) = (0, false);
+    if let Some(EscalationRetry { number, resume_at, .. }) = retried.escalation {
+        execution.transition_execution(ExecutionTrigger::Paused, None)?;
+        (execution.stop, execution.escalations) = (None, number);
+        let resume_at = Some(resume_at);
+        execution.paused = Some(PausedBy { principal: String::new(), since: time, discard_calls: false, resume_at });
     }
     if has_ended {
         (execution.stop, execution.ended_at) = (None, None);

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use belay_plan::{Escalation, Then};
+
 use super::{NewPlan, Refused};
 use crate::{
-    Actor, Body, Execution, ExecutionEvent, Retried, RetryRequest, SkipReason, StepEvent, StepKey, StepState, StepView,
-    Timestamp,
+    Actor, Body, EscalationRetry, Execution, ExecutionEvent, Retried, RetryRequest, SkipReason, StepEvent, StepId,
+    StepKey, StepState, StepView, Timestamp, state::Stop,
 };
 
 impl Execution {
@@ -23,6 +25,86 @@ impl Execution {
         if !has_ended && (self.stop.is_some() || self.compensation.is_some()) {
             return Err(Refused::WrongState(self.state));
         }
+        let steps = self.to_retry(&request)?;
+        // The steps for the entries of a list are skipped, and not the step that collects what they have done.
+        let failed = |key: &&StepKey| {
+            self.steps[**key].items.steps.is_empty()
+                && request.skip_failed
+                && self.steps[**key].state == StepState::Failed
+        };
+        let skipped: Vec<StepKey> = steps.iter().filter(failed).copied().collect();
+        let reason = request.reason.clone();
+        let request_pauses = request.start_paused;
+        let start_paused = request_pauses && self.paused.is_none();
+        let deadline =
+            if has_ended { self.plan().timeout().map(|limit| now.saturating_add(limit)) } else { self.deadline };
+        let steps = self.ids(steps);
+        let retried = Retried { steps, request, deadline, escalation: None };
+        let mut events = vec![ExecutionEvent::Retried(Box::new(retried)).into()];
+        events.extend(skipped.into_iter().map(|key| {
+            let (step, attempt) = (self.steps[key].id.clone(), self.steps[key].attempt);
+            Body::Step { step, attempt, event: StepEvent::SkipRequested { reason: reason.clone() } }
+        }));
+        if let Some(plan) = plan {
+            // What it may change is known once the steps that run again have not started.
+            let mut then = self.clone();
+            for event in &events {
+                then.record(now, Some(actor.clone()), event.clone()).expect("checked above");
+            }
+            events.push(then.updated(now, plan, reason.clone())?);
+        }
+        // The plan has paused it for just this.
+        let goes_on = self.is_escalated && self.paused.is_some() && !request_pauses;
+        events.extend(goes_on.then(|| ExecutionEvent::Resumed.into()));
+        events.extend(
+            start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None }.into()),
+        );
+        Ok(events)
+    }
+
+    fn ids(&self, steps: BTreeSet<StepKey>) -> Vec<StepId> {
+        steps.into_iter().map(|key| self.steps[key].id.clone()).collect()
+    }
+
+    /// What the plan's escalation has happen now that everything has ended: what has failed runs again later, or a person is waited for. Nothing more when
+    /// the list is empty, and `None` when the execution ends.
+    pub(crate) fn escalated(&self, now: Timestamp) -> Option<Vec<Body>> {
+        let Escalation { retries, backoff, then } = self.plan().escalation()?;
+        let is_stopped = self.stop.is_some_and(Stop::is_of_execution) || self.compensation.is_some();
+        if self.totals.failed == 0 || is_stopped || self.is_escalated && self.paused.is_none() {
+            return None;
+        }
+        let may_retry = self.escalations < *retries && self.may_succeed();
+        if !may_retry && *then == Then::Fail {
+            return None;
+        }
+        if self.paused.is_some() {
+            return Some(Vec::new());
+        }
+        if may_retry && let Ok(steps) = self.to_retry(&RetryRequest::default()) {
+            let resume_at = now.saturating_add(backoff.delay(self.escalations));
+            let escalation = Some(EscalationRetry { number: self.escalations + 1, retries: *retries, resume_at });
+            let (steps, request, deadline) = (self.ids(steps), RetryRequest::default(), self.deadline);
+            let retried = Retried { steps, request, deadline, escalation };
+            return Some(vec![ExecutionEvent::Retried(Box::new(retried)).into()]);
+        }
+        let reason = match self.escalations {
+            0 => "steps have failed".to_owned(),
+            1 => "steps have failed, also when they ran again".to_owned(),
+            count => format!("steps have failed, also when they ran again, {count} times"),
+        };
+        Some(vec![ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None }.into()])
+    }
+
+    /// Whether every step that has failed may succeed when it runs again.
+    fn may_succeed(&self) -> bool {
+        let mut failed =
+            self.steps.iter().filter(|(_, record)| record.state == StepState::Failed && record.is_counted());
+        failed.all(|(_, record)| record.failure.as_ref().is_some_and(|failure| failure.class.is_retryable()))
+    }
+
+    /// The steps that run again: those that did not complete, the one that the request names, and all that depend on them.
+    fn to_retry(&self, request: &RetryRequest) -> Result<BTreeSet<StepKey>, Refused> {
         let mut steps: BTreeSet<StepKey> =
             self.steps().filter(|step| self.is_retried(step)).map(|step| step.key).collect();
         if let Some(from) = &request.from {
@@ -53,35 +135,7 @@ impl Execution {
                 }
             }
         }
-        // The steps for the entries of a list are skipped, and not the step that collects what they have done.
-        let failed = |key: &&StepKey| {
-            self.steps[**key].items.steps.is_empty()
-                && request.skip_failed
-                && self.steps[**key].state == StepState::Failed
-        };
-        let skipped: Vec<StepKey> = steps.iter().filter(failed).copied().collect();
-        let reason = request.reason.clone();
-        let start_paused = request.start_paused && self.paused.is_none();
-        let deadline =
-            if has_ended { self.plan().timeout().map(|limit| now.saturating_add(limit)) } else { self.deadline };
-        let steps = steps.into_iter().map(|key| self.steps[key].id.clone()).collect();
-        let mut events = vec![ExecutionEvent::Retried(Box::new(Retried { steps, request, deadline })).into()];
-        events.extend(skipped.into_iter().map(|key| {
-            let (step, attempt) = (self.steps[key].id.clone(), self.steps[key].attempt);
-            Body::Step { step, attempt, event: StepEvent::SkipRequested { reason: reason.clone() } }
-        }));
-        if let Some(plan) = plan {
-            // What it may change is known once the steps that run again have not started.
-            let mut then = self.clone();
-            for event in &events {
-                then.record(now, Some(actor.clone()), event.clone()).expect("checked above");
-            }
-            events.push(then.updated(now, plan, reason.clone())?);
-        }
-        events.extend(
-            start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None }.into()),
-        );
-        Ok(events)
+        Ok(steps)
     }
 }
 

@@ -132,6 +132,9 @@ impl Execution {
         if !self.has_nothing_left() || !has_begun {
             return Vec::new();
         }
+        if let Some(escalated) = self.escalated(now) {
+            return escalated;
+        }
         match self.undone() {
             steps if steps.is_empty() => vec![self.finish(now)],
             // Nothing starts while it is paused.

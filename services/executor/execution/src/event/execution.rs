@@ -146,6 +146,19 @@ pub struct Retried {
     pub request: RetryRequest,
     /// The time at which the execution's time limit ends it from now on.
     pub deadline: Option<Timestamp>,
+    /// Set when the plan's escalation has them run again, and no principal.
+    pub escalation: Option<EscalationRetry>,
+}
+
+/// One of the retries that a plan's escalation has: the execution is paused until it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EscalationRetry {
+    /// Which one it is, from 1.
+    pub number: u32,
+    /// How many there are.
+    pub retries: u32,
+    /// When the steps run again.
+    pub resume_at: Timestamp,
 }
 
 /// A version of the plan that takes the place of the one before it.

@@ -10,8 +10,8 @@ pub(crate) use self::child::child_id;
 pub use self::{
     child::{Child, ChildEnd, ChildEvent},
     execution::{
-        ApprovalMode, Created, ExecutionEvent, Finished, PlanUpdated, RecoveryClass, Retried, RetryRequest,
-        SignalReceived, ToolFacts,
+        ApprovalMode, Created, EscalationRetry, ExecutionEvent, Finished, PlanUpdated, RecoveryClass, Retried,
+        RetryRequest, SignalReceived, ToolFacts,
     },
     step::{Progress, Resolution, RetryChange, SkipReason, StepEvent},
     tool_call::{

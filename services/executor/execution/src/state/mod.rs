@@ -60,6 +60,10 @@ pub struct Execution {
     pub(crate) paused: Option<PausedBy>,
     /// Until when a rate limit pauses it, unless it is paused already.
     pub(crate) queued_until: Option<Timestamp>,
+    /// How often the plan's escalation has had what failed run again, since a principal did.
+    pub(crate) escalations: u32,
+    /// Whether the escalation has paused it for a person since.
+    pub(crate) is_escalated: bool,
     pub(crate) stop: Option<Stop>,
     /// Since what steps have done is being undone.
     pub(crate) compensation: Option<Compensation>,
@@ -397,6 +401,8 @@ impl Execution {
             waited: Duration::ZERO,
             paused: None,
             queued_until: None,
+            escalations: 0,
+            is_escalated: false,
             stop: None,
             compensation: None,
             requests: Requests::default(),

@@ -7,8 +7,8 @@ use belay_execution::{
     SNAPSHOT_VERSION, StepId, SubjectKind,
 };
 use belay_plan::{
-    Backoff, CallDraft, CheckDraft, FormDraft, Input, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft,
-    WaitDraft,
+    Backoff, CallDraft, CheckDraft, Escalation, FormDraft, Input, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft,
+    StepKindDraft, Then, WaitDraft,
 };
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::{Value, json};
@@ -339,8 +339,16 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
 
 fn plans() -> impl Strategy<Value = PlanDraft> {
     let capacity = prop::sample::select(vec![1_u32, 1, 2, 3]);
-    let parts = (vec(seeds(), 1..=MAX_STEPS), prop::bool::weighted(0.3), 0_u32..=4, limits(60), capacity);
-    parts.prop_map(|(seeds, stop_on_error, parallelism, timeout, capacity)| PlanDraft {
+    let then = prop_oneof![Just(Then::Fail), Just(Then::Pause)];
+    let escalation = (1_u32..=2, moments(6), then).prop_map(|(retries, delay, then)| Escalation {
+        retries,
+        backoff: Backoff::List(vec![delay + Duration::from_millis(500)]),
+        then,
+    });
+    let more = (capacity, option::weighted(0.3, escalation));
+    let parts = (vec(seeds(), 1..=MAX_STEPS), prop::bool::weighted(0.3), 0_u32..=4, limits(60), more);
+    parts.prop_map(|(seeds, stop_on_error, parallelism, timeout, (capacity, escalation))| PlanDraft {
+        escalation,
         id: "any".to_owned(),
         resources: [("db".to_owned(), capacity)].into(),
         steps: steps(&seeds),

@@ -163,7 +163,8 @@ fn everything(now: &Execution) -> Vec<Body> {
         ExecutionEvent::Finished(Box::new(Finished { state, totals, failure, duration })).into()
     }));
     let ended = now.steps().filter(|step| step.state().is_terminal()).map(|step| step.id().clone());
-    let retried = Retried { steps: ended.collect(), request: RetryRequest::default(), deadline: None };
+    let retried =
+        Retried { steps: ended.collect(), request: RetryRequest::default(), deadline: None, escalation: None };
     bodies.push(ExecutionEvent::Retried(Box::new(retried)).into());
     let completed = now
         .steps()

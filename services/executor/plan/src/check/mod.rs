@@ -12,11 +12,11 @@ use std::{
 };
 
 use crate::{
-    Input, InvalidPlan, Plan, PlanDraft, Planned, PlannedStep, StepDraft, StepKindDraft, StepProblem,
+    Escalation, Input, InvalidPlan, Plan, PlanDraft, Planned, PlannedStep, StepDraft, StepKindDraft, StepProblem, Then,
     error::{Findings, Problem},
     limits::{
-        MAX_DURATION, MAX_ID_CHARS, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_NESTED_PLANS, MAX_PARALLELISM,
-        MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
+        MAX_DURATION, MAX_ESCALATIONS, MAX_ID_CHARS, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_NESTED_PLANS,
+        MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
     },
     nearest,
     path::{FieldPath, look_alikes, shown},
@@ -218,6 +218,7 @@ fn nested(
         stop_on_error: draft.stop_on_error,
         parallelism: usize::try_from(draft.parallelism.max(1)).unwrap_or(usize::MAX),
         timeout: draft.timeout,
+        escalation: draft.escalation,
         resources: draft.resources,
         audit_level: draft.audit_level,
         inputs: draft.inputs.clone(),
@@ -263,6 +264,19 @@ impl<'d> Checker<'d> {
         self.duration(&root.key("timeout"), draft.timeout);
         self.declared_inputs(&root.key("inputs"), &draft.inputs);
         self.capacities(&root.key("resources"), &draft.resources);
+        if let Some(escalation) = &draft.escalation {
+            self.escalation(&root.key("escalation"), escalation);
+        }
+    }
+
+    fn escalation(&mut self, path: &FieldPath, escalation: &Escalation) {
+        if escalation.retries > MAX_ESCALATIONS {
+            self.rule(&path.key("retries"), || format!("must be 0 to {MAX_ESCALATIONS}, not {}", escalation.retries));
+        }
+        if escalation.retries == 0 && escalation.then == Then::Fail {
+            self.rule(path, || "does nothing: give it `retries`, `then: pause`, or both, or remove it".to_owned());
+        }
+        self.backoff(&path.key("backoff"), &escalation.backoff);
     }
 
     fn capacities(&mut self, path: &FieldPath, resources: &BTreeMap<String, u32>) {

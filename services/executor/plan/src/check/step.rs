@@ -751,11 +751,15 @@ impl Checker<'_> {
                 }
             }
         }
-        let path = path.key("backoff");
-        match &retry.backoff {
+        self.backoff(&path.key("backoff"), &retry.backoff);
+    }
+
+    /// The delays between attempts.
+    pub(super) fn backoff(&mut self, path: &FieldPath, backoff: &Backoff) {
+        match backoff {
             Backoff::List(delays) => {
                 if delays.len() > MAX_ATTEMPTS as usize {
-                    self.rule(&path, || {
+                    self.rule(path, || {
                         format!("has {} delays, but there are at most {MAX_ATTEMPTS} attempts", delays.len())
                     });
                     return;

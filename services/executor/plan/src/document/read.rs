@@ -6,12 +6,14 @@ use std::{collections::BTreeMap, time::Duration};
 use serde_json::Value as Json;
 
 use crate::{
-    AuditLevel, Backoff, CallDraft, CheckDraft, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen, StepDraft,
-    StepKindDraft, WaitDraft,
+    AuditLevel, Backoff, CallDraft, CheckDraft, Escalation, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen,
+    StepDraft, StepKindDraft, Then, WaitDraft,
     check::{Place, Places},
     duration,
     error::Findings,
-    limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_NESTED_GROUPS, MAX_PARALLELISM},
+    limits::{
+        MAX_ATTEMPTS, MAX_DURATION, MAX_ESCALATIONS, MAX_IMPLIED_PARALLELISM, MAX_NESTED_GROUPS, MAX_PARALLELISM,
+    },
     path::{FieldPath, look_alikes, shown},
     retry::{DEFAULT_FACTOR, DEFAULT_INITIAL, DEFAULT_MAX, Never, Profile, QueueForLater, RateLimit},
     timestamp,
@@ -101,6 +103,7 @@ impl<'n> Reader<'n> {
         draft.stop_on_error = stop_on_error.as_ref().is_some_and(|value| value.flag(&mut self.report));
         let timeout = fields.take_exactly("timeout");
         draft.timeout = timeout.as_ref().and_then(|value| self.duration(value));
+        draft.escalation = fields.take_exactly("escalation").and_then(|value| self.escalation(&value));
         if let Some(resources) = fields.take_exactly("resources") {
             draft.resources = self.capacities(&resources);
         }
@@ -252,6 +255,24 @@ impl<'n> Reader<'n> {
             read.insert(entry.key.name.clone(), input);
         }
         read
+    }
+
+    fn escalation(&mut self, value: &Value<'n>) -> Option<Escalation> {
+        let what = "an object such as {retries: 2, backoff: [10s, 1m], then: pause}";
+        let mut fields = value.fields(&mut self.report, what)?;
+        let retries = fields.take_exactly("retries");
+        let retries = retries.map_or(Some(0), |value| value.whole(&mut self.report, 0..=MAX_ESCALATIONS));
+        let backoff = fields.take_exactly("backoff").map_or(Some(Backoff::DEFAULT), |value| self.backoff(&value));
+        let then = fields.take_exactly("then").map_or(Some(Then::default()), |value| {
+            let word = value.text(&mut self.report);
+            let known = Then::WORDS.iter().find(|(known, _)| *known == word);
+            if known.is_none() && matches!(value.node.kind, Kind::Text(_)) {
+                value.refuse(&mut self.report, || format!("must be fail or pause, not `{}`", shown(&word)));
+            }
+            known.map(|(_, then)| *then)
+        });
+        fields.finish(&mut self.report);
+        Some(Escalation { retries: retries?, backoff: backoff?, then: then? })
     }
 
     /// How many steps may use each resource at the same time.

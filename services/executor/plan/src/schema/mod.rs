@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::{
     AuditLevel,
     limits::{
-        MAX_DURATION, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS,
-        MAX_INPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES,
-        MAX_STEPS,
+        MAX_DURATION, MAX_ESCALATIONS, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES,
+        MAX_INPUT_CHARS, MAX_INPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_RESOURCE_CHARS,
+        MAX_SCHEMA_BYTES, MAX_STEPS,
     },
 };
 use parts::{absent, duration, id, object, optional, present};
@@ -61,6 +61,7 @@ fn steps() -> Value {
 
 fn plan() -> Value {
     let steps = steps();
+    let retry = step::retry();
     let memory = optional(json!({
         "description": "The working memory that the execution begins with, which templates read as `${inputs.memory.NAME}`: an input of this name.",
         "type": "object",
@@ -83,6 +84,26 @@ fn plan() -> Value {
             "maxProperties": MAX_INPUTS,
             "propertyNames": {"pattern": "^[A-Za-z0-9_-]+$", "maxLength": MAX_INPUT_CHARS},
             "additionalProperties": {"anyOf": [{"$ref": "#/$defs/input"}, {"type": "null"}]},
+        })),
+        "escalation": optional(json!({
+            "description": "What follows when steps have failed, after all attempts of their own, and everything else has ended; by default the execution ends.",
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "retries": optional(json!({
+                    "description": "How often what has failed runs again, with all that depends on it.",
+                    "type": "integer", "minimum": 0, "maximum": MAX_ESCALATIONS, "default": 0,
+                })),
+                "backoff": retry["properties"]["backoff"],
+                "then": optional(json!({
+                    "description": "Whether the execution then ends, or is paused until a person goes on with it.",
+                    "enum": ["fail", "pause"], "default": "fail",
+                })),
+            },
+            "anyOf": [
+                {"required": ["retries"], "properties": {"retries": {"type": "integer", "minimum": 1}}},
+                {"required": ["then"], "properties": {"then": {"const": "pause"}}},
+            ],
         })),
         "resources": optional(json!({
             "description": "How many steps may use each resource at the same time; one at a time where it is missing.",

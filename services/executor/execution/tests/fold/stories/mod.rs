@@ -7,6 +7,7 @@ mod children;
 mod compensation;
 mod conditions;
 mod controls;
+mod escalation;
 mod fallback;
 mod for_each;
 mod forking;

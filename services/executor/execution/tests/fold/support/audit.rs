@@ -7,7 +7,7 @@ use belay_execution::{
     ExecutionState, Failure, Finished, Json, OperationId, PlanUpdated, Progress, Resolution, Retried, SkipReason,
     StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, Totals, WaitCondition, WaitEnd, WaitEvent,
 };
-use belay_plan::{CheckPlace, Plan, RunWhen, StepKind, StepSpec};
+use belay_plan::{CheckPlace, Plan, RunWhen, StepKind, StepSpec, Then};
 
 /// REQUIREMENTS section 4, as far as events can show it. Checks events one by one and panics at the first violation.
 pub(crate) struct Audit {
@@ -41,6 +41,9 @@ pub(crate) struct Audit {
     resume_at: Option<Timestamp>,
     /// Until when a rate limit pauses it.
     queued_until: Option<Timestamp>,
+    /// How often its plan's escalation has had what failed run again, and whether that has paused it for a person since.
+    escalations: u32,
+    is_escalated: bool,
     /// Why nothing may start any more.
     stop: Option<Stop>,
     finished: bool,
@@ -67,6 +70,8 @@ pub(crate) struct Audit {
     given: BTreeSet<usize>,
     completed: BTreeSet<usize>,
     failed: BTreeSet<usize>,
+    /// Those of them that would fail again.
+    unlikely: BTreeSet<usize>,
     /// Steps whose call has an unknown outcome.
     unknown: BTreeSet<usize>,
     ended: BTreeSet<usize>,
@@ -146,6 +151,8 @@ impl Audit {
             paused: false,
             resume_at: None,
             queued_until: None,
+            escalations: 0,
+            is_escalated: false,
             stop: None,
             finished: false,
             attempts: BTreeMap::new(),
@@ -162,6 +169,7 @@ impl Audit {
             given: BTreeSet::new(),
             completed: BTreeSet::new(),
             failed: BTreeSet::new(),
+            unlikely: BTreeSet::new(),
             unknown: BTreeSet::new(),
             ended: BTreeSet::new(),
             first_failure: None,
@@ -207,7 +215,13 @@ impl Audit {
                 self.started = true;
             }
             ExecutionEvent::Paused { resume_at, .. } => {
-                assert!(event.actor.is_some() || *resume_at == self.queued_until, "nothing has paused it");
+                let by_rate_limit = resume_at.is_some() && *resume_at == self.queued_until;
+                let by_plan = event.actor.is_none() && !by_rate_limit;
+                assert!(
+                    !by_plan || resume_at.is_none() && self.escalates_to() == Some(Then::Pause),
+                    "nothing has paused it"
+                );
+                self.is_escalated |= by_plan;
                 (self.paused, self.resume_at, self.queued_until) = (true, *resume_at, None);
             }
             ExecutionEvent::Resumed => {
@@ -239,7 +253,7 @@ impl Audit {
             }
             ExecutionEvent::CompensationStarted { steps } => self.compensation_started(steps),
             ExecutionEvent::Finished(finished) => self.finished(finished),
-            ExecutionEvent::Retried(retried) => self.retried(retried),
+            ExecutionEvent::Retried(retried) => self.retried(retried, event.time),
             ExecutionEvent::PlanUpdated(updated) => self.updated(updated),
         }
     }
@@ -321,6 +335,9 @@ impl Audit {
                     self.check_attempt(step, attempt);
                 }
                 self.failed.insert(step);
+                if !failure.class.is_retryable() && self.counted(step) == 1 {
+                    self.unlikely.insert(step);
+                }
                 self.totals.failed += self.counted(step);
                 self.step_ended(step, *progress);
                 self.first_failure.get_or_insert_with(|| failure.clone());
@@ -597,8 +614,22 @@ impl Audit {
     }
 
     /// A completed step runs again only when it was named, or depends on one that does.
-    fn retried(&mut self, retried: &Retried) {
-        assert!(self.finished || self.stop.is_none());
+    fn retried(&mut self, retried: &Retried, time: Timestamp) {
+        let by_plan = retried.escalation;
+        let is_stopped = self.stop.is_some_and(|stop| by_plan.is_none() || stop != Stop::Error);
+        assert!(self.finished || !is_stopped);
+        (self.escalations, self.is_escalated) = match by_plan {
+            None => (0, false),
+            // S2-X-20, S2-FR-061: only what may succeed runs again, as often as the plan says, after its delays.
+            Some(retry) => {
+                assert!(!self.finished && !self.paused && self.escalates_to().is_none());
+                let plan = self.plan.escalation().expect("it escalates");
+                assert_eq!((retry.number, retry.retries), (self.escalations + 1, plan.retries));
+                assert_eq!(retry.resume_at, time.saturating_add(plan.backoff.delay(self.escalations)));
+                (self.paused, self.resume_at, self.stop) = (true, Some(retry.resume_at), None);
+                (retry.number, false)
+            }
+        };
         let steps: BTreeSet<usize> = retried.steps.iter().map(|id| self.index_of(id).unwrap()).collect();
         assert!(!steps.is_empty() && steps.len() == retried.steps.len());
         let from = retried.request.from.as_ref().map(|id| self.index_of(id).unwrap());
@@ -639,6 +670,7 @@ impl Audit {
     /// A step that has ended is as if it had not run, but for its attempts.
     fn runs_again(&mut self, step: usize) {
         assert!(self.ended.remove(&step));
+        self.unlikely.remove(&step);
         let counted = self.counted(step);
         if self.completed.remove(&step) {
             self.totals.completed -= counted;
@@ -934,7 +966,22 @@ impl Audit {
         assert_eq!(progress, Progress { done, total: self.totals.total });
     }
 
+    /// What its plan's escalation has follow, now that everything has ended and a step has failed: `None` for another retry, which comes first.
+    fn escalates_to(&self) -> Option<Then> {
+        assert!(self.open.is_empty() && self.waits.is_empty() && !self.failed.is_empty() && self.undoing.is_none());
+        assert!(matches!(self.stop, None | Some(Stop::Error)) && !self.is_escalated);
+        assert_eq!(self.ended.iter().filter(|step| self.counted(**step) == 1).count(), self.totals.total);
+        let plan = self.plan.escalation()?;
+        let retries = self.escalations < plan.retries && self.unlikely.is_empty();
+        (!retries).then_some(plan.then)
+    }
+
     fn finished(&mut self, finished: &Finished) {
+        let has_failed =
+            self.totals.failed > 0 && matches!(self.stop, None | Some(Stop::Error)) && self.undoing.is_none();
+        if has_failed && self.plan.escalation().is_some() && !self.is_escalated {
+            assert_eq!(self.escalates_to(), Some(Then::Fail), "it has ended before its escalation");
+        }
         self.finished = true;
         // Number 2, second half: never none.
         assert!(self.open.is_empty(), "calls without an end: {:?}", self.open);

@@ -97,7 +97,8 @@ fn execution_words(event: &ExecutionEvent) -> String {
         E::SignalReceived(received) => format!("signal {}", received.signal),
         E::Retried(retried) => {
             let ids: Vec<&str> = retried.steps.iter().map(|id| id.as_str()).collect();
-            format!("{} run again", ids.join(" "))
+            let at = retried.escalation.map(|retry| format!(" at {}s", retry.resume_at.since(START).as_secs_f64()));
+            format!("{} run again{}", ids.join(" "), at.unwrap_or_default())
         }
         E::PlanUpdated(updated) => format!("plan {}", updated.revision),
         E::CompensationStarted { steps } => {

@@ -9,7 +9,8 @@ use belay_execution::{
     WaitEvent,
 };
 use belay_plan::{
-    Backoff, CallDraft, FormDraft, Input, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, WaitDraft,
+    Backoff, CallDraft, Escalation, FormDraft, Input, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft,
+    Then, WaitDraft,
 };
 use serde_json::{Value, json};
 
@@ -166,6 +167,13 @@ impl Story {
         self
     }
 
+    /// What follows when steps have failed: the delays are in seconds.
+    pub(crate) fn escalation(mut self, retries: u32, delays: &[u64], then: Then) -> Self {
+        let backoff = Backoff::List(delays.iter().map(|&delay| Duration::from_secs(delay)).collect());
+        self.plan.escalation = Some(Escalation { retries, backoff, then });
+        self
+    }
+
     /// How many steps may use a resource at the same time.
     pub(crate) fn capacity(mut self, resource: &str, steps: u32) -> Self {
         self.plan.resources.insert(resource.to_owned(), steps);
@@ -310,7 +318,7 @@ pub(crate) fn act_of(words: &str) -> Happening {
                     step => request.from = Some(step.into()),
                 }
             }
-            ExecutionEvent::Retried(Box::new(Retried { steps: Vec::new(), request, deadline: None }))
+            ExecutionEvent::Retried(Box::new(Retried { steps: Vec::new(), request, deadline: None, escalation: None }))
         }
         ["update", what, step] => {
             let plan = Plan::new(story("a").plan).unwrap();

@@ -1,0 +1,43 @@
+//! Plans that escalate: what has failed runs again, and then a person is waited for.
+
+use belay_e2e::Home;
+
+/// S2-X-20, S2-FR-061: each level is an event that people read, the delay before a retry outlasts the executor, and a person goes on with what the plan has
+/// paused.
+#[test]
+fn an_escalation_ends_with_a_person() {
+    let home = Home::new();
+    home.file(
+        "plan.yaml",
+        r#"
+id: chain
+escalation: {retries: 2, backoff: [1500ms, 10ms], then: pause}
+steps:
+  - {id: build, tool: noop}
+  - {id: test, tool: noop, depends_on: [build], retry: {max_attempts: 2, backoff: [10ms]}, arguments: {fail: boom, fail_attempts: 6, output: done}}
+  - {id: ship, tool: noop, depends_on: [test]}
+"#,
+    );
+    let watch = || home.start(["executions", "watch", "chain"]);
+    let server = home.serve();
+    let detached = home.run(["run", "plan.yaml", "--id", "chain", "--detach"]);
+    assert_eq!(detached.code, 0, "{detached:?}");
+    let mut watching = watch();
+    watching.wait_for("retry 1 of 2");
+    server.kill();
+    drop(watching);
+    let server = home.serve();
+    let mut watching = watch();
+    watching.wait_for("paused: steps have failed, also when they ran again, 2 times");
+    let said = home.run(["executions", "events", "chain"]).out;
+    for level in ["retrying (1/1)", "escalated: 2 steps run again at", "retry 1 of 2", "retry 2 of 2"] {
+        assert!(said.contains(level), "{level}: {said}");
+    }
+    let why = home.run(["why", "chain"]);
+    assert!(why.out.contains("is paused") && why.out.contains("executions retry chain"), "{why:?}");
+    let retried = home.run(["executions", "retry", "chain"]);
+    assert_eq!(retried.code, 0, "the seventh attempt does not fail: {retried:?}");
+    assert_eq!(watching.end().code, 0);
+    server.signal(rustix::process::Signal::TERM);
+    server.end();
+}
