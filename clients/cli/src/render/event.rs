@@ -129,7 +129,12 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         },
         Kind::StepRetryScheduled(retry) => {
             let delay = retry.delay.as_ref().map(time::duration).unwrap_or_default();
-            let retries = words::retries(step, retry.retry_count);
+            // Of this call since it last began: the step's own numbers go on when it runs again.
+            let most = step.and_then(|step| picture.planned_attempts(step)).map(|most| most - 1);
+            let retries = match most.filter(|most| *most >= retry.retry_count) {
+                Some(most) => format!("{}/{most}", retry.retry_count),
+                None => words::retries(step, retry.retry_count),
+            };
             (Style::Warn, format!("retrying ({retries}) in {}{}", time::short(delay), error(retry.failure.as_ref())))
         }
         Kind::StepCompleted(completed) => {

@@ -254,6 +254,13 @@ impl Picture {
         }
     }
 
+    /// How many attempts the plan gives each call of a step; `None` when the plan is not known.
+    pub(crate) fn planned_attempts(&self, step: &Step) -> Option<i32> {
+        let plan = self.execution.plan.as_ref()?;
+        let planned = plan.steps.iter().find(|planned| planned.id == planned_id(step))?;
+        Some(planned.retry.as_ref().map_or(1, |retry| retry.max_attempts.max(1)))
+    }
+
     /// It is paused, by a principal or by the plan when `principal` is empty.
     fn paused(&mut self, principal: String, since: Option<Timestamp>, until: Option<Timestamp>) {
         self.execution.set_state(execution::State::Paused);

@@ -338,9 +338,7 @@ pub(crate) fn steps(count: usize) -> String {
 
 /// The retries a step has used and may use, `2/3`, as sources call it; the first attempt is no retry.
 pub(crate) fn retries(step: Option<&Step>, retry_count: i32) -> String {
-    // Without the attempts before: of another call, or from before the step was made to run again.
-    let most = step.map(|step| step.max_attempts - 1 - (step.attempt - retry_count).max(0));
-    match most.filter(|most| *most >= retry_count) {
+    match step.map(|step| step.max_attempts - 1).filter(|most| *most >= retry_count) {
         Some(most) => format!("{retry_count}/{most}"),
         None => retry_count.to_string(),
     }
