@@ -141,7 +141,7 @@ impl Reader {
         }
         let relative = self.relative(name, within)?;
         let path = self.folder.join(&relative);
-        let real = real(&path).map_err(|error| missing(name, &path, &error))?;
+        let real = real(&path).map_err(|error| self.missing(name, &path, &error))?;
         if !real.starts_with(&self.real) {
             return Err(self.outside(name, "leads through a symbolic link "));
         }
@@ -157,7 +157,7 @@ impl Reader {
         if let Some(known) = self.read.get(&real) {
             return Ok(known.clone());
         }
-        let text = text_of(name, &path)?;
+        let text = self.text_of(name, &path)?;
         let source = self.sources.len();
         self.sources.push(Arc::new(Source { name: shown.clone(), text: text.clone() }));
         let plan = PlanText::parse(text_format(format_of(&path)), &text);
@@ -177,6 +177,49 @@ impl Reader {
         };
         self.read.insert(real, whole.clone());
         Ok(whole)
+    }
+
+    /// The text of a file that a step names. Only a regular file is opened: another, such as a pipe, may never end.
+    fn text_of(&self, name: &str, path: &Path) -> Result<String, String> {
+        let kind = fs::metadata(path).map_err(|error| self.missing(name, path, &error))?;
+        if kind.is_dir() {
+            return Err(format!("names `{name}`, which is a folder: name a YAML or JSON file in it"));
+        }
+        if !kind.is_file() {
+            return Err(format!("names `{name}`, which is not a regular file: name a YAML or JSON file"));
+        }
+        let text = File::open(path).map_err(NotText::Io).and_then(read_text);
+        text.map_err(|error| match error {
+            NotText::Io(error) => self.missing(name, path, &error),
+            NotText::TooLong => {
+                format!("names `{name}`, which is longer than 4 MiB, the limit of a whole plan: split it")
+            }
+            NotText::Line(line) => {
+                format!("names `{name}`, which is not text: its line {line} is not UTF-8: name a YAML or JSON file")
+            }
+        })
+    }
+
+    /// The message on a file that cannot be opened, with the one that was probably meant.
+    fn missing(&self, name: &str, path: &Path, error: &io::Error) -> String {
+        let shown = path.display();
+        if error.kind() != io::ErrorKind::NotFound {
+            return format!("names `{name}`, and {shown} cannot be read: {error}");
+        }
+        // No file that would contain itself.
+        let may_be_meant = |similar: &String| {
+            real(Path::new(similar)).is_ok_and(|real| self.around.iter().all(|around| around.real != real))
+        };
+        let similar = next::similar_file(path).filter(may_be_meant);
+        let similar = similar.as_deref().and_then(|similar| Path::new(similar).file_name());
+        match similar.map(|similar| Path::new(name).with_file_name(similar)) {
+            Some(similar) => {
+                format!("names `{name}`, and there is no file {shown}; did you mean `{}`?", similar.display())
+            }
+            None => format!(
+                "names `{name}`, and there is no file {shown}: create it, or correct the name, which is relative to the file that names it"
+            ),
+        }
     }
 
     /// The path of a file, relative to the folder of the outermost plan.
@@ -204,41 +247,6 @@ impl Reader {
             "names `{name}`, which {how}outside of {}, the folder of the outermost plan: move or copy the file into that folder",
             folder.display()
         )
-    }
-}
-
-/// The text of a file that a step names. Only a regular file is opened: another, such as a pipe, may never end.
-fn text_of(name: &str, path: &Path) -> Result<String, String> {
-    let kind = fs::metadata(path).map_err(|error| missing(name, path, &error))?;
-    if kind.is_dir() {
-        return Err(format!("names `{name}`, which is a folder: name a YAML or JSON file in it"));
-    }
-    if !kind.is_file() {
-        return Err(format!("names `{name}`, which is not a regular file: name a YAML or JSON file"));
-    }
-    let text = File::open(path).map_err(NotText::Io).and_then(read_text);
-    text.map_err(|error| match error {
-        NotText::Io(error) => missing(name, path, &error),
-        NotText::TooLong => format!("names `{name}`, which is longer than 4 MiB, the limit of a whole plan: split it"),
-        NotText::Line(line) => {
-            format!("names `{name}`, which is not text: its line {line} is not UTF-8: name a YAML or JSON file")
-        }
-    })
-}
-
-/// The message on a file that cannot be opened, with the one that was probably meant.
-fn missing(name: &str, path: &Path, error: &io::Error) -> String {
-    let shown = path.display();
-    if error.kind() != io::ErrorKind::NotFound {
-        return format!("names `{name}`, and {shown} cannot be read: {error}");
-    }
-    let similar = next::similar_file(path);
-    let similar = similar.as_deref().and_then(|similar| Path::new(similar).file_name());
-    match similar.map(|similar| Path::new(name).with_file_name(similar)) {
-        Some(similar) => format!("names `{name}`, and there is no file {shown}; did you mean `{}`?", similar.display()),
-        None => format!(
-            "names `{name}`, and there is no file {shown}: create it, or correct the name, which is relative to the file that names it"
-        ),
     }
 }
 

@@ -92,6 +92,8 @@ fn each_wrong_name_says_where_it_stands_and_what_to_do() {
             "elsewhere.yaml",
             "names `elsewhere.yaml`, and there is no file elsewhere.yaml: create it, or correct the name",
         ),
+        // Not the plan itself, which is similar.
+        ("plans.yaml", "names `plans.yaml`, and there is no file plans.yaml: create it"),
         ("parts", "names `parts`, which is a folder: name a YAML or JSON file in it"),
         ("parts/build.yaml/x", "names `parts/build.yaml/x`, and parts/build.yaml/x cannot be read: Not a directory"),
         ("/etc/plan.yaml", "names `/etc/plan.yaml`, an absolute path: name the file relative to"),

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Violation,
     limits::MAX_PLAN_BYTES,
-    path::{FieldPath, shown},
+    path::{FieldPath, is_hidden, shown},
 };
 
 /// A plan's text, parsed, before the files that its steps name are in place.
@@ -291,6 +291,9 @@ fn too_long() -> String {
     )
 }
 
+/// The longest name of a file, which is that of a path on Linux.
+const MAX_NAME_BYTES: usize = 4096;
+
 /// What is wrong with the name of a file, before the file is looked for; `None` when it may be one.
 pub fn refused_name(name: &str) -> Option<String> {
     if name.trim().is_empty() {
@@ -308,7 +311,14 @@ pub fn refused_name(name: &str) -> Option<String> {
             shown(name)
         ));
     }
-    if name.contains(['\n', '\0']) {
+    if let Some(hidden) = name.chars().find(|c| is_hidden(*c) && *c != '\n') {
+        return Some(format!(
+            "names a file with a character that cannot be seen, U+{:04X}: type the name again, `{}`",
+            u32::from(hidden),
+            shown(name)
+        ));
+    }
+    if name.contains('\n') || name.len() > MAX_NAME_BYTES {
         return Some(
             "must be a plan or the name of a file: indent the plan below `plan:`, or name a file in one line"
                 .to_owned(),

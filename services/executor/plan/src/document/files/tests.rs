@@ -102,6 +102,8 @@ fn what_cannot_be_the_plan_of_a_step_says_why() {
         ("${inputs.x}", "templates are not filled in"),
         ("a\nb", "in one line"),
         ("https://x.y/z", "a URL"),
+        ("a\u{202e}.yaml", "U+202E"),
+        (&"x".repeat(5_000), "in one line"),
     ] {
         assert!(refused_name(name).is_some_and(|refused| refused.contains(message)), "{name}");
     }
