@@ -19,7 +19,7 @@ use crate::{
         json,
         text::{Line, Style},
         time,
-        violation::{self, Source},
+        violation::{Located, Source},
     },
 };
 
@@ -63,7 +63,7 @@ pub(crate) struct Report {
     /// Other commands that lead on; the screen has them below `next`.
     pub(crate) also: Vec<String>,
     /// What is wrong with the plan.
-    pub(crate) violations: Vec<PlanViolation>,
+    pub(crate) violations: Vec<Located>,
     /// The plan that is wrong.
     pub(crate) source: Option<Source>,
 }
@@ -131,11 +131,11 @@ impl Report {
     }
 
     /// A plan that the server refused.
-    pub(crate) fn of_plan(source: &Source, violations: Vec<PlanViolation>) -> Report {
+    pub(crate) fn of_plan(source: &Source, violations: Vec<Located>) -> Report {
         let problems =
             if violations.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", violations.len()) };
         Report {
-            field: violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty()),
+            field: first_field(&violations),
             violations,
             source: Some(source.clone()),
             next: (source.name != STDIN).then(|| next::command(&["plan", "validate", &source.name])),
@@ -147,10 +147,10 @@ impl Report {
     pub(crate) fn of_policy(refused: &PolicyRefused) -> Report {
         let name = refused.path.display().to_string();
         let source = Source { name: name.clone(), text: refused.text.clone() };
-        let violations: Vec<_> = refused
+        let violations: Vec<Located> = refused
             .violations
             .iter()
-            .map(|violation| placed(&violation.field, violation.line, &violation.message, &source.text))
+            .map(|violation| placed(&violation.field, violation.line, &violation.message, &source.text).into())
             .collect();
         let message = match (&refused.unreadable, violations.len()) {
             (Some(why), _) => format!("the policy {name} cannot be read: {why}"),
@@ -158,7 +158,7 @@ impl Report {
             (None, many) => format!("the policy {name} is refused: {many} problems"),
         };
         Report {
-            field: violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty()),
+            field: first_field(&violations),
             violations,
             source: Some(source),
             next: refused.unreadable.is_none().then(|| next::command(&["policy", "check", &name])),
@@ -172,14 +172,14 @@ impl Report {
         let ConfigError::Refused { text, violations, .. } = error else {
             return Report::new(reasons::CONFIG_INVALID, error.to_string());
         };
-        let violations: Vec<_> = violations
+        let violations: Vec<Located> = violations
             .iter()
-            .map(|violation| placed(&violation.field, violation.line, &violation.message, text))
+            .map(|violation| placed(&violation.field, violation.line, &violation.message, text).into())
             .collect();
         let problems =
             if violations.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", violations.len()) };
         Report {
-            field: violations.first().map(|violation| violation.field.clone()).filter(|field| !field.is_empty()),
+            field: first_field(&violations),
             violations,
             source: Some(Source { name: name.clone(), text: text.clone() }),
             next: Some(next::command(&["config", "show", "--config", &name])),
@@ -293,7 +293,7 @@ impl Report {
             heading => heading.to_vec(),
         };
         for violation in self.violations.iter().take(VIOLATIONS_SHOWN) {
-            lines.extend(violation::lines(violation, self.source.as_ref()));
+            lines.extend(violation.lines(self.source.as_ref()));
         }
         if let Some(more @ 1..) = self.violations.len().checked_sub(VIOLATIONS_SHOWN) {
             lines.push(Line::new(format!("  … and {more} more; `-o json` shows all")));
@@ -332,7 +332,7 @@ impl Report {
             value["retryAfter"] = json::duration(wait);
         }
         if !self.violations.is_empty() {
-            value["violations"] = self.violations.iter().filter_map(|violation| json::of(violation).ok()).collect();
+            value["violations"] = self.violations.iter().filter_map(Located::json).collect();
         }
         value
     }
@@ -370,6 +370,10 @@ impl From<PolicyRefused> for Failure {
     fn from(refused: PolicyRefused) -> Self {
         Report::of_policy(&refused).into()
     }
+}
+
+fn first_field(violations: &[Located]) -> Option<String> {
+    violations.first().map(|found| found.violation.field.clone()).filter(|field| !field.is_empty())
 }
 
 /// A violation with its column: that of the field's last name in its line, else of the line's first letter.
@@ -468,8 +472,8 @@ mod tests {
         let report = Report::of_plan(
             &source,
             vec![
-                violation("steps[0].depends_on[0]", "there is no step `aa`; did you mean `a`?", 3, 41),
-                violation("timeout", "must not be negative", 0, 0),
+                violation("steps[0].depends_on[0]", "there is no step `aa`; did you mean `a`?", 3, 41).into(),
+                violation("timeout", "must not be negative", 0, 0).into(),
             ],
         );
         assert_eq!(
@@ -520,7 +524,7 @@ mod tests {
     fn many_problems_stay_on_one_screen() {
         let source = Source { name: "p".to_owned(), text: String::new() };
         let report =
-            Report::of_plan(&source, (0..20).map(|i| violation(&format!("steps[{i}]"), "bad", 0, 0)).collect());
+            Report::of_plan(&source, (0..20).map(|i| violation(&format!("steps[{i}]"), "bad", 0, 0).into()).collect());
         assert!(screen(&report).contains("  … and 14 more; `-o json` shows all\n"));
         assert_eq!(report.json()["violations"].as_array().map(Vec::len), Some(20));
     }

@@ -1,19 +1,25 @@
-//! Reads the plan file. The server parses and checks it.
+//! Reads the plan file, and the files that its steps name. The server parses and checks the whole plan.
+
+mod parts;
 
 use std::{
     fs::File,
     io::{self, Read},
     path::Path,
+    sync::Arc,
 };
 
-use belay_proto::v1::{PlanDocument, PlanFormat};
+use belay_all_in_one::PlanTextFormat;
+use belay_proto::v1::{PlanDocument, PlanFormat, PlanViolation};
 use belay_reasons as reasons;
 
 use crate::{
     failure::{Failure, Report, STDIN},
     next,
-    render::violation::Source,
+    render::violation::{Located, Source},
 };
+
+use parts::Whole;
 
 /// The longest plan the contract allows (`PlanDocument.text`), in bytes.
 const MAX_BYTES: u64 = 4 << 20;
@@ -22,8 +28,10 @@ const MAX_BYTES: u64 = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct PlanFile {
     /// Its name and text, to point into.
-    pub(crate) source: Source,
+    pub(crate) source: Arc<Source>,
     format: PlanFormat,
+    /// The whole plan, when its steps name files.
+    whole: Option<Whole>,
 }
 
 impl PlanFile {
@@ -38,39 +46,107 @@ impl PlanFile {
 
     fn read_now(path: &Path) -> Result<PlanFile, Failure> {
         if path == Path::new("-") {
-            return PlanFile::read_from(STDIN.to_owned(), PlanFormat::Unspecified, io::stdin().lock());
+            let plan = PlanFile::read_from(STDIN.to_owned(), PlanFormat::Unspecified, io::stdin().lock())?;
+            return plan.with_parts(None);
         }
         let name = path.display().to_string();
-        let format = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("json") => PlanFormat::Json,
-            Some("yaml" | "yml") => PlanFormat::Yaml,
-            _ => PlanFormat::Unspecified,
-        };
         let file = File::open(path).map_err(|error| not_opened(path, &name, &error))?;
         if path.is_dir() {
             return Err(folder(path, &name).into());
         }
-        PlanFile::read_from(name, format, file)
+        PlanFile::read_from(name, format_of(path), file)?.with_parts(Some(path))
     }
 
     fn read_from(name: String, format: PlanFormat, reader: impl Read) -> Result<PlanFile, Failure> {
-        let mut bytes = Vec::new();
-        reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&name, &error.to_string()))?;
-        if bytes.len() as u64 > MAX_BYTES {
-            return Err(Report::new(reasons::PLAN_TOO_LARGE, format!("the plan {name} is longer than 4 MiB")).into());
-        }
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
-            unreadable(&name, &format!("line {line} is not UTF-8"))
+        let text = read_text(reader).map_err(|error| match error {
+            NotText::TooLong => Report::new(reasons::PLAN_TOO_LARGE, format!("the plan {name} is longer than 4 MiB")),
+            other => unreadable(&name, &other.to_string()),
         })?;
-        Ok(PlanFile { source: Source { name, text }, format })
+        Ok(PlanFile { source: Arc::new(Source { name, text }), format, whole: None })
     }
 
-    /// The plan as requests carry it.
-    pub(crate) fn document(&self) -> PlanDocument {
-        PlanDocument { format: self.format.into(), text: self.source.text.clone() }
+    /// With the files that its steps name, relative to `path`, or to the current folder when the plan was read from standard input.
+    fn with_parts(self, path: Option<&Path>) -> Result<PlanFile, Failure> {
+        let whole = parts::read(&self.source, text_format(self.format), path)?;
+        Ok(PlanFile { whole, ..self })
     }
+
+    /// The plan as requests carry it: as it was written, unless its steps name files.
+    pub(crate) fn document(&self) -> PlanDocument {
+        match &self.whole {
+            Some(whole) => PlanDocument { format: PlanFormat::Json.into(), text: whole.json().to_owned() },
+            None => PlanDocument { format: self.format.into(), text: self.source.text.clone() },
+        }
+    }
+
+    /// Violations of [`PlanFile::document`] with the file, the field and the place where their author finds them: once each, also when several
+    /// steps name the same file.
+    pub(crate) fn locate(&self, violations: Vec<PlanViolation>) -> Vec<Located> {
+        let Some(whole) = &self.whole else { return violations.into_iter().map(Located::from).collect() };
+        let mut located: Vec<Located> = Vec::with_capacity(violations.len());
+        for found in violations.into_iter().map(|violation| whole.locate(violation)) {
+            let is_known = |known: &Located| {
+                known.violation == found.violation
+                    && match (&known.part, &found.part) {
+                        (Some(known), Some(found)) => Arc::ptr_eq(known, found),
+                        _ => false,
+                    }
+            };
+            if !located.iter().any(is_known) {
+                located.push(found);
+            }
+        }
+        located
+    }
+}
+
+/// The format that a file's name says.
+fn format_of(path: &Path) -> PlanFormat {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => PlanFormat::Json,
+        Some("yaml" | "yml") => PlanFormat::Yaml,
+        _ => PlanFormat::Unspecified,
+    }
+}
+
+fn text_format(format: PlanFormat) -> PlanTextFormat {
+    match format {
+        PlanFormat::Json => PlanTextFormat::Json,
+        PlanFormat::Yaml => PlanTextFormat::Yaml,
+        PlanFormat::Unspecified => PlanTextFormat::Auto,
+    }
+}
+
+/// Why a file has no text that could be a plan.
+#[derive(Debug)]
+enum NotText {
+    Io(io::Error),
+    TooLong,
+    /// The first line that is not UTF-8.
+    Line(usize),
+}
+
+impl std::fmt::Display for NotText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NotText::Io(error) => error.fmt(f),
+            NotText::TooLong => f.write_str("it is longer than 4 MiB"),
+            NotText::Line(line) => write!(f, "line {line} is not UTF-8"),
+        }
+    }
+}
+
+/// Reads no more than a plan may have.
+fn read_text(reader: impl Read) -> Result<String, NotText> {
+    let mut bytes = Vec::new();
+    reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(NotText::Io)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(NotText::TooLong);
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        NotText::Line(1 + valid.iter().filter(|byte| **byte == b'\n').count())
+    })
 }
 
 /// A file that is not there may be mistyped.

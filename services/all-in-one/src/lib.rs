@@ -37,6 +37,11 @@ use belay_approval_gate::{Gate, RunnerClient, Store, keys};
 use belay_executor::{ExecutionRegistry, Redactor, Runner};
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policies;
+// Re-exported for clients that read a plan with the files that its steps name.
+pub use belay_plan::{
+    Composed, Format as PlanTextFormat, PlanText, Violation as PlanTextViolation, limits::MAX_NESTED_PLANS,
+    refused_name,
+};
 // Re-exported for clients that start a trace or configure the log.
 pub use belay_service_kit::telemetry::{InvalidLogFormat, LogFormat, init as log_to_stderr};
 pub use belay_telemetry::{Telemetry, TelemetryError, TraceContext};

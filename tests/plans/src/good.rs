@@ -29,8 +29,13 @@ pub struct Example {
 /// When a file cannot be read.
 pub fn examples() -> Vec<Example> {
     let mut examples = Vec::new();
-    for folder in ["docs/examples", "docs/examples/blog-post", "docs/examples/research-to-code", "tests/fixtures/plans"]
-    {
+    for folder in [
+        "docs/examples",
+        "docs/examples/blog-post",
+        "docs/examples/child-file/parts",
+        "docs/examples/research-to-code",
+        "tests/fixtures/plans",
+    ] {
         let files = fs::read_dir(root().join(folder)).expect("the folder exists");
         let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
         files.sort();

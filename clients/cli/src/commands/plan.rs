@@ -17,7 +17,7 @@ use crate::{
     render::{
         graph::Graph,
         text::{Line, Style},
-        violation, words,
+        words,
     },
 };
 
@@ -96,10 +96,8 @@ pub(crate) async fn graph(context: &Context, verb: Draw) -> Result<Exit, Failure
 
 /// What will go wrong when the plan is carried out, pointed at in its text.
 pub(crate) fn warnings(response: &ValidatePlanResponse, file: &PlanFile) -> Vec<Line> {
-    let shown = response
-        .warnings
-        .iter()
-        .flat_map(|warning| violation::lines(warning, Some(&file.source)).into_iter().enumerate());
+    let warnings = file.locate(response.warnings.clone());
+    let shown = warnings.iter().flat_map(|warning| warning.lines(Some(&file.source)).into_iter().enumerate());
     shown
         .map(|(n, line)| match n {
             0 => Line::default().and(Style::Warn, "warning: ").with(line),
@@ -127,6 +125,6 @@ pub(crate) async fn check(
         client.validate_plan(ValidatePlanRequest { parent: names::parent(namespace), source }).await?.into_inner();
     match response.violations.is_empty() {
         true => Ok(response),
-        false => Err(Report::of_plan(&file.source, response.violations).into()),
+        false => Err(Report::of_plan(&file.source, file.locate(response.violations)).into()),
     }
 }

@@ -1,9 +1,15 @@
 //! What is wrong with a plan, pointed at in its text.
 
+use std::sync::Arc;
+
 use belay_proto::v1::PlanViolation;
+use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::text::{Line, Style, clean};
+use super::{
+    json,
+    text::{Line, Style, clean},
+};
 
 /// A text with a name, to point into.
 #[derive(Clone, Debug)]
@@ -14,8 +20,39 @@ pub(crate) struct Source {
     pub(crate) text: String,
 }
 
+/// What is wrong, and in which file.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    /// What is wrong.
+    pub(crate) violation: PlanViolation,
+    /// The file of a step's plan that it is in; `None` when it is in the file that the command was given.
+    pub(crate) part: Option<Arc<Source>>,
+}
+
+impl Located {
+    /// Like [`lines`]; `source` is the file that the command was given.
+    pub(crate) fn lines(&self, source: Option<&Source>) -> Vec<Line> {
+        lines(&self.violation, self.part.as_deref().or(source))
+    }
+
+    /// For programs: the violation, with `file` when it is in another file than the one that the command was given.
+    pub(crate) fn json(&self) -> Option<Value> {
+        let mut value = json::of(&self.violation).ok()?;
+        if let Some(part) = &self.part {
+            value["file"] = part.name.clone().into();
+        }
+        Some(value)
+    }
+}
+
+impl From<PlanViolation> for Located {
+    fn from(violation: PlanViolation) -> Self {
+        Self { violation, part: None }
+    }
+}
+
 /// Like a compiler: `plan.yaml:12:7: steps[2].depends_on[0]: …`, the line, and a caret under the column.
-pub(crate) fn lines(violation: &PlanViolation, source: Option<&Source>) -> Vec<Line> {
+fn lines(violation: &PlanViolation, source: Option<&Source>) -> Vec<Line> {
     let name = source.map_or("plan", |source| source.name.as_str());
     let place = match (violation.line, violation.column) {
         (1.., 1..) => format!("{name}:{}:{}", violation.line, violation.column),

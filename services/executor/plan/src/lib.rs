@@ -23,7 +23,7 @@ mod template;
 mod timestamp;
 
 pub use check::is_signal_name;
-pub use document::Format;
+pub use document::{Composed, Format, NamedPlan, PlanText, refused_name};
 pub use draft::{
     AuditLevel, CallDraft, CheckDraft, FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft, WaitDraft,
 };

@@ -36,6 +36,81 @@ async fn until(client: &Client, id: &str, is: impl Fn(&Kind) -> bool) {
 }
 
 #[test]
+fn the_example_carries_out_the_plans_of_files() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let plan = repository().join("docs/examples/child-file/plan.yaml").display().to_string();
+    let drawn = home.run(["plan", "graph", &plan]);
+    assert!(drawn.code == 0 && drawn.out.contains("carry out the plan build-service"), "{drawn:?}");
+    let ran = home.run(["run", &plan, "--workspace", "w", "--approve", "auto", "--id", "release"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(fs::read_to_string(home.path("w/dist/RELEASE.md")).unwrap(), "# Released\n\n1\n");
+    let (_, execution) = home.json(&["executions", "get", "release"]);
+    let steps = execution["steps"].as_array().unwrap();
+    let children =
+        steps.iter().filter(|step| step["plan"]["execution"].as_str().is_some_and(|child| !child.is_empty()));
+    assert_eq!(children.count(), 3, "{execution}");
+}
+
+#[test]
+fn what_is_wrong_in_the_file_of_a_plan_is_shown_there_by_every_command() {
+    let home = Home::new();
+    fs::create_dir_all(home.path("plans/parts")).unwrap();
+    let plan = |name: &str, tool: &str, part: &str| {
+        let text = format!(
+            "id: p\nsteps:\n  - {{id: a, tool: {tool}, arguments: {{path: there}}}}\n  - {{id: b, plan: {part}}}\n"
+        );
+        home.file(&format!("plans/{name}"), text);
+        format!("plans/{name}")
+    };
+    home.file("plans/parts/good.yaml", "id: good\nsteps: [{id: c, tool: noop}]\n");
+    home.file("plans/parts/bad.yaml", "# no such tool\nid: bad\nsteps:\n  - {id: c, tool: nooop}\n");
+    let (good, bad) =
+        (plan("good.yaml", "read_file", "parts/good.yaml"), plan("bad.yaml", "read_file", "parts/bad.yaml"));
+    let missing = plan("missing.yaml", "read_file", "parts/god.yaml");
+    fs::create_dir(home.path("w")).unwrap();
+    let failed = home.run(["run", &good, "--workspace", "w", "--id", "e"]);
+    assert_ne!(failed.code, 0, "there is no file: {failed:?}");
+    for command in [
+        &["plan", "validate"][..],
+        &["plan", "graph"],
+        &["run"],
+        &["executions", "edit-plan", "e"],
+        &["executions", "retry", "e", "--plan"],
+    ] {
+        let (code, report) = home.json(&command.iter().copied().chain([&*bad]).collect::<Vec<_>>());
+        let violations = serde_json::json!([{
+            "file": "plans/parts/bad.yaml", "field": "steps[0].tool", "line": 4, "column": 19,
+            "message": "Tool 'nooop' not found; did you mean `noop`?",
+        }]);
+        assert_eq!((code, &report["violations"]), (2, &violations), "{command:?}: {report}");
+        let refused = home.run(command.iter().copied().chain([&*missing]));
+        assert!(
+            refused.code == 2 && refused.talk.contains("did you mean `parts/good.yaml`?"),
+            "{command:?}: {refused:?}"
+        );
+    }
+    home.file("w/there", "");
+    let retried = home.run(["executions", "retry", "e", "--plan", &good]);
+    assert_eq!(retried.code, 0, "{retried:?}");
+}
+
+/// A client that leaves the name of a file in the plan is told that the service reads none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_reads_no_files_of_plans() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::start(folder.path()).await;
+    let text = "id: p\nsteps:\n  - {id: a, plan: parts/build.yaml}\n".to_owned();
+    let document = v1::PlanDocument { text, ..Default::default() };
+    let source = Some(v1::validate_plan_request::Source::Document(document));
+    let request = v1::ValidatePlanRequest { parent: "namespaces/default".to_owned(), source };
+    let answer = Client::new(&services.socket()).raw().validate_plan(request).await.unwrap().into_inner();
+    let [violation] = &answer.violations[..] else { panic!("{answer:?}") };
+    assert_eq!((violation.field.as_str(), violation.line), ("steps[0].plan", 3));
+    assert!(violation.message.contains("the client puts the plan in its place"), "{}", violation.message);
+}
+
+#[test]
 fn the_example_carries_out_a_plan_for_each_service() {
     let home = Home::new();
     fs::create_dir(home.path("w")).unwrap();

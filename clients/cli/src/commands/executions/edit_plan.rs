@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use belay_proto::v1::{UpdatePlanRequest, update_plan_request::Source};
 
-use super::{super::Context, refused};
+use super::{super::Context, refused_with_plan};
 use crate::{
     args::{Which, help},
     clock,
@@ -39,7 +39,8 @@ pub(crate) struct EditPlan {
 /// Changes the plan.
 pub(crate) async fn edit_plan(context: &Context, verb: EditPlan) -> Result<Exit, Failure> {
     let EditPlan { which, plan, revision, reason, request_id } = verb;
-    let document = PlanFile::read(&plan).await?.document();
+    let file = PlanFile::read(&plan).await?;
+    let document = file.document();
     let execution = context
         .ask(Needs::Records, async |client| {
             let name = names::resolve(client, &context.namespace, &which.id).await?;
@@ -51,8 +52,10 @@ pub(crate) async fn edit_plan(context: &Context, verb: EditPlan) -> Result<Exit,
                 etag: String::new(),
                 request_id,
             };
-            let answer = client.update_plan(request).await;
-            Ok(answer.map_err(|status| refused(&status, &name))?.into_inner())
+            match client.update_plan(request).await {
+                Ok(answer) => Ok(answer.into_inner()),
+                Err(status) => Err(refused_with_plan(client, &context.namespace, &status, &name, Some(&file)).await),
+            }
         })
         .await?;
     context.screen.show(&execution, || execution::summary(&execution, clock::now()))?;

@@ -20,11 +20,14 @@ pub(crate) mod timeline;
 pub(crate) mod watch;
 mod watch_all;
 
-use tonic::Status;
+use belay_reasons as reasons;
+use tonic::{Code, Status};
 
 use crate::{
+    connect::Client,
     failure::{Failure, Report},
     next,
+    plan_file::PlanFile,
 };
 
 /// The report on a refused request about an execution, with the command that shows its state.
@@ -32,4 +35,23 @@ pub(crate) fn refused(status: &Status, name: &str) -> Failure {
     let mut report = Report::of_status(status);
     report.next.get_or_insert_with(|| next::about(&["executions", "get"], name, &[]));
     report.into()
+}
+
+/// The same on a request that has a plan: what is wrong with the plan is shown in its file.
+async fn refused_with_plan(
+    client: &mut Client,
+    namespace: &str,
+    status: &Status,
+    name: &str,
+    file: Option<&PlanFile>,
+) -> Failure {
+    if status.code() == Code::InvalidArgument
+        && let Some(file) = file
+        // The refusal names fields; the plan's own check knows their files and lines, too.
+        && let Err(Failure::Report(report)) = super::plan::check(client, namespace, file).await
+        && report.code == reasons::PLAN_REFUSED
+    {
+        return Failure::Report(report);
+    }
+    refused(status, name)
 }

@@ -6,7 +6,7 @@ use belay_proto::v1::{Execution, RetryExecutionRequest, execution::State};
 
 use super::{
     super::{Context, unless_stopped},
-    refused,
+    refused_with_plan,
     resume::watch_on,
     select::{BulkAction, Selected, Selection, each},
 };
@@ -70,10 +70,11 @@ enum Then {
 /// Retries what is selected, and watches it if that is one execution.
 pub(crate) async fn retry(context: &Context, verb: Retry, signals: &mut Signals) -> Result<Exit, Failure> {
     let Retry { selection, from, skip_failed, plan, paused, detach, reason, request_id } = verb;
-    let document = match &plan {
-        Some(path) => Some(PlanFile::read(path).await?.document()),
+    let file = match &plan {
+        Some(path) => Some(PlanFile::read(path).await?),
         None => None,
     };
+    let document = file.as_ref().map(PlanFile::document);
     let request = |name: String| RetryExecutionRequest {
         name,
         from_step: from.clone(),
@@ -93,8 +94,14 @@ pub(crate) async fn retry(context: &Context, verb: Retry, signals: &mut Signals)
                 Selected::None(exit) => return Ok::<_, Failure>(Then::Leave(exit)),
                 Selected::Named(names) if names.len() == 1 => {
                     let name = &names[0];
-                    let answer = client.retry_execution(request(name.clone())).await;
-                    let execution = answer.map_err(|status| refused(&status, name))?.into_inner();
+                    let execution = match client.retry_execution(request(name.clone())).await {
+                        Ok(answer) => answer.into_inner(),
+                        Err(status) => {
+                            return Err(
+                                refused_with_plan(client, &context.namespace, &status, name, file.as_ref()).await
+                            );
+                        }
+                    };
                     if !paused && !detach {
                         return Ok(Then::Watch(Box::new(execution)));
                     }

@@ -4,6 +4,7 @@
 //! other. Violations are reported with the author's field names, lines and columns ([`locate`]).
 
 mod fields;
+mod files;
 mod finding;
 mod group;
 mod json;
@@ -21,6 +22,7 @@ use crate::{
     error::{Findings, Problem},
     limits::MAX_PLAN_BYTES,
 };
+pub use files::{Composed, NamedPlan, PlanText, refused_name};
 use finding::Finding;
 use locate::Positions;
 pub(crate) use locate::other_names;

@@ -420,7 +420,20 @@ impl<'n> Reader<'n> {
                     }
                 }
                 let inputs = self.precise(inputs).filter(|inputs| !inputs.is_null());
-                let (plan, places) = self.plan(&plan, None);
+                let (plan, places) = match &plan.node.kind {
+                    Kind::Text(name) => {
+                        plan.refuse(&mut self.report, || match name.as_str() {
+                            "" => "must be an object with `id` and `steps`, or the name of a file".to_owned(),
+                            name => format!(
+                                "is the name of a file, `{}`, and the service reads no files: the client puts the plan in its place, as \
+                                 `belay run` and `belay plan validate` do with the plan's file",
+                                shown(name)
+                            ),
+                        });
+                        Default::default()
+                    }
+                    _ => self.plan(&plan, None),
+                };
                 of_plan = places;
                 let inputs = inputs.unwrap_or_else(|| Json::Object(serde_json::Map::new()));
                 StepKindDraft::Plan { plan: Box::new(plan), inputs }
@@ -699,24 +712,10 @@ impl<'n> Reader<'n> {
     /// Refuses integers that would silently become another number.
     fn refuse_imprecise(&mut self, path: &FieldPath, node: &Node) {
         match &node.kind {
-            Kind::Number(number) if number.is_f64() => {
-                let end = |c: char| !c.is_ascii_alphanumeric() && !"+-._".contains(c);
-                let rest = &self.text[node.offset..];
-                let written = &rest[..rest.find(end).unwrap_or(rest.len())];
-                let digits = written.trim_start_matches(['-', '+']);
-                // Zero is exact however it is written, and `-0` is the only integer that is a float.
-                if digits.is_empty()
-                    || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'_')
-                    || number.as_f64() == Some(0.0)
-                {
-                    return;
+            Kind::Number(_) => {
+                if let Some(message) = imprecise(self.text, node) {
+                    self.report.refuse(path, node.offset, || message.to_owned());
                 }
-                self.report.refuse(path, node.offset, || match digits.starts_with('0') {
-                    true => "begins with a zero, which not every reader of YAML takes the same way: leave the zero out, or put the \
-                             number in quotes"
-                        .to_owned(),
-                    false => "is an integer of more than 64 bits, which would lose digits: write it as text, in quotes".to_owned(),
-                });
             }
             Kind::List(entries) => {
                 for (index, entry) in entries.iter().enumerate() {
@@ -731,6 +730,29 @@ impl<'n> Reader<'n> {
             _ => {}
         }
     }
+}
+
+/// What is wrong with a number that is not exactly what its author wrote; `None` when nothing is.
+pub(super) fn imprecise(text: &str, node: &Node) -> Option<&'static str> {
+    let Kind::Number(number) = &node.kind else { return None };
+    let end = |c: char| !c.is_ascii_alphanumeric() && !"+-._".contains(c);
+    let rest = &text[node.offset..];
+    let written = &rest[..rest.find(end).unwrap_or(rest.len())];
+    let digits = written.trim_start_matches(['-', '+']);
+    // Zero is exact however it is written, and `-0` is the only integer that is a float.
+    if !number.is_f64()
+        || digits.is_empty()
+        || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'_')
+        || number.as_f64() == Some(0.0)
+    {
+        return None;
+    }
+    Some(match digits.starts_with('0') {
+        true => {
+            "begins with a zero, which not every reader of YAML takes the same way: leave the zero out, or put the number in quotes"
+        }
+        false => "is an integer of more than 64 bits, which would lose digits: write it as text, in quotes",
+    })
 }
 
 /// What is wrong with a text: the text, and the characters that may look like what was meant.

@@ -101,8 +101,11 @@ pub(super) fn step() -> Value {
     fields.as_object_mut().expect("an object").extend(of_calls.as_object().cloned().unwrap_or_default());
     let (mut fields, mut rules) = with_other_names(fields);
     fields["plan"] = json!({
-        "description": format!("The plan that the step carries out, as an execution of its own; at most {MAX_NESTED_PLANS} deep."),
-        "anyOf": [{"$ref": "#/$defs/plan"}, {"type": "null"}],
+        "description": format!(
+            "The plan that the step carries out, as an execution of its own; at most {MAX_NESTED_PLANS} deep. A text names a file with the \
+             plan, relative to the file of this one: the `belay` command puts it in place."
+        ),
+        "anyOf": [{"$ref": "#/$defs/plan"}, {"type": "string", "minLength": 1}, {"type": "null"}],
     });
     // The same name is one of those for the arguments of a call.
     fields["inputs"] = optional(json!({
