@@ -457,7 +457,9 @@ impl Fold {
     /// their calls tell whether they did something.
     pub(super) fn to_undo(&self) -> Vec<usize> {
         let is_to_undo = |index: &usize| {
+            // What was given its output without an attempt has done nothing.
             self.completed_by[*index] > 0
+                && self.picture.steps[*index].attempt > 0
                 && self.plan.steps[*index].compensate.is_some()
                 && self.undoes[*index].is_none()
         };
