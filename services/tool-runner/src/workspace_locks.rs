@@ -21,7 +21,7 @@ use crate::{
     Staged, Thresholds, WorkspaceDirectories, WorkspaceDirectory,
     acknowledgements::Acknowledgements,
     commit_log::{CommitLog, ConcurrentCommits, Overlap, Touched},
-    disk_full::is_full,
+    disk_full::may_pass,
     lanes::Lanes,
     lock::lock,
     workspaces::{Chosen, NotAllowed, Workspaces},
@@ -261,8 +261,8 @@ impl WorkspaceLocks {
                 // Staged files are removed below, once every commit is applied and synced.
                 Ok(()) | Err(CommitError::NotStaged { .. }) => Ok(()),
                 Err(error @ CommitError::Stuck { .. }) => return Err(error.into()),
-                // The executor may have stored that the call completed: its effect waits for room, and is not given up.
-                Err(error) if is_full(&error) => return Err(error.into()),
+                // The executor may have stored that the call completed: its effect waits until the disk takes it, and is not given up.
+                Err(error) if may_pass(&error) => return Err(error.into()),
                 Err(error) => Err(error),
             });
         }

@@ -46,7 +46,7 @@ impl From<Failure> for io::Error {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refused(Refusal::Full) => io::ErrorKind::StorageFull.into(),
-            Failure::Refused(Refusal::Dead | Refusal::Failed) => Self::other("the disk failed"),
+            Failure::Refused(Refusal::Dead | Refusal::Failed) => Self::from_raw_os_error(libc::EIO),
             Failure::NotFound => io::ErrorKind::NotFound.into(),
             Failure::Busy => io::ErrorKind::ResourceBusy.into(),
             Failure::Io(error) => error,

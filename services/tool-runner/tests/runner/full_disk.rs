@@ -126,15 +126,15 @@ async fn a_commit_in_doubt_happens_as_a_whole_or_not_at_all() {
     }
 }
 
-/// A workspace without room for as many commits that are applied again.
-#[derive(Clone, Default)]
-struct Full(Arc<AtomicUsize>);
+/// A workspace whose disk does not take as many commits that are applied again, with this error of the system.
+#[derive(Clone)]
+struct Refusing(Arc<AtomicUsize>, i32);
 
-impl Hooks for Full {
+impl Hooks for Refusing {
     fn redo(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
         match self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
             Ok(_) => {
-                let source = io::ErrorKind::StorageFull.into();
+                let source = io::Error::from_raw_os_error(self.1);
                 Err(CommitError::Io(IoFailure { doing: "applying", path: staged.id.clone(), source }))
             }
             Err(_) => place.redo(staged),
@@ -142,21 +142,24 @@ impl Hooks for Full {
     }
 }
 
-/// C1: a commit for which the workspace has no room at the start of a runner waits for room. It is not given up: the executor may have stored
-/// that the call completed.
+/// C1: a commit that the disk does not take at the start of a runner, because it is full or fails, waits until it does. It is not given up: the executor may
+/// have stored that the call completed.
 #[tokio::test]
-async fn a_commit_waits_for_room_at_the_start() {
-    let (mut bench, full) = (Bench::new(), Full::default());
-    bench.directories = Arc::new(Hooked(full.clone()));
-    let todo = json!([["write", "a", "x"]]);
-    let runner = bench.start(FREE).await;
-    assert_eq!(state(&runner.run("a", CHANGE, todo.clone()).await), State::Completed);
-    runner.lose().await;
-    full.0.store(1, Ordering::SeqCst);
-    let runner = bench.start(FREE).await;
-    assert_eq!(state(&runner.get("a").await.unwrap()), State::Running, "its effect is not in place");
-    assert_eq!(state(&runner.run("a", CHANGE, todo).await), State::Completed);
-    assert_eq!((bench.text("a").as_str(), bench.signals.runs(), full.0.load(Ordering::SeqCst)), ("x", 1, 0));
+async fn a_commit_waits_for_the_disk_at_the_start() {
+    let (enospc, eio) = (28, 5);
+    for error in [enospc, eio] {
+        let (mut bench, refusing) = (Bench::new(), Refusing(Arc::default(), error));
+        bench.directories = Arc::new(Hooked(refusing.clone()));
+        let todo = json!([["write", "a", "x"]]);
+        let runner = bench.start(FREE).await;
+        assert_eq!(state(&runner.run("a", CHANGE, todo.clone()).await), State::Completed);
+        runner.lose().await;
+        refusing.0.store(1, Ordering::SeqCst);
+        let runner = bench.start(FREE).await;
+        assert_eq!(state(&runner.get("a").await.unwrap()), State::Running, "its effect is not in place");
+        assert_eq!(state(&runner.run("a", CHANGE, todo).await), State::Completed);
+        assert_eq!((bench.text("a").as_str(), bench.signals.runs(), refusing.0.load(Ordering::SeqCst)), ("x", 1, 0));
+    }
 }
 
 /// B-01: the outcome of a call without effect on a workspace is returned even if it could not be written.
