@@ -154,7 +154,7 @@ impl Progress {
             StepEvent::RetryScheduled { failure, delay, .. } => {
                 return Some(Fact::Retry { step, attempt, failure, delay: *delay, call: last.remove(step) });
             }
-            StepEvent::FallbackSwitched { failure, from, to } => {
+            StepEvent::FallbackSwitched { failure, from, to, reason: _ } => {
                 return Some(Fact::Fallback { step, attempt, failure, tools: [from, to], call: last.remove(step) });
             }
             StepEvent::Completed { .. } => ("COMPLETED", None),

@@ -188,7 +188,15 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         }
         Kind::StepFallbackSwitched(switched) => {
             let (from, to) = (clean(&switched.from), clean(&switched.to));
-            (Style::Warn, format!("{to} takes the place of {from}{}", error(switched.failure.as_ref())))
+            (
+                Style::Warn,
+                format!(
+                    "{to} takes the place of {from}{}{}{}",
+                    by(event),
+                    why(&switched.reason),
+                    error(switched.failure.as_ref())
+                ),
+            )
         }
         Kind::StepItemsListed(listed) => {
             (Style::Plain, format!("runs for each of {}", words::entries(listed.items.len())))

@@ -37,10 +37,11 @@ pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> Said {
             });
             Said::new(Standard, Warn, message, details)
         }
-        StepEvent::FallbackSwitched { failure: cause, from, to } => {
+        StepEvent::FallbackSwitched { failure: cause, from, to, reason } => {
             let message =
                 format!("The call of `{from}` of step `{step}` failed, and `{to}` takes its place: {}", cause.message);
-            let details = json!({"attempt": attempt, "from": from, "to": to, "failure": failure(cause)});
+            let details =
+                json!({"attempt": attempt, "from": from, "to": to, "reason": reason, "failure": failure(cause)});
             Said::new(Standard, Warn, message, details)
         }
         StepEvent::ItemsListed { items } => {

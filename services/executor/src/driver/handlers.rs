@@ -379,6 +379,12 @@ impl Driver {
                     let found = wire::step_state_name(found);
                     (Code::FailedPrecondition, reasons::WRONG_STATE, format!("The step is {found}: {needed}."))
                 }
+                Refused::NoFallback(step) => {
+                    let message = format!(
+                        "Step `{step}` has no other call left in its `fallback`: start its next attempt now (`--now`), or give it up (`--cancel`)."
+                    );
+                    (Code::FailedPrecondition, reasons::WRONG_STATE, message)
+                }
                 Refused::NothingToRetry => {
                     let message = format!(
                         "Execution `{id}` is {state}, and no step of it has failed or was stopped: name the step from which on it is to run again."

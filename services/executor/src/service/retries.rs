@@ -92,7 +92,8 @@ pub(super) async fn retry_step(
     let change = match v1::RetryChange::try_from(change).unwrap_or_default() {
         v1::RetryChange::Now => RetryChange::Now,
         v1::RetryChange::Cancel => RetryChange::Cancel,
-        v1::RetryChange::Unspecified => return Err(status::invalid("change", "must be NOW or CANCEL").into()),
+        v1::RetryChange::Fallback => RetryChange::Fallback,
+        v1::RetryChange::Unspecified => return Err(status::invalid("change", "must be NOW, CANCEL or FALLBACK").into()),
     };
     let (execution, step) = step_name("name", &name)?;
     let control = Control::ChangeRetry { step: step.as_str().into(), change, reason };

@@ -396,8 +396,8 @@ fn decode_kind(
             };
             step(subject, StepEvent::Resolved { resolution, reason: resolved.reason })
         }
-        Kind::StepFallbackSwitched(v1::StepFallbackSwitched { failure: cause, from, to }) => {
-            step(subject, StepEvent::FallbackSwitched { failure: failure(cause)?, from, to })
+        Kind::StepFallbackSwitched(v1::StepFallbackSwitched { failure: cause, from, to, reason }) => {
+            step(subject, StepEvent::FallbackSwitched { failure: failure(cause)?, from, to, reason })
         }
         Kind::StepItemsListed(listed) => {
             let items = listed.items.into_iter().map(|item| json(Some(item), "an entry of a list").map_err(unknown));

@@ -231,11 +231,12 @@ fn step_kind(attempt: u32, event: &StepEvent) -> Kind {
                 not_before: Some(time(*not_before)),
             })
         }
-        StepEvent::FallbackSwitched { failure: cause, from, to } => {
+        StepEvent::FallbackSwitched { failure: cause, from, to, reason } => {
             Kind::StepFallbackSwitched(v1::StepFallbackSwitched {
                 failure: Some(failure(cause)),
                 from: from.clone(),
                 to: to.clone(),
+                reason: reason.clone(),
             })
         }
         StepEvent::ItemsListed { items } => {

@@ -134,3 +134,42 @@ steps:
     assert_eq!((&of("after")["state"], &of("flaky")["attempt"]), (&"STATE_COMPLETED".into(), &2.into()));
     drop(server);
 }
+
+/// S1-38: a person does not wait for the next attempt of a call that has failed: the step goes on with its next `fallback`.
+#[test]
+fn a_person_sends_a_step_to_its_fallback() {
+    let home = Home::new();
+    let server = home.serve();
+    home.file(
+        "plan.yaml",
+        "id: p
+steps:
+- id: draft
+  tool: noop
+  arguments: {fail: not yet, fail_attempts: 9}
+  retry: {max_attempts: 3, backoff: [1h]}
+  fallback: [{tool: noop, arguments: {output: other}}]
+- {id: alone, tool: noop, depends_on: [draft], arguments: {fail: not yet, fail_attempts: 1}, retry: {max_attempts: 2, backoff: [1h]}}
+",
+    );
+    let started = home.run(["run", "plan.yaml", "--id", "p", "--detach"]);
+    assert_eq!(started.code, 0, "{started:?}");
+    let mut watched = home.start(["executions", "watch", "p"]);
+    watched.wait_for("draft");
+    watched.wait_for("in 1h");
+    let forced = home.run(["executions", "retry-step", "p", "draft", "--fallback", "--reason", "the model is down"]);
+    assert_eq!(forced.code, 0, "{forced:?}");
+    watched.wait_for("alone");
+    watched.wait_for("in 1h");
+    let refused = home.run(["executions", "retry-step", "p", "alone", "--fallback"]);
+    assert!(
+        refused.code == 2 && refused.talk.contains("`alone` has no other call left in its `fallback`"),
+        "{refused:?}"
+    );
+    let now = home.run(["executions", "retry-step", "p", "alone", "--now"]);
+    assert_eq!(now.code, 0, "{now:?}");
+    assert_eq!(watched.end().code, 0);
+    let events = home.run(["executions", "events", "p"]).out;
+    assert!(events.contains("noop takes the place of noop") && events.contains("the model is down"), "{events}");
+    drop(server);
+}

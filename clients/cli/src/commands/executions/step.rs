@@ -54,6 +54,9 @@ struct Change {
     /// Do not try again: the step fails as its last attempt did
     #[arg(long)]
     cancel: bool,
+    /// Do not try this call again: the step goes on with its next `fallback`
+    #[arg(long)]
+    fallback: bool,
 }
 
 /// A step, and what every request about one has.
@@ -96,7 +99,11 @@ pub(crate) async fn set_output(context: &Context, verb: SetOutput) -> Result<Exi
 /// Changes the step's next attempt.
 pub(crate) async fn retry_step(context: &Context, verb: RetryStep) -> Result<Exit, Failure> {
     let RetryStep { step: OneStep { which, step, reason, request_id }, change } = verb;
-    let change = if change.now { RetryChange::Now } else { RetryChange::Cancel };
+    let change = match change {
+        Change { now: true, .. } => RetryChange::Now,
+        Change { fallback: true, .. } => RetryChange::Fallback,
+        Change { .. } => RetryChange::Cancel,
+    };
     ask(context, &which, &step, async |client, name| {
         let request = RetryStepRequest { name, change: change.into(), reason, etag: String::new(), request_id };
         Ok(client.retry_step(request).await?.into_inner())

@@ -33,8 +33,12 @@ pub(super) fn apply(
                 execution.queued_until = Some(*not_before);
             }
         }
-        StepEvent::FallbackSwitched { failure, from, to } => {
-            check(execution, step, attempt, StepTrigger::FallbackSwitched)?;
+        StepEvent::FallbackSwitched { failure, from, to, reason: _ } => {
+            let is_requested = execution.steps[step].state == StepState::BackingOff;
+            match is_requested {
+                true => check_backs_off(execution, step, attempt)?,
+                false => check(execution, step, attempt, StepTrigger::FallbackSwitched)?,
+            }
             let record = &execution.steps[step];
             let tool = |call: Option<&ToolStep>| call.map(|call| call.tool.clone());
             let are_next =
@@ -42,11 +46,21 @@ pub(super) fn apply(
             if !are_next {
                 return Err(format!("no call of `{to}` takes the place of the one of `{from}` of step `{id}`"));
             }
-            execution.transition_step(step, StepTrigger::FallbackSwitched, time)?;
+            if is_requested && record.failure.as_deref() != Some(failure) {
+                return Err(format!("the last attempt of step `{id}` failed in another way"));
+            }
+            // One that waits for its next attempt goes on waiting, for one that is due.
+            match is_requested {
+                true => execution.goes_on_by_request()?,
+                false => execution.transition_step(step, StepTrigger::FallbackSwitched, time)?,
+            }
             execution.update_step(step, |record| {
                 (record.call, record.attempts_of_others) = (record.call + 1, attempt);
                 record.not_before = Some(time);
-                record.failed(attempt, failure, time);
+                // The failure of one that waits for its next attempt is known.
+                if !is_requested {
+                    record.failed(attempt, failure, time);
+                }
                 (record.end, record.attempt_started_at) = (None, None);
             });
         }

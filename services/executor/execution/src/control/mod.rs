@@ -138,6 +138,9 @@ pub enum Refused {
     /// It cannot be done with a step in this state.
     #[error("this cannot be done with a step in the state {0:?}")]
     WrongStepState(StepState),
+    /// The step has no call left that could take the place of the one that failed.
+    #[error("step `{0}` has no `fallback` left")]
+    NoFallback(StepId),
     /// Every step has completed, or was skipped by its condition or by a person.
     #[error("no step has failed or was stopped")]
     NothingToRetry,
@@ -203,12 +206,14 @@ impl Control {
             StepEvent::RetryAdvanced { reason } => {
                 Some(Self::ChangeRetry { step, change: RetryChange::Now, reason: reason.clone() })
             }
+            StepEvent::FallbackSwitched { reason, .. } => {
+                Some(Self::ChangeRetry { step, change: RetryChange::Fallback, reason: reason.clone() })
+            }
             StepEvent::RetryCancelled { reason } => {
                 Some(Self::ChangeRetry { step, change: RetryChange::Cancel, reason: reason.clone() })
             }
             StepEvent::Started
             | StepEvent::RetryScheduled { .. }
-            | StepEvent::FallbackSwitched { .. }
             | StepEvent::ItemsListed { .. }
             | StepEvent::ItemsCollected { .. }
             | StepEvent::Completed { .. }
@@ -261,6 +266,9 @@ impl Control {
                 vec!["set_step_output", step, output.as_str(), reason, principal]
             }
             Self::ChangeRetry { step, change: RetryChange::Now, reason } => vec!["retry_now", step, reason, principal],
+            Self::ChangeRetry { step, change: RetryChange::Fallback, reason } => {
+                vec!["force_fallback", step, reason, principal]
+            }
             Self::ChangeRetry { step, change: RetryChange::Cancel, reason } => {
                 vec!["cancel_retry", step, reason, principal]
             }
@@ -345,6 +353,7 @@ impl Execution {
                     match change {
                         RetryChange::Now => StepEvent::RetryAdvanced { reason },
                         RetryChange::Cancel => StepEvent::RetryCancelled { reason },
+                        RetryChange::Fallback => self.forced_fallback(key, reason)?,
                     },
                 )]
             }
@@ -365,6 +374,15 @@ impl Execution {
             _ if self.stop.is_some() => Err(Refused::WrongState(self.state)),
             _ => Ok(key),
         }
+    }
+
+    /// The event with which a step that waits for its next attempt goes to its next call.
+    fn forced_fallback(&self, step: StepKey, reason: String) -> Result<StepEvent, Refused> {
+        let record = &self.steps[step];
+        let calls = record.current_call().zip(record.next_call()).zip(record.failure.as_deref());
+        let ((from, to), failure) = calls.ok_or_else(|| Refused::NoFallback(record.id.clone()))?;
+        let (from, to) = (from.tool.clone(), to.tool.clone());
+        Ok(StepEvent::FallbackSwitched { failure: failure.clone(), from, to, reason })
     }
 
     fn about_step(&self, step: StepKey, event: StepEvent) -> Body {

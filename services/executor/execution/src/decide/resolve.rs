@@ -80,7 +80,7 @@ impl Execution {
         let has_time = self.step_deadline(step).is_none_or(|deadline| deadline > now);
         let from = record.current_call()?.tool.clone();
         let to = record.next_call().filter(|_| mends && has_time)?.tool.clone();
-        Some(StepEvent::FallbackSwitched { failure: failure.clone(), from, to })
+        Some(StepEvent::FallbackSwitched { failure: failure.clone(), from, to, reason: String::new() })
     }
 
     pub(super) fn skip(&self, step: StepKey, reason: SkipReason, because: Option<StepKey>) -> Body {

@@ -29,6 +29,8 @@ pub enum StepEvent {
         from: String,
         /// The tool of the call that takes its place, as the plan names it.
         to: String,
+        /// The reason of the principal who asked for it; empty when nobody did.
+        reason: String,
     },
     /// It has read the list for each entry of which it runs. Each is a step of its own; those that have completed for the same entry stay as they are.
     ItemsListed {
@@ -111,6 +113,8 @@ pub enum RetryChange {
     Now,
     /// There is none: the step fails as its last attempt did.
     Cancel,
+    /// It is the first of the step's next call.
+    Fallback,
 }
 
 /// What a principal found out about a call whose outcome was unknown.

@@ -196,6 +196,7 @@ fn everything(now: &Execution) -> Vec<Body> {
                 failure: failure("transient"),
                 from: "work".to_owned(),
                 to: "other".to_owned(),
+                reason: String::new(),
             },
             StepEvent::ItemsListed { items: vec![Json::from_text("1")] },
             StepEvent::ItemsCollected { output: Json::from_text("[]").into() },

@@ -1,8 +1,9 @@
 //! Calls that take the place of others, and what steps use one at a time.
 
+use belay_execution::{Actor, Body, Control, Refused, RetryChange, StepEvent};
 use serde_json::json;
 
-use crate::support::story;
+use crate::support::{Play, story};
 
 /// S1-16, S1-21, S1-23, S1-32: each call has all attempts; then the next takes its place, at once and visibly; the failure is that of the last.
 #[test]
@@ -54,6 +55,53 @@ fn a_denial_is_not_gone_round() {
         let picture = story("draft").fallback("draft", "other").replies(&format!("draft: {reply}")).picture();
         assert_eq!(picture[1], format!("1s draft failed {reason}, FAILED"));
     }
+}
+
+/// S1-38: a person does not wait for the next attempt of a call, and the next call takes its place, with all its attempts.
+#[test]
+fn a_person_can_have_the_next_call_take_its_place() {
+    let play = story("draft")
+        .fallback("draft", "other")
+        .tries("draft", 2, "60s")
+        .replies("draft: transient, transient, ok")
+        .acts("5s force-fallback draft 1 work other transient")
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, draft started",
+            "1s draft waits 60s after TRANSIENT",
+            "5s draft work gives way to other after TRANSIENT, draft started attempt 2",
+            "6s draft waits 60s after TRANSIENT",
+            "66s draft started attempt 3",
+            "67s draft completed, COMPLETED",
+        ]
+    );
+    let failed: Vec<u32> =
+        play.execution.steps().next().unwrap().failed_attempts().iter().map(|failed| failed.attempt).collect();
+    assert_eq!(failed, [1, 2], "each failure is known once");
+}
+
+/// S1-38: a step without another call, and one that does not wait for an attempt, is not sent to one.
+#[test]
+fn a_person_is_refused_where_no_call_is_left() {
+    let waits = |body: &Body| matches!(body, Body::Step { event: StepEvent::RetryScheduled { .. }, .. });
+    let force = |play: &Play| {
+        let mut execution = play.just_after(waits);
+        let change = RetryChange::Fallback;
+        let control = Control::ChangeRetry { step: "draft".into(), change, reason: "now".to_owned() };
+        let actor = || Actor { request_id: "1".to_owned(), ..Actor::new("person") };
+        let now = execution.last_time();
+        let first = execution.control(now, actor(), control.clone())?.len();
+        let again = execution.control(now, actor(), control)?.len();
+        Ok((first, again))
+    };
+    let tried = |fallback: &str| {
+        let play = story("draft").tries("draft", 2, "60s").replies("draft: transient, ok");
+        (if fallback.is_empty() { play } else { play.fallback("draft", fallback) }).play()
+    };
+    assert_eq!(force(&tried("other")), Ok((1, 0)), "the same request again changes nothing");
+    assert_eq!(force(&tried("")), Err(Refused::NoFallback("draft".into())));
 }
 
 /// A step that is made to run again begins with its own call.

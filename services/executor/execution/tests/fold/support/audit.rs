@@ -283,8 +283,14 @@ impl Audit {
                 assert_eq!(*not_before, time.saturating_add(*delay));
                 self.not_before.insert(step, *not_before);
             }
-            StepEvent::FallbackSwitched { failure, from, to } => {
-                self.check_attempt(step, attempt);
+            StepEvent::FallbackSwitched { failure, from, to, reason: _ } => {
+                // Only one that waits for its next attempt can be asked to go to its next call.
+                let is_requested = self.not_before.contains_key(&step);
+                if is_requested {
+                    self.check_can_be_changed(step, attempt);
+                } else {
+                    self.check_attempt(step, attempt);
+                }
                 assert!(self.stop.is_none());
                 let spec = self.spec(step);
                 let (place, attempts) = self.fallbacks.get(&step).map_or((0, self.before(step)), |&(n, at)| (n, at));
@@ -294,7 +300,7 @@ impl Audit {
                 let retry = spec.retry();
                 let never = failure.class == ErrorClass::RateLimit && retry.delay_after_rate_limit(0).is_none();
                 let all = attempt - attempts == retry.max_attempts && failure.class.is_retryable();
-                assert!(all || never || failure.class == ErrorClass::AgentUnavailable, "{failure}");
+                assert!(is_requested || all || never || failure.class == ErrorClass::AgentUnavailable, "{failure}");
                 self.fallbacks.insert(step, (place + 1, attempt));
                 self.not_before.insert(step, time);
             }

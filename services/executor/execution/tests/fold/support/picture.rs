@@ -122,7 +122,7 @@ fn step_words(attempt: u32, event: &StepEvent) -> String {
         StepEvent::RetryScheduled { failure, delay, .. } => {
             format!("waits {}s after {}", delay.as_secs_f64(), failure.reason)
         }
-        StepEvent::FallbackSwitched { failure, from, to } => {
+        StepEvent::FallbackSwitched { failure, from, to, reason: _ } => {
             format!("{from} gives way to {to} after {}", failure.reason)
         }
         StepEvent::ItemsListed { items } => format!("lists {}", items.len()),

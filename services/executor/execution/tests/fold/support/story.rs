@@ -338,6 +338,11 @@ pub(crate) fn act_of(words: &str) -> Happening {
             let event = StepEvent::RetryAdvanced { reason };
             return (Some(Actor::new("person")), self::step(name, attempt.parse().unwrap(), event));
         }
+        ["force-fallback", name, attempt, from, to, failed] => {
+            let (from, to) = (from.to_owned(), to.to_owned());
+            let event = StepEvent::FallbackSwitched { failure: failure(failed), from, to, reason };
+            return (Some(Actor::new("person")), self::step(name, attempt.parse().unwrap(), event));
+        }
         ["cancel-retry", name, attempt] => {
             let event = StepEvent::RetryCancelled { reason };
             return (Some(Actor::new("person")), self::step(name, attempt.parse().unwrap(), event));

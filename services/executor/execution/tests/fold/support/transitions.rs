@@ -88,7 +88,9 @@ fn execution_trigger(body: &Body) -> Option<ExecutionTrigger> {
                 | StepEvent::SkipRequested { .. }
                 | StepEvent::OutputSet { .. }
                 | StepEvent::RetryAdvanced { .. }
-                | StepEvent::RetryCancelled { .. },
+                | StepEvent::RetryCancelled { .. }
+                // Which only a principal asks for where nothing else goes on.
+                | StepEvent::FallbackSwitched { .. },
             ..
         } => Some(ExecutionTrigger::StepResolved),
         Body::Approval { .. } | Body::Step { .. } | Body::ToolCall { .. } | Body::Wait { .. } | Body::Child { .. } => {
@@ -132,6 +134,7 @@ fn step_trigger(body: &Body, from: StepState, to: StepState) -> Option<StepTrigg
                 StepState::Pending => StepTrigger::DependenciesCompleted,
                 _ => return None,
             },
+            StepEvent::FallbackSwitched { .. } if from == StepState::BackingOff => return None,
             StepEvent::FallbackSwitched { .. } => StepTrigger::FallbackSwitched,
             StepEvent::Started => StepTrigger::Started,
             StepEvent::RetryScheduled { .. } => StepTrigger::RetryScheduled,
