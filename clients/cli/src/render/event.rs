@@ -171,7 +171,8 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             let EscalationRetry { number, retries, resume_time } = retry;
             let at = resume_time.as_ref().map(|at| format!(" at {}", time::date_and_time(at))).unwrap_or_default();
             let count = words::steps(step_ids.len());
-            (Style::Warn, format!("escalated: {count} run again{at}, retry {number} of {retries}"))
+            let run = if step_ids.len() == 1 { "runs" } else { "run" };
+            (Style::Warn, format!("escalated: {count} {run} again{at}, retry {number} of {retries}"))
         }
         Kind::ExecutionRetried(retried) => {
             let count = words::steps(retried.step_ids.len());

@@ -211,11 +211,12 @@ pub enum StepKindDraft {
 }
 
 impl StepKindDraft {
-    /// Whether a step of this kind has attempts, which can be limited and made again.
-    pub(crate) fn has_attempts(&self) -> bool {
+    /// The name of its kind where a plan says how often steps of a kind are tried: the tool, or `plan`. `None` for a step without attempts.
+    pub(crate) fn retried_as(&self) -> Option<&str> {
         match self {
-            Self::Tool { .. } | Self::Plan { .. } => true,
-            Self::Wait { .. } => false,
+            Self::Tool { tool, .. } => Some(tool),
+            Self::Plan { .. } => Some("plan"),
+            Self::Wait { .. } => None,
         }
     }
 }

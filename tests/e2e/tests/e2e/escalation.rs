@@ -41,3 +41,28 @@ steps:
     server.signal(rustix::process::Signal::TERM);
     server.end();
 }
+
+/// S2-X-23: a time limit ends the program, what it had printed is kept, and the step escalates.
+#[test]
+fn a_time_limit_keeps_what_was_printed_and_escalates() {
+    let home = Home::new();
+    home.file(
+        "plan.yaml",
+        r#"
+id: slow
+escalation: {retries: 1, backoff: [10ms]}
+steps:
+  - {id: test, tool: run_terminal, arguments: {command: [sh, -c, "echo halfway; exec sleep 60"]}, attempt_timeout: 500ms}
+"#,
+    );
+    let ended = home.run(["run", "plan.yaml", "--id", "slow", "--approve", "auto"]);
+    assert_eq!(ended.code, 34, "{ended:?}");
+    let (_, execution) = home.json(&["executions", "get", "slow"]);
+    let step = &execution["steps"][0];
+    assert_eq!(step["attempt"], 2, "{execution:#}");
+    for attempt in step["failedAttempts"].as_array().unwrap() {
+        assert!(attempt.to_string().contains("halfway"), "{attempt:#}");
+    }
+    let events = home.run(["executions", "events", "slow"]).out;
+    assert!(events.contains("escalated: 1 step runs again") && events.contains("retry 1 of 1"), "{events}");
+}

@@ -112,7 +112,7 @@ fn a_form_is_answered_by_a_person() {
     assert_eq!(read(&home, "ANNOUNCEMENT.md"), "# 1.4\n\nReleased in the channel beta.\n");
 }
 
-/// S3-01, S3-10: the plan of an agent that researches and codes, with the fields and tools that it names; each step has what the one before it made.
+/// S3-01, S3-02, S3-10: the plan of an agent that researches and codes, with the fields and tools that it names; each step has what the one before it made.
 #[test]
 fn what_is_researched_becomes_a_program_and_its_report() {
     let home = home();

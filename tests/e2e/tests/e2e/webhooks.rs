@@ -188,7 +188,7 @@ async fn a_message_comes_again_until_it_is_accepted_also_after_the_executor_is_k
     assert!(!log.contains("/hook"), "the path may be a secret: {log}");
 }
 
-/// A receiver that never answers, and one that is not there, hold up neither executions nor another receiver.
+/// S2-NFR-003: a receiver that never answers, and one that is not there, hold up neither executions nor another receiver.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_that_hangs_holds_up_nothing_else() {
     let folder = tempfile::tempdir().unwrap();

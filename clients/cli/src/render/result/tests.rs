@@ -388,7 +388,7 @@ fn one_prompt_has_one_result() {
     );
 }
 
-// S1-14: exit_code, error, artifacts, metadata.
+// S1-14, S1-24: exit_code, error, artifacts, metadata.
 #[test]
 fn a_supervised_agent_has_its_attempts_counted() {
     assert_eq!(

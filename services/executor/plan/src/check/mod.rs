@@ -12,7 +12,8 @@ use std::{
 };
 
 use crate::{
-    Escalation, Input, InvalidPlan, Plan, PlanDraft, Planned, PlannedStep, StepDraft, StepKindDraft, StepProblem, Then,
+    Escalation, Input, InvalidPlan, Plan, PlanDraft, Planned, PlannedStep, RetryPolicy, StepDraft, StepKindDraft,
+    StepProblem, Then,
     error::{Findings, Problem},
     limits::{
         MAX_DURATION, MAX_ESCALATIONS, MAX_ID_CHARS, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_NESTED_PLANS,
@@ -110,6 +111,26 @@ impl Places {
     pub(crate) fn of_plan(&self, step: usize) -> Option<&Self> {
         self.steps.get(step).map(|place| &place.of_plan)
     }
+}
+
+/// What is wrong with a retry policy that belongs to no step, by its field.
+pub(crate) fn retry_problems(retry: &RetryPolicy) -> Vec<(FieldPath, String)> {
+    let (inputs, places) = (BTreeMap::new(), Places::default());
+    let mut checker = Checker {
+        trust: Trust::Author,
+        index: HashMap::new(),
+        inputs: &inputs,
+        places: &places,
+        comparisons_left: 0,
+        findings: Findings::default(),
+    };
+    checker.retry(&FieldPath::root(), retry);
+    let mut problems = Vec::new();
+    let _ = checker.findings.filter_map(|Problem { path, message }| {
+        problems.push((path, message));
+        None::<Problem>
+    });
+    problems
 }
 
 /// Checks a draft. `places` gives, for each step of the draft, its position in the author's document, for messages about other steps.

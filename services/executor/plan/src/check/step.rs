@@ -737,7 +737,7 @@ impl Checker<'_> {
         found
     }
 
-    fn retry(&mut self, path: &FieldPath, retry: &RetryPolicy) {
+    pub(super) fn retry(&mut self, path: &FieldPath, retry: &RetryPolicy) {
         if !(1..=MAX_ATTEMPTS).contains(&retry.max_attempts) {
             self.rule(&path.key("max_attempts"), || format!("must be 1 to {MAX_ATTEMPTS}, not {}", retry.max_attempts));
         }

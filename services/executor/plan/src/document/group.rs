@@ -170,7 +170,7 @@ impl<'n> Listed<'n> {
                         false => format!("({}) && ({})", group.condition, draft.condition),
                     };
                 }
-                if draft.kind.has_attempts() {
+                if draft.kind.retried_as().is_some() {
                     draft.retry = draft.retry.take().or_else(|| group.retry.clone());
                     draft.attempt_timeout = draft.attempt_timeout.or(group.attempt_timeout);
                 }

@@ -8,12 +8,13 @@ use serde_json::Value as Json;
 use crate::{
     AuditLevel, Backoff, CallDraft, CheckDraft, Escalation, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen,
     StepDraft, StepKindDraft, Then, WaitDraft,
-    check::{Place, Places},
+    check::{Place, Places, retry_problems},
     duration,
     error::Findings,
     limits::{
         MAX_ATTEMPTS, MAX_DURATION, MAX_ESCALATIONS, MAX_IMPLIED_PARALLELISM, MAX_NESTED_GROUPS, MAX_PARALLELISM,
     },
+    nearest,
     path::{FieldPath, look_alikes, shown},
     retry::{DEFAULT_FACTOR, DEFAULT_INITIAL, DEFAULT_MAX, Never, Profile, QueueForLater, RateLimit},
     timestamp,
@@ -103,6 +104,7 @@ impl<'n> Reader<'n> {
         draft.stop_on_error = stop_on_error.as_ref().is_some_and(|value| value.flag(&mut self.report));
         let timeout = fields.take_exactly("timeout");
         draft.timeout = timeout.as_ref().and_then(|value| self.duration(value));
+        let retry_defaults = fields.take_exactly("retry_defaults");
         draft.escalation = fields.take_exactly("escalation").and_then(|value| self.escalation(&value));
         if let Some(resources) = fields.take_exactly("resources") {
             draft.resources = self.capacities(&resources);
@@ -121,6 +123,9 @@ impl<'n> Reader<'n> {
         fields.finish(&mut self.report);
         let places;
         (draft.steps, places) = self.steps(&steps, &[]).resolve(&mut self.report);
+        if let Some(defaults) = retry_defaults {
+            self.retry_defaults(&defaults, &mut draft.steps);
+        }
         if let Some(mut config) = config.and_then(|config| config.fields(&mut self.report, "an object with settings")) {
             self.config(
                 &mut config,
@@ -255,6 +260,43 @@ impl<'n> Reader<'n> {
             read.insert(entry.key.name.clone(), input);
         }
         read
+    }
+
+    /// Gives the steps of a kind that have no retry policy, neither of their own nor of a group, the one that the plan has for the kind.
+    fn retry_defaults(&mut self, defaults: &Value<'n>, steps: &mut [StepDraft]) {
+        let Some(entries) = defaults.node.entries() else {
+            defaults.refuse(&mut self.report, || {
+                "must be an object with a retry policy for each tool, such as {run_terminal: {max_attempts: 3}}"
+                    .to_owned()
+            });
+            return;
+        };
+        for entry in entries {
+            let name = entry.key.name.as_str();
+            let value = Value { path: defaults.path.key(name.to_owned()), node: &entry.value };
+            let Some(retry) = self.retry(&value) else { continue };
+            let problems = retry_problems(&retry);
+            for (field, message) in &problems {
+                self.report.refuse(&value.path.join(field), value.node.offset, || message.clone());
+            }
+            let mut is_used = false;
+            for step in steps.iter_mut().filter(|step| step.kind.retried_as() == Some(name)) {
+                is_used = true;
+                if problems.is_empty() {
+                    step.retry.get_or_insert_with(|| retry.clone());
+                }
+            }
+            if !is_used {
+                let near = nearest(name, steps.iter().filter_map(|step| step.kind.retried_as()));
+                value.refuse(&mut self.report, || {
+                    let near = near.map(|near| format!("; did you mean `{}`?", shown(near))).unwrap_or_default();
+                    format!(
+                        "no step of the plan calls `{}`{near} (a step with a plan of its own is `plan`)",
+                        shown(name)
+                    )
+                });
+            }
+        }
     }
 
     fn escalation(&mut self, value: &Value<'n>) -> Option<Escalation> {

@@ -85,6 +85,11 @@ fn plan() -> Value {
             "propertyNames": {"pattern": "^[A-Za-z0-9_-]+$", "maxLength": MAX_INPUT_CHARS},
             "additionalProperties": {"anyOf": [{"$ref": "#/$defs/input"}, {"type": "null"}]},
         })),
+        "retry_defaults": optional(json!({
+            "description": "How often steps are tried that say nothing of it themselves, by the tool that they call, or `plan` for those with a plan of their own.",
+            "type": "object",
+            "additionalProperties": {"$ref": "#/$defs/retry"},
+        })),
         "escalation": optional(json!({
             "description": "What follows when steps have failed, after all attempts of their own, and everything else has ended; by default the execution ends.",
             "type": "object",

@@ -6,6 +6,7 @@ use belay_execution::{Body, ExecutionState, StepEvent, Totals};
 
 use crate::support::story;
 
+/// S3-04: the step runs, its tool is called, and it has completed with what that returned.
 #[test]
 fn everything_that_happens_in_the_shortest_story() {
     let play = story("draft").play();

@@ -86,7 +86,7 @@ fn a_rate_limit_has_delays_of_its_own() {
     assert_eq!(play(Profile::QuotaAware, "says-key, ok")[1], "1s draft waits 2s after SAYS-KEY");
 }
 
-// S0-07, S2-FR-059, S2-FR-067, S4-22: the attempts are counted and each says why the one before failed.
+// S0-07, S2-FR-059, S2-FR-067, S3-09, S4-22: the attempts are counted and each says why the one before failed.
 #[test]
 fn a_passing_failure_is_tried_again() {
     let story =

@@ -139,6 +139,24 @@ fn what_groups_stand_for_is_bounded() {
     assert!(refused[0].message.contains("100000 dependencies"), "{refused:?}");
 }
 
+/// S2-FR-066: each kind of step has a retry policy of its own, unless a step or its group has one.
+#[test]
+fn steps_are_tried_as_the_plan_says_for_their_kind() {
+    let plan = r#"
+id: p
+retry_defaults: {noop: {max_attempts: 4}, plan: {max_attempts: 2}, sh: {profile: executor}}
+steps:
+  - {id: a, tool: noop}
+  - {id: b, tool: noop, retry: {max_attempts: 1}}
+  - {id: g, retry: {max_attempts: 3}, steps: [{id: c, tool: noop}, {id: d, tool: sh}]}
+  - {id: e, plan: {id: q, steps: [{id: x, tool: noop}]}}
+  - {id: f, wait: {for: 1s}}
+  - {id: h, tool: sh}
+"#;
+    let tried: Vec<_> = picture(plan).iter().map(|line| line.replace(" after []", "")).collect();
+    assert_eq!(tried, ["a x4", "b", "c x3", "d x3", "e x2", "f", "h x4"]);
+}
+
 /// S3-01: a working memory is an input, so that templates read it and a start can give another.
 #[test]
 fn a_working_memory_is_an_input() {
