@@ -29,7 +29,7 @@ pub enum StepEvent {
         from: String,
         /// The tool of the call that takes its place, as the plan names it.
         to: String,
-        /// The reason of the principal who asked for it; empty when nobody did.
+        /// The reason of the principal who asked for it; empty when none did.
         reason: String,
     },
     /// It has read the list for each entry of which it runs. Each is a step of its own; those that have completed for the same entry stay as they are.

@@ -1,0 +1,134 @@
+//! Reads what a plan says beside its steps.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Backoff, Escalation, Input, StepDraft, Then,
+    check::retry_problems,
+    limits::{MAX_ESCALATIONS, MAX_PARALLELISM},
+    nearest,
+    path::shown,
+};
+
+use super::{super::tree::Kind, Reader, Value};
+
+/// The input that is a plan's working memory.
+const MEMORY: &str = "memory";
+
+impl<'n> Reader<'n> {
+    pub(super) fn inputs(&mut self, inputs: &Value<'n>) -> BTreeMap<String, Input> {
+        let Some(entries) = inputs.node.entries() else {
+            inputs.refuse(&mut self.report, || "must be an object with an entry for each input".to_owned());
+            return BTreeMap::new();
+        };
+        let mut read = BTreeMap::new();
+        for entry in entries {
+            let value = Value { path: inputs.path.key(entry.key.name.clone()), node: &entry.value };
+            let mut input = Input::default();
+            // `name:` alone declares an input without more.
+            if !matches!(entry.value.kind, Kind::Null)
+                && let Some(mut fields) =
+                    value.fields(&mut self.report, "an object with `description`, `schema` and `default`")
+            {
+                input.description = self.optional_text(&mut fields, "description");
+                input.schema = self.precise(fields.take_exactly("schema"));
+                input.default = self.precise(fields.take_exactly("default"));
+                fields.finish(&mut self.report);
+            }
+            read.insert(entry.key.name.clone(), input);
+        }
+        read
+    }
+
+    /// The working memory that other planners hand over with a plan: an input, so that templates read it and a start may give another.
+    pub(super) fn memory(&mut self, memory: &Value<'n>, inputs: &mut BTreeMap<String, Input>) {
+        if !matches!(memory.node.kind, Kind::Map(_)) {
+            memory.refuse(&mut self.report, || {
+                "must be an object with what the steps read as `${inputs.memory.NAME}`".to_owned()
+            });
+            return;
+        }
+        let input = Input {
+            description: "The working memory that the execution begins with.".to_owned(),
+            schema: Some(serde_json::json!({"type": "object"})),
+            default: self.precise(Some(memory.clone())),
+        };
+        if inputs.insert(MEMORY.to_owned(), input).is_some() {
+            memory.refuse(&mut self.report, || {
+                format!("is the input `{MEMORY}`, which `inputs` declares too: give only one of them")
+            });
+        }
+    }
+
+    /// Gives the steps of a kind that have no retry policy, neither of their own nor of a group, the one that the plan has for the kind.
+    pub(super) fn retry_defaults(&mut self, defaults: &Value<'n>, steps: &mut [StepDraft]) {
+        let Some(entries) = defaults.node.entries() else {
+            defaults.refuse(&mut self.report, || {
+                "must be an object with a retry policy for each tool, such as {run_terminal: {max_attempts: 3}}"
+                    .to_owned()
+            });
+            return;
+        };
+        for entry in entries {
+            let name = entry.key.name.as_str();
+            let value = Value { path: defaults.path.key(name.to_owned()), node: &entry.value };
+            let Some(retry) = self.retry(&value) else { continue };
+            let problems = retry_problems(&retry);
+            for (field, message) in &problems {
+                self.report.refuse(&value.path.join(field), value.node.offset, || message.clone());
+            }
+            let mut is_used = false;
+            for step in steps.iter_mut().filter(|step| step.kind.retried_as() == Some(name)) {
+                is_used = true;
+                if problems.is_empty() {
+                    step.retry.get_or_insert_with(|| retry.clone());
+                }
+            }
+            if !is_used {
+                let near = nearest(name, steps.iter().filter_map(|step| step.kind.retried_as()));
+                value.refuse(&mut self.report, || {
+                    let near = near.map(|near| format!("; did you mean `{}`?", shown(near))).unwrap_or_default();
+                    format!(
+                        "no step of the plan calls `{}`{near} (a step with a plan of its own is `plan`)",
+                        shown(name)
+                    )
+                });
+            }
+        }
+    }
+
+    pub(super) fn escalation(&mut self, value: &Value<'n>) -> Option<Escalation> {
+        let what = "an object such as {retries: 2, backoff: [10s, 1m], then: pause}";
+        let mut fields = value.fields(&mut self.report, what)?;
+        let retries = fields.take_exactly("retries");
+        let retries = retries.map_or(Some(0), |value| value.whole(&mut self.report, 0..=MAX_ESCALATIONS));
+        let backoff = fields.take_exactly("backoff").map_or(Some(Backoff::DEFAULT), |value| self.backoff(&value));
+        let then = fields.take_exactly("then").map_or(Some(Then::default()), |value| {
+            let word = value.text(&mut self.report);
+            let known = Then::WORDS.iter().find(|(known, _)| *known == word);
+            if known.is_none() && matches!(value.node.kind, Kind::Text(_)) {
+                value.refuse(&mut self.report, || format!("must be fail or pause, not `{}`", shown(&word)));
+            }
+            known.map(|(_, then)| *then)
+        });
+        fields.finish(&mut self.report);
+        Some(Escalation { retries: retries?, backoff: backoff?, then: then? })
+    }
+
+    /// How many steps may use each resource at the same time.
+    pub(super) fn capacities(&mut self, resources: &Value<'n>) -> BTreeMap<String, u32> {
+        let Some(entries) = resources.node.entries() else {
+            resources.refuse(&mut self.report, || {
+                "must be an object with the number of steps that may use each resource at once, such as {api: 3}"
+                    .to_owned()
+            });
+            return BTreeMap::new();
+        };
+        let capacities = entries.iter().map(|entry| {
+            let value = Value { path: resources.path.key(entry.key.name.clone()), node: &entry.value };
+            // What cannot be read is refused once: this stands for it.
+            (entry.key.name.clone(), value.whole(&mut self.report, 1..=MAX_PARALLELISM).unwrap_or(1))
+        });
+        capacities.collect()
+    }
+}
