@@ -3,9 +3,9 @@
 use std::{collections::HashMap, time::Duration};
 
 use belay_proto::v1::{
-    Execution, ExecutionCompensationStarted, ExecutionEvent, ExecutionPlanUpdated, ExecutionRetried, SkipReason, Step,
-    StepItem, StepItemsListed, ToolStepDetail, WaitingReason, execution, execution_event::Kind, step, step::State,
-    waiting_reason,
+    Execution, ExecutionCompensationStarted, ExecutionEvent, ExecutionPlanUpdated, ExecutionRetried, Plan, SkipReason,
+    Step, StepItem, StepItemsListed, ToolStepDetail, WaitingReason, execution, execution_event::Kind, step,
+    step::State, waiting_reason,
 };
 use pbjson_types::Timestamp;
 
@@ -256,9 +256,7 @@ impl Picture {
 
     /// How many attempts the plan gives each call of a step; `None` when the plan is not known.
     pub(crate) fn planned_attempts(&self, step: &Step) -> Option<i32> {
-        let plan = self.execution.plan.as_ref()?;
-        let planned = plan.steps.iter().find(|planned| planned.id == planned_id(step))?;
-        Some(planned.retry.as_ref().map_or(1, |retry| retry.max_attempts.max(1)))
+        planned_attempts(self.execution.plan.as_ref(), step)
     }
 
     /// It is paused, by a principal or by the plan when `principal` is empty.
@@ -279,10 +277,7 @@ impl Picture {
         for id in &retried.step_ids {
             let Some(&place) = self.places.get(id) else { continue };
             let Some(step) = self.execution.steps.get_mut(place) else { continue };
-            let planned =
-                self.execution.plan.iter().flat_map(|plan| &plan.steps).find(|planned| planned.id == planned_id(step));
-            let attempts =
-                planned.and_then(|planned| planned.retry.as_ref()).map_or(1, |retry| retry.max_attempts.max(1));
+            let attempts = planned_attempts(self.execution.plan.as_ref(), step).unwrap_or(1);
             *step = Step {
                 name: std::mem::take(&mut step.name),
                 step_id: std::mem::take(&mut step.step_id),
@@ -752,6 +747,12 @@ impl Picture {
 /// What a step does that runs for each entry of a list.
 fn for_each(call: &str, entries: usize) -> String {
     format!("for each of {}: {call}", words::entries(entries))
+}
+
+/// How many attempts a plan gives each call of a step; `None` when it is not known.
+fn planned_attempts(plan: Option<&Plan>, step: &Step) -> Option<i32> {
+    let planned = plan?.steps.iter().find(|planned| planned.id == planned_id(step))?;
+    Some(planned.retry.as_ref().map_or(1, |retry| retry.max_attempts.max(1)))
 }
 
 /// The id of the step of the plan that says what a step does.

@@ -96,7 +96,11 @@ pub(crate) fn next(execution: &Execution, is_driven: bool) -> String {
         state if is_over(state) => about(&["executions", "get"], name, &[]),
         // It is paused because of what failed: resuming it would only let it end.
         Of::Paused
-            if first_failed(execution).is_some() && execution.steps.iter().all(|step| has_ended(step.state())) =>
+            if first_failed(execution).is_some()
+                // One that is being undone cannot run again.
+                && execution.steps.iter().all(|step| {
+                    matches!(step.state(), State::Completed | State::Failed | State::Skipped | State::Cancelled)
+                }) =>
         {
             about(&["executions", "retry"], name, &[])
         }
@@ -107,10 +111,6 @@ pub(crate) fn next(execution: &Execution, is_driven: bool) -> String {
             said.unwrap_or_else(|| about(&["executions", "watch"], name, &[]))
         }
     }
-}
-
-fn has_ended(state: State) -> bool {
-    matches!(state, State::Completed | State::Failed | State::Skipped | State::Cancelled)
 }
 
 /// The failed step that failed first.

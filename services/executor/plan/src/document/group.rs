@@ -136,7 +136,8 @@ impl<'n> Listed<'n> {
             }
             expander.expand(&group.value, &mut group.depends_on, &group.steps, report);
             // What was refused is not handed down: it would be refused again for each step.
-            group.depends_on.retain(|id| ids.contains(id) && !own.contains(id.as_str()));
+            let mut named = HashSet::new();
+            group.depends_on.retain(|id| ids.contains(id) && !own.contains(id.as_str()) && named.insert(id.clone()));
         }
     }
 
@@ -151,7 +152,8 @@ impl<'n> Listed<'n> {
                 let draft = &mut step.draft;
                 let begins = !draft.depends_on.iter().any(|id| own.contains(id))
                     && !named_steps(draft).any(|id| own.contains(&id));
-                if begins {
+                // What is too much is refused, and not handed down any further.
+                if begins && !is_too_much {
                     let known: HashSet<String> = draft.depends_on.iter().cloned().collect();
                     let more: Vec<&String> = group.depends_on.iter().filter(|id| !known.contains(*id)).collect();
                     is_too_much |= more.len() > left;

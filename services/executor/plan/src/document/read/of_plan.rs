@@ -1,6 +1,6 @@
 //! Reads what a plan says beside its steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     Backoff, Escalation, Input, StepDraft, Then,
@@ -69,6 +69,12 @@ impl<'n> Reader<'n> {
             });
             return;
         };
+        let mut of_kinds: HashMap<String, Vec<usize>> = HashMap::new();
+        for (place, step) in steps.iter().enumerate() {
+            if let Some(name) = step.kind.retried_as() {
+                of_kinds.entry(name.to_owned()).or_default().push(place);
+            }
+        }
         for entry in entries {
             let name = entry.key.name.as_str();
             let value = Value { path: defaults.path.key(name.to_owned()), node: &entry.value };
@@ -77,22 +83,21 @@ impl<'n> Reader<'n> {
             for (field, message) in &problems {
                 self.report.refuse(&value.path.join(field), value.node.offset, || message.clone());
             }
-            let mut is_used = false;
-            for step in steps.iter_mut().filter(|step| step.kind.retried_as() == Some(name)) {
-                is_used = true;
-                if problems.is_empty() {
-                    step.retry.get_or_insert_with(|| retry.clone());
-                }
-            }
-            if !is_used {
-                let near = nearest(name, steps.iter().filter_map(|step| step.kind.retried_as()));
+            let Some(places) = of_kinds.get(name) else {
                 value.refuse(&mut self.report, || {
+                    let near = nearest(name, of_kinds.keys().map(String::as_str));
                     let near = near.map(|near| format!("; did you mean `{}`?", shown(near))).unwrap_or_default();
                     format!(
                         "no step of the plan calls `{}`{near} (a step with a plan of its own is `plan`)",
                         shown(name)
                     )
                 });
+                continue;
+            };
+            if problems.is_empty() {
+                for &place in places {
+                    steps[place].retry.get_or_insert_with(|| retry.clone());
+                }
             }
         }
     }

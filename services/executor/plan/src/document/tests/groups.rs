@@ -157,6 +157,25 @@ steps:
     assert_eq!(tried, ["a x4", "b", "c x3", "d x3", "e x2", "f", "h x4"]);
 }
 
+/// Neither what a plan says for kinds of steps nor what a group says costs its length for each step: these two would take minutes.
+#[test]
+fn a_long_plan_is_refused_without_comparing_all_with_all() {
+    let steps = |more: &str| {
+        let steps = (0..9000).map(|n| format!(r#"{{"id": "s{n}", "tool": "t"{more}}}"#));
+        steps.collect::<Vec<_>>().join(",")
+    };
+    let kinds = (0..60_000).map(|n| format!(r#""t{n}": {{"max_attempts": 2}}"#)).collect::<Vec<_>>().join(",");
+    let plan = format!(r#"{{"id": "p", "retry_defaults": {{{kinds}}}, "steps": [{}]}}"#, steps(""));
+    let refused = Plan::parse(Format::Json, &plan).unwrap_err().violations;
+    assert!(refused[0].message.starts_with("no step of the plan calls `t0`"), "{}", refused[0]);
+    let on = vec![r#""a""#; 200_000].join(",");
+    let within = steps(r#", "depends_on": ["a"]"#);
+    let plan = format!(
+        r#"{{"id": "p", "steps": [{{"id": "a", "tool": "t"}}, {{"id": "g", "depends_on": [{on}], "steps": [{within}]}}]}}"#
+    );
+    assert_eq!(Plan::parse(Format::Json, &plan).unwrap().steps().len(), 9001);
+}
+
 /// S3-01: a working memory is an input, so that templates read it and a start can give another.
 #[test]
 fn a_working_memory_is_an_input() {
