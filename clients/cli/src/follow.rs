@@ -161,8 +161,10 @@ fn wait_before(attempt: u32) -> Duration {
 struct Cursor {
     /// The last event seen; `None` before anything is known.
     last: Option<i64>,
-    /// The last event there will ever be, once it is known.
+    /// The last event, once it is known that the execution has ended with it.
     end: Option<i64>,
+    /// The last event that the server had when the watch began: an end before it was followed by a retry.
+    had: i64,
     snapshot_seen: bool,
     /// The journal that it was seen in; empty before anything is known.
     journal: String,
@@ -185,7 +187,7 @@ enum Taken {
 
 impl Cursor {
     fn new(after: Option<i64>) -> Cursor {
-        Cursor { last: after, end: None, snapshot_seen: false, journal: String::new() }
+        Cursor { last: after, end: None, had: 0, snapshot_seen: false, journal: String::new() }
     }
 
     fn is_at_the_end(&self) -> bool {
@@ -203,9 +205,8 @@ impl Cursor {
         match content {
             Some(Content::Snapshot(execution)) => {
                 self.last = self.last.or(Some(execution.last_sequence));
-                if is_over(execution.state()) {
-                    self.end = Some(execution.last_sequence);
-                }
+                self.had = execution.last_sequence;
+                self.end = is_over(execution.state()).then_some(execution.last_sequence);
                 match std::mem::replace(&mut self.snapshot_seen, true) {
                     true => Taken::Known,
                     false => Taken::New(Seen::Snapshot(Box::new(execution))),
@@ -221,11 +222,8 @@ impl Cursor {
                     return Taken::Gap;
                 }
                 self.last = Some(event.sequence);
-                match event.kind {
-                    Some(Kind::ExecutionFinished(_)) => self.end = self.end.max(Some(event.sequence)),
-                    // It goes on after the end before this.
-                    Some(Kind::ExecutionRetried(_)) => self.end = self.end.filter(|end| *end > event.sequence),
-                    _ => {}
+                if matches!(event.kind, Some(Kind::ExecutionFinished(_))) && event.sequence >= self.had {
+                    self.end = Some(event.sequence);
                 }
                 Taken::New(Seen::Event(Box::new(event)))
             }
@@ -381,6 +379,17 @@ mod tests {
         assert_eq!(story(&mut script, Some(9)).await, "snapshot");
         let mut script = Script { answers: [Ok(vec![snapshot(State::Completed, 9)])].into(), ..Default::default() };
         assert_eq!(story(&mut script, None).await, "snapshot");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_before_a_retry_is_not_the_last() {
+        let retried_and = |state, last| {
+            let messages = vec![snapshot(state, last), event(1), finished(2), event(3), finished(4)];
+            Script { answers: [Ok(messages)].into(), ..Default::default() }
+        };
+        assert_eq!(story(&mut retried_and(State::Running, 3), Some(0)).await, "snapshot 1 2 3 4");
+        assert_eq!(story(&mut retried_and(State::Completed, 4), Some(0)).await, "snapshot 1 2 3 4");
+        assert_eq!(story(&mut retried_and(State::Running, 1), Some(0)).await, "snapshot 1 2", "it ended while watched");
     }
 
     #[tokio::test(start_paused = true)]
