@@ -1,6 +1,7 @@
 //! Watches an execution to its end: shows its events, asks a person for decisions, survives broken connections, and exits as the execution
 //! ended.
 
+mod children;
 mod view;
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
@@ -201,7 +202,10 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
     };
     let screen = view.screen();
     let terminal = Rc::new(Mutex::new(Terminal::default()));
-    let put = |name: &str, turn| question(screen, connection.to_gate.borrow().clone(), &terminal, name, turn);
+    let put = |name: &str, turn| {
+        let to_gate = connection.to_gate.borrow().clone();
+        question(screen, to_gate, &terminal, name, turn, &attendance.name)
+    };
     let mut questions = Queue::default();
     let watched = Watched { session, attendance, connection: &connection };
     let mut seen = std::pin::pin!(follow::follow(watched, Some(attendance.after)));
@@ -244,7 +248,11 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
                 if Instant::now() >= ask_at {
                     ask_at = Instant::now() + ASK_AGAIN;
                     let mut client = connection.client.borrow().clone();
-                    view.wait_for(&mut client, &attendance.name).await
+                    let shown = view.wait_for(&mut client, &attendance.name).await;
+                    if attendance.asks {
+                        view.look_at_children(&mut client).await;
+                    }
+                    shown
                 } else {
                     view.redraw();
                     Ok(())
@@ -264,12 +272,20 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
     }
 }
 
-/// Asks the person at the terminal about one approval.
-fn question(screen: Screen, to_gate: ToGate, terminal: &Rc<Mutex<Terminal>>, name: &str, turn: Turn) -> Question {
-    let (terminal, name) = (Rc::clone(terminal), name.to_owned());
+/// Asks the person at the terminal, who watches an execution, about one approval.
+fn question(
+    screen: Screen,
+    to_gate: ToGate,
+    terminal: &Rc<Mutex<Terminal>>,
+    name: &str,
+    turn: Turn,
+    watched: &str,
+) -> Question {
+    let (terminal, name, watched) = (Rc::clone(terminal), name.to_owned(), watched.to_owned());
     async move {
         let mut gate = to_gate.client().await?;
         let asked = ask::get(&mut gate, &name).await?;
+        let turn = Turn { is_of_child: asked.execution != watched, ..turn };
         ask::ask(screen, &mut gate, &mut *terminal.lock().await, asked, turn).await
     }
     .boxed_local()

@@ -40,7 +40,7 @@ impl Queue {
             match open.next() {
                 Some(name) => {
                     self.put += 1;
-                    let turn = Turn { number: self.put, of: self.put + open.count() };
+                    let turn = Turn { number: self.put, of: self.put + open.count(), ..Turn::ONLY };
                     self.open = Some((name.to_owned(), put(name, turn)));
                 }
                 None => self.put = 0,

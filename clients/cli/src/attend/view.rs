@@ -6,7 +6,7 @@ use belay_proto::v1::{
     ApprovalMode, ExecutionEvent, ExecutionView, GetExecutionRequest, ToolCallFailed, execution_event::Kind,
 };
 
-use super::ANSWER_WITHIN;
+use super::{ANSWER_WITHIN, children};
 use crate::{
     args::Format,
     ask::{self, Answer, Question, Queue},
@@ -40,6 +40,8 @@ pub(super) struct View {
     live: Option<(Live<Terminal>, Terminal)>,
     /// Whether a person at the terminal is asked for decisions.
     asks: bool,
+    /// The approvals that wait for a decision in the executions of steps, by name.
+    asked_by_children: Vec<String>,
     /// Whether all events are shown, so that what they announce need not be repeated.
     from_start: bool,
     /// Lines for programs.
@@ -65,6 +67,7 @@ impl View {
             last_sequence: after,
             live,
             asks,
+            asked_by_children: Vec::new(),
             from_start: after == 0,
             lines: EventLines::new(shape),
             printed_waits: Vec::new(),
@@ -78,7 +81,7 @@ impl View {
 
     /// The approvals that wait for a decision, by name.
     pub(super) fn asked(&self) -> impl Iterator<Item = &str> {
-        self.picture.iter().flat_map(Picture::asked)
+        self.picture.iter().flat_map(Picture::asked).chain(self.asked_by_children.iter().map(String::as_str))
     }
 
     pub(super) fn last_sequence(&self) -> i64 {
@@ -181,7 +184,7 @@ impl View {
             return Ok(());
         }
         let was_open = questions.is_open();
-        let withdrawn = questions.update(picture.asked(), put);
+        let withdrawn = questions.update(self.asked(), put);
         if let Some(name) = &withdrawn {
             self.screen.say(&Line::default());
             let id = names::id(name);
@@ -249,6 +252,15 @@ impl View {
         }
         self.redraw();
         Ok(())
+    }
+
+    /// Reads which approvals the executions of steps wait for: no event of this execution says that. Without an answer the last ones remain.
+    pub(super) async fn look_at_children(&mut self, client: &mut Client) {
+        let Some(picture) = self.picture.as_ref().filter(|picture| self.asks_about(picture)) else { return };
+        let names = children::of(picture.execution()).map(str::to_owned).collect();
+        if let Ok(Ok(asked)) = tokio::time::timeout(ANSWER_WITHIN, children::asked(client, names)).await {
+            self.asked_by_children = asked;
+        }
     }
 
     fn talk(&mut self, line: Line) -> io::Result<()> {

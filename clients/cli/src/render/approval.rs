@@ -31,11 +31,13 @@ pub(crate) struct Turn {
     pub(crate) number: usize,
     /// This one, the earlier ones, and the pending ones.
     pub(crate) of: usize,
+    /// Whether it comes from the execution of a step, and not from the one that is watched.
+    pub(crate) is_of_child: bool,
 }
 
 impl Turn {
     /// The only question.
-    pub(crate) const ONLY: Turn = Turn { number: 1, of: 1 };
+    pub(crate) const ONLY: Turn = Turn { number: 1, of: 1, is_of_child: false };
 }
 
 /// The question to a person, for a window of this many columns.
@@ -44,8 +46,12 @@ pub(crate) fn question(approval: &Approval, turn: Turn, columns: usize) -> Vec<L
         true => " asks you".to_owned(),
         false => format!(" wants to {}", wants(approval)),
     };
-    let wants =
-        Line::default().and(Style::Warn, "? ").and(Style::Strong, visible(&approval.step_id)).and(Style::Plain, wants);
+    let place = if turn.is_of_child { format!(" in {}", names::id(&approval.execution)) } else { String::new() };
+    let wants = Line::default()
+        .and(Style::Warn, "? ")
+        .and(Style::Strong, visible(&approval.step_id))
+        .and(Style::Plain, place)
+        .and(Style::Plain, wants);
     let turn = match turn.of {
         ..=1 => Line::default(),
         of => Line::default().and(Style::Dim, format!("{} of {of}", turn.number)),
@@ -338,7 +344,7 @@ mod tests {
     #[test]
     fn the_question_in_three_windows() {
         let shown = |columns| {
-            let lines = question(&approval(), Turn { number: 2, of: 3 }, columns);
+            let lines = question(&approval(), Turn { number: 2, of: 3, is_of_child: false }, columns);
             let rows = text::rows(&lines, Some(columns));
             assert!(rows.iter().all(|row| row.width() <= columns), "{rows:?}");
             screen(&rows)

@@ -489,6 +489,10 @@ impl Picture {
                 let (kind, since) = (waiting_reason::Kind::Child.into(), event.time);
                 let who = format!("the execution `{}`", child.execution_id);
                 step.waiting = Some(WaitingReason { kind, since, who, ..Default::default() });
+                if let Some(step::Detail::Plan(detail)) = &mut step.detail {
+                    let (parent, _) = self.execution.name.rsplit_once('/').unwrap_or_default();
+                    detail.execution = format!("{parent}/{}", child.execution_id);
+                }
                 State::Running
             }
             Kind::ChildEnded(_) => {
@@ -546,7 +550,8 @@ impl Picture {
         if has_ended(state) {
             step.approvals.clear();
         }
-        if !matches!(state, State::BackingOff | State::Waiting) {
+        let waits = matches!(state, State::BackingOff | State::Waiting) || matches!(kind, Kind::ChildStarted(_));
+        if !waits {
             step.waiting = None;
         }
         if has_ended(state) {
@@ -659,7 +664,11 @@ impl Picture {
                 let left = until.map(|until| format!(" · {} left", time::short(until.saturating_sub(now))));
                 (Style::Plain, "◦", what + &left.unwrap_or_default(), ticking)
             }
-            State::Running | State::Unspecified => (Style::Strong, "●", attempt() + &what, ticking),
+            State::Running | State::Unspecified => {
+                let child = step.waiting.as_ref().filter(|waiting| waiting.kind() == waiting_reason::Kind::Child);
+                let child = child.map(|waiting| format!(" · {}", waiting.who)).unwrap_or_default();
+                (Style::Strong, "●", attempt() + &what + &child, ticking)
+            }
         };
         let text_style = if matches!(step.state(), State::Pending | State::Ready) { Style::Dim } else { Style::Plain };
         self.row(place, style, mark, Line::default().and(text_style, text), right, columns)

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::text;
+use crate::{terminal::AtTerminal, text};
 
 /// Writes a file, deletes another, and has a step after that.
 const TIDY: &str = "
@@ -506,4 +506,47 @@ steps:
         &run.stdout,
     ];
     assert!(nowhere.iter().all(|output| !text(output).contains("Tr4il1ngS3cret")));
+}
+
+/// An outer plan whose steps carry out plans: one deletes a file, the other has a plan in which a person is asked for a form.
+const NESTED: &str = "
+id: outer
+steps:
+  - id: tidy
+    plan: {id: inner, steps: [{id: gone, tool: delete_file, arguments: {path: notes.txt}}]}
+  - id: ask
+    depends_on: [tidy]
+    plan:
+      id: middle
+      steps:
+        - id: deep
+          plan:
+            id: innermost
+            steps: [{id: size, wait: {form: {title: How large?, schema: {type: object, properties: {size: {type: string}}, required: [size]}}}}]
+";
+
+// S2-FR-052: a person at the terminal is asked for what the executions of steps wait for, however deep, and for nothing that another has decided.
+#[test]
+fn a_run_asks_for_what_the_executions_of_its_steps_wait_for() {
+    let home = Home::new();
+    home.write("nested.yaml", NESTED);
+    let _server = home.start(&["serve"], "keeps data in");
+    let mut person = AtTerminal::start(home.belay(&["run", "nested.yaml", "--workspace", "work", "--id", "outer"]));
+    let first = person.wait_for("[Q]uit >");
+    assert!(first.contains("? gone in tidy-") && first.contains("notes.txt"), "{first}");
+    let waiting = home.run(&["approvals", "list", "-o", "json"]);
+    let waiting: Value = serde_json::from_slice(&waiting.stdout).unwrap();
+    let id = waiting["approvals"][0]["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    assert_eq!(home.run(&["approve", &id, "--yes"]).status.code(), Some(0));
+    person.wait_for("was already decided");
+    let second = person.wait_for("[Q]uit >");
+    assert!(second.contains("How large?"), "{second}");
+    person.types("a");
+    person.wait_for("size:");
+    person.types("9");
+    person.wait_for("[Y]es");
+    person.types("y");
+    let (code, rest) = person.end();
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(!home.notes().exists() && rest.contains("answered"), "{rest}");
 }
