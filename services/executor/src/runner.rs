@@ -346,15 +346,20 @@ impl Runner {
         Ok(self.client.clone().watch_unacknowledged_tool_calls(request).await?.into_inner())
     }
 
-    /// The runner's warnings about planned calls; empty when it is unavailable, since they do not decide whether a plan is accepted.
-    pub(crate) async fn check_calls(&self, calls: Vec<runner_v1::PlannedCall>) -> Vec<runner_v1::CallProblem> {
-        let mut request = self.request(runner_v1::CheckCallsRequest { calls });
+    /// What the runner says about planned calls, and the policy of a namespace unless that is empty; nothing when it is unavailable, since this does not
+    /// decide whether a plan is accepted.
+    pub(crate) async fn check_calls(
+        &self,
+        calls: Vec<runner_v1::PlannedCall>,
+        namespace: String,
+    ) -> runner_v1::CheckCallsResponse {
+        let mut request = self.request(runner_v1::CheckCallsRequest { calls, namespace });
         request.set_timeout(RPC_TIMEOUT);
         match self.client.clone().check_calls(request).await {
-            Ok(response) => response.into_inner().problems,
+            Ok(response) => response.into_inner(),
             Err(status) => {
                 tracing::warn!(%status, "The tool runner did not check a plan's calls; its warnings are missing");
-                Vec::new()
+                runner_v1::CheckCallsResponse::default()
             }
         }
     }

@@ -252,6 +252,11 @@ impl Vault {
         labels
     }
 
+    /// Hides secrets in a call that belongs to no execution.
+    pub(crate) fn planned_call(&self, call: v1::PlannedCall) -> v1::PlannedCall {
+        shown(&self.redactor, call)
+    }
+
     /// Hides secrets in a plan that belongs to no execution.
     pub(crate) fn plan(&self, plan: v1::Plan) -> v1::Plan {
         shown(&self.redactor, plan)

@@ -9,6 +9,7 @@ mod commit;
 mod decide;
 mod effect;
 mod ended;
+mod foresee;
 mod forget;
 mod kept_results;
 mod known;
@@ -22,6 +23,7 @@ mod work;
 
 pub(crate) use call::{Progress, Subscription, unresolved};
 pub(crate) use decide::too_weak;
+pub(crate) use foresee::foresee;
 pub(crate) use record::timed_out;
 
 use std::{

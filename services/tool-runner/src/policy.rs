@@ -109,8 +109,13 @@ impl PolicyHolder {
 
     /// The current policy for a call, if there is one.
     pub(crate) fn of_call(&self, call: &str) -> Option<CallPolicy> {
+        self.of_namespace(namespace(call))
+    }
+
+    /// The current policy of a namespace, if there is one.
+    pub(crate) fn of_namespace(&self, namespace: &str) -> Option<CallPolicy> {
         let revised = self.current()?;
-        Some(CallPolicy { revision: revised.revision, policy: revised.policies.of(namespace(call)).clone() })
+        Some(CallPolicy { revision: revised.revision, policy: revised.policies.of(namespace).clone() })
     }
 
     fn active(&self) -> Option<ActivePolicy> {

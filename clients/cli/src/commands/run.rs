@@ -376,19 +376,31 @@ async fn dry_run(
     let mut execution = start(context, client, file, request).await?;
     let workspace = execution.workspace.clone();
     let shown = execution.plan.get_or_insert(plan).clone();
-    context.screen.show(&execution, || {
-        let mut lines = render::plan::preview(&shown, usize::MAX);
-        lines.extend(warnings);
-        if !workspace.is_empty() {
-            lines.push(Line::default().and(Style::Dim, "workspace: ").and(Style::Plain, &workspace));
-        }
-        lines.push(
-            Line::default()
-                .and(Style::Strong, "(dry run)")
-                .and(Style::Plain, " everything is in order; nothing was run"),
-        );
-        lines
-    })?;
+    if context.screen.format != Format::Text {
+        let mut value = render::json::of(&execution)?;
+        value["dryRun"] = true.into();
+        value["success"] = true.into();
+        value["output"] = "(dry run)".into();
+        context.screen.print_json(&value)?;
+        return Ok(Exit::OK);
+    }
+    let mut lines = render::plan::preview(&shown, usize::MAX);
+    let of_calls = render::planned::lines(&execution.planned_calls);
+    if !of_calls.is_empty() {
+        lines.push(Line::default());
+        lines.extend(of_calls);
+    }
+    lines.extend(warnings);
+    if !workspace.is_empty() {
+        lines.push(Line::default().and(Style::Dim, "workspace: ").and(Style::Plain, &workspace));
+    }
+    let result = match render::planned::denied(&execution.planned_calls) {
+        0 => " everything is in order; nothing was run".to_owned(),
+        1 => " the policy denies 1 call; nothing was run".to_owned(),
+        calls => format!(" the policy denies {calls} calls; nothing was run"),
+    };
+    lines.push(Line::default().and(Style::Strong, "(dry run)").and(Style::Plain, result));
+    context.screen.print(&lines)?;
     Ok(Exit::OK)
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod logs;
 pub(crate) mod output;
 pub(crate) mod picture;
 pub(crate) mod plan;
+pub(crate) mod planned;
 pub(crate) mod result;
 pub(crate) mod text;
 pub(crate) mod time;

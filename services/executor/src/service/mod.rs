@@ -15,6 +15,7 @@ mod list_executions;
 mod list_namespaces;
 mod list_steps;
 mod list_tool_calls;
+mod planned_calls;
 mod read_blob;
 mod requests;
 mod retries;

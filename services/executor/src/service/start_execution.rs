@@ -17,6 +17,7 @@ use tonic::{Code, Request, Status};
 
 use super::{
     get_execution::show,
+    planned_calls::planned_calls,
     requests::{check, json_within},
 };
 use crate::{
@@ -80,7 +81,7 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
     // Violations are collected later, together with the runner's.
     drop(plan_with(source, collect));
     let mut found = ForeseenProblems::default();
-    for problem in registry.runner.check_calls(planned).await {
+    for problem in registry.runner.check_calls(planned, String::new()).await.problems {
         let call = usize::try_from(problem.call).ok().and_then(|call| calls.get(call));
         let Some((call, _)) = call.filter(|(_, templates)| !templates.contains(&problem.pointer)) else {
             continue;
@@ -144,6 +145,10 @@ pub(super) async fn start_execution(
         _ => registry.runner.check_workspace(workspace).await?,
     };
 
+    let planned_calls = match validate_only {
+        true => planned_calls(registry, &namespace, &plan, &inputs).await,
+        false => Vec::new(),
+    };
     let now = registry.now();
     let start_at = start_time.as_ref().map(|time| Timestamp::from_micros(belay_proto::micros(time)));
     let start_at = start_at.filter(|at| *at > now);
@@ -182,7 +187,7 @@ pub(super) async fn start_execution(
     let body = ExecutionEvent::Created(Box::new(created)).into();
     let first = Event { sequence: 1, time: now, actor: Some(actor.clone()), body };
     if validate_only {
-        return preview(registry, &ExecutionName { namespace, id }, first);
+        return preview(registry, &ExecutionName { namespace, id }, first, planned_calls);
     }
     let paused = ExecutionEvent::Paused { reason: "started paused".into(), discard_calls: false, resume_at: None };
     let then = if start_paused { vec![(Actor::new(actor.principal), paused.into())] } else { Vec::new() };
@@ -220,10 +225,16 @@ pub(super) async fn create(
 }
 
 /// The execution as it would start.
-fn preview(registry: &ExecutionRegistry, name: &ExecutionName, first: Event) -> Result<v1::Execution, Status> {
+fn preview(
+    registry: &ExecutionRegistry,
+    name: &ExecutionName,
+    first: Event,
+    planned_calls: Vec<v1::PlannedCall>,
+) -> Result<v1::Execution, Status> {
     let execution = belay_execution::Execution::create(first)
         .map_err(|illegal| Status::internal(format!("a new execution cannot begin: {illegal}")))?;
-    Ok(registry.vault.secrets().summarize(name, &execution))
+    let planned_calls = planned_calls.into_iter().map(|call| registry.vault.planned_call(call)).collect();
+    Ok(v1::Execution { planned_calls, ..registry.vault.secrets().summarize(name, &execution) })
 }
 
 /// Replies to a repeated request with the execution that it started, and to any other request with the same name or request id with an

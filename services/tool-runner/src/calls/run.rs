@@ -12,7 +12,7 @@ use std::{
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_policy::{Decision, Intent, ToolKind};
+use belay_policy::{Decision, Intent, Policy, ToolKind};
 use belay_proto::{
     runner_v1,
     v1::{self, ErrorClass, tool_call::State},
@@ -43,6 +43,7 @@ use crate::{
     commit_log::{self, ConcurrentCommits},
     ledger::{Basis, Row, Spent, Written},
     policy::CallPolicy,
+    registry::Registered,
     stop::Stop,
     subject::{parts, summary},
     tier,
@@ -181,7 +182,7 @@ impl Calls {
             Ok(arguments) => arguments,
             Err(failure) => return self.end(job, receipt, Err((State::Failed, failure)), false).await,
         };
-        let intent = judge_intent(job, &arguments);
+        let intent = judge_intent(&job.policy.policy, &request.tool, &arguments);
         receipt.decision = Some(job.decision(&intent.decision));
         let approved = job.approved.is_some();
         let next = decide::before(intent.decision.verdict, spec.recovery, spec.touches, approved);
@@ -481,15 +482,14 @@ impl Calls {
 }
 
 /// Evaluates the policy on the intent of a call. Paths are normalised first, so that their spelling does not matter.
-fn judge_intent(job: &Job, arguments: &Value) -> JudgedIntent {
-    let tool = &job.request.tool;
+pub(super) fn judge_intent(policy: &Policy, tool: &Registered, arguments: &Value) -> JudgedIntent {
     let mut operation = tool.tool.operation(arguments);
     for path in operation.paths.iter_mut().chain([&mut operation.working_directory]) {
         if let Ok(plain) = RelPath::parse(path) {
             *path = plain.to_string();
         }
     }
-    let decision = job.policy.policy.intent(&Intent {
+    let decision = policy.intent(&Intent {
         tool: tool.spec.name,
         kind: tool.spec.kind,
         command: &operation.command,

@@ -1,8 +1,11 @@
-use belay_proto::{runner_v1, v1::payload::Content};
+use belay_proto::{
+    runner_v1,
+    v1::{self, payload::Content},
+};
 use belay_service_kit::status;
 use tonic::Status;
 
-use crate::{Calls, PlannedProblem};
+use crate::{Calls, PlannedProblem, calls::foresee};
 
 /// The limit of calls per request; a plan has fewer steps.
 const MAX_CALLS: usize = 10_000;
@@ -14,8 +17,11 @@ pub(super) fn check_calls(
     if request.calls.len() > MAX_CALLS {
         return Err(status::invalid("calls", format!("has more than {MAX_CALLS} entries")).into());
     }
-    let mut problems = Vec::new();
+    let policy = Some(&request.namespace).filter(|namespace| !namespace.is_empty());
+    let policy = policy.and_then(|namespace| calls.policy().of_namespace(namespace));
+    let (mut problems, mut decisions) = (Vec::new(), Vec::new());
     for (call, planned) in (0..).zip(&request.calls) {
+        decisions.extend(policy.is_some().then(v1::PolicyDecision::default));
         // The caller checks tools and schemas; this method checks what only the runner knows.
         let Some(registered) = calls.registry.find(&planned.tool) else { continue };
         let arguments = match planned.arguments.as_ref().and_then(|payload| payload.content.as_ref()) {
@@ -31,6 +37,9 @@ pub(super) fn check_calls(
         let problem =
             |PlannedProblem { pointer, message, refused }| runner_v1::CallProblem { call, pointer, message, refused };
         problems.extend(found.map(problem));
+        if let (Some(policy), Some(last)) = (&policy, decisions.last_mut()) {
+            *last = foresee(policy, &registered, &arguments);
+        }
     }
-    Ok(runner_v1::CheckCallsResponse { problems })
+    Ok(runner_v1::CheckCallsResponse { problems, decisions })
 }

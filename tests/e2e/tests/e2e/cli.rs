@@ -149,6 +149,60 @@ fn a_request_id_starts_once() {
     assert!(reused.talk.contains("code: REQUEST_ID_REUSED "), "{}", reused.talk);
 }
 
+/// S0-03, S0-04, S4-33: a dry run says what the policy decides about each call, in each namespace, and shows the prompt with the values of inputs.
+#[test]
+fn a_dry_run_says_what_the_policy_decides() {
+    let home = Home::new();
+    let rule = |id: &str, decide: &str| {
+        format!("{{id: {id}, on: intent, paths: [release.md], decide: {decide}, reason: not on a Friday}}")
+    };
+    let (asks, denies) = (rule("asks", "prompt"), rule("denies", "deny"));
+    let text = format!("rules: [{asks}]\nnamespaces: {{strict: {{rules: [{denies}]}}}}\n");
+    let policy = home.file("policy.yaml", text);
+    let plan = home.file(
+        "release.yaml",
+        "id: release
+inputs: {topic: {schema: {type: string}}, file: {schema: {type: string}}}
+steps:
+  - {id: note, tool: write_file, arguments: {path: '${inputs.file}', content: \"About ${inputs.topic}.\\nMore.\\n\"}}
+  - {id: after, tool: noop, arguments: {output: '${note.result.path}'}}
+",
+    );
+    let dry = |more: &[&str]| {
+        let inputs = ["--input", "topic=cats", "--input", "file=release.md", "--policy", &policy];
+        home.run([&["run", "--dry-run", &plan][..], &inputs, more].concat())
+    };
+    let ended = dry(&[]);
+    let expected = "
+  note  needs approval: not on a Friday (rule asks)
+  note  content, 18 characters:
+    About cats.
+    More.
+(dry run) everything is in order; nothing was run
+";
+    assert!(ended.code == 0 && ended.out.ends_with(expected), "{ended:?}");
+    let ended = dry(&["--namespace", "strict"]);
+    assert!(ended.out.contains("  note  denied: not on a Friday (in namespace `strict`) (rule denies)"), "{ended:?}");
+    assert!(
+        ended.code == 0 && ended.out.ends_with("(dry run) the policy denies 1 call; nothing was run\n"),
+        "{ended:?}"
+    );
+    let ended = dry(&["-o", "json"]);
+    let value: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(
+        (&value["dryRun"], &value["success"], &value["output"]),
+        (&true.into(), &true.into(), &"(dry run)".into())
+    );
+    assert_eq!(value["plannedCalls"][0]["arguments"]["content"], "About cats.\nMore.\n");
+    assert_eq!(value["plannedCalls"][0]["decision"]["verdict"], "VERDICT_PROMPT");
+    assert_eq!(
+        (&value["plannedCalls"][1]["hasTemplates"], &value["plannedCalls"][1]["field"]),
+        (&true.into(), &"/steps/1".into())
+    );
+    let list = home.run(["executions", "list"]);
+    assert!(list.talk.contains("nothing is kept in "), "{}", list.talk);
+}
+
 /// S4-33, S0-04: a dry run calls nothing and leaves nothing.
 #[test]
 fn a_dry_run_leaves_nothing() {

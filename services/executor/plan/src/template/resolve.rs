@@ -5,7 +5,7 @@ use std::{borrow::Cow, io};
 use serde_json::Value;
 
 use super::{
-    StepValue, Template, Text,
+    Site, StepValue, Template, Text,
     reference::{Accessor, Piece, Reference},
 };
 use crate::{
@@ -42,17 +42,43 @@ impl Template {
         let mut resolved = self.source.clone();
         let mut room = MAX_RESOLVED_BYTES;
         for site in &self.sites {
-            let value = match &site.text {
-                Text::Whole(reference) => {
-                    let value = find(reference, output)?;
-                    spend(&mut room, json_size(&value), reference)?;
-                    value.into_owned()
-                }
-                Text::Mixed(pieces) => Value::String(written(pieces, output, &mut room)?),
-            };
-            *slot(&mut resolved, &site.path) = value;
+            *slot(&mut resolved, &site.path) = site.resolve(output, &mut room)?;
         }
         Ok(resolved)
+    }
+
+    /// The value with every reference replaced that leads somewhere, and whether others remain: a string with one of those is as it was written. What
+    /// the references bring in takes its bytes from `room`; one for which there is too little remains.
+    pub fn resolve_known<'a>(
+        &self,
+        output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
+        room: &mut usize,
+    ) -> (Value, bool) {
+        let (mut resolved, mut others_remain) = (self.source.clone(), false);
+        for site in &self.sites {
+            match site.resolve(output, room) {
+                Ok(value) => *slot(&mut resolved, &site.path) = value,
+                Err(_) => others_remain = true,
+            }
+        }
+        (resolved, others_remain)
+    }
+}
+
+impl Site {
+    fn resolve<'a>(
+        &self,
+        output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
+        room: &mut usize,
+    ) -> Result<Value, Unresolved> {
+        match &self.text {
+            Text::Whole(reference) => {
+                let value = find(reference, output)?;
+                spend(room, json_size(&value), reference)?;
+                Ok(value.into_owned())
+            }
+            Text::Mixed(pieces) => Ok(Value::String(written(pieces, output, room)?)),
+        }
     }
 }
 
