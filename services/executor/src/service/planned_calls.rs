@@ -99,7 +99,8 @@ steps:
             (step.to_owned(), field.to_owned(), arguments, has_templates)
         };
         let large = format!(r#"{{"topic": "{}"}}"#, "x".repeat(MAX_VALUES_BYTES / 2));
-        let sizes = of_plan(&plan, &Json::from_text(large.as_str())).into_iter().map(|call| call.encoded_len()).sum::<usize>();
+        let sizes =
+            of_plan(&plan, &Json::from_text(large.as_str())).into_iter().map(|call| call.encoded_len()).sum::<usize>();
         assert!(sizes > MAX_VALUES_BYTES / 2 && sizes < MAX_VALUES_BYTES, "one of three fits: {sizes}");
         assert_eq!(
             found,

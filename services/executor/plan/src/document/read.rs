@@ -1,6 +1,7 @@
 //! Converts the tree of a document to a draft. A value that cannot be read is reported and replaced by a placeholder, so that the rest is still
 //! checked.
 
+mod config;
 mod of_plan;
 
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::{
     check::{Place, Places},
     duration,
     error::Findings,
-    limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_NESTED_GROUPS, MAX_PARALLELISM},
+    limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_NESTED_GROUPS, MAX_PARALLELISM},
     path::{FieldPath, look_alikes, shown},
     retry::{DEFAULT_FACTOR, DEFAULT_INITIAL, DEFAULT_MAX, Never, Profile, QueueForLater, RateLimit},
     timestamp,
@@ -262,42 +263,6 @@ impl<'n> Reader<'n> {
             });
         }
         read.sort_by_key(|(order, _)| *order);
-    }
-
-    /// The settings next to a plan. `given` tells which of them the plan itself has.
-    fn config(&mut self, config: &mut Fields<'n>, draft: &mut PlanDraft, given: [bool; 4]) {
-        let [timeout_given, stop_on_error_given, parallelism_given, audit_level_given] = given;
-        let report = &mut self.report;
-        let once = |value: &Value<'n>, given: bool, name: &str, report: &mut Report| {
-            if given {
-                value.refuse(report, || format!("duplicates the plan's `{name}`: give only one of them"));
-            }
-        };
-        if let Some(value) = config.take_exactly("timeout") {
-            once(&value, timeout_given, "timeout", report);
-            draft.timeout = milliseconds(&value, report).or(draft.timeout);
-        }
-        if let Some(value) = config.take_exactly("stopOnError") {
-            once(&value, stop_on_error_given, "stop_on_error", report);
-            draft.stop_on_error = value.flag(report);
-        }
-        if let Some(value) = config.take_exactly("parallel") {
-            once(&value, parallelism_given, "parallelism", report);
-            let all = u32::try_from(draft.steps.len()).unwrap_or(u32::MAX).clamp(1, MAX_IMPLIED_PARALLELISM);
-            draft.parallelism = if value.flag(report) { all } else { 1 };
-        }
-        // A caller that requests a dry run must not get a real one.
-        if let Some(value) = config.take_exactly("dryRun")
-            && value.flag(report)
-        {
-            value.refuse(report, || {
-                "a plan cannot request a dry run: remove this, and request it when you start the plan".to_owned()
-            });
-        }
-        if let Some(value) = config.take_exactly("auditLevel") {
-            once(&value, audit_level_given, "audit_level", report);
-            draft.audit_level = read_audit_level(&value, report);
-        }
     }
 
     /// A step, its `order`, and where the steps of its own plan stand.

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::{
     AuditLevel,
     limits::{
-        MAX_DURATION, MAX_ESCALATIONS, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES,
-        MAX_INPUT_CHARS, MAX_INPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_RESOURCE_CHARS,
-        MAX_SCHEMA_BYTES, MAX_STEPS,
+        MAX_ATTEMPTS, MAX_DURATION, MAX_ESCALATIONS, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM,
+        MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES,
+        MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES, MAX_STEPS,
     },
 };
 use parts::{absent, duration, id, object, optional, present};
@@ -170,6 +170,34 @@ fn request() -> Value {
             "enum": [false, null],
         },
         "auditLevel": audit_level("The plan's `audit_level`."),
+        "retry_count": optional(json!({
+            "description": "How often a step that has no `retry` of its own is tried again; 3 beside `retry_backoff_base_ms` alone.",
+            "type": "integer", "minimum": 0, "maximum": MAX_ATTEMPTS - 1,
+        })),
+        "retry_backoff_base_ms": optional(json!({
+            "description": "The delay before the first of these retries, which doubles before each further one, in milliseconds; 1000 beside `retry_count` alone.",
+            "type": "integer", "minimum": 0, "maximum": most_millis,
+        })),
+        "step_timeout_seconds": optional(json!({
+            "description": "The `timeout` of a step that has none of its own, in seconds.",
+            "type": "integer", "minimum": 1, "maximum": MAX_DURATION.as_secs(),
+        })),
+        "workspace_only": {
+            "description": "The tools of a plan are confined to its workspace in any case.",
+            "enum": [true, null],
+        },
+        "allowed_commands": {
+            "description": "Which programs are allowed, which a plan cannot say: use a rule of the policy.",
+            "enum": [null],
+        },
+        "max_turns_per_step": optional(json!({
+            "description": "A limit for steps that a model drives, of which a plan has none.",
+            "type": "integer", "minimum": 1, "maximum": u32::MAX,
+        })),
+        "token_budget_percent": optional(json!({
+            "description": "A limit for steps that a model drives, of which a plan has none.",
+            "type": "integer", "minimum": 1, "maximum": 100,
+        })),
     });
     let fields = json!({
         "plan": {"$ref": "#/$defs/plan"},
