@@ -150,10 +150,13 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Holds {
             seeds: 100,
             counted: &[
+                "calls after their checks",
                 "calls fallen back to",
+                "calls fallen back to by a person",
                 "checks that did not hold",
                 "lists read",
                 "lists collected",
+                "resources shared",
                 "steps undone",
                 "executions recovered",
             ],

@@ -18,6 +18,7 @@ use super::observed::{Observations, ObservedExecution};
 use super::outside::{Outside, Run};
 use super::picture::{Account, Depth, Fold};
 use super::plans;
+use super::promises::{self, Promises};
 use super::tools;
 use crate::trace;
 use crate::world::TICK;
@@ -115,6 +116,9 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         for (call, facts) in &calls {
             one.call(call, facts, &fold);
         }
+        for broken in promises::of_runs(&fold, &calls, runs) {
+            one.violation(broken);
+        }
         let mode = order.map(|order| order.approval_mode).unwrap_or_default();
         all_calls.extend(calls.into_iter().map(|(name, call)| (name, (mode, call))));
     }
@@ -132,6 +136,8 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
 struct Conflicts {
     /// How many calls of an attempt were discarded because of one, by the attempt's part of their names.
     by_attempt: BTreeMap<String, u32>,
+    /// How many calls an attempt had made when one completed, which a check takes or has to follow.
+    made: BTreeMap<String, u32>,
     /// The newest call of each attempt.
     newest: BTreeMap<String, String>,
     /// The calls that had not ended when a pause discarded calls.
@@ -161,6 +167,7 @@ impl<'a> One<'a, '_> {
         let mut calls = BTreeMap::<String, Call<'a>>::new();
         let mut not_before = BTreeMap::<usize, i64>::new();
         let mut conflicts = Conflicts::default();
+        let mut promises = Promises::default();
         for (event, sequence) in kept.events.iter().zip(1..) {
             if event.sequence != sequence {
                 self.violation(format_args!("event {} stands at {sequence}", event.sequence));
@@ -169,6 +176,9 @@ impl<'a> One<'a, '_> {
             let name = belay_proto::call_name(self.name, event);
             self.before(event, &fold, &mut not_before);
             self.conflicts(event, &mut conflicts);
+            for broken in promises.before(event, &fold) {
+                self.violation(broken);
+            }
             if let Err(misfit) = fold.apply(event) {
                 self.violation(misfit);
                 return None;
@@ -181,7 +191,13 @@ impl<'a> One<'a, '_> {
                     // The runner is told the same of those that take its place.
                     let exclusive = matches!(kind, Some(v1::step_spec::Kind::Tool(tool)) if tool.exclusive);
                     let mut call = Call::new(step, exclusive, request, &kept.blobs);
-                    call.planned = fold.call(step).cloned();
+                    (call.which, call.round) = (fold.calls[step], fold.attempts_before[step]);
+                    call.planned = match request.check {
+                        Some(place) => promises::call_of_check(&fold.plan.steps[step], place),
+                        None => fold.call(step).cloned(),
+                    };
+                    // It only reads, and waits for nobody.
+                    call.exclusive &= request.tool != tools::FIND;
                     // What it names may be done again, with another result, after it was undone.
                     if let (Some(undone), Some(planned)) = (fold.undoes.get(step).copied().flatten(), &mut call.planned)
                     {
@@ -197,7 +213,8 @@ impl<'a> One<'a, '_> {
                     if calls.insert(name.clone(), call).is_some() {
                         self.violation(format_args!("{name} was requested twice"));
                     }
-                    self.number(event, &calls);
+                    let goes_on = promises.goes_on(event, step, &fold);
+                    self.number(event, &calls, goes_on);
                 }
                 Some(
                     Kind::ToolCallCompleted(_)
@@ -312,7 +329,7 @@ impl<'a> One<'a, '_> {
 
     /// The calls of an attempt are numbered from 1, and there is another only after one that was discarded, or when a person says so of one whose outcome
     /// was unknown.
-    fn number(&mut self, event: &v1::ExecutionEvent, calls: &BTreeMap<String, Call<'_>>) {
+    fn number(&mut self, event: &v1::ExecutionEvent, calls: &BTreeMap<String, Call<'_>>, goes_on: bool) {
         let name = belay_proto::call_name(self.name, event);
         let parts = name.rsplit_once('.').and_then(|(stem, number)| Some((stem, number.parse::<u32>().ok()?)));
         let Some((stem, number)) = parts else {
@@ -323,7 +340,10 @@ impl<'a> One<'a, '_> {
             let discarded = |call: &Call<'_>| matches!(call.ends[..], [end] if matches!(end.kind, Some(Kind::ToolCallCancelled(_))));
             let unknown = |call: &Call<'_>| matches!(call.ends[..], [end] if matches!(end.kind, Some(Kind::ToolCallOutcomeUnknown(_))));
             let is_again = before.is_some_and(unknown) && self.is_made_again(&event.step_id);
-            if !is_again && !before.is_some_and(discarded) {
+            let completed = |call: &Call<'_>| matches!(call.ends[..], [end] if matches!(end.kind, Some(Kind::ToolCallCompleted(_))));
+            // Or the attempt goes on to what is checked next, or from there to the step's own call.
+            let goes_on = before.is_some_and(|before| (completed(before) || unknown(before)) && goes_on);
+            if !is_again && !goes_on && !before.is_some_and(discarded) {
                 self.violation(format_args!("{name} follows a call that was not discarded"));
             }
         }
@@ -336,6 +356,7 @@ impl<'a> One<'a, '_> {
         let name = belay_proto::call_name(self.name, event);
         let (attempt, number) = name.rsplit_once('.').unwrap_or_default();
         let so_far = conflicts.by_attempt.get(attempt).copied().unwrap_or_default();
+        let made = conflicts.made.get(attempt).copied().unwrap_or_default();
         match &event.kind {
             Some(Kind::ExecutionPaused(paused)) if paused.discard_calls => {
                 conflicts.discarded.extend(conflicts.newest.values().cloned());
@@ -352,10 +373,14 @@ impl<'a> One<'a, '_> {
             Some(Kind::ToolCallCancelled(cancelled)) if is_conflict(&cancelled.failure) => {
                 conflicts.by_attempt.insert(attempt.to_owned(), so_far + 1);
             }
+            Some(Kind::ToolCallCompleted(_)) => {
+                conflicts.by_attempt.remove(attempt);
+                conflicts.made.insert(attempt.to_owned(), number.parse().unwrap_or_default());
+            }
             Some(Kind::ToolCallFailed(failed))
                 if is_conflict(&failed.failure)
                     && so_far != MAX_RERUNS
-                    && number.parse::<u32>().is_ok_and(|number| number < MAX_CALLS) =>
+                    && number.parse::<u32>().is_ok_and(|number| number - made < MAX_CALLS) =>
             {
                 self.violation(format_args!("{name} was given up after {so_far} other conflicts in the attempt"));
             }
@@ -512,7 +537,7 @@ impl<'a> One<'a, '_> {
                 if result["value"] != call.json(call.request.arguments.as_ref())["value"] {
                     self.violation(format_args!("{name} completed with another call's result"));
                 }
-                if !is_superseded {
+                if !is_superseded && call.request.check.is_none() {
                     self.output(name, call, completed, fold);
                 }
             }
@@ -561,16 +586,18 @@ impl<'a> One<'a, '_> {
     /// A completed call completes its step, once, and its result is the step's output.
     fn output(&mut self, name: &str, call: &Call<'a>, completed: &v1::ToolCallCompleted, fold: &Fold) {
         let step = &fold.picture.steps[call.step];
-        // What has to hold after it does not, or the execution was stopped or the step's time was over before that was known.
+        // What has to hold after it does not, or the execution was stopped or the step's time was over before that was known; or the call that a check after
+        // it takes was denied or skipped.
         let is_checked = !fold.plan.steps[call.step].postconditions.is_empty();
-        let has_not_held = step
-            .failure
-            .as_ref()
-            .is_some_and(|failure| matches!(&*failure.reason, "POSTCONDITION_FAILED" | "STEP_TIMEOUT"));
+        let has_not_held = step.failure.as_ref().is_some_and(|failure| {
+            use v1::ErrorClass::{ApprovalDenied, PolicyDenied};
+            matches!(&*failure.reason, "POSTCONDITION_FAILED" | "STEP_TIMEOUT")
+                || matches!(failure.error_class(), ApprovalDenied | PolicyDenied)
+        });
         let fits = match step.state() {
             step::State::Completed => true,
             step::State::Failed => is_checked && has_not_held,
-            state => is_checked && state == step::State::Cancelled,
+            state => is_checked && matches!(state, step::State::Cancelled | step::State::Skipped),
         };
         if !fits || step.output != completed.result {
             self.violation(format_args!("step {} is not what its completed call made it", step.step_id));
@@ -605,6 +632,9 @@ impl<'a> One<'a, '_> {
             let step = fold.picture.steps.iter().find(|step| step.step_id == id)?;
             Some(json(step.output.as_ref(), &self.kept.blobs)["run"].clone())
         };
+        if call.request.check.is_some() && call.arguments() != planned {
+            self.violation(format_args!("{name} was not given {planned}"));
+        }
         if planned["value"] == "${item.value}" {
             if call.json(call.request.arguments.as_ref()).get("value") != call.entry.as_ref() {
                 self.violation(format_args!("{name} was not given the entry {:?}", call.entry));

@@ -361,9 +361,16 @@ async fn change(
     if steps.is_empty() {
         return;
     }
-    let step = steps[random.random_range(0..steps.len())];
+    let specs = || execution.plan.iter().flat_map(|plan| &plan.steps);
+    let falls_back = |step: &&&v1::Step| {
+        let id = step.step_id.split('~').next().unwrap_or_default();
+        step.state() == BackingOff && specs().any(|spec| spec.id == id && !spec.fallback.is_empty())
+    };
+    let to_fall_back = steps.iter().find(falls_back).copied();
+    let is_fallback = to_fall_back.is_some() && random.random_bool(0.7);
+    let step = to_fall_back.filter(|_| is_fallback).unwrap_or(steps[random.random_range(0..steps.len())]);
     let (name, reason, id) = (step.name.clone(), "the seed said so".to_owned(), request_id.clone());
-    let answer = match random.random_range(0..4) {
+    let answer = match if is_fallback { 4 } else { random.random_range(0..4) } {
         0 => {
             let request = v1::SkipStepRequest { name, reason, request_id: id, etag: String::new() };
             connection.ask(|mut client| async move { client.skip_step(request).await }).await
@@ -374,7 +381,12 @@ async fn change(
             connection.ask(|mut client| async move { client.set_step_output(request).await }).await
         }
         change => {
-            let change = if change == 2 { v1::RetryChange::Now } else { v1::RetryChange::Cancel }.into();
+            let change = match change {
+                2 => v1::RetryChange::Now,
+                3 => v1::RetryChange::Cancel,
+                _ => v1::RetryChange::Fallback,
+            };
+            let change = change.into();
             let request = v1::RetryStepRequest { name, change, reason, request_id: id, etag: String::new() };
             connection.ask(|mut client| async move { client.retry_step(request).await }).await
         }

@@ -22,6 +22,7 @@ mod client;
 mod damage;
 mod decisions;
 mod effects;
+mod features;
 mod forger;
 mod hosts;
 mod knobs;
@@ -31,6 +32,7 @@ mod people;
 mod picture;
 mod plans;
 mod policy;
+mod promises;
 mod shared_journal;
 mod slow_journal;
 mod tools;
@@ -132,7 +134,7 @@ pub fn nesting(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, ..Bugs::default() })
 }
 
-/// Belay as it is, with steps that run for each entry of a list, that fall back to other calls, that are undone, and that have checks.
+/// Belay as it is, with steps that run for each entry of a list, that fall back to other calls, that are undone, that have checks, and that share resources.
 ///
 /// # Errors
 /// What was violated.
@@ -441,7 +443,12 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         orders.iter_mut().for_each(|order| plans::add_waits(&mut StdRng::seed_from_u64(order.seed), &mut order.plan));
     }
     if bugs.extends {
-        orders.iter_mut().for_each(|order| plans::extend(&mut StdRng::seed_from_u64(order.seed ^ 4), &mut order.plan));
+        for order in &mut orders {
+            let random = &mut StdRng::seed_from_u64(order.seed ^ 4);
+            plans::extend(random, &mut order.plan);
+            features::add_checks(random, &mut order.plan);
+            features::share(random, &mut order.plan);
+        }
     }
     if bugs.nests {
         orders

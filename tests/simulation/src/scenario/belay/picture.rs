@@ -1,6 +1,6 @@
 //! A client's fold of the events, based on the contract alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use belay_proto::v1::{self, RunWhen, child_ended::End, execution, execution_event::Kind, step, wait_ended::Cause};
 
@@ -124,6 +124,8 @@ pub(super) struct Fold {
     pub(super) revision: i32,
     /// For each step, how many of its calls have been given up for the next.
     pub(super) calls: Vec<usize>,
+    /// The steps whose newest call is one that a check takes.
+    checking: BTreeSet<usize>,
     /// For each step, the step for an entry of whose list it runs, and the entry.
     pub(super) entries: Vec<Option<(usize, serde_json::Value)>>,
     /// For each step, the step that it undoes.
@@ -195,10 +197,15 @@ impl Fold {
                 self.fail_attempt(index, event, &retry.failure);
             }
             (Kind::StepFallbackSwitched(switched), Some(index)) => {
+                // The failure of one that waits for its next attempt is known: a person asked for the next call.
+                let is_known = self.picture.steps[index].state() == S::BackingOff;
                 let step = &mut self.picture.steps[index];
                 step.set_state(S::BackingOff);
                 step.failure = switched.failure.clone();
-                self.fail_attempt(index, event, &switched.failure);
+                if !is_known {
+                    self.fail_attempt(index, event, &switched.failure);
+                }
+                self.go_on();
                 self.calls[index] += 1;
                 trace::count("calls fallen back to");
             }
@@ -277,14 +284,18 @@ impl Fold {
             (Kind::StepResolved(resolved), Some(index)) => {
                 let step = &mut self.picture.steps[index];
                 step.set_state(S::Running);
-                if resolved.result.is_some() {
+                if resolved.result.is_some() && !self.checking.contains(&index) {
                     step.output = resolved.result.clone();
                 }
-                if self.picture.state == i32::from(E::AwaitingApproval) {
-                    self.picture.state = E::Running.into();
-                }
+                self.go_on();
             }
-            (Kind::ToolCallRequested(_), Some(index)) => self.picture.steps[index].set_state(S::Running),
+            (Kind::ToolCallRequested(requested), Some(index)) => {
+                self.picture.steps[index].set_state(S::Running);
+                match requested.check {
+                    Some(_) => self.checking.insert(index),
+                    None => self.checking.remove(&index),
+                };
+            }
             // The decision has moved the step.
             (Kind::ToolCallDispatched(_), Some(_)) => {}
             (Kind::WaitStarted(_), Some(index)) => self.picture.steps[index].set_state(S::Waiting),
@@ -315,6 +326,8 @@ impl Fold {
                     Some(End::Failure(_) | End::Cancelled(_)) | None => None,
                 };
             }
+            // What a check returned is not the step's result.
+            (Kind::ToolCallCompleted(_), Some(index)) if self.checking.contains(&index) => {}
             (Kind::ToolCallCompleted(completed), Some(index)) => {
                 self.picture.steps[index].output = completed.result.clone();
             }
@@ -334,9 +347,7 @@ impl Fold {
                 let step = &mut self.picture.steps[index];
                 step.set_state(S::Running);
                 step.approvals.clear();
-                if self.picture.state == i32::from(E::AwaitingApproval) {
-                    self.picture.state = E::Running.into();
-                }
+                self.go_on();
             }
             (
                 Kind::ToolCallCancelled(_)
@@ -380,9 +391,7 @@ impl Fold {
             };
             steps.push(new);
         }
-        if self.picture.state == i32::from(execution::State::AwaitingApproval) {
-            self.picture.state = execution::State::Running.into();
-        }
+        self.go_on();
         let added = std::mem::replace(&mut plan.steps, steps);
         self.plan = plan;
         for step in added {
@@ -393,6 +402,11 @@ impl Fold {
         }
         trace::count("plans changed");
         Ok(())
+    }
+
+    /// Whether nothing new starts any more.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping
     }
 
     /// The call that a step makes now.
@@ -627,10 +641,15 @@ impl Fold {
         if self.stopping || !matches!(state, Pending | Ready | BackingOff) {
             return Err(format!("event {sequence} changes step {index}, which is {state:?}"));
         }
+        self.go_on();
+        Ok(())
+    }
+
+    /// It does not only wait for approvals any longer.
+    fn go_on(&mut self) {
         if self.picture.state == i32::from(execution::State::AwaitingApproval) {
             self.picture.state = execution::State::Running.into();
         }
-        Ok(())
     }
 
     /// What did not complete runs again, and what depends on it.
@@ -665,8 +684,8 @@ impl Fold {
             self.went_on += 1;
             (self.stopping, self.picture.end_time) = (false, None);
             self.picture.state = execution::State::Running.into();
-        } else if self.picture.state() == execution::State::AwaitingApproval {
-            self.picture.state = execution::State::Running.into();
+        } else {
+            self.go_on();
         }
         self.picture.failure = None;
         for index in 0..self.open.len() {

@@ -213,7 +213,7 @@ fn tool(random: &mut StdRng) -> &'static str {
 }
 
 /// One of a few files, so that calls touch the same ones; its name selects the policy rule.
-fn path(random: &mut StdRng) -> String {
+pub(super) fn path(random: &mut StdRng) -> String {
     let kind = match random.random_range(0..100) {
         0..40 => policy::FREE,
         40..75 => policy::SHOWN,
