@@ -163,6 +163,14 @@ const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "belay_escalating",
+        run: belay::escalating,
+        expect: Expect::Holds {
+            seeds: 60,
+            counted: &["escalations to their end", "plans paused by their escalation", "retries by the plan"],
+        },
+    },
+    Scenario {
         name: "belay_acknowledging_before_the_commit",
         run: belay::acknowledging_before_the_commit,
         expect: Expect::Found { violation: "is gone", within: 200 },

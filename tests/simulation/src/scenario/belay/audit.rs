@@ -12,6 +12,7 @@ use super::client::{Order, is_terminal};
 use super::damage::Damaged;
 use super::decisions::{self, Stored};
 use super::effects;
+use super::escalations::Escalations;
 use super::forger::Repeated;
 use super::hosts::{Inventoried, Owners};
 use super::observed::{Observations, ObservedExecution};
@@ -168,6 +169,7 @@ impl<'a> One<'a, '_> {
         let mut not_before = BTreeMap::<usize, i64>::new();
         let mut conflicts = Conflicts::default();
         let mut promises = Promises::default();
+        let mut escalations = Escalations::default();
         for (event, sequence) in kept.events.iter().zip(1..) {
             if event.sequence != sequence {
                 self.violation(format_args!("event {} stands at {sequence}", event.sequence));
@@ -176,7 +178,7 @@ impl<'a> One<'a, '_> {
             let name = belay_proto::call_name(self.name, event);
             self.before(event, &fold, &mut not_before);
             self.conflicts(event, &mut conflicts);
-            for broken in promises.before(event, &fold) {
+            for broken in promises.before(event, &fold).into_iter().chain(escalations.before(event, &fold)) {
                 self.violation(broken);
             }
             if let Err(misfit) = fold.apply(event) {

@@ -209,6 +209,12 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
                 }
                 Some(_) | None => cancel(&mut connection, observed, name, request).await,
             }
+        } else if state == execution::State::Paused && is_paused_by_plan(&execution) && random.random_bool(0.4) {
+            let again = retry_request(name, request, random);
+            unanswered = retry(&mut connection, observed, again).await;
+            if connection.is_refused {
+                is_still_paused(&mut connection, observed, &execution, random).await;
+            }
         } else if state == execution::State::Paused {
             if observed.is_healed() || chance < 50 {
                 resume(&mut connection, observed, name, request).await;
@@ -225,6 +231,29 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
                 _ => {}
             }
         }
+    }
+}
+
+/// Whether its plan has paused it because of what failed.
+fn is_paused_by_plan(execution: &v1::Execution) -> bool {
+    use step::State as S;
+    let is_over = |step: &v1::Step| matches!(step.state(), S::Completed | S::Failed | S::Skipped | S::Cancelled);
+    let escalation = execution.plan.as_ref().and_then(|plan| plan.escalation.as_ref());
+    escalation.is_some_and(|escalation| escalation.pause)
+        && execution.steps.iter().all(is_over)
+        && execution.steps.iter().any(|step| step.state() == S::Failed)
+}
+
+/// An execution that its plan has paused because of what failed was refused to run that again, which it must not be while it is paused.
+async fn is_still_paused(
+    connection: &mut Connection,
+    observed: &Observations,
+    before: &v1::Execution,
+    random: &mut StdRng,
+) {
+    let now = look(connection, &before.name, random).await;
+    if let Some(now) = now.filter(|now| now.last_sequence == before.last_sequence && !is_terminal(now.state())) {
+        observed.violation(format_args!("{} waits for a person, who cannot have it run again: {now:?}", now.name));
     }
 }
 

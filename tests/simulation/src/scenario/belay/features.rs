@@ -1,4 +1,4 @@
-//! Adds to generated plans what only some scenarios have: checks that look at files or run commands, and resources.
+//! Adds to generated plans what only some scenarios have: checks that look at files or run commands, resources, escalations.
 
 use belay_proto::v1::{self, check, step_spec};
 use rand::Rng;
@@ -79,5 +79,24 @@ pub(super) fn share(random: &mut StdRng, plan: &mut v1::Plan) {
         }
         step.resources.extend(random.random_bool(0.6).then(|| API.to_owned()));
         step.resources.extend(random.random_bool(0.25).then(|| PORT.to_owned()));
+    }
+}
+
+/// Has what fails run again after everything else, and then a person waited for, or not. Some of it fails often.
+pub(super) fn escalate(random: &mut StdRng, plan: &mut v1::Plan) {
+    let pause = random.random_bool(0.5);
+    let retries = random.random_range(i32::from(!pause)..=3);
+    let delays = random.random_range(0..=retries);
+    let backoff = (0..delays).map(|_| plans::milliseconds(random, 1, 1200)).collect();
+    plan.escalation = Some(v1::Escalation { retries, backoff, exponential: None, pause });
+    for step in &mut plan.steps {
+        let Some(step_spec::Kind::Tool(tool)) = &mut step.kind else { continue };
+        let arguments = tool.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
+        let mut arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+        if random.random_bool(0.3) {
+            arguments["fails"] = random.random_range(1..=8).into();
+            arguments["class"] = i32::from(v1::ErrorClass::Transient).into();
+            tool.arguments = Some(v1::Payload::of_json(arguments.to_string()));
+        }
     }
 }

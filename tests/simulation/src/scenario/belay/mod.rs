@@ -22,6 +22,7 @@ mod client;
 mod damage;
 mod decisions;
 mod effects;
+mod escalations;
 mod features;
 mod forger;
 mod hosts;
@@ -140,6 +141,14 @@ pub fn nesting(seed: u64) -> Result<(), String> {
 /// What was violated.
 pub fn extending(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::default() })
+}
+
+/// Belay as it is, with plans that have what fails run again after everything else, and then wait for a person.
+///
+/// # Errors
+/// What was violated.
+pub fn escalating(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { escalates: true, ..Bugs::default() })
 }
 
 /// A planted bug: the journal acknowledges before it commits.
@@ -448,6 +457,11 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             plans::extend(random, &mut order.plan);
             features::add_checks(random, &mut order.plan);
             features::share(random, &mut order.plan);
+        }
+    }
+    if bugs.escalates || bugs.extends {
+        for order in orders.iter_mut().filter(|order| bugs.escalates || order.seed.is_multiple_of(4)) {
+            features::escalate(&mut StdRng::seed_from_u64(order.seed ^ 8), &mut order.plan);
         }
     }
     if bugs.nests {

@@ -243,7 +243,7 @@ fn class(random: &mut StdRng) -> ErrorClass {
     }
 }
 
-fn milliseconds(random: &mut StdRng, least: u64, most: u64) -> pbjson_types::Duration {
+pub(super) fn milliseconds(random: &mut StdRng, least: u64, most: u64) -> pbjson_types::Duration {
     belay_proto::duration(Duration::from_millis(random.random_range(least..=most)))
 }
 

@@ -62,7 +62,7 @@ fn all_calls(spec: &v1::StepSpec) -> Vec<usize> {
 }
 
 /// Whether a step that failed like this is tried again, according to the contract.
-fn is_retried(failure: Option<&v1::Failure>) -> bool {
+pub(super) fn is_retried(failure: Option<&v1::Failure>) -> bool {
     use ErrorClass as C;
     let class = failure.map(v1::Failure::error_class).unwrap_or_default();
     matches!(class, C::Crash | C::RateLimit | C::Transient | C::Timeout | C::InvalidResult)
