@@ -141,7 +141,19 @@ const SCENARIOS: &[Scenario] = &[
         run: belay::nesting,
         expect: Expect::Holds {
             seeds: 100,
-            counted: &["children completed", "children failed", "children cancelled", "executions recovered"],
+            counted: &[
+                "children completed",
+                "children failed",
+                "children cancelled",
+                "children that had ended before",
+                "executions 2 deep",
+                "executions 3 deep",
+                "executions 4 deep",
+                "executions 5 deep",
+                "executions recovered",
+                "inputs refused",
+                "inputs used",
+            ],
         },
     },
     Scenario {

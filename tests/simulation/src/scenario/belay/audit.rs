@@ -15,6 +15,7 @@ use super::effects;
 use super::escalations::Escalations;
 use super::forger::Repeated;
 use super::hosts::{Inventoried, Owners};
+use super::inputs::{self, Inputs};
 use super::observed::{Observations, ObservedExecution};
 use super::outside::{Outside, Run};
 use super::picture::{Account, Depth, Fold};
@@ -25,7 +26,7 @@ use crate::trace;
 use crate::world::TICK;
 
 /// How far one machine's clock may be ahead of another's, in microseconds: one step of the simulation.
-const SKEW: i64 = TICK.as_micros() as i64;
+pub(super) const SKEW: i64 = TICK.as_micros() as i64;
 
 /// An execution on the server after the last restart.
 #[derive(Debug, Clone)]
@@ -65,6 +66,16 @@ impl Evidence<'_> {
     }
 }
 
+/// What is counted for each execution, by how deep its plan is nested.
+const DEPTHS: [&str; 6] = [
+    "executions of a request",
+    "executions of a step's plan",
+    "executions 2 deep",
+    "executions 3 deep",
+    "executions 4 deep",
+    "executions 5 deep",
+];
+
 /// The limit of repetitions of a call, within one attempt, because of conflicts with other commits.
 const MAX_RERUNS: u32 = 3;
 /// The limit of calls of one attempt, after which it fails whatever the last of them was.
@@ -80,7 +91,8 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         violations.push(format!("{name} was acknowledged and is gone"));
     }
     let children = children::of(kept, &mut violations);
-    children::audit(kept, &children, &mut violations);
+    children::audit(kept, &children, evidence.owners, &mut violations);
+    children::no_late_runs(&children, evidence.owners, runs, &mut violations);
     for name in kept.keys().filter(|name| !observed.contains_key(*name) && !children.contains_key(*name)) {
         violations.push(format!("{name} was not requested: a request made two executions"));
     }
@@ -97,7 +109,12 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         let child = children.get(name);
         let Some(heard) = of_children.get(name).or(observed.get(name)) else { continue };
         // The one that a request has started.
-        let root = child.map_or(Some(heard), |child| observed.get(child.parent));
+        let line = children::line(name, &children);
+        trace::count(DEPTHS[line.len().min(DEPTHS.len()) - 1]);
+        let root = match line.last() {
+            Some(root) if child.is_some() => observed.get(*root),
+            _ => Some(heard),
+        };
         let order = root.and_then(|root| plans.get(&*root.request_id));
         let mut one = One {
             name,
@@ -112,6 +129,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         one.totals(&fold);
         if child.is_none() {
             one.plan(&fold, order.map(|order| &order.plan));
+            one.inputs(&fold, order.map(|order| &order.inputs));
         }
         one.observations();
         for (call, facts) in &calls {
@@ -434,7 +452,7 @@ impl<'a> One<'a, '_> {
             self.violation(format_args!("it ended as {:?}, and {:?} are not undone", finished.state(), fold.to_undo()));
         }
         let fits = match finished.state() {
-            E::Completed => failed == 0 && completed > 0,
+            E::Completed => failed == 0 && (completed > 0 || fold.is_skipped_by_conditions()),
             // Or a person skipped a step that others needed, or every step.
             E::Partial => failed > 0 && completed > 0 || failed == 0 && skipped > 0,
             E::Failed => failed > 0,
@@ -462,6 +480,15 @@ impl<'a> One<'a, '_> {
         // Its people only add steps to it.
         if !needs(&fold.plan).starts_with(&needs(asked)) || (fold.revision == 0 && needs(asked) != needs(&fold.plan)) {
             self.violation("its plan is not the one that was asked for");
+        }
+    }
+
+    /// Its inputs are those that it was started with, and the plan's defaults.
+    fn inputs(&mut self, fold: &Fold, asked: Option<&Inputs>) {
+        let Some(values) = asked.and_then(|asked| asked.values.as_ref()) else { return };
+        trace::count("executions with inputs");
+        if json(fold.inputs.as_ref(), &self.kept.blobs) != *values {
+            self.violation(format_args!("it was to have {values}, and has {:?}", fold.inputs));
         }
     }
 
@@ -643,12 +670,18 @@ impl<'a> One<'a, '_> {
             }
             return;
         }
+        let own = json(fold.inputs.as_ref(), &self.kept.blobs);
         let template = planned["value"].as_str().and_then(|text| {
             let (before, rest) = text.split_once("${")?;
-            Some((before, output_of(rest.split_once('.')?.0)?))
+            let of_input = rest.split_once('}').and_then(|(template, _)| inputs::resolve(template, &own));
+            if of_input.is_some() {
+                trace::count("inputs used");
+            }
+            Some((before, of_input.or_else(|| output_of(rest.split_once('.')?.0))?))
         });
         let expected = match template {
             Some(("", run)) => run,
+            Some((before, Value::String(text))) => format!("{before}{text}").into(),
             Some((before, run)) => format!("{before}{run}").into(),
             None => planned["value"].clone(),
         };

@@ -12,6 +12,7 @@ use rand::{Rng, SeedableRng};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
+use super::inputs::Inputs;
 use super::observed::Observations;
 use super::picture::Depth;
 use super::{hosts, plans, tools, watcher};
@@ -44,6 +45,7 @@ pub(super) struct Order {
     /// Empty for the execution's own workspace.
     pub(super) workspace: String,
     pub(super) plan: v1::Plan,
+    pub(super) inputs: Inputs,
     pub(super) request_id: String,
     pub(super) seed: u64,
 }
@@ -144,9 +146,20 @@ async fn start(order: &Order, observed: &Observations, random: &mut StdRng) -> S
         start_paused: random.random_bool(0.05),
         approval_mode: order.approval_mode.into(),
         workspace: order.workspace.clone(),
+        inputs: order.inputs.given.as_ref().map(|given| v1::Payload::of_json(given.to_string())),
         ..v1::StartExecutionRequest::default()
     };
     let mut connection = Connection::new(observed);
+    if let Some(wrong) = &order.inputs.wrong {
+        let inputs = Some(v1::Payload::of_json(wrong.to_string()));
+        let request_id = format!("{}-wrong", order.request_id);
+        let request = v1::StartExecutionRequest { inputs, request_id, ..request.clone() };
+        match connection.ask(|mut client| async move { client.start_execution(request).await }).await {
+            Some(started) => observed.violation(format_args!("{} was started with {wrong}", started.name)),
+            None if connection.is_refused => trace::count("inputs refused"),
+            None => {}
+        }
+    }
     loop {
         let request = request.clone();
         let answer = connection.ask(|mut client| async move { client.start_execution(request).await });
@@ -175,6 +188,7 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
         };
         let state = execution.state();
         if is_terminal(state) {
+            have_ended(&mut connection, observed, &execution, random).await;
             if let Some(request) = unanswered.take() {
                 unanswered = retry(&mut connection, observed, request).await;
                 continue;
@@ -274,28 +288,58 @@ async fn attend_children(
     request_id: &str,
     random: &mut StdRng,
 ) {
-    let running = |step: &&v1::Step| step.state() == step::State::Running;
-    for step in execution.steps.iter().filter(running) {
-        let Some(step::Detail::Plan(detail)) = &step.detail else { continue };
-        if detail.execution.is_empty() {
-            continue;
-        }
-        // Its name is known before it is stored.
-        connection.may_be_missing = true;
-        let child = look(connection, &detail.execution, random).await;
-        connection.may_be_missing = false;
-        let Some(child) = child else { continue };
-        let request = format!("{request_id}-{}", step.step_id);
-        if let Some(step) = child.steps.iter().find(|step| is_in_doubt(observed, step)) {
-            resolve(connection, observed, step, request, random).await;
-        } else if child.state() == execution::State::Paused && execution.state() != execution::State::Paused {
-            resume(connection, observed, &child.name, request).await;
-        } else if !observed.is_healed() {
-            match random.random_range(0..100) {
-                0..10 => suspend(connection, observed, &child.name, request, random.random()).await,
-                10..15 => cancel(connection, observed, &child.name, request).await,
-                _ => {}
+    let mut open = vec![(execution.clone(), request_id.to_owned())];
+    while let Some((execution, request_id)) = open.pop() {
+        let running = |step: &&v1::Step| step.state() == step::State::Running;
+        for step in execution.steps.iter().filter(running) {
+            let Some(child) = child_of(connection, step, random).await else { continue };
+            let request = format!("{request_id}-{}", step.step_id);
+            if let Some(step) = child.steps.iter().find(|step| is_in_doubt(observed, step)) {
+                resolve(connection, observed, step, request, random).await;
+            } else if child.state() == execution::State::Paused && execution.state() != execution::State::Paused {
+                resume(connection, observed, &child.name, request).await;
+            } else if !observed.is_healed() {
+                match random.random_range(0..100) {
+                    0..10 => suspend(connection, observed, &child.name, request, random.random()).await,
+                    10..15 => cancel(connection, observed, &child.name, request).await,
+                    _ => open.push((child, request)),
+                }
+            } else {
+                open.push((child, request));
             }
+        }
+    }
+}
+
+/// The execution of the plan that a step has.
+async fn child_of(connection: &mut Connection, step: &v1::Step, random: &mut StdRng) -> Option<v1::Execution> {
+    let Some(step::Detail::Plan(detail)) = &step.detail else { return None };
+    if detail.execution.is_empty() {
+        return None;
+    }
+    // Its name is known before it is stored.
+    connection.may_be_missing = true;
+    let child = look(connection, &detail.execution, random).await;
+    connection.may_be_missing = false;
+    child
+}
+
+/// The executions of the plans that the steps of an execution have end before it does, however deep they are.
+async fn have_ended(
+    connection: &mut Connection,
+    observed: &Observations,
+    execution: &v1::Execution,
+    random: &mut StdRng,
+) {
+    let mut ended = vec![execution.clone()];
+    while let Some(execution) = ended.pop() {
+        for step in &execution.steps {
+            let Some(child) = child_of(connection, step, random).await else { continue };
+            trace::count("children that had ended before");
+            if !is_terminal(child.state()) {
+                observed.violation(format_args!("{} has ended, and {} has not", execution.name, child.name));
+            }
+            ended.push(child);
         }
     }
 }

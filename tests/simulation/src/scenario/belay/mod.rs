@@ -26,6 +26,7 @@ mod escalations;
 mod features;
 mod forger;
 mod hosts;
+mod inputs;
 mod knobs;
 mod observed;
 mod outside;
@@ -56,6 +57,7 @@ use self::client::Order;
 use self::damage::Damaged;
 use self::forger::Repeated;
 use self::hosts::{Inventory, Owners};
+use self::inputs::Inputs;
 use self::knobs::Knobs;
 use self::observed::Observations;
 use self::outside::Outside;
@@ -127,7 +129,7 @@ pub fn as_it_is(seed: u64) -> Result<(), String> {
     run(seed, Bugs::default())
 }
 
-/// Belay as it is, with steps that have plans of their own.
+/// Belay as it is, with steps that have plans of their own, whose steps may have plans again, and with inputs.
 ///
 /// # Errors
 /// What was violated.
@@ -143,7 +145,7 @@ pub fn extending(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::default() })
 }
 
-/// Belay as it is, with plans that have what fails run again after everything else, and then wait for a person.
+/// Belay as it is, with plans that have what fails run again after everything else, and then wait for a person, and with inputs.
 ///
 /// # Errors
 /// What was violated.
@@ -472,6 +474,11 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     for order in orders.iter_mut().filter(|order| order.seed.is_multiple_of(3)) {
         plans::add_conditions(&mut StdRng::seed_from_u64(order.seed ^ 1), &mut order.plan);
     }
+    if bugs.escalates || bugs.nests {
+        for order in &mut orders {
+            order.inputs = inputs::add(&mut StdRng::seed_from_u64(order.seed ^ 16), &mut order.plan);
+        }
+    }
     for order in &orders {
         trace::detail(format_args!("{} asks for {:?}", order.request_id, order.plan));
     }
@@ -568,6 +575,7 @@ fn any_order(random: &mut StdRng, number: usize) -> Order {
         plan: plans::generate(random, format!("plan-{number}")),
         workspace: if random.random_bool(0.6) { hosts::SHARED_WORKSPACE.to_owned() } else { String::new() },
         request_id: format!("request-{number}"),
+        inputs: Inputs::default(),
         seed: random.random(),
     }
 }

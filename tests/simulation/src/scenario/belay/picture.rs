@@ -112,6 +112,8 @@ pub(super) struct Fold {
     pub(super) picture: Picture,
     /// Its steps are those of the execution: those that were added come last.
     pub(super) plan: v1::Plan,
+    /// The values of its plan's inputs.
+    pub(super) inputs: Option<v1::Payload>,
     /// For each step, the indexes of its dependencies.
     pub(super) dependencies: Vec<Vec<usize>>,
     /// For each step, how many of its dependencies have not ended as it wants.
@@ -450,6 +452,7 @@ impl Fold {
 
     fn create(&mut self, created: &v1::ExecutionCreated) {
         self.plan = created.plan.clone().unwrap_or_default();
+        self.inputs.clone_from(&created.inputs);
         let place = |id: &String| self.plan.steps.iter().position(|step| step.id == *id);
         let dependencies = |step| plans::dependencies(step).iter().filter_map(place).collect();
         self.dependencies = self.plan.steps.iter().map(dependencies).collect();
@@ -521,6 +524,15 @@ impl Fold {
             RunWhen::Always => all_ended(),
             RunWhen::Failure => all_ended() && on.any(|&on| state(self.first_reason(on)) == Failed),
         }
+    }
+
+    /// Whether conditions are the reason for which every step was skipped.
+    pub(super) fn is_skipped_by_conditions(&self) -> bool {
+        let is_one = |index: usize| {
+            let first = &self.picture.steps[self.first_reason(index)];
+            first.skip_reason() == v1::SkipReason::ConditionFalse
+        };
+        (0..self.picture.steps.len()).all(is_one)
     }
 
     /// The step at which the reason for skipping a step begins.

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belay_proto::v1::{self, ErrorClass, check_place::When, execution_event::Kind, step, step_spec};
 
-use super::calls::Call;
+use super::calls::{self, Blobs, Call};
 use super::features;
+use super::inputs;
 use super::outside::Run;
 use super::picture::Fold;
 use crate::trace;
@@ -68,6 +69,12 @@ pub(super) fn is_retried(failure: Option<&v1::Failure>) -> bool {
     matches!(class, C::Crash | C::RateLimit | C::Transient | C::Timeout | C::InvalidResult)
 }
 
+/// Whether the condition of a step holds, when only the inputs decide that.
+fn asked_of_inputs(spec: &v1::StepSpec, fold: &Fold) -> Option<bool> {
+    let values = calls::json(fold.inputs.as_ref(), &Blobs::new());
+    inputs::holds(&spec.condition, &values)
+}
+
 fn max_attempts(spec: &v1::StepSpec) -> i32 {
     spec.retry.as_ref().map_or(1, |retry| retry.max_attempts)
 }
@@ -96,7 +103,16 @@ impl Promises {
         let next = spec.fallback.get(fold.calls[step]);
         let mut broken = Vec::new();
         match kind {
+            // One that runs after a failure is also skipped like this when nothing failed.
+            Kind::StepSkipped(skipped) if skipped.reason() == v1::SkipReason::ConditionFalse => {
+                if spec.run_when() != v1::RunWhen::Failure && asked_of_inputs(spec, fold) == Some(true) {
+                    broken.push("its condition holds, and it is skipped for it".to_owned());
+                }
+            }
             Kind::StepStarted(_) => {
+                if made == 0 && asked_of_inputs(spec, fold) == Some(false) {
+                    broken.push("its condition does not hold, and it starts".to_owned());
+                }
                 attempts.made += 1;
                 if made >= most {
                     broken.push(format!("attempt {} of a call that has {most}", made + 1));
