@@ -141,7 +141,19 @@ const SCENARIOS: &[Scenario] = &[
         run: belay::nesting,
         expect: Expect::Holds {
             seeds: 100,
-            counted: &["children completed", "children failed", "children cancelled", "executions recovered"],
+            counted: &[
+                "children completed",
+                "children failed",
+                "children cancelled",
+                "children that had ended before",
+                "executions 2 deep",
+                "executions 3 deep",
+                "executions 4 deep",
+                "executions 5 deep",
+                "executions recovered",
+                "inputs refused",
+                "inputs used",
+            ],
         },
     },
     Scenario {
@@ -150,13 +162,24 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Holds {
             seeds: 100,
             counted: &[
+                "calls after their checks",
                 "calls fallen back to",
+                "calls fallen back to by a person",
                 "checks that did not hold",
                 "lists read",
                 "lists collected",
+                "resources shared",
                 "steps undone",
                 "executions recovered",
             ],
+        },
+    },
+    Scenario {
+        name: "belay_escalating",
+        run: belay::escalating,
+        expect: Expect::Holds {
+            seeds: 60,
+            counted: &["escalations to their end", "plans paused by their escalation", "retries by the plan"],
         },
     },
     Scenario {

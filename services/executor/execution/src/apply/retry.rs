@@ -11,10 +11,11 @@ use crate::{
 
 pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestamp) -> Result<(), String> {
     let has_ended = execution.state.is_terminal();
-    let is_stopped = match (retried.escalation, execution.stop) {
-        // What a failure has stopped has ended by now.
-        (Some(_), Some(Stop::Error { .. })) => false,
-        (_, stop) => stop.is_some(),
+    // What a failure has stopped has ended by now.
+    let goes_on = retried.escalation.is_some() || execution.waits_for_retry();
+    let is_stopped = match execution.stop {
+        Some(Stop::Error { .. }) => !goes_on,
+        stop => stop.is_some(),
     };
     if !has_ended && (is_stopped || execution.compensation.is_some()) {
         return Err("nothing runs again while the execution is being stopped".into());
@@ -62,10 +63,13 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     for step in steps.into_iter().chain(waiting) {
         execution.await_dependencies(step, time)?;
     }
+    if goes_on {
+        execution.stop = None;
+    }
     (execution.escalations, execution.is_escalated) = (0, false);
     if let Some(EscalationRetry { number, resume_at, .. }) = retried.escalation {
         execution.transition_execution(ExecutionTrigger::Paused, None)?;
-        (execution.stop, execution.escalations) = (None, number);
+        execution.escalations = number;
         let resume_at = Some(resume_at);
         execution.paused = Some(PausedBy { principal: String::new(), since: time, discard_calls: false, resume_at });
     }

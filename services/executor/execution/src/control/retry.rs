@@ -22,7 +22,8 @@ impl Execution {
         plan: Option<NewPlan>,
     ) -> Result<Vec<Body>, Refused> {
         let has_ended = self.state.is_terminal();
-        if !has_ended && (self.stop.is_some() || self.compensation.is_some()) {
+        let is_stopped = self.stop.is_some() && !self.waits_for_retry();
+        if !has_ended && (is_stopped || self.compensation.is_some()) {
             return Err(Refused::WrongState(self.state));
         }
         let steps = self.to_retry(&request)?;
@@ -94,6 +95,12 @@ impl Execution {
             count => format!("steps have failed, also when they ran again, {count} times"),
         };
         Some(vec![ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None }.into()])
+    }
+
+    /// Whether all its steps have ended and only a pause keeps it from what follows, so that a principal may have run again what has failed, also when that
+    /// has stopped it.
+    pub(crate) fn waits_for_retry(&self) -> bool {
+        self.paused.is_some() && self.has_nothing_left() && !self.stop.is_some_and(Stop::is_of_execution)
     }
 
     /// Whether every step that has failed may succeed when it runs again.

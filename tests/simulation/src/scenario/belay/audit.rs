@@ -12,18 +12,21 @@ use super::client::{Order, is_terminal};
 use super::damage::Damaged;
 use super::decisions::{self, Stored};
 use super::effects;
+use super::escalations::Escalations;
 use super::forger::Repeated;
 use super::hosts::{Inventoried, Owners};
+use super::inputs::{self, Inputs};
 use super::observed::{Observations, ObservedExecution};
 use super::outside::{Outside, Run};
 use super::picture::{Account, Depth, Fold};
 use super::plans;
+use super::promises::{self, Promises};
 use super::tools;
 use crate::trace;
 use crate::world::TICK;
 
 /// How far one machine's clock may be ahead of another's, in microseconds: one step of the simulation.
-const SKEW: i64 = TICK.as_micros() as i64;
+pub(super) const SKEW: i64 = TICK.as_micros() as i64;
 
 /// An execution on the server after the last restart.
 #[derive(Debug, Clone)]
@@ -63,6 +66,16 @@ impl Evidence<'_> {
     }
 }
 
+/// What is counted for each execution, by how deep its plan is nested.
+const DEPTHS: [&str; 6] = [
+    "executions of a request",
+    "executions of a step's plan",
+    "executions 2 deep",
+    "executions 3 deep",
+    "executions 4 deep",
+    "executions 5 deep",
+];
+
 /// The limit of repetitions of a call, within one attempt, because of conflicts with other commits.
 const MAX_RERUNS: u32 = 3;
 /// The limit of calls of one attempt, after which it fails whatever the last of them was.
@@ -78,7 +91,8 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         violations.push(format!("{name} was acknowledged and is gone"));
     }
     let children = children::of(kept, &mut violations);
-    children::audit(kept, &children, &mut violations);
+    children::audit(kept, &children, evidence.owners, &mut violations);
+    children::no_late_runs(&children, evidence.owners, runs, &mut violations);
     for name in kept.keys().filter(|name| !observed.contains_key(*name) && !children.contains_key(*name)) {
         violations.push(format!("{name} was not requested: a request made two executions"));
     }
@@ -95,7 +109,12 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         let child = children.get(name);
         let Some(heard) = of_children.get(name).or(observed.get(name)) else { continue };
         // The one that a request has started.
-        let root = child.map_or(Some(heard), |child| observed.get(child.parent));
+        let line = children::line(name, &children);
+        trace::count(DEPTHS[line.len().min(DEPTHS.len()) - 1]);
+        let root = match line.last() {
+            Some(root) if child.is_some() => observed.get(*root),
+            _ => Some(heard),
+        };
         let order = root.and_then(|root| plans.get(&*root.request_id));
         let mut one = One {
             name,
@@ -110,10 +129,14 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         one.totals(&fold);
         if child.is_none() {
             one.plan(&fold, order.map(|order| &order.plan));
+            one.inputs(&fold, order.map(|order| &order.inputs));
         }
         one.observations();
         for (call, facts) in &calls {
             one.call(call, facts, &fold);
+        }
+        for broken in promises::of_runs(&fold, &calls, runs) {
+            one.violation(broken);
         }
         let mode = order.map(|order| order.approval_mode).unwrap_or_default();
         all_calls.extend(calls.into_iter().map(|(name, call)| (name, (mode, call))));
@@ -132,6 +155,8 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
 struct Conflicts {
     /// How many calls of an attempt were discarded because of one, by the attempt's part of their names.
     by_attempt: BTreeMap<String, u32>,
+    /// How many calls an attempt had made when one completed, which a check takes or has to follow.
+    made: BTreeMap<String, u32>,
     /// The newest call of each attempt.
     newest: BTreeMap<String, String>,
     /// The calls that had not ended when a pause discarded calls.
@@ -161,6 +186,8 @@ impl<'a> One<'a, '_> {
         let mut calls = BTreeMap::<String, Call<'a>>::new();
         let mut not_before = BTreeMap::<usize, i64>::new();
         let mut conflicts = Conflicts::default();
+        let mut promises = Promises::default();
+        let mut escalations = Escalations::default();
         for (event, sequence) in kept.events.iter().zip(1..) {
             if event.sequence != sequence {
                 self.violation(format_args!("event {} stands at {sequence}", event.sequence));
@@ -169,6 +196,9 @@ impl<'a> One<'a, '_> {
             let name = belay_proto::call_name(self.name, event);
             self.before(event, &fold, &mut not_before);
             self.conflicts(event, &mut conflicts);
+            for broken in promises.before(event, &fold).into_iter().chain(escalations.before(event, &fold)) {
+                self.violation(broken);
+            }
             if let Err(misfit) = fold.apply(event) {
                 self.violation(misfit);
                 return None;
@@ -181,7 +211,13 @@ impl<'a> One<'a, '_> {
                     // The runner is told the same of those that take its place.
                     let exclusive = matches!(kind, Some(v1::step_spec::Kind::Tool(tool)) if tool.exclusive);
                     let mut call = Call::new(step, exclusive, request, &kept.blobs);
-                    call.planned = fold.call(step).cloned();
+                    (call.which, call.round) = (fold.calls[step], fold.attempts_before[step]);
+                    call.planned = match request.check {
+                        Some(place) => promises::call_of_check(&fold.plan.steps[step], place),
+                        None => fold.call(step).cloned(),
+                    };
+                    // It only reads, and waits for nobody.
+                    call.exclusive &= request.tool != tools::FIND;
                     // What it names may be done again, with another result, after it was undone.
                     if let (Some(undone), Some(planned)) = (fold.undoes.get(step).copied().flatten(), &mut call.planned)
                     {
@@ -197,7 +233,8 @@ impl<'a> One<'a, '_> {
                     if calls.insert(name.clone(), call).is_some() {
                         self.violation(format_args!("{name} was requested twice"));
                     }
-                    self.number(event, &calls);
+                    let goes_on = promises.goes_on(event, step, &fold);
+                    self.number(event, &calls, goes_on);
                 }
                 Some(
                     Kind::ToolCallCompleted(_)
@@ -312,7 +349,7 @@ impl<'a> One<'a, '_> {
 
     /// The calls of an attempt are numbered from 1, and there is another only after one that was discarded, or when a person says so of one whose outcome
     /// was unknown.
-    fn number(&mut self, event: &v1::ExecutionEvent, calls: &BTreeMap<String, Call<'_>>) {
+    fn number(&mut self, event: &v1::ExecutionEvent, calls: &BTreeMap<String, Call<'_>>, goes_on: bool) {
         let name = belay_proto::call_name(self.name, event);
         let parts = name.rsplit_once('.').and_then(|(stem, number)| Some((stem, number.parse::<u32>().ok()?)));
         let Some((stem, number)) = parts else {
@@ -323,7 +360,10 @@ impl<'a> One<'a, '_> {
             let discarded = |call: &Call<'_>| matches!(call.ends[..], [end] if matches!(end.kind, Some(Kind::ToolCallCancelled(_))));
             let unknown = |call: &Call<'_>| matches!(call.ends[..], [end] if matches!(end.kind, Some(Kind::ToolCallOutcomeUnknown(_))));
             let is_again = before.is_some_and(unknown) && self.is_made_again(&event.step_id);
-            if !is_again && !before.is_some_and(discarded) {
+            let completed = |call: &Call<'_>| matches!(call.ends[..], [end] if matches!(end.kind, Some(Kind::ToolCallCompleted(_))));
+            // Or the attempt goes on to what is checked next, or from there to the step's own call.
+            let goes_on = before.is_some_and(|before| (completed(before) || unknown(before)) && goes_on);
+            if !is_again && !goes_on && !before.is_some_and(discarded) {
                 self.violation(format_args!("{name} follows a call that was not discarded"));
             }
         }
@@ -336,6 +376,7 @@ impl<'a> One<'a, '_> {
         let name = belay_proto::call_name(self.name, event);
         let (attempt, number) = name.rsplit_once('.').unwrap_or_default();
         let so_far = conflicts.by_attempt.get(attempt).copied().unwrap_or_default();
+        let made = conflicts.made.get(attempt).copied().unwrap_or_default();
         match &event.kind {
             Some(Kind::ExecutionPaused(paused)) if paused.discard_calls => {
                 conflicts.discarded.extend(conflicts.newest.values().cloned());
@@ -352,10 +393,14 @@ impl<'a> One<'a, '_> {
             Some(Kind::ToolCallCancelled(cancelled)) if is_conflict(&cancelled.failure) => {
                 conflicts.by_attempt.insert(attempt.to_owned(), so_far + 1);
             }
+            Some(Kind::ToolCallCompleted(_)) => {
+                conflicts.by_attempt.remove(attempt);
+                conflicts.made.insert(attempt.to_owned(), number.parse().unwrap_or_default());
+            }
             Some(Kind::ToolCallFailed(failed))
                 if is_conflict(&failed.failure)
                     && so_far != MAX_RERUNS
-                    && number.parse::<u32>().is_ok_and(|number| number < MAX_CALLS) =>
+                    && number.parse::<u32>().is_ok_and(|number| number - made < MAX_CALLS) =>
             {
                 self.violation(format_args!("{name} was given up after {so_far} other conflicts in the attempt"));
             }
@@ -407,7 +452,7 @@ impl<'a> One<'a, '_> {
             self.violation(format_args!("it ended as {:?}, and {:?} are not undone", finished.state(), fold.to_undo()));
         }
         let fits = match finished.state() {
-            E::Completed => failed == 0 && completed > 0,
+            E::Completed => failed == 0 && (completed > 0 || fold.is_skipped_by_conditions()),
             // Or a person skipped a step that others needed, or every step.
             E::Partial => failed > 0 && completed > 0 || failed == 0 && skipped > 0,
             E::Failed => failed > 0,
@@ -435,6 +480,15 @@ impl<'a> One<'a, '_> {
         // Its people only add steps to it.
         if !needs(&fold.plan).starts_with(&needs(asked)) || (fold.revision == 0 && needs(asked) != needs(&fold.plan)) {
             self.violation("its plan is not the one that was asked for");
+        }
+    }
+
+    /// Its inputs are those that it was started with, and the plan's defaults.
+    fn inputs(&mut self, fold: &Fold, asked: Option<&Inputs>) {
+        let Some(values) = asked.and_then(|asked| asked.values.as_ref()) else { return };
+        trace::count("executions with inputs");
+        if json(fold.inputs.as_ref(), &self.kept.blobs) != *values {
+            self.violation(format_args!("it was to have {values}, and has {:?}", fold.inputs));
         }
     }
 
@@ -512,7 +566,7 @@ impl<'a> One<'a, '_> {
                 if result["value"] != call.json(call.request.arguments.as_ref())["value"] {
                     self.violation(format_args!("{name} completed with another call's result"));
                 }
-                if !is_superseded {
+                if !is_superseded && call.request.check.is_none() {
                     self.output(name, call, completed, fold);
                 }
             }
@@ -561,16 +615,18 @@ impl<'a> One<'a, '_> {
     /// A completed call completes its step, once, and its result is the step's output.
     fn output(&mut self, name: &str, call: &Call<'a>, completed: &v1::ToolCallCompleted, fold: &Fold) {
         let step = &fold.picture.steps[call.step];
-        // What has to hold after it does not, or the execution was stopped or the step's time was over before that was known.
+        // What has to hold after it does not, or the execution was stopped or the step's time was over before that was known; or the call that a check after
+        // it takes was denied or skipped.
         let is_checked = !fold.plan.steps[call.step].postconditions.is_empty();
-        let has_not_held = step
-            .failure
-            .as_ref()
-            .is_some_and(|failure| matches!(&*failure.reason, "POSTCONDITION_FAILED" | "STEP_TIMEOUT"));
+        let has_not_held = step.failure.as_ref().is_some_and(|failure| {
+            use v1::ErrorClass::{ApprovalDenied, PolicyDenied};
+            matches!(&*failure.reason, "POSTCONDITION_FAILED" | "STEP_TIMEOUT")
+                || matches!(failure.error_class(), ApprovalDenied | PolicyDenied)
+        });
         let fits = match step.state() {
             step::State::Completed => true,
             step::State::Failed => is_checked && has_not_held,
-            state => is_checked && state == step::State::Cancelled,
+            state => is_checked && matches!(state, step::State::Cancelled | step::State::Skipped),
         };
         if !fits || step.output != completed.result {
             self.violation(format_args!("step {} is not what its completed call made it", step.step_id));
@@ -605,18 +661,27 @@ impl<'a> One<'a, '_> {
             let step = fold.picture.steps.iter().find(|step| step.step_id == id)?;
             Some(json(step.output.as_ref(), &self.kept.blobs)["run"].clone())
         };
+        if call.request.check.is_some() && call.arguments() != planned {
+            self.violation(format_args!("{name} was not given {planned}"));
+        }
         if planned["value"] == "${item.value}" {
             if call.json(call.request.arguments.as_ref()).get("value") != call.entry.as_ref() {
                 self.violation(format_args!("{name} was not given the entry {:?}", call.entry));
             }
             return;
         }
+        let own = json(fold.inputs.as_ref(), &self.kept.blobs);
         let template = planned["value"].as_str().and_then(|text| {
             let (before, rest) = text.split_once("${")?;
-            Some((before, output_of(rest.split_once('.')?.0)?))
+            let of_input = rest.split_once('}').and_then(|(template, _)| inputs::resolve(template, &own));
+            if of_input.is_some() {
+                trace::count("inputs used");
+            }
+            Some((before, of_input.or_else(|| output_of(rest.split_once('.')?.0))?))
         });
         let expected = match template {
             Some(("", run)) => run,
+            Some((before, Value::String(text))) => format!("{before}{text}").into(),
             Some((before, run)) => format!("{before}{run}").into(),
             None => planned["value"].clone(),
         };

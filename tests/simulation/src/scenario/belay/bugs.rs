@@ -35,8 +35,10 @@ pub(super) struct Bugs {
     pub(super) waits: bool,
     /// Whether some steps have plans of their own. Neither a fault nor a bug.
     pub(super) nests: bool,
-    /// Whether some steps run for each entry of a list, fall back to other calls, are undone, or have checks. Neither a fault nor a bug.
+    /// Whether some steps run for each entry of a list, fall back to other calls, are undone, have checks, or share resources. Neither a fault nor a bug.
     pub(super) extends: bool,
+    /// Whether what fails runs again by its plan, which then waits for a person. Neither a fault nor a bug.
+    pub(super) escalates: bool,
     /// Whether the executor's journal is once replaced by an older copy, which is accepted as an operator would do.
     pub(super) restores_journal: bool,
     /// Whether another executor replaces each while it runs, which does not notice that. A fault, not a bug.

@@ -16,6 +16,10 @@ pub(super) struct Call<'a> {
     /// What the plan says of it, and the entry of a list that it is made for.
     pub(super) planned: Option<v1::ToolStep>,
     pub(super) entry: Option<Value>,
+    /// Which of the step's calls it is, from 0: its own, or one that takes its place. In which round: how many attempts the step had made when it was last
+    /// made to run again.
+    pub(super) which: usize,
+    pub(super) round: i32,
     pub(super) request: &'a v1::ToolCallRequested,
     pub(super) holds: Vec<Hold<'a>>,
     pub(super) ends: Vec<&'a v1::ExecutionEvent>,
@@ -33,8 +37,8 @@ pub(super) struct Hold<'a> {
 
 impl<'a> Call<'a> {
     pub(super) fn new(step: usize, exclusive: bool, request: &'a v1::ToolCallRequested, blobs: &'a Blobs) -> Self {
-        let (planned, entry) = (None, None);
-        Self { step, exclusive, planned, entry, request, holds: Vec::new(), ends: Vec::new(), blobs }
+        let (planned, entry, which, round) = (None, None, 0, 0);
+        Self { step, exclusive, planned, entry, which, round, request, holds: Vec::new(), ends: Vec::new(), blobs }
     }
 
     /// The JSON of a payload of its execution.

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 
 use belay_proto::v1::{self, child_ended::End, execution, execution_event::Kind, step_spec};
 
-use super::audit::{Kept, Violations};
+use super::audit::{Kept, SKEW, Violations};
+use super::calls;
 use super::client::is_terminal;
+use super::hosts::Owners;
+use super::inputs;
 use super::observed::ObservedExecution;
+use super::outside::Run;
 use super::plans;
 use crate::trace;
 
@@ -15,7 +19,7 @@ pub(super) struct Child<'a> {
     /// The name of the step's execution.
     pub(super) parent: &'a str,
     started: &'a v1::ExecutionEvent,
-    ends: Vec<&'a v1::ChildEnded>,
+    ends: Vec<(&'a v1::ExecutionEvent, &'a v1::ChildEnded)>,
 }
 
 /// By the names of the executions.
@@ -39,7 +43,7 @@ pub(super) fn of<'a>(kept: &'a BTreeMap<String, Kept>, violations: &mut Violatio
                     }
                 }
                 Some(Kind::ChildEnded(ended)) => match names.get(&operation).and_then(|name| children.get_mut(name)) {
-                    Some(child) => child.ends.push(ended),
+                    Some(child) => child.ends.push((event, ended)),
                     None => violations.push(format!("{operation} ended without having been started")),
                 },
                 _ => {}
@@ -63,10 +67,15 @@ impl Child<'_> {
 }
 
 /// B-15, S2-FR-057: no loss of a process starts the execution of a step's plan twice, or loses it.
-pub(super) fn audit(kept: &BTreeMap<String, Kept>, children: &Children<'_>, violations: &mut Violations) {
+pub(super) fn audit(
+    kept: &BTreeMap<String, Kept>,
+    children: &Children<'_>,
+    owners: &Owners,
+    violations: &mut Violations,
+) {
     for (name, child) in children {
         let Child { parent, started, ends } = child;
-        let [ended] = ends[..] else {
+        let [(end, ended)] = ends[..] else {
             violations.push(format!("{name} ended {} times for {parent}", ends.len()));
             continue;
         };
@@ -90,6 +99,13 @@ pub(super) fn audit(kept: &BTreeMap<String, Kept>, children: &Children<'_>, viol
         }) {
             violations.push(format!("{name} carries out another plan than {step} has"));
         }
+        // It ends before its step does, in true time.
+        let own_end = owners.stored_at(name, execution.last_sequence);
+        let known = owners.stored_at(parent, end.sequence);
+        if own_end.zip(known).is_some_and(|(own_end, known)| own_end > known) {
+            violations.push(format!("{name} ended at {own_end:?}, and its step in {parent} before, at {known:?}"));
+        }
+        inputs(kept_child, started, violations);
         if !is_terminal(execution.state()) {
             violations.push(format!("{name} is {:?}, and {parent} has ended", execution.state()));
         }
@@ -101,6 +117,43 @@ pub(super) fn audit(kept: &BTreeMap<String, Kept>, children: &Children<'_>, viol
             Some(End::Failure(_)) => trace::count("children failed"),
             Some(End::Cancelled(_)) => trace::count("children cancelled"),
             None => violations.push(format!("{name} ended {step} in no way")),
+        }
+    }
+}
+
+/// The values of its inputs are those that its step has handed over, and the defaults of its plan.
+fn inputs(kept: &Kept, started: &v1::ExecutionEvent, violations: &mut Violations) {
+    let Some(Kind::ChildStarted(started)) = &started.kind else { return };
+    let json = |payload: &Option<v1::Payload>| calls::json(payload.as_ref(), &kept.blobs);
+    let Some(created) = created(kept) else { return };
+    let plan = created.plan.clone().unwrap_or_default();
+    let values = inputs::values(&plan, &json(&started.inputs));
+    let is_none = plan.inputs.is_empty() && created.inputs.is_none();
+    if !is_none && json(&created.inputs) != values {
+        violations.push(format!("{} was given {values}, and has {:?}", kept.execution.name, created.inputs));
+    }
+}
+
+/// The names of all executions that it was started for: its own, and those of the steps above it.
+pub(super) fn line<'a>(name: &'a str, children: &'a Children<'_>) -> Vec<&'a str> {
+    let mut line = vec![name];
+    while let Some(child) = line.last().and_then(|name| children.get(*name)) {
+        line.push(child.parent);
+    }
+    line
+}
+
+/// Nothing runs in the execution of a step's plan, however deep, once the step has its end.
+pub(super) fn no_late_runs(children: &Children<'_>, owners: &Owners, runs: &[Run], violations: &mut Violations) {
+    for run in runs {
+        let execution = run.call.split("/steps/").next().unwrap_or_default();
+        for name in line(execution, children) {
+            let Some(child) = children.get(name) else { continue };
+            let [(end, _)] = child.ends[..] else { continue };
+            let ended = owners.stored_at(child.parent, end.sequence);
+            if ended.is_some_and(|ended| run.began > ended + SKEW) {
+                violations.push(format!("{} ran after {} had taken note of the end of {name}", run.call, child.parent));
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use rand::{Rng, SeedableRng};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
+use super::inputs::Inputs;
 use super::observed::Observations;
 use super::picture::Depth;
 use super::{hosts, plans, tools, watcher};
@@ -44,6 +45,7 @@ pub(super) struct Order {
     /// Empty for the execution's own workspace.
     pub(super) workspace: String,
     pub(super) plan: v1::Plan,
+    pub(super) inputs: Inputs,
     pub(super) request_id: String,
     pub(super) seed: u64,
 }
@@ -144,9 +146,20 @@ async fn start(order: &Order, observed: &Observations, random: &mut StdRng) -> S
         start_paused: random.random_bool(0.05),
         approval_mode: order.approval_mode.into(),
         workspace: order.workspace.clone(),
+        inputs: order.inputs.given.as_ref().map(|given| v1::Payload::of_json(given.to_string())),
         ..v1::StartExecutionRequest::default()
     };
     let mut connection = Connection::new(observed);
+    if let Some(wrong) = &order.inputs.wrong {
+        let inputs = Some(v1::Payload::of_json(wrong.to_string()));
+        let request_id = format!("{}-wrong", order.request_id);
+        let request = v1::StartExecutionRequest { inputs, request_id, ..request.clone() };
+        match connection.ask(|mut client| async move { client.start_execution(request).await }).await {
+            Some(started) => observed.violation(format_args!("{} was started with {wrong}", started.name)),
+            None if connection.is_refused => trace::count("inputs refused"),
+            None => {}
+        }
+    }
     loop {
         let request = request.clone();
         let answer = connection.ask(|mut client| async move { client.start_execution(request).await });
@@ -175,6 +188,7 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
         };
         let state = execution.state();
         if is_terminal(state) {
+            have_ended(&mut connection, observed, &execution, random).await;
             if let Some(request) = unanswered.take() {
                 unanswered = retry(&mut connection, observed, request).await;
                 continue;
@@ -209,6 +223,12 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
                 }
                 Some(_) | None => cancel(&mut connection, observed, name, request).await,
             }
+        } else if state == execution::State::Paused && is_paused_by_plan(&execution) && random.random_bool(0.4) {
+            let again = retry_request(name, request, random);
+            unanswered = retry(&mut connection, observed, again).await;
+            if connection.is_refused {
+                is_still_paused(&mut connection, observed, &execution, random).await;
+            }
         } else if state == execution::State::Paused {
             if observed.is_healed() || chance < 50 {
                 resume(&mut connection, observed, name, request).await;
@@ -225,6 +245,29 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
                 _ => {}
             }
         }
+    }
+}
+
+/// Whether its plan has paused it because of what failed.
+fn is_paused_by_plan(execution: &v1::Execution) -> bool {
+    use step::State as S;
+    let is_over = |step: &v1::Step| matches!(step.state(), S::Completed | S::Failed | S::Skipped | S::Cancelled);
+    let escalation = execution.plan.as_ref().and_then(|plan| plan.escalation.as_ref());
+    escalation.is_some_and(|escalation| escalation.pause)
+        && execution.steps.iter().all(is_over)
+        && execution.steps.iter().any(|step| step.state() == S::Failed)
+}
+
+/// An execution that its plan has paused because of what failed was refused to run that again, which it must not be while it is paused.
+async fn is_still_paused(
+    connection: &mut Connection,
+    observed: &Observations,
+    before: &v1::Execution,
+    random: &mut StdRng,
+) {
+    let now = look(connection, &before.name, random).await;
+    if let Some(now) = now.filter(|now| now.last_sequence == before.last_sequence && !is_terminal(now.state())) {
+        observed.violation(format_args!("{} waits for a person, who cannot have it run again: {now:?}", now.name));
     }
 }
 
@@ -245,28 +288,58 @@ async fn attend_children(
     request_id: &str,
     random: &mut StdRng,
 ) {
-    let running = |step: &&v1::Step| step.state() == step::State::Running;
-    for step in execution.steps.iter().filter(running) {
-        let Some(step::Detail::Plan(detail)) = &step.detail else { continue };
-        if detail.execution.is_empty() {
-            continue;
-        }
-        // Its name is known before it is stored.
-        connection.may_be_missing = true;
-        let child = look(connection, &detail.execution, random).await;
-        connection.may_be_missing = false;
-        let Some(child) = child else { continue };
-        let request = format!("{request_id}-{}", step.step_id);
-        if let Some(step) = child.steps.iter().find(|step| is_in_doubt(observed, step)) {
-            resolve(connection, observed, step, request, random).await;
-        } else if child.state() == execution::State::Paused && execution.state() != execution::State::Paused {
-            resume(connection, observed, &child.name, request).await;
-        } else if !observed.is_healed() {
-            match random.random_range(0..100) {
-                0..10 => suspend(connection, observed, &child.name, request, random.random()).await,
-                10..15 => cancel(connection, observed, &child.name, request).await,
-                _ => {}
+    let mut open = vec![(execution.clone(), request_id.to_owned())];
+    while let Some((execution, request_id)) = open.pop() {
+        let running = |step: &&v1::Step| step.state() == step::State::Running;
+        for step in execution.steps.iter().filter(running) {
+            let Some(child) = child_of(connection, step, random).await else { continue };
+            let request = format!("{request_id}-{}", step.step_id);
+            if let Some(step) = child.steps.iter().find(|step| is_in_doubt(observed, step)) {
+                resolve(connection, observed, step, request, random).await;
+            } else if child.state() == execution::State::Paused && execution.state() != execution::State::Paused {
+                resume(connection, observed, &child.name, request).await;
+            } else if !observed.is_healed() {
+                match random.random_range(0..100) {
+                    0..10 => suspend(connection, observed, &child.name, request, random.random()).await,
+                    10..15 => cancel(connection, observed, &child.name, request).await,
+                    _ => open.push((child, request)),
+                }
+            } else {
+                open.push((child, request));
             }
+        }
+    }
+}
+
+/// The execution of the plan that a step has.
+async fn child_of(connection: &mut Connection, step: &v1::Step, random: &mut StdRng) -> Option<v1::Execution> {
+    let Some(step::Detail::Plan(detail)) = &step.detail else { return None };
+    if detail.execution.is_empty() {
+        return None;
+    }
+    // Its name is known before it is stored.
+    connection.may_be_missing = true;
+    let child = look(connection, &detail.execution, random).await;
+    connection.may_be_missing = false;
+    child
+}
+
+/// The executions of the plans that the steps of an execution have end before it does, however deep they are.
+async fn have_ended(
+    connection: &mut Connection,
+    observed: &Observations,
+    execution: &v1::Execution,
+    random: &mut StdRng,
+) {
+    let mut ended = vec![execution.clone()];
+    while let Some(execution) = ended.pop() {
+        for step in &execution.steps {
+            let Some(child) = child_of(connection, step, random).await else { continue };
+            trace::count("children that had ended before");
+            if !is_terminal(child.state()) {
+                observed.violation(format_args!("{} has ended, and {} has not", execution.name, child.name));
+            }
+            ended.push(child);
         }
     }
 }
@@ -361,9 +434,16 @@ async fn change(
     if steps.is_empty() {
         return;
     }
-    let step = steps[random.random_range(0..steps.len())];
+    let specs = || execution.plan.iter().flat_map(|plan| &plan.steps);
+    let falls_back = |step: &&&v1::Step| {
+        let id = step.step_id.split('~').next().unwrap_or_default();
+        step.state() == BackingOff && specs().any(|spec| spec.id == id && !spec.fallback.is_empty())
+    };
+    let to_fall_back = steps.iter().find(falls_back).copied();
+    let is_fallback = to_fall_back.is_some() && random.random_bool(0.7);
+    let step = to_fall_back.filter(|_| is_fallback).unwrap_or(steps[random.random_range(0..steps.len())]);
     let (name, reason, id) = (step.name.clone(), "the seed said so".to_owned(), request_id.clone());
-    let answer = match random.random_range(0..4) {
+    let answer = match if is_fallback { 4 } else { random.random_range(0..4) } {
         0 => {
             let request = v1::SkipStepRequest { name, reason, request_id: id, etag: String::new() };
             connection.ask(|mut client| async move { client.skip_step(request).await }).await
@@ -374,7 +454,12 @@ async fn change(
             connection.ask(|mut client| async move { client.set_step_output(request).await }).await
         }
         change => {
-            let change = if change == 2 { v1::RetryChange::Now } else { v1::RetryChange::Cancel }.into();
+            let change = match change {
+                2 => v1::RetryChange::Now,
+                3 => v1::RetryChange::Cancel,
+                _ => v1::RetryChange::Fallback,
+            };
+            let change = change.into();
             let request = v1::RetryStepRequest { name, change, reason, request_id: id, etag: String::new() };
             connection.ask(|mut client| async move { client.retry_step(request).await }).await
         }

@@ -22,8 +22,11 @@ mod client;
 mod damage;
 mod decisions;
 mod effects;
+mod escalations;
+mod features;
 mod forger;
 mod hosts;
+mod inputs;
 mod knobs;
 mod observed;
 mod outside;
@@ -31,6 +34,7 @@ mod people;
 mod picture;
 mod plans;
 mod policy;
+mod promises;
 mod shared_journal;
 mod slow_journal;
 mod tools;
@@ -53,6 +57,7 @@ use self::client::Order;
 use self::damage::Damaged;
 use self::forger::Repeated;
 use self::hosts::{Inventory, Owners};
+use self::inputs::Inputs;
 use self::knobs::Knobs;
 use self::observed::Observations;
 use self::outside::Outside;
@@ -124,7 +129,7 @@ pub fn as_it_is(seed: u64) -> Result<(), String> {
     run(seed, Bugs::default())
 }
 
-/// Belay as it is, with steps that have plans of their own.
+/// Belay as it is, with steps that have plans of their own, whose steps may have plans again, and with inputs.
 ///
 /// # Errors
 /// What was violated.
@@ -132,12 +137,20 @@ pub fn nesting(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, ..Bugs::default() })
 }
 
-/// Belay as it is, with steps that run for each entry of a list, that fall back to other calls, that are undone, and that have checks.
+/// Belay as it is, with steps that run for each entry of a list, that fall back to other calls, that are undone, that have checks, and that share resources.
 ///
 /// # Errors
 /// What was violated.
 pub fn extending(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::default() })
+}
+
+/// Belay as it is, with plans that have what fails run again after everything else, and then wait for a person, and with inputs.
+///
+/// # Errors
+/// What was violated.
+pub fn escalating(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { escalates: true, ..Bugs::default() })
 }
 
 /// A planted bug: the journal acknowledges before it commits.
@@ -441,7 +454,17 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         orders.iter_mut().for_each(|order| plans::add_waits(&mut StdRng::seed_from_u64(order.seed), &mut order.plan));
     }
     if bugs.extends {
-        orders.iter_mut().for_each(|order| plans::extend(&mut StdRng::seed_from_u64(order.seed ^ 4), &mut order.plan));
+        for order in &mut orders {
+            let random = &mut StdRng::seed_from_u64(order.seed ^ 4);
+            plans::extend(random, &mut order.plan);
+            features::add_checks(random, &mut order.plan);
+            features::share(random, &mut order.plan);
+        }
+    }
+    if bugs.escalates || bugs.extends {
+        for order in orders.iter_mut().filter(|order| bugs.escalates || order.seed.is_multiple_of(4)) {
+            features::escalate(&mut StdRng::seed_from_u64(order.seed ^ 8), &mut order.plan);
+        }
     }
     if bugs.nests {
         orders
@@ -450,6 +473,11 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     }
     for order in orders.iter_mut().filter(|order| order.seed.is_multiple_of(3)) {
         plans::add_conditions(&mut StdRng::seed_from_u64(order.seed ^ 1), &mut order.plan);
+    }
+    if bugs.escalates || bugs.nests {
+        for order in &mut orders {
+            order.inputs = inputs::add(&mut StdRng::seed_from_u64(order.seed ^ 16), &mut order.plan);
+        }
     }
     for order in &orders {
         trace::detail(format_args!("{} asks for {:?}", order.request_id, order.plan));
@@ -547,6 +575,7 @@ fn any_order(random: &mut StdRng, number: usize) -> Order {
         plan: plans::generate(random, format!("plan-{number}")),
         workspace: if random.random_bool(0.6) { hosts::SHARED_WORKSPACE.to_owned() } else { String::new() },
         request_id: format!("request-{number}"),
+        inputs: Inputs::default(),
         seed: random.random(),
     }
 }

@@ -1,11 +1,13 @@
 //! A client's fold of the events, based on the contract alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use belay_proto::v1::{self, RunWhen, child_ended::End, execution, execution_event::Kind, step, wait_ended::Cause};
 
 use super::plans;
 use crate::trace;
+
+mod changes;
 
 /// The state that is the same for every client with the same events.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -110,6 +112,8 @@ pub(super) struct Fold {
     pub(super) picture: Picture,
     /// Its steps are those of the execution: those that were added come last.
     pub(super) plan: v1::Plan,
+    /// The values of its plan's inputs.
+    pub(super) inputs: Option<v1::Payload>,
     /// For each step, the indexes of its dependencies.
     pub(super) dependencies: Vec<Vec<usize>>,
     /// For each step, how many of its dependencies have not ended as it wants.
@@ -124,6 +128,8 @@ pub(super) struct Fold {
     pub(super) revision: i32,
     /// For each step, how many of its calls have been given up for the next.
     pub(super) calls: Vec<usize>,
+    /// The steps whose newest call is one that a check takes.
+    checking: BTreeSet<usize>,
     /// For each step, the step for an entry of whose list it runs, and the entry.
     pub(super) entries: Vec<Option<(usize, serde_json::Value)>>,
     /// For each step, the step that it undoes.
@@ -195,10 +201,15 @@ impl Fold {
                 self.fail_attempt(index, event, &retry.failure);
             }
             (Kind::StepFallbackSwitched(switched), Some(index)) => {
+                // The failure of one that waits for its next attempt is known: a person asked for the next call.
+                let is_known = self.picture.steps[index].state() == S::BackingOff;
                 let step = &mut self.picture.steps[index];
                 step.set_state(S::BackingOff);
                 step.failure = switched.failure.clone();
-                self.fail_attempt(index, event, &switched.failure);
+                if !is_known {
+                    self.fail_attempt(index, event, &switched.failure);
+                }
+                self.go_on();
                 self.calls[index] += 1;
                 trace::count("calls fallen back to");
             }
@@ -277,14 +288,18 @@ impl Fold {
             (Kind::StepResolved(resolved), Some(index)) => {
                 let step = &mut self.picture.steps[index];
                 step.set_state(S::Running);
-                if resolved.result.is_some() {
+                if resolved.result.is_some() && !self.checking.contains(&index) {
                     step.output = resolved.result.clone();
                 }
-                if self.picture.state == i32::from(E::AwaitingApproval) {
-                    self.picture.state = E::Running.into();
-                }
+                self.go_on();
             }
-            (Kind::ToolCallRequested(_), Some(index)) => self.picture.steps[index].set_state(S::Running),
+            (Kind::ToolCallRequested(requested), Some(index)) => {
+                self.picture.steps[index].set_state(S::Running);
+                match requested.check {
+                    Some(_) => self.checking.insert(index),
+                    None => self.checking.remove(&index),
+                };
+            }
             // The decision has moved the step.
             (Kind::ToolCallDispatched(_), Some(_)) => {}
             (Kind::WaitStarted(_), Some(index)) => self.picture.steps[index].set_state(S::Waiting),
@@ -315,6 +330,8 @@ impl Fold {
                     Some(End::Failure(_) | End::Cancelled(_)) | None => None,
                 };
             }
+            // What a check returned is not the step's result.
+            (Kind::ToolCallCompleted(_), Some(index)) if self.checking.contains(&index) => {}
             (Kind::ToolCallCompleted(completed), Some(index)) => {
                 self.picture.steps[index].output = completed.result.clone();
             }
@@ -334,9 +351,7 @@ impl Fold {
                 let step = &mut self.picture.steps[index];
                 step.set_state(S::Running);
                 step.approvals.clear();
-                if self.picture.state == i32::from(E::AwaitingApproval) {
-                    self.picture.state = E::Running.into();
-                }
+                self.go_on();
             }
             (
                 Kind::ToolCallCancelled(_)
@@ -357,42 +372,9 @@ impl Fold {
         Ok(())
     }
 
-    /// A plan that has more steps than before, after the others. What has started or ended is as it was.
-    fn update(&mut self, updated: &v1::ExecutionPlanUpdated) -> Result<(), String> {
-        let mut plan = updated.plan.clone().unwrap_or_default();
-        self.revision += 1;
-        let is_next = updated.revision == self.revision && !self.stopping && self.undone_by.is_empty();
-        let mut steps = Vec::new();
-        for (index, step) in self.plan.steps.iter().enumerate() {
-            if self.entries[index].is_some() || self.undoes[index].is_some() {
-                steps.push(step.clone());
-                continue;
-            }
-            let status = &self.picture.steps[index];
-            let waits = status.attempt == self.attempts_before[index]
-                && matches!(status.state(), step::State::Pending | step::State::Ready);
-            let new = plan.steps.iter().position(|new| new.id == step.id).map(|place| plan.steps.remove(place));
-            let Some(new) = new.filter(|new| is_next && (waits || new == step)) else {
-                return Err(format!(
-                    "the plan cannot change to revision {} like this, at step {}",
-                    updated.revision, step.id
-                ));
-            };
-            steps.push(new);
-        }
-        if self.picture.state == i32::from(execution::State::AwaitingApproval) {
-            self.picture.state = execution::State::Running.into();
-        }
-        let added = std::mem::replace(&mut plan.steps, steps);
-        self.plan = plan;
-        for step in added {
-            let place = |id: &String| self.plan.steps.iter().position(|step| step.id == *id);
-            let dependencies: Vec<usize> = plans::dependencies(&step).iter().filter_map(place).collect();
-            let index = self.add(step, dependencies, None);
-            self.count_open(index);
-        }
-        trace::count("plans changed");
-        Ok(())
+    /// Whether nothing new starts any more.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping
     }
 
     /// The call that a step makes now.
@@ -468,216 +450,9 @@ impl Fold {
         steps
     }
 
-    /// Nothing is left to run, and what was done is undone, by a step of its own for each.
-    fn undo(&mut self, started: &v1::ExecutionCompensationStarted) -> Result<(), String> {
-        use step::State as S;
-        let is_over = |step: &v1::Step| matches!(step.state(), S::Completed | S::Failed | S::Skipped | S::Cancelled);
-        if !self.picture.steps.iter().all(is_over) || !self.undone_by.is_empty() {
-            return Err("it is undone twice, or while something runs".to_owned());
-        }
-        let place = |plan: &v1::Plan, id: &String| plan.steps.iter().position(|step| step.id == *id);
-        let steps: Vec<usize> = started.step_ids.iter().filter_map(|id| place(&self.plan, id)).collect();
-        let completed = steps.iter().copied().filter(|index| self.completed_by[*index] > 0);
-        if steps.len() != started.step_ids.len() || completed.collect::<Vec<_>>() != self.to_undo() {
-            return Err(format!("{steps:?} are undone, and {:?} have completed", self.to_undo()));
-        }
-        self.picture.state = execution::State::Running.into();
-        self.stopping = false;
-        let mut before = None;
-        for index in steps {
-            let of = &self.plan.steps[index];
-            let Some(compensate) = of.compensate.clone() else {
-                return Err(format!("step {index} is undone, and has nothing that undoes it"));
-            };
-            let id = format!("{}~compensate", of.id);
-            let undoes = match place(&self.plan, &id) {
-                Some(known) => {
-                    self.run_again(known);
-                    known
-                }
-                None => {
-                    let step = v1::StepSpec {
-                        id,
-                        timeout: of.timeout,
-                        attempt_timeout: of.attempt_timeout,
-                        retry: of.retry.clone(),
-                        run_when: RunWhen::Always.into(),
-                        kind: Some(v1::step_spec::Kind::Tool(compensate)),
-                        ..v1::StepSpec::default()
-                    };
-                    let added = self.add(step, Vec::new(), None);
-                    self.picture.totals.total -= 1;
-                    self.undoes[added] = Some(index);
-                    added
-                }
-            };
-            self.undone_by.insert(index, undoes);
-            self.dependencies[undoes] = before.into_iter().collect();
-            self.open[undoes] = self.dependencies[undoes].len();
-            self.make_ready(undoes);
-            before = Some(undoes);
-            trace::count("steps undone");
-        }
-        Ok(())
-    }
-
-    /// The steps for the entries of a step's list.
-    fn of_list(&self, list: usize) -> impl Iterator<Item = usize> + '_ {
-        let is_of =
-            move |entry: &Option<(usize, serde_json::Value)>| entry.as_ref().is_some_and(|entry| entry.0 == list);
-        self.entries.iter().enumerate().filter(move |(_, entry)| is_of(entry)).map(|(index, _)| index)
-    }
-
-    /// A step has read its list: for each entry there is a step. What was done for the same entry stays.
-    fn list(&mut self, list: usize, listed: &v1::StepItemsListed) -> Result<(), String> {
-        use step::State as S;
-        let is_list = self.plan.steps[list].for_each.is_some() && self.entries[list].is_none();
-        if !is_list || self.picture.steps[list].state() != S::Running {
-            return Err(format!("step {list} reads a list"));
-        }
-        let known: Vec<usize> = self.of_list(list).collect();
-        for (number, item) in listed.items.iter().enumerate() {
-            let item = item.as_json().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
-            let index = match known.get(number) {
-                None => {
-                    let of = &self.plan.steps[list];
-                    let step = v1::StepSpec {
-                        id: format!("{}~{number}", of.id),
-                        depends_on: Vec::new(),
-                        run_when: 0,
-                        condition: String::new(),
-                        for_each: None,
-                        ..of.clone()
-                    };
-                    self.add(step, Vec::new(), Some((list, item)))
-                }
-                Some(&index) => {
-                    let status = &self.picture.steps[index];
-                    let by_a_person = matches!(
-                        status.skip_reason(),
-                        v1::SkipReason::Requested | v1::SkipReason::ApprovalSkipped | v1::SkipReason::NonInteractive
-                    );
-                    let is_done = status.state() == S::Completed || status.state() == S::Skipped && by_a_person;
-                    let is_same = self.entries[index].as_ref().is_some_and(|(_, before)| *before == item);
-                    if is_done && is_same {
-                        trace::count("entries that stay");
-                        continue;
-                    }
-                    if matches!(status.state(), S::Completed | S::Failed | S::Skipped | S::Cancelled) {
-                        self.run_again(index);
-                    }
-                    self.entries[index] = Some((list, item));
-                    index
-                }
-            };
-            self.picture.steps[index].set_state(S::Ready);
-        }
-        trace::count("lists read");
-        Ok(())
-    }
-
-    /// A step that has ended begins again.
-    fn run_again(&mut self, index: usize) {
-        use step::State as S;
-        let state = self.picture.steps[index].state();
-        self.count(index, |totals| match state {
-            S::Completed => totals.completed -= 1,
-            S::Failed => totals.failed -= 1,
-            S::Skipped => totals.skipped -= 1,
-            _ => totals.cancelled -= 1,
-        });
-        self.completed_by[index] = 0;
-        let step = &mut self.picture.steps[index];
-        self.attempts_before[index] = step.attempt;
-        self.calls[index] = 0;
-        *step = v1::Step {
-            step_id: std::mem::take(&mut step.step_id),
-            attempt: step.attempt,
-            failed_attempts: std::mem::take(&mut step.failed_attempts),
-            state: S::Pending.into(),
-            ..v1::Step::default()
-        };
-    }
-
-    /// How many of its dependencies a step still waits for.
-    fn count_open(&mut self, index: usize) {
-        use step::State as S;
-        let run_when = self.plan.steps[index].run_when();
-        let is_over = |state| matches!(state, S::Completed | S::Failed | S::Skipped | S::Cancelled);
-        let is_met = |on: &&usize| {
-            let on = &self.picture.steps[**on];
-            let is_asked = on.skip_reason() == v1::SkipReason::Requested;
-            match run_when {
-                RunWhen::Unspecified | RunWhen::Success => on.state() == S::Completed || is_asked,
-                RunWhen::Failure | RunWhen::Always => is_over(on.state()),
-            }
-        };
-        let met = self.dependencies[index].iter().filter(is_met).count();
-        self.open[index] = self.dependencies[index].len() - met;
-        if self.open[index] > 0 && self.picture.steps[index].state() == S::Ready {
-            self.picture.steps[index].set_state(S::Pending);
-        }
-        self.make_ready(index);
-    }
-
-    /// A person changes what becomes of a step that has nothing in flight.
-    fn change(&mut self, index: usize, sequence: i64) -> Result<(), String> {
-        use step::State::{BackingOff, Pending, Ready};
-        let state = self.picture.steps[index].state();
-        if self.stopping || !matches!(state, Pending | Ready | BackingOff) {
-            return Err(format!("event {sequence} changes step {index}, which is {state:?}"));
-        }
-        if self.picture.state == i32::from(execution::State::AwaitingApproval) {
-            self.picture.state = execution::State::Running.into();
-        }
-        Ok(())
-    }
-
-    /// What did not complete runs again, and what depends on it.
-    fn retry(&mut self, retried: &v1::ExecutionRetried) -> Result<(), String> {
-        use step::State as S;
-        let is_over = |state| matches!(state, S::Completed | S::Failed | S::Skipped | S::Cancelled);
-        let has_ended = super::client::is_terminal(self.picture.state());
-        let named = |id: &String| self.plan.steps.iter().position(|step| step.id == *id);
-        let steps: Vec<usize> = retried.step_ids.iter().filter_map(named).collect();
-        let all = steps.len() == retried.step_ids.len() && !steps.is_empty();
-        if !all || !has_ended && self.stopping || steps.iter().any(|step| !is_over(self.picture.steps[*step].state())) {
-            return Err(format!("{retried:?} cannot be"));
-        }
-        if !has_ended && !self.undone_by.is_empty() {
-            return Err("it goes on while it is undone".to_owned());
-        }
-        for &index in &steps {
-            let is_of_list = self.entries[index].as_ref().is_some_and(|(list, _)| steps.contains(list));
-            let is_of_list = is_of_list || self.of_list(index).any(|entry| steps.contains(&entry));
-            let is_of_list = is_of_list || self.shown_state(index) == S::Compensated;
-            let depends = is_of_list || self.dependencies[index].iter().any(|on| steps.contains(on));
-            if self.picture.steps[index].state() == S::Completed && !depends {
-                return Err(format!("step {index} had completed, and runs again"));
-            }
-            self.run_again(index);
-        }
-        if has_ended {
-            self.undone_by.clear();
-            for index in (0..self.undoes.len()).filter(|index| self.undoes[*index].is_some()) {
-                self.dependencies[index].clear();
-            }
-            self.went_on += 1;
-            (self.stopping, self.picture.end_time) = (false, None);
-            self.picture.state = execution::State::Running.into();
-        } else if self.picture.state() == execution::State::AwaitingApproval {
-            self.picture.state = execution::State::Running.into();
-        }
-        self.picture.failure = None;
-        for index in 0..self.open.len() {
-            self.count_open(index);
-        }
-        trace::count("executions retried");
-        Ok(())
-    }
-
     fn create(&mut self, created: &v1::ExecutionCreated) {
         self.plan = created.plan.clone().unwrap_or_default();
+        self.inputs.clone_from(&created.inputs);
         let place = |id: &String| self.plan.steps.iter().position(|step| step.id == *id);
         let dependencies = |step| plans::dependencies(step).iter().filter_map(place).collect();
         self.dependencies = self.plan.steps.iter().map(dependencies).collect();
@@ -749,6 +524,15 @@ impl Fold {
             RunWhen::Always => all_ended(),
             RunWhen::Failure => all_ended() && on.any(|&on| state(self.first_reason(on)) == Failed),
         }
+    }
+
+    /// Whether conditions are the reason for which every step was skipped.
+    pub(super) fn is_skipped_by_conditions(&self) -> bool {
+        let is_one = |index: usize| {
+            let first = &self.picture.steps[self.first_reason(index)];
+            first.skip_reason() == v1::SkipReason::ConditionFalse
+        };
+        (0..self.picture.steps.len()).all(is_one)
     }
 
     /// The step at which the reason for skipping a step begins.

@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 
+use super::inputs;
 use super::policy;
 use super::tools::{APPEND, LOOK, PUBLISH, PUT, REMOVE, SEND, WIPE, WRITE, changes_files};
 
@@ -125,10 +126,24 @@ pub(super) fn add_plans(random: &mut StdRng, plan: &mut v1::Plan) {
         if random.random_bool(0.65) {
             continue;
         }
-        let mut own = generate(random, format!("plan-of-{}", step.id));
-        own.steps.truncate(2);
-        step.kind = Some(step_spec::Kind::Plan(v1::PlanStep { plan: Some(own), inputs: None }));
+        let deeper = if random.random_bool(0.3) { random.random_range(1..MAX_NESTED_PLANS) } else { 0 };
+        add_plan(random, step, deeper);
     }
+}
+
+/// How deep plans may be nested.
+const MAX_NESTED_PLANS: usize = 5;
+
+/// Has a step carry out a plan of one or two steps, one of which has a plan again, and so on as often as `deeper` says.
+fn add_plan(random: &mut StdRng, step: &mut v1::StepSpec, deeper: usize) {
+    let mut own = generate(random, format!("plan-of-{}", step.id));
+    own.steps.truncate(2);
+    let inputs = inputs::add_to_child(random, step, &mut own);
+    if deeper > 0 {
+        let place = random.random_range(0..own.steps.len());
+        add_plan(random, &mut own.steps[place], deeper - 1);
+    }
+    step.kind = Some(step_spec::Kind::Plan(v1::PlanStep { plan: Some(own), inputs }));
 }
 
 /// Has some steps run for each entry of a list, gives some a call to fall back to, some one that undoes them, and some something that has to hold before or after their call.
@@ -213,7 +228,7 @@ fn tool(random: &mut StdRng) -> &'static str {
 }
 
 /// One of a few files, so that calls touch the same ones; its name selects the policy rule.
-fn path(random: &mut StdRng) -> String {
+pub(super) fn path(random: &mut StdRng) -> String {
     let kind = match random.random_range(0..100) {
         0..40 => policy::FREE,
         40..75 => policy::SHOWN,
@@ -243,7 +258,7 @@ fn class(random: &mut StdRng) -> ErrorClass {
     }
 }
 
-fn milliseconds(random: &mut StdRng, least: u64, most: u64) -> pbjson_types::Duration {
+pub(super) fn milliseconds(random: &mut StdRng, least: u64, most: u64) -> pbjson_types::Duration {
     belay_proto::duration(Duration::from_millis(random.random_range(least..=most)))
 }
 
@@ -256,7 +271,8 @@ pub(super) fn dependencies(step: &v1::StepSpec) -> Vec<String> {
     };
     let list = step.for_each.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
     let texts = [arguments, list, &step.condition];
-    let used = texts.into_iter().flat_map(|text| text.split("${").skip(1)).filter(|rest| !rest.starts_with("item."));
+    let used = texts.into_iter().flat_map(|text| text.split("${").skip(1));
+    let used = used.filter(|rest| !rest.starts_with("item.") && !rest.starts_with("inputs."));
     let used = used.filter_map(|rest| rest.split_once('.')).map(|(id, _)| id.to_owned());
     let mut all: Vec<String> = step.depends_on.iter().cloned().chain(used).collect();
     all.sort_unstable();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use belay_policy::ToolKind;
 use belay_proto::v1::ErrorClass;
 use belay_tool_runner::{
-    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
+    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View, ViewHandle,
 };
 use belay_workspace::{RelPath, ViewError};
 use serde_json::{Value, json};
@@ -34,6 +34,16 @@ pub(super) const APPEND: &str = "append";
 pub(super) const WRITE: &str = "write";
 /// Removes a file if it is there.
 pub(super) const REMOVE: &str = "remove";
+/// Fails unless a file is there. A check of a step calls the tool of this name.
+pub(super) const FIND: &str = "file_info";
+/// Runs a command: [`PASS`] or [`FAIL`], then the milliseconds that it takes, then the file to which it adds a line, if it does. A check of a step calls the tool of
+/// this name.
+pub(super) const COMMAND: &str = "run_terminal";
+
+/// The command that ends with exit code 0.
+pub(super) const PASS: &str = "pass";
+/// The command that does not.
+pub(super) const FAIL: &str = "fail";
 
 const PARAMETERS: &str = r#"{
   "type": "object",
@@ -45,6 +55,7 @@ const PARAMETERS: &str = r#"{
     "fails": {"type": "integer", "minimum": 0, "description": "The first so many attempts fail."},
     "class": {"type": "integer", "description": "With this ErrorClass."},
     "path": {"type": "string", "description": "The file to change, at the beginning."},
+    "command": {"type": "array", "items": {"type": "string"}, "description": "A command."},
     "also": {"type": "string", "description": "Another file to change at the end, which the policy does not see before the call."}
   }
 }"#;
@@ -63,6 +74,8 @@ pub(super) fn all(outside: &Outside) -> Vec<Box<dyn Tool>> {
         tool(APPEND, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
         tool(WRITE, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
         tool(REMOVE, Recovery::Transactional, Touches::Changes, ToolKind::FileDelete),
+        tool(FIND, Recovery::ReadOnly, Touches::Reads, ToolKind::FileRead),
+        tool(COMMAND, Recovery::Transactional, Touches::Changes, ToolKind::Terminal),
     ]
 }
 
@@ -119,6 +132,18 @@ impl Tool for Scripted {
                 return pending().await;
             }
             let run = outside.begin(&call, name, &arguments);
+            let ended = match (name, &view) {
+                (FIND, Some(view)) => Some(find(view, &outside, run, &arguments).await?),
+                (COMMAND, Some(view)) => Some(command(view, &outside, run, &call, &arguments).await?),
+                _ => None,
+            };
+            if let Some(succeeded) = ended {
+                outside.end(run, succeeded);
+                return match succeeded {
+                    true => Ok(json!({"run": run, "value": null})),
+                    false => Err(ToolFailure::new(ErrorClass::Transient, "SCRIPTED", "it does not hold")),
+                };
+            }
             let number = |field: &str| arguments[field].as_u64().unwrap_or(0);
             // The first file at the beginning and the other at the end: others commit in between.
             for (field, before) in [("path", 0), ("also", number("ms"))] {
@@ -131,8 +156,6 @@ impl Tool for Scripted {
                 if let (Some(view), Some(path)) = (&view, arguments[field].as_str().map(str::to_owned)) {
                     let line = line(run, &call);
                     let changed = view.work(move |view| change(name, view, &path, &line)).await;
-                    let stopped = |_| ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "the call was stopped");
-                    let failed = |error: ViewError| ToolFailure::new(ErrorClass::Transient, "VIEW", error.to_string());
                     outside.changed(run, changed.map_err(stopped)?.map_err(failed)?);
                 }
             }
@@ -146,6 +169,44 @@ impl Tool for Scripted {
             Ok(json!({"run": run, "value": arguments["value"]}))
         })
     }
+}
+
+/// Whether a file is there.
+async fn find(view: &ViewHandle, outside: &Outside, run: usize, arguments: &Value) -> Result<bool, ToolFailure> {
+    let path = arguments["path"].as_str().unwrap_or_default().to_owned();
+    let look = move |view: &mut dyn View| {
+        let is_there = view.read(&RelPath::parse(&path).expect("the plans name files"), 0, None).is_ok();
+        (is_there, effect(view, BTreeMap::new()))
+    };
+    let (is_there, looked) = view.work(look).await.map_err(stopped)?;
+    outside.changed(run, looked);
+    Ok(is_there)
+}
+
+/// Runs a command; returns whether its exit code is 0.
+async fn command(
+    view: &ViewHandle,
+    outside: &Outside,
+    run: usize,
+    call: &str,
+    arguments: &Value,
+) -> Result<bool, ToolFailure> {
+    let word = |place: usize| arguments["command"][place].as_str().unwrap_or_default().to_owned();
+    tokio::time::sleep(Duration::from_millis(word(1).parse().unwrap_or_default())).await;
+    let (path, line) = (word(2), line(run, call));
+    if !path.is_empty() {
+        let changed = view.work(move |view| change(APPEND, view, &path, &line)).await;
+        outside.changed(run, changed.map_err(stopped)?.map_err(failed)?);
+    }
+    Ok(word(0) == PASS)
+}
+
+fn stopped<E>(_: E) -> ToolFailure {
+    ToolFailure::new(ErrorClass::Cancelled, "CANCELLED", "the call was stopped")
+}
+
+fn failed(error: ViewError) -> ToolFailure {
+    ToolFailure::new(ErrorClass::Transient, "VIEW", error.to_string())
 }
 
 /// Changes a file; returns the effect.
@@ -169,7 +230,11 @@ fn change(tool: &str, view: &mut dyn View, path: &str, line: &str) -> Result<Eff
         }
         after.insert(path.to_owned(), content);
     }
+    Ok(effect(view, after))
+}
+
+fn effect(view: &dyn View, after: BTreeMap<String, Option<String>>) -> Effect {
     let view: &dyn Any = view;
     let view = view.downcast_ref::<ModelView>().expect("the simulation's own view");
-    Ok(Effect { workspace: view.workspace().to_owned(), commit: view.id().to_owned(), after })
+    Effect { workspace: view.workspace().to_owned(), commit: view.id().to_owned(), after }
 }

@@ -115,3 +115,25 @@ fn an_escalation_keeps_time_limits_and_pauses() {
         ]
     );
 }
+
+/// A plan that stops on the first failure waits for a person as any other, who has what failed and what was stopped run again.
+#[test]
+fn what_has_stopped_a_plan_runs_again_after_its_pause() {
+    let story = || story("a; b").escalation(0, &[], Then::Pause);
+    let stops = || story().stop_on_error().replies("a: transient, ok");
+    let again =
+        ["9s a b run again, resumed, a started attempt 2", "10s a completed, b started", "11s b completed, COMPLETED"];
+    let picture = stops().acts("9s retry").picture();
+    assert_eq!(picture[1], "1s a failed TRANSIENT, b skipped STOP_ON_ERROR by a, paused");
+    assert_eq!(picture[2..], again);
+    // A failure that stops any plan stops this one no further either.
+    assert_eq!(story().replies("a: fatal, ok").acts("9s retry").picture()[2..], again);
+    // A person has paused it before.
+    let paused =
+        story().stop_on_error().replies("a: transient 3s, ok").acts("1s pause; 9s retry; 10s resume").picture();
+    assert_eq!(paused[1..4], ["1s paused", "3s a failed TRANSIENT, b skipped STOP_ON_ERROR by a", "9s a b run again"]);
+    assert_eq!(paused.last().unwrap(), "12s b completed, COMPLETED");
+    // Without a retry it ends as it is.
+    assert_eq!(stops().acts("9s resume").picture()[2..], ["9s resumed, FAILED"]);
+    assert_eq!(stops().acts("9s cancel").picture()[2..], ["9s cancel requested, CANCELLED"]);
+}

@@ -622,8 +622,14 @@ impl Audit {
     /// A completed step runs again only when it was named, or depends on one that does.
     fn retried(&mut self, retried: &Retried, time: Timestamp) {
         let by_plan = retried.escalation;
-        let is_stopped = self.stop.is_some_and(|stop| by_plan.is_none() || stop != Stop::Error);
+        // What a failure has stopped runs again by the plan, or when only a pause keeps it from what follows.
+        let has_nothing_left = (0..self.ids.len()).all(|step| self.ended.contains(&step));
+        let may_go_on = by_plan.is_some() || self.paused && has_nothing_left;
+        let is_stopped = self.stop.is_some_and(|stop| !may_go_on || stop != Stop::Error);
         assert!(self.finished || !is_stopped);
+        if may_go_on && !self.finished {
+            self.stop = None;
+        }
         (self.escalations, self.is_escalated) = match by_plan {
             None => (0, false),
             // S2-X-20, S2-FR-061: only what may succeed runs again, as often as the plan says, after its delays.
@@ -632,7 +638,7 @@ impl Audit {
                 let plan = self.plan.escalation().expect("it escalates");
                 assert_eq!((retry.number, retry.retries), (self.escalations + 1, plan.retries));
                 assert_eq!(retry.resume_at, time.saturating_add(plan.backoff.delay(self.escalations)));
-                (self.paused, self.resume_at, self.stop) = (true, Some(retry.resume_at), None);
+                (self.paused, self.resume_at) = (true, Some(retry.resume_at));
                 (retry.number, false)
             }
         };

@@ -1,0 +1,102 @@
+//! Adds to generated plans what only some scenarios have: checks that look at files or run commands, resources, escalations.
+
+use belay_proto::v1::{self, check, step_spec};
+use rand::Rng;
+use rand::rngs::StdRng;
+use serde_json::Value;
+
+use super::tools::{self, FAIL, PASS};
+use super::{plans, policy};
+
+/// Gives some steps checks that look for a file or run a command, before and after their calls.
+pub(super) fn add_checks(random: &mut StdRng, plan: &mut v1::Plan) {
+    let paths: Vec<String> = plan.steps.iter().filter_map(path_of).collect();
+    for step in &mut plan.steps {
+        if !matches!(step.kind, Some(step_spec::Kind::Tool(_))) {
+            continue;
+        }
+        if random.random_bool(0.2) {
+            let checks = (0..random.random_range(1..=2)).map(|_| check(random, &paths));
+            step.preconditions.extend(checks);
+        }
+        if random.random_bool(0.15) {
+            step.postconditions.push(check(random, &paths));
+        }
+    }
+}
+
+/// The file that a step changes.
+fn path_of(step: &v1::StepSpec) -> Option<String> {
+    let Some(step_spec::Kind::Tool(tool)) = &step.kind else { return None };
+    let arguments: Value = serde_json::from_str(tool.arguments.as_ref()?.as_json()?).ok()?;
+    arguments["path"].as_str().map(str::to_owned)
+}
+
+/// Mostly a command that succeeds; a file is there when a step has written it before.
+fn check(random: &mut StdRng, paths: &[String]) -> v1::Check {
+    let check = match random.random_range(0..100) {
+        0..35 => check::Check::File(match paths.is_empty() {
+            true => plans::path(random),
+            false => paths[random.random_range(0..paths.len())].clone(),
+        }),
+        _ => {
+            let word = if random.random_bool(0.9) { PASS } else { FAIL };
+            let mut arguments = vec![word.to_owned(), random.random_range(1..80).to_string()];
+            // What it writes is committed as for any call.
+            arguments.extend(random.random_bool(0.3).then(|| format!("{}0", policy::FREE)));
+            check::Check::Command(v1::Command { arguments })
+        }
+    };
+    v1::Check { check: Some(check) }
+}
+
+/// The call that a check takes; `None` for an expression.
+pub(super) fn call_of(check: &v1::Check) -> Option<v1::ToolStep> {
+    let (tool, arguments) = match check.check.as_ref()? {
+        check::Check::Condition(_) => return None,
+        check::Check::File(path) => (tools::FIND, serde_json::json!({ "path": path })),
+        check::Check::Command(command) => (tools::COMMAND, serde_json::json!({"command": command.arguments})),
+    };
+    let arguments = Some(v1::Payload::of_json(arguments.to_string()));
+    Some(v1::ToolStep { tool: tool.to_owned(), arguments, ..v1::ToolStep::default() })
+}
+
+/// A resource that several steps may use at once.
+const API: &str = "api";
+/// A resource that one step may use at a time: the plan does not name it.
+const PORT: &str = "port";
+
+/// In two plans of three, has steps share resources, with more slots than these allow.
+pub(super) fn share(random: &mut StdRng, plan: &mut v1::Plan) {
+    if random.random_bool(0.33) {
+        return;
+    }
+    plan.parallelism = random.random_range(3..=6);
+    plan.resources = vec![v1::PlanResource { name: API.to_owned(), capacity: random.random_range(1..=3) }];
+    for step in &mut plan.steps {
+        if matches!(step.kind, Some(step_spec::Kind::Wait(_)) | None) {
+            continue;
+        }
+        step.resources.extend(random.random_bool(0.6).then(|| API.to_owned()));
+        step.resources.extend(random.random_bool(0.25).then(|| PORT.to_owned()));
+    }
+}
+
+/// Has what fails run again after everything else, and then a person waited for, or not. Some of it fails often.
+pub(super) fn escalate(random: &mut StdRng, plan: &mut v1::Plan) {
+    let pause = random.random_bool(0.5);
+    let retries = random.random_range(i32::from(!pause)..=3);
+    let delays = random.random_range(0..=retries);
+    let backoff = (0..delays).map(|_| plans::milliseconds(random, 1, 1200)).collect();
+    plan.escalation = Some(v1::Escalation { retries, backoff, exponential: None, pause });
+    for step in &mut plan.steps {
+        let Some(step_spec::Kind::Tool(tool)) = &mut step.kind else { continue };
+        let arguments = tool.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
+        let mut arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+        if random.random_bool(0.3) {
+            arguments["fails"] = random.random_range(1..=8).into();
+            arguments["class"] = i32::from(v1::ErrorClass::Transient).into();
+            tool.arguments = Some(v1::Payload::of_json(arguments.to_string()));
+        }
+    }
+}
