@@ -1,0 +1,239 @@
+//! Operations of steps: calls, approvals, waits and the executions of plans.
+
+use super::*;
+
+impl Audit {
+    pub(super) fn about_call(&mut self, call: &OperationId, event: &ToolCallEvent) {
+        match event {
+            ToolCallEvent::Requested(request) => self.requested(call, request.check),
+            ToolCallEvent::Held(requirement) => {
+                assert!(self.open.contains(call) && self.stop.is_none());
+                let (kind, digest) = (requirement.kind, requirement.subject_digest.clone());
+                let held = Held { kind: Some(kind), digest: digest.clone(), ..Held::default() };
+                let before = self.held.insert(call.clone(), held);
+                let again = before.is_none_or(|held| held.digest != digest && !held.waits());
+                assert!(again, "{call} was held twice for the same, or before a decision");
+                self.holding.remove(&self.step_of(call));
+            }
+            ToolCallEvent::Dispatched => {
+                self.check_may_start();
+                let held = &self.held[call];
+                assert_eq!((held.kind, held.decision), (Some(SubjectKind::Call), Some(Decision::Approved)));
+                assert!(self.queued.remove(call), "{call} did not wait for a slot");
+                self.holding.insert(self.step_of(call));
+                assert!(self.holding.len() <= self.plan.parallelism(), "more steps at once than the plan allows");
+            }
+            ToolCallEvent::Ended(end) => {
+                match end {
+                    ToolCallEnd::Completed { .. } => {
+                        // Number 3: what was held completes with a yes to what it was held for last.
+                        let yes = self.held.get(call).is_none_or(|held| held.decision == Some(Decision::Approved));
+                        assert!(yes, "{call} completed, and nobody had approved it");
+                        let step = self.step_of(call);
+                        match self.checking.get(call) {
+                            Some(place) => assert!(self.passed.insert((step, *place)), "{call} checks again"),
+                            None => {
+                                // S2-NFR-007: whatever happens, a step takes effect once.
+                                let first = self.effects.insert(step);
+                                assert!(first, "{call} took effect after another call of its step had");
+                                self.took_effect(step);
+                            }
+                        }
+                    }
+                    ToolCallEnd::Denied { .. } => {
+                        if self.held.get(call).is_some_and(|held| held.decision == Some(Decision::Skipped)) {
+                            self.left_out.insert(self.step_of(call));
+                        }
+                    }
+                    ToolCallEnd::OutcomeUnknown { .. } => {
+                        let place = self.checking.get(call).copied();
+                        place.map(|place| self.doubted.insert(self.step_of(call), place));
+                    }
+                    ToolCallEnd::Failed { .. } | ToolCallEnd::Cancelled { .. } => {}
+                }
+                self.call_ended(call);
+            }
+        }
+    }
+
+    pub(super) fn about_approval(&mut self, call: &OperationId, event: &ApprovalEvent) {
+        match event {
+            ApprovalEvent::Requested { subject_digest, .. } if self.waits.contains_key(call) => {
+                assert_eq!(self.mode, ApprovalMode::Wait, "a run that cannot ask has asked");
+                let form = self.waits[call].form().expect("only a form is asked");
+                assert_eq!(&form.subject_digest, subject_digest);
+                assert!(self.asked.insert(call.clone()), "{call} was asked twice");
+            }
+            ApprovalEvent::Requested { approval, subject_digest } => {
+                let held = self.held.get_mut(call).expect("only what is held is asked about");
+                assert_eq!(&held.digest, subject_digest);
+                assert!(held.decision.is_none() && held.approval.replace(approval.clone()).is_none());
+            }
+            ApprovalEvent::Decided { approval, decision, .. } => {
+                let step = self.step_of(call);
+                let held = self.held.get_mut(call).expect("only what is held is decided about");
+                let asks_nobody = matches!(self.mode, ApprovalMode::Fail | ApprovalMode::Skip);
+                match &held.approval {
+                    Some(asked) => assert_eq!(asked, approval),
+                    None => assert!(approval.is_empty() && asks_nobody && *decision != Decision::Approved),
+                }
+                assert!(held.decision.replace(*decision).is_none(), "it was decided about {call} twice");
+                match (held.kind, *decision) {
+                    (Some(SubjectKind::Call), Decision::Approved) => drop(self.queued.insert(call.clone())),
+                    _ => drop(self.holding.insert(step)),
+                }
+            }
+        }
+    }
+
+    pub(super) fn about_wait(&mut self, wait: &OperationId, kind: &WaitEvent, event: &Event) {
+        let (step, time) = (self.step_of(wait), event.time);
+        match kind {
+            WaitEvent::Started(condition) => {
+                self.requested(wait, None);
+                self.open.remove(wait);
+                self.waits.insert(wait.clone(), condition.clone());
+            }
+            WaitEvent::Ended(end) => {
+                let condition = self.waits.remove(wait).expect("it waits");
+                match end {
+                    WaitEnd::Elapsed => {
+                        assert!(matches!(condition, WaitCondition::Time { until } if until <= time), "too early");
+                        self.effects.insert(step);
+                    }
+                    WaitEnd::Signalled { sequence } => {
+                        // Each signal is taken once, the oldest first.
+                        let signal = self.signals.remove(sequence).expect("a signal that nobody has taken");
+                        assert_eq!(condition.signal(), Some(signal.as_str()));
+                        assert!(!self.signals.range(..sequence).any(|(_, older)| *older == signal));
+                        self.effects.insert(step);
+                    }
+                    WaitEnd::TimedOut => {
+                        let by_limit = condition.signal().is_some() || condition.form().is_some();
+                        assert!(by_limit && condition.until().is_some_and(|until| until <= time));
+                    }
+                    WaitEnd::Answered { .. } => {
+                        let asked = condition.form().is_some() && self.asked.contains(wait);
+                        assert!(asked && event.actor.is_some() && self.stop.is_none(), "{wait} was not asked");
+                        self.effects.insert(step);
+                    }
+                    WaitEnd::Declined { decision, .. } => {
+                        assert!(condition.form().is_some() && self.stop.is_none());
+                        // A person declines what they were asked, and the mode what nobody is asked.
+                        assert_eq!(event.actor.is_some(), self.mode == ApprovalMode::Wait);
+                        assert_eq!(event.actor.is_some(), self.asked.contains(wait));
+                        match decision {
+                            Decision::Denied => assert_ne!(self.mode, ApprovalMode::Skip),
+                            Decision::Skipped => drop(self.left_out.insert(step)),
+                            Decision::Approved | Decision::Expired => panic!("a form is denied or skipped"),
+                        }
+                    }
+                    WaitEnd::Refused { .. } => {
+                        assert!(condition.form().is_some() && event.actor.is_none() && self.stop.is_none());
+                    }
+                    WaitEnd::Cancelled => assert!(self.stop.is_some(), "nothing was stopped"),
+                }
+            }
+        }
+    }
+
+    pub(super) fn about_child(&mut self, child: &OperationId, kind: &ChildEvent, time: Timestamp) {
+        let step = self.step_of(child);
+        match kind {
+            ChildEvent::Started(started) => {
+                self.requested(child, None);
+                assert!(started.until.is_none_or(|until| until >= time), "{child} has no time left");
+                self.open.remove(child);
+                assert!(self.names_of_children.insert(started.execution.clone()), "two children have one name");
+                self.children.insert(child.clone(), false);
+            }
+            ChildEvent::Paused => {
+                assert!(
+                    self.paused && self.children.insert(child.clone(), true) == Some(false),
+                    "{child} is not to pause"
+                );
+            }
+            ChildEvent::Resumed => {
+                assert_eq!(self.children.insert(child.clone(), false), Some(true), "{child} was not paused");
+            }
+            ChildEvent::Ended(end) => {
+                assert!(self.children.remove(child).is_some(), "{child} has not begun");
+                match end {
+                    ChildEnd::Completed { .. } => drop(self.effects.insert(step)),
+                    ChildEnd::Failed { .. } => {}
+                    ChildEnd::Cancelled => assert!(self.stop.is_some(), "nothing was stopped"),
+                }
+            }
+        }
+    }
+
+    pub(super) fn requested(&mut self, id: &OperationId, check: Option<CheckPlace>) {
+        self.check_may_start();
+        let step = self.step_of(id);
+        self.check_attempt(step, id.attempt);
+        // Number 12.
+        let is_after = matches!(check, Some(CheckPlace::After(_)));
+        assert_eq!(
+            self.effects.contains(&step),
+            is_after,
+            "{id} was requested after its step had taken effect, or before"
+        );
+        // S4-08, S4-20: all checks before this call hold.
+        let earlier = self.checks_with_calls(step).take_while(|place| match check {
+            None => matches!(place, CheckPlace::Before(_)),
+            Some(check) => *place < check,
+        });
+        for place in earlier {
+            assert!(self.passed.contains(&(step, place)), "{id} was requested before {place:?}");
+        }
+        if let Some(place) = check {
+            assert!(self.checks_with_calls(step).any(|known| known == place), "{id}: no call checks {place:?}");
+            self.checking.insert(id.clone(), place);
+        }
+        let other = self.open.iter().chain(self.waits.keys()).any(|open| open.step == id.step);
+        assert!(!other, "{id} was requested while another was in flight");
+        let first = OperationId { number: 0, ..id.clone() };
+        assert_eq!(
+            self.requested.range(&first..id).count() + 1,
+            usize::try_from(id.number).unwrap(),
+            "{id} is out of turn"
+        );
+        assert!(self.requested.insert(id.clone()), "{id} was requested twice");
+        self.open.insert(id.clone());
+    }
+
+    pub(super) fn call_ended(&mut self, call: &OperationId) {
+        // Number 2, first half: never two ends.
+        assert!(self.open.remove(call), "{call} ended and was not in flight");
+        self.held.remove(call);
+        self.queued.remove(call);
+        self.checking.remove(call);
+        let step = self.step_of(call);
+        if !self.ended.contains(&step) {
+            self.holding.insert(step);
+        }
+    }
+
+    /// The checks of a step that take calls.
+    pub(super) fn checks_with_calls(&self, step: usize) -> impl Iterator<Item = CheckPlace> {
+        let is_checked = !self.is_for_each(step) && !self.undoes.contains_key(&step);
+        let spec = self.spec(step);
+        let before = spec.preconditions().iter().enumerate().map(|(place, check)| (CheckPlace::Before(place), check));
+        let after = spec.postconditions().iter().enumerate().map(|(place, check)| (CheckPlace::After(place), check));
+        let checks = before.chain(after).filter(move |(_, check)| is_checked && check.call().is_some());
+        checks.map(|(place, _)| place).collect::<Vec<_>>().into_iter()
+    }
+
+    pub(super) fn took_effect(&mut self, step: usize) {
+        self.effects.insert(step);
+        if self.has_checks_after(step) {
+            self.order.push(step);
+        }
+    }
+
+    pub(super) fn has_checks_after(&self, step: usize) -> bool {
+        let spec = self.spec(step);
+        let has_some = !spec.postconditions().is_empty() || spec.output_schema().is_some();
+        has_some && !self.is_for_each(step) && !self.undoes.contains_key(&step)
+    }
+}

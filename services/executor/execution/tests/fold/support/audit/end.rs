@@ -1,0 +1,81 @@
+//! The end of an execution, and what a step may wait for until then.
+
+use super::*;
+
+impl Audit {
+    pub(super) fn finished(&mut self, finished: &Finished) {
+        let has_failed =
+            self.totals.failed > 0 && matches!(self.stop, None | Some(Stop::Error)) && self.undoing.is_none();
+        if has_failed && self.plan.escalation().is_some() && !self.is_escalated {
+            assert_eq!(self.escalates_to(), Some(Then::Fail), "it has ended before its escalation");
+        }
+        self.finished = true;
+        // Number 2, second half: never none.
+        assert!(self.open.is_empty(), "calls without an end: {:?}", self.open);
+        assert!(self.waits.is_empty(), "waits without an end: {:?}", self.waits);
+        // Number 8, S4-09, S4-11.
+        let counted = self.ended.iter().filter(|step| self.counted(**step) == 1).count();
+        assert_eq!(counted, self.totals.total);
+        let (undoing, before) = self.undoing.clone().unwrap_or_default();
+        assert!(undoing.iter().all(|step| self.ended.contains(step)));
+        // Something is left of an execution where a step that has completed was not undone; one that has only made its call counts for nothing.
+        let both = |step: &&usize| self.completed.contains(step) && self.completed.contains(&self.undoes[*step].0);
+        let undone = undoing.iter().filter(both).count();
+        let stop = before.filter(|stop| *stop != Stop::Error).or(self.stop);
+        assert_eq!((finished.totals, &finished.failure), (self.totals, &self.first_failure));
+        let Totals { total, completed, failed, .. } = self.totals;
+        let expected = match stop {
+            Some(Stop::Cancel | Stop::Kill) if completed < total => ExecutionState::Cancelled,
+            Some(Stop::Deadline) if completed < total => ExecutionState::TimedOut,
+            // Skipping is not success where others needed what was skipped, or everything was.
+            _ if failed == 0 && self.missed() => ExecutionState::Partial,
+            _ if failed == 0 => ExecutionState::Completed,
+            _ if completed > undone && !self.plan.stop_on_error() => ExecutionState::Partial,
+            _ => ExecutionState::Failed,
+        };
+        assert_eq!(finished.state, expected);
+    }
+
+    pub(super) fn dependencies_ended(&self, step: usize) -> bool {
+        self.dependencies(step).iter().all(|on| self.ended.contains(on))
+    }
+
+    /// Whether the steps that it depends on have ended as it wants.
+    pub(super) fn may_run(&self, step: usize) -> bool {
+        if self.undoes.contains_key(&step) {
+            return self.is_being_undone(step) && self.dependencies_ended(step);
+        }
+        if let Some(&list) = self.lists.get(&step) {
+            return self.current(list).is_some_and(|current| current.contains(&step));
+        }
+        let spec = self.spec(step);
+        let dependencies = self.dependencies(step);
+        let mut on = dependencies.iter();
+        match spec.run_when() {
+            RunWhen::Success => on.all(|on| {
+                let by_request = matches!(self.skipped.get(on), Some((SkipReason::Requested, _)));
+                self.completed.contains(on) || by_request
+            }),
+            RunWhen::Always => self.dependencies_ended(step),
+            RunWhen::Failure => self.dependencies_ended(step) && on.any(|&on| self.failed.contains(&self.root(on))),
+        }
+    }
+
+    /// The step at which the reason for skipping a step begins.
+    pub(super) fn root(&self, step: usize) -> usize {
+        match self.skipped.get(&step) {
+            Some((SkipReason::DependencySkipped | SkipReason::DependencyFailed, Some(because))) => self.root(*because),
+            _ => step,
+        }
+    }
+
+    /// Whether a step was skipped that another one needed, or all were, and no condition is the reason.
+    pub(super) fn missed(&self) -> bool {
+        self.skipped.iter().any(|(&step, (reason, _))| {
+            let root = self.skipped.get(&self.root(step)).map(|(reason, _)| *reason);
+            self.counted(step) == 1
+                && (*reason == SkipReason::DependencySkipped || self.totals.completed == 0)
+                && root != Some(SkipReason::ConditionFalse)
+        })
+    }
+}
