@@ -7,7 +7,7 @@
 //! A blob is durable before the event that refers to it is committed. What a crash leaves without an event is removed when the
 //! execution is loaded.
 
-use std::{cell::RefCell, collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
 use belay_blobs::{BlobError, BlobFile, BlobStore, Owner};
 use belay_execution::{BlobRef, Json};
@@ -298,22 +298,13 @@ impl Blobs {
         ownership: Ownership,
     ) -> Result<usize, BlobError> {
         let (store, of) = (Arc::clone(&self.store), owner.clone());
-        let list = move || {
-            let unnamed = RefCell::new(HashSet::new());
-            store.retain(&of, &|name| {
-                if !named.contains(name) {
-                    unnamed.borrow_mut().insert(name.to_owned());
-                }
-                true
-            })?;
-            Ok::<_, BlobError>(unnamed.into_inner())
-        };
-        let unnamed = self.drivers.run(list).await?;
+        let mut unnamed = self.drivers.run(move || store.names(&of)).await?;
+        unnamed.retain(|name| !named.contains(name));
         if unnamed.is_empty() || !ownership.lasts().await {
             return Ok(0);
         }
         let store = Arc::clone(&self.store);
-        self.drivers.run(move || store.retain(&owner, &|name| !unnamed.contains(name))).await
+        self.drivers.run(move || store.remove_files(&owner, &unnamed).map(|()| unnamed.len())).await
     }
 
     /// Removes all blobs of an execution.

@@ -41,8 +41,8 @@ impl<D: Disk> Folder<D> {
     /// [`BlobError`] when the folder cannot be read.
     pub fn owners(&self) -> Result<Vec<Owner>, BlobError> {
         let mut owners = Vec::new();
-        for namespace in self.names(&self.root)? {
-            let ids = self.names(&self.root.join(&namespace))?;
+        for namespace in self.names_in(&self.root)? {
+            let ids = self.names_in(&self.root.join(&namespace))?;
             owners.extend(ids.into_iter().map(|id| Owner { namespace: namespace.clone(), id }));
         }
         owners.sort_unstable();
@@ -55,7 +55,7 @@ impl<D: Disk> Folder<D> {
     /// [`BlobError`] when the folder cannot be read.
     pub fn files(&self, owner: &Owner) -> Result<Vec<(String, u64)>, BlobError> {
         let mut files = Vec::new();
-        for name in self.names(&self.folder(owner))? {
+        for name in self.names_in(&self.folder(owner))? {
             match self.length(owner, &name) {
                 Ok(length) => files.push((name, length)),
                 // It was removed meanwhile.
@@ -72,7 +72,7 @@ impl<D: Disk> Folder<D> {
     }
 
     /// The names in a folder; none when it does not exist.
-    fn names(&self, path: &Path) -> Result<Vec<String>, BlobError> {
+    fn names_in(&self, path: &Path) -> Result<Vec<String>, BlobError> {
         unless_missing(self.disk.names(path)).map(Option::unwrap_or_default)
     }
 }
@@ -100,24 +100,25 @@ impl<D: Disk> BlobStore for Folder<D> {
         Ok(self.disk.length(&self.folder(owner).join(name))?)
     }
 
-    fn retain(&self, owner: &Owner, keep: &dyn Fn(&str) -> bool) -> Result<usize, BlobError> {
+    fn names(&self, owner: &Owner) -> Result<Vec<String>, BlobError> {
+        self.names_in(&self.folder(owner))
+    }
+
+    fn remove_files(&self, owner: &Owner, names: &[String]) -> Result<(), BlobError> {
         let folder = self.folder(owner);
-        let mut removed = 0;
-        for name in self.names(&folder)? {
-            if !keep(&name) {
-                unless_missing(self.disk.remove_file(&folder.join(name)))?;
-                removed += 1;
-            }
+        let mut is_changed = false;
+        for name in names {
+            is_changed |= unless_missing(self.disk.remove_file(&folder.join(name)))?.is_some();
         }
-        if removed > 0 {
+        if is_changed {
             self.disk.sync_folder(&folder)?;
         }
-        Ok(removed)
+        Ok(())
     }
 
     fn remove(&self, owner: &Owner) -> Result<(), BlobError> {
         let folder = self.folder(owner);
-        self.retain(owner, &|_| false)?;
+        self.remove_files(owner, &BlobStore::names(self, owner)?)?;
         if unless_missing(self.disk.remove_folder(&folder))?.is_some() {
             self.disk.sync_folder(&self.root.join(&owner.namespace))?;
         }

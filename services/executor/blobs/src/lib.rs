@@ -7,7 +7,7 @@
 //! Guarantees of a [`BlobStore`]:
 //! 1. When `write` returns, the files are on stable storage under their names, each as a whole. A crash before leaves any of them whole or absent.
 //! 2. A file is never changed. Writing a name again replaces it by the same bytes, or by other bytes that stand for the same.
-//! 3. `remove` and `retain` can be repeated, and what they remove is not found any more.
+//! 3. `remove` and `remove_files` can be repeated, and what they remove is not found any more.
 
 pub mod conformance;
 mod disk;
@@ -82,11 +82,17 @@ pub trait BlobStore: Send + Sync {
     /// [`BlobError::Missing`] when there is no such file.
     fn length(&self, owner: &Owner, name: &str) -> Result<u64, BlobError>;
 
-    /// Removes the files of an execution that `keep` does not want, and returns how many those were.
+    /// The names of an execution's files, with those that a crash has left unfinished.
+    ///
+    /// # Errors
+    /// [`BlobError`] when they cannot be listed.
+    fn names(&self, owner: &Owner) -> Result<Vec<String>, BlobError>;
+
+    /// Removes files of an execution. One that does not exist is removed already.
     ///
     /// # Errors
     /// [`BlobError`]; some of the files may have been removed then.
-    fn retain(&self, owner: &Owner, keep: &dyn Fn(&str) -> bool) -> Result<usize, BlobError>;
+    fn remove_files(&self, owner: &Owner, names: &[String]) -> Result<(), BlobError>;
 
     /// Removes all files of an execution.
     ///

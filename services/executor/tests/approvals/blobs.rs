@@ -376,8 +376,12 @@ impl<F: Fn(Access) -> Result<(), BlobError> + Send + Sync> BlobStore for Asks<F>
         self.0.length(owner, name)
     }
 
-    fn retain(&self, owner: &Owner, keep: &dyn Fn(&str) -> bool) -> Result<usize, BlobError> {
-        self.0.retain(owner, keep)
+    fn names(&self, owner: &Owner) -> Result<Vec<String>, BlobError> {
+        self.0.names(owner)
+    }
+
+    fn remove_files(&self, owner: &Owner, names: &[String]) -> Result<(), BlobError> {
+        self.0.remove_files(owner, names)
     }
 
     fn remove(&self, owner: &Owner) -> Result<(), BlobError> {
