@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use belay_proto::v1::{Execution, ExecutionEvent, execution::State, execution_event::Kind};
 
 use serde_json::json;
+use tonic::Code;
 
 use super::Context;
 use crate::{
     args::{Format, Which, help},
     clock,
-    connect::{Needs, Session},
+    connect::{Client, Needs, Session},
     exit::Exit,
     failure::Failure,
     history::{self, Until},
@@ -33,6 +34,9 @@ pub(crate) struct Why {
     which: Which,
 }
 
+/// The most executions of steps that are explained with one.
+const MAX_CHILDREN: usize = 8;
+
 /// Says why.
 pub(crate) async fn why(context: &Context, verb: Why) -> Result<Exit, Failure> {
     let screen = context.screen;
@@ -43,15 +47,27 @@ pub(crate) async fn why(context: &Context, verb: Why) -> Result<Exit, Failure> {
             // Outputs explain nothing, so programs get no more than people.
             let execution = read::execution(&mut session.client, &name, Format::Text).await?;
             let cancelled = cancelled(context, session, &execution).await?;
+            let children = children(&mut session.client, &execution).await?;
             match screen.format {
                 Format::Text => {
                     let columns = screen.output_columns();
-                    screen.print(&why::lines(&execution, cancelled.as_ref(), is_driven, columns, clock::now()))?;
+                    screen.print(&why::lines(
+                        &execution,
+                        &children,
+                        cancelled.as_ref(),
+                        is_driven,
+                        columns,
+                        clock::now(),
+                    ))?;
                 }
                 Format::Json | Format::Jsonl => {
-                    let next = why::next(&execution, is_driven);
+                    let next = why::next(&execution, &children, is_driven);
                     let mut value = json::of(&explanation(execution))?;
                     value["nextCommand"] = next.into();
+                    if !children.is_empty() {
+                        let of_child = |child| json::of(&explanation(child));
+                        value["children"] = children.into_iter().map(of_child).collect::<Result<Vec<_>, _>>()?.into();
+                    }
                     if let Some(Cancelled { by, reason }) = cancelled {
                         value["cancelled"] = json!({ "principal": by, "reason": reason });
                     }
@@ -61,6 +77,24 @@ pub(crate) async fn why(context: &Context, verb: Why) -> Result<Exit, Failure> {
             Ok(Exit::OK)
         })
         .await
+}
+
+/// The executions of steps that explain it, each before those that explain it in turn.
+async fn children(client: &mut Client, execution: &Execution) -> Result<Vec<Execution>, Failure> {
+    let mut children = Vec::new();
+    let mut unread: Vec<String> = why::children(execution).into_iter().rev().collect();
+    while let Some(name) = unread.pop().filter(|_| children.len() < MAX_CHILDREN) {
+        match read::execution(client, &name, Format::Text).await {
+            Ok(child) => {
+                unread.extend(why::children(&child).into_iter().rev());
+                children.push(child);
+            }
+            // It was deleted.
+            Err(status) if status.code() == Code::NotFound => {}
+            Err(status) => return Err(status.into()),
+        }
+    }
+    Ok(children)
 }
 
 /// The execution without its plan, with the steps that explain it.

@@ -68,23 +68,79 @@ pub(crate) fn explains(step: &Step) -> bool {
         || matches!(step.state(), State::Running | State::Failed | State::Skipped | State::Cancelled)
 }
 
-/// The screen, for a window of so many columns. `is_driven` says whether a process carries the execution on.
+/// The executions of steps that explain the state of an execution, by name: of the step that failed first, or of those that it waits for.
+pub(crate) fn children(execution: &Execution) -> Vec<String> {
+    let is_waited_for = |step: &&Step| step.waiting.as_ref().is_some_and(|wait| wait.kind() == Kind::Child);
+    let steps: Vec<&Step> = match is_over(execution.state()) {
+        true => first_failed(execution).into_iter().collect(),
+        false => execution.steps.iter().filter(is_waited_for).take(WAITS_SHOWN).collect(),
+    };
+    let child = |step: &'_ &Step| match &step.detail {
+        Some(Detail::Plan(child)) => Some(child.execution.clone()).filter(|name| !name.is_empty()),
+        _ => None,
+    };
+    steps.iter().filter_map(child).collect()
+}
+
+/// The screen, for a window of so many columns. `children` are the executions of steps that explain its state, and those that explain theirs; `is_driven`
+/// says whether a process carries the execution on.
 pub(crate) fn lines(
     execution: &Execution,
+    children: &[Execution],
     cancelled: Option<&Cancelled>,
     is_driven: bool,
     columns: Option<usize>,
     now: Duration,
 ) -> Vec<Line> {
-    match (is_over(execution.state()), first_failed(execution)) {
+    let explained = |execution: &Execution, cancelled| match (is_over(execution.state()), first_failed(execution)) {
         (false, _) => unfinished(execution, cancelled, is_driven, now),
         (true, Some(step)) => failed(execution, step, columns.unwrap_or(OUTPUT_COLUMNS), now),
         (true, None) => ended(execution, cancelled, now),
+    };
+    let mut lines = explained(execution, cancelled);
+    for child in children {
+        lines.extend(explained(child, None).into_iter().map(|line| Line::new("  ").with(line)));
     }
+    lines.extend(next_lines(execution, children, is_driven));
+    lines
+}
+
+/// What to type, and the code of a failure.
+fn next_lines(execution: &Execution, children: &[Execution], is_driven: bool) -> Vec<Line> {
+    let next = next(execution, children, is_driven);
+    let mut lines = vec![next::line(&next)];
+    match first_failed(execution).filter(|_| is_over(execution.state())) {
+        Some(step) => {
+            // What a program printed is with the innermost execution.
+            let innermost = children.iter().rev().find_map(|child| Some((child, first_failed(child)?)));
+            let (of, failed) = innermost.unwrap_or((execution, step));
+            lines.push(next::also(about(&["logs"], &of.name, &[&failed.step_id, "--failed"])));
+            lines.push(code(&words::reason(step.failure.as_ref().unwrap_or(&Failure::default()))));
+        }
+        None if is_over(execution.state()) => {}
+        None => {
+            let mut others: Vec<String> = asked_of(execution, children).filter(|other| *other != next).collect();
+            others.sort();
+            others.dedup();
+            lines.extend(others.iter().map(next::also));
+        }
+    }
+    lines
+}
+
+/// The commands that end what these executions wait for, of the waits that are shown. What a child is waited for is said by its own.
+fn asked_of<'a>(execution: &'a Execution, children: &'a [Execution]) -> impl Iterator<Item = String> + 'a {
+    let waits = [execution].into_iter().chain(children).flat_map(|execution| {
+        let mut waits = waits(execution);
+        waits.truncate(WAITS_SHOWN);
+        waits
+    });
+    let is_answered = move |wait: &WaitingReason| wait.kind() == Kind::Child && !children.is_empty();
+    waits.filter(move |(_, wait)| !is_answered(wait)).filter_map(|(_, wait)| next::of_server(&wait.next_command))
 }
 
 /// The command to type next.
-pub(crate) fn next(execution: &Execution, is_driven: bool) -> String {
+pub(crate) fn next(execution: &Execution, children: &[Execution], is_driven: bool) -> String {
     use execution::State as Of;
     let name = execution.name.as_str();
     let resume = || about(&["executions", "resume"], name, &[]);
@@ -106,10 +162,7 @@ pub(crate) fn next(execution: &Execution, is_driven: bool) -> String {
         }
         Of::Paused => resume(),
         _ if !is_driven => resume(),
-        _ => {
-            let said = waits(execution).into_iter().find_map(|(_, wait)| next::of_server(&wait.next_command));
-            said.unwrap_or_else(|| about(&["executions", "watch"], name, &[]))
-        }
+        _ => asked_of(execution, children).next().unwrap_or_else(|| about(&["executions", "watch"], name, &[])),
     }
 }
 
@@ -149,13 +202,6 @@ fn unfinished(execution: &Execution, cancelled: Option<&Cancelled>, is_driven: b
         let failure = step.failure.as_ref().map(message).unwrap_or_default();
         fact("failed", format!("{}: {failure}", step.step_id))
     }));
-    let next = next(execution, is_driven);
-    lines.push(next::line(&next));
-    let others: HashSet<String> =
-        waits.iter().take(WAITS_SHOWN).filter_map(|(_, wait)| next::of_server(&wait.next_command)).collect();
-    let mut others: Vec<String> = others.into_iter().filter(|other| *other != next).collect();
-    others.sort();
-    lines.extend(others.iter().map(next::also));
     lines
 }
 
@@ -240,9 +286,6 @@ fn failed(execution: &Execution, step: &Step, columns: usize, now: Duration) -> 
     lines.extend(also_failed(execution, step));
     lines.extend(changed(execution));
     lines.extend(skipped(execution));
-    lines.push(next::line(next(execution, true)));
-    lines.push(next::also(about(&["logs"], &execution.name, &[&step.step_id, "--failed"])));
-    lines.push(code(&words::reason(failure)));
     lines
 }
 
@@ -284,7 +327,6 @@ fn ended(execution: &Execution, cancelled: Option<&Cancelled>, now: Duration) ->
         Of::Partial => skipped_first(execution),
         _ => skipped(execution),
     });
-    lines.push(next::line(next(execution, true)));
     lines
 }
 

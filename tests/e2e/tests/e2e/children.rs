@@ -282,3 +282,52 @@ steps:
     let second = execution["steps"][0]["plan"]["execution"].as_str().unwrap();
     assert!(!second.ends_with(child), "another attempt is another execution");
 }
+
+/// One command says what failed in the plan of a step, with the last lines that its program wrote, however deep; and what it waits for.
+#[test]
+fn one_command_says_why_the_plan_of_a_step_failed_and_what_it_waits_for() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    fs::write(home.path("w/notes.txt"), "x").unwrap();
+    let policy = home.file("policy.yaml", "terminal_commands: auto\n");
+    let server = home.serve_with(&["--policy", &policy]);
+    let nested = |step: &str| {
+        format!(
+            "id: p\nsteps:\n- {{id: build, plan: {{id: middle, steps: [{{id: deep, plan: {{id: inner, steps: [{step}]}}}}]}}}}\n"
+        )
+    };
+    let compiles = "{id: cc, tool: run_terminal, arguments: {command: [sh, -c, 'echo x.c:3 is wrong >&2; exit 2']}}";
+    home.file("fails.yaml", nested(compiles));
+    assert_eq!(home.run(["run", "fails.yaml", "--workspace", "w", "--id", "fails"]).code, 30);
+    let why = home.run(["why", "fails"]);
+    let expected = [
+        "✗ build failed: ",
+        "\n  ✗ deep failed: ",
+        "\n  ✗ cc failed: `sh` exited with code 2. (COMMAND_FAILED)\n",
+        "x.c:3 is wrong",
+    ];
+    assert!(expected.iter().all(|words| why.out.contains(words)), "{why:?}");
+    assert!(why.out.contains("\nnext: belay executions retry fails\n      belay logs deep-"), "{why:?}");
+    let (_, value) = home.json(&["why", "fails"]);
+    let last = &value["children"][1]["steps"][0]["failure"]["lastOutput"]["stderr"];
+    assert_eq!((value["children"].as_array().map(Vec::len), last.as_str()), (Some(2), Some("x.c:3 is wrong\n")));
+
+    home.file("asks.yaml", nested("{id: gone, tool: delete_file, arguments: {path: notes.txt}}"));
+    let started = ["run", "asks.yaml", "--workspace", "w", "--id", "asks", "--detach", "--approve", "prompt"];
+    assert_eq!(home.run(started).code, 0);
+    // The execution of each step's plan says which one carries out the next.
+    let mut innermost = "asks".to_owned();
+    for _ in 0..2 {
+        let mut watch = home.start(["executions", "watch", &innermost]);
+        let line = watch.wait_for("carries out its plan as the execution ");
+        innermost = line.trim_end().rsplit(' ').next().unwrap().to_owned();
+    }
+    let mut watch = home.start(["executions", "watch", &innermost]);
+    let line = watch.wait_for("waiting for approval; next: belay approvals show ");
+    let approval = line.trim_end().rsplit(' ').next().unwrap();
+    let why = home.run(["why", "asks"]);
+    assert!(why.out.contains("delete notes.txt"), "{why:?}");
+    let next = format!("\nnext: belay approvals show {approval}\n");
+    assert!(why.out.ends_with(&next), "{why:?}");
+    drop(server);
+}

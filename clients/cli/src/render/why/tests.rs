@@ -1,6 +1,6 @@
 use belay_proto::v1::{
-    Authorization, ErrorClass, LastOutput, Payload, Plan, StepSpec, StepTotals, ToolStep, ToolStepDetail,
-    WaitStepDetail, step_spec,
+    Authorization, ErrorClass, LastOutput, Payload, Plan, PlanStepDetail, StepSpec, StepTotals, ToolStep,
+    ToolStepDetail, WaitStepDetail, step_spec,
 };
 use pbjson_types::Timestamp;
 
@@ -53,7 +53,7 @@ fn execution(state: execution::State, steps: Vec<Step>) -> Execution {
 }
 
 fn screen(execution: &Execution, is_driven: bool) -> Vec<String> {
-    lines(execution, None, is_driven, None, NOW).iter().map(|line| line.render(false)).collect()
+    lines(execution, &[], None, is_driven, None, NOW).iter().map(|line| line.render(false)).collect()
 }
 
 fn attempts(count: i32) -> Vec<StepAttempt> {
@@ -128,7 +128,7 @@ fn nothing_pushes_the_next_command_off_the_screen() {
     let screen = screen(&worst, true);
     assert!(screen.len() <= 26, "{screen:#?}");
     assert!(screen.iter().all(|line| line.chars().count() <= 320), "{screen:#?}");
-    let narrow = lines(&worst, None, true, Some(80), NOW);
+    let narrow = lines(&worst, &[], None, true, Some(80), NOW);
     let output: Vec<&Line> = narrow.iter().filter(|line| line.render(false).contains('│')).collect();
     assert!(output.len() == 12 && output.iter().all(|line| line.width() <= 80), "{output:?}");
     let has = |words: &str| screen.iter().any(|line| line.contains(words));
@@ -210,12 +210,12 @@ fn one_that_ended_without_a_failed_step_says_how() {
     assert!(partial.contains(&"  skipped    c: a person chose to skip it".to_owned()), "{partial:#?}");
     assert_eq!(partial.last().unwrap(), "next: belay executions get e1", "nothing can be retried");
     let cancelled = Cancelled { by: "person:ann".to_owned(), reason: "wrong plan".to_owned() };
-    let first = &lines(&of(execution::State::Cancelled), Some(&cancelled), true, None, NOW)[0];
+    let first = &lines(&of(execution::State::Cancelled), &[], Some(&cancelled), true, None, NOW)[0];
     assert_eq!(first.render(false), "- tidy was cancelled by person:ann: wrong plan");
     for state in [execution::State::Cancelled, execution::State::TimedOut] {
-        assert!(next(&of(state), true).starts_with("belay executions retry "), "{state:?}");
+        assert!(next(&of(state), &[], true).starts_with("belay executions retry "), "{state:?}");
     }
-    let stopping = &lines(&of(execution::State::Cancelling), Some(&cancelled), true, None, NOW)[2];
+    let stopping = &lines(&of(execution::State::Cancelling), &[], Some(&cancelled), true, None, NOW)[2];
     assert_eq!(stopping.render(false), "  cancelled  by person:ann: wrong plan");
 }
 
@@ -242,4 +242,47 @@ fn an_unknown_outcome_and_a_retry_say_what_went_before() {
             "next: belay executions resolve e1 deploy",
         ]
     );
+}
+
+fn of_plan(id: &str, state: State, child: &str) -> Step {
+    let child = format!("namespaces/default/executions/{child}");
+    let detail = Some(Detail::Plan(PlanStepDetail { execution: child, plan_id: "inner".to_owned() }));
+    Step { detail, ..step(id, state) }
+}
+
+/// What failed in the execution of a step is said with the step, and what that waits for, too.
+#[test]
+fn what_explains_the_execution_of_a_step_is_said_with_it() {
+    let failure_of_child =
+        Failure { reason: "CHILD_FAILED".to_owned(), message: "It failed.".to_owned(), ..Default::default() };
+    let outer_step = Step { failure: Some(failure_of_child), ..of_plan("build", State::Failed, "e2") };
+    let outer = execution(execution::State::Failed, vec![outer_step]);
+    assert_eq!(children(&outer), ["namespaces/default/executions/e2"]);
+    let compile = Step { failure: Some(failure(1)), ..step("compile", State::Failed) };
+    let name = "namespaces/default/executions/e2".to_owned();
+    let child = Execution { name, ..execution(execution::State::Failed, vec![compile]) };
+    let shown: Vec<String> =
+        lines(&outer, &[child], None, true, None, NOW).iter().map(|line| line.render(false)).collect();
+    let text = shown.join("\n");
+    assert!(shown[0].starts_with("✗ build failed: It failed. (CHILD_FAILED)"), "{text}");
+    assert!(
+        text.contains("\n  ✗ compile failed: `cargo` exited with code 101. (COMMAND_FAILED)\n    execution  e2, "),
+        "{text}"
+    );
+    assert!(text.contains("err 1 xxx"), "{text}");
+    let end = "next: belay executions retry e1\n      belay logs e2 compile --failed\ncode: CHILD_FAILED (belay explain CHILD_FAILED)";
+    assert!(text.ends_with(end), "{text}");
+
+    let waits = |kind: Kind, next: &str| {
+        Some(WaitingReason { kind: kind.into(), next_command: next.to_owned(), since: at(990), ..Default::default() })
+    };
+    let outer_step = Step { waiting: waits(Kind::Child, "belay why e2"), ..of_plan("build", State::Running, "e2") };
+    let outer = execution(execution::State::Running, vec![outer_step]);
+    assert_eq!(children(&outer), ["namespaces/default/executions/e2"]);
+    assert_eq!(next(&outer, &[], true), "belay why e2");
+    let asks = Step { waiting: waits(Kind::Approval, "belay approve x7k2"), ..step("deploy", State::AwaitingApproval) };
+    let child = execution(execution::State::AwaitingApproval, vec![asks]);
+    assert_eq!(next(&outer, std::slice::from_ref(&child), true), "belay approve x7k2");
+    let shown = lines(&outer, &[child], None, true, None, NOW);
+    assert_eq!(shown.last().unwrap().render(false), "next: belay approve x7k2");
 }
