@@ -179,7 +179,14 @@ const SCENARIOS: &[Scenario] = &[
         run: belay::escalating,
         expect: Expect::Holds {
             seeds: 60,
-            counted: &["escalations to their end", "plans paused by their escalation", "retries by the plan"],
+            counted: &[
+                "documents sent",
+                "escalations to their end",
+                "inputs refused",
+                "inputs used",
+                "plans paused by their escalation",
+                "retries by the plan",
+            ],
         },
     },
     Scenario {
