@@ -166,6 +166,7 @@ const SCENARIOS: &[Scenario] = &[
                 "calls fallen back to",
                 "calls fallen back to by a person",
                 "checks that did not hold",
+                "files found by checks",
                 "lists read",
                 "lists collected",
                 "resources shared",
