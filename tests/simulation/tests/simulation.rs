@@ -166,6 +166,7 @@ const SCENARIOS: &[Scenario] = &[
                 "calls fallen back to",
                 "calls fallen back to by a person",
                 "checks that did not hold",
+                "files found by checks",
                 "lists read",
                 "lists collected",
                 "resources shared",
@@ -179,7 +180,14 @@ const SCENARIOS: &[Scenario] = &[
         run: belay::escalating,
         expect: Expect::Holds {
             seeds: 60,
-            counted: &["escalations to their end", "plans paused by their escalation", "retries by the plan"],
+            counted: &[
+                "documents sent",
+                "escalations to their end",
+                "inputs refused",
+                "inputs used",
+                "plans paused by their escalation",
+                "retries by the plan",
+            ],
         },
     },
     Scenario {

@@ -150,8 +150,9 @@ impl<'n> Listed<'n> {
             let own: HashSet<String> = steps.iter().map(|step| step.draft.id.clone()).collect();
             for step in steps {
                 let draft = &mut step.draft;
+                // What undoes a step, and what is checked after its call, may name the step itself.
                 let begins = !draft.depends_on.iter().any(|id| own.contains(id))
-                    && !named_steps(draft).any(|id| own.contains(&id));
+                    && !named_steps(draft).any(|id| id != draft.id && own.contains(&id));
                 // What is too much is refused, and not handed down any further.
                 if begins && !is_too_much {
                     let known: HashSet<String> = draft.depends_on.iter().cloned().collect();

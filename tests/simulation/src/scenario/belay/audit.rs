@@ -11,6 +11,7 @@ use super::children;
 use super::client::{Order, is_terminal};
 use super::damage::Damaged;
 use super::decisions::{self, Stored};
+use super::documents;
 use super::effects;
 use super::escalations::Escalations;
 use super::forger::Repeated;
@@ -480,6 +481,15 @@ impl<'a> One<'a, '_> {
         // Its people only add steps to it.
         if !needs(&fold.plan).starts_with(&needs(asked)) || (fold.revision == 0 && needs(asked) != needs(&fold.plan)) {
             self.violation("its plan is not the one that was asked for");
+        }
+        let terms = |plan: &v1::Plan| plan.steps.iter().map(documents::terms).collect::<Vec<_>>();
+        let of_plan = |plan: &v1::Plan| (plan.escalation.clone(), plan.resources.clone(), plan.stop_on_error);
+        if let Some(Kind::ExecutionCreated(created)) = self.kept.events.first().and_then(|event| event.kind.as_ref()) {
+            let plan = created.plan.clone().unwrap_or_default();
+            let (has, wants) = (terms(&plan), terms(asked));
+            if has != wants || of_plan(&plan) != of_plan(asked) {
+                self.violation(format_args!("its plan says {has:?}, and was to say {wants:?}"));
+            }
         }
     }
 

@@ -46,6 +46,8 @@ pub(super) struct Order {
     pub(super) workspace: String,
     pub(super) plan: v1::Plan,
     pub(super) inputs: Inputs,
+    /// The plan as its author wrote it, to send instead.
+    pub(super) document: Option<String>,
     pub(super) request_id: String,
     pub(super) seed: u64,
 }
@@ -58,13 +60,22 @@ pub(super) struct Connection {
     is_gone: bool,
     /// Whether the executor has answered the last request that it does not carry it out.
     is_refused: bool,
+    /// Why the executor has refused the last plan.
+    plan_refused: Option<String>,
     /// Whether the requested execution may not be there yet.
     may_be_missing: bool,
 }
 
 impl Connection {
     pub(super) fn new(observed: &Observations) -> Self {
-        Self { client: connect(), observed: observed.clone(), is_gone: false, is_refused: false, may_be_missing: false }
+        Self {
+            client: connect(),
+            observed: observed.clone(),
+            is_gone: false,
+            is_refused: false,
+            plan_refused: None,
+            may_be_missing: false,
+        }
     }
 
     /// Sends a request; `None` when there is no response, or an expected refusal.
@@ -99,6 +110,7 @@ impl Connection {
         let reason = status::reason(status);
         let is_ours = std::error::Error::source(status).is_none();
         self.is_refused = matches!(code, Code::FailedPrecondition | Code::InvalidArgument | Code::NotFound);
+        self.plan_refused = (reason.as_deref() == Some("PLAN_REFUSED")).then(|| message.to_owned());
         match reason.as_deref() {
             Some(reason) if EXPECTED.contains(&reason) => {}
             Some("EXECUTION_NOT_FOUND") if self.may_be_missing => {}
@@ -141,7 +153,7 @@ async fn carry_through(order: Order, observed: &Observations) {
 async fn start(order: &Order, observed: &Observations, random: &mut StdRng) -> String {
     let request = v1::StartExecutionRequest {
         parent: "namespaces/default".to_owned(),
-        source: Some(v1::start_execution_request::Source::Plan(order.plan.clone())),
+        source: Some(source(order)),
         request_id: order.request_id.clone(),
         start_paused: random.random_bool(0.05),
         approval_mode: order.approval_mode.into(),
@@ -156,7 +168,7 @@ async fn start(order: &Order, observed: &Observations, random: &mut StdRng) -> S
         let request = v1::StartExecutionRequest { inputs, request_id, ..request.clone() };
         match connection.ask(|mut client| async move { client.start_execution(request).await }).await {
             Some(started) => observed.violation(format_args!("{} was started with {wrong}", started.name)),
-            None if connection.is_refused => trace::count("inputs refused"),
+            None if connection.plan_refused.take().is_some() => trace::count("inputs refused"),
             None => {}
         }
     }
@@ -168,8 +180,22 @@ async fn start(order: &Order, observed: &Observations, random: &mut StdRng) -> S
             observed.started(&order.request_id, &execution);
             return execution.name;
         }
+        if let Some(why) = connection.plan_refused.take() {
+            observed.violation(format_args!("the plan of {} was refused: {why}", order.request_id));
+        }
         pause(random, 200).await;
     }
+}
+
+/// The plan as it is sent.
+fn source(order: &Order) -> v1::start_execution_request::Source {
+    use v1::start_execution_request::Source;
+    let Some(text) = order.document.clone() else { return Source::Plan(order.plan.clone()) };
+    // JSON is YAML.
+    let formats = [v1::PlanFormat::Unspecified, v1::PlanFormat::Json, v1::PlanFormat::Yaml];
+    let format = formats[usize::try_from(order.seed % 3).unwrap_or_default()].into();
+    trace::count("documents sent");
+    Source::Document(v1::PlanDocument { format, text })
 }
 
 /// Polls an execution until it has ended: pauses, resumes and cancels it while faults happen, and lets it end afterwards.

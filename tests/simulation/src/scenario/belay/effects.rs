@@ -8,7 +8,7 @@ use super::audit::{Evidence, Violations};
 use super::calls::Call;
 use super::decisions::Calls;
 use super::outside::{Effect, Run};
-use super::tools::{self, APPEND};
+use super::tools::{self, APPEND, FIND};
 use super::workspaces::{self, Change};
 use crate::trace;
 
@@ -71,7 +71,20 @@ pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) ->
         }
     }
     violations.extend(runs.iter().filter_map(|run| disturbed(evidence, runs, run, calls)));
+    violations.extend(runs.iter().filter_map(|run| found_nothing(evidence, run)));
     violations
+}
+
+/// A file was found that no commit had put there: a check held that did not.
+fn found_nothing(evidence: &Evidence<'_>, run: &Run) -> Option<String> {
+    let ended = run.ended.filter(|_| run.tool == FIND && run.succeeded == Some(true))?;
+    let (path, workspace) = (run.arguments["path"].as_str()?, &run.effect.as_ref()?.workspace);
+    trace::count("files found by checks");
+    // One without a time was applied when the runner started.
+    let is_before = |change: &Change| evidence.outside.applied_at(&change.commit).is_none_or(|applied| applied < ended);
+    let puts = |change: &Change| change.path == path && change.content.is_some() && is_before(change);
+    let is_there = evidence.workspaces.get(workspace).is_some_and(|changes| changes.iter().any(puts));
+    (!is_there).then(|| format!("{} found {path} in {}, where nothing had put it", run.call, workspace.display()))
 }
 
 fn is_in_doubt(call: &Call<'_>) -> bool {

@@ -63,7 +63,7 @@ pub(super) fn add(random: &mut StdRng, plan: &mut v1::Plan) -> Inputs {
 }
 
 /// A condition that an input decides.
-const EVEN: &str = "${inputs.count} % 2 == 0";
+pub(super) const EVEN: &str = "${inputs.count} % 2 == 0";
 
 /// Whether a condition holds that an input decides; `None` for another.
 pub(super) fn holds(condition: &str, inputs: &Value) -> Option<bool> {

@@ -21,6 +21,7 @@ mod children;
 mod client;
 mod damage;
 mod decisions;
+mod documents;
 mod effects;
 mod escalations;
 mod features;
@@ -479,8 +480,13 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             order.inputs = inputs::add(&mut StdRng::seed_from_u64(order.seed ^ 16), &mut order.plan);
         }
     }
+    if bugs.escalates || bugs.extends {
+        for order in orders.iter_mut().filter(|order| order.seed.is_multiple_of(2)) {
+            documents::write(&mut StdRng::seed_from_u64(order.seed ^ 32), order);
+        }
+    }
     for order in &orders {
-        trace::detail(format_args!("{} asks for {:?}", order.request_id, order.plan));
+        trace::detail(format_args!("{} asks for {:?}, as {:?}", order.request_id, order.plan, order.document));
     }
     for (index, name) in CLIENTS.into_iter().enumerate() {
         let own = orders.iter().skip(index).step_by(CLIENTS.len()).cloned().collect();
@@ -576,6 +582,7 @@ fn any_order(random: &mut StdRng, number: usize) -> Order {
         workspace: if random.random_bool(0.6) { hosts::SHARED_WORKSPACE.to_owned() } else { String::new() },
         request_id: format!("request-{number}"),
         inputs: Inputs::default(),
+        document: None,
         seed: random.random(),
     }
 }

@@ -104,10 +104,12 @@ impl Promises {
         let mut broken = Vec::new();
         match kind {
             // One that runs after a failure is also skipped like this when nothing failed.
-            Kind::StepSkipped(skipped) if skipped.reason() == v1::SkipReason::ConditionFalse => {
-                if spec.run_when() != v1::RunWhen::Failure && asked_of_inputs(spec, fold) == Some(true) {
-                    broken.push("its condition holds, and it is skipped for it".to_owned());
-                }
+            Kind::StepSkipped(skipped)
+                if skipped.reason() == v1::SkipReason::ConditionFalse
+                    && spec.run_when() != v1::RunWhen::Failure
+                    && asked_of_inputs(spec, fold) == Some(true) =>
+            {
+                broken.push("its condition holds, and it is skipped for it".to_owned());
             }
             Kind::StepStarted(_) => {
                 if made == 0 && asked_of_inputs(spec, fold) == Some(false) {

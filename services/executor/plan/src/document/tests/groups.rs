@@ -60,6 +60,32 @@ steps:
     );
 }
 
+/// A step may name itself in what is checked after its call and in what undoes it: it depends on no other step because of that.
+#[test]
+fn a_group_begins_with_a_step_that_names_itself() {
+    let plan = r#"
+id: p
+steps:
+  - {id: build, tool: noop}
+  - id: rented
+    depends_on: [build]
+    condition: ${build.result.ok}
+    steps:
+      - {id: machine, tool: noop, compensate: {tool: noop, arguments: {output: "${machine.result.id}"}}}
+      - {id: disk, tool: noop, postconditions: [{condition: "${disk.result.ok}"}, {command: [test, "${disk.result.id}"]}]}
+      - {id: both, tool: noop, compensate: {tool: noop, arguments: {output: "${disk.result.id}"}}}
+"#;
+    assert_eq!(
+        picture(plan),
+        [
+            "build after []",
+            "machine after [build] if ${build.result.ok}",
+            "disk after [build] if ${build.result.ok}",
+            "both after [disk]",
+        ]
+    );
+}
+
 #[test]
 fn a_group_that_runs_after_a_failure_does_so_as_a_whole() {
     let plan = r#"
