@@ -267,6 +267,9 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
                 16..18 if unanswered.is_none() => {
                     unanswered = retry(&mut connection, observed, retry_request(name, request, random)).await;
                 }
+                22..60 if to_fall_back(&execution).is_some() => {
+                    change(&mut connection, observed, &execution, request, random).await;
+                }
                 18..22 => update(&mut connection, observed, &execution, request, random).await,
                 _ => {}
             }
@@ -446,6 +449,17 @@ async fn update(
     }
 }
 
+/// A step that waits for its next attempt, and has had a call to fall back to.
+fn to_fall_back(execution: &v1::Execution) -> Option<&v1::Step> {
+    let specs = || execution.plan.iter().flat_map(|plan| &plan.steps);
+    let falls_back = |step: &&v1::Step| {
+        let id = step.step_id.split('~').next().unwrap_or_default();
+        let has_fallback = |spec: &v1::StepSpec| spec.id == id && !spec.fallback.is_empty();
+        step.state() == step::State::BackingOff && specs().any(has_fallback)
+    };
+    execution.steps.iter().find(falls_back)
+}
+
 /// Changes what becomes of a step that waits to start, or for its next attempt.
 async fn change(
     connection: &mut Connection,
@@ -460,12 +474,7 @@ async fn change(
     if steps.is_empty() {
         return;
     }
-    let specs = || execution.plan.iter().flat_map(|plan| &plan.steps);
-    let falls_back = |step: &&&v1::Step| {
-        let id = step.step_id.split('~').next().unwrap_or_default();
-        step.state() == BackingOff && specs().any(|spec| spec.id == id && !spec.fallback.is_empty())
-    };
-    let to_fall_back = steps.iter().find(falls_back).copied();
+    let to_fall_back = to_fall_back(execution);
     let is_fallback = to_fall_back.is_some() && random.random_bool(0.7);
     let step = to_fall_back.filter(|_| is_fallback).unwrap_or(steps[random.random_range(0..steps.len())]);
     let (name, reason, id) = (step.name.clone(), "the seed said so".to_owned(), request_id.clone());

@@ -25,6 +25,15 @@ pub(super) fn add_checks(random: &mut StdRng, plan: &mut v1::Plan) {
     }
 }
 
+/// Has steps that may fall back wait longer for their next attempt, so that a person sees them waiting.
+pub(super) fn wait_longer(random: &mut StdRng, plan: &mut v1::Plan) {
+    for step in plan.steps.iter_mut().filter(|step| !step.fallback.is_empty()) {
+        for delay in step.retry.iter_mut().flat_map(|retry| &mut retry.backoff) {
+            *delay = plans::milliseconds(random, 300, 1500);
+        }
+    }
+}
+
 /// The file that a step changes.
 fn path_of(step: &v1::StepSpec) -> Option<String> {
     let Some(step_spec::Kind::Tool(tool)) = &step.kind else { return None };

@@ -460,6 +460,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             plans::extend(random, &mut order.plan);
             features::add_checks(random, &mut order.plan);
             features::share(random, &mut order.plan);
+            features::wait_longer(random, &mut order.plan);
         }
     }
     if bugs.escalates || bugs.extends {

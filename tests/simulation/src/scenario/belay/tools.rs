@@ -75,7 +75,8 @@ pub(super) fn all(outside: &Outside) -> Vec<Box<dyn Tool>> {
         tool(WRITE, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
         tool(REMOVE, Recovery::Transactional, Touches::Changes, ToolKind::FileDelete),
         tool(FIND, Recovery::ReadOnly, Touches::Reads, ToolKind::FileRead),
-        tool(COMMAND, Recovery::Transactional, Touches::Changes, ToolKind::Terminal),
+        // No terminal: the simulated runner has no sandbox for one.
+        tool(COMMAND, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
     ]
 }
 
