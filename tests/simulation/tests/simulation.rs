@@ -38,7 +38,7 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay",
         run: belay::as_it_is,
         expect: Expect::Holds {
-            seeds: 360,
+            seeds: 300,
             counted: &[
                 "answers of the journal lost",
                 "approvals approved",
