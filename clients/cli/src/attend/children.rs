@@ -2,22 +2,13 @@
 
 use std::collections::VecDeque;
 
-use belay_proto::v1::{Execution, ExecutionView, GetExecutionRequest, step::Detail, waiting_reason::Kind};
+use belay_proto::v1::{ExecutionView, GetExecutionRequest};
 use tonic::Status;
 
-use crate::connect::Client;
+use crate::{connect::Client, render::call::awaited_children};
 
 /// The most executions that are read at a time.
 const MAX_READ: usize = 128;
-
-/// The executions that an execution waits for, by name, in the plan's order.
-pub(super) fn of(outer: &Execution) -> impl Iterator<Item = &str> {
-    let waiting = outer.steps.iter().filter(|step| step.waiting.as_ref().is_some_and(|on| on.kind() == Kind::Child));
-    waiting.filter_map(|step| match &step.detail {
-        Some(Detail::Plan(child)) => Some(child.execution.as_str()).filter(|name| !name.is_empty()),
-        _ => None,
-    })
-}
 
 /// The approvals that wait for a decision in these executions, and in those that they wait for.
 pub(super) async fn asked(client: &mut Client, executions: Vec<String>) -> Result<Vec<String>, Status> {
@@ -27,7 +18,7 @@ pub(super) async fn asked(client: &mut Client, executions: Vec<String>) -> Resul
         let request = GetExecutionRequest { name, view: ExecutionView::Full.into() };
         let execution = client.get_execution(request).await?.into_inner();
         asked.extend(execution.steps.iter().flat_map(|step| step.approvals.iter().cloned()));
-        unread.extend(of(&execution).map(str::to_owned));
+        unread.extend(awaited_children(&execution).map(str::to_owned));
     }
     Ok(asked)
 }

@@ -17,6 +17,7 @@ use crate::{
     history, names,
     render::{
         approval::Turn,
+        call::awaited_children,
         event,
         live::Live,
         output::{self, Outputs},
@@ -257,7 +258,7 @@ impl View {
     /// Reads which approvals the executions of steps wait for: no event of this execution says that. Without an answer the last ones remain.
     pub(super) async fn look_at_children(&mut self, client: &mut Client) {
         let Some(picture) = self.picture.as_ref().filter(|picture| self.asks_about(picture)) else { return };
-        let names = children::of(picture.execution()).map(str::to_owned).collect();
+        let names = awaited_children(picture.execution()).map(str::to_owned).collect();
         if let Ok(Ok(asked)) = tokio::time::timeout(ANSWER_WITHIN, children::asked(client, names)).await {
             self.asked_by_children = asked;
         }

@@ -82,11 +82,13 @@ pub(crate) async fn why(context: &Context, verb: Why) -> Result<Exit, Failure> {
 /// The executions of steps that explain it, each before those that explain it in turn.
 async fn children(client: &mut Client, execution: &Execution) -> Result<Vec<Execution>, Failure> {
     let mut children = Vec::new();
-    let mut unread: Vec<String> = why::children(execution).into_iter().rev().collect();
+    let names =
+        |execution: &Execution| why::children(execution).into_iter().rev().map(str::to_owned).collect::<Vec<_>>();
+    let mut unread = names(execution);
     while let Some(name) = unread.pop().filter(|_| children.len() < MAX_CHILDREN) {
         match read::execution(client, &name, Format::Text).await {
             Ok(child) => {
-                unread.extend(why::children(&child).into_iter().rev());
+                unread.extend(names(&child));
                 children.push(child);
             }
             // It was deleted.

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use belay_proto::v1::{Payload, Step, StepSpec, ToolStep, WaitStep, step, step_spec, wait_step::Condition};
+use belay_proto::v1::{
+    Execution, Payload, Step, StepSpec, ToolStep, WaitStep, step, step_spec, wait_step::Condition, waiting_reason,
+};
 use serde_json::Value;
 
 use super::{
@@ -41,6 +43,20 @@ pub(crate) fn kind_of(step: &Step) -> String {
         Some(step::Detail::Plan(_)) => "plan".to_owned(),
         None => String::new(),
     }
+}
+
+/// The execution that carries out a step's plan, by name; `None` before it has begun, and for other steps.
+pub(crate) fn child_of(step: &Step) -> Option<&str> {
+    match &step.detail {
+        Some(step::Detail::Plan(child)) => Some(child.execution.as_str()).filter(|name| !name.is_empty()),
+        Some(step::Detail::Tool(_) | step::Detail::Wait(_)) | None => None,
+    }
+}
+
+/// The executions that an execution waits for, by name, in the plan's order.
+pub(crate) fn awaited_children(execution: &Execution) -> impl Iterator<Item = &str> {
+    let waits = |step: &&Step| step.waiting.as_ref().is_some_and(|wait| wait.kind() == waiting_reason::Kind::Child);
+    execution.steps.iter().filter(waits).filter_map(child_of)
 }
 
 /// The arguments of a step's call as JSON text; empty where it has none inline.

@@ -69,17 +69,11 @@ pub(crate) fn explains(step: &Step) -> bool {
 }
 
 /// The executions of steps that explain the state of an execution, by name: of the step that failed first, or of those that it waits for.
-pub(crate) fn children(execution: &Execution) -> Vec<String> {
-    let is_waited_for = |step: &&Step| step.waiting.as_ref().is_some_and(|wait| wait.kind() == Kind::Child);
-    let steps: Vec<&Step> = match is_over(execution.state()) {
-        true => first_failed(execution).into_iter().collect(),
-        false => execution.steps.iter().filter(is_waited_for).take(WAITS_SHOWN).collect(),
-    };
-    let child = |step: &'_ &Step| match &step.detail {
-        Some(Detail::Plan(child)) => Some(child.execution.clone()).filter(|name| !name.is_empty()),
-        _ => None,
-    };
-    steps.iter().filter_map(child).collect()
+pub(crate) fn children(execution: &Execution) -> Vec<&str> {
+    match is_over(execution.state()) {
+        true => first_failed(execution).and_then(call::child_of).into_iter().collect(),
+        false => call::awaited_children(execution).take(WAITS_SHOWN).collect(),
+    }
 }
 
 /// The screen, for a window of so many columns. `children` are the executions of steps that explain its state, and those that explain theirs; `is_driven`
