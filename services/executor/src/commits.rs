@@ -6,8 +6,25 @@ use belay_defects::{Defect, is_planted};
 use belay_group_commit::{CommitError, GroupCommit, Runs, Writer};
 use belay_journal::{Committed, Done, Evidence, JournalReader, JournalWriter, Operation, Refused, StoreError};
 
+use crate::feeds::{Follower, Push};
+
 /// What makes operations durable.
-pub(crate) type Commits = GroupCommit<Operation, Result<Done, Refused>, Arc<StoreError>>;
+pub(crate) type Commits = GroupCommit<Write, Result<Done, Refused>, Arc<StoreError>>;
+
+/// An operation to commit.
+#[derive(Debug)]
+pub(crate) struct Write {
+    /// The operation.
+    pub(crate) operation: Operation,
+    /// What it brings along for readers.
+    pub(crate) push: Option<Push>,
+}
+
+impl From<Operation> for Write {
+    fn from(operation: Operation) -> Self {
+        Self { operation, push: None }
+    }
+}
 
 /// A commit that failed for its whole batch.
 pub(crate) type Failed = CommitError<Arc<StoreError>>;
@@ -21,19 +38,27 @@ fn pause(attempt: u32) -> Duration {
     Duration::from_millis(10 << attempt.min(9)).min(Duration::from_secs(5))
 }
 
-/// Starts the group commit of a journal.
-pub(crate) fn start(writer: impl JournalWriter, reader: Arc<dyn JournalReader>, max_batch: usize) -> Commits {
+/// Starts the group commit of a journal, which the follower follows.
+pub(crate) fn start(
+    writer: impl JournalWriter,
+    reader: Arc<dyn JournalReader>,
+    follower: Arc<Follower>,
+    max_batch: usize,
+) -> Commits {
     let runs = if writer.blocks() { Runs::OnThread("belay-journal") } else { Runs::AsTask };
-    GroupCommit::start(runs, max_batch, Committing { writer, reader })
+    GroupCommit::start(runs, max_batch, Committing { writer, reader, follower })
 }
 
 struct Committing<W> {
     writer: W,
     reader: Arc<dyn JournalReader>,
+    follower: Arc<Follower>,
 }
 
-impl<W: JournalWriter> Writer<Operation, Result<Done, Refused>, Arc<StoreError>> for Committing<W> {
-    async fn commit(&mut self, batch: Vec<Operation>) -> Result<Vec<Result<Done, Refused>>, Arc<StoreError>> {
+impl<W: JournalWriter> Writer<Write, Result<Done, Refused>, Arc<StoreError>> for Committing<W> {
+    async fn commit(&mut self, batch: Vec<Write>) -> Result<Vec<Result<Done, Refused>>, Arc<StoreError>> {
+        let (batch, pushes): (Vec<Operation>, Vec<_>) =
+            batch.into_iter().map(|Write { operation, push }| (operation, push)).unzip();
         let committed = match self.writer.commit(&batch).await {
             // Only the store can give a new execution its key.
             Err(StoreError::OutcomeUnknown(_))
@@ -45,7 +70,15 @@ impl<W: JournalWriter> Writer<Operation, Result<Done, Refused>, Arc<StoreError>>
             Err(StoreError::OutcomeUnknown(why)) => Box::pin(self.find_out(&batch, why)).await,
             committed => committed,
         };
-        committed.map_err(Arc::new)
+        let answers = committed.map_err(Arc::new)?;
+        // Before any caller learns of it: nobody acts on what readers cannot be shown.
+        for ((operation, push), answer) in batch.into_iter().zip(pushes).zip(&answers) {
+            if let Ok(done) = answer {
+                self.follower.committed(operation, push, done);
+            }
+        }
+        self.follower.has_committed();
+        Ok(answers)
     }
 }
 

@@ -98,7 +98,8 @@ mod tests {
             request_id: String::new(),
             request_hash: String::new(),
         };
-        ExecutionRow { key: ExecutionKey(key), execution, summary: ExecutionSummary { state, ..Default::default() } }
+        let summary = ExecutionSummary { state, ..Default::default() };
+        ExecutionRow { key: ExecutionKey(key), execution, summary, revision: 1 }
     }
 
     fn followed(filter: Vec<AnyOf>) -> Followed {

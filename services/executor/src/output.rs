@@ -8,7 +8,7 @@ use belay_execution::{OperationId, Timestamp};
 use belay_proto::v1::{self, tool_call_output::Stream};
 use belay_redaction::Redactor;
 
-use crate::{event_feed::EventFeed, wire};
+use crate::{feeds::EventFeed, wire};
 
 /// Forwards one call's output to its execution's watchers.
 pub(crate) struct OutputForwarder {

@@ -11,7 +11,7 @@ use std::{
 use belay_blobs::BlobStore;
 use belay_execution::Timestamp;
 use belay_group_commit::CommitError;
-use belay_journal::{Done, ExecutionKey, ExecutionRow, Fence, JournalWriter, Opened, Operation, Refused, StoreError};
+use belay_journal::{Done, ExecutionKey, Fence, JournalWriter, Opened, Operation, Refused, StoreError};
 use belay_journal_sqlite::SqliteWriter;
 use belay_proto::{
     runner_v1,
@@ -30,9 +30,9 @@ use tonic::{Code, Status};
 use crate::{
     availability::Availability,
     blobs::Blobs,
-    commits::{self, Commits, Failed},
+    commits::{self, Commits, Failed, Write},
     deletion_rounds::DeletionRounds,
-    event_feed::{EventFeed, EventFeeds},
+    feeds::{EventFeed, Follower, LiveWaits},
     gate::Gate,
     in_doubt::CallsInDoubt,
     journal_reads::{JournalReads, store_reason},
@@ -45,7 +45,6 @@ use crate::{
     secrets::Vault,
     thresholds::Thresholds,
     unowned_decisions::UnownedDecisions,
-    view::{LiveWaits, Seen},
     wake_ups::WakeUps,
     webhooks::Webhook,
     wire,
@@ -139,8 +138,8 @@ pub struct ExecutionRegistry {
     pub(crate) telemetry: Telemetry,
     /// Reads of the journal for drivers, timers and decisions.
     pub(crate) reads: JournalReads,
-    /// Reads of the journal for clients.
-    pub(crate) client_reads: JournalReads,
+    /// What readers are shown of the store.
+    pub(crate) follower: Arc<Follower>,
     pub(crate) ownership: Ownership,
     pub(crate) blobs: Blobs,
     pub(crate) shutdown: Shutdown,
@@ -153,8 +152,6 @@ pub struct ExecutionRegistry {
     in_memory: Limit,
     /// Limits the requests that wait for something to happen.
     pub(crate) watchers: Limit,
-    /// Changes with every commit, for those who follow all executions.
-    pub(crate) committed: watch::Sender<()>,
     live: Mutex<HashMap<ExecutionKey, mpsc::UnboundedSender<Command>>>,
     /// Names of executions that are being created: they are not in `live` yet, and must not be loaded meanwhile.
     creating: Mutex<HashSet<ExecutionName>>,
@@ -167,7 +164,6 @@ pub struct ExecutionRegistry {
     ahead: Mutex<HashMap<ExecutionKey, i64>>,
     /// Decisions about executions that this process does not drive.
     unowned: Mutex<UnownedDecisions>,
-    feeds: Mutex<EventFeeds>,
     /// Executions that this process drives no more, since their drivers failed again and again: the answer to requests for them, and their
     /// feeds, by which readers see why they wait.
     set_aside: Mutex<HashMap<ExecutionKey, (Status, Arc<EventFeed>)>>,
@@ -214,12 +210,13 @@ impl ExecutionRegistry {
         let Opened { writer, reader, client_reader, stores, fence, .. } = journal;
         let Position { store_id, generation, .. } = stores.own();
         let journal = if generation == 0 { store_id } else { format!("{store_id}.{generation}") };
-        let writer = commits::start(writer, Arc::clone(&reader), thresholds.max_batch);
         let vault = Arc::new(Vault { redactor, master_key });
         let read_by = |reader| {
             let folding = Lane::new(threads, READERS / 2);
             JournalReads::new(reader, Arc::clone(&vault), Arc::clone(&blobs), folding)
         };
+        let follower = Arc::new(Follower::new(read_by(client_reader), thresholds.max_recent));
+        let writer = commits::start(writer, Arc::clone(&reader), Arc::clone(&follower), thresholds.max_batch);
         let ownership = Ownership::new(Arc::clone(&reader), fence);
         let (acknowledgements, to_acknowledge) = queue();
         let (notices, to_notify) = queue();
@@ -232,7 +229,7 @@ impl ExecutionRegistry {
             telemetry,
             reads: read_by(reader),
             ownership,
-            client_reads: read_by(client_reader),
+            follower,
             blobs: Blobs::new(blobs, threads),
             shutdown,
             thresholds,
@@ -240,7 +237,6 @@ impl ExecutionRegistry {
             fence,
             journal: journal.into(),
             in_memory: Limit::new("services.executor.executions", "executions in memory", limits.executions.value),
-            committed: watch::Sender::default(),
             watchers: Limit::new("services.executor.watchers", "waiting requests", limits.watchers.value),
             live: Mutex::default(),
             creating: Mutex::default(),
@@ -249,7 +245,6 @@ impl ExecutionRegistry {
             driven: Mutex::default(),
             ahead: Mutex::default(),
             unowned: Mutex::default(),
-            feeds: Mutex::new(EventFeeds::new(thresholds.max_recent)),
             set_aside: Mutex::default(),
             calls_in_doubt: CallsInDoubt::default(),
             measures: Measures::new(),
@@ -312,25 +307,17 @@ impl ExecutionRegistry {
     }
 
     /// Commits an operation to the store.
-    pub(crate) async fn commit(&self, operation: Operation) -> Result<Result<Done, Refused>, Failed> {
-        let deleted = match &operation {
-            Operation::Delete { key, .. } => Some(*key),
-            _ => None,
-        };
-        let has_messages = match &operation {
+    pub(crate) async fn commit(&self, write: impl Into<Write>) -> Result<Result<Done, Refused>, Failed> {
+        let write = write.into();
+        let has_messages = match &write.operation {
             Operation::Create { outbox, .. } | Operation::Append { outbox, .. } => !outbox.is_empty(),
             _ => false,
         };
-        let done = self.writer.commit(operation).await;
+        let done = self.writer.commit(write).await;
         match &done {
-            // A reader that found it before finds nothing in the journal from here on.
             Ok(Ok(_)) => {
-                deleted.into_iter().for_each(|key| lock(&self.feeds).forget(key));
                 if has_messages {
                     self.outbox_changed.send_replace(());
-                }
-                if self.committed.receiver_count() > 0 {
-                    self.committed.send_replace(());
                 }
             }
             Ok(Err(_)) | Err(CommitError::Stopped) => {}
@@ -354,7 +341,7 @@ impl ExecutionRegistry {
 
     /// The event feed of an execution.
     pub(crate) fn feed(&self, key: ExecutionKey) -> Arc<EventFeed> {
-        lock(&self.feeds).of(key)
+        self.follower.feed(key)
     }
 
     /// The executions in memory.
@@ -378,29 +365,6 @@ impl ExecutionRegistry {
     /// Queues a notice to the gate.
     pub(crate) fn notify_gate(&self, notice: GateNotice) {
         self.notices.push(notice);
-    }
-
-    /// Looks at an execution as it is committed, apart from its driver. The next readers find what was folded for this one.
-    pub(crate) async fn look<T>(&self, name: &ExecutionName, look: impl FnOnce(&Seen<'_>) -> T) -> Result<T, Status> {
-        let viewed = lock(&self.feeds).viewed(name);
-        let (key, feed) = match viewed {
-            Some(viewed) => viewed,
-            None => {
-                let key = self.client_reads.find(name).await?.key;
-                (key, lock(&self.feeds).keep_view(name.clone(), key))
-            }
-        };
-        let seen = feed.view.look(&self.client_reads, key, name, look).await;
-        seen.inspect_err(|_| lock(&self.feeds).forget(key))
-    }
-
-    /// Records that a reader is shown these executions as the journal has them, so that [`Self::look`] does not show one as running that has ended.
-    pub(crate) fn has_shown(&self, rows: &[ExecutionRow]) {
-        let mut ended = rows.iter().filter(|row| row.summary.ended).peekable();
-        if ended.peek().is_some() {
-            let feeds = lock(&self.feeds);
-            ended.for_each(|row| feeds.has_shown_end(row.key, row.summary.ended_at.unwrap_or(i64::MAX)));
-        }
     }
 
     /// Waits while an execution with this name is being created.
@@ -486,7 +450,7 @@ impl ExecutionRegistry {
     /// Drives an execution no more, since its drivers failed again and again. Requests for it get `status`.
     pub(crate) fn set_aside(&self, key: ExecutionKey, status: Status) {
         let feed = self.feed(key);
-        feed.view.set_waits(LiveWaits { execution: vec![fault_wait(self.now())], steps: Vec::new() });
+        feed.set_waits(LiveWaits { execution: vec![fault_wait(self.now())], steps: Vec::new() });
         lock(&self.set_aside).insert(key, (status, feed));
         self.evict(key);
     }

@@ -7,7 +7,7 @@ use belay_journal::{ExecutionKey, JournalWriter, StoreError};
 use belay_service_kit::supervise;
 
 use crate::{
-    acknowledge, connection, decisions, deletions,
+    acknowledge, connection, decisions, deletions, feeds,
     messages::Command,
     registry::{ExecutionRegistry, Parts},
     retention, timers, webhooks,
@@ -32,6 +32,7 @@ impl ExecutionRegistry {
         registry
             .keep("connects the runner", move |registry| connection::run(registry, connected.clone(), wants_session));
         registry.keep("loads executions in time", timers::wake_in_time);
+        registry.keep("gives up what readers have left", feeds::give_up_left_overs);
         registry.keep("completes deletions", deletions::run);
         registry.keep("deletes what is not kept", move |registry| retention::run(registry, retention.clone()));
         registry.keep("sends messages to webhooks", webhooks::run);

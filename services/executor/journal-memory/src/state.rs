@@ -201,7 +201,7 @@ impl State {
         self.last_key += 1;
         let key = ExecutionKey(self.last_key);
         self.record(key, &transition);
-        let row = ExecutionRow { key, execution, summary };
+        let row = ExecutionRow { key, execution, summary, revision: transition.last_sequence() };
         let transitions = vec![(transition, fence.token)];
         self.executions.insert(key, Stored { row, transitions, seal_key, snapshot: None });
         Ok(Done::Created(key))
@@ -226,6 +226,7 @@ impl State {
         stored.seal_key = stored.seal_key.take().or(seal_key);
         if let Some(summary) = summary {
             stored.row.summary = summary;
+            stored.row.revision = transition.last_sequence();
         }
         stored.transitions.push((transition.clone(), fence.token));
         self.record(key, &transition);

@@ -20,8 +20,10 @@ pub(crate) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "execution.exec, execution.namespace, id, shard, execution.created_at, plan_id, labels, principal,
          coalesce(request_id, ''), request_hash, state, ended, wake_at, parked, waits_for, asks, updated_at, ended_at, failure_reason,
-         steps, completed, failed, skipped, cancelled, {}",
-        EXECUTION.intact()
+         steps, completed, failed, skipped, cancelled, {}, CASE WHEN {} THEN last_seq ELSE 0 END",
+        EXECUTION.intact(),
+        // The log says the rest of an execution whose head is damaged.
+        HEAD.intact()
     )
 });
 
@@ -76,6 +78,7 @@ fn intact_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
                 cancelled: row.get(23)?,
             },
         },
+        revision: row.get(25)?,
     })
 }
 

@@ -59,7 +59,7 @@ async fn creates_and_finds<W: JournalWriter>(store: &mut Opened<W>) -> Execution
     let answers = commit(store, vec![create(new_execution("one", "request", "hash", 10), fence)]).await;
     let key = created(&answers[0]);
     let row = store.reader.find("default", "one").await.unwrap().expect("what was created is found by its name");
-    assert_eq!((row.key, &row.summary), (key, &summary(2)));
+    assert_eq!((row.key, &row.summary, row.revision), (key, &summary(2), 1));
     assert_eq!(row.execution, new_execution("one", "request", "hash", 10));
     assert_eq!(store.reader.get(key).await.unwrap(), Some(row));
     assert_eq!(store.reader.find("other", "one").await.unwrap(), None, "names are per namespace");
@@ -146,7 +146,15 @@ async fn refuses_one_and_keeps_the_others<W: JournalWriter>(store: &mut Opened<W
     )
     .await;
     assert_eq!(answers, vec![Ok(Done::Appended), Err(Refused::Gap { first: 99, last: 8 }), Ok(Done::Appended)]);
-    assert_eq!(store.reader.get(key).await.unwrap().unwrap().summary, parked);
+    let row = store.reader.get(key).await.unwrap().unwrap();
+    assert_eq!(row.summary, parked);
+    let events = store.reader.read(key, 0, usize::MAX).await.unwrap();
+    let last = events.last().unwrap().last_sequence();
+    assert!(
+        (2..=last).contains(&row.revision),
+        "the row names an event that agrees with its summary: {}",
+        row.revision
+    );
 }
 
 /// Long executions, written beside each other, come back whole and in order whatever the page.

@@ -480,6 +480,9 @@ pub struct ExecutionRow {
     pub execution: NewExecution,
     /// Its summary.
     pub summary: ExecutionSummary,
+    /// A revision that agrees with the summary: the sequence of the last event when that was written, or of a later one. Whoever is shown the
+    /// row and then the execution is shown that with these events.
+    pub revision: u64,
 }
 
 /// The writer of a store. One exists at a time.

@@ -228,6 +228,7 @@ mod tests {
                 request_hash: String::new(),
             },
             summary: ExecutionSummary { state: 3, waits_for: Waits(0).with(2), ..ExecutionSummary::default() },
+            revision: 1,
         }
     }
 

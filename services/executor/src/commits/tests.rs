@@ -9,9 +9,11 @@ use belay_journal::{
     Change, Cursor, DeleteRequest, ExecutionKey, ExecutionSummary, Fence, NewExecution, Opened, Snapshot, Transition,
 };
 use belay_journal_memory::{LostAnswers, Memory};
+use belay_redaction::{MasterKey, Redactor};
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::secrets::Vault;
 
 const TRANSITIONS: u64 = 6;
 const EXECUTIONS: u64 = 3;
@@ -49,13 +51,18 @@ fn append(key: ExecutionKey, transition: Transition, fence: Fence) -> Operation 
     Operation::Append { key, transition, summary, seal_key: None, outbox: Vec::new(), fence }
 }
 
+fn follower(reader: &Arc<dyn JournalReader>) -> Arc<Follower> {
+    let vault = Vault { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) };
+    Arc::new(Follower::of(Arc::clone(reader), Arc::new(vault)))
+}
+
 /// Two who want the same: each request to create, each transition and each deletion. What they are told is what they see of the store.
 ///
 /// Returns what was told of each event of an execution: what it is.
 async fn contend(commits: Commits, number: u64, fence: Fence) -> (ExecutionKey, Vec<String>) {
     let (id, request) = (format!("e{number}"), format!("r{number}"));
     let both = |operation: [Operation; 2]| {
-        let [left, right] = operation.map(|operation| commits.commit(operation));
+        let [left, right] = operation.map(|operation| commits.commit(operation.into()));
         async { <[_; 2]>::from(tokio::join!(left, right)).map(|answer| answer.expect("the store does not fail")) }
     };
     let mut told = Vec::new();
@@ -80,7 +87,7 @@ async fn contend(commits: Commits, number: u64, fence: Fence) -> (ExecutionKey, 
             other => panic!("one of two appends to {id} at {sequence}: {other:?}"),
         });
         let snapshot = Snapshot { sequence, version: 1, content: Vec::new(), is_sealed: false };
-        let kept = commits.commit(Operation::KeepSnapshot { key, snapshot, fence }).await;
+        let kept = commits.commit(Operation::KeepSnapshot { key, snapshot, fence }.into()).await;
         assert_eq!(kept.unwrap(), Ok(Done::Kept));
     }
     if number.is_multiple_of(2) {
@@ -92,11 +99,11 @@ async fn contend(commits: Commits, number: u64, fence: Fence) -> (ExecutionKey, 
         other => panic!("one of two deletes {id}: {other:?}"),
     }
     for max_transitions in [2, 100] {
-        let erased = commits.commit(Operation::Erase { key, max_transitions, fence }).await.unwrap();
+        let erased = commits.commit(Operation::Erase { key, max_transitions, fence }.into()).await.unwrap();
         // Repeated erasing may erase more.
         assert!(matches!(erased, Ok(Done::Erased { .. })), "{erased:?}");
     }
-    let closed = commits.commit(Operation::CloseDeletion { key, reusable_at: 9, fence }).await;
+    let closed = commits.commit(Operation::CloseDeletion { key, reusable_at: 9, fence }.into()).await;
     assert_eq!(closed.unwrap(), Ok(Done::Closed));
     (key, Vec::new())
 }
@@ -109,7 +116,7 @@ async fn an_operation_of_unknown_outcome_is_neither_lost_nor_repeated() {
         let memory = Memory::new("a store");
         let Opened { writer, reader, fence, .. } = memory.open();
         let max_batch = [1, 2, 5, 100][usize::try_from(seed % 4).unwrap()];
-        let commits = start(LostAnswers::new(writer, seed, 40), Arc::clone(&reader), max_batch);
+        let commits = start(LostAnswers::new(writer, seed, 40), Arc::clone(&reader), follower(&reader), max_batch);
         let fence = Fence { shard: 1, token: fence };
         let mut running = JoinSet::new();
         for number in 0..EXECUTIONS {
@@ -151,9 +158,10 @@ impl<W: JournalWriter> JournalWriter for Silent<W> {
 async fn a_store_that_never_answers_fails() {
     let Opened { writer, reader, fence, .. } = Memory::new("a store").open();
     let attempts = Arc::new(AtomicUsize::new(0));
-    let commits = start(Silent { writer, attempts: Arc::clone(&attempts) }, reader, 10);
+    let follower = follower(&reader);
+    let commits = start(Silent { writer, attempts: Arc::clone(&attempts) }, reader, follower, 10);
     let started = tokio::time::Instant::now();
-    let failed = commits.commit(create("e", "", "1", Fence { shard: 1, token: fence })).await.unwrap_err();
+    let failed = commits.commit(create("e", "", "1", Fence { shard: 1, token: fence }).into()).await.unwrap_err();
     let Failed::Failed(error) = failed else { panic!("the writer goes on") };
     assert!(matches!(&*error, StoreError::OutcomeUnknown(why) if why == "nobody answers"), "{error}");
     assert_eq!(attempts.load(Ordering::SeqCst), 1 + MAX_ATTEMPTS as usize);
@@ -167,8 +175,8 @@ async fn what_was_not_committed_before_another_owner_is_refused() {
         let memory = Memory::new("a store");
         let Opened { writer, reader, fence: old, .. } = memory.open();
         let fence = Fence { shard: 1, token: old };
-        let lossy = start(LostAnswers::new(writer, seed, 1000), Arc::clone(&reader), 10);
-        let created = tokio::spawn(async move { lossy.commit(create("e", "", "1", fence)).await.unwrap() });
+        let lossy = start(LostAnswers::new(writer, seed, 1000), Arc::clone(&reader), follower(&reader), 10);
+        let created = tokio::spawn(async move { lossy.commit(create("e", "", "1", fence).into()).await.unwrap() });
         tokio::time::sleep(Duration::from_millis(5)).await;
         let newest = memory.open().fence;
         let row = async || reader.find("n", "e").await.unwrap();

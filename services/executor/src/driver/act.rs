@@ -233,7 +233,7 @@ impl Driver {
     pub(super) fn publish_waits(&mut self) {
         let waits = self.obstacles.reasons();
         if waits != self.shown_waits {
-            self.feed.view.set_waits(waits.clone());
+            self.feed.set_waits(waits.clone());
             self.shown_waits = waits;
         }
     }

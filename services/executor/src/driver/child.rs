@@ -121,7 +121,8 @@ impl ChildOperation {
             }
             Verb::Dispatch | Verb::RequestApproval | Verb::Commit | Verb::Discard => {
                 // What a person has paused stays paused.
-                let paused_by = self.registry.look(&self.name, |seen| seen.execution.paused_by().map(str::to_owned));
+                let paused_by =
+                    self.registry.follower.look(&self.name, |seen| seen.execution.paused_by().map(str::to_owned));
                 if paused_by.await?.is_some_and(|principal| principal == self.parent_step) {
                     self.control(&row, Control::Resume).await?;
                 }
@@ -133,7 +134,7 @@ impl ChildOperation {
         }
         self.ended(&row).await?;
         let (name, parent_stops) = (&self.name, verb.stops());
-        let end = self.registry.look(name, |seen| end_of(name, seen.execution, parent_stops)).await?;
+        let end = self.registry.follower.look(name, |seen| end_of(name, seen.execution, parent_stops)).await?;
         Ok(ChildEvent::Ended(end))
     }
 
@@ -144,7 +145,7 @@ impl ChildOperation {
     /// The child, which is started unless it was. One that is to be paused or cancelled is started all the same, and held back: an earlier
     /// operation may be starting it.
     async fn started(&self, verb: Verb) -> Result<ExecutionRow, Problem> {
-        let found = match self.registry.client_reads.find(&self.name).await {
+        let found = match self.registry.follower.find(&self.name).await {
             Err(status) if status.code() == Code::NotFound => None,
             found => Some(found?),
         };
@@ -152,10 +153,11 @@ impl ChildOperation {
             Some(row) => row,
             None => {
                 self.create(verb != Verb::Dispatch).await?;
-                self.registry.client_reads.find(&self.name).await?
+                self.registry.follower.find(&self.name).await?
             }
         };
-        let parent = self.registry.look(&self.name, |seen| seen.execution.created().parent_step.clone()).await?;
+        let parent =
+            self.registry.follower.look(&self.name, |seen| seen.execution.created().parent_step.clone()).await?;
         if parent != self.parent_step {
             let message = format!("There is another execution `{}`: delete it, and run the step again.", self.name.id);
             return Err(Problem::Refused(message));
@@ -236,7 +238,7 @@ impl ChildOperation {
         // Subscribed before the row is read again, so that an end in between is not missed.
         let feed = self.registry.feed(row.key);
         let mut end = feed.subscribe_end();
-        if self.registry.client_reads.find(&self.name).await?.summary.ended {
+        if self.registry.follower.find(&self.name).await?.summary.ended {
             return Ok(());
         }
         let ended = end.wait_for(Option::is_some).await.map(|_| ());

@@ -79,7 +79,6 @@ impl Driver {
         let summary = summary_of(&name, &execution, &secrets, now, registry.thresholds.park_after, is_decided);
         let fence = registry.fence(row.shard);
         let described = Box::new(secrets.summarize(&name, &execution));
-        let (last, shown_bytes) = (transition.last_sequence(), transition.shown.len());
         let reserved = registry.reserve_name(&name);
         let mut progress = Progress::of(&execution);
         let facts = progress.take(&execution, &events);
@@ -112,9 +111,6 @@ impl Driver {
             driver.log_accepted();
             driver.log(&facts);
         });
-        // A watcher or reader that found it since the commit reads the journal.
-        driver.feed.view.keep(events, shown_bytes, driver.secrets.redactor());
-        driver.feed.publish(last, None);
         let name = driver.name.clone();
         tokio::spawn(live(registry, key, name, First::Driver(Box::new(driver)), commands));
         Ok(Ok(described))
@@ -152,7 +148,6 @@ async fn live(
             }
             Ok(Exit::Unreadable(status)) => {
                 tracing::warn!(execution.name = %name, %status, "An execution needs a value that cannot be read now; retrying");
-                registry.feed(key).read_again();
                 registry.notices.review_now();
                 tokio::select! {
                     biased;
@@ -164,8 +159,6 @@ async fn live(
             Err(panic) => words(panic.as_ref()),
         };
         faults += 1;
-        // The driver may have committed events that it did not publish.
-        registry.feed(key).read_again();
         // It may quote what the driver had in memory.
         let fault = registry.vault.shown(fault);
         if faults == MAX_FAULTS {

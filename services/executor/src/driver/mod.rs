@@ -31,8 +31,9 @@ use obstacles::Obstacles;
 
 use crate::{
     asks,
+    commits::Write,
     decisions::outcome,
-    event_feed::{Encoded, EventFeed},
+    feeds::{EventFeed, LiveWaits, Push},
     in_doubt::InDoubt,
     messages::{Command, GateNotice, Reply},
     names::ExecutionName,
@@ -43,7 +44,6 @@ use crate::{
     secrets::{Sealed, Secrets},
     snapshots,
     trace::Trace,
-    view::LiveWaits,
     webhooks::{self, About},
     wire,
 };
@@ -296,25 +296,24 @@ impl Driver {
             messages.reverse();
             messages.iter_mut().zip(sequences).for_each(|(message, sequence)| message.sequence = sequence);
         }
-        if events.iter().any(|event| matches!(event.body, Body::Execution(ExecutionEvent::Retried(_)))) {
-            // Before the commit: who then finds that it has not ended waits for its next end.
-            self.feed.go_on();
-        }
         self.write_blobs().await?;
         let random = || self.registry.ids.next_key();
         let Sealed { mut transition, new_key: seal_key } =
             self.registry.vault.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, &random);
         transition.facts = wire::facts_beside(&events);
-        let (last, bytes) = (transition.last_sequence(), transition.shown.len());
-        let shown = self.feed.is_watched().then(|| Encoded::from(&transition));
         let summary =
             summary_of(&self.name, &self.execution, &self.secrets, now, self.registry.thresholds.park_after, true);
         let changed = self.summary.is_outdated_by(&summary).then(|| summary.clone());
         let fence = self.registry.fence(self.execution.created().shard);
         let facts = self.progress.take(&self.execution, &events);
         let outbox = self.messages(&facts);
-        let append = Operation::Append { key: self.key, transition, summary: changed, seal_key, outbox, fence };
-        match self.registry.commit(append).await {
+        let operation = Operation::Append { key: self.key, transition, summary: changed, seal_key, outbox, fence };
+        let push = Push {
+            feed: Some(Arc::clone(&self.feed)),
+            events: self.feed.is_followed().then(|| (events.as_slice().into(), self.secrets.redactor().clone())),
+            end: (summary.ended && self.feed.is_awaited()).then(|| Arc::from(self.summarize())),
+        };
+        match self.registry.commit(Write { operation, push: Some(push) }).await {
             Ok(Ok(_)) => {}
             Ok(Err(refused)) => return Err(Exit::Lost(Status::aborted(refused.to_string()))),
             Err(error) => return Err(Exit::Lost(unwritable(&error))),
@@ -322,13 +321,7 @@ impl Driver {
         self.summary = summary;
         self.registry.measures.record(&facts);
         self.log(&facts);
-        // Spans first: a watcher that sees the end may stop the process.
         self.trace.record(&self.execution, &events);
-        self.feed.view.keep(events, bytes, self.secrets.redactor());
-        self.feed.publish(last, shown);
-        if self.summary.ended {
-            self.feed.finish(|| *self.summarize());
-        }
         for call in self.unacknowledged.drain(..) {
             let name = wire::call_name(&self.execution_name, &call);
             self.registry.acknowledge(self.execution.created().shard, name);

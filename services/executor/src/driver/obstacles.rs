@@ -7,8 +7,8 @@ use belay_proto::v1::{WaitingReason, waiting_reason::Kind};
 
 use crate::{
     availability::{self, reason},
+    feeds::LiveWaits,
     operation::Busy,
-    view::LiveWaits,
 };
 
 /// What holds an execution up now.

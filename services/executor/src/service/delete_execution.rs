@@ -25,7 +25,7 @@ pub(super) async fn delete_execution(
     check("request_id", &request_id)?;
     let hash = digest(format!("{caller}\n{etag}").as_bytes());
     let request = DeleteRequest { id: request_id, hash };
-    let row = match registry.client_reads.find(&name).await {
+    let row = match registry.follower.find(&name).await {
         Err(missing) if missing.code() == Code::NotFound => {
             let deletion = deletion(registry, &name).await?.ok_or_else(|| missing.clone())?;
             check_repeated(&request, &deletion, missing)?;
@@ -38,7 +38,7 @@ pub(super) async fn delete_execution(
         return Err(not_ended(&name));
     }
     if !etag.is_empty() {
-        check_etag(registry, &row, &etag).await?;
+        check_etag(registry, &name, &etag).await?;
     }
     // A task of its own: a caller that disconnects after the commit must not leave the other services to the next start.
     let deleting = tokio::spawn(delete(Arc::clone(registry), name.clone(), row, request));
@@ -93,8 +93,8 @@ fn not_ended(name: &ExecutionName) -> Status {
     status::error(Code::FailedPrecondition, reasons::EXECUTION_NOT_ENDED, message).with("name", name).into()
 }
 
-async fn check_etag(registry: &ExecutionRegistry, row: &ExecutionRow, etag: &str) -> Result<(), Status> {
-    let current = wire::etag(&registry.client_reads.replay(row.key).await?.execution);
+async fn check_etag(registry: &ExecutionRegistry, name: &ExecutionName, etag: &str) -> Result<(), Status> {
+    let current = registry.follower.look(name, |seen| wire::etag(seen.execution)).await?;
     if current == etag {
         return Ok(());
     }
@@ -104,7 +104,7 @@ async fn check_etag(registry: &ExecutionRegistry, row: &ExecutionRow, etag: &str
 
 async fn deletion(registry: &ExecutionRegistry, name: &ExecutionName) -> Result<Option<Deletion>, Status> {
     let (namespace, id) = (name.namespace.clone(), name.id.clone());
-    let deletion = registry.client_reads.read(move |reader| reader.deletion(&namespace, &id)).await;
+    let deletion = registry.follower.read(move |reader| reader.deletion(&namespace, &id)).await;
     deletion.map_err(|error| unreadable(&error))
 }
 

@@ -45,14 +45,14 @@ pub(super) async fn fork_execution(
     for (field, text) in [("from_step", &from_step), ("reason", &reason), ("request_id", &request_id)] {
         check(field, text)?;
     }
-    let row = registry.client_reads.find(&origin).await?;
+    let row = registry.follower.find(&origin).await?;
     check_may_control(&caller, &row.execution.principal)?;
     let from = Some(from_step).filter(|step| !step.is_empty()).map(StepId::from);
     let why = match reason.as_str() {
         "" => format!("taken over from `{origin}`"),
         reason => format!("taken over from `{origin}`: {reason}"),
     };
-    let begun = registry.look(&origin, |seen| begun(&origin, seen.execution, from.as_ref(), &why)).await??;
+    let begun = registry.follower.look(&origin, |seen| begun(&origin, seen.execution, from.as_ref(), &why)).await??;
     let catalogue = registry.runner.catalogue(false).await?;
     // The tools may be others by now.
     let (plan, tools) = accepted(registry, &Source::Message(wire::plan_message(&begun.plan))).await?;

@@ -31,7 +31,7 @@ pub(super) async fn get_artifact(
         Content::File(_) => return Err(not_kept(&artifact, &history.workspace)),
         Content::Output(Payload::Inline(json)) => Bytes::Inline(shown_text(json, &history.redactor).into_bytes()),
         Content::Output(Payload::Blob(blob)) => {
-            let opener = registry.client_reads.opener(history.key, &name, history.uid.clone()).await?;
+            let opener = registry.follower.opener(history.key, &name, history.uid.clone()).await?;
             let bytes = digest_bytes(&blob.digest);
             let bytes = bytes.ok_or_else(|| Unreadable::Missing.status(&blob.digest))?;
             Bytes::Blob { opener, bytes, digest: blob.digest.to_string() }

@@ -19,7 +19,7 @@ pub(super) async fn show(
     name: &ExecutionName,
     view: ExecutionView,
 ) -> Result<v1::Execution, Status> {
-    let mut execution = registry.look(name, |seen| seen.execution(view)).await?;
+    let mut execution = registry.follower.look(name, |seen| seen.execution(view)).await?;
     registry.availability.add_to(&mut execution);
     Ok(execution)
 }

@@ -5,7 +5,7 @@ use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use crate::{ExecutionRegistry, names::step_name, view::Seen, wire::StepDetails};
+use crate::{ExecutionRegistry, feeds::ReadView, names::step_name, wire::StepDetails};
 
 pub(super) async fn get_step(
     registry: &Arc<ExecutionRegistry>,
@@ -16,11 +16,11 @@ pub(super) async fn get_step(
         v1::StepView::Basic => StepDetails::Brief,
         v1::StepView::Unspecified | v1::StepView::Full => StepDetails::Full,
     };
-    let look = |seen: &Seen<'_>| {
+    let look = |seen: &ReadView<'_>| {
         let key = seen.execution.step_key(&step);
         key.map(|key| seen.step(key, details))
     };
-    registry.look(&name, look).await?.ok_or_else(|| {
+    registry.follower.look(&name, look).await?.ok_or_else(|| {
         let message = format!("Execution `{}` has no step `{step}`.", name.id);
         status::error(Code::NotFound, reasons::STEP_NOT_FOUND, message).with("name", &request.name).into()
     })

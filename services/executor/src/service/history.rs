@@ -38,7 +38,7 @@ impl<'a> History<'a> {
         step: Option<&str>,
         parent: &str,
     ) -> Result<Self, Status> {
-        let looked = registry.look(name, |seen| {
+        let looked = registry.follower.look(name, |seen| {
             let has_step = step.is_none_or(|step| seen.execution.step_key(&StepId::from(step)).is_some());
             let created = seen.execution.created();
             let audit_level = wire::audit_level_to(seen.execution.plan().audit_level());
@@ -47,7 +47,7 @@ impl<'a> History<'a> {
         let found = looked.await?;
         let (redactor, uid, workspace, audit_level) =
             found.ok_or_else(|| no_step(name, step.unwrap_or_default(), parent))?;
-        let key = registry.client_reads.find(name).await?.key;
+        let key = registry.follower.find(name).await?.key;
         Ok(Self { registry, key, redactor, uid, workspace, audit_level })
     }
 
@@ -58,7 +58,7 @@ impl<'a> History<'a> {
         let page = registry.thresholds.watch_page.max(1);
         let (mut cursor, mut first) = (after, None);
         loop {
-            let read = registry.client_reads.read(move |reader| reader.read(key, cursor, page)).await;
+            let read = registry.follower.read(move |reader| reader.read(key, cursor, page)).await;
             let transitions = read.map_err(|error| unreadable(&error))?;
             let Some(last) = transitions.last() else { return Ok(()) };
             let from = cursor;
@@ -92,10 +92,10 @@ impl<'a> History<'a> {
         }
         // What is sealed is opened with the uid, which the first event has.
         if first.is_none() && transition.first_sequence > 1 {
-            let read = registry.client_reads.read(move |reader| reader.read(key, 0, 1)).await;
+            let read = registry.follower.read(move |reader| reader.read(key, 0, 1)).await;
             *first = read.map_err(|error| unreadable(&error))?.into_iter().next();
         }
-        let wrapped = registry.client_reads.read(move |reader| reader.seal_key(key)).await;
+        let wrapped = registry.follower.read(move |reader| reader.seal_key(key)).await;
         let wrapped = wrapped.map_err(|error| unreadable(&error))?;
         let both: Vec<Transition> = first.iter().chain([transition]).cloned().collect();
         let (opened, _) = registry.vault.open(&both, wrapped.as_deref())?;

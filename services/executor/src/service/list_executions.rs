@@ -31,9 +31,7 @@ pub(super) async fn list_executions(
     request: v1::ListExecutionsRequest,
 ) -> Result<v1::ListExecutionsResponse, Status> {
     let query = query(&registry.vault, &request)?;
-    let page =
-        registry.client_reads.read(move |reader| reader.list(&query)).await.map_err(|error| unreadable(&error))?;
-    registry.has_shown(&page.rows);
+    let page = registry.follower.list(&query).await.map_err(|error| unreadable(&error))?;
     let next_page_token = page.next.map(|next| token(&request, next)).unwrap_or_default();
     Ok(v1::ListExecutionsResponse { executions: page.rows.iter().map(wire::basic).collect(), next_page_token })
 }

@@ -13,7 +13,7 @@ pub(super) async fn list_namespaces(
     let size = page_size(request.page_size, DEFAULT_PAGE_SIZE)?;
     // The token is the last namespace of the previous page.
     let after = request.page_token;
-    let read = registry.client_reads.read(move |reader| reader.namespaces(&after, size + 1)).await;
+    let read = registry.follower.read(move |reader| reader.namespaces(&after, size + 1)).await;
     let mut found = read.map_err(|error| unreadable(&error))?;
     let more = found.len() > size;
     found.truncate(size);

@@ -7,7 +7,7 @@ use prost::Message as _;
 use tonic::Status;
 
 use super::list_executions::page_size;
-use crate::{ExecutionRegistry, names::ExecutionName, view::Seen, wire::StepDetails};
+use crate::{ExecutionRegistry, feeds::ReadView, names::ExecutionName, wire::StepDetails};
 
 /// How many bytes of steps a page has, unless one step alone has more.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -29,10 +29,10 @@ pub(super) async fn list_steps(
             Status::from(status::invalid("page_token", "is not one that this method returned: begin without one"))
         })?,
     };
-    registry.look(&name, |seen| page(seen, before, size, details)).await
+    registry.follower.look(&name, |seen| page(seen, before, size, details)).await
 }
 
-fn page(seen: &Seen<'_>, before: usize, size: usize, details: StepDetails) -> v1::ListStepsResponse {
+fn page(seen: &ReadView<'_>, before: usize, size: usize, details: StepDetails) -> v1::ListStepsResponse {
     let keys: Vec<StepKey> = seen.execution.steps().skip(before).take(size + 1).map(|step| step.key).collect();
     let (mut steps, mut bytes) = (Vec::new(), 0);
     for &key in keys.iter().take(size) {

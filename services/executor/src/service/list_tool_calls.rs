@@ -31,16 +31,16 @@ pub(super) async fn list_tool_calls(
             Status::from(status::invalid("page_token", "is not one that this method returned: begin without one"))
         })?,
     };
-    let looked = registry.look(&name, |seen| {
+    let looked = registry.follower.look(&name, |seen| {
         let has_step = step.as_ref().is_none_or(|step| seen.execution.step_key(step).is_some());
         has_step.then(|| seen.redactor())
     });
     let redactor = looked.await?.ok_or_else(|| no_step(&name, step.as_deref().unwrap_or_default(), &request.parent))?;
-    let key = registry.client_reads.find(&name).await?.key;
+    let key = registry.follower.find(&name).await?.key;
     let page = registry.thresholds.watch_page.max(1);
     let mut calls = ToolCalls::new(name.to_string(), step, size);
     while !calls.is_whole() {
-        let read = registry.client_reads.read(move |reader| reader.read(key, cursor, page)).await;
+        let read = registry.follower.read(move |reader| reader.read(key, cursor, page)).await;
         let transitions = read.map_err(|error| unreadable(&error))?;
         let Some(last) = transitions.last() else { break };
         let from = cursor;

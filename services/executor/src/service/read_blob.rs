@@ -20,11 +20,11 @@ pub(super) async fn read_blob(
     let (name, digits) = blob_name("name", &request.name)?;
     let mut offset =
         u64::try_from(request.offset).map_err(|_| Status::from(status::invalid("offset", "must not be negative")))?;
-    let key = registry.client_reads.find(&name).await?.key;
+    let key = registry.follower.find(&name).await?.key;
     let digest = digest_of(&digits).ok_or_else(|| not_found(&name, &digits))?;
     let bytes = digest_bytes(&digest).expect("it was just made");
-    let uid = registry.look(&name, |seen| seen.execution.created().uid.clone()).await?;
-    let opener = registry.client_reads.opener(key, &name, uid).await.map_err(|error| match error.code() {
+    let uid = registry.follower.look(&name, |seen| seen.execution.created().uid.clone()).await?;
+    let opener = registry.follower.opener(key, &name, uid).await.map_err(|error| match error.code() {
         // An execution without a key has no blob.
         Code::DataLoss => not_found(&name, &digits),
         _ => error,
@@ -64,7 +64,7 @@ async fn missing(
     digits: &str,
     digest: &str,
 ) -> Status {
-    match registry.client_reads.events(key).await {
+    match registry.follower.events(key).await {
         Ok(stored) if stored.blobs.contains(digits) => Unreadable::Missing.status(digest),
         Ok(_) => not_found(name, digits),
         Err(error) => error,

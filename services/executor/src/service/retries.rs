@@ -76,7 +76,7 @@ async fn new_plan(
     name: &str,
     source: Source,
 ) -> Result<NewPlan, Status> {
-    let row = registry.client_reads.find(&ExecutionName::parse("name", name)?).await?;
+    let row = registry.follower.find(&ExecutionName::parse("name", name)?).await?;
     check_may_control(caller, &row.execution.principal)?;
     let (plan, tools) = accepted(registry, &source).await?;
     Ok(NewPlan { plan: Box::new(plan), tools })

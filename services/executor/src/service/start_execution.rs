@@ -260,11 +260,7 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
             );
         }
     };
-    let row = registry
-        .client_reads
-        .read(move |reader| reader.get(existing))
-        .await
-        .map_err(|error| crate::journal_reads::unreadable(&error))?;
+    let row = registry.follower.row(existing).await.map_err(|error| crate::journal_reads::unreadable(&error))?;
     let row = row.ok_or_else(|| Status::internal("the store names an execution that it does not have"))?;
     let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
     match reason {

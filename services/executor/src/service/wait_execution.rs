@@ -1,15 +1,18 @@
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use belay_proto::v1::{self, ExecutionView};
+use belay_reasons as reasons;
 use belay_service_kit::status;
-use tonic::Status;
+use tokio::sync::watch;
+use tonic::{Code, Status};
 
-use super::get_execution::show;
-use crate::{ExecutionRegistry, names::ExecutionName};
+use super::{get_execution::show, watch_execution::is_terminal};
+use crate::{ExecutionRegistry, feeds::End, names::ExecutionName};
 
 /// The longest wait, which is also the default.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
+/// Returns the execution when it has ended, or as it is when the wait has lasted as long as it may, and never before either.
 pub(super) async fn wait_execution(
     registry: &Arc<ExecutionRegistry>,
     request: v1::WaitExecutionRequest,
@@ -22,21 +25,36 @@ pub(super) async fn wait_execution(
             .min(MAX_WAIT),
     };
     let _taken = registry.watchers.take()?;
-    let row = registry.client_reads.find(&name).await?;
-    // Subscribed before the row is read again, so that an end in between is not missed.
+    let mut is_over = pin!(tokio::time::sleep(longest));
+    let row = registry.follower.find(&name).await?;
     let feed = registry.feed(row.key);
     let mut end = feed.subscribe_end();
-    if registry.client_reads.find(&name).await?.summary.ended {
-        return show(registry, &name, ExecutionView::Basic).await;
-    }
-    tokio::select! {
-        biased;
-        Ok(ended) = end.wait_for(Option::is_some) => {
-            let ended = ended.clone().expect("waited for");
-            return Ok(Arc::unwrap_or_clone(ended));
+    loop {
+        // Read after the subscription, so that an end in between is not missed.
+        if registry.follower.find(&name).await?.summary.ended {
+            let execution = show(registry, &name, ExecutionView::Basic).await?;
+            // It may have been retried since its row was read.
+            if is_terminal(execution.state()) {
+                return Ok(execution);
+            }
         }
-        () = registry.shutdown.requested() => {}
-        () = tokio::time::sleep(longest) => {}
+        tokio::select! {
+            biased;
+            shown = shown(&mut end) => {
+                if let Some(shown) = shown {
+                    return Ok(Arc::unwrap_or_clone(shown));
+                }
+            }
+            () = registry.shutdown.requested() => {
+                let stopping = status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry.");
+                return Err(stopping.into());
+            }
+            () = is_over.as_mut() => return show(registry, &name, ExecutionView::Basic).await,
+        }
     }
-    show(registry, &name, ExecutionView::Basic).await
+}
+
+/// Waits for the end, and returns the execution if its commit brought it along.
+async fn shown(end: &mut watch::Receiver<Option<End>>) -> Option<Arc<v1::Execution>> {
+    end.wait_for(Option::is_some).await.ok()?.as_ref()?.shown.clone()
 }

@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 use super::get_execution::show;
 use crate::{
     ExecutionRegistry,
-    event_feed::{Encoded, EventFeed, Head, OutputChunk},
+    feeds::{Encoded, EventFeed, Head, OutputChunk},
     journal_reads::{undecodable, unreadable},
     names::ExecutionName,
     trace::span_of,
@@ -30,7 +30,7 @@ pub(super) type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Sen
 
 /// How many bytes of events a watcher takes from memory or reads from the journal at a time, unless one transition alone has more: what one
 /// that never reads holds in memory.
-const MAX_PAGE_BYTES: usize = 256 * 1024;
+const MAX_PAGE_BYTES: usize = 64 * 1024;
 
 /// From which pace on a watcher waits: the clock of waits has a resolution of a millisecond.
 const MIN_PACE: Duration = Duration::from_millis(1);
@@ -42,7 +42,7 @@ pub(super) async fn watch_execution(
     let name = ExecutionName::parse("name", &request.name)?;
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
     let taken = registry.watchers.take()?;
-    let row = registry.client_reads.find(&name).await?;
+    let row = registry.follower.find(&name).await?;
     // Subscribed before the snapshot is taken, so that no event in between is missed.
     let feed = registry.feed(row.key);
     let changes = feed.subscribe();
@@ -212,23 +212,24 @@ impl Watch {
             return Ok(Vec::new());
         }
         let (key, page): (ExecutionKey, usize) = (self.row.key, self.page);
-        let read = self.registry.client_reads.read(move |reader| reader.read(key, cursor, page)).await;
+        let read = self.registry.follower.read(move |reader| reader.read(key, cursor, page)).await;
         let read = read.map_err(|error| unreadable(&error))?;
         let (mut transitions, mut bytes) = (Vec::new(), 0);
-        for transition in &read {
-            wire::check_version(transition).map_err(|error| undecodable(&error, &self.registry.vault))?;
+        let read_len = read.len();
+        for transition in read {
+            wire::check_version(&transition).map_err(|error| undecodable(&error, &self.registry.vault))?;
             bytes += transition.shown.len();
             if bytes > MAX_PAGE_BYTES && !transitions.is_empty() {
                 break;
             }
             transitions.push(Encoded::from(transition));
         }
-        // A client that has seen the end in a watch and then asks for the execution gets its result, even before the driver hands it to the view.
+        // A client that is shown an event and then asks for the execution gets it with that event.
         if let Some(last) = transitions.last() {
-            self.feed.view.has_shown(last.last());
+            self.feed.raise(last.last());
         }
         // Where events are large, the rest of a page would be read again and again.
-        let is_whole = transitions.len() == read.len();
+        let is_whole = transitions.len() == read_len;
         let page = if is_whole { self.page.saturating_mul(2) } else { transitions.len() };
         self.page = page.clamp(1, self.registry.thresholds.watch_page.max(1));
         Ok(transitions)
@@ -246,7 +247,7 @@ fn sequence_of(snapshot: &v1::Execution) -> u64 {
     u64::try_from(snapshot.last_sequence).unwrap_or(0)
 }
 
-fn is_terminal(state: v1::execution::State) -> bool {
+pub(super) fn is_terminal(state: v1::execution::State) -> bool {
     use v1::execution::State;
     matches!(state, State::Completed | State::Partial | State::Failed | State::Cancelled | State::TimedOut)
 }

@@ -79,8 +79,8 @@ pub(super) async fn watch_executions(
     };
     let taken = registry.watchers.take()?;
     // Subscribed before the place is taken, so that no commit after it is missed.
-    let committed = registry.committed.subscribe();
-    let changes = registry.client_reads.read(|reader| reader.latest()).await.map_err(|error| unreadable(&error))?;
+    let committed = registry.follower.subscribe();
+    let changes = registry.follower.read(|reader| reader.latest()).await.map_err(|error| unreadable(&error))?;
     let place = Place { changes, time: registry.now().as_micros() };
     let resumes = resumed.as_ref().and_then(|(from, journal)| {
         let age = place.time - from.time;
@@ -139,9 +139,7 @@ impl Watch {
                 let time = self.registry.now().as_micros();
                 drop(self.deletions(time).await?);
                 loop {
-                    let query = self.query.clone();
-                    let page = self.registry.client_reads.read(move |reader| reader.list(&query)).await;
-                    let page = page.map_err(|error| unreadable(&error))?;
+                    let page = self.registry.follower.list(&self.query).await.map_err(|error| unreadable(&error))?;
                     for row in &page.rows {
                         if let Some(content) = self.followed.tell(row, false) {
                             yield silent(content);
@@ -160,7 +158,7 @@ impl Watch {
                 }
                 loop {
                     let after = self.place.changes;
-                    let changes = self.registry.client_reads.read(move |reader| reader.changes(after, BATCH)).await;
+                    let changes = self.registry.follower.read(move |reader| reader.changes(after, BATCH)).await;
                     let changes = changes.map_err(|error| unreadable(&error))?;
                     if changes.next == after {
                         break;
@@ -172,13 +170,12 @@ impl Watch {
                     // The last message of a batch has the place after it.
                     let mut last = None;
                     for (key, is_new) in changed {
-                        let row = match self.registry.client_reads.read(move |reader| reader.get(key)).await {
+                        let row = match self.registry.follower.row(key).await {
                             Ok(row) => row,
                             // Lists leave it out as well.
                             Err(StoreError::Damaged(_)) => None,
                             Err(error) => Err(unreadable(&error))?,
                         };
-                        self.registry.has_shown(row.as_slice());
                         if let Some(content) = row.and_then(|row| self.followed.tell(&row, is_new))
                             && let Some(before) = last.replace(content)
                         {
@@ -216,7 +213,7 @@ impl Watch {
         let mut told = Vec::new();
         let mut after = Position { time: self.deleted_after, key: ExecutionKey(i64::MIN) };
         loop {
-            let read = self.registry.client_reads.read(move |reader| reader.deleted_after(after, BATCH)).await;
+            let read = self.registry.follower.read(move |reader| reader.deleted_after(after, BATCH)).await;
             let found = read.map_err(|error| unreadable(&error))?;
             let Some(last) = found.last() else { break };
             after = Position { time: last.deleted_at, key: last.key };

@@ -1,27 +1,34 @@
-//! The event feed of an execution: what its driver publishes to watchers.
+//! The event feed of an execution: what was committed of it, for its watchers and readers.
 //!
 //! Live and replay are one path: a watcher asks for the events after its cursor, and gets them from the last transitions in memory or from
-//! the journal. The driver only signals that there are more. An event is encoded once, for the store; watchers get those bytes.
+//! the journal. The commit only signals that there are more. An event is encoded once, for the store; watchers get those bytes.
 
 use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicUsize},
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-use belay_journal::{ExecutionKey, Transition};
+use belay_journal::Transition;
 use belay_proto::v1;
 use prost::{Message as _, bytes::Bytes, encoding::decode_varint};
 use tokio::sync::watch;
 
-use crate::{
-    names::ExecutionName,
-    view::View,
-    wire::{DecodeError, is_end},
+use super::{
+    memory::{Memory, Share},
+    view::{LiveWaits, View},
 };
+use crate::wire::{DecodeError, is_end};
 
 /// How many bytes of transitions are kept in memory for watchers; the latest is kept whatever its size.
 const MAX_RECENT_BYTES: usize = 1024 * 1024;
+
+/// How many bytes of transitions all feeds keep together. Beyond that a feed that publishes keeps its latest transition alone, and its watchers
+/// read the journal.
+const MAX_RECENT_BYTES_OF_ALL: usize = 16 * 1024 * 1024;
 
 /// How many bytes of output are kept in memory for watchers. A watcher that is further behind misses some, and sees that from the offsets.
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
@@ -34,17 +41,42 @@ pub(crate) struct EventFeed {
     recent: Mutex<Recent>,
     output: Mutex<RecentOutput>,
     head: watch::Sender<Head>,
-    /// The execution after its end.
-    ended: watch::Sender<Option<Arc<v1::Execution>>>,
-    /// What readers see.
-    pub(crate) view: View,
+    /// The end of the execution; `None` while it has not ended, or that is not known.
+    end: watch::Sender<Option<End>>,
+    /// The state that readers see.
+    pub(super) view: View,
+    /// The round in which something was published last; see [`Memory::round`].
+    published_in: AtomicU64,
+    memory: Arc<Memory>,
+}
+
+/// The end of an execution, as it was committed.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    /// The execution in BASIC view; `None` when the commit did not bring it, and it has to be read.
+    pub(crate) shown: Option<Arc<v1::Execution>>,
 }
 
 /// The transitions that are kept in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Recent {
     transitions: VecDeque<Encoded>,
-    bytes: usize,
+    bytes: Share,
+}
+
+impl Recent {
+    /// Removes the oldest transitions until as many are left, with as many bytes; the latest stays.
+    fn keep(&mut self, transitions: usize, bytes: usize) {
+        while self.transitions.len() > 1 && (self.transitions.len() > transitions || self.bytes.own() > bytes) {
+            let oldest = self.transitions.pop_front();
+            self.bytes.subtract(oldest.map_or(0, |oldest| oldest.len()));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.transitions = VecDeque::new();
+        self.bytes.clear();
+    }
 }
 
 /// Events of one transition as they are stored, and as watchers get them.
@@ -58,15 +90,10 @@ pub(crate) struct Encoded {
     bytes: Bytes,
 }
 
-impl From<&Transition> for Encoded {
-    fn from(transition: &Transition) -> Self {
+impl From<Transition> for Encoded {
+    fn from(transition: Transition) -> Self {
         let Transition { first_sequence, count, shown, .. } = transition;
-        let mut encoded = Self {
-            first: *first_sequence,
-            count: u64::from(*count),
-            is_end: false,
-            bytes: Bytes::copy_from_slice(shown),
-        };
+        let mut encoded = Self { first: first_sequence, count: u64::from(count), is_end: false, bytes: shown.into() };
         encoded.is_end = encoded.after(0).last().is_some_and(|last| last.is_ok_and(|(_, event)| is_end(&event)));
         encoded
     }
@@ -126,66 +153,110 @@ pub(crate) struct OutputChunk {
 }
 
 /// The chunks that are kept in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct RecentOutput {
     chunks: VecDeque<OutputChunk>,
-    bytes: usize,
+    bytes: Share,
 }
 
 /// The position of the feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// The last committed sequence; 0 before the first, and while it is not known.
+    /// The execution's revision: the sequence of its last event that is known to be committed; 0 while none is.
     pub(crate) last: u64,
     /// The number of output chunks so far.
     pub(crate) chunks: u64,
 }
 
 impl EventFeed {
-    pub(crate) fn new(max_recent: usize, kept_of_all: Arc<AtomicUsize>) -> Self {
+    /// A feed without watchers, which keeps at most `max_recent` transitions for those to come.
+    pub(super) fn new(max_recent: usize, memory: &Arc<Memory>) -> Self {
         Self {
             max_recent,
-            recent: Mutex::default(),
-            output: Mutex::default(),
+            recent: Mutex::new(Recent { transitions: VecDeque::new(), bytes: memory.recent() }),
+            output: Mutex::new(RecentOutput { chunks: VecDeque::new(), bytes: memory.recent() }),
             head: watch::Sender::default(),
-            ended: watch::Sender::default(),
-            view: View::new(kept_of_all),
+            end: watch::Sender::default(),
+            view: View::new(memory),
+            published_in: AtomicU64::new(memory.round()),
+            memory: Arc::clone(memory),
         }
     }
 
-    /// Whether there are watchers; else what is published need not be copied.
-    pub(crate) fn is_watched(&self) -> bool {
+    /// Whether there are watchers; without them no transition is kept.
+    fn is_watched(&self) -> bool {
         self.head.receiver_count() > 0
     }
 
-    /// Publishes a committed transition whose last event is `last`. `events` is `None` without watchers: a later watcher reads the journal.
-    pub(crate) fn publish(&self, last: u64, events: Option<Encoded>) {
-        let mut recent = lock(&self.recent);
-        match events {
-            None => {
-                *recent = Recent::default();
-                *lock(&self.output) = RecentOutput::default();
-            }
-            Some(events) => {
-                recent.bytes += events.len();
-                recent.transitions.push_back(events);
-                while recent.transitions.len() > self.max_recent
-                    || recent.bytes > MAX_RECENT_BYTES && recent.transitions.len() > 1
-                {
-                    let oldest = recent.transitions.pop_front();
-                    recent.bytes -= oldest.map_or(0, |oldest| oldest.len());
-                }
-            }
-        }
-        drop(recent);
-        self.head.send_modify(|head| head.last = last);
+    /// Whether a reader follows, so that a commit is to bring its events.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.view.is_followed()
     }
 
-    /// Makes readers and watchers read the journal: a driver has ended, and may have committed events that it did not publish.
-    pub(crate) fn read_again(&self) {
-        self.view.give_up();
-        // The last sequence is not known.
-        self.publish(0, None);
+    /// Replaces the reasons for waiting that are in no event.
+    pub(crate) fn set_waits(&self, waits: LiveWaits) {
+        self.view.set_waits(waits);
+    }
+
+    /// Whether somebody waits for the end, so that a commit of it is to bring the execution.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.end.receiver_count() > 0
+    }
+
+    /// The execution's revision as far as it is known; see [`Head::last`].
+    pub(super) fn revision(&self) -> u64 {
+        self.head.borrow().last
+    }
+
+    /// Publishes a committed transition. `end` is set when the execution's summary was written with it: `Some(None)` when that has not ended.
+    /// Returns whether it is kept for watchers.
+    pub(super) fn publish(&self, transition: Transition, end: Option<Option<End>>) -> bool {
+        let last = transition.last_sequence();
+        self.published_in.store(self.memory.round(), Ordering::Relaxed);
+        let mut recent = lock(&self.recent);
+        let is_watched = self.is_watched();
+        if is_watched {
+            let events = Encoded::from(transition);
+            recent.bytes.add(events.len());
+            recent.transitions.push_back(events);
+            let of_all = recent.bytes.of_all();
+            recent.keep(self.max_recent, if of_all > MAX_RECENT_BYTES_OF_ALL { 0 } else { MAX_RECENT_BYTES });
+        } else {
+            // What follows would leave a gap.
+            recent.clear();
+        }
+        drop(recent);
+        self.raise(last);
+        if let Some(end) = end {
+            self.end.send_if_modified(|known| {
+                let changes = known.is_some() || end.is_some();
+                *known = end;
+                changes
+            });
+        }
+        is_watched
+    }
+
+    /// Records that the execution has a revision, which was committed here, or read from the journal: from now on no reader is shown an earlier one.
+    pub(crate) fn raise(&self, revision: u64) {
+        self.head.send_if_modified(|head| {
+            let is_newer = revision > head.last;
+            head.last = head.last.max(revision);
+            is_newer
+        });
+    }
+
+    /// Gives up what nobody needs any more: transitions and output without watchers, or of an execution of which nothing was published for two
+    /// rounds. Returns whether some is left.
+    pub(super) fn sweep(&self, round: u64) -> bool {
+        let is_quiet = round.saturating_sub(self.published_in.load(Ordering::Relaxed)) >= 2;
+        let (mut recent, mut output) = (lock(&self.recent), lock(&self.output));
+        if is_quiet || !self.is_watched() {
+            recent.clear();
+            output.chunks = VecDeque::new();
+            output.bytes.clear();
+        }
+        !(recent.transitions.is_empty() && output.chunks.is_empty())
     }
 
     /// How long a watcher that has got events leaves the next ones to gather: a tenth of a millisecond for each that watches the same
@@ -194,21 +265,9 @@ impl EventFeed {
         WATCHER_PACE * u32::try_from(self.head.receiver_count()).unwrap_or(u32::MAX)
     }
 
-    /// Publishes the execution after its end, so that waiting requests need not read it from the store.
-    pub(crate) fn finish(&self, describe: impl FnOnce() -> v1::Execution) {
-        if self.ended.receiver_count() > 0 {
-            self.ended.send_replace(Some(Arc::new(describe())));
-        }
-    }
-
-    /// Forgets the end of an execution that goes on.
-    pub(crate) fn go_on(&self) {
-        self.ended.send_if_modified(|ended| ended.take().is_some());
-    }
-
     /// Subscribes to the end only; no events are kept for that.
-    pub(crate) fn subscribe_end(&self) -> watch::Receiver<Option<Arc<v1::Execution>>> {
-        self.ended.subscribe()
+    pub(crate) fn subscribe_end(&self) -> watch::Receiver<Option<End>> {
+        self.end.subscribe()
     }
 
     /// Publishes output, if anyone is watching.
@@ -218,16 +277,16 @@ impl EventFeed {
         }
         let event = Bytes::from(event.encode_length_delimited_to_vec());
         let mut output = lock(&self.output);
-        output.bytes += event.len();
+        output.bytes.add(event.len());
         self.head.send_modify(|head| {
             head.chunks += 1;
             let (number, after) = (head.chunks, head.last);
             output.chunks.push_back(OutputChunk { number, after, event });
         });
-        while output.bytes > MAX_OUTPUT_BYTES
+        while output.bytes.own() > MAX_OUTPUT_BYTES
             && let Some(oldest) = output.chunks.pop_front()
         {
-            output.bytes -= oldest.event.len();
+            output.bytes.subtract(oldest.event.len());
         }
     }
 
@@ -260,122 +319,6 @@ impl EventFeed {
     }
 }
 
-/// The number of entries from which on unused ones are swept.
-const MIN_SWEEP_ENTRIES: usize = 1024;
-
-/// The feeds in use.
-#[derive(Debug)]
-pub(crate) struct EventFeeds {
-    max_recent: usize,
-    known: HashMap<ExecutionKey, Weak<EventFeed>>,
-    /// The number of entries at which unused ones are swept; it doubles, so that sweeps are rare.
-    sweep_at: usize,
-    /// Executions that readers look at: their feeds, with what readers see, stay in memory.
-    viewed: HashMap<ExecutionName, Viewed>,
-    /// How often readers have looked.
-    looks: u64,
-    /// How many bytes all views keep that no reader has applied yet.
-    kept_of_all: Arc<AtomicUsize>,
-}
-
-/// An execution that readers look at.
-#[derive(Debug)]
-struct Viewed {
-    key: ExecutionKey,
-    feed: Arc<EventFeed>,
-    /// When readers looked last, by [`EventFeeds::looks`].
-    last: u64,
-}
-
-impl Viewed {
-    fn weight(&self) -> usize {
-        self.feed.view.bytes() + MIN_VIEW_BYTES
-    }
-}
-
-/// How much the views that are kept for readers may weigh together: the events that they were folded from, as they are stored. In memory they
-/// are some three times as large.
-const MAX_VIEWED_BYTES: usize = 32 * 1024 * 1024;
-
-/// What a view weighs at least: so there are at most 4,096.
-const MIN_VIEW_BYTES: usize = 8 * 1024;
-
-impl EventFeeds {
-    /// Feeds that each keep `max_recent` transitions.
-    pub(crate) fn new(max_recent: usize) -> Self {
-        Self {
-            max_recent,
-            known: HashMap::new(),
-            sweep_at: 0,
-            viewed: HashMap::new(),
-            looks: 0,
-            kept_of_all: Arc::default(),
-        }
-    }
-
-    /// The feed of an execution; a new one when none is in use.
-    pub(crate) fn of(&mut self, key: ExecutionKey) -> Arc<EventFeed> {
-        if let Some(feed) = self.known.get(&key).and_then(Weak::upgrade) {
-            return feed;
-        }
-        if self.known.len() >= self.sweep_at.max(MIN_SWEEP_ENTRIES) {
-            self.known.retain(|_, feed| feed.strong_count() > 0);
-            self.sweep_at = 2 * self.known.len();
-        }
-        let feed = Arc::new(EventFeed::new(self.max_recent, Arc::clone(&self.kept_of_all)));
-        self.known.insert(key, Arc::downgrade(&feed));
-        feed
-    }
-
-    /// The key and feed of an execution that readers have looked at lately.
-    pub(crate) fn viewed(&mut self, name: &ExecutionName) -> Option<(ExecutionKey, Arc<EventFeed>)> {
-        self.looks += 1;
-        let viewed = self.viewed.get_mut(name)?;
-        viewed.last = self.looks;
-        Some((viewed.key, Arc::clone(&viewed.feed)))
-    }
-
-    /// Gives up what readers see of an execution.
-    pub(crate) fn forget(&mut self, key: ExecutionKey) {
-        self.viewed.retain(|_, viewed| viewed.key != key);
-        if let Some(feed) = self.known.get(&key).and_then(Weak::upgrade) {
-            feed.view.give_up();
-        }
-    }
-
-    /// Records that a reader was shown from the journal that the execution ended at this time, in microseconds since the Unix epoch.
-    pub(crate) fn has_shown_end(&self, key: ExecutionKey, ended_at: i64) {
-        if let Some(feed) = self.known.get(&key).and_then(Weak::upgrade) {
-            feed.view.has_shown_end(ended_at);
-        }
-    }
-
-    /// Keeps what readers see of an execution, and gives up what has not been looked at for longest.
-    pub(crate) fn keep_view(&mut self, name: ExecutionName, key: ExecutionKey) -> Arc<EventFeed> {
-        let feed = self.of(key);
-        self.looks += 1;
-        self.viewed.insert(name, Viewed { key, feed: Arc::clone(&feed), last: self.looks });
-        let mut weight: usize = self.viewed.values().map(Viewed::weight).sum();
-        if weight > MAX_VIEWED_BYTES {
-            let mut looked: Vec<(u64, usize)> =
-                self.viewed.values().map(|viewed| (viewed.last, viewed.weight())).collect();
-            looked.sort_unstable();
-            looked.pop();
-            // An eighth less than is allowed, so that this is rare.
-            let given_up = looked.into_iter().take_while(|(_, bytes)| {
-                let is_too_much = weight > MAX_VIEWED_BYTES / 8 * 7;
-                weight -= bytes;
-                is_too_much
-            });
-            let until = given_up.last().map_or(0, |(last, _)| last);
-            for (_, viewed) in self.viewed.extract_if(|_, viewed| viewed.last <= until) {
-                viewed.feed.view.give_up();
-            }
-        }
-        feed
-    }
-}
-
 /// See [`EventFeed::pace`].
 const WATCHER_PACE: Duration = Duration::from_micros(100);
 
@@ -398,13 +341,22 @@ mod tests {
         Encoded { first, count, is_end: false, bytes: bytes.into() }
     }
 
+    fn feed() -> EventFeed {
+        EventFeed::new(256, &Arc::default())
+    }
+
+    fn transition(events: Encoded) -> Transition {
+        let (first_sequence, count) = (events.first, u32::try_from(events.count).unwrap());
+        Transition { first_sequence, count, version: 1, shown: events.bytes.to_vec(), sealed: None, facts: None }
+    }
+
     fn publish(feed: &EventFeed, events: Encoded) {
-        feed.publish(events.last(), feed.is_watched().then_some(events));
+        feed.publish(transition(events), None);
     }
 
     #[test]
     fn recent_transitions_are_found_by_sequence() {
-        let feed = EventFeed::new(256, Arc::default());
+        let feed = feed();
         publish(&feed, events(1..=2, 1));
         let subscriber = feed.subscribe();
         assert_eq!(feed.after(0, 1000), [], "there was no watcher");
@@ -424,7 +376,7 @@ mod tests {
     /// B-22: what watchers share is bounded in bytes, not only in events.
     #[test]
     fn recent_transitions_are_bounded_in_bytes() {
-        let feed = EventFeed::new(256, Arc::default());
+        let feed = feed();
         let _subscriber = feed.subscribe();
         for n in 1..=9 {
             publish(&feed, events(n..=n, MAX_RECENT_BYTES / 4));
@@ -452,49 +404,56 @@ mod tests {
         assert_eq!(read, [Some(3), Some(4), None], "damage is noticed");
     }
 
-    /// B-22: what readers see is bounded, whatever they look at.
-    #[test]
-    fn the_executions_that_were_looked_at_for_longest_are_given_up() {
-        let mut feeds = EventFeeds::new(256);
-        let name = |n: usize| ExecutionName { namespace: "default".into(), id: format!("e{n}") };
-        let key = |n: usize| ExecutionKey(n.try_into().unwrap());
-        let most = MAX_VIEWED_BYTES / MIN_VIEW_BYTES;
-        for n in 0..most {
-            feeds.keep_view(name(n), key(n));
-        }
-        assert_eq!(feeds.viewed(&name(0)).map(|(key, _)| key), Some(key(0)), "looked at again");
-        feeds.keep_view(name(most), key(most));
-        assert!(feeds.viewed(&name(0)).is_some() && feeds.viewed(&name(most)).is_some());
-        assert!(feeds.viewed(&name(1)).is_none() && feeds.viewed.len() == most / 8 * 7);
-        feeds.forget(key(0));
-        assert!(feeds.viewed(&name(0)).is_none());
-    }
-
-    #[test]
-    fn a_feed_lives_as_long_as_it_is_used() {
-        let mut feeds = EventFeeds::new(256);
-        let held = feeds.of(ExecutionKey(0));
-        for key in 1..10 * MIN_SWEEP_ENTRIES {
-            drop(feeds.of(ExecutionKey(key.try_into().unwrap())));
-        }
-        assert!(feeds.known.len() <= MIN_SWEEP_ENTRIES, "the others are not kept");
-        assert!(Arc::ptr_eq(&held, &feeds.of(ExecutionKey(0))));
-    }
-
     #[test]
     fn waiting_for_the_end_keeps_no_events() {
-        let feed = EventFeed::new(256, Arc::default());
-        feed.finish(|| unreachable!("no request waits"));
+        let feed = feed();
         let end = feed.subscribe_end();
         publish(&feed, events(1..=2, 1));
         assert_eq!(feed.after(0, 1000), []);
-        feed.finish(|| v1::Execution { name: "e".into(), ..v1::Execution::default() });
-        assert_eq!(end.borrow().as_ref().map(|execution| execution.name.as_str()), Some("e"));
+        let shown = Some(Arc::new(v1::Execution { name: "e".into(), ..v1::Execution::default() }));
+        feed.publish(transition(events(3..=3, 1)), Some(Some(End { shown })));
+        let name = || end.borrow().as_ref().and_then(|end| end.shown.as_ref().map(|shown| shown.name.clone()));
+        assert_eq!(name().as_deref(), Some("e"));
+        feed.publish(transition(events(4..=4, 1)), None);
+        assert_eq!(name().as_deref(), Some("e"), "the summary did not change");
+        feed.publish(transition(events(5..=5, 1)), Some(None));
+        assert!(end.borrow().is_none(), "it was retried");
+    }
+
+    /// B-22: what nobody reads any more is given up.
+    #[test]
+    fn transitions_are_given_up_without_watchers_and_after_two_quiet_rounds() {
+        let memory = Arc::<Memory>::default();
+        let feed = EventFeed::new(256, &memory);
+        let subscriber = feed.subscribe();
+        publish(&feed, events(1..=2, 100));
+        assert!(feed.sweep(memory.next_round()));
+        assert_eq!(feed.after(0, 1).len(), 1);
+        assert!(!feed.sweep(memory.next_round()), "nothing was published for two rounds");
+        assert_eq!((feed.after(0, 1), memory.recent().of_all()), (Vec::new(), 0));
+        publish(&feed, events(3..=3, 100));
+        drop(subscriber);
+        assert!(!feed.sweep(memory.next_round()), "nobody watches");
+        assert_eq!(memory.recent().of_all(), 0);
+    }
+
+    /// A gap is never handed out as if it were none.
+    #[test]
+    fn transitions_without_watchers_leave_no_gap() {
+        let feed = feed();
+        let subscriber = feed.subscribe();
+        publish(&feed, events(1..=2, 1));
+        drop(subscriber);
+        publish(&feed, events(3..=3, 1));
+        let _subscriber = feed.subscribe();
+        publish(&feed, events(4..=4, 1));
+        assert_eq!(feed.after(0, 1000), [], "2 is not followed by 4");
+        assert_eq!(feed.after(3, 1000).len(), 1);
     }
 
     #[test]
     fn output_is_kept_for_watchers_and_bounded() {
-        let feed = EventFeed::new(256, Arc::default());
+        let feed = feed();
         let chunk = |bytes| v1::ExecutionEvent { step_id: "x".repeat(bytes), ..v1::ExecutionEvent::default() };
         feed.publish_output(&chunk(1));
         assert!(feed.output_after(0).is_empty(), "there was no watcher");

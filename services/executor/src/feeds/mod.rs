@@ -1,0 +1,401 @@
+//! The follower of the store: what was committed of executions, for everybody who reads them, watches them or waits for them.
+//!
+//! An execution's revision is the sequence of its last event. Every commit passes through [`Follower::committed`] in the order of the store,
+//! before its caller learns of it. A row that is read from the store may be newer by the moment in between; it names its revision, which is raised
+//! where the row is read. Whoever looks at an execution gets it as of the highest known revision: a row that says that it has ended is never followed
+//! by a state that has not. What a commit brings along (events that are decoded already) only saves reading them.
+
+mod event_feed;
+mod memory;
+mod view;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use belay_execution::Event;
+use belay_journal::{
+    Changes, Cursor, Deletion, Done, ExecutionKey, ExecutionRow, JournalReader, Operation, Page, Position, Query,
+    Reading, StoreError, Transition,
+};
+use belay_proto::v1;
+use belay_redaction::Redactor;
+use tokio::sync::{Notify, watch};
+use tonic::Status;
+
+use self::memory::Memory;
+pub(crate) use self::{
+    event_feed::{Encoded, End, EventFeed, Head, OutputChunk},
+    view::{LiveWaits, ReadView},
+};
+use crate::{
+    blobs::Opener,
+    journal_reads::{JournalReads, StoredEvents},
+    names::ExecutionName,
+    registry::ExecutionRegistry,
+};
+
+/// The number of entries from which on unused ones are swept.
+const MIN_SWEEP_ENTRIES: usize = 1024;
+
+/// How much memory the folds that are kept for readers may take together, in bytes.
+const MAX_VIEWED_BYTES: usize = 24 * 1024 * 1024;
+
+/// The memory that a fold takes at least, in bytes: so at most 3,072 are kept.
+const MIN_VIEW_BYTES: usize = 8 * 1024;
+
+/// How long a round of giving up lasts; see [`Memory::round`]. A reader that pages through an execution comes again sooner.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// What a commit brings along about its execution, so that it need not be read again.
+#[derive(Debug)]
+pub(crate) struct Push {
+    /// The feed of the execution; `None` for one that is created by this commit.
+    pub(crate) feed: Option<Arc<EventFeed>>,
+    /// The transition's events, with their secrets, and what hides them; `None` when no reader follows.
+    pub(crate) events: Option<(Arc<[Event]>, Redactor)>,
+    /// The execution in BASIC view, when it has ended and somebody waits for that.
+    pub(crate) end: Option<Arc<v1::Execution>>,
+}
+
+/// The follower of the store.
+pub(crate) struct Follower {
+    /// Reads for clients. Private: a row that is read raises the execution's revision.
+    reads: JournalReads,
+    feeds: Mutex<Feeds>,
+    memory: Arc<Memory>,
+    /// Changes with every commit, for those who follow all executions.
+    committed: watch::Sender<()>,
+    /// Something is kept that may have to be given up.
+    keeps: Notify,
+}
+
+/// The feeds in use.
+#[derive(Debug)]
+struct Feeds {
+    max_recent: usize,
+    known: HashMap<ExecutionKey, Weak<EventFeed>>,
+    /// The number of entries at which unused ones are swept; it doubles, so that sweeps are rare.
+    sweep_at: usize,
+    /// Executions that readers look at: their feeds, with the state that readers see, stay in memory.
+    viewed: HashMap<ExecutionName, Viewed>,
+    /// The number of looks so far.
+    looks: u64,
+    memory: Arc<Memory>,
+}
+
+/// An execution that readers look at.
+#[derive(Debug)]
+struct Viewed {
+    key: ExecutionKey,
+    feed: Arc<EventFeed>,
+    /// When readers looked last, by [`Feeds::looks`].
+    last: u64,
+}
+
+impl Viewed {
+    fn weight(&self) -> usize {
+        self.feed.view.weight() + MIN_VIEW_BYTES
+    }
+}
+
+impl Follower {
+    /// A follower whose feeds each keep `max_recent` transitions. `reads` are those for clients.
+    pub(crate) fn new(reads: JournalReads, max_recent: usize) -> Self {
+        let memory = Arc::<Memory>::default();
+        Self {
+            reads,
+            feeds: Mutex::new(Feeds::new(max_recent, &memory)),
+            memory,
+            committed: watch::Sender::default(),
+            keeps: Notify::new(),
+        }
+    }
+
+    /// Publishes an operation that is committed. Called in the order of the commits, before any caller learns of them.
+    pub(crate) fn committed(&self, operation: Operation, push: Option<Push>, done: &Done) {
+        let (feed, events, shown) = match push {
+            Some(Push { feed, events, end }) => (feed, events, end),
+            None => (None, None, None),
+        };
+        let (key, transition, summary) = match (operation, done) {
+            (Operation::Create { transition, summary, .. }, Done::Created(key)) => (*key, transition, Some(summary)),
+            (Operation::Append { key, transition, summary, .. }, _) => (key, transition, summary),
+            (Operation::Delete { key, .. }, _) => return self.forget(key),
+            _ => return,
+        };
+        // An execution without a feed has neither readers nor watchers.
+        let Some(feed) = feed.or_else(|| lock(&self.feeds).get(key)) else { return };
+        feed.view.keep(events.as_ref().map(|(events, redactor)| (events, redactor)), transition.shown.len());
+        let end = summary.map(|summary| summary.ended.then_some(End { shown }));
+        if feed.publish(transition, end) {
+            self.keeps.notify_one();
+        }
+    }
+
+    /// Tells those who follow all executions that something was committed.
+    pub(crate) fn has_committed(&self) {
+        if self.committed.receiver_count() > 0 {
+            self.committed.send_replace(());
+        }
+    }
+
+    /// Subscribes to commits of all executions.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
+        self.committed.subscribe()
+    }
+
+    /// The event feed of an execution.
+    pub(crate) fn feed(&self, key: ExecutionKey) -> Arc<EventFeed> {
+        lock(&self.feeds).of(key)
+    }
+
+    /// Reads what has no rows of executions from the store.
+    pub(crate) fn read<'a, T>(&'a self, read: impl FnOnce(EventReader<'a>) -> Reading<'a, T>) -> Reading<'a, T> {
+        self.reads.read(|reader| read(EventReader(reader)))
+    }
+
+    /// The events of an execution, with their secrets.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub(crate) async fn events(&self, key: ExecutionKey) -> Result<StoredEvents, Status> {
+        self.reads.events(key).await
+    }
+
+    /// What opens the blobs of an execution with this uid.
+    ///
+    /// # Errors
+    /// Why its key cannot be read.
+    pub(crate) async fn opener(&self, key: ExecutionKey, name: &ExecutionName, uid: String) -> Result<Opener, Status> {
+        self.reads.opener(key, name, uid).await
+    }
+
+    /// The row of an execution.
+    ///
+    /// # Errors
+    /// EXECUTION_NOT_FOUND, or why the store cannot be read.
+    pub(crate) async fn find(&self, name: &ExecutionName) -> Result<ExecutionRow, Status> {
+        let row = self.reads.find(name).await?;
+        self.raise(std::slice::from_ref(&row));
+        Ok(row)
+    }
+
+    /// The row of an execution; `None` when it was deleted.
+    pub(crate) async fn row(&self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError> {
+        let row = self.reads.read(move |reader| reader.get(key)).await?;
+        self.raise(row.as_slice());
+        Ok(row)
+    }
+
+    /// A page of a list.
+    pub(crate) async fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        let query = query.clone();
+        let page = self.reads.read(move |reader| reader.list(&query)).await?;
+        self.raise(&page.rows);
+        Ok(page)
+    }
+
+    /// Raises the revisions of executions to those of their rows.
+    fn raise(&self, rows: &[ExecutionRow]) {
+        let feeds = lock(&self.feeds);
+        for row in rows {
+            if let Some(feed) = feeds.get(row.key) {
+                feed.raise(row.revision);
+            }
+        }
+    }
+
+    /// Looks at an execution as of its highest known revision, apart from its driver.
+    ///
+    /// # Errors
+    /// EXECUTION_NOT_FOUND, or why it cannot be read.
+    pub(crate) async fn look<T>(
+        &self,
+        name: &ExecutionName,
+        look: impl FnOnce(&ReadView<'_>) -> T,
+    ) -> Result<T, Status> {
+        let viewed = lock(&self.feeds).viewed(name);
+        let (key, feed) = match viewed {
+            Some(viewed) => viewed,
+            None => {
+                let row = self.find(name).await?;
+                let feed = lock(&self.feeds).keep_view(name.clone(), row.key);
+                feed.raise(row.revision);
+                (row.key, feed)
+            }
+        };
+        self.keeps.notify_one();
+        let looked = feed.view.look(&self.reads, key, name, || feed.revision(), look).await;
+        looked.inspect_err(|_| self.forget(key))
+    }
+
+    /// Gives up what readers see of an execution.
+    fn forget(&self, key: ExecutionKey) {
+        lock(&self.feeds).forget(key);
+    }
+
+    /// Begins a round: gives up what nobody has used for two. Returns whether something is left for the next.
+    fn sweep(&self) -> bool {
+        let round = self.memory.next_round();
+        lock(&self.feeds).sweep(round)
+    }
+}
+
+/// A reader of the store for what has no rows of executions in it.
+pub(crate) struct EventReader<'a>(&'a dyn JournalReader);
+
+impl<'a> EventReader<'a> {
+    /// See [`JournalReader::read`].
+    pub(crate) fn read(self, key: ExecutionKey, after: u64, limit: usize) -> Reading<'a, Vec<Transition>> {
+        self.0.read(key, after, limit)
+    }
+
+    /// See [`JournalReader::changes`].
+    pub(crate) fn changes(self, after: Cursor, limit: usize) -> Reading<'a, Changes> {
+        self.0.changes(after, limit)
+    }
+
+    /// See [`JournalReader::latest`].
+    pub(crate) fn latest(self) -> Reading<'a, Cursor> {
+        self.0.latest()
+    }
+
+    /// See [`JournalReader::seal_key`].
+    pub(crate) fn seal_key(self, key: ExecutionKey) -> Reading<'a, Option<Vec<u8>>> {
+        self.0.seal_key(key)
+    }
+
+    /// See [`JournalReader::namespaces`].
+    pub(crate) fn namespaces(self, after: &str, limit: usize) -> Reading<'a, Vec<String>> {
+        self.0.namespaces(after, limit)
+    }
+
+    /// See [`JournalReader::deletion`].
+    pub(crate) fn deletion(self, namespace: &str, id: &str) -> Reading<'a, Option<Deletion>> {
+        self.0.deletion(namespace, id)
+    }
+
+    /// See [`JournalReader::deleted_after`].
+    pub(crate) fn deleted_after(self, after: Position, limit: usize) -> Reading<'a, Vec<Deletion>> {
+        self.0.deleted_after(after, limit)
+    }
+
+    /// See [`JournalReader::outbox_len`].
+    pub(crate) fn outbox_len(self, limit: usize) -> Reading<'a, usize> {
+        self.0.outbox_len(limit)
+    }
+}
+
+/// Gives up, round by round, what is kept for readers and watchers that do not come any more.
+pub(crate) async fn give_up_left_overs(registry: Weak<ExecutionRegistry>) {
+    loop {
+        let Some(this) = registry.upgrade() else { return };
+        // A task of its own holds the registry no longer than it waits for a reader.
+        let follower = Arc::clone(&this.follower);
+        drop(this);
+        follower.keeps.notified().await;
+        loop {
+            tokio::time::sleep(ROUND).await;
+            if !follower.sweep() {
+                break;
+            }
+        }
+    }
+}
+
+impl Feeds {
+    fn new(max_recent: usize, memory: &Arc<Memory>) -> Self {
+        Self {
+            max_recent,
+            known: HashMap::new(),
+            sweep_at: 0,
+            viewed: HashMap::new(),
+            looks: 0,
+            memory: Arc::clone(memory),
+        }
+    }
+
+    /// The feed of an execution; `None` when none is in use.
+    fn get(&self, key: ExecutionKey) -> Option<Arc<EventFeed>> {
+        self.known.get(&key).and_then(Weak::upgrade)
+    }
+
+    /// The feed of an execution; a new one when none is in use.
+    fn of(&mut self, key: ExecutionKey) -> Arc<EventFeed> {
+        if let Some(feed) = self.get(key) {
+            return feed;
+        }
+        if self.known.len() >= self.sweep_at.max(MIN_SWEEP_ENTRIES) {
+            self.known.retain(|_, feed| feed.strong_count() > 0);
+            self.sweep_at = 2 * self.known.len();
+        }
+        let feed = Arc::new(EventFeed::new(self.max_recent, &self.memory));
+        self.known.insert(key, Arc::downgrade(&feed));
+        feed
+    }
+
+    /// The key and feed of an execution that readers have looked at lately.
+    fn viewed(&mut self, name: &ExecutionName) -> Option<(ExecutionKey, Arc<EventFeed>)> {
+        self.looks += 1;
+        let viewed = self.viewed.get_mut(name)?;
+        viewed.last = self.looks;
+        Some((viewed.key, Arc::clone(&viewed.feed)))
+    }
+
+    fn forget(&mut self, key: ExecutionKey) {
+        self.viewed.retain(|_, viewed| viewed.key != key);
+        if let Some(feed) = self.get(key) {
+            feed.view.give_up();
+        }
+    }
+
+    /// Keeps the state that readers see of an execution, and gives up those that were not looked at for longest and that nobody is looking at.
+    fn keep_view(&mut self, name: ExecutionName, key: ExecutionKey) -> Arc<EventFeed> {
+        let feed = self.of(key);
+        self.looks += 1;
+        self.viewed.insert(name, Viewed { key, feed: Arc::clone(&feed), last: self.looks });
+        let mut weight: usize = self.viewed.values().map(Viewed::weight).sum();
+        if weight > MAX_VIEWED_BYTES {
+            let mut looked: Vec<(u64, usize)> =
+                self.viewed.values().map(|viewed| (viewed.last, viewed.weight())).collect();
+            looked.sort_unstable();
+            looked.pop();
+            // An eighth less than is allowed, so that this is rare.
+            let given_up = looked.into_iter().take_while(|(_, bytes)| {
+                let is_too_much = weight > MAX_VIEWED_BYTES / 8 * 7;
+                weight -= bytes;
+                is_too_much
+            });
+            let until = given_up.last().map_or(0, |(last, _)| last);
+            for (_, viewed) in self.viewed.extract_if(|_, viewed| viewed.last <= until) {
+                viewed.feed.view.give_up();
+            }
+        }
+        feed
+    }
+
+    fn sweep(&mut self, round: u64) -> bool {
+        for (_, viewed) in self.viewed.extract_if(|_, viewed| viewed.feed.view.is_left(round)) {
+            viewed.feed.view.give_up();
+        }
+        let mut is_left = !self.viewed.is_empty();
+        self.known.retain(|_, feed| match feed.upgrade() {
+            Some(feed) => {
+                is_left |= feed.sweep(round);
+                true
+            }
+            None => false,
+        });
+        is_left
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! What readers are shown, whatever they ask and however commits, readers and rounds interleave.
+
+use std::collections::BTreeMap;
+
+use belay_execution::{Actor, ApprovalMode, Body, Control, Created, DecideContext, Execution, RetryRequest, Timestamp};
+use belay_journal::{
+    ExecutionSummary, Fence, JournalWriter as _, NewExecution, Opened, Order, Refused, StoreError, Transition,
+};
+use belay_journal_memory::{Memory as MemoryJournal, MemoryWriter};
+use belay_plan::{Format, Plan};
+use belay_redaction::MasterKey;
+use belay_sqlite::{Lane, Threads};
+
+use super::*;
+use crate::{
+    secrets::{Sealed, Secrets, Vault},
+    wire,
+};
+
+impl Follower {
+    /// A follower of a store without blobs.
+    pub(crate) fn of(reader: Arc<dyn JournalReader>, vault: Arc<Vault>) -> Self {
+        let blobs = Arc::new(belay_blobs::Folder::new("/nonexistent"));
+        Self::new(JournalReads::new(reader, vault, blobs, Lane::new(Threads::Inline, 2)), 4)
+    }
+}
+
+/// A sequence of numbers that a seed determines (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % most
+    }
+}
+
+/// A store with a follower, whose commits are published when the test says so: between the two, readers of the store are ahead of it.
+struct World {
+    journal: Opened<MemoryWriter>,
+    vault: Arc<Vault>,
+    follower: Follower,
+    unpublished: Vec<(Operation, Option<Push>, Done)>,
+}
+
+/// An execution whose events are committed one by one.
+struct Driven {
+    execution: Execution,
+    secrets: Secrets,
+    key: Option<ExecutionKey>,
+    name: ExecutionName,
+    /// Sequences from which on it may be shown, as its readers were shown it.
+    shown: u64,
+    /// How often it may still be retried.
+    retries: u32,
+}
+
+fn name(id: u64) -> ExecutionName {
+    ExecutionName { namespace: "n".into(), id: format!("e{id}") }
+}
+
+fn created() -> Created {
+    Created {
+        uid: "8x4k2m9q1p7r3s5t6v8w".into(),
+        plan: Plan::parse(Format::Yaml, "{id: p, steps: [{id: a, wait: {signal: go}}]}").unwrap(),
+        inputs: belay_execution::Json::from_text("{}"),
+        start_at: None,
+        parent_step: String::new(),
+        forked_from: String::new(),
+        approval_mode: ApprovalMode::Wait,
+        workspace: String::new(),
+        labels: BTreeMap::new(),
+        tools: Vec::new(),
+        deadline: None,
+        trace: (String::new(), String::new()),
+        shard: 0,
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let journal = MemoryJournal::new("a store").open();
+        let vault = Arc::new(Vault { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) });
+        let follower = Follower::of(Arc::clone(&journal.client_reader), Arc::clone(&vault));
+        Self { journal, vault, follower, unpublished: Vec::new() }
+    }
+
+    /// Commits what an execution does next; the follower does not know of it yet.
+    async fn commit(&mut self, driven: &mut Driven, random: &mut Random) {
+        let now = Timestamp::from_micros(i64::try_from(driven.execution.last_sequence()).unwrap());
+        let mut events = Vec::new();
+        if driven.key.is_none() {
+            let (actor, body) =
+                (Some(Actor::new("ann")), Body::from(belay_execution::ExecutionEvent::Created(Box::new(created()))));
+            events.push(Event { sequence: 1, time: now, actor, body });
+        } else {
+            let control = match random.below(4) {
+                _ if driven.execution.state().is_terminal() => {
+                    if driven.retries == 0 {
+                        return;
+                    }
+                    driven.retries -= 1;
+                    let request = RetryRequest::default();
+                    Control::Retry { request, plan: None }
+                }
+                0 => Control::Cancel { reason: String::new(), kill: false },
+                1 if driven.execution.paused_by().is_none() => {
+                    Control::Pause { reason: String::new(), discard_calls: false, resume_at: None }
+                }
+                _ => Control::Resume,
+            };
+            events.extend(driven.execution.control(now, Actor::new("ann"), control).unwrap_or_default());
+        }
+        let context = DecideContext { now, ledger_id: "l" };
+        events.extend(driven.execution.advance(context));
+        if events.is_empty() {
+            return;
+        }
+        let mut messages: Vec<_> = events.iter().map(wire::encode).collect();
+        let Sealed { mut transition, .. } =
+            self.vault.seal(&mut driven.secrets, "8x4k2m9q1p7r3s5t6v8w", &mut messages, &|| [1; 32]);
+        transition.facts = wire::facts_beside(&events);
+        let ended = driven.execution.state().is_terminal();
+        let ended_at = driven.execution.ended_at().filter(|_| ended).map(Timestamp::as_micros);
+        let state = wire::state_number(&driven.execution);
+        let summary = ExecutionSummary { state, ended, ended_at, ..ExecutionSummary::default() };
+        let fence = Fence { shard: 0, token: self.journal.fence };
+        let operation = match driven.key {
+            None => {
+                let execution = new(&driven.name);
+                Operation::Create { execution, transition, summary, seal_key: None, outbox: Vec::new(), fence }
+            }
+            Some(key) => {
+                let summary = Some(summary);
+                Operation::Append { key, transition, summary, seal_key: None, outbox: Vec::new(), fence }
+            }
+        };
+        let answers: Result<Vec<Result<Done, Refused>>, StoreError> =
+            self.journal.writer.commit(&[operation.clone()]).await;
+        let done = answers.unwrap().remove(0).unwrap();
+        if let Done::Created(key) = done {
+            driven.key = Some(key);
+        }
+        let feed = driven.key.map(|key| self.follower.feed(key));
+        // Some commits bring nothing along, as those of another process would not.
+        let brings = random.below(3) > 0 && feed.as_ref().is_some_and(|feed| feed.is_followed());
+        let push = Push { feed, events: brings.then(|| (events.into(), Redactor::new())), end: None };
+        self.unpublished.push((operation, Some(push), done));
+    }
+
+    fn publish(&mut self) {
+        for (operation, push, done) in self.unpublished.drain(..) {
+            self.follower.committed(operation, push, &done);
+        }
+    }
+}
+
+fn new(name: &ExecutionName) -> NewExecution {
+    NewExecution {
+        namespace: name.namespace.clone(),
+        id: name.id.clone(),
+        shard: 0,
+        created_at: 1,
+        plan_id: "p".into(),
+        labels: BTreeMap::new(),
+        principal: "ann".into(),
+        request_id: String::new(),
+        request_hash: String::new(),
+    }
+}
+
+/// Checks a row that is read, and remembers what it shows.
+fn see(driven: &mut [Driven], row: &ExecutionRow) -> bool {
+    let Some(of) = driven.iter_mut().find(|driven| driven.key == Some(row.key)) else { return false };
+    of.shown = of.shown.max(row.revision);
+    row.summary.ended
+}
+
+/// B-22, B-28: a row that says that an execution has ended is never followed by a view of it that has not, and no reader is shown less than any
+/// reader before; whether or not the follower has heard of the commit, whether or not commits bring their events, and whatever was given up meanwhile.
+#[tokio::test]
+async fn no_reader_is_shown_less_than_was_shown() {
+    for seed in 1..=300 {
+        let mut random = Random(seed * 0x9E37_79B9);
+        let mut world = World::new();
+        let mut driven: Vec<Driven> = Vec::new();
+        for _ in 0..60 {
+            let at = usize::try_from(random.below(3)).unwrap();
+            match random.below(8) {
+                0 | 1 if at >= driven.len() && driven.len() < 3 => {
+                    let (time, actor) = (Timestamp::from_micros(0), Some(Actor::new("ann")));
+                    let body = belay_execution::ExecutionEvent::Created(Box::new(created())).into();
+                    let execution = Execution::create(Event { sequence: 1, time, actor, body }).unwrap();
+                    let (secrets, name) = (world.vault.secrets(), name(driven.len() as u64));
+                    let mut new = Driven { execution, secrets, key: None, name, shown: 0, retries: 3 };
+                    world.commit(&mut new, &mut random).await;
+                    driven.push(new);
+                }
+                0 | 1 => {
+                    if let Some(of) = driven.get_mut(at) {
+                        world.commit(of, &mut random).await;
+                    }
+                }
+                2 => world.publish(),
+                3 => {
+                    world.follower.sweep();
+                }
+                4 => {
+                    let query = Query {
+                        namespace: None,
+                        filter: Vec::new(),
+                        order: Order::NEWEST_FIRST,
+                        after: None,
+                        limit: 9,
+                    };
+                    for row in &world.follower.list(&query).await.unwrap().rows {
+                        see(&mut driven, row);
+                    }
+                }
+                kind => {
+                    let Some(name) = driven.get(at).map(|of| of.name.clone()) else { continue };
+                    let mut row_ended = false;
+                    if kind == 5 {
+                        row_ended = see(&mut driven, &world.follower.find(&name).await.unwrap());
+                    }
+                    let looked = world
+                        .follower
+                        .look(&name, |seen| (seen.execution.last_sequence(), seen.execution.state().is_terminal()));
+                    let (revision, ended) = looked.await.unwrap();
+                    let of = &mut driven[at];
+                    assert!(revision >= of.shown, "seed {seed}: {revision} after {}", of.shown);
+                    assert!(ended || !row_ended, "seed {seed}: its row said that it had ended");
+                    of.shown = revision;
+                }
+            }
+        }
+    }
+}
+
+/// What a test of follower and store needs of a transition is its sequences only.
+fn transition(first_sequence: u64) -> Transition {
+    Transition { first_sequence, count: 1, version: 1, shown: vec![0], sealed: None, facts: None }
+}
+
+/// B-22: what readers see is bounded, whatever they look at; what is left goes, and what is being read stays.
+#[test]
+fn the_executions_that_were_looked_at_for_longest_are_given_up() {
+    let memory = Arc::<Memory>::default();
+    let mut feeds = Feeds::new(256, &memory);
+    let key = |n: usize| ExecutionKey(n.try_into().unwrap());
+    let most = MAX_VIEWED_BYTES / MIN_VIEW_BYTES;
+    for n in 0..most {
+        feeds.keep_view(name(n as u64), key(n));
+    }
+    assert_eq!(feeds.viewed(&name(0)).map(|(key, _)| key), Some(key(0)), "looked at again");
+    feeds.keep_view(name(most as u64), key(most));
+    assert!(feeds.viewed(&name(0)).is_some() && feeds.viewed(&name(most as u64)).is_some());
+    assert!(feeds.viewed(&name(1)).is_none() && feeds.viewed.len() == most / 8 * 7);
+    feeds.forget(key(0));
+    assert!(feeds.viewed(&name(0)).is_none());
+    assert!(!feeds.sweep(memory.next_round() + 2), "nobody looks any more");
+    assert!(feeds.viewed.is_empty());
+}
+
+#[test]
+fn a_feed_lives_as_long_as_it_is_used() {
+    let mut feeds = Feeds::new(256, &Arc::default());
+    let held = feeds.of(ExecutionKey(0));
+    for key in 1..10 * MIN_SWEEP_ENTRIES {
+        drop(feeds.of(ExecutionKey(key.try_into().unwrap())));
+    }
+    assert!(feeds.known.len() <= MIN_SWEEP_ENTRIES, "the others are not kept");
+    assert!(Arc::ptr_eq(&held, &feeds.of(ExecutionKey(0))));
+}
+
+#[tokio::test]
+async fn a_commit_of_an_execution_without_a_feed_needs_none() {
+    let world = World::new();
+    let fence = Fence { shard: 0, token: 1 };
+    let key = ExecutionKey(7);
+    let operation =
+        Operation::Append { key, transition: transition(5), summary: None, seal_key: None, outbox: Vec::new(), fence };
+    world.follower.committed(operation, None, &Done::Appended);
+    assert_eq!(world.follower.feed(key).revision(), 0, "it is read from the journal");
+}
