@@ -97,6 +97,7 @@ mod tests {
             principal: "ann".into(),
             request_id: String::new(),
             request_hash: String::new(),
+            parent: None,
         };
         ExecutionRow { key: ExecutionKey(key), execution, summary: ExecutionSummary { state, ..Default::default() } }
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use belay_journal::{
     Change, Changes, Cursor, DeleteRequest, Deletion, ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution,
-    Snapshot, StepCounts, Waits,
+    ParentStep, Snapshot, StepCounts, Waits,
 };
 use belay_proto::stores::Service;
 use belay_sqlite::DamagedRow;
@@ -20,7 +20,7 @@ pub(crate) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "execution.exec, execution.namespace, id, shard, execution.created_at, plan_id, labels, principal,
          coalesce(request_id, ''), request_hash, state, ended, wake_at, parked, waits_for, asks, updated_at, ended_at, failure_reason,
-         steps, completed, failed, skipped, cancelled, {}",
+         steps, completed, failed, skipped, cancelled, parent, parent_id, parent_step, {}",
         EXECUTION.intact()
     )
 });
@@ -38,7 +38,7 @@ pub(crate) fn report(damaged: &DamagedRow) {
 }
 
 pub(crate) fn execution_row(row: &Row<'_>) -> Result<Checked<ExecutionRow>, rusqlite::Error> {
-    if !row.get::<_, bool>(24)? {
+    if !row.get::<_, bool>(27)? {
         return Ok(Err(EXECUTION.damaged(row.get::<_, i64>(0)?)));
     }
     intact_row(row).map(Ok)
@@ -57,6 +57,12 @@ fn intact_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
             principal: row.get(7)?,
             request_id: row.get(8)?,
             request_hash: row.get(9)?,
+            parent: match row.get::<_, Option<i64>>(24)? {
+                Some(key) => {
+                    Some(ParentStep { execution: ExecutionKey(key), execution_id: row.get(25)?, step_id: row.get(26)? })
+                }
+                None => None,
+            },
         },
         summary: ExecutionSummary {
             state: row.get(10)?,
