@@ -97,6 +97,7 @@ mod tests {
             principal: "ann".into(),
             request_id: String::new(),
             request_hash: String::new(),
+            parent: None,
         };
         let summary = ExecutionSummary { state, ..Default::default() };
         ExecutionRow { key: ExecutionKey(key), execution, summary, revision: 1 }

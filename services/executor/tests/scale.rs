@@ -35,6 +35,7 @@ fn parked(now: i64, fence: i64) -> Vec<Operation> {
                 principal: "person:owner".into(),
                 request_id: String::new(),
                 request_hash: String::new(),
+                parent: None,
             },
             transition: Transition {
                 first_sequence: 1,

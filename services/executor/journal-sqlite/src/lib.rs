@@ -519,6 +519,7 @@ mod tests {
                 principal: String::new(),
                 request_id: String::new(),
                 request_hash: String::new(),
+                parent: None,
             };
             let (shown, sealed, facts) = (vec![9; 3], None, None);
             let create = belay_journal::Operation::Create {

@@ -415,6 +415,7 @@ mod tests {
             principal: String::new(),
             request_id: String::new(),
             request_hash: String::new(),
+            parent: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use belay_journal::{
     Change, Changes, Cursor, DeleteRequest, Deletion, ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution,
-    Snapshot, StepCounts, Waits,
+    ParentStep, Snapshot, StepCounts, Waits,
 };
 use belay_proto::stores::Service;
 use belay_sqlite::DamagedRow;
@@ -20,7 +20,7 @@ pub(crate) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "execution.exec, execution.namespace, id, shard, execution.created_at, plan_id, labels, principal,
          coalesce(request_id, ''), request_hash, state, ended, wake_at, parked, waits_for, asks, updated_at, ended_at, failure_reason,
-         steps, completed, failed, skipped, cancelled, {}, CASE WHEN {} THEN last_seq ELSE 0 END",
+         steps, completed, failed, skipped, cancelled, parent, parent_id, parent_step, {}, CASE WHEN {} THEN last_seq ELSE 0 END",
         EXECUTION.intact(),
         // The log says the rest of an execution whose head is damaged.
         HEAD.intact()
@@ -40,7 +40,7 @@ pub(crate) fn report(damaged: &DamagedRow) {
 }
 
 pub(crate) fn execution_row(row: &Row<'_>) -> Result<Checked<ExecutionRow>, rusqlite::Error> {
-    if !row.get::<_, bool>(24)? {
+    if !row.get::<_, bool>(27)? {
         return Ok(Err(EXECUTION.damaged(row.get::<_, i64>(0)?)));
     }
     intact_row(row).map(Ok)
@@ -59,6 +59,12 @@ fn intact_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
             principal: row.get(7)?,
             request_id: row.get(8)?,
             request_hash: row.get(9)?,
+            parent: match row.get::<_, Option<i64>>(24)? {
+                Some(key) => {
+                    Some(ParentStep { execution: ExecutionKey(key), execution_id: row.get(25)?, step_id: row.get(26)? })
+                }
+                None => None,
+            },
         },
         summary: ExecutionSummary {
             state: row.get(10)?,
@@ -78,7 +84,7 @@ fn intact_row(row: &Row<'_>) -> Result<ExecutionRow, rusqlite::Error> {
                 cancelled: row.get(23)?,
             },
         },
-        revision: row.get(25)?,
+        revision: row.get(28)?,
     })
 }
 

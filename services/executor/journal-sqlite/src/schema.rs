@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 11,
-    earlier_lacks: "the outbox of webhooks",
+    format: 12,
+    earlier_lacks: "the parents of executions",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -27,6 +27,10 @@ pub(crate) const SCHEMA: Schema = Schema {
             principal     TEXT NOT NULL,
             request_id    TEXT,
             request_hash  TEXT NOT NULL,
+            -- The step whose plan it carries out.
+            parent        INTEGER,
+            parent_id     TEXT,
+            parent_step   TEXT,
             state         INTEGER NOT NULL,
             ended         INTEGER NOT NULL,
             wake_at       INTEGER,
@@ -169,6 +173,9 @@ pub(crate) const EXECUTION: Table = Table {
         "principal",
         "request_id",
         "request_hash",
+        "parent",
+        "parent_id",
+        "parent_step",
         "state",
         "ended",
         "wake_at",

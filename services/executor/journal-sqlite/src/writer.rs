@@ -357,7 +357,7 @@ impl Transaction<'_> {
     ) -> Result<ExecutionKey, rusqlite::Error> {
         static INSERT: LazyLock<String> = LazyLock::new(|| EXECUTION.insert());
         let StepCounts { total, completed, failed, skipped, cancelled } = summary.steps;
-        let key = ExecutionKey(self.last_key + 1);
+        let (key, parent) = (ExecutionKey(self.last_key + 1), execution.parent.as_ref());
         self.connection.prepare_cached(&INSERT)?.execute(params![
             key.0,
             execution.namespace,
@@ -369,6 +369,9 @@ impl Transaction<'_> {
             execution.principal,
             (!execution.request_id.is_empty()).then_some(&execution.request_id),
             execution.request_hash,
+            parent.map(|parent| parent.execution.0),
+            parent.map(|parent| &parent.execution_id),
+            parent.map(|parent| &parent.step_id),
             summary.state,
             summary.ended,
             summary.wake_at,
@@ -601,6 +604,7 @@ pub(crate) mod tests {
             principal: String::new(),
             request_id: String::new(),
             request_hash: String::new(),
+            parent: None,
         }
     }
 

@@ -12,7 +12,7 @@ use common::{
 use crate::{
     AnyOf, Change, Changes, Comparison, Condition, Cursor, DeleteRequest, Deletion, Done, ExecutionKey, ExecutionRow,
     ExecutionSummary, Fence, JournalWriter, Loaded, MAX_EXAMINED, NewExecution, Opened, Operation, Order, OrderBy,
-    Page, Position, Query, Refused, Snapshot, StepCounts, StoreError, StoredTransition, Transition, Waits,
+    Page, ParentStep, Position, Query, Refused, Snapshot, StepCounts, StoreError, StoredTransition, Transition, Waits,
 };
 
 /// Checks a store's guarantees. `open` opens the same store each time, after the previous handle was dropped.
@@ -22,6 +22,7 @@ use crate::{
 pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> Opened<W>) {
     let mut store = open();
     let key = creates_and_finds(&mut store).await;
+    keeps_parents(&mut store, key).await;
     refuses_what_exists(&mut store, key).await;
     appends_without_a_gap(&mut store, key).await;
     refuses_one_and_keeps_the_others(&mut store, key).await;
@@ -65,6 +66,18 @@ async fn creates_and_finds<W: JournalWriter>(store: &mut Opened<W>) -> Execution
     assert_eq!(store.reader.find("other", "one").await.unwrap(), None, "names are per namespace");
     assert_eq!(store.reader.get(ExecutionKey(key.0 + 1)).await.unwrap(), None);
     key
+}
+
+/// What a store knows of the step whose plan an execution carries out.
+async fn keeps_parents<W: JournalWriter>(store: &mut Opened<W>, parent: ExecutionKey) {
+    let parent = ParentStep { execution: parent, execution_id: "one".into(), step_id: "step".into() };
+    let child = NewExecution { parent: Some(parent), ..new_execution("child", "", "", 11) };
+    let fence = store.fence;
+    let key = created(&commit(store, vec![create(child.clone(), fence)]).await[0]);
+    assert_eq!(store.reader.get(key).await.unwrap().unwrap().execution, child);
+    assert_eq!(commit(store, vec![update(key, 3, ended(12), fence)]).await, vec![Ok(Done::Appended)]);
+    let row = store.reader.find("default", "child").await.unwrap().unwrap();
+    assert_eq!((row.execution, row.summary), (child, ended(12)), "a summary changes nothing of it");
 }
 
 /// B-15: starting twice with one request id yields one execution.

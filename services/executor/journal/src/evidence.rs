@@ -128,6 +128,7 @@ mod tests {
             principal: String::new(),
             request_id: String::new(),
             request_hash: String::new(),
+            parent: None,
         };
         let summary = ExecutionSummary::default();
         Operation::Create {

@@ -203,6 +203,17 @@ impl ExecutionSummary {
     }
 }
 
+/// The step whose plan an execution carries out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentStep {
+    /// The execution that the step belongs to.
+    pub execution: ExecutionKey,
+    /// The id of that execution, which is in the same namespace.
+    pub execution_id: String,
+    /// The id of the step.
+    pub step_id: String,
+}
+
 /// An execution to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewExecution {
@@ -224,6 +235,16 @@ pub struct NewExecution {
     pub request_id: String,
     /// The digest of the request, which distinguishes a repeated request from another one with the same request id.
     pub request_hash: String,
+    /// The step whose plan it carries out; `None` for an execution that a request has started.
+    pub parent: Option<ParentStep>,
+}
+
+impl NewExecution {
+    /// The name of the step whose plan it carries out, `namespaces/*/executions/*/steps/*`.
+    pub fn parent_step(&self) -> Option<String> {
+        let ParentStep { execution_id, step_id, .. } = self.parent.as_ref()?;
+        Some(format!("namespaces/{}/executions/{execution_id}/steps/{step_id}", self.namespace))
+    }
 }
 
 /// One operation to make durable.

@@ -226,6 +226,7 @@ mod tests {
                 principal: String::new(),
                 request_id: String::new(),
                 request_hash: String::new(),
+                parent: None,
             },
             summary: ExecutionSummary { state: 3, waits_for: Waits(0).with(2), ..ExecutionSummary::default() },
             revision: 1,

@@ -33,6 +33,7 @@ fn create(id: &str, request_id: &str, shown: &str, fence: Fence) -> Operation {
         principal: String::new(),
         request_id: request_id.into(),
         request_hash: "hash".into(),
+        parent: None,
     };
     let summary = ExecutionSummary::default();
     Operation::Create {

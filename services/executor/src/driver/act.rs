@@ -10,6 +10,7 @@ use belay_defects::{Defect, is_planted};
 use belay_execution::{
     Action, Body, Child, Event, OperationKey, RecoveryClass, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent, Work,
 };
+use belay_journal::ParentStep;
 use belay_plan::{PlanStep, StepKind};
 use belay_proto::{gate_v1, v1};
 use belay_service_kit::Retry;
@@ -131,6 +132,11 @@ impl Driver {
         ChildOperation {
             registry: Arc::clone(&self.registry),
             key,
+            parent: ParentStep {
+                execution: self.key,
+                execution_id: self.name.id.clone(),
+                step_id: step.id().to_string(),
+            },
             parent_step: format!("{}/steps/{}", self.execution_name, step.id()),
             name: ExecutionName { namespace, id },
             child,

@@ -8,7 +8,7 @@ use belay_execution::{
     Actor, ApprovalMode, Child, ChildEnd, ChildEvent, Control, Created, ErrorClass, Event, Execution, ExecutionEvent,
     ExecutionState, Failure, Json, OperationKey, StepRole, StepState, Verb,
 };
-use belay_journal::{ExecutionRow, NewExecution, Refused};
+use belay_journal::{ExecutionRow, NewExecution, ParentStep, Refused};
 use belay_plan::Plan;
 use belay_proto::payload::MAX_INLINE_BYTES;
 use belay_reasons as reasons;
@@ -32,7 +32,9 @@ pub(crate) struct ChildOperation {
     pub(crate) registry: Arc<ExecutionRegistry>,
     /// The operation of the parent that it is.
     pub(crate) key: OperationKey,
-    /// The name of the step whose plan it carries out.
+    /// The step whose plan it carries out.
+    pub(crate) parent: ParentStep,
+    /// The name of that step.
     pub(crate) parent_step: String,
     pub(crate) name: ExecutionName,
     pub(crate) child: Child,
@@ -183,6 +185,7 @@ impl ChildOperation {
             principal: principal.clone(),
             request_id: String::new(),
             request_hash: String::new(),
+            parent: Some(self.parent.clone()),
         };
         let limit = plan.timeout().map(|limit| now.saturating_add(limit));
         let created = Created {

@@ -168,6 +168,7 @@ fn new(name: &ExecutionName) -> NewExecution {
         principal: "ann".into(),
         request_id: String::new(),
         request_hash: String::new(),
+        parent: None,
     }
 }
 

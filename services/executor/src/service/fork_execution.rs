@@ -76,6 +76,7 @@ pub(super) async fn fork_execution(
         principal: principal.clone(),
         request_id: request_id.clone(),
         request_hash,
+        parent: None,
     };
     let created = Created {
         uid,

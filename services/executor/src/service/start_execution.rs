@@ -167,6 +167,7 @@ pub(super) async fn start_execution(
         principal: principal.clone(),
         request_id,
         request_hash,
+        parent: None,
     };
     let created = Created {
         uid,

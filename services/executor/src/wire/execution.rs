@@ -174,6 +174,7 @@ pub(crate) fn basic(row: &ExecutionRow) -> v1::Execution {
         principal: execution.principal.clone(),
         labels: execution.labels.clone(),
         create_time: Some(belay_proto::timestamp(execution.created_at)),
+        parent_step: execution.parent_step().unwrap_or_default(),
         ..v1::Execution::default()
     }
 }

@@ -245,6 +245,7 @@ mod tests {
                 principal: String::new(),
                 request_id: text.into(),
                 request_hash: text.into(),
+                parent: None,
             };
             let summary = ExecutionSummary {
                 ended: true,

@@ -34,6 +34,7 @@ pub(super) fn new_execution(id: &str, request_id: &str, request_hash: &str, crea
         principal: "somebody".into(),
         request_id: request_id.into(),
         request_hash: request_hash.into(),
+        parent: None,
     }
 }
 
