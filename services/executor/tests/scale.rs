@@ -55,6 +55,7 @@ fn parked(now: i64, fence: i64) -> Vec<Operation> {
             },
             seal_key: None,
             outbox: Vec::new(),
+            inbox: Default::default(),
             fence: Fence { shard, token: fence },
         }
     };

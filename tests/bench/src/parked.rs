@@ -202,6 +202,7 @@ async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -
                 summary: row.summary.clone(),
                 seal_key: None,
                 outbox: Vec::new(),
+                inbox: Default::default(),
             }
         });
         let keys = store(&mut writer, created.collect()).await?;
@@ -213,6 +214,7 @@ async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -
                     summary: None,
                     seal_key: None,
                     outbox: Vec::new(),
+                    inbox: Default::default(),
                     fence: Fence { shard: row.execution.shard, token: fence },
                 }),
                 _ => None,

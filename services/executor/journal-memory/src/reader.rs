@@ -3,8 +3,8 @@
 use std::future::ready;
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, Loaded, OutboxRow, Page, Position, Query,
-    Reading, StoreError, StoredTransition, Transition,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, Loaded, OutboxRow, Page, Position,
+    Query, Reading, StoreError, StoredTransition, Transition,
 };
 
 use crate::state::{Shared, State, Stored};
@@ -183,6 +183,19 @@ impl JournalReader for MemoryReader {
             later.sort_by_key(at);
             later.truncate(limit);
             later
+        })
+    }
+
+    fn inbox(&self, key: ExecutionKey, limit: usize) -> Reading<'_, Vec<InboxRow>> {
+        self.look(|state| state.inboxes.values().filter(|row| row.to == key).take(limit).copied().collect())
+    }
+
+    fn recipients(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionKey>> {
+        self.look(|state| {
+            let mut keys: Vec<_> = state.inboxes.keys().map(|(to, _)| *to).filter(|to| *to > after).collect();
+            keys.dedup();
+            keys.truncate(limit);
+            keys
         })
     }
 

@@ -6,8 +6,8 @@ use std::{
 };
 
 use belay_journal::{
-    Change, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, NewExecution, Operation, OutboxKey,
-    OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, Transition,
+    Change, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, InboxChanges, InboxMessage, InboxRow,
+    NewExecution, Operation, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, Transition,
 };
 use belay_proto::stores::Stores;
 
@@ -55,6 +55,8 @@ pub(crate) struct State {
     /// The messages for webhooks.
     pub(crate) outbox: BTreeMap<OutboxKey, OutboxRow>,
     last_message: i64,
+    /// The messages between executions, by recipient and sender.
+    pub(crate) inboxes: BTreeMap<(ExecutionKey, ExecutionKey), InboxRow>,
     /// The position of what was committed last.
     pub(crate) position: i64,
     last_key: i64,
@@ -84,17 +86,27 @@ impl State {
             self.check_fence(fence)?;
         }
         match operation {
-            Operation::Create { execution, transition, summary, seal_key, outbox, fence } => {
+            Operation::Create { execution, transition, summary, seal_key, outbox, inbox, fence } => {
                 let created = self.create(execution, transition, summary, seal_key, fence)?;
                 if let Done::Created(key) = created {
                     self.keep_messages(key, outbox);
+                    self.change_inboxes(key, inbox);
                 }
                 Ok(created)
             }
-            Operation::Append { key, transition, summary, seal_key, outbox, fence } => {
+            Operation::Append { key, transition, summary, seal_key, outbox, inbox, fence } => {
                 let appended = self.append(key, transition, summary, seal_key, fence)?;
                 self.keep_messages(key, outbox);
+                self.change_inboxes(key, inbox);
                 Ok(appended)
+            }
+            Operation::Summarize { key, summary, .. } => {
+                self.stored(key)?.row.summary = summary;
+                Ok(Done::Changed)
+            }
+            Operation::TakeMessages { key, from, .. } => {
+                self.change_inboxes(key, InboxChanges { sent: Vec::new(), taken: from });
+                Ok(Done::Changed)
             }
             Operation::KeepSnapshot { key, snapshot, .. } => {
                 let stored = self.stored(key)?;
@@ -109,11 +121,15 @@ impl State {
                 if !self.stored(key)?.row.summary.ended {
                     return Err(Refused::NotEnded(key));
                 }
+                if let Some(&(parent, _)) = self.inboxes.keys().find(|(_, from)| *from == key) {
+                    return Err(Refused::Unrecorded { key, parent });
+                }
                 let Stored { row, transitions, .. } = self.executions.remove(&key).ok_or(Refused::Missing(key))?;
                 let NewExecution { namespace, id, shard, .. } = row.execution;
                 let deletion = Deletion { key, namespace, id, shard, deleted_at, request, reusable_at: None };
                 self.deletions.insert(key, (deletion, transitions.len()));
                 self.outbox.retain(|_, row| row.execution != key);
+                self.inboxes.retain(|(to, _), _| *to != key);
                 self.position += 1;
                 Ok(Done::Deleted)
             }
@@ -241,6 +257,17 @@ impl State {
         }
     }
 
+    fn change_inboxes(&mut self, key: ExecutionKey, changes: InboxChanges) {
+        for InboxMessage { to, revision, content } in changes.sent {
+            if self.executions.contains_key(&to) {
+                self.inboxes.insert((to, key), InboxRow { to, from: key, revision, content });
+            }
+        }
+        for from in changes.taken {
+            self.inboxes.remove(&(key, from));
+        }
+    }
+
     fn record(&mut self, key: ExecutionKey, transition: &Transition) {
         self.position += 1;
         let (first_sequence, last_sequence) = (transition.first_sequence, transition.last_sequence());
@@ -252,6 +279,8 @@ fn fence_of(operation: &Operation) -> Option<Fence> {
     match operation {
         Operation::Create { fence, .. }
         | Operation::Append { fence, .. }
+        | Operation::Summarize { fence, .. }
+        | Operation::TakeMessages { fence, .. }
         | Operation::KeepSnapshot { fence, .. }
         | Operation::Delete { fence, .. }
         | Operation::Erase { fence, .. }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, Loaded, OutboxRow, Page, Position, Query, StoreError,
-    StoredTransition, Transition,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, Loaded, OutboxRow, Page, Position, Query,
+    StoreError, StoredTransition, Transition,
 };
 use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, Params};
 use crate::{
     error::store_error,
     head::Heads,
-    list, outbox,
+    inbox, list, outbox,
     rows::{self, COLUMNS, Checked, execution_row, recorded_head},
     schema::{LOG, WAYPOINT},
 };
@@ -296,6 +296,14 @@ impl Queries {
 
     pub(crate) fn outbox_len(&self, limit: usize) -> Result<usize, StoreError> {
         outbox::count(&self.connection(), at_most(limit)).map_err(failed)
+    }
+
+    pub(crate) fn inbox(&self, key: ExecutionKey, limit: usize) -> Result<Vec<InboxRow>, StoreError> {
+        inbox::of(&self.connection(), key, at_most(limit)).map_err(failed)
+    }
+
+    pub(crate) fn recipients(&self, after: ExecutionKey, limit: usize) -> Result<Vec<ExecutionKey>, StoreError> {
+        inbox::recipients(&self.connection(), after, at_most(limit)).map_err(failed)
     }
 
     pub(crate) fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Result<Vec<Deletion>, StoreError> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, Loaded, OutboxRow, Page, Position, Query,
-    Reading, StoreError, StoredTransition, Transition,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, Loaded, OutboxRow, Page, Position,
+    Query, Reading, StoreError, StoredTransition, Transition,
 };
 use belay_sqlite::Lane;
 
@@ -111,6 +111,14 @@ impl JournalReader for SqliteReader {
 
     fn deleted_after(&self, after: Position, limit: usize) -> Reading<'_, Vec<Deletion>> {
         self.run(move |queries| queries.deleted_after(after, limit))
+    }
+
+    fn inbox(&self, key: ExecutionKey, limit: usize) -> Reading<'_, Vec<InboxRow>> {
+        self.run(move |queries| queries.inbox(key, limit))
+    }
+
+    fn recipients(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionKey>> {
+        self.run(move |queries| queries.recipients(after, limit))
     }
 
     fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>> {

@@ -6,7 +6,7 @@ pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
     format: 12,
-    earlier_lacks: "the parents of executions",
+    earlier_lacks: "the parents and the inboxes of executions",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -132,6 +132,17 @@ pub(crate) const SCHEMA: Schema = Schema {
         CREATE INDEX outbox_next ON outbox (webhook, next_at, id);
         CREATE INDEX outbox_of ON outbox (exec);
 
+        -- Messages between executions: the last one of each sender to each recipient.
+        CREATE TABLE inbox (
+            exec      INTEGER NOT NULL,
+            sender    INTEGER NOT NULL,
+            kind      INTEGER NOT NULL,
+            revision  INTEGER NOT NULL,
+            sum       INTEGER NOT NULL,
+            PRIMARY KEY (exec, sender)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX inbox_from ON inbox (sender);
+
         -- What is left of a deleted execution.
         CREATE TABLE deletion (
             exec          INTEGER PRIMARY KEY,
@@ -251,6 +262,24 @@ pub(crate) const OUTBOX: Table = Table {
     affects: "this message for a webhook",
 };
 
+pub(crate) const INBOX: Table = Table {
+    name: "inbox",
+    columns: &["exec", "sender", "kind", "revision"],
+    sum: "sum",
+    affects: "this message to the execution",
+};
+
 /// All of them.
-pub(crate) const TABLES: [&Table; 10] =
-    [&META, &EXECUTION, &HEAD, &LOG, &SEAL_KEY, &SNAPSHOT, &WAYPOINT, &OUTBOX, &DELETION, &belay_sqlite::POSITION];
+pub(crate) const TABLES: [&Table; 11] = [
+    &META,
+    &EXECUTION,
+    &HEAD,
+    &LOG,
+    &SEAL_KEY,
+    &SNAPSHOT,
+    &WAYPOINT,
+    &OUTBOX,
+    &INBOX,
+    &DELETION,
+    &belay_sqlite::POSITION,
+];

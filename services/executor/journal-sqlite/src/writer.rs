@@ -19,6 +19,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use crate::{
     error::store_error,
     head::{Head, Heads},
+    inbox,
     intervals::Intervals,
     outbox,
     rows::{self, Checked, recorded_head, write_labels},
@@ -184,20 +185,31 @@ impl Transaction<'_> {
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
             answers.push(match operation {
-                Operation::Create { execution, transition, summary, seal_key, outbox, fence } => {
+                Operation::Create { execution, transition, summary, seal_key, outbox, inbox, fence } => {
                     let created = self.create(execution, transition, summary, seal_key.as_deref(), *fence)?;
                     if let Ok(Done::Created(key)) = &created {
                         outbox::insert(&self.connection, *key, outbox)?;
+                        inbox::send(&self.connection, *key, &inbox.sent)?;
                     }
                     created
                 }
-                Operation::Append { key, transition, summary, seal_key, outbox, fence } => {
+                Operation::Append { key, transition, summary, seal_key, outbox, inbox, fence } => {
                     let appended = self.append(*key, transition, summary.as_ref(), seal_key.as_deref(), *fence)?;
                     if appended.is_ok() {
                         outbox::insert(&self.connection, *key, outbox)?;
+                        inbox::send(&self.connection, *key, &inbox.sent)?;
+                        inbox::take(&self.connection, *key, &inbox.taken)?;
                     }
                     appended
                 }
+                Operation::Summarize { key, summary, fence } => self.summarize(*key, summary, *fence)?,
+                Operation::TakeMessages { key, from, fence } => match self.check_fence(*fence) {
+                    Ok(()) => {
+                        inbox::take(&self.connection, *key, from)?;
+                        Ok(Done::Changed)
+                    }
+                    Err(refused) => Err(refused),
+                },
                 Operation::KeepSnapshot { key, snapshot, fence } => self.keep_snapshot(*key, snapshot, *fence)?,
                 Operation::Delete { key, deleted_at, request, fence } => {
                     self.delete(*key, *deleted_at, request, *fence)?
@@ -322,6 +334,27 @@ impl Transaction<'_> {
         }
         self.keep_seal_key(key, seal_key)?;
         Ok(Ok(Done::Appended))
+    }
+
+    fn summarize(
+        &mut self,
+        key: ExecutionKey,
+        summary: &ExecutionSummary,
+        fence: Fence,
+    ) -> Result<Result<Done, Refused>, rusqlite::Error> {
+        if let Err(refused) = self.check_fence(fence) {
+            return Ok(Err(refused));
+        }
+        if !rows::exists(&self.connection, key)? {
+            return Ok(Err(Refused::Missing(key)));
+        }
+        if !self.update_summary(key, summary)? {
+            return Ok(Err(Refused::Damaged(EXECUTION.damaged(key.0).to_string())));
+        }
+        if let Ok(Some(head)) = self.head(key)? {
+            self.record_head(key, head)?;
+        }
+        Ok(Ok(Done::Changed))
     }
 
     fn keep_snapshot(
@@ -551,6 +584,7 @@ pub(crate) mod tests {
                     summary: ExecutionSummary::default(),
                     seal_key: None,
                     outbox: Vec::new(),
+                    inbox: Default::default(),
                     fence,
                 };
                 assert!(writer.commit(&[create]).await.unwrap()[0].is_ok());
@@ -568,6 +602,7 @@ pub(crate) mod tests {
                 summary: None,
                 seal_key: None,
                 outbox: Vec::new(),
+                inbox: Default::default(),
                 fence,
             })
             .collect();
@@ -579,6 +614,7 @@ pub(crate) mod tests {
                 summary,
                 seal_key: None,
                 outbox: Vec::new(),
+                inbox: Default::default(),
                 fence,
             });
         }
@@ -628,8 +664,15 @@ pub(crate) mod tests {
         };
         let execution = NewExecution { namespace: "n".into(), id: "ended".into(), shard: 3, ..new() };
         let (summary, seal_key) = (ExecutionSummary::default(), None);
-        let create =
-            Operation::Create { execution, transition: transition(1), summary, seal_key, outbox: Vec::new(), fence };
+        let create = Operation::Create {
+            execution,
+            transition: transition(1),
+            summary,
+            seal_key,
+            outbox: Vec::new(),
+            inbox: Default::default(),
+            fence,
+        };
         assert!(opened.writer.commit(&[create]).await.unwrap()[0].is_ok());
         let key = opened.reader.find("n", "ended").await.unwrap().unwrap().key;
         let ends = |sequence| {
@@ -642,6 +685,7 @@ pub(crate) mod tests {
             summary: ends(sequence),
             seal_key: None,
             outbox: Vec::new(),
+            inbox: Default::default(),
             fence,
         };
         let appends: Vec<Operation> = (2..=LENGTH).map(append).collect();

@@ -1,6 +1,7 @@
 //! The conformance suite that every store has to pass.
 
 mod common;
+mod inbox;
 mod outbox;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,7 @@ pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> Opened<W>) {
     outbox::has_what_is_left(&store).await;
     continues_a_deletion(&mut store).await;
     continues_after_opening_again(&mut store, key).await;
+    inbox::keeps_messages_until_they_are_taken(&mut store).await;
 }
 
 async fn creates_and_finds<W: JournalWriter>(store: &mut Opened<W>) -> ExecutionKey {
@@ -60,7 +62,7 @@ async fn creates_and_finds<W: JournalWriter>(store: &mut Opened<W>) -> Execution
     let answers = commit(store, vec![create(new_execution("one", "request", "hash", 10), fence)]).await;
     let key = created(&answers[0]);
     let row = store.reader.find("default", "one").await.unwrap().expect("what was created is found by its name");
-    assert_eq!((row.key, &row.summary, row.revision), (key, &summary(2), 1));
+    assert_eq!((row.key, &row.summary, row.revision), (key, &summary(2), 2));
     assert_eq!(row.execution, new_execution("one", "request", "hash", 10));
     assert_eq!(store.reader.get(key).await.unwrap(), Some(row));
     assert_eq!(store.reader.find("other", "one").await.unwrap(), None, "names are per namespace");
@@ -153,6 +155,7 @@ async fn refuses_one_and_keeps_the_others<W: JournalWriter>(store: &mut Opened<W
                 summary: Some(parked.clone()),
                 seal_key: None,
                 outbox: Vec::new(),
+                inbox: Default::default(),
                 fence: Fence { shard: 7, token: fence },
             },
         ],
@@ -508,6 +511,7 @@ async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened<W>) {
         summary: Some(ended(510)),
         seal_key: None,
         outbox: Vec::new(),
+        inbox: Default::default(),
         fence: Fence { shard: 7, token: fence },
     };
     let answers = commit(store, vec![end, delete(key, "", fence), keep(key, 3, b"of a deleted one", fence)]).await;

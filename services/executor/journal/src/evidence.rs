@@ -38,7 +38,9 @@ async fn read(reader: &dyn JournalReader, operation: &Operation) -> Result<Evide
             let deletion = open.into_iter().find(|deletion| deletion.key == *key);
             return Ok(Evidence { deletion, ..Evidence::default() });
         }
-        Operation::KeepSnapshot { .. }
+        Operation::Summarize { .. }
+        | Operation::TakeMessages { .. }
+        | Operation::KeepSnapshot { .. }
         | Operation::Erase { .. }
         | Operation::CloseDeletion { .. }
         | Operation::DropDeletions { .. }
@@ -74,7 +76,9 @@ impl Operation {
                 };
                 evidence.deletion.as_ref().filter(|deletion| is_this(deletion)).map(|_| Done::Deleted)
             }
-            Self::KeepSnapshot { .. }
+            Self::Summarize { .. }
+            | Self::TakeMessages { .. }
+            | Self::KeepSnapshot { .. }
             | Self::Erase { .. }
             | Self::CloseDeletion { .. }
             | Self::DropDeletions { .. }
@@ -113,6 +117,7 @@ mod tests {
             summary: None,
             seal_key: None,
             outbox: Vec::new(),
+            inbox: Default::default(),
             fence: FENCE,
         }
     }
@@ -137,6 +142,7 @@ mod tests {
             summary,
             seal_key: None,
             outbox: Vec::new(),
+            inbox: Default::default(),
             fence: FENCE,
         }
     }

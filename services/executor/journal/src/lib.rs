@@ -23,6 +23,9 @@
 //!     a reader was given. A store whose numbers are given out before they are committed has to hold back those above the first that is open.
 //!
 //! 11. The messages of a transition are in the outbox if and only if the transition is committed, until they are removed, or their execution is deleted.
+//! 12. A message that a transition sends is in the inbox of its recipient if and only if the transition is committed, until a transition of the
+//!     recipient that takes it is, or the recipient is deleted. Of several messages of one sender the last is kept. An execution of which a
+//!     message stands in an inbox cannot be deleted.
 //!
 //! Owners. An embedded store has one owner, which holds all shards from [`Opened::fence`] on until the store is opened again; nothing has to be
 //! claimed or renewed, because the fence rises in the same step in which the store's lock is taken. A store that several executors share, such as
@@ -34,6 +37,7 @@ mod changes;
 pub mod conformance;
 mod deletion;
 mod evidence;
+mod inbox;
 mod outbox;
 mod query;
 
@@ -45,6 +49,7 @@ use thiserror::Error;
 pub use changes::{Change, Changes, Cursor};
 pub use deletion::{DeleteRequest, Deletion};
 pub use evidence::Evidence;
+pub use inbox::{InboxChanges, InboxContent, InboxMessage, InboxRow};
 pub use outbox::{OutboxKey, OutboxMessage, OutboxRow};
 pub use query::{AnyOf, Comparison, Condition, MAX_EXAMINED, Order, OrderBy, Page, Position, Query};
 
@@ -262,6 +267,8 @@ pub enum Operation {
         seal_key: Option<Vec<u8>>,
         /// The messages for webhooks that these events cause.
         outbox: Vec<OutboxMessage>,
+        /// The messages to other executions.
+        inbox: InboxChanges,
         /// The writer's fence.
         fence: Fence,
     },
@@ -277,6 +284,26 @@ pub enum Operation {
         seal_key: Option<Vec<u8>>,
         /// The messages for webhooks that these events cause.
         outbox: Vec<OutboxMessage>,
+        /// The messages to other executions, and those of others that these events record.
+        inbox: InboxChanges,
+        /// The writer's fence.
+        fence: Fence,
+    },
+    /// Replaces an execution's summary: it is parked, or is not any more, without an event.
+    Summarize {
+        /// The execution.
+        key: ExecutionKey,
+        /// The summary.
+        summary: ExecutionSummary,
+        /// The writer's fence.
+        fence: Fence,
+    },
+    /// Removes messages from an execution's inbox that nothing of it waits for. What is not there changes nothing.
+    TakeMessages {
+        /// The execution.
+        key: ExecutionKey,
+        /// The senders.
+        from: Vec<ExecutionKey>,
         /// The writer's fence.
         fence: Fence,
     },
@@ -366,7 +393,7 @@ pub enum Done {
     Closed,
     /// As many closed deletions, or messages, were removed.
     Dropped(usize),
-    /// The message is removed or postponed, or there was none.
+    /// The summary is replaced; or the message is removed or postponed, or there was none.
     Changed,
 }
 
@@ -419,6 +446,14 @@ pub enum Refused {
     /// Only an execution that has ended can be deleted.
     #[error("execution {} has not ended", .0.0)]
     NotEnded(ExecutionKey),
+    /// An execution whose step this one carries out has not recorded its end yet.
+    #[error("execution {} has not recorded the end of execution {}, which carries out one of its steps", .parent.0, .key.0)]
+    Unrecorded {
+        /// The execution to delete.
+        key: ExecutionKey,
+        /// The one that has not recorded its end.
+        parent: ExecutionKey,
+    },
     /// Events of the deleted execution are left, so that its deletion cannot be closed.
     #[error("events of the deleted execution {} are left", .0.0)]
     NotErased(ExecutionKey),
@@ -602,6 +637,12 @@ pub trait JournalReader: Send + Sync {
 
     /// How many messages the outbox has, counted up to `limit`.
     fn outbox_len(&self, limit: usize) -> Reading<'_, usize>;
+
+    /// The messages in the inbox of an execution, in the order of their senders, at most `limit`.
+    fn inbox(&self, key: ExecutionKey, limit: usize) -> Reading<'_, Vec<InboxRow>>;
+
+    /// The executions whose inboxes are not empty, in the order of their keys: those after `after`, at most `limit`.
+    fn recipients(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionKey>>;
 
     /// The deletions that are not closed, in the order of their keys: those after `after`, at most `limit`.
     fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>>;

@@ -42,6 +42,7 @@ fn create(id: &str, request_id: &str, shown: &str, fence: Fence) -> Operation {
         summary,
         seal_key: None,
         outbox: Vec::new(),
+        inbox: Default::default(),
         fence,
     }
 }
@@ -49,7 +50,7 @@ fn create(id: &str, request_id: &str, shown: &str, fence: Fence) -> Operation {
 fn append(key: ExecutionKey, transition: Transition, fence: Fence) -> Operation {
     let ended = transition.first_sequence == TRANSITIONS;
     let summary = ended.then(|| ExecutionSummary { ended, ended_at: Some(1), ..ExecutionSummary::default() });
-    Operation::Append { key, transition, summary, seal_key: None, outbox: Vec::new(), fence }
+    Operation::Append { key, transition, summary, seal_key: None, outbox: Vec::new(), inbox: Default::default(), fence }
 }
 
 fn follower(reader: &Arc<dyn JournalReader>) -> Arc<Follower> {

@@ -130,11 +130,27 @@ impl World {
         let operation = match driven.key {
             None => {
                 let execution = new(&driven.name);
-                Operation::Create { execution, transition, summary, seal_key: None, outbox: Vec::new(), fence }
+                Operation::Create {
+                    execution,
+                    transition,
+                    summary,
+                    seal_key: None,
+                    outbox: Vec::new(),
+                    inbox: Default::default(),
+                    fence,
+                }
             }
             Some(key) => {
                 let summary = Some(summary);
-                Operation::Append { key, transition, summary, seal_key: None, outbox: Vec::new(), fence }
+                Operation::Append {
+                    key,
+                    transition,
+                    summary,
+                    seal_key: None,
+                    outbox: Vec::new(),
+                    inbox: Default::default(),
+                    fence,
+                }
             }
         };
         let answers: Result<Vec<Result<Done, Refused>>, StoreError> =
@@ -281,8 +297,15 @@ async fn a_commit_of_an_execution_without_a_feed_needs_none() {
     let world = World::new();
     let fence = Fence { shard: 0, token: 1 };
     let key = ExecutionKey(7);
-    let operation =
-        Operation::Append { key, transition: transition(5), summary: None, seal_key: None, outbox: Vec::new(), fence };
+    let operation = Operation::Append {
+        key,
+        transition: transition(5),
+        summary: None,
+        seal_key: None,
+        outbox: Vec::new(),
+        inbox: Default::default(),
+        fence,
+    };
     world.follower.committed(operation, None, &Done::Appended);
     assert_eq!(world.follower.feed(key).revision(), 0, "it is read from the journal");
 }

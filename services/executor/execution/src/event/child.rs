@@ -10,6 +10,8 @@ const MAX_STEP_CHARS: usize = 40;
 pub enum ChildEvent {
     /// The intent to start it, recorded before it is.
     Started(Child),
+    /// It was created. From here on it is there, and when it is not, it was lost.
+    Created,
     /// It was paused with this execution, or has ended before that.
     Paused,
     /// It goes on with this execution.

@@ -44,6 +44,8 @@ pub enum Work {
     Child {
         /// The execution, as it is started.
         child: Child,
+        /// Whether it is known to have been created.
+        created: bool,
         /// Whether it has been paused with this one.
         paused: bool,
     },

@@ -21,6 +21,7 @@ pub(crate) fn apply(
 ) -> Result<(), String> {
     match event {
         ChildEvent::Started(child) => started(execution, id, child, time),
+        ChildEvent::Created => created(execution, id),
         ChildEvent::Paused => set_paused(execution, id, true),
         ChildEvent::Resumed => set_paused(execution, id, false),
         ChildEvent::Ended(end) => ended(execution, id, end, time),
@@ -39,26 +40,36 @@ fn started(execution: &mut Execution, id: &OperationId, child: &Child, time: Tim
         execution.transition_step(step, StepTrigger::OperationRequested, time)?;
     }
     execution.update_step(step, |record| record.operations = key.number);
-    let work = Work::Child { child: child.clone(), paused: false };
+    let work = Work::Child { child: child.clone(), created: false, paused: false };
     execution.insert_operation(Operation { key, since: time, work, life: Life::Dispatched, pending_approval: None });
     Ok(())
 }
 
-/// The child that an event names, which must be in flight, and whether it is paused.
-fn in_flight<'a>(execution: &'a Execution, id: &OperationId) -> Result<(&'a Operation, &'a Child, bool), String> {
+/// The child that an event names, which must be in flight; whether it is created, and whether it is paused.
+fn in_flight<'a>(execution: &'a Execution, id: &OperationId) -> Result<(&'a Operation, &'a Child, bool, bool), String> {
     let operation = execution.in_flight(id)?;
-    let Work::Child { child, paused } = &operation.work else {
-        return Err(format!("{id} is no execution of a plan"));
+    let Work::Child { child, created, paused } = &operation.work else {
+        return Err(format!("{id} is not an execution of a plan"));
     };
-    Ok((operation, child, *paused))
+    Ok((operation, child, *created, *paused))
+}
+
+fn created(execution: &mut Execution, id: &OperationId) -> Result<(), String> {
+    let (operation, child, was_created, paused) = in_flight(execution, id)?;
+    if was_created {
+        return Err(format!("{id} is created already"));
+    }
+    let (key, work) = (operation.key, Work::Child { child: child.clone(), created: true, paused });
+    execution.update_operation(key, |operation| operation.work = work);
+    Ok(())
 }
 
 fn set_paused(execution: &mut Execution, id: &OperationId, paused: bool) -> Result<(), String> {
-    let (operation, child, was_paused) = in_flight(execution, id)?;
+    let (operation, child, created, was_paused) = in_flight(execution, id)?;
     if was_paused == paused || (paused && execution.paused.is_none()) {
         return Err(format!("{id} is not to be paused or resumed"));
     }
-    let (key, work) = (operation.key, Work::Child { child: child.clone(), paused });
+    let (key, work) = (operation.key, Work::Child { child: child.clone(), created, paused });
     execution.update_operation(key, |operation| operation.work = work);
     Ok(())
 }
@@ -113,11 +124,11 @@ pub(super) fn next(
     Some(Body::Child { child, event })
 }
 
-/// It is started and awaited, paused and resumed with this execution, and cancelled with it.
-pub(crate) fn action(execution: &Execution, paused: bool) -> Option<Verb> {
+/// It is created, paused and resumed with this execution, and cancelled with it. Its end is sent, so that waiting for it needs nothing.
+pub(crate) fn action(execution: &Execution, created: bool, paused: bool) -> Option<Verb> {
     match (execution.stop, &execution.paused) {
         (Some(stop), _) => Some(Verb::to_stop(stop)),
         (None, Some(_)) => (!paused).then_some(Verb::Pause),
-        (None, None) => Some(Verb::Dispatch),
+        (None, None) => (!created || paused).then_some(Verb::Dispatch),
     }
 }

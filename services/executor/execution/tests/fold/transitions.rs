@@ -227,6 +227,7 @@ fn everything(now: &Execution) -> Vec<Body> {
                     inputs: Json::from_text("{}"),
                     until: None,
                 })),
+                about_child(ChildEvent::Created),
                 about_child(ChildEvent::Paused),
                 about_child(ChildEvent::Resumed),
                 about_child(ChildEvent::Ended(ChildEnd::Completed { output: Json::from_text("1") })),

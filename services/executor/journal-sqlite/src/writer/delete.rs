@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::Transaction;
 use crate::{
-    outbox,
+    inbox, outbox,
     rows::{COLUMNS, execution_row},
     schema::{DELETION, LOG},
 };
@@ -44,6 +44,9 @@ impl Transaction<'_> {
             Some(Ok(row)) if !row.summary.ended => return Ok(Err(Refused::NotEnded(key))),
             Some(Ok(row)) => row,
         };
+        if let Some(parent) = inbox::waiting_for(&self.connection, key)? {
+            return Ok(Err(Refused::Unrecorded { key, parent }));
+        }
         let last_log = match self.head(key)? {
             Ok(head) => head.map_or(0, |head| head.row),
             Err(row) => return damaged(row),
@@ -59,6 +62,7 @@ impl Transaction<'_> {
         self.connection.prepare_cached("DELETE FROM seal_key WHERE exec = ?1")?.execute([key.0])?;
         self.connection.prepare_cached("DELETE FROM snapshot WHERE exec = ?1")?.execute([key.0])?;
         outbox::remove_all(&self.connection, key)?;
+        inbox::remove_all(&self.connection, key)?;
         self.connection.prepare_cached("DELETE FROM execution WHERE exec = ?1")?.execute([key.0])?;
         static INSERT: LazyLock<String> = LazyLock::new(|| DELETION.insert());
         self.connection.prepare_cached(&INSERT)?.execute(params![
@@ -260,6 +264,7 @@ mod tests {
                 summary,
                 seal_key,
                 outbox: Vec::new(),
+                inbox: Default::default(),
                 fence,
             };
             let Done::Created(key) = done(&mut opened, create) else { panic!("it is created") };
@@ -274,6 +279,7 @@ mod tests {
                     summary: None,
                     seal_key: None,
                     outbox: Vec::new(),
+                    inbox: Default::default(),
                     fence,
                 };
                 assert_eq!(done(&mut opened, append), Done::Appended);

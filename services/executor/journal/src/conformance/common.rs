@@ -46,6 +46,7 @@ pub(super) fn create(execution: NewExecution, fence: i64) -> Operation {
         summary: summary(2),
         seal_key: None,
         outbox: Vec::new(),
+        inbox: Default::default(),
         fence,
     }
 }
@@ -57,6 +58,7 @@ pub(super) fn append(key: ExecutionKey, transition: Transition, fence: i64) -> O
         summary: None,
         seal_key: None,
         outbox: Vec::new(),
+        inbox: Default::default(),
         fence: Fence { shard: 7, token: fence },
     }
 }
@@ -86,6 +88,7 @@ pub(super) fn update(key: ExecutionKey, first_sequence: u64, summary: ExecutionS
         summary: Some(summary),
         seal_key: None,
         outbox: Vec::new(),
+        inbox: Default::default(),
         fence,
     }
 }

@@ -11,11 +11,17 @@ fn message(webhook: &str, id: &str, created_at: i64) -> OutboxMessage {
 /// The operation with these messages.
 fn with(operation: Operation, messages: Vec<OutboxMessage>) -> Operation {
     match operation {
-        Operation::Create { execution, transition, summary, seal_key, fence, .. } => {
-            Operation::Create { execution, transition, summary, seal_key, outbox: messages, fence }
-        }
+        Operation::Create { execution, transition, summary, seal_key, fence, .. } => Operation::Create {
+            execution,
+            transition,
+            summary,
+            seal_key,
+            outbox: messages,
+            inbox: Default::default(),
+            fence,
+        },
         Operation::Append { key, transition, summary, seal_key, fence, .. } => {
-            Operation::Append { key, transition, summary, seal_key, outbox: messages, fence }
+            Operation::Append { key, transition, summary, seal_key, outbox: messages, inbox: Default::default(), fence }
         }
         other => panic!("{other:?} has no messages"),
     }

@@ -97,6 +97,7 @@ pub(crate) struct Audit {
     /// The executions of steps' plans that go on, and whether they are paused.
     children: BTreeMap<OperationId, bool>,
     names_of_children: BTreeSet<String>,
+    created_children: BTreeSet<OperationId>,
     /// Signals that no step has taken, by the sequence number of their event.
     signals: BTreeMap<u64, String>,
 }
@@ -135,6 +136,7 @@ impl Audit {
             asked: BTreeSet::new(),
             children: BTreeMap::new(),
             names_of_children: BTreeSet::new(),
+            created_children: BTreeSet::new(),
             signals: BTreeMap::new(),
             totals: Totals { total: plan.steps().len(), ..Totals::default() },
             ids: plan.steps().iter().map(|step| step.id().to_owned()).collect(),

@@ -45,10 +45,13 @@ impl Children {
         execution: &'a Execution,
     ) -> impl Iterator<Item = (Timestamp, Happening)> + 'a {
         execution.operations().filter_map(|operation| {
-            let Work::Child { paused, .. } = &operation.work else { return None };
+            let Work::Child { created, paused, .. } = &operation.work else { return None };
             let id = execution.operation_id(operation.key);
             let running = self.0.get(&id)?;
             let about = |event| (None, Body::Child { child: id.clone(), event });
+            if !*created {
+                return Some((execution.last_time(), about(ChildEvent::Created)));
+            }
             if running.is_cancelled {
                 return Some((running.ends, about(ChildEvent::Ended(ChildEnd::Cancelled))));
             }

@@ -64,6 +64,7 @@ fn words(body: &Body) -> String {
         },
         Body::Child { child: OperationId { step, .. }, event } => match event {
             ChildEvent::Started(_) => format!("{step} starts its plan"),
+            ChildEvent::Created => format!("{step} plan created"),
             ChildEvent::Paused => format!("{step} plan paused"),
             ChildEvent::Resumed => format!("{step} plan resumed"),
             ChildEvent::Ended(ChildEnd::Completed { .. }) => format!("{step} plan completed"),

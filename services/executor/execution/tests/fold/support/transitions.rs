@@ -117,7 +117,7 @@ fn step_trigger(body: &Body, from: StepState, to: StepState) -> Option<StepTrigg
         },
         Body::Child { event, .. } => match event {
             ChildEvent::Started(_) => Some(StepTrigger::OperationRequested),
-            ChildEvent::Paused | ChildEvent::Resumed | ChildEvent::Ended(_) => None,
+            ChildEvent::Created | ChildEvent::Paused | ChildEvent::Resumed | ChildEvent::Ended(_) => None,
         },
         Body::Wait { event, .. } => Some(match event {
             WaitEvent::Started(_) => StepTrigger::WaitStarted,

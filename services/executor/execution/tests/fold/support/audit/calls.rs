@@ -147,6 +147,10 @@ impl Audit {
                 assert!(self.names_of_children.insert(started.execution.clone()), "two children have one name");
                 self.children.insert(child.clone(), false);
             }
+            ChildEvent::Created => {
+                assert!(self.children.contains_key(child), "{child} has not begun");
+                assert!(self.created_children.insert(child.clone()), "{child} is created twice");
+            }
             ChildEvent::Paused => {
                 assert!(
                     self.paused && self.children.insert(child.clone(), true) == Some(false),
