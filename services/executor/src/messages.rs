@@ -7,6 +7,8 @@ use belay_proto::v1::{self, approval::State};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tonic::Status;
 
+use crate::driver::EndedChild;
+
 pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
 
 /// A command to a driver.
@@ -19,8 +21,14 @@ pub(crate) enum Command {
     /// The gate has these pending approvals of the execution: request those that it lacks, and withdraw those that nothing waits for. The
     /// turn is dropped when that is done.
     CompareApprovals { pending: Vec<v1::Approval>, turn: Arc<OwnedSemaphorePermit> },
+    /// A child has ended.
+    ChildEnded(Box<EndedChild>),
+    /// Messages of children may have come that brought nothing along: read them.
+    ReviewChildren,
     /// Pause and discard running calls; reply when none is left.
     PauseAndDrain { principal: String, reason: String, reply: oneshot::Sender<()> },
+    /// Reply when no call is left of an execution that its parent has paused.
+    Drain { reply: oneshot::Sender<()> },
 }
 
 impl Command {
@@ -30,8 +38,10 @@ impl Command {
             Self::Control { reply, .. } => drop(reply.send(Err(status.clone()))),
             // The decision stays undelivered, and the next watch returns it again.
             Self::Decided { .. } | Self::CompareApprovals { .. } => {}
+            // It stays in the inbox.
+            Self::ChildEnded(_) | Self::ReviewChildren => {}
             // Dropping the sender is the reply.
-            Self::PauseAndDrain { .. } => {}
+            Self::PauseAndDrain { .. } | Self::Drain { .. } => {}
         }
     }
 }

@@ -65,7 +65,7 @@ pub(crate) enum Update {
     /// Another executor owns the shard.
     Fenced,
     /// What became of the execution of a step's plan.
-    Child(OperationKey, ChildEvent),
+    Child(OperationKey, Vec<ChildEvent>),
     /// The operation failed by a fault in the executor.
     Fault(OperationKey),
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use belay_journal::{DeleteRequest, Operation, Position, Refused};
+use belay_journal::{DeleteRequest, ExecutionRow, Operation, Position, Refused};
 use belay_settings::Retention;
 use futures::future::join_all;
 
@@ -67,6 +67,7 @@ async fn prune(registry: &Arc<ExecutionRegistry>, retention: &Retention) -> Resu
         let page = page.map_err(|error| unreadable(&error).to_string())?;
         let Some(last) = page.last() else { return Ok(count) };
         after = Position { time: last.summary.ended_at.unwrap_or(after.time), key: last.key };
+        let page = not_in_use(registry, page).await?;
         let deleting = page.iter().map(|row| {
             let fence = registry.fence(row.execution.shard);
             let request = DeleteRequest::default();
@@ -75,8 +76,8 @@ async fn prune(registry: &Arc<ExecutionRegistry>, retention: &Retention) -> Resu
         for (deleted, row) in join_all(deleting).await.into_iter().zip(&page) {
             match deleted.map_err(|error| unwritable(&error).to_string())? {
                 Ok(_) => count += 1,
-                // Another client has deleted it.
-                Err(Refused::Missing(_)) => {}
+                // Another client has deleted it. Or its parent has not recorded its end: the next round finds it again.
+                Err(Refused::Missing(_) | Refused::Unrecorded { .. }) => {}
                 Err(refused @ Refused::Fenced { .. }) => return Err(refused.to_string()),
                 Err(refused) => {
                     tracing::warn!(execution = row.execution.id, %refused, "An execution cannot be deleted");
@@ -86,6 +87,21 @@ async fn prune(registry: &Arc<ExecutionRegistry>, retention: &Retention) -> Resu
         registry.deletions.wake();
         deletions::until_fewer_than(registry, PAGE).await?;
     }
+}
+
+/// The executions that no execution in progress looks at: the children of one stay as long as it runs.
+async fn not_in_use(registry: &ExecutionRegistry, page: Vec<ExecutionRow>) -> Result<Vec<ExecutionRow>, String> {
+    let mut left = Vec::with_capacity(page.len());
+    for row in page {
+        let parent = match row.execution.parent.as_ref().map(|parent| parent.execution) {
+            Some(parent) => registry.reads.read(move |reader| reader.get(parent)).await,
+            None => Ok(None),
+        };
+        if parent.map_err(|error| unreadable(&error).to_string())?.is_none_or(|parent| parent.summary.ended) {
+            left.push(row);
+        }
+    }
+    Ok(left)
 }
 
 /// The last position, in the order of ends, at which an execution is not kept; `None` when all are. An execution is deleted when it ended longer

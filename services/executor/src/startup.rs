@@ -1,13 +1,19 @@
 //! The start of the service: its tasks, and what it drives.
 
-use std::sync::{Arc, Weak};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Weak},
+};
 
 use belay_defects::{Defect, is_planted};
-use belay_journal::{ExecutionKey, JournalWriter, StoreError};
+use belay_journal::{ExecutionKey, ExecutionRow, JournalWriter, StoreError};
 use belay_service_kit::supervise;
+use tokio::sync::oneshot;
 
 use crate::{
-    acknowledge, connection, decisions, deletions, feeds,
+    acknowledge, connection, decisions, deletions,
+    feeds::{self, Mail},
+    loading,
     messages::Command,
     registry::{ExecutionRegistry, Parts},
     retention, timers, webhooks,
@@ -33,6 +39,7 @@ impl ExecutionRegistry {
             .keep("connects the runner", move |registry| connection::run(registry, connected.clone(), wants_session));
         registry.keep("loads executions in time", timers::wake_in_time);
         registry.keep("gives up what readers have left", feeds::give_up_left_overs);
+        registry.keep("delivers messages between executions", loading::deliver_mail);
         registry.keep("completes deletions", deletions::run);
         registry.keep("deletes what is not kept", move |registry| retention::run(registry, retention.clone()));
         registry.keep("sends messages to webhooks", webhooks::run);
@@ -108,7 +115,18 @@ impl ExecutionRegistry {
             count += claimable.len();
             claimable.into_iter().for_each(|row| self.load(row));
         }
-        self.wake_ups.look_now();
+        let mut after = ExecutionKey(i64::MIN);
+        loop {
+            let recipients = self.reads.read(move |reader| reader.recipients(after, CLAIM_PAGE)).await?;
+            let Some(last) = recipients.last() else { break };
+            after = *last;
+            for to in recipients {
+                self.deliver(Mail { to, ended: None }).await;
+            }
+        }
+        if !is_planted(Defect::TimersLostAtStart) {
+            self.wake_ups.look_now();
+        }
         self.keep("loads what waits since before the clock was set back", timers::recheck_after_set_back);
         for delivery in early {
             decisions::deliver(self, delivery).await;
@@ -119,20 +137,31 @@ impl ExecutionRegistry {
     }
 
     /// Pauses every execution that this process drives and discards their running calls, so that nothing continues automatically at the
-    /// next start. Returns when that is done.
+    /// next start. Children are left to their parents, which pause and resume them. Returns when that is done.
     pub async fn pause_all(self: &Arc<Self>, principal: &str, reason: &str) {
+        let mut rows = Vec::new();
         for key in self.driven() {
             match self.reads.read(move |reader| reader.get(key)).await {
-                Ok(Some(row)) if !row.summary.ended => {
-                    let (reply, received) = tokio::sync::oneshot::channel();
-                    let (principal, reason) = (principal.to_owned(), reason.to_owned());
-                    self.send(row, Command::PauseAndDrain { principal, reason, reply }).await;
-                    // An error means that the execution ended first.
-                    drop(received.await);
-                }
-                Ok(_) => {}
+                Ok(row) => rows.extend(row.filter(|row| !row.summary.ended)),
                 Err(error) => tracing::error!(%error, "An execution could not be paused"),
             }
+        }
+        let driven: HashSet<ExecutionKey> = rows.iter().map(|row| row.key).collect();
+        let is_child =
+            |row: &ExecutionRow| row.execution.parent.as_ref().is_some_and(|parent| driven.contains(&parent.execution));
+        let (children, roots): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_child);
+        for row in roots {
+            let (reply, received) = oneshot::channel();
+            let (principal, reason) = (principal.to_owned(), reason.to_owned());
+            self.send(row, Command::PauseAndDrain { principal, reason, reply }).await;
+            // An error means that the execution ended first.
+            drop(received.await);
+        }
+        // Their parents have paused them by now; what is left is that their calls end.
+        for row in children {
+            let (reply, received) = oneshot::channel();
+            self.send(row, Command::Drain { reply }).await;
+            drop(received.await);
         }
     }
 }

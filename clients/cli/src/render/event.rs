@@ -263,6 +263,8 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         Kind::ChildStarted(child) => {
             (Style::Plain, format!("carries out its plan as the execution {}", clean(&child.execution_id)))
         }
+        // What says that it is started stands a line above.
+        Kind::ChildCreated(_) => return None,
         Kind::ChildPaused(child) => {
             let what = if child.resumed { "goes on" } else { "was paused" };
             (Style::Plain, format!("the execution of its plan {what} with this one"))

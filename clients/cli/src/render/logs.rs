@@ -104,6 +104,7 @@ impl Logs {
             | Kind::StepOutcomeUnknown(_)
             | Kind::WaitStarted(_)
             | Kind::ChildStarted(_)
+            | Kind::ChildCreated(_)
             | Kind::ChildPaused(_)
             | Kind::ToolCallRequested(_)
             | Kind::ToolCallFailed(_)

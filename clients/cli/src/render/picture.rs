@@ -90,6 +90,7 @@ impl Pause {
                 | Kind::WaitStarted(_)
                 | Kind::WaitEnded(_)
                 | Kind::ChildStarted(_)
+                | Kind::ChildCreated(_)
                 | Kind::ChildPaused(_)
                 | Kind::ChildEnded(_)
                 | Kind::ToolCallRequested(_)
@@ -233,6 +234,7 @@ impl Picture {
             | Kind::WaitStarted(_)
             | Kind::WaitEnded(_)
             | Kind::ChildStarted(_)
+            | Kind::ChildCreated(_)
             | Kind::ChildPaused(_)
             | Kind::ChildEnded(_)
             | Kind::ToolCallRequested(_)
@@ -499,7 +501,7 @@ impl Picture {
                 step.waiting = None;
                 State::Running
             }
-            Kind::ChildPaused(_) => return,
+            Kind::ChildCreated(_) | Kind::ChildPaused(_) => return,
             Kind::ToolCallRequested(_) => State::Running,
             Kind::WaitStarted(wait) => {
                 let (kind, who) = match (wait.signal.as_str(), &wait.form) {

@@ -160,6 +160,7 @@ fn change(kind: &Event) -> Option<Change> {
         // It has to be made again, as after a pause.
         Event::ToolCallCancelled(_) | Event::StepOutcomeUnknown(_) => Change::To(Kind::Waiting),
         Event::StepRetryScheduled(_) | Event::StepFallbackSwitched(_) => Change::To(Kind::Backoff),
+        Event::ChildCreated(_) => return None,
         Event::ChildPaused(child) => Change::To(if child.resumed { Kind::Running } else { Kind::Waiting }),
         Event::ChildEnded(_) => Change::To(Kind::Running),
         Event::StepCompleted(_) => Change::Ends(State::Completed),

@@ -206,6 +206,7 @@ impl Artifacts {
             Body::Child {
                 event:
                     ChildEvent::Started(_)
+                    | ChildEvent::Created
                     | ChildEvent::Paused
                     | ChildEvent::Resumed
                     | ChildEvent::Ended(ChildEnd::Failed { .. } | ChildEnd::Cancelled),

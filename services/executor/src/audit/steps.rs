@@ -176,6 +176,9 @@ pub(super) fn child(child: &OperationId, event: &ChildEvent) -> Said {
             let details = json!({"executionId": child.execution, "untilUnixMs": until});
             Said::new(Standard, Info, format!("Step `{step}` starts the execution `{}`", child.execution), details)
         }
+        ChildEvent::Created => {
+            Said::new(AuditLevel::Verbose, Info, format!("The execution of step `{step}` was created"), json!({}))
+        }
         ChildEvent::Paused => {
             Said::new(Standard, Info, format!("The execution of step `{step}` was paused with this one"), json!({}))
         }

@@ -75,8 +75,8 @@ impl Driver {
             let asking = FormRequest { registry, key, request, trace: self.trace.call(&id), updates };
             return drop(self.operations.insert(key, asking.start()));
         }
-        if let Work::Child { child, paused } = &in_flight.work {
-            let operation = self.child_operation(key, child.clone(), *paused);
+        if let Work::Child { child, created, paused } = &in_flight.work {
+            let operation = self.child_operation(key, child.clone(), *created, *paused);
             return drop(self.operations.insert(key, operation.start(verb)));
         }
         let request = Arc::clone(in_flight.tool_call().expect("only forms, plans and calls of tools need something"));
@@ -119,7 +119,7 @@ impl Driver {
         self.operations.insert(key, operation.start(verb));
     }
 
-    fn child_operation(&self, key: OperationKey, child: Child, is_paused: bool) -> ChildOperation {
+    fn child_operation(&self, key: OperationKey, child: Child, is_created: bool, is_paused: bool) -> ChildOperation {
         let created = self.execution.created();
         let step = self.execution.step(key.step);
         let StepKind::Plan(PlanStep { plan, .. }) = step.spec().kind() else {
@@ -140,7 +140,9 @@ impl Driver {
             parent_step: format!("{}/steps/{}", self.execution_name, step.id()),
             name: ExecutionName { namespace, id },
             child,
+            is_created,
             is_paused,
+            discards_calls: self.execution.discards_calls(),
             plan: Arc::clone(plan),
             inherited: Inherited {
                 approval_mode: created.approval_mode,

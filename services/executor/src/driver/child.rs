@@ -1,14 +1,18 @@
-//! The execution of a step's plan: starts it, pauses and cancels it with the one that it belongs to, and waits for its end.
+//! The execution of a step's plan, a child: creates it, pauses, resumes and cancels it with the one that it belongs to, and takes its end.
 //!
-//! Its name follows from the step and its attempt, so that nothing of this is done twice, however often an executor dies in between.
+//! Its name follows from the step and its attempt, so that nothing of this is done twice, however often an executor dies in between. Its end is
+//! a message that its last transition puts into the inbox of its parent; the parent records it, also while it is paused, and takes the message out
+//! in the same transition. Until then the child cannot be deleted. So a child that is not there before its creation is recorded was never created,
+//! and one that is not there afterwards was lost.
 
 use std::sync::Arc;
 
+use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Actor, ApprovalMode, Child, ChildEnd, ChildEvent, Control, Created, ErrorClass, Event, Execution, ExecutionEvent,
-    ExecutionState, Failure, Json, OperationKey, StepRole, StepState, Verb,
+    Actor, ApprovalMode, Body, Child, ChildEnd, ChildEvent, Control, Created, ErrorClass, Event, Execution,
+    ExecutionEvent, ExecutionState, Failure, Json, Operation, OperationKey, StepRole, StepState, Verb, Work,
 };
-use belay_journal::{ExecutionRow, NewExecution, ParentStep, Refused};
+use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, ParentStep, Refused};
 use belay_plan::Plan;
 use belay_proto::payload::MAX_INLINE_BYTES;
 use belay_reasons as reasons;
@@ -17,8 +21,9 @@ use belay_telemetry::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Status};
 
-use super::Driver;
+use super::{Driver, exit::Exit};
 use crate::{
+    journal_reads::unreadable,
     messages::Command,
     names::{ExecutionName, shard_of},
     operation::{OperationHandle, ReportFault, Update},
@@ -38,8 +43,12 @@ pub(crate) struct ChildOperation {
     pub(crate) parent_step: String,
     pub(crate) name: ExecutionName,
     pub(crate) child: Child,
+    /// Whether the parent knows it to be created.
+    pub(crate) is_created: bool,
     /// Whether the parent knows it to be paused.
     pub(crate) is_paused: bool,
+    /// Whether a pause of the parent discards running calls.
+    pub(crate) discards_calls: bool,
     pub(crate) plan: Arc<Plan>,
     /// What it has of its parent.
     pub(crate) inherited: Inherited,
@@ -58,8 +67,10 @@ pub(crate) struct Inherited {
 
 /// Why nothing could be done.
 enum Problem {
-    /// The child cannot be started, and never will be.
+    /// The child cannot be created, and never will be.
     Refused(String),
+    /// The child was created, and is not in the store any more.
+    Lost,
     /// It is tried again.
     Later(Status),
 }
@@ -79,92 +90,100 @@ impl ChildOperation {
         let task = tokio::spawn(async move {
             let _fault = fault;
             self.run(verb).await;
+            if verb.stops() {
+                // It stays in flight until the end of the child is recorded.
+                std::future::pending::<()>().await;
+            }
         });
         OperationHandle::new(verb, task.abort_handle())
     }
 
-    async fn run(self, verb: Verb) {
+    async fn run(&self, verb: Verb) {
         let mut retry = Retry::RPC;
-        let event = loop {
+        let events = loop {
             match self.carry_out(verb).await {
-                Ok(event) => break event,
+                Ok(events) => break events,
                 Err(Problem::Refused(message)) => {
                     let class = ErrorClass::InvalidArguments;
                     let failure = Failure::new(class, reasons::CHILD_REFUSED, message);
-                    break ChildEvent::Ended(ChildEnd::Failed { failure });
+                    break vec![ChildEvent::Ended(ChildEnd::Failed { failure })];
                 }
+                Err(Problem::Lost) => break vec![ChildEvent::Ended(ChildEnd::Failed { failure: lost(&self.name) })],
                 Err(Problem::Later(status)) => {
                     let (child, parent) = (&self.name, &self.parent_step);
-                    tracing::warn!(%child, parent, %status, "The execution of a step's plan cannot go on yet; trying again");
+                    tracing::warn!(%child, parent, %status, "The execution of a step's plan cannot be reached yet; trying again");
                     retry.at_least(status::retry_after(&status).unwrap_or_default());
                 }
             }
             retry.pause(&self.registry.ids).await;
         };
         // An error means that the driver has ended.
-        drop(self.updates.send(Update::Child(self.key, event)));
+        drop(self.updates.send(Update::Child(self.key, events)));
     }
 
-    /// What becomes of the child.
-    async fn carry_out(&self, verb: Verb) -> Result<ChildEvent, Problem> {
-        let row = self.started(verb).await?;
+    /// Does what the parent needs, and returns what is new about the child.
+    async fn carry_out(&self, verb: Verb) -> Result<Vec<ChildEvent>, Problem> {
+        let (row, is_new) = self.created(verb).await?;
+        let mut events = Vec::new();
+        if !self.is_created {
+            events.push(ChildEvent::Created);
+        }
         match verb {
             Verb::Pause => {
-                self.control(
-                    &row,
-                    Control::Pause { reason: self.with_parent("paused"), discard_calls: false, resume_at: None },
-                )
-                .await?;
-                return Ok(ChildEvent::Paused);
+                let discard_calls = self.discards_calls;
+                let pause = Control::Pause { reason: self.with_parent("paused"), discard_calls, resume_at: None };
+                self.control(&row, pause).await?;
+                events.push(ChildEvent::Paused);
             }
             Verb::Cancel | Verb::Kill => {
                 let reason = self.with_parent("cancelled");
                 self.control(&row, Control::Cancel { reason, kill: verb == Verb::Kill }).await?;
             }
             Verb::Dispatch | Verb::RequestApproval | Verb::Commit | Verb::Discard => {
-                // What a person has paused stays paused.
-                let paused_by =
-                    self.registry.follower.look(&self.name, |seen| seen.execution.paused_by().map(str::to_owned));
-                if paused_by.await?.is_some_and(|principal| principal == self.parent_step) {
-                    self.control(&row, Control::Resume).await?;
+                // An earlier operation may have held it back. What a person has paused stays paused.
+                if !is_new {
+                    let paused_by =
+                        self.registry.follower.look(&self.name, |seen| seen.execution.paused_by().map(str::to_owned));
+                    if paused_by.await?.is_some_and(|principal| principal == self.parent_step) {
+                        self.control(&row, Control::Resume).await?;
+                    }
+                    self.registry.drive_child(row);
                 }
                 if self.is_paused {
-                    // An error means that the driver has ended.
-                    drop(self.updates.send(Update::Child(self.key, ChildEvent::Resumed)));
+                    events.push(ChildEvent::Resumed);
                 }
             }
         }
-        self.ended(&row).await?;
-        let (name, parent_stops) = (&self.name, verb.stops());
-        let end = self.registry.follower.look(name, |seen| end_of(name, seen.execution, parent_stops)).await?;
-        Ok(ChildEvent::Ended(end))
+        Ok(events)
     }
 
     fn with_parent(&self, what: &str) -> String {
         format!("{what} with `{}`", self.parent_step)
     }
 
-    /// The child, which is started unless it was. One that is to be paused or cancelled is started all the same, and held back: an earlier
-    /// operation may be starting it.
-    async fn started(&self, verb: Verb) -> Result<ExecutionRow, Problem> {
-        let found = match self.registry.follower.find(&self.name).await {
-            Err(status) if status.code() == Code::NotFound => None,
-            found => Some(found?),
-        };
-        let row = match found {
-            Some(row) => row,
+    /// The child, and whether it is new. It is created unless it was. One that is to be paused or cancelled is created all the same, and held back:
+    /// an earlier operation may be creating it.
+    async fn created(&self, verb: Verb) -> Result<(ExecutionRow, bool), Problem> {
+        let (row, is_new) = match self.found().await? {
+            Some(row) => (row, false),
+            None if self.is_created && !is_planted(Defect::LostChildStartedAgain) => return Err(Problem::Lost),
             None => {
                 self.create(verb != Verb::Dispatch).await?;
-                self.registry.follower.find(&self.name).await?
+                (self.found().await?.ok_or(Problem::Lost)?, true)
             }
         };
-        let parent =
-            self.registry.follower.look(&self.name, |seen| seen.execution.created().parent_step.clone()).await?;
-        if parent != self.parent_step {
+        if row.execution.parent.as_ref() != Some(&self.parent) {
             let message = format!("There is another execution `{}`: delete it, and run the step again.", self.name.id);
             return Err(Problem::Refused(message));
         }
-        Ok(row)
+        Ok((row, is_new))
+    }
+
+    async fn found(&self) -> Result<Option<ExecutionRow>, Problem> {
+        match self.registry.follower.find(&self.name).await {
+            Err(status) if status.code() == Code::NotFound => Ok(None),
+            found => Ok(Some(found?)),
+        }
     }
 
     async fn create(&self, is_held_back: bool) -> Result<(), Problem> {
@@ -215,9 +234,7 @@ impl ChildOperation {
             || Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping."));
         match tokio::spawn(create).await.map_err(|_| stopping())?? {
             Ok(_) | Err(Refused::IdTaken { .. }) => Ok(()),
-            Err(Refused::IdDeleted { id, .. }) => Err(Problem::Refused(format!(
-                "The execution `{id}`, which carried out the step's plan, was deleted before its result was known."
-            ))),
+            Err(Refused::IdDeleted { .. }) => Err(Problem::Lost),
             Err(refused) => Err(Problem::Later(Status::aborted(refused.to_string()))),
         }
     }
@@ -235,40 +252,152 @@ impl ChildOperation {
             Err(status) => Err(Problem::Later(status)),
         }
     }
+}
 
-    /// Waits for the child's end.
-    async fn ended(&self, row: &ExecutionRow) -> Result<(), Problem> {
-        // Subscribed before the row is read again, so that an end in between is not missed.
-        let feed = self.registry.feed(row.key);
-        let mut end = feed.subscribe_end();
-        if self.registry.follower.find(&self.name).await?.summary.ended {
-            return Ok(());
+/// The failure of a step whose child was created and is not in the store any more.
+fn lost(name: &ExecutionName) -> Failure {
+    let message = format!(
+        "The execution `{}`, which carried out the step's plan, is not in the store any more, and its result is not known: find out what it has done \
+         before the step runs again.",
+        name.id
+    );
+    Failure::new(ErrorClass::OutcomeUnknown, reasons::CHILD_LOST, message)
+}
+
+/// The end of a child, as its parent is to record it.
+#[derive(Debug)]
+pub(crate) struct EndedChild {
+    /// The child.
+    pub(crate) key: ExecutionKey,
+    /// The last part of its name.
+    pub(crate) id: String,
+    /// How it ended; `None` when it is not in the store.
+    pub(crate) end: Option<ChildEnd>,
+}
+
+impl Driver {
+    /// Reads the ends of children that were sent while nobody listened: when the execution is loaded, or a message came without its content. Outside
+    /// a service that drives all executions, whoever drives an execution drives its children.
+    pub(super) async fn review_children(&mut self) -> Result<(), Exit> {
+        let (key, mut ended) = (self.key, Vec::new());
+        let inbox = self.registry.reads.read(move |reader| reader.inbox(key, MAX_MESSAGES)).await;
+        let inbox = inbox.map_err(|error| Exit::Unreadable(unreadable(&error)))?;
+        let mut messages: Vec<ExecutionKey> = inbox.iter().map(|message| message.from).collect();
+        let children: Vec<(String, bool)> = self.execution.operations().filter_map(created_child).collect();
+        for (id, is_created) in children {
+            let name = ExecutionName { namespace: self.name.namespace.clone(), id };
+            let row = match self.registry.follower.find(&name).await {
+                Ok(row) => row,
+                Err(status) if status.code() == Code::NotFound => {
+                    if is_created {
+                        ended.push(EndedChild { key: ExecutionKey(0), id: name.id, end: None });
+                    }
+                    continue;
+                }
+                Err(status) => return Err(Exit::Unreadable(status)),
+            };
+            if !row.summary.ended {
+                self.registry.drive_child(row);
+                continue;
+            }
+            messages.retain(|from| *from != row.key);
+            let end = self.registry.follower.look(&name, |seen| end_of(&name, seen.execution)).await;
+            // One that was retried since its row was read sends another end.
+            if let Some(end) = end.map_err(Exit::Unreadable)? {
+                ended.push(EndedChild { key: row.key, id: name.id, end: Some(end) });
+            }
         }
-        let ended = end.wait_for(Option::is_some).await.map(|_| ());
-        ended.map_err(|_| Problem::Later(Status::unavailable("the end of the execution was not published")))
+        self.ended_children.extend(ended);
+        self.drop_messages(messages);
+        Ok(())
+    }
+
+    /// Records the ends of children that have come.
+    pub(super) fn take_ends(&mut self, events: &mut Vec<Event>) {
+        let now = self.now();
+        for EndedChild { key, id, end } in std::mem::take(&mut self.ended_children) {
+            let is_this = |operation: &&Operation| operation.child().is_some_and(|child| child.execution == id);
+            let operation = self.execution.operations().find(is_this).map(|operation| operation.key);
+            let recorded = operation.and_then(|operation| {
+                let name = ExecutionName { namespace: self.name.namespace.clone(), id };
+                let end = match end {
+                    None => ChildEnd::Failed { failure: lost(&name) },
+                    // A person has cancelled it, or another principal.
+                    Some(ChildEnd::Cancelled) if !self.execution.is_stopping() => {
+                        ChildEnd::Failed { failure: cancelled(&name) }
+                    }
+                    Some(end) => end,
+                };
+                let child = self.execution.operation_id(operation);
+                let event =
+                    self.execution.record(now, None, Body::Child { child, event: ChildEvent::Ended(end) }).ok()?;
+                self.operations.remove(&operation);
+                Some(event)
+            });
+            match recorded {
+                Some(event) => {
+                    events.push(event);
+                    self.taken_messages.push(key);
+                }
+                // Nothing waits for it any more.
+                None => self.drop_messages(vec![key]),
+            }
+        }
+    }
+
+    /// Removes messages that nothing waits for from the inbox.
+    fn drop_messages(&self, from: Vec<ExecutionKey>) {
+        if from.is_empty() {
+            return;
+        }
+        let fence = self.registry.fence(self.execution.created().shard);
+        let take = belay_journal::Operation::TakeMessages { key: self.key, from, fence };
+        let registry = Arc::clone(&self.registry);
+        // A store that fails is reported to all; what is left is found when the execution is loaded.
+        tokio::spawn(async move { drop(registry.commit(take).await) });
     }
 }
 
-/// How a child that has ended ended for its parent. Its output is that of the steps on which no other depends.
-fn end_of(name: &ExecutionName, execution: &Execution, parent_stops: bool) -> ChildEnd {
+/// How many messages of children are read at a time: more than an execution has steps in flight.
+const MAX_MESSAGES: usize = 100_000;
+
+/// The last part of the name of an operation's child, and whether that is known to be created.
+fn created_child(operation: &Operation) -> Option<(String, bool)> {
+    match &operation.work {
+        Work::Child { child, created, .. } => Some((child.execution.clone(), *created)),
+        Work::ToolCall(_) | Work::Wait(_) => None,
+    }
+}
+
+fn cancelled(name: &ExecutionName) -> Failure {
+    let message = format!("The execution `{}`, which carried out the step's plan, was cancelled.", name.id);
+    Failure::new(ErrorClass::Cancelled, reasons::CHILD_CANCELLED, message)
+}
+
+/// How a child has ended, for its parent; `None` when it has not. Its output is that of the steps on which no other depends.
+pub(crate) fn end_of(name: &ExecutionName, execution: &Execution) -> Option<ChildEnd> {
     let failed = |class, reason, message: String| ChildEnd::Failed { failure: Failure::new(class, reason, message) };
     match execution.state() {
-        ExecutionState::Completed => match output_of(name, execution) {
+        ExecutionState::Completed => Some(match output_of(name, execution) {
             Ok(output) => ChildEnd::Completed { output },
             Err(message) => failed(ErrorClass::InvalidResult, reasons::CHILD_REFUSED, message),
-        },
-        ExecutionState::Cancelled if parent_stops => ChildEnd::Cancelled,
-        ExecutionState::Cancelled => {
-            let message = format!("The execution `{}`, which carried out the step's plan, was cancelled.", name.id);
-            failed(ErrorClass::Cancelled, reasons::CHILD_CANCELLED, message)
-        }
-        _ => {
+        }),
+        ExecutionState::Cancelled => Some(ChildEnd::Cancelled),
+        ExecutionState::Partial | ExecutionState::Failed | ExecutionState::TimedOut => {
             let first = execution.first_failure();
             let class = first.map_or(ErrorClass::Internal, |failure| failure.class);
             let why = first.map_or("it did not complete", |failure| failure.message.as_str());
             let message = format!("The execution `{}`, which carried out the step's plan, failed: {why}", name.id);
-            failed(class, reasons::CHILD_FAILED, message)
+            Some(failed(class, reasons::CHILD_FAILED, message))
         }
+        _ if is_planted(Defect::StaleView) => {
+            Some(failed(ErrorClass::Internal, reasons::CHILD_FAILED, "it did not complete".to_owned()))
+        }
+        ExecutionState::Pending
+        | ExecutionState::Running
+        | ExecutionState::Paused
+        | ExecutionState::AwaitingApproval
+        | ExecutionState::Cancelling => None,
     }
 }
 

@@ -49,14 +49,17 @@ impl Driver {
                 self.registry.fail(Arc::new(StoreError::Superseded));
                 return Err(Exit::Lost(Status::aborted("another executor owns the execution")));
             }
-            Update::Child(child, event) => {
-                if !matches!(event, ChildEvent::Resumed) {
+            Update::Child(child, news) => {
+                let is_stopping = self.operations.get(&child).is_some_and(|operation| operation.verb.stops());
+                if !is_stopping || news.iter().any(|event| matches!(event, ChildEvent::Ended(_))) {
                     self.operations.remove(&child);
                 }
-                if self.execution.operation(child).is_some() {
-                    let body = Body::Child { child: self.execution.operation_id(child), event };
-                    // An error means that it was resumed meanwhile.
-                    events.extend(self.execution.record(now, None, body).ok());
+                for event in news {
+                    if self.execution.operation(child).is_some() {
+                        let body = Body::Child { child: self.execution.operation_id(child), event };
+                        // An error means that it was resumed meanwhile, or that another operation has told it.
+                        events.extend(self.execution.record(now, None, body).ok());
+                    }
                 }
             }
             Update::Fault(call) => {
@@ -187,12 +190,15 @@ impl Driver {
             },
             Command::CompareApprovals { pending, turn } => self.compare_approvals(&pending, turn),
             Command::Decided { approval, answer } => self.on_decided(approval, answer, events),
+            Command::ChildEnded(ended) => self.ended_children.push(*ended),
+            Command::ReviewChildren => self.reviews_children = true,
             Command::PauseAndDrain { principal, reason, reply } => {
                 let pause = ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None };
                 // An execution that is paused or being stopped only has to drain.
                 events.extend(self.execution.record(self.now(), Some(Actor::new(principal)), pause).ok());
                 self.drained.push(reply);
             }
+            Command::Drain { reply } => self.drained.push(reply),
         }
     }
 

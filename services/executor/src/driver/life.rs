@@ -9,7 +9,9 @@ use std::{cell::Cell, panic::AssertUnwindSafe, sync::Arc};
 use belay_execution::{
     Actor, BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Event, Execution, Json, NoBlobs, Payload,
 };
-use belay_journal::{Done, ExecutionKey, ExecutionRow, NewExecution, Operation, Refused};
+use belay_journal::{
+    Done, ExecutionKey, ExecutionRow, InboxChanges, InboxContent, InboxMessage, NewExecution, Operation, Refused,
+};
 use belay_plan::{CheckPlace, Condition};
 use belay_proto::v1;
 use belay_reasons as reasons;
@@ -20,8 +22,10 @@ use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use tracing::Instrument as _;
 
-use super::{Driver, Loaded, exit::Exit, messages_of, summary_of};
+use super::{Decided, Driver, Loaded, child::end_of, exit::Exit, messages_of, summary_of};
 use crate::{
+    commits::Write,
+    feeds::Push,
     journal_reads::unreadable,
     messages::Command,
     names::ExecutionName,
@@ -76,7 +80,8 @@ impl Driver {
             registry.vault.seal(&mut secrets, &execution.created().uid, &mut messages, &|| registry.ids.next_key());
         transition.facts = wire::facts_beside(&events);
         row.labels = registry.vault.labels(row.labels);
-        let summary = summary_of(&name, &execution, &secrets, now, registry.thresholds.park_after, is_decided);
+        let decided = if is_decided { Decided::Yes } else { Decided::No };
+        let summary = summary_of(&name, &execution, &secrets, now, registry.thresholds.park_after, decided);
         let fence = registry.fence(row.shard);
         let described = Box::new(secrets.summarize(&name, &execution));
         let reserved = registry.reserve_name(&name);
@@ -90,9 +95,18 @@ impl Driver {
             now: registry.now().as_micros(),
         };
         let outbox = webhooks::messages(&registry.webhooks, &about);
+        let parent = row.parent.as_ref().map(|parent| parent.execution);
+        // It has nothing to do.
+        let end = parent.filter(|_| summary.ended);
+        let child = end.and_then(|_| Some((name.id.clone(), end_of(&name, &execution)?)));
+        let (revision, content) = (transition.last_sequence(), InboxContent::ChildEnded);
+        let sent = end.into_iter().map(|to| InboxMessage { to, revision, content }).collect();
+        let inbox = InboxChanges { sent, taken: Vec::new() };
         let create =
-            Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, outbox, fence };
-        let key = match registry.commit(create).await.map_err(|error| unwritable(&error))? {
+            Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, outbox, inbox, fence };
+        let push = Push { feed: None, events: None, end: None, child };
+        let write = Write { operation: create, push: Some(push) };
+        let key = match registry.commit(write).await.map_err(|error| unwritable(&error))? {
             Ok(Done::Created(key)) => key,
             Ok(_) => return Err(Status::internal("the store returned a mismatched reply")),
             Err(refused) => return Ok(Err(refused)),
@@ -102,7 +116,7 @@ impl Driver {
             return Ok(Ok(described));
         };
         drop(reserved);
-        let taken = Loaded { key, name, execution, secrets, trace, summary, snapshot_at: 0, ledger_id };
+        let taken = Loaded { key, name, execution, secrets, trace, summary, snapshot_at: 0, ledger_id, parent };
         let mut driver = Self::new(Arc::clone(&registry), taken);
         driver.trace.record(&driver.execution, &events);
         driver.registry.measures.record(&facts);
@@ -202,6 +216,7 @@ async fn one(
         (operation.key, is_call.then(|| registry.calls_in_doubt.add()))
     });
     driver.in_doubt = counted.collect();
+    driver.reviews_children = true;
     let log_span = driver.trace.log_span();
     driver.run(commands).instrument(log_span).await
 }

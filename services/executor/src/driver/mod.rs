@@ -20,12 +20,16 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{Body, Event, Execution, ExecutionEvent, OperationId, OperationKey, Timestamp};
-use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, Operation, OutboxMessage, Waits};
+use belay_journal::{
+    ExecutionKey, ExecutionRow, ExecutionSummary, InboxChanges, InboxContent, InboxMessage, Operation, OutboxMessage,
+    Waits,
+};
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
 use at_hand::Made;
+pub(crate) use child::EndedChild;
 use exit::Exit;
 use obstacles::Obstacles;
 
@@ -86,6 +90,14 @@ pub(crate) struct Driver {
     /// Answers to forms that came while the gate was being asked for the form; see [`Self::is_asking`].
     early_answers: Vec<(Box<v1::Approval>, Option<v1::Payload>)>,
     ledger_id: Arc<str>,
+    /// The execution whose step it carries out.
+    parent: Option<ExecutionKey>,
+    /// Ends of children that are not recorded yet.
+    ended_children: Vec<EndedChild>,
+    /// Ends of children may stand in the inbox.
+    reviews_children: bool,
+    /// The senders of the messages that the next transition takes out of the inbox.
+    taken_messages: Vec<ExecutionKey>,
     /// The execution's uid.
     uid: Arc<str>,
     /// The blobs that it made.
@@ -112,11 +124,13 @@ struct Loaded {
     summary: ExecutionSummary,
     snapshot_at: u64,
     ledger_id: Arc<str>,
+    parent: Option<ExecutionKey>,
 }
 
 impl Driver {
     async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<Loaded, Status> {
         let Replayed { execution, secrets, snapshot_at, blobs, .. } = registry.reads.replay(row.key).await?;
+        let parent = row.execution.parent.map(|parent| parent.execution);
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
         // Without a key it has no blobs, but perhaps one that a crash left before the key was stored: the next load removes it.
         if let Some(named) = blobs.filter(|_| secrets.own_key().is_some()) {
@@ -128,11 +142,12 @@ impl Driver {
             Err(_) => execution.ledger_id().into(),
         };
         let trace = Trace::of(&registry.telemetry, &name, &execution);
-        Ok(Loaded { key: row.key, name, execution, secrets, trace, summary: row.summary, snapshot_at, ledger_id })
+        let (key, summary) = (row.key, row.summary);
+        Ok(Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent })
     }
 
     fn new(registry: Arc<ExecutionRegistry>, taken: Loaded) -> Self {
-        let Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id } = taken;
+        let Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent } = taken;
         // Not bounded: each operation in flight reports a few times, and again only after a delay; a driver that has ended must not hold it up.
         let (update_sender, updates) = mpsc::unbounded_channel();
         // Not less than when it left memory: since its last event it has gone by the service's clock.
@@ -166,6 +181,10 @@ impl Driver {
             requesting_again: None,
             early_answers: Vec::new(),
             ledger_id,
+            parent,
+            ended_children: Vec::new(),
+            reviews_children: false,
+            taken_messages: Vec::new(),
             made: Made::default(),
         }
     }
@@ -205,6 +224,10 @@ impl Driver {
             for (approval, answer) in std::mem::take(&mut self.early_answers) {
                 self.on_decided(approval, answer, &mut events);
             }
+            if std::mem::take(&mut self.reviews_children) {
+                self.review_children().await?;
+            }
+            self.take_ends(&mut events);
             self.decide(now, &mut events).await?;
             if !events.is_empty() {
                 self.withdraw_forms(&events);
@@ -224,8 +247,14 @@ impl Driver {
                 replies.drain(..).for_each(|reply: Reply| drop(reply.send(Ok(summary.clone()))));
             }
             self.get_arguments().await?;
-            let wake_at = self.act();
+            let mut wake_at = self.act();
             self.made.originals.clear();
+            let leaves_children_at = self.leaves_children_at();
+            if leaves_children_at.is_some_and(|at| at <= self.now()) {
+                self.park_beside_children().await?;
+            } else {
+                wake_at = wake_at.into_iter().chain(leaves_children_at).min();
+            }
             self.publish_waits();
             if self.execution.is_parked() {
                 for drained in self.drained.drain(..) {
@@ -237,7 +266,7 @@ impl Driver {
                 self.requesting_again = None;
             }
             if self.requesting_again.is_none() && (self.summary.parked || self.summary.ended) {
-                if let Some(wake_at) = wake_at.filter(|_| !self.summary.ended) {
+                if let Some(wake_at) = self.execution.wake_at().filter(|_| !self.summary.ended) {
                     self.registry.set_timer(wake_at.as_micros().saturating_sub(self.ahead), self.ahead, self.key);
                 }
                 self.registry.keep_ahead(self.key, if self.summary.ended { 0 } else { self.ahead });
@@ -301,17 +330,33 @@ impl Driver {
         let Sealed { mut transition, new_key: seal_key } =
             self.registry.vault.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, &random);
         transition.facts = wire::facts_beside(&events);
-        let summary =
-            summary_of(&self.name, &self.execution, &self.secrets, now, self.registry.thresholds.park_after, true);
+        let revision = transition.last_sequence();
+        let summary = summary_of(
+            &self.name,
+            &self.execution,
+            &self.secrets,
+            now,
+            self.registry.thresholds.park_after,
+            Decided::Yes,
+        );
         let changed = self.summary.is_outdated_by(&summary).then(|| summary.clone());
         let fence = self.registry.fence(self.execution.created().shard);
         let facts = self.progress.take(&self.execution, &events);
         let outbox = self.messages(&facts);
-        let operation = Operation::Append { key: self.key, transition, summary: changed, seal_key, outbox, fence };
+        let end = self.parent.filter(|_| summary.ended && !self.summary.ended);
+        let inbox = InboxChanges {
+            sent: end.into_iter().map(|to| InboxMessage { to, revision, content: InboxContent::ChildEnded }).collect(),
+            taken: std::mem::take(&mut self.taken_messages),
+        };
+        let operation =
+            Operation::Append { key: self.key, transition, summary: changed, seal_key, outbox, inbox, fence };
         let push = Push {
             feed: Some(Arc::clone(&self.feed)),
             events: self.feed.is_followed().then(|| (events.as_slice().into(), self.secrets.redactor().clone())),
             end: (summary.ended && self.feed.is_awaited()).then(|| Arc::from(self.summarize())),
+            child: end
+                .filter(|_| !is_planted(Defect::StaleView))
+                .and_then(|_| Some((self.name.id.clone(), child::end_of(&self.name, &self.execution)?))),
         };
         match self.registry.commit(Write { operation, push: Some(push) }).await {
             Ok(Ok(_)) => {}
@@ -327,6 +372,31 @@ impl Driver {
             self.registry.acknowledge(self.execution.created().shard, name);
         }
         Ok(())
+    }
+
+    /// When an execution that waits for nothing but its children leaves memory: not at once, since most of them end soon.
+    fn leaves_children_at(&self) -> Option<Timestamp> {
+        let waits = !self.summary.parked && self.execution.waits_for_children();
+        waits.then(|| self.execution.last_time().saturating_add(self.registry.thresholds.park_after))
+    }
+
+    /// Records that the execution is parked, although nothing has happened: it has only waited for its children for a while.
+    async fn park_beside_children(&mut self) -> Result<(), Exit> {
+        let park_after = self.registry.thresholds.park_after;
+        let parked = summary_of(&self.name, &self.execution, &self.secrets, self.now(), park_after, Decided::AndQuiet);
+        if !parked.parked {
+            return Ok(());
+        }
+        let fence = self.registry.fence(self.execution.created().shard);
+        let operation = Operation::Summarize { key: self.key, summary: parked.clone(), fence };
+        match self.registry.commit(operation).await {
+            Ok(Ok(_)) => {
+                self.summary = parked;
+                Ok(())
+            }
+            Ok(Err(refused)) => Err(Exit::Lost(Status::aborted(refused.to_string()))),
+            Err(error) => Err(Exit::Lost(unwritable(&error))),
+        }
     }
 
     /// The messages for webhooks that a transition causes.
@@ -383,19 +453,30 @@ fn leaves_memory(wake_at: Option<Timestamp>, now: Timestamp, park_after: Duratio
     wake_at.is_none_or(|at| at.since(now) > park_after)
 }
 
-/// The columns that the store can query without reading events. They change with the state, and when the execution is parked or woken. `is_decided`: whether
-/// everything is decided that follows from its events; otherwise it has something to do.
+/// Whether everything is decided that follows from an execution's events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decided {
+    /// No: it has something to do.
+    No,
+    /// Yes.
+    Yes,
+    /// Yes, and nothing has happened for a while.
+    AndQuiet,
+}
+
+/// The columns that the store can query without reading events. They change with the state, and when the execution is parked or woken.
 fn summary_of(
     name: &ExecutionName,
     execution: &Execution,
     secrets: &Secrets,
     now: Timestamp,
     park_after: Duration,
-    is_decided: bool,
+    decided: Decided,
 ) -> ExecutionSummary {
     let ended = execution.state().is_terminal();
     let wake_at = execution.wake_at();
-    let parked = !ended && is_decided && execution.is_parked() && leaves_memory(wake_at, now, park_after);
+    let is_quiet = decided == Decided::AndQuiet || decided == Decided::Yes && !execution.waits_for_children();
+    let parked = !ended && is_quiet && execution.is_parked() && leaves_memory(wake_at, now, park_after);
     let failure = if ended { execution.first_failure() } else { None };
     ExecutionSummary {
         state: wire::state_number(execution),

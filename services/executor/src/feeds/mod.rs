@@ -15,14 +15,14 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::Event;
+use belay_execution::{ChildEnd, Event};
 use belay_journal::{
-    Changes, Cursor, Deletion, Done, ExecutionKey, ExecutionRow, JournalReader, Operation, Page, Position, Query,
-    Reading, StoreError, Transition,
+    Changes, Cursor, Deletion, Done, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Operation, Page,
+    Position, Query, Reading, StoreError, Transition,
 };
 use belay_proto::v1;
 use belay_redaction::Redactor;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tonic::Status;
 
 use self::memory::Memory;
@@ -32,6 +32,7 @@ pub(crate) use self::{
 };
 use crate::{
     blobs::Opener,
+    driver::EndedChild,
     journal_reads::{JournalReads, StoredEvents},
     names::ExecutionName,
     registry::ExecutionRegistry,
@@ -50,7 +51,7 @@ const MIN_VIEW_BYTES: usize = 8 * 1024;
 const ROUND: Duration = Duration::from_secs(1);
 
 /// What a commit brings along about its execution, so that it need not be read again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Push {
     /// The feed of the execution; `None` for one that is created by this commit.
     pub(crate) feed: Option<Arc<EventFeed>>,
@@ -58,6 +59,17 @@ pub(crate) struct Push {
     pub(crate) events: Option<(Arc<[Event]>, Redactor)>,
     /// The execution in BASIC view, when it has ended and somebody waits for that.
     pub(crate) end: Option<Arc<v1::Execution>>,
+    /// The last part of its name and how it ended, when its parent is sent its end.
+    pub(crate) child: Option<(String, ChildEnd)>,
+}
+
+/// A message that was committed to the inbox of an execution.
+#[derive(Debug)]
+pub(crate) struct Mail {
+    /// The execution.
+    pub(crate) to: ExecutionKey,
+    /// What it says, if the commit brought that along; otherwise it has to be read.
+    pub(crate) ended: Option<EndedChild>,
 }
 
 /// The follower of the store.
@@ -70,6 +82,10 @@ pub(crate) struct Follower {
     committed: watch::Sender<()>,
     /// Something is kept that may have to be given up.
     keeps: Notify,
+    /// Messages to executions, to be delivered. Not bounded: there are as many as executions end.
+    mail: mpsc::UnboundedSender<Mail>,
+    /// Locked by the task that delivers them.
+    pub(crate) mailed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Mail>>,
 }
 
 /// The feeds in use.
@@ -105,7 +121,10 @@ impl Follower {
     /// A follower whose feeds each keep `max_recent` transitions. `reads` are those for clients.
     pub(crate) fn new(reads: JournalReads, max_recent: usize) -> Self {
         let memory = Arc::<Memory>::default();
+        let (mail, mailed) = mpsc::unbounded_channel();
         Self {
+            mail,
+            mailed: tokio::sync::Mutex::new(mailed),
             reads,
             feeds: Mutex::new(Feeds::new(max_recent, &memory)),
             memory,
@@ -116,16 +135,20 @@ impl Follower {
 
     /// Publishes an operation that is committed. Called in the order of the commits, before any caller learns of them.
     pub(crate) fn committed(&self, operation: Operation, push: Option<Push>, done: &Done) {
-        let (feed, events, shown) = match push {
-            Some(Push { feed, events, end }) => (feed, events, end),
-            None => (None, None, None),
-        };
-        let (key, transition, summary) = match (operation, done) {
-            (Operation::Create { transition, summary, .. }, Done::Created(key)) => (*key, transition, Some(summary)),
-            (Operation::Append { key, transition, summary, .. }, _) => (key, transition, summary),
+        let Push { feed, events, end: shown, mut child } = push.unwrap_or_default();
+        let (key, transition, summary, inbox) = match (operation, done) {
+            (Operation::Create { transition, summary, inbox, .. }, Done::Created(key)) => {
+                (*key, transition, Some(summary), inbox)
+            }
+            (Operation::Append { key, transition, summary, inbox, .. }, _) => (key, transition, summary, inbox),
             (Operation::Delete { key, .. }, _) => return self.forget(key),
             _ => return,
         };
+        for InboxMessage { to, .. } in inbox.sent {
+            let ended = child.take().map(|(id, end)| EndedChild { key, id, end: Some(end) });
+            // An error means that the executor is stopping: the message is in the inbox.
+            drop(self.mail.send(Mail { to, ended }));
+        }
         // An execution without a feed has neither readers nor watchers.
         let Some(feed) = feed.or_else(|| lock(&self.feeds).get(key)) else { return };
         feed.view.keep(events.as_ref().map(|(events, redactor)| (events, redactor)), transition.shown.len());

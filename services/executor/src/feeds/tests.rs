@@ -162,7 +162,7 @@ impl World {
         let feed = driven.key.map(|key| self.follower.feed(key));
         // Some commits bring nothing along, as those of another process would not.
         let brings = random.below(3) > 0 && feed.as_ref().is_some_and(|feed| feed.is_followed());
-        let push = Push { feed, events: brings.then(|| (events.into(), Redactor::new())), end: None };
+        let push = Push { feed, events: brings.then(|| (events.into(), Redactor::new())), end: None, child: None };
         self.unpublished.push((operation, Some(push), done));
     }
 

@@ -12,6 +12,7 @@ use std::{
     },
 };
 
+use belay_defects::{Defect, is_planted};
 use belay_execution::{Event, Execution, StepKey};
 use belay_journal::ExecutionKey;
 use belay_proto::v1;
@@ -188,7 +189,7 @@ impl View {
         self.follow(&mut folded);
         let at_least = revision();
         let current = match folded.as_ref() {
-            Some(current) if current.execution.last_sequence() >= at_least => current,
+            Some(current) if current.execution.last_sequence() >= at_least || is_planted(Defect::StaleView) => current,
             _ => {
                 // What is committed from now on is kept; what was committed before is in the journal, and what is in both is applied once.
                 *lock(&self.pending) = comes_again.then(|| Pending::nothing(&self.memory));

@@ -63,6 +63,7 @@ async fn delete(
             Ok(())
         }
         Err(Refused::NotEnded(_)) => Err(not_ended(&name)),
+        Err(Refused::Unrecorded { .. }) => Err(unrecorded(&name, row.execution.parent_step())),
         Err(Refused::Missing(key)) => Err(unreadable(&belay_journal::StoreError::Missing(key))),
         Err(Refused::Damaged(row)) => {
             let message = format!("Nothing was deleted: {row}.");
@@ -91,6 +92,18 @@ fn not_ended(name: &ExecutionName) -> Status {
     let message =
         format!("Execution `{}` has not ended and cannot be deleted: cancel it, or wait for its end.", name.id);
     status::error(Code::FailedPrecondition, reasons::EXECUTION_NOT_ENDED, message).with("name", name).into()
+}
+
+fn unrecorded(name: &ExecutionName, parent_step: Option<String>) -> Status {
+    let parent = parent_step.unwrap_or_default();
+    let message = format!(
+        "Execution `{}` cannot be deleted yet: `{parent}`, whose plan it carries out, has not recorded its end. Resume or cancel that execution first.",
+        name.id
+    );
+    status::error(Code::FailedPrecondition, reasons::END_NOT_RECORDED, message)
+        .with("name", name)
+        .with("parent_step", parent)
+        .into()
 }
 
 async fn check_etag(registry: &ExecutionRegistry, name: &ExecutionName, etag: &str) -> Result<(), Status> {

@@ -255,6 +255,7 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
         | Refused::HasSealKey(_)
         | Refused::Missing(_)
         | Refused::NotEnded(_)
+        | Refused::Unrecorded { .. }
         | Refused::NotErased(_) => {
             return Err(
                 status::error(Code::Aborted, reasons::FENCED, format!("Nothing was started: {refused}.")).into()

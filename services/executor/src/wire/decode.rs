@@ -463,6 +463,7 @@ fn decode_kind(
             let started = Child { execution: execution_id, inputs, until: until.as_ref().map(timestamp) };
             child(subject, ChildEvent::Started(started))
         }
+        Kind::ChildCreated(v1::ChildCreated {}) => child(subject, ChildEvent::Created),
         Kind::ChildPaused(v1::ChildPaused { resumed: false }) => child(subject, ChildEvent::Paused),
         Kind::ChildPaused(v1::ChildPaused { resumed: true }) => child(subject, ChildEvent::Resumed),
         Kind::ChildEnded(v1::ChildEnded { end }) => {
@@ -740,6 +741,7 @@ mod tests {
             ended(ToolCallEnd::OutcomeUnknown { failure: failure(), grant_nonce: "n".into() }),
             child(ChildEvent::Started(Child { execution: "c".into(), inputs: result(), until: Some(time) })),
             child(ChildEvent::Started(Child { execution: "c".into(), inputs: result(), until: None })),
+            child(ChildEvent::Created),
             child(ChildEvent::Paused),
             child(ChildEvent::Resumed),
             child(ChildEvent::Ended(ChildEnd::Completed { output: result() })),

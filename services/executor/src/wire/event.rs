@@ -389,6 +389,7 @@ fn child_kind(event: &ChildEvent) -> Kind {
             inputs: Some(inline(inputs)),
             until: until.map(time),
         }),
+        ChildEvent::Created => Kind::ChildCreated(v1::ChildCreated {}),
         ChildEvent::Paused => Kind::ChildPaused(v1::ChildPaused { resumed: false }),
         ChildEvent::Resumed => Kind::ChildPaused(v1::ChildPaused { resumed: true }),
         ChildEvent::Ended(end) => {

@@ -106,6 +106,10 @@ table! {
     "Only an execution that has ended can be deleted, and this one has not. Nothing happened."
     "Cancel it with `belay executions cancel ID`, or wait for its end, then delete it."
 
+    END_NOT_RECORDED Executions 2 false [] [FailedPrecondition]
+    "The execution carries out the plan of a step, and the execution of that step has not recorded its end: deleting it would lose its result. Nothing happened."
+    "The message names the step: resume its execution with `belay executions resume ID`, or cancel it; then delete this one."
+
     EXECUTION_DELETED Executions 2 false [] [NotFound]
     "The execution was deleted while it was read, watched or waited for."
     "Nothing of it is kept. Start the plan again for another execution."
@@ -205,6 +209,10 @@ table! {
     CHILD_REFUSED Calls 30 false [InvalidArguments Internal] []
     "The plan of a step could not be started, or what it returned cannot be the step's output: the inputs do not fit the plan, a tool is missing that was there, its execution was deleted, or its outputs are too large."
     "The message says which: correct the plan or its inputs, and go on with `belay executions retry ID --plan FILE`."
+
+    CHILD_LOST Calls 30 false [OutcomeUnknown] []
+    "The execution that carried out a step's plan is not in the store any more, so its result cannot be known. It is not started again, since it may have done its work."
+    "Find out what it has done. Then `belay executions retry ID` starts the step's plan anew, and `belay executions skip ID STEP` goes on without it."
 
     LIST_REFUSED Calls 30 false [InvalidArguments] []
     "The list for each entry of which a step runs (`for_each`) is not a list, or is too long or too large. The step ran for none."

@@ -133,6 +133,7 @@ impl EventLines {
                 | Kind::WaitStarted(_)
                 | Kind::WaitEnded(_)
                 | Kind::ChildStarted(_)
+                | Kind::ChildCreated(_)
                 | Kind::ChildPaused(_)
                 | Kind::ChildEnded(_)
                 | Kind::ToolCallEffectProposed(_)

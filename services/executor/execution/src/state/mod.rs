@@ -585,6 +585,21 @@ impl Execution {
         self.paused.as_ref().map(|paused| paused.principal.as_str())
     }
 
+    /// Whether it is paused so that running calls are discarded.
+    pub fn discards_calls(&self) -> bool {
+        self.paused.as_ref().is_some_and(|paused| paused.discard_calls)
+    }
+
+    /// Whether it is being stopped: cancelled, or ended by its time limit or a failure.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// Whether it waits for nothing but the executions of its steps' plans, so that it has nothing to do before the end of one.
+    pub fn waits_for_children(&self) -> bool {
+        self.is_parked() && self.operations.iter().any(|operation| operation.child().is_some())
+    }
+
     /// The ledger that its last intent names; empty before the first intent.
     pub fn ledger_id(&self) -> &str {
         &self.ledger_id
@@ -613,11 +628,15 @@ impl Execution {
             Some(Waiting::Approval { since, operation })
         }));
         waiting.extend(self.operations.iter().filter_map(Operation::waiting));
-        if self.is_parked()
-            && let Some(&(until, step)) = self.index.backing_off.first()
-        {
+        if !self.is_parked() {
+            return waiting;
+        }
+        if let Some(&(until, step)) = self.index.backing_off.first() {
             waiting.push(Waiting::Timer { since: self.steps[step].since, until });
         }
+        // Of many the first stands for all: each step says its own.
+        let child = self.operations.iter().find(|operation| operation.child().is_some());
+        waiting.extend(child.map(|operation| Waiting::Child { since: operation.since, child: operation.key }));
         waiting
     }
 

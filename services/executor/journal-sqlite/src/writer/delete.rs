@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use belay_defects::{Defect, is_planted};
 use belay_journal::{DeleteRequest, Done, ExecutionKey, Fence, NewExecution, Refused};
 use rusqlite::{OptionalExtension as _, params};
 
@@ -44,7 +45,9 @@ impl Transaction<'_> {
             Some(Ok(row)) if !row.summary.ended => return Ok(Err(Refused::NotEnded(key))),
             Some(Ok(row)) => row,
         };
-        if let Some(parent) = inbox::waiting_for(&self.connection, key)? {
+        if let Some(parent) = inbox::waiting_for(&self.connection, key)?
+            && !is_planted(Defect::UnrecordedChildDeleted)
+        {
             return Ok(Err(Refused::Unrecorded { key, parent }));
         }
         let last_log = match self.head(key)? {

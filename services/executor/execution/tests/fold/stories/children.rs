@@ -19,7 +19,7 @@ fn a_step_carries_out_a_plan() {
         play.picture(),
         [
             "0s started, a started",
-            "1s a completed, build started, build starts its plan",
+            "1s a completed, build started, build starts its plan, build plan created",
             "4s build plan completed, build completed, b started",
             "5s b completed, c started",
             "6s c completed, COMPLETED",
@@ -63,7 +63,7 @@ fn what_a_retry_would_not_mend_fails_the_step() {
     assert_eq!(
         play.picture(),
         [
-            "0s started, build started, build starts its plan",
+            "0s started, build started, build starts its plan, build plan created",
             "1s build plan failed Fatal, build failed CHILD_FAILED, b skipped DEPENDENCY_FAILED by build, FAILED"
         ]
     );
@@ -101,7 +101,7 @@ fn a_plan_is_cancelled_with_its_parent() {
     assert_eq!(
         play.picture(),
         [
-            "0s started, build started, build starts its plan",
+            "0s started, build started, build starts its plan, build plan created",
             "2s cancel requested, b skipped CANCELLED, build plan cancelled, build cancelled, CANCELLED",
         ]
     );
@@ -114,7 +114,7 @@ fn a_plan_is_paused_and_goes_on_with_its_parent() {
     assert_eq!(
         play.picture(),
         [
-            "0s started, build started, build starts its plan",
+            "0s started, build started, build starts its plan, build plan created",
             "1s paused, build plan paused",
             "9s resumed, build plan resumed, build plan completed, build completed, COMPLETED",
         ]
