@@ -70,7 +70,7 @@ pub use names::shard_of;
 pub use program::serve;
 pub use registry::{ExecutionRegistry, Parts};
 pub use runner::{InvalidToken, Runner};
-pub use secrets::open_seal_key;
+pub use secrets::{SealKeyError, SealKeyFile};
 pub use service::hosted;
 pub use settings::Settings;
 pub use thresholds::Thresholds;

@@ -410,6 +410,7 @@ async fn keeps_one_key<W: JournalWriter>(store: &mut Opened<W>) {
     assert_eq!(answers[1], Err(Refused::IdTaken { id: "sealed".into(), existing: first }));
     assert_eq!(store.reader.seal_key(first).await.unwrap().as_deref(), Some(b"first".as_slice()));
     assert_eq!(store.reader.seal_key(later).await.unwrap(), None);
+    assert_eq!(sealed(store).await, [first]);
 
     let answers = commit(
         store,
@@ -434,7 +435,18 @@ async fn keeps_one_key<W: JournalWriter>(store: &mut Opened<W>) {
     assert_eq!(answers, expected);
     assert_eq!(store.reader.seal_key(first).await.unwrap().as_deref(), Some(b"first".as_slice()));
     assert_eq!(store.reader.seal_key(later).await.unwrap().as_deref(), Some(b"later".as_slice()));
+    assert_eq!(sealed(store).await, [first, later]);
     assert_eq!(store.reader.read(later, 2, 10).await.unwrap(), vec![transition(3, 1), transition(4, 1)]);
+}
+
+/// The executions that have a key.
+async fn sealed<W: JournalWriter>(store: &Opened<W>) -> Vec<ExecutionKey> {
+    let (mut found, mut after) = (Vec::new(), ExecutionKey(i64::MIN));
+    while let Some(next) = store.reader.next_sealed(after).await.unwrap() {
+        found.push(next);
+        after = next;
+    }
+    found
 }
 
 /// The last snapshot is kept, by its owner and while there is an execution, and only of events that are stored.

@@ -543,6 +543,9 @@ pub trait JournalReader: Send + Sync {
     /// The wrapped key of an execution; `None` when no transition of it is sealed.
     fn seal_key(&self, key: ExecutionKey) -> Reading<'_, Option<Vec<u8>>>;
 
+    /// The first execution after `after`, in the order of their keys, that has a wrapped key; `None` when none has.
+    fn next_sealed(&self, after: ExecutionKey) -> Reading<'_, Option<ExecutionKey>>;
+
     /// The executions that need a driver now, which are those that have neither ended nor are parked: those after `after`, in the order of
     /// their keys, at most `limit`.
     fn claimable(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionRow>>;
