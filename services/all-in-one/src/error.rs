@@ -6,6 +6,7 @@ use std::{
 };
 
 use belay_approval_gate::{GateError, keys::KeyError};
+use belay_executor::SealKeyError;
 use belay_group_commit::CommitError;
 use belay_journal::StoreError;
 use belay_proto::stores::Behind;
@@ -91,6 +92,16 @@ impl StartError {
             LedgerError::Store(error) => Self::sqlite(path, error),
             LedgerError::KeyLost => {
                 Self::Store { code: reasons::SEAL_KEY_LOST, message: format!("{}: {error}", path.display()) }
+            }
+        }
+    }
+
+    pub(crate) fn seal_key(journal: &Path, error: SealKeyError) -> Self {
+        match error {
+            SealKeyError::File(error) => Self::SealKey(error),
+            SealKeyError::Store(error) => Self::journal(journal, error),
+            SealKeyError::Newer(..) | SealKeyError::Lost { .. } => {
+                Self::Store { code: error.reason(), message: error.to_string() }
             }
         }
     }

@@ -34,7 +34,7 @@ pub use state_dir::{StateDir, find_running, is_state_dir, own_workspace};
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use belay_approval_gate::{Gate, RunnerClient, Store, keys};
-use belay_executor::{ExecutionRegistry, Redactor, Runner};
+use belay_executor::{ExecutionRegistry, Redactor, Runner, SealKeyFile};
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policies;
 // Re-exported for clients that read a plan with the files that its steps name.
@@ -126,7 +126,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let clock = Arc::new(SystemClock);
 
     let key = keys::open(state_dir.path(), || ids.next_key()).map_err(StartError::Key)?;
-    let master_key = belay_executor::open_seal_key(state_dir.path(), || ids.next_key()).map_err(StartError::SealKey)?;
+    let seal_key = SealKeyFile::load(state_dir.path(), || ids.next_key()).map_err(StartError::SealKey)?;
     let limits = config.loaded.settings.services.clone();
     let commands = Arc::new(CommandSettings::new(config.commands, Some(state_dir.path().join("caches"))));
     let sandbox = commands.sandbox();
@@ -135,8 +135,8 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         tracing::warn!("{}", refusal.message);
     }
     let registry = tools::registry(&enforcement, &commands, &config.loaded).map_err(StartError::Config)?;
-    let opened = OpenStores::open(&state_dir, &ids, &registry, &master_key, options.accept_older_store)?;
-    let OpenStores { journal, ledger, approvals } = opened;
+    let opened = OpenStores::open(&state_dir, &ids, &registry, &seal_key, options.accept_older_store).await?;
+    let OpenStores { journal, ledger, approvals, master_key } = opened;
     let journal_stores = Arc::clone(&journal.stores);
     let calls = runner(
         &state_dir,

@@ -37,6 +37,9 @@ pub(crate) enum Holding {
 /// The time that a process has, after it took the lock, to open its socket.
 const HOLDER_STARTS: Duration = Duration::from_secs(5);
 
+/// How many attempts to take the lock, 20 ms apart, a holder that seems to have ended has to release it: a second.
+const UNSEEN_HOLDER: u32 = 50;
+
 impl StateDir {
     /// The path of the state directory: the flag, else `$XDG_STATE_HOME/belay`, else `~/.local/state/belay`.
     ///
@@ -63,7 +66,7 @@ impl StateDir {
     /// Takes the lock; `None` if another process holds it. The kernel releases it when the process ends, in any way.
     pub(crate) fn lock(&self) -> Result<Option<Held>, StartError> {
         let unusable = |source| StartError::StateDir { path: self.0.clone(), source };
-        let file = fs::OpenOptions::new()
+        let mut file = fs::OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
@@ -71,24 +74,38 @@ impl StateDir {
             .open(self.0.join("lock"))
             .map_err(unusable)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Held(file))),
+            Ok(()) => {
+                file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(unusable)?;
+                Ok(Some(Held(file)))
+            }
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(source)) => Err(unusable(source)),
         }
     }
 
-    /// Takes the lock, or waits until its holder responds. A holder that is shutting down no longer responds, and then releases the lock.
+    /// Whether the process that took the lock last still runs, as far as this process can see.
+    fn is_holder_alive(&self) -> bool {
+        let holder = fs::read_to_string(self.0.join("lock")).unwrap_or_default();
+        let stat = fs::read_to_string(format!("/proc/{}/stat", holder.trim())).unwrap_or_default();
+        // After the program's name in parentheses comes the state.
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    }
+
+    /// Takes the lock, or waits until its holder responds. A holder that is shutting down no longer responds, and then releases the lock. For one
+    /// that was killed, a child that it had just forked may have its lock and its socket for a moment: that is no response.
     pub(crate) async fn hold(&self) -> Result<Holding, StartError> {
         let either = async {
-            loop {
+            for attempt in 0_u32.. {
                 if let Some(held) = self.lock()? {
                     return Ok(Holding::Ours(held));
                 }
-                if answers(&self.executor_socket()) {
+                // A holder that cannot be seen may be in another container.
+                if answers(&self.executor_socket()) && (attempt >= UNSEEN_HOLDER || self.is_holder_alive()) {
                     return Ok(Holding::Theirs(Endpoint::Unix(self.executor_socket())));
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
+            Err(StartError::HolderSilent(self.0.clone()))
         };
         let settled = tokio::time::timeout(HOLDER_STARTS, either).await;
         settled.unwrap_or_else(|_| Err(StartError::HolderSilent(self.0.clone())))
@@ -249,6 +266,22 @@ mod tests {
         std::fs::remove_file(state_dir.executor_socket()).unwrap();
         let _listener = std::os::unix::net::UnixListener::bind(state_dir.executor_socket()).unwrap();
         assert!(matches!(state_dir.hold().await, Ok(Holding::Theirs(_))));
+    }
+
+    /// A killed holder whose forked child has its lock and its listening socket for a moment.
+    #[tokio::test]
+    async fn the_socket_of_a_holder_that_was_killed_is_no_response() {
+        let folder = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::prepare(folder.path()).unwrap();
+        let before = state_dir.lock().unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(state_dir.executor_socket()).unwrap();
+        assert!(state_dir.is_holder_alive());
+        // No process has such an id.
+        fs::write(folder.path().join("lock"), "4194305").unwrap();
+        let (holding, ()) = tokio::join!(state_dir.hold(), async { drop(before) });
+        let Ok(Holding::Ours(_held)) = holding else { panic!("{holding:?}") };
+        fs::write(folder.path().join("lock"), "4194305").unwrap();
+        assert!(matches!(state_dir.hold().await, Ok(Holding::Theirs(_))), "one in another container goes on");
     }
 
     #[test]

@@ -74,6 +74,6 @@ fn open_master_key(state_dir: &Path) -> Result<MasterKey, String> {
     if !path.exists() {
         return Err(format!("{} is missing", path.display()));
     }
-    let key = key_file::open(&path, key_file::SEAL, || unreachable!("it exists"));
-    key.map(MasterKey::new).map_err(|error| error.to_string())
+    let key = key_file::load(&path, key_file::SEAL, || unreachable!("it exists"));
+    key.map(|key| MasterKey::new(key.key())).map_err(|error| error.to_string())
 }

@@ -96,7 +96,8 @@ async fn complete_all(registry: &Arc<ExecutionRegistry>) -> Result<(), String> {
         registry.deletions.ended_round();
     }
     let now = registry.now().as_micros();
-    while let Done::Dropped(1..) = commit(registry, Operation::DropDeletions { now }).await? {}
+    let drop = || Operation::DropDeletions { now, latest: now.saturating_add(reserved()) };
+    while let Done::Dropped(1..) = commit(registry, drop()).await? {}
     outcome
 }
 
@@ -125,8 +126,7 @@ async fn complete(registry: &Arc<ExecutionRegistry>, deletions: Vec<Deletion>) -
             format!("the approval gate: {status}")
         })?;
     }
-    let reserved = i64::try_from(NAME_RESERVED.as_micros()).unwrap_or(i64::MAX);
-    let reusable_at = registry.now().as_micros().saturating_add(reserved);
+    let reusable_at = registry.now().as_micros().saturating_add(reserved());
     // At the same time, so that they are one commit.
     let closing = done.iter().map(|deletion| {
         let fence = registry.fence(deletion.shard);
@@ -139,6 +139,11 @@ async fn complete(registry: &Arc<ExecutionRegistry>, deletions: Vec<Deletion>) -
             Err(format!("the tool runner cannot forget {} of them now, such as {}", left.len(), name_of(first)))
         }
     }
+}
+
+/// [`NAME_RESERVED`] in microseconds.
+fn reserved() -> i64 {
+    i64::try_from(NAME_RESERVED.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Commits an operation that is refused only when another owner has taken over or a row is damaged.

@@ -15,8 +15,7 @@ use belay_sqlite::{Location, Threads};
 use belay_telemetry::{LAST_FLUSH, MetricsExport, Telemetry};
 
 use crate::{
-    ExecutionRegistry, Gate, Parts, Redactor, Runner, Settings, Thresholds, hosted, open_seal_key, store_reason,
-    webhooks,
+    ExecutionRegistry, Gate, Parts, Redactor, Runner, SealKeyFile, Settings, Thresholds, hosted, store_reason, webhooks,
 };
 
 /// Serves until SIGINT or SIGTERM.
@@ -37,10 +36,12 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     program::state_folder(&settings.state_dir)?;
 
     let ids = Ids::from_system();
-    let master_key = open_seal_key(&settings.state_dir, || ids.next_key())?;
+    let seal_key = SealKeyFile::load(&settings.state_dir, || ids.next_key())?;
     let accepted = settings.accept_older_store.then(|| SystemClock.now_micros());
     let location = Location { accepted, ..Location::file(settings.state_dir.join("journal.db")) };
     let journal = belay_journal_sqlite::open(&location, Threads::Real, || ids.next_id())?;
+    let master_key = seal_key.open(&*journal.reader).await.map_err(|error| format!("{}: {error}", error.reason()))?;
+    seal_key.store()?;
     let channel = |address| ServiceChannel::new(net::connect_lazy(address), Arc::clone(&journal.stores));
     let runner = Runner::new(channel(&settings.runner), settings.runner_token.as_deref())?;
     let gate = Gate::new(channel(&settings.gate), settings.gate_token.as_deref())?;

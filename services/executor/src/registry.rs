@@ -68,7 +68,7 @@ pub struct Parts<W = SqliteWriter> {
     pub ids: Ids,
     /// Detects secrets.
     pub redactor: Redactor,
-    /// Wraps the key of each execution; see [`crate::open_seal_key`].
+    /// Wraps the key of each execution; see [`crate::SealKeyFile`].
     pub master_key: MasterKey,
     /// Exports spans.
     pub telemetry: Telemetry,

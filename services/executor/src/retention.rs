@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use belay_journal::{DeleteRequest, ExecutionRow, Operation, Position, Refused};
+use belay_journal::{DeleteRequest, ExecutionKey, ExecutionRow, Operation, Position, Refused};
 use belay_settings::Retention;
 use futures::future::join_all;
 
@@ -29,11 +29,12 @@ pub(crate) async fn run(registry: Weak<ExecutionRegistry>, retention: Retention)
     if retention.finished_for.value.is_none() && retention.keep_last.value.is_none() {
         return;
     }
+    let Some(started) = registry.upgrade().map(|this| this.now().as_micros()) else { return };
     loop {
         let Some(this) = registry.upgrade() else { return };
         let shutdown = this.shutdown.clone();
         let round = async {
-            match prune(&this, &retention).await {
+            match prune(&this, &retention, started).await {
                 Ok(0) => {}
                 Ok(count) => tracing::info!(count, "Executions that the retention settings do not keep were deleted"),
                 Err(why) => {
@@ -51,17 +52,40 @@ pub(crate) async fn run(registry: Weak<ExecutionRegistry>, retention: Retention)
     }
 }
 
-/// Deletes every execution up to the bound, and returns how many they were.
-async fn prune(registry: &Arc<ExecutionRegistry>, retention: &Retention) -> Result<usize, String> {
+/// Deletes every execution that is not kept, and returns how many they were. `started` is when this process started.
+async fn prune(registry: &Arc<ExecutionRegistry>, retention: &Retention, started: i64) -> Result<usize, String> {
     let keep_last = retention.keep_last.value.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX));
     let beyond = match keep_last {
         Some(keep) => registry.reads.read(move |reader| reader.finished_beyond(keep)).await,
         None => Ok(None),
     };
     let beyond = beyond.map_err(|error| unreadable(&error).to_string())?;
-    let now = registry.now().as_micros();
-    let Some(until) = bound(now, retention.finished_for.value, beyond) else { return Ok(0) };
-    let (mut after, mut count) = (Position::START, 0);
+    let (now, finished_for) = (registry.now().as_micros(), retention.finished_for.value);
+    let mut count = 0;
+    if let Some(until) = bound(now, finished_for, beyond) {
+        count += delete_between(registry, Position::START, until, now).await?;
+    }
+    if is_ahead_old(now, started, finished_for) {
+        let last = Position { time: i64::MAX, key: ExecutionKey(i64::MAX) };
+        count += delete_between(registry, Position::after(now), last, now).await?;
+    }
+    Ok(count)
+}
+
+/// Whether executions whose end is in the future are older than `finished_for` seconds. The clock was ahead when they ended, which was before
+/// this process started: its own clock never goes back.
+fn is_ahead_old(now: i64, started: i64, finished_for: Option<u64>) -> bool {
+    finished_for.is_some_and(|seconds| now.saturating_sub(started) > micros(seconds))
+}
+
+/// Deletes the executions that ended after `after` up to `until`, and returns how many they were.
+async fn delete_between(
+    registry: &Arc<ExecutionRegistry>,
+    mut after: Position,
+    until: Position,
+    now: i64,
+) -> Result<usize, String> {
+    let mut count = 0;
     loop {
         let page = registry.reads.read(move |reader| reader.finished(after, until, PAGE)).await;
         let page = page.map_err(|error| unreadable(&error).to_string())?;
@@ -107,16 +131,25 @@ async fn not_in_use(registry: &ExecutionRegistry, page: Vec<ExecutionRow>) -> Re
 /// The last position, in the order of ends, at which an execution is not kept; `None` when all are. An execution is deleted when it ended longer
 /// ago than `finished_for` seconds, and also when it is not among the last that are kept, of which `beyond` is the first.
 fn bound(now: i64, finished_for: Option<u64>, beyond: Option<Position>) -> Option<Position> {
-    let micros = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000);
     let by_age = finished_for.map(|seconds| Position::after(now.saturating_sub(micros(seconds)).saturating_sub(1)));
     by_age.into_iter().chain(beyond).max()
 }
 
+fn micros(seconds: u64) -> i64 {
+    i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000)
+}
+
 #[cfg(test)]
 mod tests {
-    use belay_journal::ExecutionKey;
-
     use super::*;
+
+    /// B-26: an end that a wrong clock has put into the future does not keep an execution for ever.
+    #[test]
+    fn what_ended_in_the_future_is_as_old_as_the_process() {
+        assert!(!is_ahead_old(70_000_000, 10_000_000, Some(60)));
+        assert!(is_ahead_old(70_000_001, 10_000_000, Some(60)));
+        assert!(!is_ahead_old(i64::MAX, 0, None), "everything is kept");
+    }
 
     #[test]
     fn either_setting_deletes() {

@@ -8,10 +8,7 @@ mod hide;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use belay_execution::{Execution, Json};
 use belay_journal::{Snapshot, Transition};
@@ -20,7 +17,6 @@ use belay_proto::{
     v1,
 };
 use belay_redaction::{Bound, MasterKey, NotOpened, Redactor, SealKey, is_telling, open, seal};
-use belay_service_kit::key_file::{self, KeyFileError};
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -36,15 +32,6 @@ const MAX_SNAPSHOT_BYTES: usize = 16 * 1024 * 1024;
 
 /// The file of the key that wraps the executions' keys, in the state directory.
 pub(crate) const SEAL_KEY_FILE: &str = "seal.key";
-
-/// Opens the key that wraps the executions' keys, `seal.key` in the state directory; the first start creates it from the 32 random bytes
-/// that `random` returns.
-///
-/// # Errors
-/// [`KeyFileError`] when it is damaged, or other users can read it.
-pub fn open_seal_key(state_dir: &Path, random: impl FnOnce() -> [u8; 32]) -> Result<MasterKey, KeyFileError> {
-    key_file::open(&state_dir.join(SEAL_KEY_FILE), key_file::SEAL, random).map(MasterKey::new)
-}
 
 /// Hides and seals the secrets of all executions.
 pub(crate) struct Vault {

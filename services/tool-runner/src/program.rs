@@ -51,12 +51,14 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     }
     let registry = tools::registry(&enforcement, &commands, &loaded)?;
     let ids = Ids::from_system();
-    let master_key = MasterKey::new(key_file::open(&state_dir.join("seal.key"), key_file::SEAL, || ids.next_key())?);
+    let seal_key = key_file::load(&state_dir.join("seal.key"), key_file::SEAL, || ids.next_key())?;
+    let master_key = MasterKey::new(seal_key.key());
     let id = ids.next_id();
     let secrets = Secrets::new(Redactor::new(), master_key, registry.clone(), move || ids.next_key());
     let accepted = settings.accept_older_store.then(|| SystemClock.now_micros());
     let location = Location { accepted, ..Location::file(state_dir.join("ledger.db")) };
     let ledger = Ledger::open(&location, Threads::Real, secrets, || id)?;
+    seal_key.store()?;
     let gate = ServiceChannel::new(net::connect_lazy(&settings.gate), Arc::clone(ledger.stores()));
     let gate = GateChannel::new(gate, settings.gate_token.as_deref())?;
     let calls = Calls::recover(Parts {

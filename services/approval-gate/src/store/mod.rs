@@ -7,7 +7,11 @@ mod read;
 mod schema;
 mod write;
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use belay_group_commit::{CommitError, GroupCommit};
 use belay_proto::{
@@ -74,9 +78,39 @@ pub struct StoreError(#[from] pub SqliteError);
 /// Why a change may not be stored.
 pub(crate) type Failed = CommitError<SqliteError>;
 
+/// Failures of a store that the log has named, one of each kind: requests that meet the same damage again and again do not fill it.
+#[derive(Clone)]
+struct FailureLog {
+    path: Arc<Path>,
+    named: Arc<Mutex<BTreeSet<&'static str>>>,
+}
+
+impl FailureLog {
+    fn new(path: &Path) -> Self {
+        Self { path: path.into(), named: Arc::default() }
+    }
+
+    /// Names the failure, unless one of its kind was named. A damaged row is named where it is read. Returns whether it did.
+    fn note(&self, error: &SqliteError) -> bool {
+        let is_new = !matches!(error, SqliteError::Row(_))
+            && self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(error.reason());
+        if is_new {
+            tracing::error!(
+                store = %self.path.display(),
+                reason = error.reason(),
+                %error,
+                "The store of approvals cannot be used, and executions that need it wait. `belay store check` names what is damaged; \
+                 docs/errors.md says what to do about the reason"
+            );
+        }
+        is_new
+    }
+}
+
 /// An open store.
 pub struct Store {
     id: String,
+    failures: FailureLog,
     stores: Arc<Stores>,
     writer: GroupCommit<Op, Reply, SqliteError>,
     readers: Arc<Readers>,
@@ -102,12 +136,17 @@ impl Store {
         let feed = Arc::new(ChangeFeed::new(head));
         let readers = Arc::clone(&store.readers);
         let publisher = Arc::clone(&feed);
+        let failures = FailureLog::new(&location.path);
         // The closure owns the store, and with it the lock on its files.
         let writer = GroupCommit::start(threads.writer("belay-gate"), location.max_batch, {
-            let stores = Arc::clone(&stores);
-            move |batch| perform(&store, &stores, &publisher, batch)
+            let (stores, failures) = (Arc::clone(&stores), failures.clone());
+            move |batch| {
+                perform(&store, &stores, &publisher, batch).inspect_err(|error| {
+                    failures.note(error);
+                })
+            }
         });
-        Ok(Self { id, stores, writer, readers, reads: Lane::new(threads, READERS), threads, feed })
+        Ok(Self { id, failures, stores, writer, readers, reads: Lane::new(threads, READERS), threads, feed })
     }
 
     /// Closes the store, and returns when its file can be opened again.
@@ -263,7 +302,10 @@ impl Store {
         read: impl FnOnce(&Connection) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T, SqliteError> {
         let readers = Arc::clone(&self.readers);
-        self.reads.run(move || read(&readers.connection())).await
+        let outcome = self.reads.run(move || read(&readers.connection())).await;
+        outcome.inspect_err(|error| {
+            self.failures.note(error);
+        })
     }
 
     /// Runs blocking work on a thread of its own.
@@ -349,4 +391,30 @@ fn unexpected(reply: Reply) -> Failed {
         Reply::Damaged(row) => SqliteError::Row(row),
         _ => SqliteError::Other("the writer returned a mismatched reply".into()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page of the database that holds nothing but zeros: the log names the store once, however often it is read.
+    #[tokio::test]
+    async fn a_damaged_store_is_named_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("gate.db"));
+        Store::open(&location, Threads::Real, || "a store".into()).unwrap().close();
+        let store = Store::open(&location, Threads::Inline, || "a store".into()).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&location.path).unwrap();
+        let pages = file.metadata().unwrap().len() / 4096;
+        for page in 1..pages {
+            std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4096], page * 4096).unwrap();
+        }
+        for _ in 0..3 {
+            let error = store.count_open().await.unwrap_err();
+            assert!(matches!(error, SqliteError::Corrupt(_)), "{error:?}");
+        }
+        assert_eq!(store.failures.named.lock().unwrap().iter().collect::<Vec<_>>(), [&"STORE_CORRUPT"]);
+        assert!(!store.failures.note(&SqliteError::Corrupt("again".into())));
+        assert!(store.failures.note(&SqliteError::Full), "another kind");
+    }
 }

@@ -145,7 +145,6 @@ pub const EXECUTION_TRANSITIONS: &[(ExecutionState, ExecutionTrigger, ExecutionS
         (S::Pending, T::CancelRequested, S::Cancelling),
         (S::Pending, T::KillRequested, S::Cancelling),
         (S::Pending, T::DeadlineExceeded, S::Cancelling),
-        (S::Running, T::Started, S::Running),
         (S::Running, T::Paused, S::Paused),
         (S::Running, T::CancelRequested, S::Cancelling),
         (S::Running, T::KillRequested, S::Cancelling),
@@ -166,6 +165,8 @@ pub const EXECUTION_TRANSITIONS: &[(ExecutionState, ExecutionTrigger, ExecutionS
         // What had been done before it was stopped is undone.
         (S::Running, T::Finished, S::Cancelled),
         (S::Running, T::Finished, S::TimedOut),
+        // Before its start time.
+        (S::Paused, T::Resumed, S::Pending),
         (S::Paused, T::Resumed, S::Running),
         (S::Paused, T::CancelRequested, S::Cancelling),
         (S::Paused, T::KillRequested, S::Cancelling),
@@ -184,7 +185,10 @@ pub const EXECUTION_TRANSITIONS: &[(ExecutionState, ExecutionTrigger, ExecutionS
         (S::Completed, T::Retried, S::Running),
         (S::Partial, T::Retried, S::Running),
         (S::Failed, T::Retried, S::Running),
+        // Stopped before its start time.
+        (S::Cancelled, T::Retried, S::Pending),
         (S::Cancelled, T::Retried, S::Running),
+        (S::TimedOut, T::Retried, S::Pending),
         (S::TimedOut, T::Retried, S::Running),
     ]
 };

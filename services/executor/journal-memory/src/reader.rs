@@ -137,6 +137,13 @@ impl JournalReader for MemoryReader {
         self.look(|state| state.executions.get(&key)?.seal_key.clone())
     }
 
+    fn next_sealed(&self, after: ExecutionKey) -> Reading<'_, Option<ExecutionKey>> {
+        self.look(|state| {
+            let sealed = state.executions.iter().filter(|(_, stored)| stored.seal_key.is_some());
+            sealed.map(|(key, _)| *key).filter(|key| *key > after).min()
+        })
+    }
+
     fn claimable(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionRow>> {
         let is_claimable = |row: &ExecutionRow| !row.summary.ended && !row.summary.parked;
         self.look(|state| ordered(state, |row| is_claimable(row).then_some(0), |position| position.key > after, limit))

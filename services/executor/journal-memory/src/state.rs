@@ -147,7 +147,10 @@ impl State {
                 self.log.retain(|_, change| change.key != key);
                 Ok(Done::Closed)
             }
-            Operation::DropDeletions { now } => {
+            Operation::DropDeletions { now, latest } => {
+                for (deletion, _) in self.deletions.values_mut() {
+                    deletion.reusable_at = deletion.reusable_at.map(|at| at.min(latest));
+                }
                 let before = self.deletions.len();
                 self.deletions.retain(|_, (deletion, _)| deletion.reusable_at.is_none_or(|at| at > now));
                 Ok(Done::Dropped(before - self.deletions.len()))
@@ -159,6 +162,14 @@ impl State {
             Operation::PostponeMessage { key, attempts, next_at } => {
                 if let Some(row) = self.outbox.get_mut(&key) {
                     (row.attempts, row.next_at) = (attempts, next_at);
+                }
+                Ok(Done::Changed)
+            }
+            Operation::RescheduleMessages { webhook, latest, now } => {
+                let rows = self.outbox.values_mut();
+                for row in rows.filter(|row| row.message.webhook == webhook && row.next_at > latest) {
+                    row.message.created_at = row.message.created_at.min(now);
+                    row.next_at = now;
                 }
                 Ok(Done::Changed)
             }
@@ -288,6 +299,7 @@ fn fence_of(operation: &Operation) -> Option<Fence> {
         Operation::DropDeletions { .. }
         | Operation::RemoveMessage { .. }
         | Operation::PostponeMessage { .. }
+        | Operation::RescheduleMessages { .. }
         | Operation::DropMessages { .. } => None,
     }
 }

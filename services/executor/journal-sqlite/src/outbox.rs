@@ -75,6 +75,24 @@ pub(crate) fn postpone(
     Ok(())
 }
 
+/// Gives the messages of a webhook whose time is after `latest` the time `now`, and those stored after `now` too.
+pub(crate) fn reschedule(connection: &Connection, webhook: &str, latest: i64, now: i64) -> Result<(), rusqlite::Error> {
+    static RESCHEDULE: LazyLock<String> = LazyLock::new(|| {
+        let columns = OUTBOX.columns.iter().map(|column| match *column {
+            "created_at" => "min(created_at, ?3)",
+            "next_at" => "?3",
+            kept => kept,
+        });
+        format!(
+            "UPDATE outbox INDEXED BY outbox_next SET created_at = min(created_at, ?3), next_at = ?3, sum = {}
+             WHERE webhook = ?1 AND next_at > ?2 AND {}",
+            OUTBOX.sum_of(columns),
+            OUTBOX.intact()
+        )
+    });
+    connection.prepare_cached(&RESCHEDULE)?.execute(params![webhook, latest, now]).map(drop)
+}
+
 /// Removes a message, if it is there.
 pub(crate) fn remove(connection: &Connection, key: OutboxKey) -> Result<(), rusqlite::Error> {
     connection.prepare_cached("DELETE FROM outbox WHERE id = ?1")?.execute([key.0]).map(drop)

@@ -214,6 +214,12 @@ impl Queries {
         rows::seal_key(&self.connection(), key).map_err(failed)?.map_err(damaged)
     }
 
+    pub(crate) fn next_sealed(&self, after: ExecutionKey) -> Result<Option<ExecutionKey>, StoreError> {
+        const NEXT: &str = "SELECT exec FROM seal_key WHERE exec > ?1 ORDER BY exec LIMIT 1";
+        let next = self.connection().query_row(NEXT, [after.0], |row| row.get(0).map(ExecutionKey));
+        next.optional().map_err(failed)
+    }
+
     pub(crate) fn claimable(&self, after: ExecutionKey, limit: usize) -> Result<Vec<ExecutionRow>, StoreError> {
         let rows = self.rows(
             "INDEXED BY execution_claimable WHERE ended = 0 AND parked = 0 AND exec > ?1 ORDER BY exec LIMIT ?2",

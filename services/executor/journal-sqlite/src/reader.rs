@@ -80,6 +80,10 @@ impl JournalReader for SqliteReader {
         self.run(move |queries| queries.seal_key(key))
     }
 
+    fn next_sealed(&self, after: ExecutionKey) -> Reading<'_, Option<ExecutionKey>> {
+        self.run(move |queries| queries.next_sealed(after))
+    }
+
     fn claimable(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionRow>> {
         self.run(move |queries| queries.claimable(after, limit))
     }

@@ -218,13 +218,17 @@ impl Transaction<'_> {
                 Operation::CloseDeletion { key, reusable_at, fence } => {
                     self.close_deletion(*key, *reusable_at, *fence)?
                 }
-                Operation::DropDeletions { now } => Ok(Done::Dropped(self.drop_deletions(*now)?)),
+                Operation::DropDeletions { now, latest } => Ok(Done::Dropped(self.drop_deletions(*now, *latest)?)),
                 Operation::RemoveMessage { key } => {
                     outbox::remove(&self.connection, *key)?;
                     Ok(Done::Changed)
                 }
                 Operation::PostponeMessage { key, attempts, next_at } => {
                     outbox::postpone(&self.connection, *key, *attempts, *next_at)?;
+                    Ok(Done::Changed)
+                }
+                Operation::RescheduleMessages { webhook, latest, now } => {
+                    outbox::reschedule(&self.connection, webhook, *latest, *now)?;
                     Ok(Done::Changed)
                 }
                 Operation::DropMessages { known, before } => {
@@ -758,7 +762,7 @@ pub(crate) mod tests {
         assert!(store.writer.commit(&all).await.unwrap().iter().all(Result::is_ok));
         assert!(log_bytes() > 0, "a reader is in the way");
         reader.execute_batch("COMMIT").unwrap();
-        let drop_none = Operation::DropDeletions { now: 0 };
+        let drop_none = Operation::DropDeletions { now: 0, latest: i64::MAX };
         assert_eq!(store.writer.commit(&[drop_none]).await.unwrap(), vec![Ok(Done::Dropped(0))]);
         assert_eq!(log_bytes(), 0, "the next round has tried again");
     }

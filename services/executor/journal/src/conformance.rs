@@ -434,6 +434,7 @@ async fn keeps_one_key<W: JournalWriter>(store: &mut Opened<W>) {
     assert_eq!(answers[1], Err(Refused::IdTaken { id: "sealed".into(), existing: first }));
     assert_eq!(store.reader.seal_key(first).await.unwrap().as_deref(), Some(b"first".as_slice()));
     assert_eq!(store.reader.seal_key(later).await.unwrap(), None);
+    assert_eq!(sealed(store).await, [first]);
 
     let answers = commit(
         store,
@@ -458,7 +459,18 @@ async fn keeps_one_key<W: JournalWriter>(store: &mut Opened<W>) {
     assert_eq!(answers, expected);
     assert_eq!(store.reader.seal_key(first).await.unwrap().as_deref(), Some(b"first".as_slice()));
     assert_eq!(store.reader.seal_key(later).await.unwrap().as_deref(), Some(b"later".as_slice()));
+    assert_eq!(sealed(store).await, [first, later]);
     assert_eq!(store.reader.read(later, 2, 10).await.unwrap(), vec![transition(3, 1), transition(4, 1)]);
+}
+
+/// The executions that have a key.
+async fn sealed<W: JournalWriter>(store: &Opened<W>) -> Vec<ExecutionKey> {
+    let (mut found, mut after) = (Vec::new(), ExecutionKey(i64::MIN));
+    while let Some(next) = store.reader.next_sealed(after).await.unwrap() {
+        found.push(next);
+        after = next;
+    }
+    found
 }
 
 /// The last snapshot is kept, by its owner and while there is an execution, and only of events that are stored.
@@ -518,8 +530,11 @@ async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened<W>) {
     assert_eq!(answers, vec![Ok(Done::Appended), Ok(Done::Deleted), Err(Refused::Missing(key))]);
     let gone = store.reader.load(key, Some(3)).await;
     assert!(matches!(gone, Err(StoreError::Missing(missing)) if missing == key), "it goes with its execution");
-    let answers =
-        commit(store, vec![erase(key, 1000, fence), close(key, 0, fence), Operation::DropDeletions { now: 0 }]).await;
+    let answers = commit(
+        store,
+        vec![erase(key, 1000, fence), close(key, 0, fence), Operation::DropDeletions { now: 0, latest: i64::MAX }],
+    )
+    .await;
     assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed), Ok(Done::Dropped(1))]);
 }
 
@@ -611,8 +626,11 @@ async fn follows_what_is_committed<W: JournalWriter>(store: &mut Opened<W>) {
         store.reader.changes(start, 10).await.unwrap(),
         Changes { changes: vec![expected[0], expected[3]], next }
     );
-    let answers =
-        commit(store, vec![erase(b, 1000, fence), close(b, 0, fence), Operation::DropDeletions { now: 0 }]).await;
+    let answers = commit(
+        store,
+        vec![erase(b, 1000, fence), close(b, 0, fence), Operation::DropDeletions { now: 0, latest: i64::MAX }],
+    )
+    .await;
     assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed), Ok(Done::Dropped(1))]);
     assert_eq!(store.reader.changes(start, 10).await.unwrap().changes, [expected[0], expected[3]]);
     assert!(store.reader.latest().await.unwrap() >= next, "a cursor that was given stays valid");
@@ -698,8 +716,11 @@ async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     assert!((5..=6).contains(&steps), "205 transitions in steps of 50: {steps}");
     assert_eq!(commit(store, vec![erase(key, 50, fence)]).await, vec![Ok(Done::Erased { complete: true })], "again");
     assert_eq!(everything(store).await, others);
-    let answers =
-        commit(store, vec![close(key, 10_001, fence), again.clone(), Operation::DropDeletions { now: 10_000 }]).await;
+    let answers = commit(
+        store,
+        vec![close(key, 10_001, fence), again.clone(), Operation::DropDeletions { now: 10_000, latest: i64::MAX }],
+    )
+    .await;
     assert_eq!(answers, vec![Ok(Done::Closed), refused(Some(10_001)), Ok(Done::Dropped(0))]);
     assert_eq!(store.reader.open_deletions(ExecutionKey(0), 10).await.unwrap(), vec![], "it is closed");
     let closed = store.reader.deletion("default", "deleted").await.unwrap().expect("its name is not free yet");
@@ -716,8 +737,14 @@ async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     assert_eq!(commit(store, vec![delete(neighbour, "", fence)]).await, vec![Ok(Done::Deleted)]);
     let answers = commit(store, vec![erase(neighbour, 1000, fence), close(neighbour, 20_000, fence)]).await;
     assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed)]);
-    assert_eq!(commit(store, vec![Operation::DropDeletions { now: 19_999 }]).await, vec![Ok(Done::Dropped(0))]);
-    assert_eq!(commit(store, vec![Operation::DropDeletions { now: 20_000 }]).await, vec![Ok(Done::Dropped(1))]);
+    assert_eq!(
+        commit(store, vec![Operation::DropDeletions { now: 19_999, latest: i64::MAX }]).await,
+        vec![Ok(Done::Dropped(0))]
+    );
+    // A clock that was ahead does not reserve a name for longer.
+    let at = |now, latest| Operation::DropDeletions { now, latest };
+    let answers = commit(store, vec![at(14_000, 15_000), at(14_999, 15_999), at(15_000, 16_000)]).await;
+    assert_eq!(answers, vec![Ok(Done::Dropped(0)), Ok(Done::Dropped(0)), Ok(Done::Dropped(1))]);
     assert_eq!(store.reader.deletion("default", "neighbour").await.unwrap(), None);
 
     // Continued after the store is opened again.

@@ -46,6 +46,7 @@ async fn read(reader: &dyn JournalReader, operation: &Operation) -> Result<Evide
         | Operation::DropDeletions { .. }
         | Operation::RemoveMessage { .. }
         | Operation::PostponeMessage { .. }
+        | Operation::RescheduleMessages { .. }
         | Operation::DropMessages { .. } => return Ok(Evidence::default()),
     };
     let Some(key) = key else { return Ok(Evidence::default()) };
@@ -84,6 +85,7 @@ impl Operation {
             | Self::DropDeletions { .. }
             | Self::RemoveMessage { .. }
             | Self::PostponeMessage { .. }
+            | Self::RescheduleMessages { .. }
             | Self::DropMessages { .. } => None,
         }
     }
@@ -214,7 +216,7 @@ mod tests {
             Operation::KeepSnapshot { key: KEY, snapshot, fence: FENCE },
             Operation::Erase { key: KEY, max_transitions: 1, fence: FENCE },
             Operation::CloseDeletion { key: KEY, reusable_at: 1, fence: FENCE },
-            Operation::DropDeletions { now: 1 },
+            Operation::DropDeletions { now: 1, latest: 2 },
         ];
         for operation in repeatable {
             assert_eq!(operation.outcome(&written(transition(), 5)), None);

@@ -349,6 +349,9 @@ pub enum Operation {
     DropDeletions {
         /// Now, in microseconds since the Unix epoch.
         now: i64,
+        /// The latest time that a name can be reserved until, in microseconds since the Unix epoch. A deletion with a later one, which was closed while
+        /// the clock was ahead, gets this one.
+        latest: i64,
     },
     /// Removes a message from the outbox: it was delivered, or given up. One that is not there changes nothing.
     RemoveMessage {
@@ -363,6 +366,16 @@ pub enum Operation {
         attempts: u32,
         /// When to send it, in microseconds since the Unix epoch.
         next_at: i64,
+    },
+    /// Gives the messages of a webhook whose time is after `latest` the time `now`, and those of them that were stored after `now` as well: their
+    /// times come from a clock that was ahead.
+    RescheduleMessages {
+        /// The webhook.
+        webhook: String,
+        /// The latest time that a message can have, in microseconds since the Unix epoch.
+        latest: i64,
+        /// Now, in microseconds since the Unix epoch.
+        now: i64,
     },
     /// Removes the messages from before a time for webhooks that there are no more.
     DropMessages {
@@ -601,6 +614,9 @@ pub trait JournalReader: Send + Sync {
 
     /// The wrapped key of an execution; `None` when no transition of it is sealed.
     fn seal_key(&self, key: ExecutionKey) -> Reading<'_, Option<Vec<u8>>>;
+
+    /// The first execution after `after`, in the order of their keys, that has a wrapped key; `None` when none has.
+    fn next_sealed(&self, after: ExecutionKey) -> Reading<'_, Option<ExecutionKey>>;
 
     /// The executions that need a driver now, which are those that have neither ended nor are parked: those after `after`, in the order of
     /// their keys, at most `limit`.

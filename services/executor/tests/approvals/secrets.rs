@@ -331,33 +331,74 @@ async fn refused(executor: &Executor, name: &str) -> (Code, String) {
     (status.code(), belay_service_kit::status::reason(&status).unwrap_or_default())
 }
 
-#[tokio::test]
-async fn without_its_key_an_execution_is_not_taken_up_and_others_are() {
-    let world = World::new().await;
-    let (sealed, open) = two_that_wait(&world).await;
-    let key = world.folder.path().join("state/seal.key");
-    let kept = fs::read(&key).unwrap();
-    fs::remove_file(&key).unwrap();
-    let executor = world.executor().await;
-    assert_eq!(refused(&executor, &sealed).await, (Code::DataLoss, "SEAL_KEY_LOST".to_owned()));
-    let listed = executor
-        .client
-        .clone()
-        .list_executions(v1::ListExecutionsRequest { parent: "namespaces/default".to_owned(), ..Default::default() })
-        .await
-        .unwrap();
-    assert_eq!(listed.into_inner().executions.len(), 2);
-    let approval = world.gate.pending_approval("c").await;
-    world.gate.approve(&approval.name);
-    executor.assert_completes(&open).await;
-    executor.kill().await;
+/// What the executor's program writes when it cannot start.
+async fn start_error(world: &World) -> String {
+    let output = Executor::program(world.folder.path()).output().await.unwrap();
+    String::from_utf8(output.stderr).unwrap()
+}
 
-    // Put back, it opens what it sealed.
-    fs::write(&key, kept).unwrap();
+fn write_key(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// S2-FR-077a: the executor does not start with another key than the one that sealed its journal, and creates none in its place; so nothing
+/// is ever sealed with a key that is lost when the right one is put back.
+#[tokio::test]
+async fn without_the_key_of_its_journal_the_executor_does_not_start() {
+    let world = World::new().await;
+    world.executor().await.kill().await;
+    let key = world.folder.path().join("state/seal.key");
+    fs::remove_file(&key).unwrap();
+    world.executor().await.kill().await;
+    assert!(key.exists(), "nothing is sealed yet, so a new key is as good");
+    let (sealed, open) = two_that_wait(&world).await;
+    let kept = fs::read_to_string(&key).unwrap();
+
+    fs::remove_file(&key).unwrap();
+    let said = start_error(&world).await;
+    for part in ["SEAL_KEY_LOST", "seal.key is missing", &sealed, "Put back the seal.key", "--accept-older-store"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!key.exists(), "no new key takes its place");
+
+    // One digit of 64 is another one.
+    let other = match kept.strip_suffix("0\n") {
+        Some(start) => format!("{start}1\n"),
+        None => format!("{}0\n", &kept[..kept.len() - 2]),
+    };
+    write_key(&key, &other);
+    let said = start_error(&world).await;
+    assert!(said.contains("SEAL_KEY_LOST") && said.contains("seal.key is not the key of this journal"), "{said}");
+    assert_eq!(fs::read_to_string(&key).unwrap(), other);
+
+    write_key(&key, &kept);
     let executor = world.executor().await;
-    let approval = world.gate.pending_approval("a").await;
-    world.gate.approve(&approval.name);
-    executor.assert_completes(&sealed).await;
+    for (step, name) in [("c", &open), ("a", &sealed)] {
+        let approval = world.gate.pending_approval(step).await;
+        world.gate.approve(&approval.name);
+        executor.assert_completes(name).await;
+    }
+}
+
+/// B-20: a damaged row says nothing about the key; the next one that is intact does.
+#[tokio::test]
+async fn a_damaged_key_of_one_execution_does_not_decide_which_key_is_right() {
+    let world = World::new().await;
+    let (damaged, _) = two_that_wait(&world).await;
+    let (sealed, _) = two_that_wait(&world).await;
+    let journal = rusqlite::Connection::open(world.folder.path().join("state/journal.db")).unwrap();
+    let first = "UPDATE seal_key SET sum = sum + 1 WHERE exec = (SELECT min(exec) FROM seal_key)";
+    assert_eq!(journal.execute(first, []).unwrap(), 1);
+    drop(journal);
+    let executor = world.executor().await;
+    assert_eq!(refused(&executor, &damaged).await, (Code::DataLoss, "STORE_CORRUPT".to_owned()));
+    assert!(executor.get(&sealed).await.is_ok());
+    executor.kill().await;
+    fs::remove_file(world.folder.path().join("state/seal.key")).unwrap();
+    let said = start_error(&world).await;
+    assert!(said.contains("SEAL_KEY_LOST") && said.contains(&sealed), "{said}");
 }
 
 #[tokio::test]
@@ -385,15 +426,11 @@ async fn a_key_that_others_can_read_or_that_is_damaged_is_not_used() {
     world.executor().await.kill().await;
     let key = world.folder.path().join("state/seal.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
-    let start = || {
-        let program = Executor::program(world.folder.path()).output();
-        async { String::from_utf8(program.await.unwrap().stderr).unwrap() }
-    };
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
-    let said = start().await;
+    let said = start_error(&world).await;
     assert!(said.contains("seal.key has mode 0644, so others may have read it"), "{said}");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(&key, "0707\n").unwrap();
-    let said = start().await;
+    let said = start_error(&world).await;
     assert!(said.contains("seal.key is damaged"), "{said}");
 }

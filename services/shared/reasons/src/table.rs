@@ -503,8 +503,8 @@ table! {
     "Set mode 0600 if no other user has read it, or restore it from a backup. Without one, executions whose secrets it sealed cannot continue."
 
     SEAL_KEY_LOST Stores 1 false [] [DataLoss]
-    "Secrets of an execution, or calls in ledger.db, are sealed with another key than the one in `seal.key`. Nothing was changed."
-    "Put back the `seal.key` that belongs to the stores. Without it such an execution is lost, and ledger.db must be moved away; see docs/operations.md."
+    "Secrets in journal.db, or calls in ledger.db, are sealed with another key than the one in `seal.key`, or that file is missing. Nothing was started or changed."
+    "Put back the `seal.key` that belongs to the stores. Without it, the store that the message names must be moved away; see docs/operations.md."
 
     SERVER_UNREACHABLE Servers 1 true [] []
     "No server answers at the address, or it ended before it answered."

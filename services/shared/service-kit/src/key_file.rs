@@ -2,7 +2,7 @@
 //!
 //! The file holds a prefix that says what the key is for, such as `belay-seal-`, 64 hexadecimal digits and a line break, and only its
 //! owner can read it. The redactor knows these prefixes, so the output of a command that prints a key shows `[REDACTED]`. A damaged key is
-//! never replaced: a new key cannot open what the old one sealed.
+//! never replaced: a new key cannot open what the old one sealed. A missing one is created by those who know that nothing was sealed.
 
 use std::{
     fs, io,
@@ -66,29 +66,65 @@ pub const SEAL: &str = "belay-seal-";
 /// The prefix of the key that the gate signs with.
 pub const GATE: &str = "belay-gate-";
 
-/// Returns the key in the file, which begins with `prefix`. When the file does not exist, creates it from the 32 random bytes that `random`
-/// returns; it is on disk when this returns.
+/// A key, and whether its file holds it.
+pub struct LoadedKey {
+    path: PathBuf,
+    prefix: &'static str,
+    key: [u8; 32],
+    is_new: bool,
+}
+
+impl LoadedKey {
+    /// The key.
+    pub fn key(&self) -> [u8; 32] {
+        self.key
+    }
+
+    /// The file of the key.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the file did not exist. The key is random then, and opens nothing that is stored.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Writes a new key to its file; it is on disk when this returns. Call it once the stores are known to hold nothing that another key
+    /// sealed, and before anything is sealed with this one.
+    ///
+    /// # Errors
+    /// [`KeyFileError::Io`].
+    pub fn store(&self) -> Result<(), KeyFileError> {
+        if !self.is_new {
+            return Ok(());
+        }
+        write(&self.path, 0o600, self.prefix, &self.key)
+            .map_err(|source| KeyFileError::Io { path: self.path.clone(), source })
+    }
+}
+
+/// Reads the key in the file, which begins with `prefix`. When the file does not exist, the key is the 32 random bytes that `random` returns,
+/// and the file is not created before [`LoadedKey::store`].
 ///
 /// # Errors
 /// [`KeyFileError`], and nothing is changed.
-pub fn open(path: &Path, prefix: &'static str, random: impl FnOnce() -> [u8; 32]) -> Result<[u8; 32], KeyFileError> {
+pub fn load(path: &Path, prefix: &'static str, random: impl FnOnce() -> [u8; 32]) -> Result<LoadedKey, KeyFileError> {
     let failed = |source| KeyFileError::Io { path: path.to_owned(), source };
+    let loaded = |key, is_new| LoadedKey { path: path.to_owned(), prefix, key, is_new };
     match fs::read(path) {
         Ok(text) => {
             let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o7777;
             if mode & 0o077 != 0 {
                 return Err(KeyFileError::Exposed { path: path.to_owned(), mode });
             }
-            parse(&text, prefix).map_err(|wrong| match wrong {
+            let key = parse(&text, prefix).map_err(|wrong| match wrong {
                 InvalidKey::Damaged => KeyFileError::Damaged { path: path.to_owned(), prefix },
                 InvalidKey::Unmarked => KeyFileError::Unmarked { path: path.to_owned(), prefix },
-            })
+            })?;
+            Ok(loaded(key, false))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let key = random();
-            write(path, 0o600, prefix, &key).map_err(failed)?;
-            Ok(key)
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(loaded(random(), true)),
         Err(error) => Err(failed(error)),
     }
 }
@@ -148,10 +184,19 @@ mod tests {
         panic!("the key is there already")
     }
 
+    /// The key in the file, which is created if there is none.
+    fn open(path: &Path, prefix: &'static str, random: impl FnOnce() -> [u8; 32]) -> Result<[u8; 32], KeyFileError> {
+        let loaded = load(path, prefix, random)?;
+        loaded.store()?;
+        Ok(loaded.key())
+    }
+
     #[test]
     fn a_key_is_made_once_and_then_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seal.key");
+        let loaded = load(&path, SEAL, || [8; 32]).unwrap();
+        assert!(loaded.is_new() && !path.exists(), "nothing is written before it is believed");
         assert_eq!(open(&path, SEAL, || [7; 32]).unwrap(), [7; 32]);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_to_string(&path).unwrap(), SEAL.to_owned() + &"07".repeat(32) + "\n");

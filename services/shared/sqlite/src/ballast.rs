@@ -78,7 +78,7 @@ impl Ballast {
                 self.held = fs::remove_file(&self.path).is_err_and(|error| error.kind() != ErrorKind::NotFound);
             }
             Step::Create => {
-                self.held = match make(&self.path, self.wanted) {
+                self.held = match occupy(&self.path, self.wanted) {
                     Ok(()) => true,
                     Err(error) => {
                         tracing::warn!(ballast = %self.path.display(), %error, "The store cannot reserve space on its disk");
@@ -103,7 +103,7 @@ fn room(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Creates a file that occupies this many bytes on disk.
-fn make(path: &Path, bytes: u64) -> io::Result<()> {
+pub(crate) fn occupy(path: &Path, bytes: u64) -> io::Result<()> {
     let mut file = File::create(path)?;
     match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
@@ -157,11 +157,11 @@ mod tests {
         // Another program takes all free space.
         let others = disk.0.path().join("others");
         let (_, free) = room(&others).unwrap();
-        make(&others, free).unwrap();
-        assert!(make(&database, 4096).is_err(), "the disk is full");
+        occupy(&others, free).unwrap();
+        assert!(occupy(&database, 4096).is_err(), "the disk is full");
         ballast.adjust();
         assert!(!file.exists());
-        make(&database, 1 << 20).unwrap();
+        occupy(&database, 1 << 20).unwrap();
         // It is not created in the little space that it released, nor at the next start.
         fs::remove_file(&database).unwrap();
         ballast.adjust();

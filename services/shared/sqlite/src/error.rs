@@ -83,6 +83,6 @@ impl From<rusqlite::Error> for SqliteError {
     }
 }
 
-fn extended_code(error: &rusqlite::Error) -> Option<i32> {
+pub(crate) fn extended_code(error: &rusqlite::Error) -> Option<i32> {
     error.sqlite_error().map(|error| error.extended_code)
 }

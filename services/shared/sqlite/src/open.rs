@@ -7,10 +7,16 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::{Connection, OpenFlags, config::DbConfig};
+use rusqlite::{Connection, OpenFlags, config::DbConfig, ffi::SQLITE_IOERR_SHMSIZE};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-use crate::{Location, READERS, Readers, SqliteError, Synchronous, ballast::Ballast, checksum, positions};
+use crate::{
+    Location, READERS, Readers, SqliteError, Synchronous,
+    ballast::{self, Ballast},
+    checksum,
+    error::extended_code,
+    positions,
+};
 
 /// What a database holds.
 #[derive(Clone, Copy, Debug)]
@@ -96,13 +102,23 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// [`SqliteError::Newer`] when a newer version wrote it, [`SqliteError::Older`] when an earlier one did.
 pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> {
     let lock = match location.vfs {
-        None => Some(lock(location)?),
+        None => Some(lock(location, || std::thread::sleep(LOCK_PAUSE))?),
         Some(_) => None,
     };
     if let Some(lock) = &lock {
         refuse_emptied(location, lock)?;
     }
-    let writer = connect(location)?;
+    // Before anything is written: it gives up its space when the disk is full.
+    let ballast = location.vfs.is_none().then(|| Mutex::new(Ballast::beside(&location.path)));
+    if location.vfs.is_none() {
+        check_room(location)?;
+    }
+    let writer = connect(location).map_err(|error| match extended_code(&error) {
+        Some(SQLITE_IOERR_SHMSIZE) => {
+            SqliteError::Other(format!("{error}: {}-shm cannot be written", location.path.display()))
+        }
+        _ => error.into(),
+    })?;
     prepare(&writer, schema)?;
     if let Some(lock) = &lock {
         lock.set_len(MADE).map_err(|source| SqliteError::Other(format!("the lock file cannot be marked: {source}")))?;
@@ -112,14 +128,15 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
     let readers = match location.vfs {
         Some(_) => Readers::new(vec![Arc::clone(&writer)]),
         None => Readers::new(
-            (0..READERS).map(|_| Ok(Arc::new(Mutex::new(connect(location)?)))).collect::<Result<_, SqliteError>>()?,
+            (0..READERS)
+                .map(|_| Ok(Arc::new(Mutex::new(connect(location)?))))
+                .collect::<Result<_, rusqlite::Error>>()?,
         ),
     };
     let files = match location.vfs {
         Some(_) => Vec::new(),
         None => files(location)?,
     };
-    let ballast = location.vfs.is_none().then(|| Mutex::new(Ballast::beside(&location.path)));
     Ok(Store { writer, readers: Arc::new(readers), files, ballast, _lock: lock })
 }
 
@@ -137,19 +154,27 @@ fn files(location: &Location) -> Result<Vec<(PathBuf, FileId)>, SqliteError> {
 }
 
 /// SQLite's own locks admit a second process between two transactions, and each of two writers would rely on its own counters. So one lock
-/// covers the whole time a store is open; the kernel releases it with the process.
-fn lock(location: &Location) -> Result<File, SqliteError> {
+/// covers the whole time a store is open; the kernel releases it with the process. A child that the process had just forked has it for a moment
+/// longer, so a held lock is tried again, `pause` after `pause`.
+fn lock(location: &Location, mut pause: impl FnMut()) -> Result<File, SqliteError> {
     let mut path = location.path.clone().into_os_string();
     path.push(".lock");
     let path = PathBuf::from(path);
     let failed = |source: std::io::Error| SqliteError::Other(format!("{}: {source}", path.display()));
     let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(SqliteError::Locked),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
+    for _ in 0..LOCK_ATTEMPTS {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => pause(),
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
     }
+    Err(SqliteError::Locked)
 }
+
+/// How often a held lock is tried, and the pause after each time: a second in all.
+const LOCK_ATTEMPTS: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The length of the lock file once the database has been created. It distinguishes a truncated database from one that was never created.
 const MADE: u64 = 1;
@@ -163,7 +188,27 @@ fn refuse_emptied(location: &Location, lock: &File) -> Result<(), SqliteError> {
     Ok(())
 }
 
-fn connect(location: &Location) -> Result<Connection, SqliteError> {
+/// The bytes that an open needs: SQLite maps the index of the log, 32 KiB, and writes into it. Where a block is smaller than a page of memory, a
+/// full disk would end the process with SIGBUS.
+const ROOM: u64 = 64 << 10;
+
+/// Fails when the disk has no room for what an open writes.
+fn check_room(location: &Location) -> Result<(), SqliteError> {
+    let mut path = location.path.clone().into_os_string();
+    path.push(".room");
+    let path = PathBuf::from(path);
+    let made = ballast::occupy(&path, ROOM);
+    let removed = match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    made.and(removed).map_err(|error| match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => SqliteError::Full,
+        _ => SqliteError::Other(format!("{}: {error}", path.display())),
+    })
+}
+
+fn connect(location: &Location) -> Result<Connection, rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = match &location.vfs {
         None => Connection::open_with_flags(&location.path, flags)?,
@@ -277,6 +322,47 @@ mod tests {
             let count: i64 = connection.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
             assert_eq!(count, expected + 1);
         }
+    }
+
+    /// On a full disk nothing is mapped and written.
+    #[test]
+    fn a_full_disk_is_reported_before_anything_is_mapped() {
+        use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+        let folder = tempfile::tempdir().unwrap();
+        if mount(c"none", folder.path(), c"tmpfs", MountFlags::empty(), c"size=1m").is_err() {
+            return eprintln!(
+                "a_full_disk_is_reported_before_anything_is_mapped: skipped, since no file system can be mounted here"
+            );
+        }
+        let location = Location::file(folder.path().join("store.db"));
+        ballast::occupy(&folder.path().join("others"), (1 << 20) - (40 << 10)).unwrap();
+        let refused = open(&location, &GOOD).err();
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::remove_file(folder.path().join("others")).unwrap();
+        let opened = open(&location, &GOOD).map(drop);
+        unmount(folder.path(), UnmountFlags::DETACH).unwrap();
+        assert_eq!(refused, Some(SqliteError::Full));
+        assert!(!left.iter().any(|name| name == "store.db-shm" || name == "store.db.room"), "{left:?}");
+        assert_eq!(opened, Ok(()));
+    }
+
+    /// Whoever held the lock has ended, and a child that it had just forked has the descriptor for a moment.
+    #[test]
+    fn a_lock_that_is_released_soon_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("store"));
+        let mut held = Some(lock(&location, || panic!("nobody holds it")).unwrap());
+        let mut pauses = 0;
+        let pause = || {
+            pauses += 1;
+            held.take_if(|_| pauses == 3);
+        };
+        let lock_again = lock(&location, pause);
+        assert!(lock_again.is_ok());
+        assert_eq!(pauses, 3);
+        let mut pauses = 0;
+        assert_eq!(lock(&location, || pauses += 1).err(), Some(SqliteError::Locked), "its holder goes on");
+        assert_eq!(pauses, LOCK_ATTEMPTS);
     }
 
     #[test]

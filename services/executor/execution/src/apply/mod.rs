@@ -118,7 +118,7 @@ impl Execution {
                 self.is_escalated |= actor.is_none() && resume_at.is_none();
             }
             E::Resumed => {
-                self.transition_execution(ExecutionTrigger::Resumed, None)?;
+                self.transition_execution(ExecutionTrigger::Resumed, Some(self.state_to_go_on_in()))?;
                 self.paused = None;
             }
             E::CancelRequested { kill, .. } => {
@@ -190,6 +190,11 @@ impl Execution {
         self.state = execution_transition(self.state, by, to)
             .ok_or_else(|| format!("an execution that is {:?} has no move {by:?}", self.state))?;
         Ok(())
+    }
+
+    /// The state of an execution that is neither paused nor stopped any more: one that waits for its start time has not started.
+    pub(crate) fn state_to_go_on_in(&self) -> ExecutionState {
+        if self.started_at.is_some() { ExecutionState::Running } else { ExecutionState::Pending }
     }
 
     /// The step that an event names.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use belay_plan::RunWhen;
 
 use crate::{
-    EscalationRetry, Execution, ExecutionTrigger, Retried, SkipReason, StepKey, StepState, StepTrigger, Timestamp,
+    EscalationRetry, Execution, ExecutionState, ExecutionTrigger, Retried, SkipReason, StepKey, StepState, StepTrigger,
+    Timestamp,
     state::{PausedBy, StepRecord, Stop},
 };
 
@@ -51,7 +52,9 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
             waiting.insert(dependent);
         }
     }
-    execution.transition_execution(ExecutionTrigger::Retried, None)?;
+    let to =
+        if execution.state == ExecutionState::Paused { ExecutionState::Paused } else { execution.state_to_go_on_in() };
+    execution.transition_execution(ExecutionTrigger::Retried, Some(to))?;
     for &step in &steps {
         execution.run_again(step, time)?;
     }

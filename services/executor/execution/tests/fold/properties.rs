@@ -105,6 +105,7 @@ struct World {
     acts: Vec<(Duration, &'static str)>,
     mode: ApprovalMode,
     batches: bool,
+    start_after: Option<Duration>,
 }
 
 impl World {
@@ -122,7 +123,8 @@ impl World {
             }
             reply
         };
-        let created = Created { approval_mode: self.mode, ..created(plan) };
+        let start_at = self.start_after.map(|after| START.saturating_add(after));
+        let created = Created { approval_mode: self.mode, start_at, ..created(plan) };
         let mut play = Play::new(created, Box::new(script));
         play.acts = self.acts.iter().map(|&(at, words)| (START.saturating_add(at), act_of(words))).collect();
         play.batches = self.batches;
@@ -428,8 +430,10 @@ fn acts() -> impl Strategy<Value = Vec<(Duration, &'static str)>> {
 }
 
 fn worlds() -> impl Strategy<Value = World> {
-    (plans(), vec(replies(), 1..24), acts(), modes(), any::<bool>())
-        .prop_map(|(plan, replies, acts, mode, batches)| World { plan, replies, acts, mode, batches })
+    let start_after = option::weighted(0.2, moments(20));
+    (plans(), vec(replies(), 1..24), acts(), modes(), any::<bool>(), start_after).prop_map(
+        |(plan, replies, acts, mode, batches, start_after)| World { plan, replies, acts, mode, batches, start_after },
+    )
 }
 
 fn crashes() -> impl Strategy<Value = Vec<Option<Crash>>> {

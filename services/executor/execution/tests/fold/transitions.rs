@@ -22,6 +22,7 @@ fn plays() -> Vec<Play> {
         pair(),
         pair().acts("0s pause; 1s resume"),
         pair().acts("0s cancel"),
+        pair().acts("0s cancel; 5s retry"),
         pair().acts("0s pause; 1s cancel"),
         pair().acts("0s pause").limit("1s"),
         pair().acts("0.5s pause discarding; 2s resume"),
@@ -84,7 +85,7 @@ fn plays() -> Vec<Play> {
     ];
     let mut plays: Vec<Play> = stories.into_iter().map(|story| story.play()).collect();
     // One whose executor was away from the acceptance until its time was over.
-    let mut late = pair().limit("1s").rehearse();
+    let mut late = pair().limit("1s").acts("20s retry").rehearse();
     late.now = late.now.saturating_add(Duration::from_secs(9));
     late.run();
     plays.push(late);

@@ -159,7 +159,16 @@ impl Transaction<'_> {
         Ok(Ok(Done::Closed))
     }
 
-    pub(super) fn drop_deletions(&self, now: i64) -> Result<usize, rusqlite::Error> {
+    pub(super) fn drop_deletions(&self, now: i64, latest: i64) -> Result<usize, rusqlite::Error> {
+        static LATEST: LazyLock<String> = LazyLock::new(|| {
+            let columns = DELETION.columns.iter().map(|column| if *column == "reusable_at" { "?1" } else { column });
+            format!(
+                "UPDATE deletion INDEXED BY deletion_closed SET reusable_at = ?1, sum = {} WHERE reusable_at > ?1 AND {}",
+                DELETION.sum_of(columns),
+                DELETION.intact()
+            )
+        });
+        self.connection.prepare_cached(&LATEST)?.execute([latest])?;
         let due = "DELETE FROM deletion WHERE exec IN
                    (SELECT exec FROM deletion INDEXED BY deletion_closed WHERE reusable_at IS NOT NULL AND reusable_at <= ?1 LIMIT ?2)";
         self.connection.prepare_cached(due)?.execute(params![now, i64::try_from(MAX_DROPPED).unwrap_or(i64::MAX)])
@@ -298,7 +307,7 @@ mod tests {
         assert_eq!(done(&mut opened, Operation::CloseDeletion { key, reusable_at: 4, fence }), Done::Closed);
         assert!(!contains(folder.path(), SECRET), "nothing is left of it");
         assert!(contains(folder.path(), "deleted-id"), "its id is kept until it may be used again");
-        assert_eq!(done(&mut opened, Operation::DropDeletions { now: 4 }), Done::Dropped(1));
+        assert_eq!(done(&mut opened, Operation::DropDeletions { now: 4, latest: i64::MAX }), Done::Dropped(1));
         assert!(!contains(folder.path(), "deleted-id"));
         assert_eq!(opened.reader.read(keys[0], 0, 1000).await.unwrap().len(), 199, "the other one is whole");
         let position = opened.stores.own().commit;

@@ -74,6 +74,16 @@ pub(super) async fn keeps_messages_with_their_transition<W: JournalWriter>(store
     assert_eq!(one(store, "a", "m3").await, OutboxRow { attempts: 2, next_at: 700, ..m3.clone() });
     assert_eq!(ids(store, "a", i64::MAX, 10).await, ["m1", "m3"]);
 
+    // Its times come from a clock that was ahead.
+    let reschedule = |latest, now| Operation::RescheduleMessages { webhook: "a".into(), latest, now };
+    let ahead = Operation::PostponeMessage { key: m3.key, attempts: 2, next_at: 90_000 };
+    assert_eq!(commit(store, vec![ahead, reschedule(90_000, 450)]).await, [Ok(Done::Changed), Ok(Done::Changed)]);
+    assert_eq!(one(store, "a", "m3").await, OutboxRow { attempts: 2, next_at: 90_000, ..m3.clone() });
+    assert_eq!(commit(store, vec![reschedule(89_999, 450)]).await, [Ok(Done::Changed)]);
+    let moved = OutboxMessage { created_at: 450, ..m3.message.clone() };
+    assert_eq!(one(store, "a", "m3").await, OutboxRow { attempts: 2, next_at: 450, message: moved, ..m3.clone() });
+    assert_eq!(one(store, "a", "m1").await, m1, "the others stay as they are");
+
     // Repeated with a new message between: it is not the one that is removed.
     let remove = |row: &OutboxRow| Operation::RemoveMessage { key: row.key };
     let batch = vec![
@@ -103,7 +113,8 @@ async fn deletes_with_the_execution<W: JournalWriter>(store: &mut Opened<W>, key
     let answers = commit(store, vec![postpone, update(key, 5, ended(2_000_000), fence), delete(key, "", fence)]).await;
     assert!(kept[0].is_ok() && answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(ids(store, "a", i64::MAX, 10).await, ["kept"]);
-    let batch = vec![erase(key, 1000, fence), close(key, 0, fence), Operation::DropDeletions { now: 0 }];
+    let batch =
+        vec![erase(key, 1000, fence), close(key, 0, fence), Operation::DropDeletions { now: 0, latest: i64::MAX }];
     assert!(commit(store, batch).await.iter().all(Result::is_ok));
 }
 

@@ -98,6 +98,7 @@ pub(super) fn is_fenced(operation: &Operation) -> bool {
         Operation::DropDeletions { .. }
         | Operation::RemoveMessage { .. }
         | Operation::PostponeMessage { .. }
+        | Operation::RescheduleMessages { .. }
         | Operation::DropMessages { .. } => false,
     }
 }

@@ -130,6 +130,10 @@ impl JournalReader for SlowReader {
         self.delayed(move |reader| reader.seal_key(key))
     }
 
+    fn next_sealed(&self, after: ExecutionKey) -> Reading<'_, Option<ExecutionKey>> {
+        self.delayed(move |reader| reader.next_sealed(after))
+    }
+
     fn claimable(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionRow>> {
         self.delayed(move |reader| reader.claimable(after, limit))
     }

@@ -208,6 +208,12 @@ impl Audit {
         }
     }
 
+    /// An execution is pending until it starts, and again whenever it is no longer paused or stopped before that.
+    pub(crate) fn check_state(&self, state: ExecutionState) {
+        let is_pending = !self.started && !self.paused && self.stop.is_none();
+        assert_eq!(state == ExecutionState::Pending, is_pending, "it is {state:?}");
+    }
+
     fn step_of(&self, operation: &OperationId) -> usize {
         self.index_of(&operation.step).expect("a step of the plan")
     }

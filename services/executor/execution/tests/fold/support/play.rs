@@ -312,6 +312,7 @@ impl Play {
             let before = self.thorough.then(|| States::of(&self.stored));
             self.stored.apply(&event).unwrap();
             self.audit.see(&event);
+            self.audit.check_state(self.stored.state());
             self.events.push(event.clone());
             if let Some(before) = before {
                 self.transitions.note(&before, &event.body, &self.stored);
