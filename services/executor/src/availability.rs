@@ -76,6 +76,11 @@ pub(crate) fn runner_away(since: Timestamp) -> v1::WaitingReason {
     reason(Kind::Runner, since, "the tool runner, which does not answer")
 }
 
+/// The tool runner gives this answer, from which nothing follows.
+pub(crate) fn runner_answers(since: Timestamp, answer: &str) -> v1::WaitingReason {
+    reason(Kind::Runner, since, &format!("the tool runner, which answers {answer}"))
+}
+
 /// The approval gate is unavailable.
 pub(crate) fn gate_away(since: Timestamp) -> v1::WaitingReason {
     reason(Kind::Approval, since, GATE_AWAY)

@@ -50,8 +50,10 @@ pub(crate) enum CallReply {
     Ended(ToolCallEnd),
     /// The runner holds it until it is approved.
     Held(ApprovalRequirement),
-    /// No reply now: retry. The runner is unavailable, is stopping, or does not authenticate the executor; or the reply cannot be understood.
+    /// No reply now, or one from which nothing follows: retry. [`named_answer`] says whether there was an answer.
     Unavailable(Status),
+    /// A call of this name has ended, and its outcome was acknowledged: the runner does not run another one yet.
+    Acknowledged(Status),
     /// The runner is at its limit and has not accepted the call: retry.
     Busy(Status),
     /// The runner has another ledger than the intent names: it does not know the call's outcome.
@@ -67,22 +69,30 @@ pub(crate) enum CallReply {
 }
 
 /// What an error status means for the call. Only a permanent refusal of the runner itself ends the call: a status from a proxy or the
-/// transport says nothing about the call, which may be running.
+/// transport says nothing about the call, which may be running. A refusal that is not listed here is retried, and readers see it.
 pub(crate) fn refused(status: Status) -> CallReply {
+    decided(&status).unwrap_or(CallReply::Unavailable(status))
+}
+
+/// The decision about a status; `None` if its reason is not known here.
+fn decided(status: &Status) -> Option<CallReply> {
     let failed = |class, reason: &str| {
         let failure = Failure::new(class, reason, status.message());
         CallReply::Ended(ToolCallEnd::Failed { failure, receipt: Receipt::default() })
     };
-    let reason = status::reason(&status);
-    match (status.code(), reason.as_deref()) {
+    let reason = status::reason(status);
+    Some(match (status.code(), reason.as_deref()) {
         (Code::FailedPrecondition, Some(reasons::LEDGER_CHANGED)) => CallReply::LedgerChanged,
         (Code::FailedPrecondition, Some(reasons::FENCED)) => CallReply::Fenced,
+        (Code::FailedPrecondition, Some(reasons::CALL_ACKNOWLEDGED)) => CallReply::Acknowledged(status.clone()),
         (Code::PermissionDenied, Some(reasons::GRANT_REFUSED))
-            if is_about_time(&status) && !is_planted(Defect::ExpiredGrantDropsEffect) =>
+            if is_about_time(status) && !is_planted(Defect::ExpiredGrantDropsEffect) =>
         {
-            CallReply::GrantNotValidNow(status)
+            CallReply::GrantNotValidNow(status.clone())
         }
-        (Code::PermissionDenied, Some(_)) => CallReply::GrantRefused(status.message().to_owned()),
+        (Code::PermissionDenied, Some(reasons::GRANT_REFUSED | reasons::GRANT_SPENT)) => {
+            CallReply::GrantRefused(status.message().to_owned())
+        }
         (Code::NotFound, Some(reasons::CALL_NOT_FOUND)) => CallReply::NotFound,
         (Code::NotFound, Some(reason @ reasons::TOOL_NOT_FOUND)) => failed(ErrorClass::InvalidArguments, reason),
         (Code::InvalidArgument, Some(reason)) => failed(ErrorClass::InvalidArguments, reason),
@@ -90,7 +100,9 @@ pub(crate) fn refused(status: Status) -> CallReply {
         (Code::ResourceExhausted, Some(reasons::MESSAGE_TOO_LARGE)) => {
             failed(ErrorClass::InvalidArguments, reasons::TOO_LARGE)
         }
-        (Code::ResourceExhausted, Some(reasons::OVERLOADED | reasons::LIMIT_REACHED)) => CallReply::Busy(status),
+        (Code::ResourceExhausted, Some(reasons::OVERLOADED | reasons::LIMIT_REACHED)) => {
+            CallReply::Busy(status.clone())
+        }
         // tonic's code for a message above this side's limit; sending it again would fail again.
         (Code::OutOfRange, None) => {
             let message = format!(
@@ -99,8 +111,49 @@ pub(crate) fn refused(status: Status) -> CallReply {
             let failure = Failure::new(ErrorClass::InvalidArguments, reasons::TOO_LARGE, message);
             CallReply::Ended(ToolCallEnd::Failed { failure, receipt: Receipt::default() })
         }
-        _ => CallReply::Unavailable(status),
-    }
+        // The runner is starting, stopping, or its machine fails. What it knows of the call is kept.
+        (Code::Unavailable, _) => CallReply::Unavailable(status.clone()),
+        // The operator has to correct the tokens or the principals; the approval of a call stays valid meanwhile.
+        (Code::Unauthenticated, Some(reasons::UNAUTHENTICATED))
+        | (
+            Code::PermissionDenied,
+            Some(reasons::ROLE_MISSING | reasons::PERMISSION_DENIED | reasons::NOT_A_SERVICE | reasons::NOT_A_PERSON),
+        ) => CallReply::Unavailable(status.clone()),
+        // The call is in a state in which it cannot be committed or discarded, such as running.
+        (Code::FailedPrecondition, Some(reasons::CALL_NOT_HELD)) => CallReply::Unavailable(status.clone()),
+        // The operator has to restore or repair the ledger: only that has the outcome.
+        (Code::DataLoss, Some(reasons::STORE_CORRUPT | reasons::SEAL_KEY_LOST)) => {
+            CallReply::Unavailable(status.clone())
+        }
+        // The ledger is of another version than the program.
+        (Code::FailedPrecondition, Some(reasons::STORE_NEWER | reasons::STORE_OLDER)) => {
+            CallReply::Unavailable(status.clone())
+        }
+        // A fault of the runner, which keeps what it knows of the call.
+        (Code::Internal, Some(reasons::INTERNAL)) => CallReply::Unavailable(status.clone()),
+        // A newer runner, whose reply an upgrade of the executor makes readable.
+        (Code::Internal, Some(reasons::REPLY_NOT_UNDERSTOOD)) => CallReply::Unavailable(status.clone()),
+        _ => return None,
+    })
+}
+
+/// The answer of a runner from which nothing follows for the call, for people; `None` when it did not answer or is stopping.
+pub(crate) fn named_answer(status: &Status) -> Option<String> {
+    let reason = status::reason(status);
+    let answer = match (status.code(), reason.as_deref()) {
+        // The transport or a proxy, not the runner.
+        (Code::Unavailable | Code::Cancelled | Code::Unknown | Code::DeadlineExceeded, None) => return None,
+        (_, Some(reasons::RUNNER_STOPPING | reasons::STOPPING | reasons::RUNNER_UNAVAILABLE)) => return None,
+        (_, Some(reason)) => reason.to_owned(),
+        (code, None) => format!("{code:?}"),
+    };
+    let message = status.message().trim().trim_end_matches('.');
+    Some(if message.is_empty() { answer } else { format!("{answer}: {message}") })
+}
+
+/// Whether the answer is one that the runner's methods do not give: the executor has no decision for it.
+pub(crate) fn is_unexpected(status: &Status) -> bool {
+    decided(status).is_none() && status::reason(status).is_some()
 }
 
 /// Whether the runner will never take the acknowledgement, for example because the shard's owner was replaced.
@@ -183,6 +236,22 @@ fn reference(
     Ok(ResultReference { digest, size: size.ok_or(NotUnderstood::Blob(RESULT))? })
 }
 
+/// The end of a call that may have been sent, and that the runner says has ended and was acknowledged: nothing has its outcome any more.
+pub(crate) fn acknowledged_end() -> ToolCallEnd {
+    let message = "The runner has the outcome of this call as acknowledged and has forgotten it, and the executor does not have it: find out \
+                   what the call did.";
+    let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::CALL_ACKNOWLEDGED, message);
+    ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new() }
+}
+
+/// The end of a call that was never sent before, when the runner does not forget the earlier call of its name.
+pub(crate) fn name_not_free() -> ToolCallEnd {
+    let message = "The runner has not run this call: it still remembers an acknowledged call of the same name, of an execution that was \
+                   deleted. Start the execution with another id, or restart the runner.";
+    let failure = Failure::new(ErrorClass::Internal, reasons::CALL_ACKNOWLEDGED, message);
+    ToolCallEnd::Failed { failure, receipt: Receipt::default() }
+}
+
 /// The end to assume for a call that may have been sent, when its ledger is lost; `None` when it is safe to run again.
 pub(crate) fn reply_without_ledger(recovery: RecoveryClass) -> Option<ToolCallEnd> {
     match recovery {
@@ -216,6 +285,12 @@ mod tests {
         assert!(matches!(ours(Code::FailedPrecondition, "FENCED"), CallReply::Fenced));
         assert!(matches!(ours(Code::PermissionDenied, "GRANT_REFUSED"), CallReply::GrantRefused(_)));
         assert!(matches!(from_proxy(Code::PermissionDenied), CallReply::Unavailable(_)));
+        let acknowledged = ours(Code::FailedPrecondition, "CALL_ACKNOWLEDGED");
+        assert!(matches!(acknowledged, CallReply::Acknowledged(_)));
+        for reason in [reasons::NOT_A_SERVICE, reasons::ROLE_MISSING, "NEWER_REASON"] {
+            let refused = ours(Code::PermissionDenied, reason);
+            assert!(matches!(refused, CallReply::Unavailable(_)), "the approval stays: {reason}");
+        }
         assert!(matches!(ours(Code::NotFound, "CALL_NOT_FOUND"), CallReply::NotFound));
         assert!(matches!(ours(Code::FailedPrecondition, "LEDGER_CHANGED"), CallReply::LedgerChanged));
         assert!(matches!(ours(Code::Unavailable, "RUNNER_STOPPING"), CallReply::Unavailable(_)));
@@ -234,6 +309,77 @@ mod tests {
             Code::Unauthenticated,
         ] {
             assert!(matches!(from_proxy(code), CallReply::Unavailable(_)), "{code:?}");
+        }
+    }
+
+    /// The errors that no runner answers about a call: those of the executor, of the gate, and of other methods.
+    const NOT_ABOUT_A_CALL: &[&str] = &[
+        reasons::EXECUTION_NOT_FOUND,
+        reasons::EXECUTION_SET_ASIDE,
+        reasons::STEP_NOT_FOUND,
+        reasons::EXECUTION_ENDED,
+        reasons::EXECUTION_NOT_ENDED,
+        reasons::EXECUTION_DELETED,
+        reasons::EXECUTION_ID_DELETED,
+        reasons::WRONG_STATE,
+        reasons::TOO_MANY_SIGNALS,
+        reasons::NOTHING_TO_RETRY,
+        reasons::PLAN_REVISION_MISMATCH,
+        reasons::ETAG_MISMATCH,
+        reasons::SEQUENCE_OUT_OF_RANGE,
+        reasons::CANCELLED,
+        reasons::APPROVAL_NOT_FOUND,
+        reasons::ALREADY_DECIDED,
+        reasons::DIGEST_MISMATCH,
+        reasons::OWN_REQUEST,
+        reasons::FORM_NEEDS_ANSWER,
+        reasons::NO_FORM,
+        reasons::CONTENTS_GONE,
+        reasons::CHANGE_NOT_FOUND,
+        reasons::SUBJECT_TOO_LARGE,
+        reasons::BLOB_NOT_FOUND,
+        reasons::BLOB_OFFSET_OUT_OF_RANGE,
+        reasons::ARTIFACT_NOT_FOUND,
+        reasons::ARTIFACT_CONTENT_NOT_KEPT,
+        reasons::BLOB_DAMAGED,
+        reasons::NOT_APPROVED,
+        reasons::SUBJECT_CHANGED,
+        reasons::SUBJECT_INVALID,
+        reasons::CONTENT_MISMATCH,
+    ];
+
+    /// Every error of the services has a decision here, or is one that no runner answers about a call.
+    #[test]
+    fn every_refusal_of_a_runner_has_a_decision() {
+        let mut undecided = Vec::new();
+        for row in reasons::ALL {
+            // A status without a reason has a code alone.
+            if row.topic == reasons::Topic::Grpc && row.name != reasons::INTERNAL {
+                continue;
+            }
+            let codes = row.codes.iter().map(|code| Code::from_i32(*code as i32));
+            let is_decided = |code| !is_unexpected(&status::error(code, row.name, "no").into());
+            if row.codes.iter().len() > 0 && !codes.into_iter().any(is_decided) {
+                undecided.push(row.name);
+            }
+        }
+        assert_eq!(undecided, NOT_ABOUT_A_CALL);
+    }
+
+    /// B-28: a person is never told that a runner does not answer which does.
+    #[test]
+    fn an_answer_from_which_nothing_follows_is_named() {
+        let ours = |code, reason| named_answer(&status::error(code, reason, "Nobody may.").into());
+        assert_eq!(
+            ours(Code::Unauthenticated, reasons::UNAUTHENTICATED).as_deref(),
+            Some("UNAUTHENTICATED: Nobody may")
+        );
+        assert_eq!(ours(Code::FailedPrecondition, "NEWER_REASON").as_deref(), Some("NEWER_REASON: Nobody may"));
+        assert_eq!(ours(Code::Unavailable, reasons::RUNNER_STOPPING), None);
+        let bare = |code| named_answer(&Status::new(code, ""));
+        assert_eq!(bare(Code::Unimplemented).as_deref(), Some("Unimplemented"));
+        for code in [Code::Unavailable, Code::Unknown, Code::Cancelled] {
+            assert_eq!(bare(code), None, "{code:?}");
         }
     }
 

@@ -20,8 +20,12 @@ use tracing::Span;
 
 use crate::{
     blobs::NewBlob,
-    call_reply::{CallReply, RunnerReply, Uncopied, refused, reply_of, reply_without_ledger},
+    call_reply::{
+        CallReply, RunnerReply, Uncopied, acknowledged_end, is_unexpected, name_not_free, named_answer, refused,
+        reply_of, reply_without_ledger,
+    },
     copy::{self, MAX_FAILED_COPIES, NotCopied, ResultCopy},
+    deletions::NAME_RESERVED,
     gate::{self, GateError},
     link::{First, Following, InSession, Operation as _},
     output::OutputForwarder,
@@ -52,8 +56,8 @@ pub(crate) enum Update {
     ApprovalRequested(OperationKey, Box<v1::Approval>),
     /// A service is at its limit; the call waits until it is retried.
     Busy(OperationKey, Busy),
-    /// The runner is unavailable.
-    RunnerUnavailable,
+    /// The runner is unavailable, or gives this answer, from which nothing follows.
+    RunnerUnavailable(Option<String>),
     /// The gate is unavailable.
     GateUnavailable,
     /// By the runner's clock, no grant of the gate is valid now.
@@ -168,6 +172,10 @@ pub(crate) struct ToolCallOperation {
     pub(crate) is_copied: bool,
     /// How often a result could not be copied because the runner does not have it as it promised.
     pub(crate) failed_copies: u32,
+    /// How long the call has waited for the runner to forget an earlier call of its name.
+    pub(crate) waited_for_name: Duration,
+    /// Whether an unexpected answer of the runner was logged.
+    pub(crate) has_warned: bool,
     /// The delay before the call is sent.
     pub(crate) delay: Duration,
     /// The span of log lines. Entered only for those, which are few.
@@ -305,6 +313,11 @@ impl ToolCallOperation {
                     Some(unknown) => return Ok(self.ended(unknown)),
                     None => continue,
                 },
+                CallReply::Acknowledged(status) => {
+                    if let Some(end) = Box::pin(self.acknowledged(&status)).await? {
+                        return Ok(self.ended(end));
+                    }
+                }
                 CallReply::Unavailable(status) => Box::pin(self.runner_unavailable(&status)).await?,
                 CallReply::Busy(status) => Box::pin(self.busy(Busy::Runner, &status)).await?,
                 CallReply::NotFound => {
@@ -327,6 +340,7 @@ impl ToolCallOperation {
                     Some(unknown) => return Ok(self.ended(unknown)),
                     None => continue,
                 },
+                CallReply::Acknowledged(_) => return Ok(self.ended(acknowledged_end())),
                 CallReply::Unavailable(status) | CallReply::Busy(status) => self.runner_unavailable(&status).await?,
                 CallReply::Held(_)
                 | CallReply::NotFound
@@ -366,6 +380,7 @@ impl ToolCallOperation {
                     CallReply::LedgerChanged | CallReply::NotFound => {
                         return Ok(self.ended(self.lost_pending_call()));
                     }
+                    CallReply::Acknowledged(_) => return Ok(self.ended(acknowledged_end())),
                     CallReply::Unavailable(status) | CallReply::Busy(status) => {
                         self.runner_unavailable(&status).await?
                     }
@@ -413,6 +428,7 @@ impl ToolCallOperation {
                     return Ok(self.ended(ToolCallEnd::OutcomeUnknown { failure, grant_nonce }));
                 }
                 CallReply::LedgerChanged | CallReply::NotFound => return Ok(self.ended(self.lost_pending_call())),
+                CallReply::Acknowledged(_) => return Ok(self.ended(acknowledged_end())),
                 CallReply::Unavailable(status) | CallReply::Busy(status) => self.runner_unavailable(&status).await?,
             }
         }
@@ -452,6 +468,7 @@ impl ToolCallOperation {
                     return Ok(Some(denied()));
                 }
                 CallReply::Ended(end) => return Ok(Some(end)),
+                CallReply::Acknowledged(_) => return Ok(Some(acknowledged_end())),
                 CallReply::Fenced => return Ok(None),
                 CallReply::Unavailable(status) | CallReply::Busy(status) => self.runner_unavailable(&status).await?,
                 CallReply::Held(_) | CallReply::GrantRefused(_) | CallReply::GrantNotValidNow(_) => {
@@ -654,8 +671,44 @@ impl ToolCallOperation {
 
     async fn runner_unavailable(&mut self, status: &tonic::Status) -> Result<(), DriverGone> {
         self.maybe_sent = true;
-        self.log(status, "The runner is not available; retrying");
-        self.wait(Update::RunnerUnavailable).await
+        if is_unexpected(status) && !std::mem::replace(&mut self.has_warned, true) {
+            let call = &self.name;
+            self.log_span.in_scope(|| {
+                tracing::warn!(
+                    call,
+                    status = self.shown(status),
+                    "The runner's answer about a call is not known here; retrying"
+                );
+            });
+        } else {
+            self.log(status, "The runner is not available; retrying");
+        }
+        self.wait(self.runner_answer(status)).await
+    }
+
+    /// The runner's answer, as readers see it.
+    fn runner_answer(&self, status: &tonic::Status) -> Update {
+        Update::RunnerUnavailable(named_answer(status).map(|answer| self.registry.vault.shown(answer)))
+    }
+
+    /// Handles a runner that remembers an acknowledged call of this name. A call that was never sent before is another one, of an execution whose
+    /// name was used before: it waits until the runner has forgotten the earlier one, which by the executor's clock it has. Returns the end of a
+    /// call that must not or cannot be sent again.
+    async fn acknowledged(&mut self, status: &tonic::Status) -> Result<Option<ToolCallEnd>, DriverGone> {
+        let is_new = !self.maybe_sent || !self.waited_for_name.is_zero();
+        if !is_new && reply_without_ledger(self.recovery).is_some() {
+            return Ok(Some(acknowledged_end()));
+        }
+        if self.waited_for_name > NAME_RESERVED {
+            return Ok(Some(name_not_free()));
+        }
+        self.log(status, "The runner remembers an earlier call of this name; retrying");
+        self.updates.send(self.runner_answer(status)).map_err(|_| DriverGone)?;
+        self.retry.at_least(status::retry_after(status).unwrap_or_default());
+        let delay = self.retry.delay(&self.registry.ids);
+        self.waited_for_name += delay;
+        tokio::time::sleep(delay).await;
+        Ok(None)
     }
 
     async fn gate_unavailable(&mut self, status: &tonic::Status) -> Result<(), DriverGone> {

@@ -215,12 +215,12 @@ impl Calls {
             Found::InLedger => return Ok(None),
             Found::Nowhere => {}
         }
-        if lock(&self.recent).outdates(&request.name, request.token)
-            || self.acknowledgements.is_waiting_for_sync(&request.name)
-        {
+        let rejected_for = lock(&self.recent).rejects_for(&request.name, request.token);
+        if rejected_for.is_some() || self.acknowledgements.is_waiting_for_sync(&request.name) {
             let message =
                 format!("{} has ended and its outcome was acknowledged; this request arrived too late.", request.name);
-            return Err(status::error(Code::FailedPrecondition, reasons::CALL_ACKNOWLEDGED, message).into());
+            let refused = status::error(Code::FailedPrecondition, reasons::CALL_ACKNOWLEDGED, message);
+            return Err(refused.retry_after(rejected_for.unwrap_or_default()).into());
         }
         self.check_ledger()?;
         let policy = self.policy_of(&request.name)?;

@@ -110,6 +110,8 @@ impl Driver {
             is_busy: false,
             is_copied: false,
             failed_copies: 0,
+            waited_for_name: Duration::ZERO,
+            has_warned: false,
             delay: match self.obstacles.is_disk_full(key.step) {
                 true => disk_full_delay(self.execution.tries(key)),
                 false => Duration::ZERO,

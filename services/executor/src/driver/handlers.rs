@@ -25,7 +25,7 @@ impl Driver {
     pub(super) fn on_update(&mut self, update: Update, events: &mut Vec<Event>) -> Result<(), Exit> {
         let now = self.now();
         match update {
-            Update::RunnerUnavailable => self.obstacles.set_runner_away(now),
+            Update::RunnerUnavailable(answer) => self.obstacles.set_runner_away(answer, now),
             Update::ClocksDiffer => self.obstacles.set_clocks_differ(now),
             Update::GateUnavailable => self.obstacles.set_gate_away(now),
             Update::Busy(call, service) => {

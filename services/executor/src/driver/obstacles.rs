@@ -14,7 +14,8 @@ use crate::{
 /// What holds an execution up now.
 #[derive(Debug, Default)]
 pub(super) struct Obstacles {
-    runner_away: Option<Timestamp>,
+    /// The runner is unavailable, or gives this answer, from which nothing follows.
+    runner_away: Option<(Timestamp, Option<String>)>,
     gate_away: Option<Timestamp>,
     /// The runner's clock rejects a grant.
     clocks_differ: Option<Timestamp>,
@@ -27,8 +28,8 @@ pub(super) struct Obstacles {
 }
 
 impl Obstacles {
-    pub(super) fn set_runner_away(&mut self, now: Timestamp) {
-        self.runner_away.get_or_insert(now);
+    pub(super) fn set_runner_away(&mut self, answer: Option<String>, now: Timestamp) {
+        self.runner_away.get_or_insert((now, None)).1 = answer;
     }
 
     pub(super) fn set_gate_away(&mut self, now: Timestamp) {
@@ -84,7 +85,10 @@ impl Obstacles {
     /// The reasons as readers see them: of the execution, each kind once and since the first of its calls waits, and of each step.
     pub(super) fn reasons(&self) -> LiveWaits {
         let mut waits = LiveWaits::default();
-        waits.execution.extend(self.runner_away.map(availability::runner_away));
+        waits.execution.extend(self.runner_away.as_ref().map(|(since, answer)| match answer {
+            Some(answer) => availability::runner_answers(*since, answer),
+            None => availability::runner_away(*since),
+        }));
         waits.execution.extend(self.clocks_differ.map(|since| {
             let who = "the clocks of the tool runner and the approval gate, which differ by more than a day: set them";
             reason(Kind::Runner, since, who)
@@ -148,7 +152,7 @@ mod tests {
     fn a_service_is_away_since_it_was_first_noticed_until_both_answer() {
         let mut obstacles = Obstacles::default();
         for second in [3, 4] {
-            obstacles.set_runner_away(at(second));
+            obstacles.set_runner_away(None, at(second));
             obstacles.set_clocks_differ(at(second + 10));
             obstacles.set_gate_away(at(second + 20));
         }
@@ -160,6 +164,9 @@ mod tests {
             panic!("{execution:?}")
         };
         assert_eq!(steps, []);
+        obstacles.set_runner_away(Some("POLICY_MISSING: no policy".to_owned()), at(30));
+        let named = "the tool runner, which answers POLICY_MISSING: no policy";
+        assert_eq!(seen(&obstacles, &[named]).0[0], (Kind::Runner, 3, named));
         obstacles.clear_services();
         assert_eq!(obstacles.reasons(), LiveWaits::default());
     }

@@ -3,6 +3,7 @@
 use belay_proto::v1::{self, ErrorClass, waiting_reason::Kind};
 use belay_service_kit::status;
 use serde_json::json;
+use tonic::{Code, Status};
 
 use crate::support::{RunnerSeen, Seen, World, kinds};
 
@@ -131,6 +132,52 @@ async fn unavailable_services_are_named_while_an_approval_is_pending() {
     world.start_runner().await;
     world.gate.approve(&approval.name);
     assert!(executor.end(&name).await.waiting.is_empty());
+}
+
+fn acknowledged() -> Status {
+    status::error(Code::FailedPrecondition, "CALL_ACKNOWLEDGED", "The call has ended and was acknowledged.").into()
+}
+
+fn newer() -> Status {
+    status::error(Code::FailedPrecondition, "A_NEWER_REASON", "The moon is full.").into()
+}
+
+/// B-26: an id that is used again completes, also when the runner remembers a call of its earlier execution for longer than the executor has
+/// reserved the id. B-28: meanwhile readers see what the runner answers.
+#[tokio::test]
+async fn a_call_waits_until_the_runner_has_forgotten_an_earlier_one_of_its_name() {
+    for (refuses, says) in [
+        (acknowledged as fn() -> Status, "the tool runner, which answers CALL_ACKNOWLEDGED: The call has ended"),
+        (newer, "the tool runner, which answers A_NEWER_REASON: The moon is full"),
+    ] {
+        let world = World::new().await;
+        let executor = world.executor().await;
+        world.runner.set(|seen| seen.refuses_calls = (usize::MAX, Some(refuses)));
+        let name = executor.run("a").await;
+        let waits = |execution: &v1::Execution| execution.waiting.iter().any(|waiting| waiting.who.starts_with(says));
+        executor.until(&name, "the runner's answer", waits).await;
+        world.runner.set(|seen| seen.refuses_calls = (0, None));
+        executor.assert_completes(&name).await;
+        assert_eq!(world.runner.seen().worked.len(), 1);
+        assert!(executor.get(&name).await.unwrap().waiting.is_empty());
+    }
+}
+
+/// B-26: a call that may have been sent does not run again when the runner has the outcome as acknowledged. Nobody has the outcome then.
+#[tokio::test]
+async fn a_call_that_the_runner_has_as_acknowledged_has_an_unknown_outcome() {
+    let world = World::new().await;
+    world.runner.set(|seen| drop(seen.stuck.insert("a".into())));
+    let executor = world.executor().await;
+    let name = executor.run("a").await;
+    world.runner.until("the call", |seen| !seen.worked.is_empty()).await;
+    executor.kill().await;
+    world.runner.set(|seen| seen.refuses_calls = (usize::MAX, Some(acknowledged)));
+    let executor = world.executor().await;
+    let unknown = |execution: &v1::Execution| execution.steps[0].state() == v1::step::State::OutcomeUnknown;
+    let found = executor.until(&name, "the unknown outcome", unknown).await;
+    assert_eq!(found.steps[0].failure.as_ref().unwrap().reason, "CALL_ACKNOWLEDGED");
+    assert_eq!(world.runner.seen().worked.len(), 1);
 }
 
 // B-01, S2-FR-053: killed between the end of a call and reporting the use of its approval, the executor reports it later; whether the execution

@@ -598,9 +598,9 @@ table! {
     "The call does not wait for approval at the tool runner: it has ended, or executor and gate use different runners."
     "Nothing. If it repeats, give `--runner` the same address at the executor and at the gate."
 
-    CALL_ACKNOWLEDGED Internal 2 false [] [FailedPrecondition]
-    "A delayed request to run a call arrived after its outcome had been acknowledged. The call is not run again."
-    "Nothing. A client of your own used the name of a call twice."
+    CALL_ACKNOWLEDGED Internal 2 false [Internal OutcomeUnknown] [FailedPrecondition]
+    "The tool runner remembers a call of this name that has ended and whose outcome was acknowledged, and does not run it again. A call of a new execution with a name that was used before waits until the runner has forgotten the earlier one, at most 10 minutes."
+    "Nothing while a step waits with it. A step that fails with it has not run its call: start the execution with another id. Is the outcome unknown, find out what the call did, and resolve the step."
 
     NOT_APPROVED Internal 2 false [] [FailedPrecondition]
     "A grant was requested, and no valid approval exists: it is pending, denied, skipped, expired, or its subject has changed."

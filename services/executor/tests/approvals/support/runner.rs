@@ -82,6 +82,8 @@ pub(crate) struct Seen {
     pub(crate) has_no_sessions: bool,
     /// The number of sessions that have begun.
     pub(crate) sessions: usize,
+    /// How many more calls it refuses, and how.
+    pub(crate) refuses_calls: (usize, Option<fn() -> Status>),
     /// Whether its tool only reads.
     pub(crate) only_reads: bool,
     /// Whether results of more than 32 KiB are references, as the contract has it.
@@ -371,6 +373,14 @@ impl ToolRunnerService for Runner {
         request: Request<runner_v1::CallToolRequest>,
     ) -> Result<Response<Self::CallToolStream>, Status> {
         let request = request.into_inner();
+        let mut refusal = None;
+        self.set(|seen| {
+            refusal = seen.refuses_calls.1.filter(|_| seen.refuses_calls.0 > 0);
+            seen.refuses_calls.0 = seen.refuses_calls.0.saturating_sub(1);
+        });
+        if let Some(refusal) = refusal {
+            return Err(refusal());
+        }
         let is_elsewhere = {
             let seen = self.0.borrow();
             request.ledger_id != seen.ledger_id() && !seen.calls.contains_key(&request.name)
