@@ -55,12 +55,14 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-plan-tests", Tests),
     ("belay-real-projects", Tests),
     ("belay-simulation", Tests),
+    ("belay-soak", Tests),
 ];
 
 /// Allowed dependencies within a layer, with the reason.
 const ALLOWED_WITHIN_LAYER: &[(&str, &str, &str)] = &[
     ("belay-journal-sqlite", "belay-sqlite", "all stores on SQLite share how they reach the disk"),
     ("belay-sqlite", "belay-group-commit", "a writer on SQLite blocks, which decides where it runs"),
+    ("belay-soak", "belay-e2e", "both run the real programs, and talk to them as clients do"),
     ("belay-journal", "belay-proto", "a store reports its position, which services exchange"),
     ("belay-policy", "belay-yaml", "all files that people write are parsed in the same way"),
 ];
