@@ -456,6 +456,7 @@ async fn run_executor(site: Site) -> Outcome {
         return ended;
     }
     let second = start_executor(&site, &journal).await?;
+    trace::event("another executor has replaced this one, which does not notice that");
     trace::count("executors replaced");
     serve_executor(&site, &second).await
 }
