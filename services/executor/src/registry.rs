@@ -481,7 +481,7 @@ impl ExecutionRegistry {
 
     /// Loads a parked execution at `wake_at`. Its driver has stored a time that is later than this by `ahead` microseconds.
     pub(crate) fn set_timer(&self, wake_at: i64, ahead: i64, key: ExecutionKey) {
-        self.wake_ups.set(wake_at, key, ahead == 0 && self.drives_all());
+        self.wake_ups.set(self.clock.now_micros(), wake_at, key, ahead == 0 && self.drives_all());
     }
 
     /// Queues the acknowledgement of a call, so that the runner may forget it.

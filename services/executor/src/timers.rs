@@ -17,8 +17,9 @@ const PAGE: usize = 256;
 /// The delay before reading due executions again when the store could not be read, in microseconds.
 const REREAD_AFTER_MICROS: i64 = 1_000_000;
 
-/// The longest wait between two looks.
-const MAX_WAIT: Duration = Duration::from_secs(3600);
+/// The longest wait between two looks. Sleeping goes by the monotonic clock, which knows nothing of a clock that is set forward, or of the time in
+/// which the machine was suspended: by no more than this is an execution late after that.
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The spacing between executions that are loaded because the clock was set back, so that they do not delay others.
 const RECHECK_SPACING: Duration = Duration::from_millis(5);
@@ -39,7 +40,7 @@ pub(crate) async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
                 Ok(_) => {}
                 Err(error) => {
                     tracing::error!(%error, "A due execution cannot be read; retrying");
-                    timers.set(now + REREAD_AFTER_MICROS, key, false);
+                    timers.set(now, now + REREAD_AFTER_MICROS, key, false);
                 }
             }
         }

@@ -34,14 +34,16 @@ impl WakeUps {
         }
     }
 
-    /// Loads an execution at `wake_at`, in microseconds since the Unix epoch. `is_stored` when the journal has this time, or an earlier
-    /// one, and all executions in it are driven here.
-    pub(crate) fn set(&self, wake_at: i64, key: ExecutionKey, is_stored: bool) {
+    /// Loads an execution at `wake_at`. `is_stored` when the journal has this time, or an earlier one, and all executions in it are driven here. All
+    /// times are in microseconds since the Unix epoch.
+    pub(crate) fn set(&self, now: i64, wake_at: i64, key: ExecutionKey, is_stored: bool) {
         // The journal is not read again for a time that has been looked at.
         if !is_stored || wake_at <= self.read_until.load(Ordering::SeqCst) {
             self.own.lock().unwrap_or_else(PoisonError::into_inner).push(Reverse((wake_at, key)));
         }
-        if wake_at < self.next_look.load(Ordering::SeqCst) && !is_planted(Defect::LostWakeUp) {
+        let next_look = self.next_look.load(Ordering::SeqCst);
+        // A look that is overdue was missed: the clock was set forward after it was determined.
+        if (wake_at < next_look || next_look <= now) && !is_planted(Defect::LostWakeUp) {
             self.changed.notify_one();
         }
     }
@@ -60,5 +62,25 @@ impl WakeUps {
             due.push(key);
         }
         (due, own.peek().map(|Reverse((at, _))| *at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    /// Whether a timer for 100 causes a look when it is 50 and the next look was to be at `next_look`.
+    fn causes_a_look(next_look: i64) -> bool {
+        let timers = WakeUps::new();
+        timers.next_look.store(next_look, Ordering::SeqCst);
+        timers.set(50, 100, ExecutionKey(1), true);
+        pin!(timers.changed.notified()).enable()
+    }
+
+    #[test]
+    fn a_timer_before_the_next_look_or_after_a_missed_one_causes_a_look() {
+        assert_eq!([49, 50, 51, 100, 101].map(causes_a_look), [true, true, false, false, true]);
     }
 }

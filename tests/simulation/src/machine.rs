@@ -14,7 +14,9 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use belay_group_commit::Pauses;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tokio::runtime;
@@ -110,6 +112,18 @@ struct Machines {
     calm: bool,
     kill_points: Vec<KillPoint>,
     random: SmallRng,
+    interleaving: Interleaving,
+    /// Decides about pauses.
+    pausing: SmallRng,
+}
+
+/// The pauses that the services make where their threads would be interrupted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Interleaving {
+    /// One place in this many has a pause; 0 for none.
+    pub one_in: u32,
+    /// The longest pause. Half of all pauses only let other tasks run.
+    pub longest: Duration,
 }
 
 impl Machines {
@@ -120,6 +134,8 @@ impl Machines {
             calm: false,
             kill_points: Vec::new(),
             random: SmallRng::seed_from_u64(seed),
+            interleaving: Interleaving::default(),
+            pausing: SmallRng::seed_from_u64(seed ^ 0x5EED),
         }
     }
 
@@ -255,6 +271,25 @@ pub fn clock_ahead() -> i64 {
 /// Sets the state of the disk of `host`, across restarts.
 pub fn set_disk(host: &'static str, disk: Disk) {
     MACHINES.with_borrow_mut(|machines| machines.hosts.entry(host).or_default().disk = disk);
+}
+
+/// Sets the pauses of all hosts.
+pub fn interleave(interleaving: Interleaving) {
+    MACHINES.with_borrow_mut(|machines| machines.interleaving = interleaving);
+}
+
+/// The pauses of the executing simulation.
+pub const PAUSES: Pauses = Pauses { next: next_pause };
+
+fn next_pause() -> Option<Duration> {
+    MACHINES.with_borrow_mut(|machines| {
+        let Interleaving { one_in, longest } = machines.interleaving;
+        let random = &mut machines.pausing;
+        (one_in > 0 && random.random_ratio(1, one_in)).then(|| match random.random_bool(0.5) {
+            true => Duration::ZERO,
+            false => longest.mul_f64(random.random()),
+        })
+    })
 }
 
 /// Runs `inspect` without disk faults and power losses: for checkers, which are not part of the tested system.

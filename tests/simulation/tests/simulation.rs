@@ -157,6 +157,11 @@ const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "belay_brooding",
+        run: belay::brooding,
+        expect: Expect::Holds { seeds: 60, counted: &["children completed", "executions recovered"] },
+    },
+    Scenario {
         name: "belay_extending",
         run: belay::extending,
         expect: Expect::Holds {

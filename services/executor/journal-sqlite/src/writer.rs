@@ -75,7 +75,7 @@ impl SqliteWriter {
 
 impl JournalWriter for SqliteWriter {
     fn blocks(&self) -> bool {
-        self.threads == Threads::Real
+        self.threads.are_real()
     }
 
     fn commit(&mut self, batch: &[Operation]) -> impl Future<Output = Committed> + Send {

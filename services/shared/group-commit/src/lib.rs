@@ -6,6 +6,7 @@ use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use thiserror::Error;
@@ -14,13 +15,33 @@ use tokio::sync::{mpsc, oneshot};
 /// The default limit of operations in one commit; it bounds how long the first of them waits.
 pub const MAX_BATCH: usize = 1024;
 
+/// Makes pauses where threads would be interrupted, so that a simulation with one thread meets the same orders of events.
+#[derive(Clone, Copy, Debug)]
+pub struct Pauses {
+    /// How long the next pause is: zero lets the other tasks run once, and `None` is no pause.
+    pub next: fn() -> Option<Duration>,
+}
+
+impl Pauses {
+    /// Makes the next pause.
+    pub async fn pause(self) {
+        match (self.next)() {
+            None => {}
+            Some(Duration::ZERO) => tokio::task::yield_now().await,
+            Some(long) => tokio::time::sleep(long).await,
+        }
+    }
+}
+
 /// Where a writer runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Runs<'a> {
     /// On a thread of its own with this name: its commits may block it.
     OnThread(&'a str),
     /// As a task of the runtime: its commits may not block.
     AsTask,
+    /// The same, with pauses between a commit and its answers: what is committed is visible before those who wait for it know.
+    Interleaved(Pauses),
 }
 
 /// Makes batches durable, one after the other. A closure that blocks is one, too.
@@ -82,11 +103,15 @@ where
     /// Starts the writer, which gets at most `max_batch` operations in a batch.
     ///
     /// # Panics
-    /// When the operating system gives no thread, or `Runs::AsTask` is used outside a runtime.
+    /// When the operating system gives no thread, or a task is to be started outside a runtime.
     pub fn start(runs: Runs<'_>, max_batch: usize, writer: impl Writer<Op, Output, Error>) -> Self {
         // Not bounded: a caller that commits waits for the result, so there are as many operations as waiting tasks.
         let (sender, receiver) = mpsc::unbounded_channel::<Waiting<Op, Output, Error>>();
-        let work = run(receiver, max_batch, writer);
+        let pauses = match runs {
+            Runs::Interleaved(pauses) => Some(pauses),
+            Runs::OnThread(_) | Runs::AsTask => None,
+        };
+        let work = run(receiver, max_batch, writer, pauses);
         let thread = match runs {
             Runs::OnThread(name) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -94,7 +119,7 @@ where
                 let thread = std::thread::Builder::new().name(name.into());
                 Some(thread.spawn(move || runtime.block_on(work)).expect("the operating system starts a thread"))
             }
-            Runs::AsTask => {
+            Runs::AsTask | Runs::Interleaved(_) => {
                 tokio::spawn(work);
                 None
             }
@@ -132,12 +157,17 @@ async fn run<Op, Output, Error: Clone>(
     mut receiver: mpsc::UnboundedReceiver<Waiting<Op, Output, Error>>,
     max_batch: usize,
     mut writer: impl Writer<Op, Output, Error>,
+    pauses: Option<Pauses>,
 ) {
     let mut batch = Vec::new();
     while receiver.recv_many(&mut batch, max_batch).await > 0 {
         let (operations, waiting): (Vec<Op>, Vec<_>) = batch.drain(..).unzip();
         // The caller may have disconnected; its operation is committed all the same.
-        match writer.commit(operations).await {
+        let committed = writer.commit(operations).await;
+        if let Some(pauses) = pauses {
+            pauses.pause().await;
+        }
+        match committed {
             Ok(answers) => waiting.into_iter().zip(answers).for_each(|(caller, answer)| drop(caller.send(Ok(answer)))),
             Err(error) => waiting.into_iter().for_each(|caller| drop(caller.send(Err(error.clone())))),
         }

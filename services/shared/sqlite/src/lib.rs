@@ -23,23 +23,31 @@ pub use positions::{POSITION, count_commit, keep_number, positions, store_update
 pub use readers::{READERS, Readers};
 pub use size::{StoreSize, measure};
 
-use belay_group_commit::Runs;
+use belay_group_commit::{Pauses, Runs};
 
 /// Where blocking work runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Threads {
     /// On threads of its own: production.
     Real,
-    /// On the calling thread: for simulations, which must be deterministic.
+    /// On the calling thread: for tests, which wait for nothing else.
     Inline,
+    /// As tasks of the runtime, with pauses before and after the work: for simulations, which must be deterministic and meet every order of events.
+    Interleaved(Pauses),
 }
 
 impl Threads {
+    /// Whether work that blocks delays no task of the runtime.
+    pub fn are_real(self) -> bool {
+        matches!(self, Self::Real)
+    }
+
     /// Where a writer runs whose commits block.
     pub fn writer(self, name: &str) -> Runs<'_> {
         match self {
             Self::Real => Runs::OnThread(name),
             Self::Inline => Runs::AsTask,
+            Self::Interleaved(pauses) => Runs::Interleaved(pauses),
         }
     }
 
@@ -48,15 +56,22 @@ impl Threads {
     /// # Panics
     /// When `work` does.
     pub async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        match self {
-            Self::Inline => work(),
-            Self::Real => match tokio::task::spawn_blocking(work).await {
-                Ok(value) => value,
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    // The runtime is shutting down, and with it the task that waits here.
-                    Err(_) => std::future::pending().await,
-                },
+        let done = match self {
+            Self::Inline => return work(),
+            Self::Real => tokio::task::spawn_blocking(work),
+            Self::Interleaved(pauses) => tokio::spawn(async move {
+                pauses.pause().await;
+                let done = work();
+                pauses.pause().await;
+                done
+            }),
+        };
+        match done.await {
+            Ok(value) => value,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is shutting down, and with it the task that waits here.
+                Err(_) => std::future::pending().await,
             },
         }
     }

@@ -35,6 +35,8 @@ pub(super) struct Bugs {
     pub(super) waits: bool,
     /// Whether some steps have plans of their own. Neither a fault nor a bug.
     pub(super) nests: bool,
+    /// Whether all steps have plans of their own, many of which end as soon as they have begun. Neither a fault nor a bug.
+    pub(super) broods: bool,
     /// Whether some steps run for each entry of a list, fall back to other calls, are undone, have checks, or share resources. Neither a fault nor a bug.
     pub(super) extends: bool,
     /// Whether what fails runs again by its plan, which then waits for a person. Neither a fault nor a bug.

@@ -93,7 +93,9 @@ pub(super) fn audit(
         }
         if created(kept_child).zip(kept.get(*parent)).is_some_and(|(created, parent)| {
             let specs = parent.execution.plan.iter().flat_map(|plan| &plan.steps);
-            let mut specs = specs.filter(|spec| spec.id == started.step_id);
+            // A step for an entry of a list has the plan of the step whose list it is.
+            let of_plan = started.step_id.split('~').next().unwrap_or_default();
+            let mut specs = specs.filter(|spec| spec.id == of_plan);
             let outline = created.plan.as_ref().map(outline);
             !specs.any(|spec| matches!(&spec.kind, Some(step_spec::Kind::Plan(step)) if step.plan.as_ref().map(self::outline) == outline))
         }) {
@@ -114,6 +116,12 @@ pub(super) fn audit(
                 violations.push(format!("{name} is {:?}, and completed {step}", execution.state()));
             }
             Some(End::Output(_)) => trace::count("children completed"),
+            // Its outputs may be too large.
+            Some(End::Failure(failure))
+                if execution.state() == execution::State::Completed && failure.reason != "CHILD_REFUSED" =>
+            {
+                violations.push(format!("{name} completed, and {parent} has recorded that it failed: {failure:?}"));
+            }
             Some(End::Failure(_)) => trace::count("children failed"),
             Some(End::Cancelled(_)) => trace::count("children cancelled"),
             None => violations.push(format!("{name} ended {step} in no way")),

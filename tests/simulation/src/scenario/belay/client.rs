@@ -1,5 +1,6 @@
 //! Clients: they start executions, pause, resume and cancel them, and watch them to their end.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::time::Duration;
 
@@ -142,10 +143,11 @@ async fn carry_through(order: Order, observed: &Observations) {
     let mut random = StdRng::seed_from_u64(order.seed);
     let name = start(&order, observed, &mut random).await;
     let seed = random.random();
-    tokio::join!(
-        attend(&name, &order.request_id, observed, &mut random),
-        watcher::watch(&name, observed, StdRng::seed_from_u64(seed))
-    );
+    let is_followed = Cell::new(false);
+    tokio::join!(attend(&name, &order.request_id, observed, &is_followed, &mut random), async {
+        watcher::watch(&name, observed, StdRng::seed_from_u64(seed)).await;
+        is_followed.set(true);
+    });
     observed.ended(&order.request_id);
 }
 
@@ -198,8 +200,9 @@ fn source(order: &Order) -> v1::start_execution_request::Source {
     Source::Document(v1::PlanDocument { format, text })
 }
 
-/// Polls an execution until it has ended: pauses, resumes and cancels it while faults happen, and lets it end afterwards.
-async fn attend(name: &str, request_id: &str, observed: &Observations, random: &mut StdRng) {
+/// Polls an execution until it has ended: pauses, resumes and cancels it while faults happen, and lets it end afterwards. One whose end may be lost with
+/// the journal is polled until it is followed to its end.
+async fn attend(name: &str, request_id: &str, observed: &Observations, is_followed: &Cell<bool>, random: &mut StdRng) {
     let mut connection = Connection::new(observed);
     let mut may_go_on = random.random_bool(0.3);
     // A request to go on that may yet be carried out: the execution has not ended before that is known.
@@ -220,6 +223,9 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, random: &
                 continue;
             }
             if state == execution::State::Completed || !std::mem::replace(&mut may_go_on, false) {
+                if observed.execution_may_be_gone() && !is_followed.get() {
+                    continue;
+                }
                 return;
             }
             let request = retry_request(name, format!("{request_id}-{number}"), random);

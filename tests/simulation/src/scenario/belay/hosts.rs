@@ -66,6 +66,9 @@ const RESTART_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// The interval and the timeout of HTTP/2 keep-alive pings. Belay's own channels have 20 s.
 const KEEP_ALIVE: Duration = Duration::from_millis(400);
 
+/// Work that blocks, and all that runs beside it, is interrupted as the seed says.
+const THREADS: Threads = Threads::Interleaved(machine::PAUSES);
+
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// The wall clock of the executing machine, which may be wrong.
@@ -313,7 +316,7 @@ async fn run_runner(site: Site) -> Outcome {
     if site.bugs.damages_a_row {
         site.damaged.damage_one(&location.path, site.seed)?;
     }
-    let opened = Ledger::open(&location, Threads::Inline, secrets, || id);
+    let opened = Ledger::open(&location, THREADS, secrets, || id);
     let ledger = opened.inspect_err(|error| {
         use SqliteError as E;
         // What SQLite's adapter says of a value that is not what it should be; a disk that fails says something else.
@@ -337,7 +340,7 @@ async fn run_runner(site: Site) -> Outcome {
         },
         directories: Arc::new(ModelDirectories::new(site.bugs.workspaces, &site.outside)),
         enforcement: EnforcementReport::default(),
-        threads: Threads::Inline,
+        threads: THREADS,
         thresholds: site.knobs.runner,
         telemetry: no_spans(site.seed),
         limits: Default::default(),
@@ -370,7 +373,7 @@ async fn run_gate(site: Site) -> Outcome {
     let accepted = (losses > 0).then(now_micros);
     let location = location(&gate_file(losses), Synchronous::Full, site.knobs.store_batch);
     let location = Location { accepted, ..location };
-    let store = belay_approval_gate::Store::open(&location, Threads::Inline, || format!("store-{losses}"));
+    let store = belay_approval_gate::Store::open(&location, THREADS, || format!("store-{losses}"));
     let store = store.inspect_err(|belay_approval_gate::StoreError(error)| {
         if matches!(error, SqliteError::Corrupt(_) | SqliteError::Locked | SqliteError::Newer { .. }) {
             site.checker.violation(format_args!("the gate's store cannot be opened: {error}"));
@@ -456,6 +459,7 @@ async fn run_executor(site: Site) -> Outcome {
         return ended;
     }
     let second = start_executor(&site, &journal).await?;
+    trace::event("another executor has replaced this one, which does not notice that");
     trace::count("executors replaced");
     serve_executor(&site, &second).await
 }
@@ -473,7 +477,7 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
     let executions = ExecutionRegistry::new(belay_executor::Parts {
         journal,
         blobs: Arc::new(Folder::on(BlobDisk, Path::new(FOLDER).join("blobs"))),
-        threads: Threads::Inline,
+        threads: THREADS,
         runner: Runner::new(runner, None)?,
         gate: belay_executor::Gate::new(gate, None)?,
         clock: Arc::new(WallClock),
@@ -513,7 +517,7 @@ async fn open_journal(
     let location = Location { accepted, ..location(JOURNAL, site.bugs.journal, site.knobs.store_batch) };
     let open = async || {
         let mut journal =
-            belay_journal_sqlite::open_with(&location, Threads::Inline, site.knobs.journal, || "store".to_owned())?;
+            belay_journal_sqlite::open_with(&location, THREADS, site.knobs.journal, || "store".to_owned())?;
         let (before, stale) = site.owners.with(|owned| {
             owned.accepting = false;
             let before = std::mem::replace(&mut owned.newest_fence, journal.fence);

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use belay_executor::Thresholds;
 use belay_journal_sqlite::Intervals;
-use rand::Rng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::machine::Interleaving;
 
 /// The thresholds of all services of one simulation.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,11 +19,12 @@ pub(super) struct Knobs {
     /// The maximum number of operations in one commit of the ledger and of the gate's store.
     pub(super) store_batch: usize,
     pub(super) runner: belay_tool_runner::Thresholds,
+    pub(super) interleaving: Interleaving,
 }
 
 impl Knobs {
     /// Each threshold is as in production, or so small that it is crossed all the time.
-    pub(super) fn generate(random: &mut StdRng) -> Self {
+    pub(super) fn generate(random: &mut StdRng, seed: u64) -> Self {
         let mut turned = |usual: usize, least: usize, most: usize| match random.random_bool(0.4) {
             true => usual,
             false => random.random_range(least..=most),
@@ -59,6 +62,13 @@ impl Knobs {
             max_kept_bytes: turned(runner.max_kept_bytes, 0, 300),
             ..runner
         };
-        Self { executor, journal, max_lost_answers, store_batch, runner }
+        let interleaving = interleaving(&mut StdRng::seed_from_u64(!seed));
+        Self { executor, journal, max_lost_answers, store_batch, runner, interleaving }
     }
+}
+
+/// In one simulation of five, as if nothing were ever interrupted.
+fn interleaving(random: &mut StdRng) -> Interleaving {
+    let one_in = [0, 2, 4, 8, 16][random.random_range(0..5)];
+    Interleaving { one_in, longest: Duration::from_micros([300, 2_000, 8_000][random.random_range(0..3)]) }
 }

@@ -65,7 +65,7 @@ use self::outside::Outside;
 use self::workspaces::Flaw;
 use crate::checker::Checker;
 use crate::fault::{self, Conditions, Fault};
-use crate::machine::Disk;
+use crate::machine::{self, Disk};
 use crate::trace;
 use crate::world::World;
 
@@ -136,6 +136,14 @@ pub fn as_it_is(seed: u64) -> Result<(), String> {
 /// What was violated.
 pub fn nesting(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, ..Bugs::default() })
+}
+
+/// Belay as it is, with many executions of the plans of steps, most of which end as soon as they have begun: each ends for its step as it has ended.
+///
+/// # Errors
+/// What was violated.
+pub fn brooding(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { broods: true, ..Bugs::default() })
 }
 
 /// Belay as it is, with steps that run for each entry of a list, that fall back to other calls, that are undone, that have checks, and that share resources.
@@ -429,8 +437,9 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let damaged = Damaged::default();
     let observed = Observations::new(&checker, bugs.gate == Memory::Kept, !bugs.restores_journal, damaged.clone());
     let policies = policy::generate(&mut random);
-    let knobs = Knobs::generate(&mut random);
+    let knobs = Knobs::generate(&mut random, seed);
     trace::event(format_args!("{knobs:?}"));
+    machine::interleave(knobs.interleaving);
     let site = hosts::Site {
         bugs,
         outside: Outside::default(),
@@ -450,7 +459,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     world.host(RUNNER, move || hosts::runner(here.clone()));
     let here = site.clone();
     world.host(EXECUTOR, move || hosts::executor(here.clone()));
-    let mut orders = orders(&mut random, bugs.crowds);
+    let mut orders = orders(&mut random, bugs);
     if bugs.waits {
         orders.iter_mut().for_each(|order| plans::add_waits(&mut StdRng::seed_from_u64(order.seed), &mut order.plan));
     }
@@ -566,11 +575,17 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
 }
 
 /// 1 to 6 executions, which start while faults happen.
-fn orders(random: &mut StdRng, crowds: bool) -> Vec<Order> {
+fn orders(random: &mut StdRng, bugs: Bugs) -> Vec<Order> {
     let count = random.random_range(1..=6);
-    let order = |number| match crowds {
-        true => crowded(random, number),
-        false => any_order(random, number),
+    let order = |number| {
+        if bugs.crowds {
+            crowded(random, number)
+        } else if bugs.broods {
+            let plan = plans::brood(random, format!("plan-{number}"));
+            Order { plan, ..any_order(random, number) }
+        } else {
+            any_order(random, number)
+        }
     };
     (0..count).map(order).collect()
 }

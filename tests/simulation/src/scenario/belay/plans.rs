@@ -51,6 +51,36 @@ pub(super) fn crowd(random: &mut StdRng, id: String) -> v1::Plan {
     v1::Plan { id, steps: steps.into_iter().take(count).collect(), ..v1::Plan::default() }
 }
 
+/// A plan with many executions of the plans of its steps, most of which end as soon as they have begun.
+pub(super) fn brood(random: &mut StdRng, id: String) -> v1::Plan {
+    let step = |random: &mut StdRng, index: usize| {
+        let calls = random.random_bool(0.25);
+        let arguments = json!({"ms": random.random_range(1..4), "value": index});
+        let tool = v1::ToolStep {
+            tool: LOOK.to_owned(),
+            arguments: Some(v1::Payload::of_json(arguments.to_string())),
+            ..v1::ToolStep::default()
+        };
+        let only = v1::StepSpec {
+            id: "only".to_owned(),
+            condition: if calls { String::new() } else { "1 == 2".to_owned() },
+            kind: Some(step_spec::Kind::Tool(tool)),
+            ..v1::StepSpec::default()
+        };
+        let own = v1::Plan { id: format!("plan-of-s{index}"), steps: vec![only], ..v1::Plan::default() };
+        let entries: Vec<usize> = (0..random.random_range(3..=12)).collect();
+        v1::StepSpec {
+            id: format!("s{index}"),
+            depends_on: (0..index).filter(|_| random.random_bool(0.3)).map(|index| format!("s{index}")).collect(),
+            for_each: random.random_bool(0.6).then(|| v1::Payload::of_json(json!(entries).to_string())),
+            kind: Some(step_spec::Kind::Plan(v1::PlanStep { plan: Some(own), inputs: None })),
+            ..v1::StepSpec::default()
+        }
+    };
+    let steps = (0..random.random_range(1..=4)).map(|index| step(random, index)).collect();
+    v1::Plan { id, steps, parallelism: random.random_range(1..=16), ..v1::Plan::default() }
+}
+
 fn step(random: &mut StdRng, index: usize) -> v1::StepSpec {
     let depends_on: Vec<usize> = (0..index).filter(|_| random.random_bool(0.25)).collect();
     let mut arguments = json!({"ms": random.random_range(1..150), "value": value(random, index)});

@@ -91,6 +91,8 @@ pub(super) fn is_fenced(operation: &Operation) -> bool {
     match operation {
         Operation::Create { .. }
         | Operation::Append { .. }
+        | Operation::Summarize { .. }
+        | Operation::TakeMessages { .. }
         | Operation::KeepSnapshot { .. }
         | Operation::Delete { .. }
         | Operation::Erase { .. }

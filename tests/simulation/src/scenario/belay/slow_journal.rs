@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use belay_journal::{
-    Changes, Committed, Cursor, Deletion, ExecutionKey, ExecutionRow, JournalReader, JournalWriter, Loaded, Operation,
-    OutboxRow, Page, Position, Query, Reading, StoreError, StoredTransition, Transition,
+    Changes, Committed, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, JournalWriter, Loaded,
+    Operation, OutboxRow, Page, Position, Query, Reading, StoreError, StoredTransition, Transition,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -166,6 +166,14 @@ impl JournalReader for SlowReader {
 
     fn deleted_after(&self, after: Position, limit: usize) -> Reading<'_, Vec<Deletion>> {
         self.delayed(move |reader| reader.deleted_after(after, limit))
+    }
+
+    fn inbox(&self, key: ExecutionKey, limit: usize) -> Reading<'_, Vec<InboxRow>> {
+        self.delayed(move |reader| reader.inbox(key, limit))
+    }
+
+    fn recipients(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionKey>> {
+        self.delayed(move |reader| reader.recipients(after, limit))
     }
 
     fn open_deletions(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<Deletion>> {
