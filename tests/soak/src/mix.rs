@@ -53,7 +53,7 @@ enum Kind {
     Unnamed,
 }
 
-/// What the first worker carries out: whole lists and chains of children.
+/// What the first two workers carry out: whole lists and chains of children.
 const CHILDREN: [Kind; 3] = [Kind::Many, Kind::Chain, Kind::Many];
 
 /// What every other worker carries out, in an order of its own.
@@ -83,7 +83,7 @@ pub(crate) async fn work(soak: &Soak, worker: u64) {
             return;
         }
         if kinds.is_empty() {
-            kinds = if worker == 0 { CHILDREN.to_vec() } else { ALL.to_vec() };
+            kinds = if worker < 2 { CHILDREN.to_vec() } else { ALL.to_vec() };
             kinds.shuffle(&mut random);
         }
         let kind = kinds.pop().expect("it was filled");

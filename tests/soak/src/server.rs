@@ -49,7 +49,7 @@ impl Server {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BELAY_")) {
             command.env_remove(name);
         }
-        command.env("BELAY_LOG", "warn").arg("serve");
+        command.arg("serve");
         for (flag, name) in [("--state-dir", "state"), ("--policy", "policy.yaml"), ("--config", "config.yaml")] {
             command.arg(flag).arg(path(name));
         }
