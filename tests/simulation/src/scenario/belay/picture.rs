@@ -323,7 +323,7 @@ impl Fold {
                 };
             }
             (Kind::ChildStarted(_), Some(index)) => self.picture.steps[index].set_state(S::Running),
-            (Kind::ChildPaused(_), Some(_)) => {}
+            (Kind::ChildCreated(_) | Kind::ChildPaused(_), Some(_)) => {}
             (Kind::ChildEnded(ended), Some(index)) => {
                 self.picture.steps[index].output = match &ended.end {
                     Some(End::Output(output)) => Some(output.clone()),
