@@ -251,6 +251,86 @@ async fn a_plan_is_paused_and_resumed_with_its_parent() {
     assert_eq!(picture.count(|kind| matches!(kind, Kind::ChildPaused(paused) if paused.resumed)), 1);
 }
 
+/// B-28: a child ends while its parent is paused. The parent records the end at once, so that the child can be deleted, and does not carry its plan out
+/// again when it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_ends_during_a_pause_is_recorded_and_can_be_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+    let plan = "
+id: outer
+steps:
+  - id: child
+    plan: {id: inner, steps: [{id: call, tool: noop, arguments: {sleep_ms: 700}}]}
+  - {id: after, tool: noop, depends_on: [child]}
+";
+    client.start("outer", plan).await;
+    until(&client, "outer", |kind| matches!(kind, Kind::ChildCreated(_))).await;
+    let child = children(&client, "outer").await.remove(0);
+    until(&client, &child, |kind| matches!(kind, Kind::ToolCallRequested(_))).await;
+    let pause = v1::PauseExecutionRequest { name: name("outer"), ..Default::default() };
+    client.raw().pause_execution(pause).await.unwrap();
+    until(&client, "outer", |kind| matches!(kind, Kind::ChildEnded(_))).await;
+    assert_eq!(client.get("outer").await.state(), State::Paused);
+    let delete = v1::DeleteExecutionRequest { name: name(&child), ..Default::default() };
+    client.raw().delete_execution(delete).await.unwrap();
+    services.restart(Service::Executor).await;
+    assert_eq!(client.get("outer").await.state(), State::Paused);
+    let resume = v1::ResumeExecutionRequest { name: name("outer"), ..Default::default() };
+    client.raw().resume_execution(resume).await.unwrap();
+    let picture = client.watch_to_the_end("outer").await;
+    assert_eq!(picture.state(), Some(State::Completed));
+    assert_eq!(picture.count(|kind| matches!(kind, Kind::ChildStarted(_))), 1);
+}
+
+/// B-28: a child that ended while nobody drove its parent cannot be deleted before its parent has recorded that; and whoever drives an execution drives
+/// the executions of its steps, however deep, also without a server and after a kill.
+#[test]
+fn without_a_server_a_killed_run_goes_on_with_the_plans_of_its_steps() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let command = "[sh, -c, 'echo began >> began; while ! test -e go; do sleep 0.05; done; echo did >> did']";
+    let plan = format!(
+        "
+id: outer
+steps:
+  - id: a
+    plan:
+      id: middle
+      steps:
+        - id: b
+          plan:
+            id: inner
+            steps: [{{id: c, tool: run_terminal, arguments: {{command: {command}}}}}, {{id: d, tool: noop, depends_on: [c]}}]
+"
+    )
+    .replace("test -e go", "test -e /workspace/go");
+    home.file("p.yaml", plan);
+    let mut run =
+        home.start(["run", "p.yaml", "--id", "outer", "--workspace", "w", "--approve", "auto", "-o", "jsonl"]);
+    run.wait_for("childCreated");
+    run.kill();
+    fs::write(home.path("w/go"), "").unwrap();
+    let inner = |home: &Home| {
+        let listed = home.json(&["executions", "list", "--filter", "plan_id = inner"]).1;
+        listed["executions"][0]["name"].as_str().map(|name| name.rsplit('/').next().unwrap().to_owned())
+    };
+    let middle = home.json(&["executions", "list", "--filter", "plan_id = middle"]).1;
+    let middle = middle["executions"][0]["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    // Alone: the execution of the step that it carries out is driven by nobody.
+    let alone = home.run(["executions", "resume", &middle]);
+    assert_eq!(alone.code, 0, "{alone:?}");
+    let deleted = home.run(["executions", "delete", &middle, "--yes"]);
+    assert!(deleted.talk.contains("END_NOT_RECORDED"), "{deleted:?}");
+    let resumed = home.run(["executions", "resume", "outer"]);
+    assert_eq!(resumed.code, 0, "{resumed:?}");
+    assert_eq!(fs::read_to_string(home.path("w/did")).unwrap(), "did\n", "once");
+    assert!(inner(&home).is_some());
+    let deleted = home.run(["executions", "delete", &middle, "--yes"]);
+    assert_eq!(deleted.code, 0, "{deleted:?}");
+}
+
 /// The failure of a plan is that of its step, says which execution failed and why, and is what a retry tries again.
 #[test]
 fn a_plan_that_fails_says_where_and_is_retried() {

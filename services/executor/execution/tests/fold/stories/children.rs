@@ -126,6 +126,24 @@ fn a_plan_is_paused_and_goes_on_with_its_parent() {
     assert!(paused.is_parked());
 }
 
+// B-28: its end is a message, which comes whenever it comes. Until then there is nothing to do, so that the execution can leave memory.
+#[test]
+fn a_plan_that_ends_during_a_pause_is_recorded_in_it() {
+    let play = story("build; b after build").carries_out("build", json!({"takes": 2})).acts("1s pause").play();
+    let mut paused = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Paused, .. }));
+    let end = ChildEnd::Completed { output: belay_execution::Json::from_text("{}") };
+    let ended = Body::Child { child: call("build", 1, 1), event: ChildEvent::Ended(end) };
+    let now = paused.last_time();
+    paused.record(now, None, ended.clone()).unwrap();
+    assert_eq!(paused.state(), belay_execution::ExecutionState::Paused);
+    assert!(paused.record(now, None, ended).is_err(), "it ends once");
+    let created = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Created, .. }));
+    assert!(created.is_parked() && created.waits_for_children());
+    let started = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Started(_), .. }));
+    assert_eq!(action(&started), (call("build", 1, 1), Verb::Dispatch));
+    assert!(!started.waits_for_children());
+}
+
 #[test]
 fn a_child_ends_once_and_only_where_it_began() {
     let play = story("build; a").carries_out("build", json!({})).play();
