@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use belay_execution::{Actor, Control};
+use belay_execution::{Actor, ChildEnd, Control};
+use belay_journal::ExecutionKey;
 use belay_proto::v1::{self, approval::State};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tonic::Status;
-
-use crate::driver::EndedChild;
 
 pub(crate) type Reply = oneshot::Sender<Result<Box<v1::Execution>, Status>>;
 
@@ -29,6 +28,17 @@ pub(crate) enum Command {
     PauseAndDrain { principal: String, reason: String, reply: oneshot::Sender<()> },
     /// Reply when no call is left of an execution that its parent has paused.
     Drain { reply: oneshot::Sender<()> },
+}
+
+/// The end of a child, as its parent is to record it.
+#[derive(Debug)]
+pub(crate) struct EndedChild {
+    /// The child.
+    pub(crate) key: ExecutionKey,
+    /// The last part of its name.
+    pub(crate) id: String,
+    /// How it ended; `None` when it is not in the store.
+    pub(crate) end: Option<ChildEnd>,
 }
 
 impl Command {

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     acknowledge, connection, decisions, deletions,
-    feeds::{self, Mail},
+    feeds::Mail,
     loading,
     messages::Command,
     registry::{ExecutionRegistry, Parts},
@@ -38,7 +38,11 @@ impl ExecutionRegistry {
         registry
             .keep("connects the runner", move |registry| connection::run(registry, connected.clone(), wants_session));
         registry.keep("loads executions in time", timers::wake_in_time);
-        registry.keep("gives up what readers have left", feeds::give_up_left_overs);
+        let follower = Arc::clone(&registry.follower);
+        registry.keep("gives up what readers have left", move |_| {
+            let follower = Arc::clone(&follower);
+            async move { follower.give_up_left_overs().await }
+        });
         registry.keep("delivers messages between executions", loading::deliver_mail);
         registry.keep("completes deletions", deletions::run);
         registry.keep("deletes what is not kept", move |registry| retention::run(registry, retention.clone()));

@@ -9,22 +9,25 @@ use std::sync::Arc;
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Actor, ApprovalMode, Body, Child, ChildEnd, ChildEvent, Control, Created, ErrorClass, Event, Execution,
-    ExecutionEvent, ExecutionState, Failure, Json, Operation, OperationKey, StepRole, StepState, Verb, Work,
+    Actor, ApprovalMode, Body, Child, ChildEnd, ChildEvent, Control, Created, ErrorClass, Event, ExecutionEvent,
+    Failure, Operation, OperationKey, Verb,
 };
 use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, ParentStep, Refused};
 use belay_plan::Plan;
-use belay_proto::payload::MAX_INLINE_BYTES;
 use belay_reasons as reasons;
 use belay_service_kit::{Retry, status};
 use belay_telemetry::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Status};
 
-use super::{Driver, exit::Exit};
+use super::{
+    Driver,
+    child_end::{cancelled, end_of, lost},
+    exit::Exit,
+};
 use crate::{
     journal_reads::unreadable,
-    messages::Command,
+    messages::{Command, EndedChild},
     names::{ExecutionName, shard_of},
     operation::{OperationHandle, ReportFault, Update},
     registry::ExecutionRegistry,
@@ -254,27 +257,6 @@ impl ChildOperation {
     }
 }
 
-/// The failure of a step whose child was created and is not in the store any more.
-fn lost(name: &ExecutionName) -> Failure {
-    let message = format!(
-        "The execution `{}`, which carried out the step's plan, is not in the store any more, and its result is not known: find out what it has done \
-         before the step runs again.",
-        name.id
-    );
-    Failure::new(ErrorClass::OutcomeUnknown, reasons::CHILD_LOST, message)
-}
-
-/// The end of a child, as its parent is to record it.
-#[derive(Debug)]
-pub(crate) struct EndedChild {
-    /// The child.
-    pub(crate) key: ExecutionKey,
-    /// The last part of its name.
-    pub(crate) id: String,
-    /// How it ended; `None` when it is not in the store.
-    pub(crate) end: Option<ChildEnd>,
-}
-
 impl Driver {
     /// Reads the ends of children that were sent while nobody listened: when the execution is loaded, or a message came without its content. Outside
     /// a service that drives all executions, whoever drives an execution drives its children.
@@ -283,7 +265,8 @@ impl Driver {
         let inbox = self.registry.reads.read(move |reader| reader.inbox(key, MAX_MESSAGES)).await;
         let inbox = inbox.map_err(|error| Exit::Unreadable(unreadable(&error)))?;
         let mut messages: Vec<ExecutionKey> = inbox.iter().map(|message| message.from).collect();
-        let children: Vec<(String, bool)> = self.execution.operations().filter_map(created_child).collect();
+        let child = |operation: &Operation| Some((operation.child()?.execution.clone(), operation.is_created_child()));
+        let children: Vec<(String, bool)> = self.execution.operations().filter_map(child).collect();
         for (id, is_created) in children {
             let name = ExecutionName { namespace: self.name.namespace.clone(), id };
             let row = match self.registry.follower.find(&name).await {
@@ -360,66 +343,3 @@ impl Driver {
 
 /// How many messages of children are read at a time: more than an execution has steps in flight.
 const MAX_MESSAGES: usize = 100_000;
-
-/// The last part of the name of an operation's child, and whether that is known to be created.
-fn created_child(operation: &Operation) -> Option<(String, bool)> {
-    match &operation.work {
-        Work::Child { child, created, .. } => Some((child.execution.clone(), *created)),
-        Work::ToolCall(_) | Work::Wait(_) => None,
-    }
-}
-
-fn cancelled(name: &ExecutionName) -> Failure {
-    let message = format!("The execution `{}`, which carried out the step's plan, was cancelled.", name.id);
-    Failure::new(ErrorClass::Cancelled, reasons::CHILD_CANCELLED, message)
-}
-
-/// How a child has ended, for its parent; `None` when it has not. Its output is that of the steps on which no other depends.
-pub(crate) fn end_of(name: &ExecutionName, execution: &Execution) -> Option<ChildEnd> {
-    let failed = |class, reason, message: String| ChildEnd::Failed { failure: Failure::new(class, reason, message) };
-    match execution.state() {
-        ExecutionState::Completed => Some(match output_of(name, execution) {
-            Ok(output) => ChildEnd::Completed { output },
-            Err(message) => failed(ErrorClass::InvalidResult, reasons::CHILD_REFUSED, message),
-        }),
-        ExecutionState::Cancelled => Some(ChildEnd::Cancelled),
-        ExecutionState::Partial | ExecutionState::Failed | ExecutionState::TimedOut => {
-            let first = execution.first_failure();
-            let class = first.map_or(ErrorClass::Internal, |failure| failure.class);
-            let why = first.map_or("it did not complete", |failure| failure.message.as_str());
-            let message = format!("The execution `{}`, which carried out the step's plan, failed: {why}", name.id);
-            Some(failed(class, reasons::CHILD_FAILED, message))
-        }
-        _ if is_planted(Defect::StaleView) => {
-            Some(failed(ErrorClass::Internal, reasons::CHILD_FAILED, "it did not complete".to_owned()))
-        }
-        ExecutionState::Pending
-        | ExecutionState::Running
-        | ExecutionState::Paused
-        | ExecutionState::AwaitingApproval
-        | ExecutionState::Cancelling => None,
-    }
-}
-
-fn output_of(name: &ExecutionName, execution: &Execution) -> Result<Json, String> {
-    let plan = execution.plan();
-    let mut outputs = serde_json::Map::new();
-    let mut size = 0;
-    for step in execution.steps() {
-        let is_last = plan.step_index(step.id().as_str()).is_some_and(|index| plan.dependents(index).is_empty());
-        if step.role() != StepRole::Planned || !is_last || step.state() != StepState::Completed {
-            continue;
-        }
-        let Some(output) = step.output() else { continue };
-        size += output.size();
-        let json = output.inline().filter(|_| size <= MAX_INLINE_BYTES as u64).ok_or_else(|| {
-            format!(
-                "The outputs of the last steps of `{}` have {size} bytes, and the limit for the output of a step that carries out a plan is \
-                 {MAX_INLINE_BYTES}: end the plan with a step that returns less, such as the path of a file.",
-                name.id
-            )
-        })?;
-        outputs.insert(step.id().as_str().to_owned(), json.value());
-    }
-    Ok(Json::canonical(&serde_json::json!({"execution": name.to_string(), "outputs": outputs})))
-}

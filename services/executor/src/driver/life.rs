@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use tracing::Instrument as _;
 
-use super::{Decided, Driver, Loaded, child::end_of, exit::Exit, messages_of, summary_of};
+use super::{Decided, Driver, Loaded, child_end::end_of, exit::Exit, messages_of, summary_of};
 use crate::{
     commits::Write,
     feeds::Push,

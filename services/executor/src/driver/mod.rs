@@ -5,6 +5,7 @@ mod at_hand;
 mod blobs;
 mod call_end;
 mod child;
+mod child_end;
 mod exit;
 mod handlers;
 mod life;
@@ -29,7 +30,6 @@ use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
 use at_hand::Made;
-pub(crate) use child::EndedChild;
 use exit::Exit;
 use obstacles::Obstacles;
 
@@ -39,7 +39,7 @@ use crate::{
     decisions::outcome,
     feeds::{EventFeed, LiveWaits, Push},
     in_doubt::InDoubt,
-    messages::{Command, GateNotice, Reply},
+    messages::{Command, EndedChild, GateNotice, Reply},
     names::ExecutionName,
     operation::{OperationHandle, Update},
     progress::{Fact, Progress},
@@ -356,7 +356,7 @@ impl Driver {
             end: (summary.ended && self.feed.is_awaited()).then(|| Arc::from(self.summarize())),
             child: end
                 .filter(|_| !is_planted(Defect::StaleView))
-                .and_then(|_| Some((self.name.id.clone(), child::end_of(&self.name, &self.execution)?))),
+                .and_then(|_| Some((self.name.id.clone(), child_end::end_of(&self.name, &self.execution)?))),
         };
         match self.registry.commit(Write { operation, push: Some(push) }).await {
             Ok(Ok(_)) => {}

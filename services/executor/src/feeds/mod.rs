@@ -32,10 +32,9 @@ pub(crate) use self::{
 };
 use crate::{
     blobs::Opener,
-    driver::EndedChild,
     journal_reads::{JournalReads, StoredEvents},
+    messages::EndedChild,
     names::ExecutionName,
-    registry::ExecutionRegistry,
 };
 
 /// The number of entries from which on unused ones are swept.
@@ -260,6 +259,19 @@ impl Follower {
         lock(&self.feeds).forget(key);
     }
 
+    /// Gives up, round by round, what is kept for readers and watchers that do not come any more.
+    pub(crate) async fn give_up_left_overs(&self) {
+        loop {
+            self.keeps.notified().await;
+            loop {
+                tokio::time::sleep(ROUND).await;
+                if !self.sweep() {
+                    break;
+                }
+            }
+        }
+    }
+
     /// Begins a round: gives up what nobody has used for two. Returns whether something is left for the next.
     fn sweep(&self) -> bool {
         let round = self.memory.next_round();
@@ -309,23 +321,6 @@ impl<'a> EventReader<'a> {
     /// See [`JournalReader::outbox_len`].
     pub(crate) fn outbox_len(self, limit: usize) -> Reading<'a, usize> {
         self.0.outbox_len(limit)
-    }
-}
-
-/// Gives up, round by round, what is kept for readers and watchers that do not come any more.
-pub(crate) async fn give_up_left_overs(registry: Weak<ExecutionRegistry>) {
-    loop {
-        let Some(this) = registry.upgrade() else { return };
-        // A task of its own holds the registry no longer than it waits for a reader.
-        let follower = Arc::clone(&this.follower);
-        drop(this);
-        follower.keeps.notified().await;
-        loop {
-            tokio::time::sleep(ROUND).await;
-            if !follower.sweep() {
-                break;
-            }
-        }
     }
 }
 

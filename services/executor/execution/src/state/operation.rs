@@ -100,6 +100,11 @@ impl Operation {
         }
     }
 
+    /// Whether it is the execution of its step's plan, and that is known to have been created.
+    pub fn is_created_child(&self) -> bool {
+        matches!(self.work, Work::Child { created: true, .. })
+    }
+
     /// The approval that it waits for, once it has been requested.
     pub fn requested_approval(&self) -> Option<&str> {
         self.pending_approval.as_ref().filter(|pending| pending.decided.is_none())?.approval.as_deref()

@@ -1,0 +1,74 @@
+//! The end of an execution that carries out the plan of a step, as its parent records it.
+
+use belay_defects::{Defect, is_planted};
+use belay_execution::{ChildEnd, ErrorClass, Execution, ExecutionState, Failure, Json, StepRole, StepState};
+use belay_proto::payload::MAX_INLINE_BYTES;
+use belay_reasons as reasons;
+
+use crate::names::ExecutionName;
+
+/// The failure of a step whose child was created and is not in the store any more.
+pub(super) fn lost(name: &ExecutionName) -> Failure {
+    let message = format!(
+        "The execution `{}`, which carried out the step's plan, is not in the store any more, and its result is not known: find out what it has done \
+         before the step runs again.",
+        name.id
+    );
+    Failure::new(ErrorClass::OutcomeUnknown, reasons::CHILD_LOST, message)
+}
+
+/// The failure of a step whose child another principal has cancelled.
+pub(super) fn cancelled(name: &ExecutionName) -> Failure {
+    let message = format!("The execution `{}`, which carried out the step's plan, was cancelled.", name.id);
+    Failure::new(ErrorClass::Cancelled, reasons::CHILD_CANCELLED, message)
+}
+
+/// How a child has ended, for its parent; `None` when it has not. Its output is that of the steps on which no other depends.
+pub(super) fn end_of(name: &ExecutionName, execution: &Execution) -> Option<ChildEnd> {
+    let failed = |class, reason, message: String| ChildEnd::Failed { failure: Failure::new(class, reason, message) };
+    match execution.state() {
+        ExecutionState::Completed => Some(match output_of(name, execution) {
+            Ok(output) => ChildEnd::Completed { output },
+            Err(message) => failed(ErrorClass::InvalidResult, reasons::CHILD_REFUSED, message),
+        }),
+        ExecutionState::Cancelled => Some(ChildEnd::Cancelled),
+        ExecutionState::Partial | ExecutionState::Failed | ExecutionState::TimedOut => {
+            let first = execution.first_failure();
+            let class = first.map_or(ErrorClass::Internal, |failure| failure.class);
+            let why = first.map_or("it did not complete", |failure| failure.message.as_str());
+            let message = format!("The execution `{}`, which carried out the step's plan, failed: {why}", name.id);
+            Some(failed(class, reasons::CHILD_FAILED, message))
+        }
+        _ if is_planted(Defect::StaleView) => {
+            Some(failed(ErrorClass::Internal, reasons::CHILD_FAILED, "it did not complete".to_owned()))
+        }
+        ExecutionState::Pending
+        | ExecutionState::Running
+        | ExecutionState::Paused
+        | ExecutionState::AwaitingApproval
+        | ExecutionState::Cancelling => None,
+    }
+}
+
+fn output_of(name: &ExecutionName, execution: &Execution) -> Result<Json, String> {
+    let plan = execution.plan();
+    let mut outputs = serde_json::Map::new();
+    let mut size = 0;
+    for step in execution.steps() {
+        let is_last = plan.step_index(step.id().as_str()).is_some_and(|index| plan.dependents(index).is_empty());
+        if step.role() != StepRole::Planned || !is_last || step.state() != StepState::Completed {
+            continue;
+        }
+        let Some(output) = step.output() else { continue };
+        size += output.size();
+        let json = output.inline().filter(|_| size <= MAX_INLINE_BYTES as u64).ok_or_else(|| {
+            format!(
+                "The outputs of the last steps of `{}` have {size} bytes, and the limit for the output of a step that carries out a plan is \
+                 {MAX_INLINE_BYTES}: end the plan with a step that returns less, such as the path of a file.",
+                name.id
+            )
+        })?;
+        outputs.insert(step.id().as_str().to_owned(), json.value());
+    }
+    Ok(Json::canonical(&serde_json::json!({"execution": name.to_string(), "outputs": outputs})))
+}
