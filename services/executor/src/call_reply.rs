@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(undecided, NOT_ABOUT_A_CALL);
     }
 
-    /// a person is never told that a runner does not answer which does.
+    /// A person is never told that a runner does not answer which does.
     #[test]
     fn an_answer_from_which_nothing_follows_is_named() {
         let ours = |code, reason| named_answer(&status::error(code, reason, "Nobody may.").into());

@@ -143,7 +143,7 @@ fn newer() -> Status {
 }
 
 /// B-26: an id that is used again completes, also when the runner remembers a call of its earlier execution for longer than the executor has
-/// reserved the id. meanwhile readers see what the runner answers.
+/// reserved the id. Meanwhile readers see what the runner answers.
 #[tokio::test]
 async fn a_call_waits_until_the_runner_has_forgotten_an_earlier_one_of_its_name() {
     for (refuses, says) in [

@@ -168,6 +168,48 @@ async fn a_thousand_executions_that_wait_leave_memory_and_wake_on_their_decision
     inside.until_in_memory(0).await;
 }
 
+/// B-23, B-28: an execution whose step's plan waits for a person costs a row, and so does every execution above it. The end of the innermost one wakes
+/// them, one after the other, whether or not the executor was restarted meanwhile.
+#[tokio::test]
+async fn executions_that_wait_for_those_of_their_steps_leave_memory_and_wake_on_their_end() {
+    const PLAN: &str = "
+id: outer
+steps:
+  - id: a
+    plan:
+      id: middle
+      steps:
+        - id: b
+          plan: {id: inner, steps: [{id: c, tool: work, arguments: {effect: true}}]}
+  - {id: after, tool: work, depends_on: [a]}
+";
+    let thresholds = Thresholds { park_after: Duration::from_millis(1), ..Thresholds::default() };
+    for restarts in [false, true] {
+        let world = World::new().await;
+        let mut inside = inside_with(&world, Arc::new(SystemClock), thresholds).await;
+        inside.executions.drive_all().await.unwrap();
+        let document = v1::PlanDocument { text: PLAN.into(), format: v1::PlanFormat::Yaml.into() };
+        let source = Some(v1::start_execution_request::Source::Document(document));
+        let request = v1::StartExecutionRequest { source, ..crate::support::plan("a") };
+        let outer = inside.executor.start_execution(request).await;
+        let approval = world.gate.until("the question", |seen| seen.approvals.len() == 1).await;
+        inside.until_in_memory(0).await;
+        let waits = inside.executor.get(&outer).await.unwrap();
+        assert_eq!(waits.waiting[0].kind(), v1::waiting_reason::Kind::Child, "{waits:?}");
+        if restarts {
+            inside.stop();
+            inside = inside_with(&world, Arc::new(SystemClock), thresholds).await;
+            inside.executions.drive_all().await.unwrap();
+            inside.until_in_memory(0).await;
+        }
+        world.gate.approve(approval.approvals.keys().next().unwrap());
+        assert_eq!(inside.executor.end(&outer).await.state(), v1::execution::State::Completed);
+        assert_eq!(world.runner.seen().committed.len(), 1);
+        inside.until_in_memory(0).await;
+        inside.stop();
+    }
+}
+
 // An executor that drives only what it was asked to leaves decisions about everything else to others, until it is asked for that.
 #[tokio::test]
 async fn decisions_about_what_is_not_driven_here_stay_undelivered() {

@@ -88,7 +88,11 @@ impl Executor {
 
     /// Starts a plan; returns the execution's name.
     pub(crate) async fn run_in(&self, mode: v1::ApprovalMode, steps: &str) -> String {
-        let request = v1::StartExecutionRequest { approval_mode: mode.into(), ..plan(steps) };
+        self.start_execution(v1::StartExecutionRequest { approval_mode: mode.into(), ..plan(steps) }).await
+    }
+
+    /// Starts an execution; returns its name.
+    pub(crate) async fn start_execution(&self, request: v1::StartExecutionRequest) -> String {
         self.client.clone().start_execution(request).await.unwrap().into_inner().name
     }
 
