@@ -79,7 +79,8 @@ async fn find(asked: Asked) -> Result<Vec<String>, Failure> {
                 return Ok(Vec::new());
             }
             let filter = if prefix.is_empty() { String::new() } else { format!("id = \"{prefix}*\"") };
-            let request = ListExecutionsRequest { parent, page_size, filter, ..Default::default() };
+            let request =
+                ListExecutionsRequest { parent, page_size, filter, include_children: true, ..Default::default() };
             let page = client.list_executions(request).await?.into_inner();
             page.executions.iter().map(|execution| names::id(&execution.name).to_owned()).collect()
         }

@@ -141,7 +141,9 @@ pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) ->
     };
     // A prefix has the characters of an id only.
     let filter = if prefix.is_empty() { String::new() } else { format!("id = \"{prefix}*\"") };
-    let mut request = ListExecutionsRequest { parent, page_size, filter, ..Default::default() };
+    // The last is one that a person or a planner has started; by its id any is meant.
+    let include_children = !prefix.is_empty();
+    let mut request = ListExecutionsRequest { parent, page_size, filter, include_children, ..Default::default() };
     let wanted = usize::try_from(page_size).unwrap_or(1);
     let mut found: Vec<String> = Vec::new();
     loop {

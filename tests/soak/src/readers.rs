@@ -41,6 +41,7 @@ async fn list(soak: &Soak, order: &str) {
             parent: "namespaces/default".into(),
             page_size: PAGE,
             order_by: order.into(),
+            include_children: true,
             ..Default::default()
         };
         match soak.ask(|| async { soak.reader().raw().list_executions(request.clone()).await }).await {
@@ -59,7 +60,8 @@ async fn list(soak: &Soak, order: &str) {
 
 /// Watches all executions, and gets each that the watch shows as ended.
 async fn watch(soak: &Soak) {
-    let request = v1::WatchExecutionsRequest { parent: "namespaces/default".into(), ..Default::default() };
+    let parent = "namespaces/default".into();
+    let request = v1::WatchExecutionsRequest { parent, include_children: true, ..Default::default() };
     let mut stream = match soak.reader().raw().watch_executions(request).await {
         Ok(stream) => stream.into_inner(),
         Err(status) => return report(soak, Err(refused("", "WatchExecutions", &status))),

@@ -69,6 +69,7 @@ async fn finished(client: &mut Client) -> Result<Vec<Execution>, Failure> {
             page_size,
             page_token,
             order_by: "end_time desc".to_owned(),
+            include_children: true,
             ..ListExecutionsRequest::default()
         };
         let page = client.list_executions(request).await?.into_inner();

@@ -63,7 +63,7 @@ fn way(connection: &Connection, query: &Query) -> Sql<Way> {
     let in_order = |walks: &[Walk]| walks.iter().all(|walk| walk.order == Some(query.order.by));
     let mut best: Option<((usize, u8), Vec<Walk>)> = None;
     for any in namespaces.iter().flat_map(|namespaces| query.filter.iter().map(move |any| (namespaces, any))) {
-        let Some(walks) = walks(connection, any)? else { continue };
+        let Some(walks) = walks(connection, any, query.order.by)? else { continue };
         if in_order(&walks) && query.filter.len() == 1 {
             return Ok(Way::Merge(walks));
         }
@@ -80,7 +80,7 @@ fn way(connection: &Connection, query: &Query) -> Sql<Way> {
 }
 
 /// The walks that find everything that matches a part of a filter; `None` when no index does.
-fn walks(connection: &Connection, (namespaces, any): (&Vec<String>, &AnyOf)) -> Sql<Option<Vec<Walk>>> {
+fn walks(connection: &Connection, (namespaces, any): (&Vec<String>, &AnyOf), order: OrderBy) -> Sql<Option<Vec<Walk>>> {
     let mut walks = Vec::new();
     for namespace in namespaces {
         let column = match &any.0[..] {
@@ -89,6 +89,11 @@ fn walks(connection: &Connection, (namespaces, any): (&Vec<String>, &AnyOf)) -> 
             all if all.iter().all(|one| matches!(one, Condition::WaitsFor(..))) => "waits_for",
             all if all.iter().all(|one| matches!(one, Condition::PlanId(..))) => "plan_id",
             all if all.iter().all(|one| matches!(one, Condition::FailureReason(..))) => "failure_reason",
+            // Of all lists the most frequent one.
+            [Condition::HasParent(false)] => {
+                walks.push(Walk::roots(namespace, order));
+                continue;
+            }
             [Condition::EndTime(comparison, time)] => {
                 let (least, most) = comparison.bounds(*time);
                 walks.push(Walk::whole(Some(namespace), OrderBy::EndTime).within(least, most));
@@ -115,7 +120,7 @@ fn likely_count(any: &AnyOf) -> u8 {
     let of_one = |condition: &Condition| match condition {
         Condition::Id(true, _) | Condition::IdPrefix(_) => 0,
         Condition::Label(true, ..) => 1,
-        Condition::PlanId(true, _) | Condition::FailureReason(true, _) => 2,
+        Condition::PlanId(true, _) | Condition::FailureReason(true, _) | Condition::Parent(_) => 2,
         Condition::WaitsFor(true, _) => 3,
         Condition::State(true, _) => 4,
         _ => 5,
@@ -198,6 +203,21 @@ impl Walk {
         }
     }
 
+    /// The executions that carry out no step's plan, in the order of the list.
+    fn roots(namespace: &str, order: OrderBy) -> Self {
+        let (found_by, time) = match order {
+            OrderBy::CreateTime => {
+                ("execution INDEXED BY execution_roots WHERE namespace = ?1 AND parent IS NULL", "created_at")
+            }
+            OrderBy::EndTime => (
+                "execution INDEXED BY execution_roots_ended WHERE namespace = ?1 AND parent IS NULL AND ended_at IS NOT NULL",
+                "ended_at",
+            ),
+        };
+        let (found_by, values) = (found_by.to_owned(), vec![namespace.to_owned().into()]);
+        Self { found_by, values, time, key: "exec", order: Some(order) }
+    }
+
     fn by_column(namespace: &str, column: &str, value: Value) -> Self {
         let index = match column {
             "state" => "execution_state",
@@ -222,6 +242,11 @@ impl Walk {
                 values.push(label.clone().into());
                 let found = "label INDEXED BY label_key JOIN execution USING (exec) WHERE label.namespace = ?1 AND label.key = ?2";
                 (found, "label.created_at", "label.exec")
+            }
+            Condition::Parent(id) => {
+                values.push(id.clone().into());
+                let found = "execution INDEXED BY execution_children WHERE namespace = ?1 AND parent_id = ?2 AND parent IS NOT NULL";
+                (found, "created_at", "exec")
             }
             Condition::Id(true, id) => {
                 values.push(id.clone().into());

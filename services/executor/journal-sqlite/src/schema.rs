@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 12,
-    earlier_lacks: "the parents and the inboxes of executions",
+    format: 13,
+    earlier_lacks: "the inboxes of executions",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -67,6 +67,9 @@ pub(crate) const SCHEMA: Schema = Schema {
         CREATE INDEX execution_state ON execution (namespace, state, created_at, exec);
         CREATE INDEX execution_plan ON execution (namespace, plan_id, created_at, exec);
         CREATE INDEX execution_waits ON execution (namespace, waits_for, created_at, exec);
+        CREATE INDEX execution_roots ON execution (namespace, created_at, exec) WHERE parent IS NULL;
+        CREATE INDEX execution_roots_ended ON execution (namespace, ended_at, exec) WHERE parent IS NULL AND ended_at IS NOT NULL;
+        CREATE INDEX execution_children ON execution (namespace, parent_id, created_at, exec) WHERE parent IS NOT NULL;
         CREATE INDEX execution_failure ON execution (namespace, failure_reason, created_at, exec);
         -- A copy of `execution.labels`, which is checked with it.
         CREATE TABLE label (

@@ -47,6 +47,10 @@ pub enum Condition {
     Id(bool, String),
     /// The id begins with this.
     IdPrefix(String),
+    /// It carries out the plan of a step of the execution with this id.
+    Parent(String),
+    /// Whether it carries out the plan of a step.
+    HasParent(bool),
     /// When it was created, in microseconds since the Unix epoch.
     CreateTime(Comparison, i64),
     /// When it ended, in microseconds since the Unix epoch. An execution that has not ended matches no comparison.
@@ -200,6 +204,8 @@ impl Condition {
             Self::HasLabel(key) => execution.labels.contains_key(key),
             Self::Id(equal, id) => (execution.id == *id) == *equal,
             Self::IdPrefix(prefix) => execution.id.starts_with(prefix),
+            Self::Parent(id) => execution.parent.as_ref().is_some_and(|parent| parent.execution_id == *id),
+            Self::HasParent(has) => execution.parent.is_some() == *has,
             Self::CreateTime(comparison, time) => comparison.holds(execution.created_at, *time),
             Self::EndTime(comparison, time) => summary.ended_at.is_some_and(|ended| comparison.holds(ended, *time)),
         }
@@ -211,7 +217,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::{ExecutionSummary, NewExecution, Waits};
+    use crate::{ExecutionSummary, NewExecution, ParentStep, Waits};
 
     fn row() -> ExecutionRow {
         ExecutionRow {
@@ -226,7 +232,11 @@ mod tests {
                 principal: String::new(),
                 request_id: String::new(),
                 request_hash: String::new(),
-                parent: None,
+                parent: Some(ParentStep {
+                    execution: ExecutionKey(3),
+                    execution_id: "release".into(),
+                    step_id: "s".into(),
+                }),
             },
             summary: ExecutionSummary { state: 3, waits_for: Waits(0).with(2), ..ExecutionSummary::default() },
             revision: 1,
@@ -269,6 +279,8 @@ mod tests {
             (C::HasLabel(text("team")), C::HasLabel(text("tea"))),
             (C::Id(true, text("run-1")), C::Id(true, text("run-2"))),
             (C::IdPrefix(text("run-")), C::IdPrefix(text("ran-"))),
+            (C::Parent(text("release")), C::Parent(text("releas"))),
+            (C::HasParent(true), C::HasParent(false)),
             (C::CreateTime(Comparison::Equal, 100), C::CreateTime(Comparison::Equal, 200)),
             (C::EndTime(Comparison::Equal, 200), C::EndTime(Comparison::Equal, 100)),
             (C::FailureReason(true, text("TIMEOUT")), C::FailureReason(true, text("CRASH"))),
@@ -282,7 +294,8 @@ mod tests {
                 C::FailureReason(equal, reason) => Some(C::FailureReason(!equal, reason)),
                 C::Label(equal, key, value) => Some(C::Label(!equal, key, value)),
                 C::Id(equal, id) => Some(C::Id(!equal, id)),
-                C::HasLabel(_) | C::IdPrefix(_) | C::CreateTime(..) | C::EndTime(..) => None,
+                C::HasParent(has) => Some(C::HasParent(!has)),
+                C::HasLabel(_) | C::IdPrefix(_) | C::Parent(_) | C::CreateTime(..) | C::EndTime(..) => None,
             };
             assert!(inverted(&matches).is_none_or(|not| !not.matches(&ended())), "not {matches:?}");
             assert!(inverted(&differs).is_none_or(|not| not.matches(&ended())), "not {differs:?}");

@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 4096;
 /// The maximum number of restrictions.
 const MAX_RESTRICTIONS: usize = 64;
 
-const FIELDS: &str = "state, labels.KEY, plan_id, create_time, end_time, waits_for, failure_reason or id";
+const FIELDS: &str = "state, labels.KEY, plan_id, create_time, end_time, waits_for, failure_reason, parent or id";
 
 /// What is wrong with a filter, and where.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -190,7 +190,8 @@ impl<'a> Parser<'a> {
             None => None,
         };
         if label.is_none()
-            && !["state", "plan_id", "create_time", "end_time", "waits_for", "failure_reason", "id"].contains(&field)
+            && !["state", "plan_id", "create_time", "end_time", "waits_for", "failure_reason", "parent", "id"]
+                .contains(&field)
         {
             self.at = start;
             return Err(self.error(match field {
@@ -245,6 +246,11 @@ impl<'a> Parser<'a> {
             }
             ("plan_id", _, Some(equal)) => Condition::PlanId(equal, value),
             ("failure_reason", _, Some(equal)) => Condition::FailureReason(equal, value),
+            ("parent", _, Some(true)) => Condition::Parent(value),
+            ("parent", _, None) if operator == ":" && value == "*" => Condition::HasParent(true),
+            ("parent", _, _) => {
+                return invalid("`parent` is followed by `= ID`, or by `:*` for all that have one".to_owned());
+            }
             ("id", _, Some(equal)) => match value.strip_suffix('*') {
                 Some(prefix) if equal => Condition::IdPrefix(prefix.to_owned()),
                 Some(_) => return invalid("`*` is supported after `id =` only".to_owned()),
@@ -309,6 +315,8 @@ mod tests {
         assert_eq!(one("labels.team:a"), Condition::Label(true, text("team"), text("a")));
         assert_eq!(one("id = a-1"), Condition::Id(true, text("a-1")));
         assert_eq!(one("id=\"a-*\""), Condition::IdPrefix(text("a-")));
+        assert_eq!(one("parent = release"), Condition::Parent(text("release")));
+        assert_eq!(one("parent:*"), Condition::HasParent(true));
         for (operator, comparison) in [
             ("=", Comparison::Equal),
             ("!=", Comparison::NotEqual),
@@ -355,6 +363,8 @@ mod tests {
             ("NOT id = a", "at character 1: NOT is not supported: use !="),
             ("-id = a", "at character 1: expected state"),
             ("id = \"a", "at character 6: the text that begins with \" has no end"),
+            ("parent != a", "at character 11: `parent` is followed by `= ID`, or by `:*`"),
+            ("parent:a", "at character 8: `parent` is followed by `= ID`, or by `:*`"),
             ("id != a*", "at character 7: `*` is supported after `id =` only"),
             ("= a", "at character 1: expected state"),
         ] {

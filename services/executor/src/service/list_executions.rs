@@ -42,6 +42,11 @@ pub(super) fn query(vault: &Vault, request: &v1::ListExecutionsRequest) -> Resul
     for AnyOf(any) in &mut filter {
         any.iter_mut().for_each(|condition| as_stored(vault, condition));
     }
+    let names_parent =
+        |any: &AnyOf| any.0.iter().any(|one| matches!(one, Condition::Parent(_) | Condition::HasParent(_)));
+    if !request.include_children && !filter.iter().any(names_parent) {
+        filter.push(AnyOf(vec![Condition::HasParent(false)]));
+    }
     let order = filter::order(&request.order_by, &filter).map_err(|what| invalid("order_by", what))?;
     let namespace = match request.parent.as_str() {
         ALL_NAMESPACES => None,
@@ -83,7 +88,8 @@ fn position(request: &v1::ListExecutionsRequest, token: &str) -> Option<Position
 }
 
 pub(super) fn list_id(request: &v1::ListExecutionsRequest) -> String {
-    let list =
-        [&request.parent, &request.filter, &request.order_by].map(|part| format!("{}:{part}", part.len())).concat();
+    let v1::ListExecutionsRequest { parent, filter, order_by, include_children, .. } = request;
+    let parts = [parent, filter, order_by].map(|part| format!("{}:{part}", part.len())).concat();
+    let list = format!("{parts}{include_children}");
     digest(list.as_bytes()).trim_start_matches("sha256:").chars().take(8).collect()
 }

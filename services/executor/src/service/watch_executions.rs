@@ -67,9 +67,9 @@ pub(super) async fn watch_executions(
     registry: &Arc<ExecutionRegistry>,
     request: v1::WatchExecutionsRequest,
 ) -> Result<Messages<v1::WatchExecutionsResponse>, Status> {
-    let v1::WatchExecutionsRequest { parent, filter, cursor, heartbeat_interval: interval } = request;
+    let v1::WatchExecutionsRequest { parent, filter, cursor, heartbeat_interval: interval, include_children } = request;
     let heartbeat = heartbeat_interval(interval.as_ref())?;
-    let list = v1::ListExecutionsRequest { parent, filter, ..Default::default() };
+    let list = v1::ListExecutionsRequest { parent, filter, include_children, ..Default::default() };
     // By the time of their creation all executions have a place.
     let query = Query { order: Order::NEWEST_FIRST, limit: PAGE, ..query(&registry.vault, &list)? };
     let list = list_id(&list);

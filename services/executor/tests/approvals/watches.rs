@@ -69,7 +69,9 @@ async fn watch_as(executor: &Executor, request: v1::WatchExecutionsRequest) -> R
 async fn watch(executor: &Executor, filter: &str, cursor: &str) -> Messages {
     let heartbeat_interval = Some(pbjson_types::Duration { seconds: 0, nanos: 100_000_000 });
     let (parent, filter, cursor) = ("namespaces/-".to_owned(), filter.to_owned(), cursor.to_owned());
-    watch_as(executor, v1::WatchExecutionsRequest { parent, filter, cursor, heartbeat_interval }).await.unwrap()
+    watch_as(executor, v1::WatchExecutionsRequest { parent, filter, cursor, heartbeat_interval, ..Default::default() })
+        .await
+        .unwrap()
 }
 
 async fn delete(executor: &Executor, name: &str) {

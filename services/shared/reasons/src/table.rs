@@ -126,6 +126,10 @@ table! {
     "The execution keeps 1,000 signals that no step has taken. The signal was not taken."
     "`belay executions get ID` shows which signals its steps wait for: send those, or cancel the execution."
 
+    RETRY_PARENT Executions 2 false [] [FailedPrecondition]
+    "The execution carries out the plan of a step. The execution of that step has recorded how it ended and would not take another result, so this one is not retried by itself. Nothing happened."
+    "The message names the execution to retry: `belay executions retry PARENT` runs the step again."
+
     NOTHING_TO_RETRY Executions 2 false [] [FailedPrecondition]
     "No step of the execution has failed or was stopped, so that nothing has to run again."
     "To run completed steps again, name the first of them: `belay executions retry ID --from STEP`."

@@ -182,8 +182,11 @@ steps:
     seen.dedup();
     assert_eq!(seen.len(), 6, "{seen:?}");
     let mut executor = client.raw();
-    let all = executor
-        .list_executions(v1::ListExecutionsRequest { parent: "namespaces/default".into(), ..Default::default() });
+    let all = executor.list_executions(v1::ListExecutionsRequest {
+        parent: "namespaces/default".into(),
+        include_children: true,
+        ..Default::default()
+    });
     assert_eq!(all.await.unwrap().into_inner().executions.len(), 13, "no plan was carried out twice");
     assert!(kills > 2, "the execution lived through {kills} kills only");
 }
@@ -313,10 +316,10 @@ steps:
     run.kill();
     fs::write(home.path("w/go"), "").unwrap();
     let inner = |home: &Home| {
-        let listed = home.json(&["executions", "list", "--filter", "plan_id = inner"]).1;
+        let listed = home.json(&["executions", "list", "--children", "--filter", "plan_id = inner"]).1;
         listed["executions"][0]["name"].as_str().map(|name| name.rsplit('/').next().unwrap().to_owned())
     };
-    let middle = home.json(&["executions", "list", "--filter", "plan_id = middle"]).1;
+    let middle = home.json(&["executions", "list", "--filter", "parent = outer"]).1;
     let middle = middle["executions"][0]["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
     // Alone: the execution of the step that it carries out is driven by nobody.
     let alone = home.run(["executions", "resume", &middle]);

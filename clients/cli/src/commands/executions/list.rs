@@ -81,6 +81,9 @@ pub(super) struct Matching {
     /// Only executions accepted within this time, such as 1h or 2d
     #[arg(long, value_name = "D", value_parser = time::parse)]
     since: Option<Duration>,
+    /// Also executions that carry out the plans of steps; those of one execution by --filter 'parent = ID'
+    #[arg(long)]
+    pub(super) children: bool,
     /// Only executions that match, such as 'waits_for = APPROVAL' or 'failure_reason = TOOL_FAILED AND plan_id != nightly'
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
@@ -93,6 +96,7 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
         parent: names::parent(&context.namespace),
         filter: filter(&verb.matching, now),
         order_by: verb.order_by(),
+        include_children: verb.matching.children,
         ..Default::default()
     };
     let listed = context.ask(Needs::Records, async |client| {

@@ -90,7 +90,8 @@ impl Selection {
             }
             return Ok(Chosen::Named(named));
         }
-        let found = matching(client, names::parent(&context.namespace), filter, action.states).await?;
+        let found =
+            matching(client, names::parent(&context.namespace), filter, action.states, self.matching.children).await?;
         if found.is_empty() {
             context.screen.say(&Line::new(format!("no execution that matches can be {}", action.done)));
         }
@@ -144,9 +145,10 @@ async fn matching(
     parent: String,
     filter: String,
     states: &[State],
+    include_children: bool,
 ) -> Result<Vec<Execution>, Failure> {
     let order_by = "create_time".to_owned();
-    let request = ListExecutionsRequest { parent, filter, order_by, ..Default::default() };
+    let request = ListExecutionsRequest { parent, filter, order_by, include_children, ..Default::default() };
     let every = every(async |page_size, page_token| {
         let page = client.list_executions(ListExecutionsRequest { page_size, page_token, ..request.clone() }).await?;
         let page = page.into_inner();

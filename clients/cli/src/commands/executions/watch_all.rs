@@ -26,6 +26,7 @@ pub(super) async fn watch_all(context: &Context, matching: &Matching) -> Result<
         parent: names::parent(&context.namespace),
         filter: filter(matching, clock::now()),
         heartbeat_interval: Some(HEARTBEAT.into()),
+        include_children: matching.children,
         ..Default::default()
     };
     let mut tries = 0;

@@ -242,6 +242,7 @@ async fn list(connection: &mut Connection, random: &mut StdRng) -> Vec<String> {
             parent: "namespaces/-".to_owned(),
             page_size: 2,
             page_token: page_token.clone(),
+            include_children: true,
             ..v1::ListExecutionsRequest::default()
         };
         let page = connection.ask(|mut client| async move { client.list_executions(request).await });
