@@ -138,11 +138,14 @@ pub(crate) fn next(execution: &Execution, children: &[Execution], is_driven: boo
     use execution::State as Of;
     let name = execution.name.as_str();
     let resume = || about(&["executions", "resume"], name, &[]);
+    // What carried out the plan of a step is started again by the execution of that step.
+    let retried = execution.parent_step.split_once("/steps/").map_or(name, |(parent, _)| parent);
+    let retry = || about(&["executions", "retry"], retried, &[]);
     match execution.state() {
-        Of::Failed | Of::Partial if first_failed(execution).is_some() => about(&["executions", "retry"], name, &[]),
+        Of::Failed | Of::Partial if first_failed(execution).is_some() => retry(),
         Of::Completed => about(&["logs"], name, &[]),
         // What was stopped goes on from there, with a time limit that begins again.
-        Of::Cancelled | Of::TimedOut => about(&["executions", "retry"], name, &[]),
+        Of::Cancelled | Of::TimedOut => retry(),
         state if is_over(state) => about(&["executions", "get"], name, &[]),
         // It is paused because of what failed: resuming it would only let it end.
         Of::Paused

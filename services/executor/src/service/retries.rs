@@ -43,7 +43,8 @@ pub(super) async fn retry_execution(
     let execution = ExecutionName::parse("name", &name)?;
     let row = registry.follower.find(&execution).await?;
     check_may_control(&caller, &row.execution.principal)?;
-    if let Some(parent) = &row.execution.parent {
+    // One that waits for a person after a failure has an execution that waits for it.
+    if let Some(parent) = row.execution.parent.as_ref().filter(|_| row.summary.ended) {
         return Err(of_a_step(&execution, parent));
     }
     let plan = match source {

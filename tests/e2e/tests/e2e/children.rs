@@ -358,6 +358,9 @@ steps:
     let child = step["plan"]["execution"].as_str().unwrap().rsplit('/').next().unwrap();
     let why = home.run(["why", child]);
     assert!(why.out.contains("there.txt"), "{why:?}");
+    assert!(why.out.contains("\nnext: belay executions retry outer\n"), "{why:?}");
+    let refused = home.run(["executions", "retry", child]);
+    assert!(refused.code == 2 && refused.talk.contains("belay executions retry outer"), "{refused:?}");
     home.file("w/there.txt", "x");
     let again = home.run(["executions", "retry", "outer"]);
     assert_eq!(again.code, 0, "{again:?}");
