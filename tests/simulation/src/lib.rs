@@ -4,7 +4,7 @@
 //! that replays it.
 //!
 //! ```text
-//! cargo test -p belay-simulation                                            every scenario: Belay itself with 200 seeds
+//! cargo test -p belay-simulation                                            every scenario: Belay itself with 300 seeds
 //! BELAY_SIM_SEEDS=5000 cargo test -p belay-simulation                       more of them
 //! BELAY_SIM_SEED=17 cargo test -p belay-simulation -- --exact append_log    one, with every disk operation shown
 //! ```

@@ -4,7 +4,8 @@
 //! per core at a time.
 //!
 //! `BELAY_SIM_SEEDS=n` runs n seeds of each scenario instead of its own number; `BELAY_SIM_SEED=s` runs only that seed and shows every disk
-//! operation. A quarter of the seeds are new in every run, which prints the first of them; `BELAY_SIM_OFFSET=o` starts them at o.
+//! operation. The seeds are the same in every run. With `BELAY_SIM_NEW=1` those of scenarios that hold are new, and the run prints the first of them;
+//! `BELAY_SIM_OFFSET=o` starts them at o.
 
 mod arguments;
 mod child;
@@ -24,11 +25,12 @@ use crate::scenario::{Expect, Scenario};
 
 const SEEDS_VARIABLE: &str = "BELAY_SIM_SEEDS";
 const SEED_VARIABLE: &str = "BELAY_SIM_SEED";
+const NEW_VARIABLE: &str = "BELAY_SIM_NEW";
 const OFFSET_VARIABLE: &str = "BELAY_SIM_OFFSET";
 /// The number of seeds that are run twice.
 const REPEATED_SEEDS: u64 = 10;
 /// How many times its number of seeds a scenario tries at most until everything that it must have met was met.
-const MAX_SEEDS_FACTOR: u64 = 5;
+const MAX_SEEDS_FACTOR: u64 = 20;
 /// The maximum number of failing seeds whose output is shown.
 const MAX_SHOWN_FAILURES: usize = 3;
 
@@ -81,7 +83,19 @@ fn run(scenarios: &[Scenario]) -> Result<ExitCode, String> {
         return replay(scenarios, &arguments.filter, seed);
     }
     let seeds = number(SEEDS_VARIABLE)?;
-    Ok(run_all(&cases, &arguments, seeds))
+    Ok(run_all(&cases, &arguments, seeds, first_seed()?))
+}
+
+/// The first seed of the scenarios that hold.
+fn first_seed() -> Result<u64, String> {
+    if let Some(offset) = number(OFFSET_VARIABLE)? {
+        return Ok(offset);
+    }
+    Ok(match number(NEW_VARIABLE)? {
+        None | Some(0) => 0,
+        // Above the seeds that every run uses, and short enough to type.
+        Some(_) => 1_000_000 + RandomState::new().hash_one(()) % 1_000_000_000,
+    })
 }
 
 fn number(variable: &str) -> Result<Option<u64>, String> {
@@ -135,14 +149,14 @@ fn replay(scenarios: &[Scenario], filter: &Filter, seed: u64) -> Result<ExitCode
     Ok(conclude(&results, scenarios.len() - results.len()))
 }
 
-fn run_all(cases: &[Case<'_>], arguments: &Arguments, seeds: Option<u64>) -> ExitCode {
+fn run_all(cases: &[Case<'_>], arguments: &Arguments, seeds: Option<u64>, first: u64) -> ExitCode {
     let selected: Vec<_> =
         cases.iter().filter(|case| !arguments.ignored && arguments.filter.selects(&case.name)).collect();
     println!("\nrunning {} tests", selected.len());
     let mut results = Vec::new();
     let seen = Seen::default();
     for case in &selected {
-        let verdict = case.verdict(seeds, &seen);
+        let verdict = case.verdict(seeds, first, &seen);
         println!("test {} ... {}", case.name, if verdict.is_ok() { "ok" } else { "FAILED" });
         match &verdict {
             Ok(summary) => println!("     {summary}"),
@@ -182,28 +196,21 @@ impl Seen {
 
 impl Case<'_> {
     /// The result of the runs, or why the test failed. `asked` overrides the scenario's number of seeds.
-    fn verdict(&self, asked: Option<u64>, seen: &Seen) -> Result<String, String> {
+    fn verdict(&self, asked: Option<u64>, first: u64, seen: &Seen) -> Result<String, String> {
         match &self.check {
-            Check::Holds { seeds, counted } => self.holds(asked.unwrap_or(*seeds), counted, seen),
-            Check::Repeats => self.repeats(asked.unwrap_or(REPEATED_SEEDS).min(REPEATED_SEEDS), seen),
+            Check::Holds { seeds, counted } => self.holds(first, asked.unwrap_or(*seeds), counted, seen),
+            Check::Repeats => self.repeats(first, asked.unwrap_or(REPEATED_SEEDS).min(REPEATED_SEEDS), seen),
             Check::Found { violation, within } => self.is_found(violation, *within),
         }
     }
 
-    fn holds(&self, seeds: u64, counted: &[&'static str], seen: &Seen) -> Result<String, String> {
-        let offset = match number(OFFSET_VARIABLE)? {
-            Some(offset) => offset,
-            // Above the seeds that every run uses, and short enough to type.
-            None => 1_000_000 + RandomState::new().hash_one(()) % 1_000_000_000,
-        };
-        let (known, new) = (seeds - seeds / 4, seeds / 4);
+    fn holds(&self, first: u64, seeds: u64, counted: &[&'static str], seen: &Seen) -> Result<String, String> {
         let one = |seed| child::start(self.scenario.name, seed, false);
-        let mut runs: BTreeMap<u64, Finished> = for_each(0..known, one, |_| false)?.into_iter().collect();
-        runs.extend(for_each(offset..offset + new, one, |_| false)?);
+        let mut runs: BTreeMap<u64, Finished> = for_each(first..first + seeds, one, |_| false)?.into_iter().collect();
         // Something rare may be missing from so few seeds by chance.
-        let mut next = known;
+        let mut next = first + seeds;
         while let Some(name) = missing(&runs, counted)
-            && next < MAX_SEEDS_FACTOR * seeds
+            && next < first + MAX_SEEDS_FACTOR * seeds
         {
             runs.extend(for_each(next..next + seeds, one, |run| run.counters.contains_key(name))?);
             next += seeds;
@@ -241,10 +248,10 @@ impl Case<'_> {
             *sums.entry(name).or_default() += count;
         }
         let sums: String = sums.iter().map(|(name, sum)| format!(", {name}: {sum}")).collect();
-        Ok(format!("{} seeds, {new} of them from {offset} on{sums}", runs.len()))
+        Ok(format!("{} seeds from {first} on{sums}", runs.len()))
     }
 
-    fn repeats(&self, seeds: u64, seen: &Seen) -> Result<String, String> {
+    fn repeats(&self, first_seed: u64, seeds: u64, seen: &Seen) -> Result<String, String> {
         let name = self.scenario.name;
         let twice = |seed| {
             let before = seen.traces().get(&(name, seed)).copied();
@@ -252,7 +259,7 @@ impl Case<'_> {
                 before.map_or_else(|| child::start(name, seed, false).map(|run| run.hash), |hash| Ok(Some(hash)))?;
             Ok((first, child::start(name, seed, false)?.hash))
         };
-        for (seed, (first, second)) in for_each(0..seeds, twice, |_| false)? {
+        for (seed, (first, second)) in for_each(first_seed..first_seed + seeds, twice, |_| false)? {
             if first.is_none() || first != second {
                 // Once more, with every detail: what differed is likely to differ again.
                 let (first, second) = (child::start(name, seed, true)?, child::start(name, seed, true)?);

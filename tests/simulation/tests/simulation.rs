@@ -38,7 +38,7 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay",
         run: belay::as_it_is,
         expect: Expect::Holds {
-            seeds: 300,
+            seeds: 90,
             counted: &[
                 "answers of the journal lost",
                 "approvals approved",
@@ -87,37 +87,37 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_losing_the_ledger",
         run: belay::losing_the_ledger,
-        expect: Expect::Holds { seeds: 70, counted: &["executions recovered", "unknown outcomes"] },
+        expect: Expect::Holds { seeds: 20, counted: &["executions recovered", "unknown outcomes"] },
     },
     Scenario {
         name: "belay_losing_the_gate",
         run: belay::losing_the_gate,
-        expect: Expect::Holds { seeds: 70, counted: &["stores of the gate lost", "calls on a grant"] },
+        expect: Expect::Holds { seeds: 20, counted: &["stores of the gate lost", "calls on a grant"] },
     },
     Scenario {
         name: "belay_restoring_the_journal",
         run: belay::restoring_the_journal,
-        expect: Expect::Holds { seeds: 50, counted: &["journals restored", "watches reset"] },
+        expect: Expect::Holds { seeds: 15, counted: &["journals restored", "watches reset"] },
     },
     // B-20: flipped bits of the ledger are noticed, and never become a result.
     Scenario {
         name: "belay_damaging_a_row",
         run: belay::damaging_a_row,
         expect: Expect::Holds {
-            seeds: 60,
+            seeds: 20,
             counted: &["rows of the ledger damaged", "approvals in the ledger damaged", "unknown outcomes"],
         },
     },
     Scenario {
         name: "belay_in_a_crowd",
         run: belay::in_a_crowd,
-        expect: Expect::Holds { seeds: 20, counted: &["conflicts", "calls given up after conflicts"] },
+        expect: Expect::Holds { seeds: 10, counted: &["conflicts", "calls given up after conflicts"] },
     },
     Scenario {
         name: "belay_waiting",
         run: belay::waiting,
         expect: Expect::Holds {
-            seeds: 70,
+            seeds: 20,
             counted: &[
                 "signals",
                 "waits ended by their time",
@@ -132,7 +132,7 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_replacing_executors",
         run: belay::replacing_executors,
         expect: Expect::Holds {
-            seeds: 100,
+            seeds: 25,
             counted: &["executors replaced", "writes of replaced executors refused", "executions recovered"],
         },
     },
@@ -140,7 +140,7 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_nesting",
         run: belay::nesting,
         expect: Expect::Holds {
-            seeds: 100,
+            seeds: 25,
             counted: &[
                 "children completed",
                 "children failed",
@@ -159,13 +159,13 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_brooding",
         run: belay::brooding,
-        expect: Expect::Holds { seeds: 60, counted: &["children completed", "executions recovered"] },
+        expect: Expect::Holds { seeds: 15, counted: &["children completed", "executions recovered"] },
     },
     Scenario {
         name: "belay_extending",
         run: belay::extending,
         expect: Expect::Holds {
-            seeds: 100,
+            seeds: 25,
             counted: &[
                 "calls after their checks",
                 "calls fallen back to",
@@ -184,7 +184,7 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_escalating",
         run: belay::escalating,
         expect: Expect::Holds {
-            seeds: 60,
+            seeds: 15,
             counted: &[
                 "documents sent",
                 "escalations to their end",
