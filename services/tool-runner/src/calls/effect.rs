@@ -164,8 +164,8 @@ fn no_effect(error: &EffectError, window: &CommitWindow) -> Unsuccessful {
 pub(super) fn not_committed(error: &CommitError, window: Option<&CommitWindow>) -> Unsuccessful {
     match error {
         CommitError::Conflict { paths } => (State::Cancelled, record::conflict(error, &others(window, paths))),
-        // The staged files were deleted by someone else, so there is nothing left to commit.
-        CommitError::NotStaged { .. } => (State::Cancelled, record::conflict(error, &[])),
+        // The staged files were deleted or modified by someone else, so nothing is left to commit that was approved: the call runs again.
+        CommitError::NotStaged { .. } | CommitError::Altered { .. } => (State::Cancelled, record::conflict(error, &[])),
         _ => record::workspace_failed(error),
     }
 }

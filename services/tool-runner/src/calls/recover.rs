@@ -280,13 +280,15 @@ mod tests {
 
     #[test]
     fn a_commit_that_fails_leaves_nothing_of_the_effect_and_says_why() {
-        let conflict = CommitError::Conflict { paths: vec![] };
-        let Row { digest, ended, call, staged, .. } = failed_commit(row(), &conflict);
-        assert_eq!((digest.as_str(), ended, staged), ("request", true, None));
-        assert_eq!((call.name.as_str(), call.state(), call.result), ("the call", State::Cancelled, None));
-        assert_eq!(call.failure.unwrap().reason, reasons::CONFLICT);
-        let receipt = v1::Receipt { ledger_id: "ledger".into(), ..v1::Receipt::default() };
-        assert_eq!(call.receipt, Some(receipt));
+        let altered = CommitError::Altered { path: belay_workspace::RelPath::parse("a").unwrap() };
+        for error in [CommitError::Conflict { paths: vec![] }, altered] {
+            let Row { digest, ended, call, staged, .. } = failed_commit(row(), &error);
+            assert_eq!((digest.as_str(), ended, staged), ("request", true, None));
+            assert_eq!((call.name.as_str(), call.state(), call.result), ("the call", State::Cancelled, None));
+            assert_eq!(call.failure.unwrap().reason, reasons::CONFLICT);
+            let receipt = v1::Receipt { ledger_id: "ledger".into(), ..v1::Receipt::default() };
+            assert_eq!(call.receipt, Some(receipt));
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::{
 use rustix::fs::fstat;
 
 use crate::{
-    commit::{Commit, CommitError, Op, conflict_or, is_applied, slot_name, slots},
+    commit::{Commit, CommitError, Op, conflict_or, is_applied, may_have, slot_name, slots, with_current_inodes},
     conflict::{Fingerprint, Position},
     disk::{At as _, IoFailure, Rename},
     inner::Inner,
@@ -57,6 +57,7 @@ impl Workspace {
 
     fn forward(&self, commit: &Commit, again: bool) -> Result<(), CommitError> {
         let slots = slots(&self.inner, commit)?;
+        let commit = &*with_current_inodes(&self.inner, commit, &slots)?;
         let _moving = self.inner.moving();
         let later = self.inner.disk.order() == Order::Kept;
         let walk = Move { inner: &self.inner, slots: &slots, commit, again, later };
@@ -71,6 +72,7 @@ impl Workspace {
     /// [`CommitError::Conflict`] if an applied file has changed since. Nothing is rolled back then.
     pub fn rollback(&self, commit: &Commit) -> Result<(), CommitError> {
         let slots = slots(&self.inner, commit)?;
+        let commit = &*with_current_inodes(&self.inner, commit, &slots)?;
         let _moving = self.inner.moving();
         let walk = Move { inner: &self.inner, slots: &slots, commit, again: false, later: false };
         walk.verify_applied()?;
@@ -234,9 +236,7 @@ impl Move<'_> {
     /// Whether a slot still holds what was staged. The content of a directory is not inspected again.
     fn is_as_staged(&self, staged: &Fingerprint, slot: &OsStr, path: &RelPath) -> Result<bool, CommitError> {
         let top = stat_entry(self.slots, slot).at("inspecting the slot of", path)?;
-        let untouched = top.is_some_and(|top| {
-            (top.ino, top.mode, top.size, top.modified) == (staged.inode, staged.mode, staged.size, staged.modified)
-        });
+        let untouched = top.is_some_and(|top| staged.is_top(&top));
         Ok(untouched || staged.matches(&self.inner.disk, self.slots.as_fd(), slot, path, Position::Moved)?)
     }
 
@@ -297,9 +297,4 @@ fn is_as_before(op: &Op, folder: &OwnedFd) -> Result<bool, IoFailure> {
         Op::Put { base: None, .. } => found.is_none(),
         Op::Meta { .. } => false,
     })
-}
-
-/// The modes that a directory can have while its mode is being changed.
-fn may_have(old: u32, new: u32) -> [u32; 4] {
-    [old, new, old | 0o700, new | 0o700]
 }

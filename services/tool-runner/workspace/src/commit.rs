@@ -14,9 +14,10 @@
 //!    first and then repeated as needed.
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
-    ffi::OsString,
-    os::fd::{AsFd as _, OwnedFd},
+    ffi::{OsStr, OsString},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
 };
 
 use rustix::{
@@ -49,7 +50,8 @@ pub struct Commit {
     pub ops: Vec<Op>,
 }
 
-/// One operation of a commit. Its state is read from its slot by inode: names in the workspace may have moved since.
+/// One operation of a commit. Its state is read from its slot by inode: names in the workspace may have moved since. Copies of the files, as a
+/// restored backup has them, have other inodes; [`with_current_inodes`] finds them by their content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Op {
@@ -112,7 +114,7 @@ pub enum CommitError {
     },
     /// The view, or what was staged from it, no longer matches the manifest.
     #[error(
-        "the staged content of `{path}` was modified after the effect was recorded: make sure that nothing else writes to `.belay`, and run the call again"
+        "the staged content of `{path}` is not what was recorded: make sure that nothing else writes to `.belay`, and run the call again"
     )]
     Altered {
         /// The path.
@@ -177,6 +179,7 @@ impl Workspace {
     /// [`CommitError::NotStaged`] if nothing is staged, [`CommitError::Altered`] if the staged files were modified.
     pub fn check(&self, commit: &Commit) -> Result<(), CommitError> {
         let slots = slots(&self.inner, commit)?;
+        let commit = with_current_inodes(&self.inner, commit, &slots)?;
         check(&self.inner, &commit.ops)?;
         commit.ops.iter().try_for_each(|op| check_slot(&self.inner, op, &slots))
     }
@@ -189,7 +192,7 @@ impl Workspace {
     pub fn discard(&self, commit: &Commit) -> Result<(), CommitError> {
         match slots(&self.inner, commit) {
             Ok(slots) => {
-                for op in &commit.ops {
+                for op in &with_current_inodes(&self.inner, commit, &slots)?.ops {
                     if is_applied(op, &slots)? == Some(true) {
                         return Err(CommitError::InPlace { id: commit.id.clone() });
                     }
@@ -240,10 +243,82 @@ pub(crate) fn slot_name(slot: u32) -> OsString {
     slot.to_string().into()
 }
 
+/// The commit with the inodes that its files have now. They differ after the workspace was copied, as when it is restored from a backup: then what
+/// was staged is recognized by its content, in its slot or at its path.
+pub(crate) fn with_current_inodes<'c>(
+    inner: &Inner,
+    commit: &'c Commit,
+    slots: &OwnedFd,
+) -> Result<Cow<'c, Commit>, CommitError> {
+    let mut current = Cow::Borrowed(commit);
+    for (index, op) in commit.ops.iter().enumerate() {
+        if let Some(op) = with_current_inode(inner, op, slots)? {
+            current.to_mut().ops[index] = op;
+        }
+    }
+    Ok(current)
+}
+
+/// The operation with the inode that its file has now; `None` if that is the same.
+fn with_current_inode(inner: &Inner, op: &Op, slots: &OwnedFd) -> Result<Option<Op>, CommitError> {
+    let at_path = |path: &RelPath| -> Result<Option<(OwnedFd, Stat)>, CommitError> {
+        let Ok(folder) = inner.parent(path) else { return Ok(None) };
+        let found = stat_entry(&folder, path.name().expect("no operation touches the root")).at("inspecting", path)?;
+        Ok(found.map(|found| (folder, found)))
+    };
+    match op {
+        Op::Put { path, slot, inode, base, staged } => {
+            let matches =
+                |folder: BorrowedFd<'_>, name: &OsStr| staged.matches(&inner.disk, folder, name, path, Position::Moved);
+            let found_at = |inode| Op::Put {
+                path: path.clone(),
+                slot: *slot,
+                inode,
+                base: *base,
+                staged: Fingerprint { inode, ..*staged },
+            };
+            let name = slot_name(*slot);
+            if let Some(found) = stat_entry(slots, &name).at("inspecting the slot of", path)? {
+                let is_as_it_was = staged.is_top(&found) || base.is_some_and(|base| base.is_top(&found));
+                if is_as_it_was {
+                    return Ok(None);
+                }
+                if matches(slots.as_fd(), &name)? {
+                    return Ok((found.ino != *inode).then(|| found_at(found.ino)));
+                }
+                if found.ino == *inode && base.is_none() {
+                    // It was modified in its slot.
+                    return Ok(None);
+                }
+            }
+            // It is applied.
+            let name = path.name().expect("no operation touches the root");
+            match at_path(path)? {
+                Some((folder, found)) if found.ino != *inode && matches(folder.as_fd(), name)? => {
+                    Ok(Some(found_at(found.ino)))
+                }
+                _ => Ok(None),
+            }
+        }
+        Op::Away { .. } => Ok(None),
+        Op::Meta { path, inode, old, new } => Ok(at_path(path)?
+            .filter(|(_, found)| {
+                found.is_directory() && found.ino != *inode && may_have(*old, *new).contains(&found.mode)
+            })
+            .map(|(_, found)| Op::Meta { path: path.clone(), inode: found.ino, old: *old, new: *new })),
+    }
+}
+
+/// The modes that a directory can have while its mode is being changed.
+pub(crate) fn may_have(old: u32, new: u32) -> [u32; 4] {
+    [old, new, old | 0o700, new | 0o700]
+}
+
 /// Whether an operation was done, read from its slot; `None` for a change of mode, which has no slot.
 pub(crate) fn is_applied(op: &Op, slots: &OwnedFd) -> Result<Option<bool>, IoFailure> {
     let holds = |slot: u32, path| stat_entry(slots, &slot_name(slot)).at("inspecting the slot of", path);
     match op {
+        Op::Put { path, slot, base: None, .. } => Ok(Some(holds(*slot, path)?.is_none())),
         Op::Put { path, slot, inode, .. } => Ok(Some(holds(*slot, path)?.is_none_or(|found| found.ino != *inode))),
         Op::Away { path, slot, .. } => Ok(Some(holds(*slot, path)?.is_some())),
         Op::Meta { .. } => Ok(None),

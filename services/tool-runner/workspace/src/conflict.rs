@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     disk::Disk,
     path::RelPath,
-    stat::FileTime,
+    stat::{FileTime, Stat},
     tree::{self, Digest, Limits, Side, Tree, TreeError, Walk},
 };
 
@@ -100,6 +100,11 @@ impl Fingerprint {
         Ok(times.top.ino == self.inode && !changed_since)
     }
 
+    /// Whether this is the same top by inode, mode, size and modification time.
+    pub(crate) fn is_top(&self, top: &Stat) -> bool {
+        (top.ino, top.mode, top.size, top.modified) == (self.inode, self.mode, self.size, self.modified)
+    }
+
     /// Whether `name` in `folder` is unchanged by inode, size and times alone. If not, its content may still be equal.
     pub(crate) fn is_untouched(
         &self,
@@ -114,9 +119,8 @@ impl Fingerprint {
         };
         let newest = if position == Position::Moved { times.newest_inside } else { Some(times.newest()) };
         let top = times.top;
-        let same_top = (top.ino, top.mode, top.size, top.modified) == (self.inode, self.mode, self.size, self.modified);
         // A rename updates the ctime of the top; its modification time is used instead, if it is old enough.
-        Ok(same_top && top.modified < self.seen && newest.is_none_or(|newest| newest < self.seen))
+        Ok(self.is_top(&top) && top.modified < self.seen && newest.is_none_or(|newest| newest < self.seen))
     }
 }
 

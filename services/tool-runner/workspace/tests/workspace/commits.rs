@@ -4,6 +4,7 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
     path::Path,
+    process::Command,
     sync::{Arc, Mutex},
 };
 
@@ -69,7 +70,7 @@ fn what_was_altered_in_its_slot_is_not_put_in_place() {
     let alterations: [Alter; 5] = [
         |slots| fs::write(slots.join("0"), "forged").unwrap(),
         |slots| {
-            fs::write(slots.join("other"), "changed").unwrap();
+            fs::write(slots.join("other"), "another").unwrap();
             fs::rename(slots.join("other"), slots.join("0")).unwrap();
         },
         |slots| fs::remove_file(slots.join("0")).unwrap(),
@@ -95,6 +96,80 @@ fn what_was_altered_in_its_slot_is_not_put_in_place() {
             assert!(told, "{nth} {file}: {applied:?}");
             assert_eq!(ground.picture(), before);
         }
+    }
+}
+
+/// Copies the workspace away and back with its modes and times, as a backup that is restored.
+fn restore(ground: &Ground) {
+    let backup = ground.root.with_file_name("backup");
+    let copied = Command::new("cp").arg("-a").args([&ground.root, &backup]).status().unwrap();
+    assert!(copied.success());
+    // The original stays, so that the copy has no inode of it.
+    fs::rename(&ground.root, ground.root.with_file_name("original")).unwrap();
+    fs::rename(&backup, &ground.root).unwrap();
+}
+
+fn stage_all(workspace: &Workspace) -> Commit {
+    let mut view = workspace.view("v").unwrap();
+    view.write(&path("a"), b"changed", None).unwrap();
+    view.write(&path("made"), b"new", None).unwrap();
+    view.write(&path("d/n/deep"), b"new", None).unwrap();
+    view.remove(&path("tree")).unwrap();
+    let manifest = view.effect(Limits::default()).unwrap();
+    workspace.stage(view, &manifest).unwrap()
+}
+
+/// B-03: what was decided about is put in place after the workspace was restored from a backup too, whatever had been put in place before.
+#[test]
+fn a_commit_goes_forward_and_back_after_a_restore() {
+    let ground = Ground::with(&FILES);
+    let before = ground.picture();
+    let commit = stage_all(&ground.open());
+    restore(&ground);
+    let workspace = ground.open();
+    workspace.check(&commit).unwrap();
+    workspace.apply(&commit).unwrap();
+    let after = ground.picture();
+    assert_eq!(["a", "made", "d/n/deep"].map(|at| ground.read(at)), ["changed", "new", "new"]);
+    assert!(!ground.root.join("tree").exists());
+    drop(workspace);
+
+    let again = Ground::with(&FILES);
+    let commit = stage_all(&again.open());
+    restore(&again);
+    again.open().redo(&commit).unwrap();
+    assert_eq!(again.picture(), after, "it was recorded and not yet put in place");
+    fs::remove_dir_all(again.root.with_file_name("original")).unwrap();
+    restore(&again);
+    let workspace = again.open();
+    workspace.redo(&commit).unwrap();
+    assert_eq!(again.picture(), after, "it was in place");
+    assert!(matches!(workspace.discard(&commit), Err(CommitError::InPlace { .. })));
+    workspace.rollback(&commit).unwrap();
+    assert_eq!(again.picture(), before);
+    workspace.discard(&commit).unwrap();
+}
+
+/// B-03: a backup with other staged content than was decided about puts nothing in place.
+#[test]
+fn what_was_altered_in_a_backup_is_not_put_in_place() {
+    for file in ["a", "made"] {
+        let ground = Ground::with(&FILES);
+        let before = ground.picture();
+        let workspace = ground.open();
+        let mut view = workspace.view("v").unwrap();
+        view.write(&path(file), b"changed", None).unwrap();
+        let manifest = view.effect(Limits::default()).unwrap();
+        let commit = workspace.stage(view, &manifest).unwrap();
+        drop(workspace);
+        restore(&ground);
+        fs::write(ground.root.join(".belay/commits/v/0"), "forged!").unwrap();
+        let workspace = ground.open();
+        let checked = workspace.check(&commit);
+        assert!(matches!(checked, Err(CommitError::Altered { .. })), "{file}: {checked:?}");
+        let redone = workspace.redo(&commit);
+        assert!(redone.is_err(), "{file}");
+        assert_eq!(ground.picture(), before, "{file}");
     }
 }
 
@@ -165,6 +240,10 @@ fn modes_of_folders_change_with_their_contents() {
         assert_eq!((&after[Path::new("d")], &after[Path::new("d/e")]), (&"500 folder".into(), &"500 folder".into()));
         assert_eq!((ground.read("d/x"), ground.read("d/e/y")), ("new".into(), "new".into()));
     }
+    drop(workspace);
+    restore(&ground);
+    let workspace = ground.open();
+    workspace.redo(&commit).unwrap();
     workspace.rollback(&commit).unwrap();
     assert_eq!(ground.picture(), before);
 }
