@@ -255,6 +255,7 @@ async fn list(
             page_token,
             filter: filter.into(),
             order_by: order_by.into(),
+            include_children: false,
         };
         let began = SystemClock.now_micros();
         let page = client.list_executions(request).await?.into_inner();
