@@ -319,6 +319,8 @@ impl Driver {
 
     /// Stores events; only then are they published, acknowledged and acted on.
     async fn make_durable(&mut self, events: Vec<Event>, now: Timestamp) -> Result<(), Exit> {
+        // Shared with readers that follow.
+        let events: Arc<[Event]> = events.into();
         let mut messages = messages_of(&events);
         if is_planted(Defect::UnorderedAppend) {
             let sequences: Vec<i64> = messages.iter().map(|message| message.sequence).collect();
@@ -352,7 +354,7 @@ impl Driver {
             Operation::Append { key: self.key, transition, summary: changed, seal_key, outbox, inbox, fence };
         let push = Push {
             feed: Some(Arc::clone(&self.feed)),
-            events: self.feed.is_followed().then(|| (events.as_slice().into(), self.secrets.redactor().clone())),
+            events: self.feed.is_followed().then(|| (Arc::clone(&events), self.secrets.redactor().clone())),
             end: (summary.ended && self.feed.is_awaited()).then(|| Arc::from(self.summarize())),
             child: end
                 .filter(|_| !is_planted(Defect::StaleView))

@@ -154,7 +154,7 @@ impl World {
             }
         };
         let answers: Result<Vec<Result<Done, Refused>>, StoreError> =
-            self.journal.writer.commit(&[operation.clone()]).await;
+            self.journal.writer.commit(std::slice::from_ref(&operation)).await;
         let done = answers.unwrap().remove(0).unwrap();
         if let Done::Created(key) = done {
             driven.key = Some(key);

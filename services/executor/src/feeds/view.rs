@@ -1,7 +1,7 @@
 //! The state of an execution that readers see: a fold of its own, apart from the driver's, of the committed events.
 //!
 //! A reader asks for a revision, and gets the execution as of that or a later one: from the fold of the reader before, if it is recent enough, else
-//! folded from the journal. While readers come again and again, commits bring their events, so that the next reader applies these and does not
+//! folded from the journal. For as long as the fold is kept, commits bring their events, so that the next reader applies these and does not
 //! fold anew; that is an optimisation, and nothing depends on it. So neither a reader nor the number of steps that it looks at holds up the execution.
 
 use std::{
@@ -182,17 +182,14 @@ impl View {
         look: impl FnOnce(&ReadView<'_>) -> T,
     ) -> Result<T, Status> {
         let mut folded = self.folded.lock().await;
-        let round = self.memory.round();
-        // A reader that looks once leaves nothing to be kept for.
-        let looked_in = self.looked_in.swap(round + 1, Ordering::Relaxed);
-        let comes_again = looked_in > 0 && round.saturating_sub(looked_in) <= 1;
+        self.looked_in.store(self.memory.round() + 1, Ordering::Relaxed);
         self.follow(&mut folded);
         let at_least = revision();
         let current = match folded.as_ref() {
             Some(current) if current.execution.last_sequence() >= at_least || is_planted(Defect::StaleView) => current,
             _ => {
                 // What is committed from now on is kept; what was committed before is in the journal, and what is in both is applied once.
-                *lock(&self.pending) = comes_again.then(|| Pending::nothing(&self.memory));
+                *lock(&self.pending) = Some(Pending::nothing(&self.memory));
                 let read = reads.replay(key).await.inspect_err(|_| *lock(&self.pending) = None);
                 let Replayed { execution, secrets, bytes, .. } = read?;
                 if execution.last_sequence() < at_least {

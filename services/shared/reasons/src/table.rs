@@ -214,7 +214,7 @@ table! {
     "The plan of a step could not be started, or what it returned cannot be the step's output: the inputs do not fit the plan, a tool is missing that was there, its execution was deleted, or its outputs are too large."
     "The message says which: correct the plan or its inputs, and go on with `belay executions retry ID --plan FILE`."
 
-    CHILD_LOST Calls 30 false [OutcomeUnknown] []
+    CHILD_LOST Calls 1 false [OutcomeUnknown] []
     "The execution that carried out a step's plan is not in the store any more, so its result cannot be known. It is not started again, since it may have done its work."
     "Find out what it has done. Then `belay executions retry ID` starts the step's plan anew, and `belay executions skip ID STEP` goes on without it."
 

@@ -60,7 +60,7 @@ pub(super) async fn keeps_messages_until_they_are_taken<W: JournalWriter>(store:
     assert_eq!(store.reader.inbox(parent, 1).await.unwrap().len(), 1);
 
     let unrecorded = Err(Refused::Unrecorded { key: first, parent });
-    assert_eq!(commit(store, vec![delete(first, "", fence)]).await, [unrecorded.clone()]);
+    assert_eq!(commit(store, vec![delete(first, "", fence)]).await, vec![unrecorded.clone()]);
     let taken = |keys: &[ExecutionKey]| InboxChanges { sent: Vec::new(), taken: keys.to_vec() };
     let batch = vec![with(append(parent, transition(9, 1), fence), taken(&[first])), delete(first, "", fence)];
     let answers = commit(store, batch).await;
