@@ -311,6 +311,11 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Found { violation: "its grant was spent twice", within: 200 },
     },
     Scenario {
+        name: "belay_stale_view",
+        run: belay::stale_view,
+        expect: Expect::Found { violation: "has recorded that it failed", within: 200 },
+    },
+    Scenario {
         name: "belay_no_fence",
         run: belay::no_fence,
         expect: Expect::Found { violation: "had replaced, has written", within: 200 },

@@ -279,7 +279,7 @@ impl Driver {
                 }
                 Err(status) => return Err(Exit::Unreadable(status)),
             };
-            if !row.summary.ended {
+            if !row.summary.ended && !is_planted(Defect::StaleView) {
                 self.registry.drive_child(row);
                 continue;
             }

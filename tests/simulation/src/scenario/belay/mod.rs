@@ -146,6 +146,14 @@ pub fn brooding(seed: u64) -> Result<(), String> {
     run(seed, Bugs { broods: true, ..Bugs::default() })
 }
 
+/// A parent takes a state of its child that is not an end for a failure.
+///
+/// # Errors
+/// What was violated: how the defect is found.
+pub fn stale_view(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { broods: true, ..Bugs::planted(Defect::StaleView) })
+}
+
 /// Belay as it is, with steps that run for each entry of a list, that fall back to other calls, that are undone, that have checks, and that share resources.
 ///
 /// # Errors
