@@ -16,7 +16,7 @@ pub(crate) type Commits = GroupCommit<Write, Result<Done, Refused>, Arc<StoreErr
 pub(crate) struct Write {
     /// The operation.
     pub(crate) operation: Operation,
-    /// What it brings along for readers.
+    /// The data that it brings along for readers.
     pub(crate) push: Option<Push>,
 }
 
@@ -71,7 +71,7 @@ impl<W: JournalWriter> Writer<Write, Result<Done, Refused>, Arc<StoreError>> for
             committed => committed,
         };
         let answers = committed.map_err(Arc::new)?;
-        // Before any caller learns of it: nobody acts on what readers cannot be shown.
+        // Before any caller learns of it: no caller acts on what readers cannot be shown.
         for ((operation, push), answer) in batch.into_iter().zip(pushes).zip(&answers) {
             if let Ok(done) = answer {
                 self.follower.committed(operation, push, done);

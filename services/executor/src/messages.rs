@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belay_execution::{Actor, ChildEnd, Control};
-use belay_journal::ExecutionKey;
+use belay_journal::TakenMessage;
 use belay_proto::v1::{self, approval::State};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tonic::Status;
@@ -33,12 +33,10 @@ pub(crate) enum Command {
 /// The end of a child, as its parent is to record it.
 #[derive(Debug)]
 pub(crate) struct EndedChild {
-    /// The child.
-    pub(crate) key: ExecutionKey,
     /// The last part of its name.
     pub(crate) id: String,
-    /// How it ended; `None` when it is not in the store.
-    pub(crate) end: Option<ChildEnd>,
+    /// The message of its end, and the end; `None` when the child is not in the store.
+    pub(crate) end: Option<(TakenMessage, ChildEnd)>,
 }
 
 impl Command {

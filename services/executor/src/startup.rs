@@ -128,9 +128,7 @@ impl ExecutionRegistry {
                 self.deliver(Mail { to, ended: None }).await;
             }
         }
-        if !is_planted(Defect::TimersLostAtStart) {
-            self.wake_ups.look_now();
-        }
+        self.wake_ups.look_now();
         self.keep("loads what waits since before the clock was set back", timers::recheck_after_set_back);
         for delivery in early {
             decisions::deliver(self, delivery).await;

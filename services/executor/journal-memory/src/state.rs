@@ -7,7 +7,7 @@ use std::{
 
 use belay_journal::{
     Change, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, InboxChanges, InboxMessage, InboxRow,
-    NewExecution, Operation, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, Transition,
+    NewExecution, Operation, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, TakenMessage, Transition,
 };
 use belay_proto::stores::Stores;
 
@@ -104,8 +104,8 @@ impl State {
                 self.stored(key)?.row.summary = summary;
                 Ok(Done::Changed)
             }
-            Operation::TakeMessages { key, from, .. } => {
-                self.change_inboxes(key, InboxChanges { sent: Vec::new(), taken: from });
+            Operation::TakeMessages { key, taken, .. } => {
+                self.change_inboxes(key, InboxChanges { sent: Vec::new(), taken });
                 Ok(Done::Changed)
             }
             Operation::KeepSnapshot { key, snapshot, .. } => {
@@ -274,8 +274,8 @@ impl State {
                 self.inboxes.insert((to, key), InboxRow { to, from: key, revision, content });
             }
         }
-        for from in changes.taken {
-            self.inboxes.remove(&(key, from));
+        for TakenMessage { from, revision } in changes.taken {
+            self.inboxes.retain(|place, row| *place != (key, from) || row.revision > revision);
         }
     }
 

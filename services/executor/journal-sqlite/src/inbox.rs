@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use belay_journal::{ExecutionKey, InboxContent, InboxMessage, InboxRow};
+use belay_journal::{ExecutionKey, InboxContent, InboxMessage, InboxRow, TakenMessage};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::{rows, schema::INBOX};
@@ -27,11 +27,11 @@ pub(crate) fn send(
     Ok(())
 }
 
-/// Removes the messages of these senders from the inbox of an execution.
-pub(crate) fn take(connection: &Connection, to: ExecutionKey, senders: &[ExecutionKey]) -> Result<(), rusqlite::Error> {
-    for from in senders {
-        const TAKE: &str = "DELETE FROM inbox WHERE exec = ?1 AND sender = ?2";
-        connection.prepare_cached(TAKE)?.execute([to.0, from.0])?;
+/// Removes messages from the inbox of an execution.
+pub(crate) fn take(connection: &Connection, to: ExecutionKey, taken: &[TakenMessage]) -> Result<(), rusqlite::Error> {
+    for TakenMessage { from, revision } in taken {
+        const TAKE: &str = "DELETE FROM inbox WHERE exec = ?1 AND sender = ?2 AND revision <= ?3";
+        connection.prepare_cached(TAKE)?.execute(params![to.0, from.0, revision])?;
     }
     Ok(())
 }

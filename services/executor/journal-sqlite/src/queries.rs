@@ -128,11 +128,13 @@ impl Queries {
         let known = self.heads.read().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
         let read = || -> Result<Checked<Vec<StoredTransition>>, rusqlite::Error> {
             let connection = self.connection();
-            let recorded = || recorded_head(&connection, key);
-            let head = match known.map_or_else(recorded, |head| Ok(Ok(Some(head))))? {
-                Ok(Some(head)) => head,
-                Ok(None) => return Ok(Ok(Vec::new())),
-                Err(damaged) => return Ok(Err(damaged)),
+            // A row is visible with its commit, and the heads in memory follow a moment later.
+            let head = match (known, recorded_head(&connection, key)?) {
+                (Some(known), Ok(Some(recorded))) if recorded.last_sequence > known.last_sequence => recorded,
+                (Some(known), _) => known,
+                (None, Ok(Some(recorded))) => recorded,
+                (None, Ok(None)) => return Ok(Ok(Vec::new())),
+                (None, Err(damaged)) => return Ok(Err(damaged)),
             };
             if head.last_sequence <= after {
                 return Ok(Ok(Vec::new()));
@@ -329,10 +331,73 @@ fn at_most(limit: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use belay_sqlite::Location;
+    use std::sync::{Arc, RwLock};
 
-    use super::DELETED_AFTER;
-    use crate::schema::SCHEMA;
+    use belay_journal::{
+        ExecutionKey, ExecutionSummary, Fence, JournalWriter as _, NewExecution, Operation, Transition,
+    };
+    use belay_sqlite::{Location, Threads};
+
+    use super::{DELETED_AFTER, Queries};
+    use crate::{head::Head, schema::SCHEMA};
+
+    /// A row is visible with its commit, and the heads in memory follow a moment later: whoever has read the row reads its events.
+    #[tokio::test]
+    async fn the_events_that_a_row_names_are_read_before_the_heads_in_memory_have_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("journal"));
+        let mut store = crate::open(&location, Threads::Inline, || "a store".into()).unwrap();
+        let fence = Fence { shard: 0, token: store.fence };
+        let transition = |first_sequence| Transition {
+            first_sequence,
+            count: 1,
+            version: 1,
+            shown: vec![1],
+            sealed: None,
+            facts: None,
+        };
+        let execution = NewExecution {
+            namespace: "n".into(),
+            id: "e".into(),
+            shard: 0,
+            created_at: 1,
+            plan_id: String::new(),
+            labels: Default::default(),
+            principal: String::new(),
+            request_id: String::new(),
+            request_hash: String::new(),
+            parent: None,
+        };
+        let (outbox, summary) = (Vec::new(), ExecutionSummary::default());
+        let create = Operation::Create {
+            execution,
+            transition: transition(1),
+            summary: summary.clone(),
+            seal_key: None,
+            outbox: outbox.clone(),
+            inbox: Default::default(),
+            fence,
+        };
+        let key = ExecutionKey(1);
+        let summary = Some(summary);
+        let append = Operation::Append {
+            key,
+            transition: transition(2),
+            summary,
+            seal_key: None,
+            outbox,
+            inbox: Default::default(),
+            fence,
+        };
+        store.writer.commit(&[create, append]).await.unwrap();
+        drop(store);
+        let store = belay_sqlite::open(&location, &SCHEMA).unwrap();
+        let behind = Head { row: 1, last_sequence: 1, rows: 1 };
+        let queries = Queries::new(Arc::clone(&store.readers), Arc::new(RwLock::new([(key, behind)].into())));
+        let revision = queries.get(key).unwrap().unwrap().revision;
+        let read = queries.read(key, 0, 10).unwrap();
+        assert_eq!((revision, read.last().map(Transition::last_sequence)), (2, Some(2)));
+    }
 
     /// Each watcher of all executions asks for late deletions again and again: that may neither scan nor sort them.
     #[test]

@@ -203,9 +203,9 @@ impl Transaction<'_> {
                     appended
                 }
                 Operation::Summarize { key, summary, fence } => self.summarize(*key, summary, *fence)?,
-                Operation::TakeMessages { key, from, fence } => match self.check_fence(*fence) {
+                Operation::TakeMessages { key, taken, fence } => match self.check_fence(*fence) {
                     Ok(()) => {
-                        inbox::take(&self.connection, *key, from)?;
+                        inbox::take(&self.connection, *key, taken)?;
                         Ok(Done::Changed)
                     }
                     Err(refused) => Err(refused),

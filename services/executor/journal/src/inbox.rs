@@ -13,7 +13,7 @@ pub struct InboxMessage {
     pub content: InboxContent,
 }
 
-/// What a message says about its sender.
+/// The content of a message about its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InboxContent {
     /// It carries out the plan of a step of the recipient, and has ended.
@@ -33,11 +33,20 @@ pub struct InboxRow {
     pub content: InboxContent,
 }
 
+/// A message that its recipient takes out of its inbox. A later one of the same sender stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenMessage {
+    /// The sender.
+    pub from: ExecutionKey,
+    /// The revision of the sender, as the message has it, or a later one.
+    pub revision: u64,
+}
+
 /// The changes of inboxes that are committed with a transition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxChanges {
     /// The messages that the execution sends.
     pub sent: Vec<InboxMessage>,
-    /// The senders whose messages to this execution are recorded with the transition: they leave its inbox.
-    pub taken: Vec<ExecutionKey>,
+    /// The messages to this execution that are recorded with the transition: they leave its inbox.
+    pub taken: Vec<TakenMessage>,
 }

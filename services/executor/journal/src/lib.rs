@@ -49,7 +49,7 @@ use thiserror::Error;
 pub use changes::{Change, Changes, Cursor};
 pub use deletion::{DeleteRequest, Deletion};
 pub use evidence::Evidence;
-pub use inbox::{InboxChanges, InboxContent, InboxMessage, InboxRow};
+pub use inbox::{InboxChanges, InboxContent, InboxMessage, InboxRow, TakenMessage};
 pub use outbox::{OutboxKey, OutboxMessage, OutboxRow};
 pub use query::{AnyOf, Comparison, Condition, MAX_EXAMINED, Order, OrderBy, Page, Position, Query};
 
@@ -302,8 +302,8 @@ pub enum Operation {
     TakeMessages {
         /// The execution.
         key: ExecutionKey,
-        /// The senders.
-        from: Vec<ExecutionKey>,
+        /// The messages.
+        taken: Vec<TakenMessage>,
         /// The writer's fence.
         fence: Fence,
     },

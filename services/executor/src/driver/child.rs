@@ -12,7 +12,7 @@ use belay_execution::{
     Actor, ApprovalMode, Body, Child, ChildEnd, ChildEvent, Control, Created, ErrorClass, Event, ExecutionEvent,
     Failure, Operation, OperationKey, Verb,
 };
-use belay_journal::{ExecutionKey, ExecutionRow, NewExecution, ParentStep, Refused};
+use belay_journal::{ExecutionRow, NewExecution, ParentStep, Refused, TakenMessage};
 use belay_plan::Plan;
 use belay_reasons as reasons;
 use belay_service_kit::{Retry, status};
@@ -169,7 +169,7 @@ impl ChildOperation {
     async fn created(&self, verb: Verb) -> Result<(ExecutionRow, bool), Problem> {
         let (row, is_new) = match self.found().await? {
             Some(row) => (row, false),
-            None if self.is_created && !is_planted(Defect::LostChildStartedAgain) => return Err(Problem::Lost),
+            None if self.is_created => return Err(Problem::Lost),
             None => {
                 self.create(verb != Verb::Dispatch).await?;
                 (self.found().await?.ok_or(Problem::Lost)?, true)
@@ -264,7 +264,8 @@ impl Driver {
         let (key, mut ended) = (self.key, Vec::new());
         let inbox = self.registry.reads.read(move |reader| reader.inbox(key, MAX_MESSAGES)).await;
         let inbox = inbox.map_err(|error| Exit::Unreadable(unreadable(&error)))?;
-        let mut messages: Vec<ExecutionKey> = inbox.iter().map(|message| message.from).collect();
+        let mut messages: Vec<TakenMessage> =
+            inbox.iter().map(|message| TakenMessage { from: message.from, revision: message.revision }).collect();
         let child = |operation: &Operation| Some((operation.child()?.execution.clone(), operation.is_created_child()));
         let children: Vec<(String, bool)> = self.execution.operations().filter_map(child).collect();
         for (id, is_created) in children {
@@ -273,7 +274,7 @@ impl Driver {
                 Ok(row) => row,
                 Err(status) if status.code() == Code::NotFound => {
                     if is_created {
-                        ended.push(EndedChild { key: ExecutionKey(0), id: name.id, end: None });
+                        ended.push(EndedChild { id: name.id, end: None });
                     }
                     continue;
                 }
@@ -283,11 +284,14 @@ impl Driver {
                 self.registry.drive_child(row);
                 continue;
             }
-            messages.retain(|from| *from != row.key);
-            let end = self.registry.follower.look(&name, |seen| end_of(&name, seen.execution)).await;
+            messages.retain(|message| message.from != row.key);
+            let end = self
+                .registry
+                .follower
+                .look(&name, |seen| Some((seen.execution.last_sequence(), end_of(&name, seen.execution)?)));
             // One that was retried since its row was read sends another end.
-            if let Some(end) = end.map_err(Exit::Unreadable)? {
-                ended.push(EndedChild { key: row.key, id: name.id, end: Some(end) });
+            if let Some((revision, end)) = end.await.map_err(Exit::Unreadable)? {
+                ended.push(EndedChild { id: name.id, end: Some((TakenMessage { from: row.key, revision }, end)) });
             }
         }
         self.ended_children.extend(ended);
@@ -295,46 +299,45 @@ impl Driver {
         Ok(())
     }
 
-    /// Records the ends of children that have come.
-    pub(super) fn take_ends(&mut self, events: &mut Vec<Event>) {
+    /// Records the ends of children that have come. One that cannot be recorded is a fault, and its message stays.
+    pub(super) fn take_ends(&mut self, events: &mut Vec<Event>) -> Result<(), Exit> {
         let now = self.now();
-        for EndedChild { key, id, end } in std::mem::take(&mut self.ended_children) {
+        for EndedChild { id, end } in std::mem::take(&mut self.ended_children) {
+            let (message, end) = end.unzip();
             let is_this = |operation: &&Operation| operation.child().is_some_and(|child| child.execution == id);
-            let operation = self.execution.operations().find(is_this).map(|operation| operation.key);
-            let recorded = operation.and_then(|operation| {
-                let name = ExecutionName { namespace: self.name.namespace.clone(), id };
-                let end = match end {
-                    None => ChildEnd::Failed { failure: lost(&name) },
-                    // A person has cancelled it, or another principal.
-                    Some(ChildEnd::Cancelled) if !self.execution.is_stopping() => {
-                        ChildEnd::Failed { failure: cancelled(&name) }
-                    }
-                    Some(end) => end,
-                };
-                let child = self.execution.operation_id(operation);
-                let event =
-                    self.execution.record(now, None, Body::Child { child, event: ChildEvent::Ended(end) }).ok()?;
-                self.operations.remove(&operation);
-                Some(event)
-            });
-            match recorded {
-                Some(event) => {
-                    events.push(event);
-                    self.taken_messages.push(key);
-                }
+            let Some(operation) = self.execution.operations().find(is_this).map(|operation| operation.key) else {
                 // Nothing waits for it any more.
-                None => self.drop_messages(vec![key]),
-            }
+                self.drop_messages(message.into_iter().collect());
+                continue;
+            };
+            let name = ExecutionName { namespace: self.name.namespace.clone(), id };
+            let end = match end {
+                None => ChildEnd::Failed { failure: lost(&name) },
+                // A person has cancelled it, or another principal.
+                Some(ChildEnd::Cancelled) if !self.execution.is_stopping() => {
+                    ChildEnd::Failed { failure: cancelled(&name) }
+                }
+                Some(end) => end,
+            };
+            let child = self.execution.operation_id(operation);
+            let body = Body::Child { child, event: ChildEvent::Ended(end) };
+            let event = self.execution.record(now, None, body);
+            events.push(
+                event.map_err(|illegal| Exit::Fault(format!("the end of {name} cannot be recorded: {illegal}")))?,
+            );
+            self.operations.remove(&operation);
+            self.taken_messages.extend(message);
         }
+        Ok(())
     }
 
     /// Removes messages that nothing waits for from the inbox.
-    fn drop_messages(&self, from: Vec<ExecutionKey>) {
-        if from.is_empty() {
+    fn drop_messages(&self, taken: Vec<TakenMessage>) {
+        if taken.is_empty() {
             return;
         }
         let fence = self.registry.fence(self.execution.created().shard);
-        let take = belay_journal::Operation::TakeMessages { key: self.key, from, fence };
+        let take = belay_journal::Operation::TakeMessages { key: self.key, taken, fence };
         let registry = Arc::clone(&self.registry);
         // A store that fails is reported to all; what is left is found when the execution is loaded.
         tokio::spawn(async move { drop(registry.commit(take).await) });

@@ -23,7 +23,7 @@ use belay_defects::{Defect, is_planted};
 use belay_execution::{Body, Event, Execution, ExecutionEvent, OperationId, OperationKey, Timestamp};
 use belay_journal::{
     ExecutionKey, ExecutionRow, ExecutionSummary, InboxChanges, InboxContent, InboxMessage, Operation, OutboxMessage,
-    Waits,
+    TakenMessage, Waits,
 };
 use belay_proto::v1;
 use tokio::sync::{mpsc, oneshot};
@@ -96,8 +96,8 @@ pub(crate) struct Driver {
     ended_children: Vec<EndedChild>,
     /// Ends of children may stand in the inbox.
     reviews_children: bool,
-    /// The senders of the messages that the next transition takes out of the inbox.
-    taken_messages: Vec<ExecutionKey>,
+    /// The messages that the next transition takes out of the inbox.
+    taken_messages: Vec<TakenMessage>,
     /// The execution's uid.
     uid: Arc<str>,
     /// The blobs that it made.
@@ -227,7 +227,7 @@ impl Driver {
             if std::mem::take(&mut self.reviews_children) {
                 self.review_children().await?;
             }
-            self.take_ends(&mut events);
+            self.take_ends(&mut events)?;
             self.decide(now, &mut events).await?;
             if !events.is_empty() {
                 self.withdraw_forms(&events);

@@ -198,7 +198,7 @@ impl EventFeed {
         self.view.set_waits(waits);
     }
 
-    /// Whether somebody waits for the end, so that a commit of it is to bring the execution.
+    /// Whether a request waits for the end, so that a commit of it is to bring the execution.
     pub(crate) fn is_awaited(&self) -> bool {
         self.end.receiver_count() > 0
     }
@@ -246,7 +246,7 @@ impl EventFeed {
         });
     }
 
-    /// Gives up what nobody needs any more: transitions and output without watchers, or of an execution of which nothing was published for two
+    /// Gives up what is not needed any more: transitions and output without watchers, or of an execution of which nothing was published for two
     /// rounds. Returns whether some is left.
     pub(super) fn sweep(&self, round: u64) -> bool {
         let is_quiet = round.saturating_sub(self.published_in.load(Ordering::Relaxed)) >= 2;

@@ -16,7 +16,7 @@ pub(super) struct Memory {
     round: AtomicU64,
 }
 
-/// What is counted.
+/// The kinds of memory that are counted.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Recent,
@@ -24,7 +24,7 @@ enum Kind {
 }
 
 impl Memory {
-    /// The number of the current round of giving up what nobody needs. Rounds stand for time: what was not used for two of them goes.
+    /// The number of the current round of giving up what is not needed. Rounds stand for time: what was not used for two of them goes.
     pub(super) fn round(&self) -> u64 {
         self.round.load(Ordering::Relaxed)
     }

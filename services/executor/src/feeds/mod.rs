@@ -1,8 +1,8 @@
-//! The follower of the store: what was committed of executions, for everybody who reads them, watches them or waits for them.
+//! The follower of the store: what was committed of executions, for all that read them, watch them or wait for them.
 //!
 //! An execution's revision is the sequence of its last event. Every commit passes through [`Follower::committed`] in the order of the store,
 //! before its caller learns of it. A row that is read from the store may be newer by the moment in between; it names its revision, which is raised
-//! where the row is read. Whoever looks at an execution gets it as of the highest known revision: a row that says that it has ended is never followed
+//! where the row is read. A reader of an execution gets it as of the highest known revision: a row that says that it has ended is never followed
 //! by a state that has not. What a commit brings along (events that are decoded already) only saves reading them.
 
 mod event_feed;
@@ -18,7 +18,7 @@ use std::{
 use belay_execution::{ChildEnd, Event};
 use belay_journal::{
     Changes, Cursor, Deletion, Done, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Operation, Page,
-    Position, Query, Reading, StoreError, Transition,
+    Position, Query, Reading, StoreError, TakenMessage, Transition,
 };
 use belay_proto::v1;
 use belay_redaction::Redactor;
@@ -49,14 +49,14 @@ const MIN_VIEW_BYTES: usize = 8 * 1024;
 /// How long a round of giving up lasts; see [`Memory::round`]. A reader that pages through an execution comes again sooner.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// What a commit brings along about its execution, so that it need not be read again.
+/// The data that a commit brings along about its execution, so that they need not be read again.
 #[derive(Debug, Default)]
 pub(crate) struct Push {
     /// The feed of the execution; `None` for one that is created by this commit.
     pub(crate) feed: Option<Arc<EventFeed>>,
     /// The transition's events, with their secrets, and what hides them; `None` when no reader follows.
     pub(crate) events: Option<(Arc<[Event]>, Redactor)>,
-    /// The execution in BASIC view, when it has ended and somebody waits for that.
+    /// The execution in BASIC view, when it has ended and a request waits for that.
     pub(crate) end: Option<Arc<v1::Execution>>,
     /// The last part of its name and how it ended, when its parent is sent its end.
     pub(crate) child: Option<(String, ChildEnd)>,
@@ -67,7 +67,7 @@ pub(crate) struct Push {
 pub(crate) struct Mail {
     /// The execution.
     pub(crate) to: ExecutionKey,
-    /// What it says, if the commit brought that along; otherwise it has to be read.
+    /// The end, if the commit brought it along; otherwise it has to be read.
     pub(crate) ended: Option<EndedChild>,
 }
 
@@ -143,8 +143,9 @@ impl Follower {
             (Operation::Delete { key, .. }, _) => return self.forget(key),
             _ => return,
         };
-        for InboxMessage { to, .. } in inbox.sent {
-            let ended = child.take().map(|(id, end)| EndedChild { key, id, end: Some(end) });
+        for InboxMessage { to, revision, .. } in inbox.sent {
+            let message = TakenMessage { from: key, revision };
+            let ended = child.take().map(|(id, end)| EndedChild { id, end: Some((message, end)) });
             // An error means that the executor is stopping: the message is in the inbox.
             drop(self.mail.send(Mail { to, ended }));
         }
@@ -272,7 +273,7 @@ impl Follower {
         }
     }
 
-    /// Begins a round: gives up what nobody has used for two. Returns whether something is left for the next.
+    /// Begins a round: gives up what was not used for two. Returns whether something is left for the next.
     fn sweep(&self) -> bool {
         let round = self.memory.next_round();
         lock(&self.feeds).sweep(round)
@@ -370,7 +371,7 @@ impl Feeds {
         }
     }
 
-    /// Keeps the state that readers see of an execution, and gives up those that were not looked at for longest and that nobody is looking at.
+    /// Keeps the state that readers see of an execution, and gives up those that were not looked at for longest and that no reader is looking at.
     fn keep_view(&mut self, name: ExecutionName, key: ExecutionKey) -> Arc<EventFeed> {
         let feed = self.of(key);
         self.looks += 1;
@@ -388,25 +389,22 @@ impl Feeds {
                 is_too_much
             });
             let until = given_up.last().map_or(0, |(last, _)| last);
-            for (_, viewed) in self.viewed.extract_if(|_, viewed| viewed.last <= until) {
-                viewed.feed.view.give_up();
-            }
+            self.viewed.retain(|_, viewed| viewed.last > until || !viewed.feed.view.give_up());
         }
         feed
     }
 
     fn sweep(&mut self, round: u64) -> bool {
-        for (_, viewed) in self.viewed.extract_if(|_, viewed| viewed.feed.view.is_left(round)) {
-            viewed.feed.view.give_up();
-        }
-        let mut is_left = !self.viewed.is_empty();
+        let mut is_left = false;
+        // Also those of feeds that only a driver or a watcher holds.
         self.known.retain(|_, feed| match feed.upgrade() {
             Some(feed) => {
-                is_left |= feed.sweep(round);
+                is_left |= !feed.view.sweep(round) | feed.sweep(round);
                 true
             }
             None => false,
         });
+        self.viewed.retain(|_, viewed| !viewed.feed.view.sweep(round));
         is_left
     }
 }

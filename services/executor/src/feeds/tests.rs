@@ -277,8 +277,33 @@ fn the_executions_that_were_looked_at_for_longest_are_given_up() {
     assert!(feeds.viewed(&name(1)).is_none() && feeds.viewed.len() == most / 8 * 7);
     feeds.forget(key(0));
     assert!(feeds.viewed(&name(0)).is_none());
-    assert!(!feeds.sweep(memory.next_round() + 2), "nobody looks any more");
+    assert!(!feeds.sweep(memory.next_round() + 2), "no reader looks any more");
     assert!(feeds.viewed.is_empty());
+}
+
+/// B-22: a fold that could not be given up while a reader looked at it is given up later, also where its feed is only held by the execution's driver.
+#[tokio::test]
+async fn a_fold_that_was_being_read_is_given_up_later() {
+    let (mut world, mut random) = (World::new(), Random(7));
+    let (time, actor) = (Timestamp::from_micros(0), Some(Actor::new("ann")));
+    let body = belay_execution::ExecutionEvent::Created(Box::new(created())).into();
+    let execution = Execution::create(Event { sequence: 1, time, actor, body }).unwrap();
+    let secrets = world.vault.secrets();
+    let mut driven = Driven { execution, secrets, key: None, name: name(0), shown: 0, retries: 0 };
+    world.commit(&mut driven, &mut random).await;
+    world.publish();
+    let feed = world.follower.feed(driven.key.unwrap());
+    let looked = world.follower.look(&driven.name, |_| {
+        // While it is being read.
+        world.follower.forget(driven.key.unwrap());
+        feed.view.weight()
+    });
+    assert!(looked.await.unwrap() > 0);
+    assert!(feed.is_followed() && feed.view.weight() > 0);
+    for _ in 0..3 {
+        world.follower.sweep();
+    }
+    assert_eq!((feed.is_followed(), feed.view.weight()), (false, 0));
 }
 
 #[test]

@@ -29,10 +29,10 @@ const MAX_PENDING_BYTES: usize = 4 * 1024 * 1024;
 /// How many bytes of committed events are kept in memory for readers of all executions.
 const MAX_PENDING_BYTES_OF_ALL: usize = 16 * 1024 * 1024;
 
-/// The memory that an event takes beside its texts, which are about as long as it is stored: measured, some 400 bytes.
+/// An estimate of the memory that an event takes beside its texts, which are about as long as it is stored.
 const EVENT_BYTES: usize = 512;
 
-/// The memory that a folded step takes beside its texts: measured, 1.2 to 1.5 KiB.
+/// An estimate of the memory that a folded step takes beside its texts.
 const STEP_BYTES: usize = 1536;
 
 /// The state of one execution that readers see.
@@ -228,18 +228,19 @@ impl View {
         self.weight.load(Ordering::Relaxed)
     }
 
-    /// Gives up the fold, unless a reader is looking at it.
-    pub(super) fn give_up(&self) {
-        if let Ok(mut folded) = self.folded.try_lock() {
-            *folded = None;
-            *lock(&self.pending) = None;
-            self.weight.store(0, Ordering::Relaxed);
-        }
+    /// Gives up the fold, unless a reader is looking at it. Returns whether nothing is kept any more.
+    pub(super) fn give_up(&self) -> bool {
+        let Ok(mut folded) = self.folded.try_lock() else { return false };
+        *folded = None;
+        *lock(&self.pending) = None;
+        self.weight.store(0, Ordering::Relaxed);
+        true
     }
 
-    /// Whether no reader has looked for two rounds.
-    pub(super) fn is_left(&self, round: u64) -> bool {
-        (round + 1).saturating_sub(self.looked_in.load(Ordering::Relaxed)) >= 2
+    /// Gives up the fold if no reader has looked for two rounds. Returns whether nothing is kept any more.
+    pub(super) fn sweep(&self, round: u64) -> bool {
+        let is_left = (round + 1).saturating_sub(self.looked_in.load(Ordering::Relaxed)) >= 2;
+        is_left && self.give_up()
     }
 }
 

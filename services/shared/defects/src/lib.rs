@@ -45,14 +45,6 @@ pub enum Defect {
     NoFence,
     /// A reader is shown an execution as of an earlier revision than its row, and a parent takes a state of its child that is not an end for a failure.
     StaleView,
-    /// A child whose end its parent has not recorded can be deleted.
-    UnrecordedChildDeleted,
-    /// A child that was created, and is not there any more, is created again.
-    LostChildStartedAgain,
-    /// Outside a service that drives all executions, a child of an execution that is driven is not.
-    ChildNotDriven,
-    /// What waits for a time is not looked for when an executor starts.
-    TimersLostAtStart,
 }
 
 /// Whether a defect is planted in this process.

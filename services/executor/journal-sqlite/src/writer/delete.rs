@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-use belay_defects::{Defect, is_planted};
 use belay_journal::{DeleteRequest, Done, ExecutionKey, Fence, NewExecution, Refused};
 use rusqlite::{OptionalExtension as _, params};
 
@@ -45,9 +44,7 @@ impl Transaction<'_> {
             Some(Ok(row)) if !row.summary.ended => return Ok(Err(Refused::NotEnded(key))),
             Some(Ok(row)) => row,
         };
-        if let Some(parent) = inbox::waiting_for(&self.connection, key)?
-            && !is_planted(Defect::UnrecordedChildDeleted)
-        {
+        if let Some(parent) = inbox::waiting_for(&self.connection, key)? {
             return Ok(Err(Refused::Unrecorded { key, parent }));
         }
         let last_log = match self.head(key)? {

@@ -3,7 +3,7 @@
 use super::common::{append, commit, create, created, delete, ended, new_execution, summary, transition, update};
 use crate::{
     Done, ExecutionKey, ExecutionSummary, Fence, InboxChanges, InboxContent, InboxMessage, InboxRow, JournalWriter,
-    Opened, Operation, Refused,
+    Opened, Operation, Refused, TakenMessage,
 };
 
 /// The operation with these changes of inboxes.
@@ -61,11 +61,14 @@ pub(super) async fn keeps_messages_until_they_are_taken<W: JournalWriter>(store:
 
     let unrecorded = Err(Refused::Unrecorded { key: first, parent });
     assert_eq!(commit(store, vec![delete(first, "", fence)]).await, vec![unrecorded.clone()]);
-    let taken = |keys: &[ExecutionKey]| InboxChanges { sent: Vec::new(), taken: keys.to_vec() };
-    let batch = vec![with(append(parent, transition(9, 1), fence), taken(&[first])), delete(first, "", fence)];
+    let taken = |revision| InboxChanges { sent: Vec::new(), taken: vec![TakenMessage { from: first, revision }] };
+    let batch = vec![with(append(parent, transition(9, 1), fence), taken(5)), delete(first, "", fence)];
     let answers = commit(store, batch).await;
     assert_eq!(answers, [Err(Refused::Gap { first: 9, last: 2 }), unrecorded], "what is refused takes nothing");
-    let batch = vec![with(append(parent, transition(3, 1), fence), taken(&[first])), delete(first, "", fence)];
+    let batch = vec![with(append(parent, transition(3, 1), fence), taken(3))];
+    assert_eq!(commit(store, batch).await, [Ok(Done::Appended)]);
+    assert_eq!(inbox(store).await, [row(parent, first, 5), row(parent, second, 2)], "a later message stays");
+    let batch = vec![with(append(parent, transition(4, 1), fence), taken(5)), delete(first, "", fence)];
     assert_eq!(commit(store, batch).await, [Ok(Done::Appended), Ok(Done::Deleted)]);
     assert_eq!(inbox(store).await, [row(parent, second, 2)]);
 
@@ -73,7 +76,8 @@ pub(super) async fn keeps_messages_until_they_are_taken<W: JournalWriter>(store:
     let shard = Fence { shard: 7, token: fence };
     let parked = ExecutionSummary { parked: true, ..summary(2) };
     let summarize = Operation::Summarize { key: parent, summary: parked.clone(), fence: shard };
-    let take = Operation::TakeMessages { key: parent, from: vec![second, first], fence: shard };
+    let all = [second, first].map(|from| TakenMessage { from, revision: 9 });
+    let take = Operation::TakeMessages { key: parent, taken: all.to_vec(), fence: shard };
     let answers = commit(store, vec![summarize, take.clone(), take]).await;
     assert_eq!(answers, [Ok(Done::Changed), Ok(Done::Changed), Ok(Done::Changed)]);
     assert_eq!(store.reader.get(parent).await.unwrap().unwrap().summary, parked);
@@ -84,7 +88,7 @@ pub(super) async fn keeps_messages_until_they_are_taken<W: JournalWriter>(store:
     // With the recipient its messages go.
     let batch = vec![
         with(update(second, 3, ended(730), fence), sent(parent, 3)),
-        update(parent, 4, ended(730), fence),
+        update(parent, 5, ended(730), fence),
         delete(parent, "", fence),
         delete(second, "", fence),
     ];
