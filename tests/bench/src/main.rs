@@ -149,8 +149,8 @@ async fn measure(settings: &Settings) -> Result<bool> {
     let root = settings.dir.clone().unwrap_or_else(|| target.join("bench"));
     let file_system = place::on_disk(&root)?;
     if settings.looking {
-        for _ in 0..settings.rounds {
-            println!("{:?}", looking::measure(&binaries, &root, Scale::FULL.looking).await?);
+        for number in 0..usize::from(settings.rounds) {
+            println!("{:?}", looking::measure(&binaries, &root, Scale::FULL.looking, number).await?);
         }
         return Ok(true);
     }
@@ -249,9 +249,9 @@ async fn measure(settings: &Settings) -> Result<bool> {
         measured.rounds.push(rounds::round(number, &binaries, &root, scale).await?);
         measured.crashes.push(crash::crash(&binaries, &Place::new(&root)?, scale.crash).await?);
         if everything {
-            measured.launches.push(launch::launch(&root, scale.launches)?);
+            measured.launches.push(launch::launch(&binaries, &root, scale.launches)?);
             measured.beside.push(beside::measure(&binaries, &root, scale.beside).await?);
-            measured.looking.push(looking::measure(&binaries, &root, scale.looking).await?);
+            measured.looking.push(looking::measure(&binaries, &root, scale.looking, number).await?);
             measured.tools.push(tools::measure(&binaries, &root, scale.tools).await?);
         }
         measured.shapes.push(shapes::measure(&binaries, &root, scale.shapes).await?);

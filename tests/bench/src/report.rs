@@ -139,7 +139,13 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         parked("executor's memory beside them", "MiB", &measured.parked, 300.0, |parked| {
             parked.used_kib as f64 / KIB_PER_MIB
         }),
-        parked("slowest page of a list of them", "ms", &measured.parked, 20.0, Parked::slowest_page_ms),
+        parked(
+            "slowest list of them, to 100 results or the end",
+            "ms",
+            &measured.parked,
+            20.0,
+            Parked::slowest_list_ms,
+        ),
         launch("sandbox launch, workspace read-only", &measured.launches, |launch| launch.read_only_us),
         launch("sandbox launch, workspace copy-on-write", &measured.launches, |launch| launch.staged_us),
         launch_beside_bubblewrap(&measured.launches),
