@@ -22,16 +22,16 @@ use crate::{
 /// What a watcher of the bench decodes of a `WatchExecutionResponse`. Watchers are other people's machines: what they do with the events is not
 /// the execution's time.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Seen {
+pub(crate) struct Seen {
     #[prost(message, optional, tag = "2")]
-    event: Option<SeenEvent>,
+    pub(crate) event: Option<SeenEvent>,
 }
 
 /// What it decodes of an `ExecutionEvent`.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-struct SeenEvent {
+pub(crate) struct SeenEvent {
     #[prost(int64, tag = "1")]
-    sequence: i64,
+    pub(crate) sequence: i64,
 }
 
 /// How many watchers share a connection, as those of one program would.
@@ -165,7 +165,7 @@ async fn poll(address: Address, name: String) -> Result<u64> {
 }
 
 /// Begins watches, each of which has got its first message.
-async fn watch(address: &Address, name: &str, count: u32) -> Result<Vec<Streaming<Seen>>> {
+pub(crate) async fn watch(address: &Address, name: &str, count: u32) -> Result<Vec<Streaming<Seen>>> {
     let begin = async |channel: Channel| {
         let request =
             v1::WatchExecutionRequest { name: name.to_owned(), after_sequence: Some(0), ..Default::default() };
@@ -184,7 +184,7 @@ async fn watch(address: &Address, name: &str, count: u32) -> Result<Vec<Streamin
 }
 
 /// Reads a watch to its end; returns the sequence of the last event, which must follow the others without a gap.
-async fn read(mut stream: Streaming<Seen>) -> Result<i64> {
+pub(crate) async fn read(mut stream: Streaming<Seen>) -> Result<i64> {
     let mut last = 0;
     while let Some(message) = stream.message().await? {
         if let Some(event) = message.event {
