@@ -42,9 +42,9 @@ use signals::Signals;
 use trace::Trace;
 
 fn main() -> ExitCode {
-    allocator::give_back_at_once();
     belay_all_in_one::take_over_if_asked();
-    if let Some(exit) = belay_all_in_one::serve_if_asked(std::env::args_os().skip(1)) {
+    let serve = |serving| allocator::block_on(&allocator::runtime()?, serving);
+    if let Some(exit) = belay_all_in_one::serve_if_asked(std::env::args_os().skip(1), serve) {
         return exit;
     }
     let arguments: Vec<String> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
@@ -57,13 +57,13 @@ fn main() -> ExitCode {
         Err(error) => return usage::print(&error, &arguments).into(),
     };
     let screen = Screen::of_process(cli.format());
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match allocator::runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
             return report(&screen, Failure::internal(format!("no threads can be started: {error}"))).into();
         }
     };
-    let exit = runtime.block_on(perform(cli, screen)).unwrap_or_else(|failure| report(&screen, failure));
+    let exit = allocator::block_on(&runtime, perform(cli, screen)).unwrap_or_else(|failure| report(&screen, failure));
     // A read from a terminal may still block a thread; the process does not wait for it.
     runtime.shutdown_background();
     exit.into()

@@ -33,8 +33,10 @@ pub(crate) struct Launch {
 }
 
 /// Launches each kind so many times, one after the other. Blocks: nothing else is to run meanwhile.
-pub(crate) fn launch(root: &Path, times: usize) -> Result<Launch> {
-    let launcher = NamespaceLauncher::new(Settings::default())?;
+///
+/// The launcher is the product's program, as in a tool runner: a smaller one would start faster.
+pub(crate) fn launch(binaries: &Path, root: &Path, times: usize) -> Result<Launch> {
+    let launcher = NamespaceLauncher::new(Settings { executable: binaries.join("belay"), ..Settings::default() })?;
     let folder = tempfile::tempdir_in(root)?;
     let workspace = folder.path().join("workspace");
     fs::create_dir(&workspace)?;

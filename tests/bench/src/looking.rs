@@ -22,20 +22,23 @@ use crate::{
 /// What a watcher of the bench decodes of a `WatchExecutionResponse`. Watchers are other people's machines: what they do with the events is not
 /// the execution's time.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Seen {
+pub(crate) struct Seen {
     #[prost(message, optional, tag = "2")]
-    event: Option<SeenEvent>,
+    pub(crate) event: Option<SeenEvent>,
 }
 
 /// What it decodes of an `ExecutionEvent`.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-struct SeenEvent {
+pub(crate) struct SeenEvent {
     #[prost(int64, tag = "1")]
-    sequence: i64,
+    pub(crate) sequence: i64,
 }
 
 /// How many watchers share a connection, as those of one program would.
 const WATCHERS_PER_CONNECTION: u32 = 50;
+
+/// How many executions run before the first one that is measured.
+const WARM_UPS: usize = 2;
 
 /// The size of a measurement.
 #[derive(Clone, Copy)]
@@ -51,6 +54,7 @@ pub(crate) struct Scale {
 /// One round. Latencies are the p50 of a step in microseconds, memory is that of the executor in KiB while it is looked at.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Looking {
+    /// Without anybody who looks: the mean of a run before the others and one after them.
     pub(crate) alone_us: u64,
     pub(crate) polled_us: u64,
     pub(crate) watched_us: u64,
@@ -61,51 +65,77 @@ pub(crate) struct Looking {
     pub(crate) polls: u64,
 }
 
-/// Runs the same execution alone, polled, watched by many, and watched by some that never read.
+/// Runs the same execution alone, polled, watched by many, watched by some that never read, and alone again. The three that are looked at begin with
+/// another one in each round.
 ///
 /// # Errors
 /// When an execution does not complete, or a watcher misses an event.
-pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale) -> Result<Looking> {
+pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale, round: usize) -> Result<Looking> {
     let place = Place::new(root)?;
     let belay = Belay::start(binaries, &place).await?;
     let address = place.socket("executor.sock");
     let load = Load::of_nothing(1, scale.steps);
-    run(&belay, Load::of_nothing(1, scale.steps.min(200)), async |_| Ok(())).await?;
+    // The first executions of a process are slower than all after them.
+    for _ in 0..WARM_UPS {
+        run(&belay, load, async |_| Ok(())).await?;
+    }
+    let (before_us, _) = run(&belay, load, async |_| Ok(())).await?;
+    let (mut polled, mut watched, mut stuck) = (None, None, None);
+    for turn in 0..3 {
+        match (round + turn) % 3 {
+            0 => polled = Some(poll_one(&belay, &address, load).await?),
+            1 => watched = Some(watch_one(&belay, &address, load, scale.watchers).await?),
+            _ => stuck = Some(ignore_one(&belay, &address, load, scale.stuck).await?),
+        }
+    }
+    let (after_us, _) = run(&belay, load, async |_| Ok(())).await?;
+    let missing = "each of the three ran";
+    let ((polled_us, polls), (watched_us, watched_kib), (stuck_us, stuck_kib)) =
+        (polled.ok_or(missing)?, watched.ok_or(missing)?, stuck.ok_or(missing)?);
+    let alone_us = u64::midpoint(before_us, after_us);
+    Ok(Looking { alone_us, polled_us, watched_us, stuck_us, watched_kib, stuck_kib, polls })
+}
 
-    let (alone_us, _) = run(&belay, load, async |_| Ok(())).await?;
+/// One execution beside a poller: the p50 of its steps, and the number of answers.
+async fn poll_one(belay: &Belay, address: &Address, load: Load) -> Result<(u64, u64)> {
     let mut polls = JoinSet::new();
-    let (polled_us, _) = run(&belay, load, async |name| {
+    let (p50, _) = run(belay, load, async |name| {
         polls.spawn(poll(address.clone(), name.to_owned()));
         Ok(())
     })
     .await?;
-    let polls = polls.join_next().await.ok_or("no poller ran")???;
+    Ok((p50, polls.join_next().await.ok_or("no poller ran")???))
+}
 
+/// One execution beside watchers that read every event: the p50 of its steps, and the executor's memory.
+async fn watch_one(belay: &Belay, address: &Address, load: Load, watchers: u32) -> Result<(u64, u64)> {
     let mut readers = JoinSet::new();
-    let (watched_us, last) = run(&belay, load, async |name| {
-        for stream in watch(&address, name, scale.watchers).await? {
+    let (p50, last) = run(belay, load, async |name| {
+        for stream in watch(address, name, watchers).await? {
             readers.spawn(read(stream));
         }
         Ok(())
     })
     .await?;
-    let watched_kib = proc::resident_kib(&[belay.executor_pid()])?;
+    let resident_kib = proc::resident_kib(&[belay.executor_pid()])?;
     while let Some(seen) = readers.join_next().await {
         let seen = seen??;
         if seen != last {
             return Err(format!("a watcher saw {seen} events of {last}").into());
         }
     }
+    Ok((p50, resident_kib))
+}
 
+/// One execution beside watchers that never read: the p50 of its steps, and the executor's memory.
+async fn ignore_one(belay: &Belay, address: &Address, load: Load, watchers: u32) -> Result<(u64, u64)> {
     let mut stuck = Vec::new();
-    let (stuck_us, _) = run(&belay, load, async |name| {
-        stuck = watch(&address, name, scale.stuck).await?;
+    let (p50, _) = run(belay, load, async |name| {
+        stuck = watch(address, name, watchers).await?;
         Ok(())
     })
     .await?;
-    let stuck_kib = proc::resident_kib(&[belay.executor_pid()])?;
-    drop(stuck);
-    Ok(Looking { alone_us, polled_us, watched_us, stuck_us, watched_kib, stuck_kib, polls })
+    Ok((p50, proc::resident_kib(&[belay.executor_pid()])?))
 }
 
 /// Runs one execution while something looks at it: it is started paused, so that those who look are there before its first step. Returns
@@ -135,7 +165,7 @@ async fn poll(address: Address, name: String) -> Result<u64> {
 }
 
 /// Begins watches, each of which has got its first message.
-async fn watch(address: &Address, name: &str, count: u32) -> Result<Vec<Streaming<Seen>>> {
+pub(crate) async fn watch(address: &Address, name: &str, count: u32) -> Result<Vec<Streaming<Seen>>> {
     let begin = async |channel: Channel| {
         let request =
             v1::WatchExecutionRequest { name: name.to_owned(), after_sequence: Some(0), ..Default::default() };
@@ -154,7 +184,7 @@ async fn watch(address: &Address, name: &str, count: u32) -> Result<Vec<Streamin
 }
 
 /// Reads a watch to its end; returns the sequence of the last event, which must follow the others without a gap.
-async fn read(mut stream: Streaming<Seen>) -> Result<i64> {
+pub(crate) async fn read(mut stream: Streaming<Seen>) -> Result<i64> {
     let mut last = 0;
     while let Some(message) = stream.message().await? {
         if let Some(event) = message.event {

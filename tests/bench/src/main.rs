@@ -38,6 +38,7 @@ use std::{
 use belay_bench::stats;
 use clap::{Parser, ValueEnum};
 
+use memory::Client;
 use place::Place;
 use report::{Measured, Report};
 use restate_programs::Programs;
@@ -149,8 +150,8 @@ async fn measure(settings: &Settings) -> Result<bool> {
     let root = settings.dir.clone().unwrap_or_else(|| target.join("bench"));
     let file_system = place::on_disk(&root)?;
     if settings.looking {
-        for _ in 0..settings.rounds {
-            println!("{:?}", looking::measure(&binaries, &root, Scale::FULL.looking).await?);
+        for number in 0..usize::from(settings.rounds) {
+            println!("{:?}", looking::measure(&binaries, &root, Scale::FULL.looking, number).await?);
         }
         return Ok(true);
     }
@@ -187,17 +188,20 @@ async fn measure(settings: &Settings) -> Result<bool> {
         return Ok(true);
     }
     if settings.memory {
-        println!("batch   PSS in MiB: gate, runner, executor");
-        let growth = memory::measure(&binaries, &root, Scale::FULL.memory, |number, of_each| {
-            let of_each: String = of_each.iter().map(|kib| format!("{:9.1}", *kib as f64 / 1024.0)).collect();
-            println!("{number:5} {of_each}");
-        })
-        .await?;
-        println!(
-            "idle {:.1} MiB; the last third of the batches has {:.2} x the one before",
-            growth.idle_kib as f64 / 1024.0,
-            growth.ratio().unwrap_or(f64::NAN)
-        );
+        for client in [Client::Waiting, Client::Reading] {
+            println!("{client:?} clients\nbatch   PSS in MiB: gate, runner, executor");
+            let growth = memory::measure(&binaries, &root, Scale::FULL.memory, client, |number, of_each| {
+                let of_each: String = of_each.iter().map(|kib| format!("{:9.1}", *kib as f64 / 1024.0)).collect();
+                println!("{number:5} {of_each}");
+            })
+            .await?;
+            println!(
+                "at the start {:.1} MiB, after 10 idle seconds {:.1} MiB; the last third of the batches has {:.2} x the one before",
+                growth.idle_kib as f64 / 1024.0,
+                growth.afterwards_kib as f64 / 1024.0,
+                growth.ratio().unwrap_or(f64::NAN)
+            );
+        }
         return Ok(true);
     }
     if let Some(load) = settings.load {
@@ -241,6 +245,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         tools: Vec::new(),
         parked,
         memory: None,
+        read: None,
         peers: Vec::new(),
         peer_flushes,
     };
@@ -249,9 +254,9 @@ async fn measure(settings: &Settings) -> Result<bool> {
         measured.rounds.push(rounds::round(number, &binaries, &root, scale).await?);
         measured.crashes.push(crash::crash(&binaries, &Place::new(&root)?, scale.crash).await?);
         if everything {
-            measured.launches.push(launch::launch(&root, scale.launches)?);
+            measured.launches.push(launch::launch(&binaries, &root, scale.launches)?);
             measured.beside.push(beside::measure(&binaries, &root, scale.beside).await?);
-            measured.looking.push(looking::measure(&binaries, &root, scale.looking).await?);
+            measured.looking.push(looking::measure(&binaries, &root, scale.looking, number).await?);
             measured.tools.push(tools::measure(&binaries, &root, scale.tools).await?);
         }
         measured.shapes.push(shapes::measure(&binaries, &root, scale.shapes).await?);
@@ -262,7 +267,8 @@ async fn measure(settings: &Settings) -> Result<bool> {
 
     if everything {
         eprintln!("Memory");
-        measured.memory = Some(memory::measure(&binaries, &root, scale.memory, |_, _| {}).await?);
+        measured.memory = Some(memory::measure(&binaries, &root, scale.memory, Client::Waiting, |_, _| {}).await?);
+        measured.read = Some(memory::measure(&binaries, &root, scale.memory, Client::Reading, |_, _| {}).await?);
     }
 
     let (rows, peer_rows) = (report::rows(&measured), report::peer_rows(&measured));

@@ -1,16 +1,21 @@
 //! Whether memory levels off: the same batch of executions again and again on the same processes.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
+use futures::future;
 use serde::Serialize;
 
 use crate::{
     Result,
     belay::Belay,
+    looking,
     place::Place,
     proc,
     subject::{Load, Subject as _},
 };
+
+/// How long nothing runs before memory is read for the last time.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// The size of a measurement.
 #[derive(Clone, Copy)]
@@ -19,11 +24,22 @@ pub(crate) struct Scale {
     pub(crate) load: Load,
 }
 
+/// What the clients of a batch do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Client {
+    /// They wait for all executions at once, and read nothing.
+    Waiting,
+    /// They watch from the start, wait for one after the other, and read what has ended.
+    Reading,
+}
+
 /// The memory (PSS) of all of Belay's processes after each batch, in KiB.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Growth {
     pub(crate) idle_kib: u64,
     pub(crate) batches_kib: Vec<u64>,
+    /// The same after ten idle seconds.
+    pub(crate) afterwards_kib: u64,
 }
 
 impl Growth {
@@ -42,6 +58,7 @@ pub(crate) async fn measure(
     binaries: &Path,
     root: &Path,
     scale: Scale,
+    client: Client,
     mut show: impl FnMut(usize, &[u64]),
 ) -> Result<Growth> {
     let place = Place::new(root)?;
@@ -50,12 +67,32 @@ pub(crate) async fn measure(
     let idle_kib = proc::resident_kib(&pids)?;
     let mut batches_kib = Vec::with_capacity(scale.batches);
     for number in 1..=scale.batches {
-        belay.run(scale.load).await?;
+        match client {
+            Client::Waiting => drop(belay.run(scale.load).await?),
+            Client::Reading => read_all(&belay, &place, scale.load).await?,
+        }
         let of_each = pids.iter().map(|pid| proc::resident_kib(&[*pid])).collect::<Result<Vec<_>>>()?;
         show(number, &of_each);
         batches_kib.push(of_each.iter().sum());
     }
-    Ok(Growth { idle_kib, batches_kib })
+    tokio::time::sleep(IDLE).await;
+    Ok(Growth { idle_kib, batches_kib, afterwards_kib: proc::resident_kib(&pids)? })
+}
+
+/// Runs a batch as people do: watches each execution from its start, waits for one after the other, and reads each that has ended.
+async fn read_all(belay: &Belay, place: &Place, load: Load) -> Result<()> {
+    let names = belay.begin(load).await?;
+    let address = place.socket("executor.sock");
+    let watches = future::try_join_all(names.iter().map(|name| looking::watch(&address, name, 1))).await?;
+    let readers: Vec<_> = watches.into_iter().flatten().map(|watch| tokio::spawn(looking::read(watch))).collect();
+    for name in &names {
+        belay.finish(std::slice::from_ref(name), load.steps).await?;
+        belay.events(name, |_| false).await?;
+    }
+    for reader in readers {
+        reader.await??;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -64,7 +101,8 @@ mod tests {
 
     #[test]
     fn what_has_levelled_off_has_the_ratio_one() {
-        let growth = |batches_kib: &[u64]| Growth { idle_kib: 1, batches_kib: batches_kib.to_vec() }.ratio();
+        let growth =
+            |batches_kib: &[u64]| Growth { idle_kib: 1, batches_kib: batches_kib.to_vec(), afterwards_kib: 1 }.ratio();
         assert_eq!(growth(&[50, 90, 90, 100, 100, 100]), Some(200.0 / 190.0));
         assert_eq!(growth(&[10, 50, 50, 100, 100, 100]), Some(200.0 / 150.0));
         assert_eq!(growth(&[9, 9, 100, 200, 200, 100]), Some(1.0));

@@ -31,6 +31,8 @@ pub(crate) struct Measured {
     pub(crate) tools: Vec<Tools>,
     pub(crate) parked: Option<Parked>,
     pub(crate) memory: Option<Growth>,
+    /// The memory with clients that read what has ended.
+    pub(crate) read: Option<Growth>,
     /// The rounds beside Restate, when they were asked for.
     pub(crate) peers: Vec<Peer>,
     /// Restate's flushes per step.
@@ -79,6 +81,8 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         memory("memory (PSS), idle", 40.0, |side| Some(side.idle_kib as f64 / KIB_PER_MIB)),
         memory("memory (PSS), after 256 executions", 80.0, |side| Some(side.busy_kib as f64 / KIB_PER_MIB)),
         growth(measured.memory.as_ref()),
+        afterwards("P4", "memory (PSS), 10 s after the batches", measured.memory.as_ref()),
+        afterwards("P4b", "the same, clients that watch, wait one by one and read", measured.read.as_ref()),
         flushes(&measured.flushes),
         writes(&measured.flushes),
         Row {
@@ -139,7 +143,13 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
         parked("executor's memory beside them", "MiB", &measured.parked, 300.0, |parked| {
             parked.used_kib as f64 / KIB_PER_MIB
         }),
-        parked("slowest page of a list of them", "ms", &measured.parked, 20.0, Parked::slowest_page_ms),
+        parked(
+            "slowest list of them, to 100 results or the end",
+            "ms",
+            &measured.parked,
+            20.0,
+            Parked::slowest_list_ms,
+        ),
         launch("sandbox launch, workspace read-only", &measured.launches, |launch| launch.read_only_us),
         launch("sandbox launch, workspace copy-on-write", &measured.launches, |launch| launch.staged_us),
         launch_beside_bubblewrap(&measured.launches),
@@ -236,6 +246,18 @@ fn growth(growth: Option<&Growth>) -> Row {
         ratio: growth.and_then(Growth::ratio),
         target: Some(Target::Ratio(Bound::AtMost(1.1))),
         note: None,
+    }
+}
+
+/// The memory after all batches and ten idle seconds.
+fn afterwards(id: &'static str, metric: &'static str, growth: Option<&Growth>) -> Row {
+    Row {
+        id,
+        metric,
+        unit: "MiB",
+        belay: growth.map(|growth| growth.afterwards_kib as f64 / KIB_PER_MIB),
+        target: Some(Target::Figure(Bound::AtMost(60.0))),
+        ..Row::default()
     }
 }
 
