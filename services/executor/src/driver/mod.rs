@@ -341,11 +341,13 @@ impl Driver {
             self.registry.thresholds.park_after,
             Decided::Yes,
         );
-        let changed = self.summary.is_outdated_by(&summary).then(|| summary.clone());
+        // One that is retried and ends again with one transition may look as before. It has a new end all the same.
+        let ends = events.iter().any(is_end);
+        let changed = (ends || self.summary.is_outdated_by(&summary)).then(|| summary.clone());
         let fence = self.registry.fence(self.execution.created().shard);
         let facts = self.progress.take(&self.execution, &events);
         let outbox = self.messages(&facts);
-        let end = self.parent.filter(|_| summary.ended && !self.summary.ended);
+        let end = self.parent.filter(|_| ends);
         let inbox = InboxChanges {
             sent: end.into_iter().map(|to| InboxMessage { to, revision, content: InboxContent::ChildEnded }).collect(),
             taken: std::mem::take(&mut self.taken_messages),
@@ -494,6 +496,11 @@ fn summary_of(
         failure_reason: failure.map(|failure| secrets.shown(failure.reason.clone())),
         steps: wire::step_counts(execution.totals()),
     }
+}
+
+/// Whether the execution has ended with this event.
+fn is_end(event: &Event) -> bool {
+    matches!(event.body, Body::Execution(ExecutionEvent::Finished(_)))
 }
 
 #[cfg(test)]

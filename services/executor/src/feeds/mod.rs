@@ -251,6 +251,11 @@ impl Follower {
             }
         };
         self.keeps.notify_one();
+        // What is read may be later than what is known: whoever has seen it is shown nothing earlier.
+        let look = |view: &ReadView<'_>| {
+            feed.raise(view.execution.last_sequence());
+            look(view)
+        };
         let looked = feed.view.look(&self.reads, key, name, || feed.revision(), look).await;
         looked.inspect_err(|_| self.forget(key))
     }
