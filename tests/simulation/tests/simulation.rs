@@ -120,6 +120,7 @@ const SCENARIOS: &[Scenario] = &[
             seeds: 20,
             counted: &[
                 "signals",
+                "waits for a time",
                 "waits ended by their time",
                 "waits ended by a signal",
                 "waits ended by an answer",
@@ -159,7 +160,32 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_brooding",
         run: belay::brooding,
-        expect: Expect::Holds { seeds: 15, counted: &["children completed", "executions recovered"] },
+        expect: Expect::Holds { seeds: 15, counted: &["children completed", "executions recovered", "looks"] },
+    },
+    // B-28: what is deleted is gone, and nothing else is.
+    Scenario {
+        name: "belay_deleting",
+        run: belay::deleting,
+        expect: Expect::Holds {
+            seeds: 25,
+            counted: &[
+                "children completed",
+                "children deleted",
+                "children deleted after their ends",
+                "children not deleted yet",
+                "executions deleted",
+                "executions recovered",
+                "looks",
+            ],
+        },
+    },
+    Scenario {
+        name: "belay_driving_some",
+        run: belay::driving_some,
+        expect: Expect::Holds {
+            seeds: 15,
+            counted: &["children completed", "children failed", "executions recovered"],
+        },
     },
     Scenario {
         name: "belay_extending",
@@ -174,6 +200,8 @@ const SCENARIOS: &[Scenario] = &[
                 "files found by checks",
                 "lists read",
                 "lists collected",
+                "lists of several entries collected",
+                "entries that stay",
                 "resources shared",
                 "steps undone",
                 "executions recovered",
@@ -288,7 +316,52 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_lost_wake_up",
         run: belay::lost_wake_up,
-        expect: Expect::Found { violation: "stuck", first: 56, within: 200 },
+        expect: Expect::Found { violation: "s late", first: 2, within: 200 },
+    },
+    Scenario {
+        name: "belay_unrecorded_child_deleted",
+        run: belay::unrecorded_child_deleted,
+        expect: Expect::Found { violation: "had recorded its end", first: 3, within: 200 },
+    },
+    Scenario {
+        name: "belay_lost_child_started_again",
+        run: belay::lost_child_started_again,
+        expect: Expect::Found { violation: "was deleted, and is there again", first: 17, within: 200 },
+    },
+    Scenario {
+        name: "belay_child_not_driven",
+        run: belay::child_not_driven,
+        expect: Expect::Found { violation: "stuck", first: 1, within: 200 },
+    },
+    Scenario {
+        name: "belay_stale_look",
+        run: belay::stale_look,
+        expect: Expect::Found { violation: "had ended, and another answer", first: 2, within: 200 },
+    },
+    Scenario {
+        name: "belay_unordered_collection",
+        run: belay::unordered_collection,
+        expect: Expect::Found { violation: "and the entries have", first: 0, within: 200 },
+    },
+    Scenario {
+        name: "belay_incomplete_collection",
+        run: belay::incomplete_collection,
+        expect: Expect::Found { violation: "and the entries have", first: 0, within: 200 },
+    },
+    Scenario {
+        name: "belay_stale_entries",
+        run: belay::stale_entries,
+        expect: Expect::Found { violation: "collects what is not done", first: 1, within: 200 },
+    },
+    Scenario {
+        name: "belay_lost_timer",
+        run: belay::lost_timer,
+        expect: Expect::Found { violation: "stuck", first: 3, within: 200 },
+    },
+    Scenario {
+        name: "belay_late_timer",
+        run: belay::late_timer,
+        expect: Expect::Found { violation: "s late", first: 111, within: 200 },
     },
     Scenario {
         name: "belay_double_dispatch",
