@@ -27,6 +27,7 @@ mod effects;
 mod escalations;
 mod features;
 mod forger;
+mod forks;
 mod hosts;
 mod inputs;
 mod knobs;
@@ -153,14 +154,22 @@ pub fn brooding(seed: u64) -> Result<(), String> {
 }
 
 /// Belay as it is, with executions that are deleted: those that a request has started after their end, and those of steps' plans as soon as that is
-/// accepted. Every other executor drives only what it is asked to: a child may end while its parent is not driven.
+/// accepted. Some were forked before. Every other executor drives only what it is asked to: a child may end while its parent is not driven.
 ///
 /// # Errors
 /// What was violated.
 pub fn deleting(seed: u64) -> Result<(), String> {
     let drives_some = seed % 2 == 1;
     let often = if drives_some { EXECUTOR_KILLS } else { None };
-    run(seed, Bugs { nests: true, deletes: true, looks: true, drives_some, often, ..Bugs::default() })
+    run(seed, Bugs { nests: true, deletes: true, forks: true, looks: true, drives_some, often, ..Bugs::default() })
+}
+
+/// A defect of the services' own code: [`Defect::ForkForgetsOutput`].
+///
+/// # Errors
+/// What was violated.
+pub fn fork_forgets_output(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { nests: true, forks: true, ..Bugs::planted(Defect::ForkForgetsOutput) })
 }
 
 /// A defect of the services' own code: [`Defect::UnrecordedChildDeleted`].
@@ -610,6 +619,9 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         }
     }
     orders.iter_mut().for_each(|order| order.is_driven = bugs.drives_some);
+    if bugs.forks {
+        orders.iter_mut().for_each(|order| order.forks = 0.5);
+    }
     if bugs.deletes {
         orders.iter_mut().for_each(|order| order.deletes = 0.6);
     }
@@ -723,6 +735,7 @@ fn any_order(random: &mut StdRng, number: usize) -> Order {
         document: None,
         goes_on: 0.3,
         is_driven: false,
+        forks: 0.0,
         deletes: 0.0,
         seed: random.random(),
     }
