@@ -527,6 +527,7 @@ mod tests {
                 summary: belay_journal::ExecutionSummary::default(),
                 seal_key: Some(vec![4; 3]),
                 outbox: Vec::new(),
+                folder: Some(belay_journal::Folder::New("damaged".into())),
                 fence: belay_journal::Fence { shard: 3, token: fence },
             };
             assert!(writer.commit(&[create]).await.unwrap()[0].is_ok());

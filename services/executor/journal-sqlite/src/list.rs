@@ -445,7 +445,15 @@ mod tests {
         let create = |(execution, summary)| {
             let (shown, sealed, facts) = (vec![], None, None);
             let transition = Transition { first_sequence: 1, count: 1, version: 1, shown, sealed, facts };
-            Operation::Create { execution, transition, summary, seal_key: None, outbox: Vec::new(), fence }
+            Operation::Create {
+                execution,
+                transition,
+                summary,
+                seal_key: None,
+                outbox: Vec::new(),
+                folder: None,
+                fence,
+            }
         };
         let batch: Vec<Operation> = executions.into_iter().map(create).collect();
         assert!(store.writer.commit(&batch).await.unwrap().iter().all(Result::is_ok));

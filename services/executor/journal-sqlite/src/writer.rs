@@ -9,8 +9,8 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_journal::{
-    Committed, Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS,
-    Snapshot, StepCounts, StoreError, Transition,
+    Committed, Done, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Operation, Refused,
+    SHARDS, Snapshot, StepCounts, StoreError, Transition,
 };
 use belay_proto::stores::Stores;
 use belay_sqlite::{DamagedRow, SqliteError, Store, Threads};
@@ -184,8 +184,9 @@ impl Transaction<'_> {
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
             answers.push(match operation {
-                Operation::Create { execution, transition, summary, seal_key, outbox, fence } => {
-                    let created = self.create(execution, transition, summary, seal_key.as_deref(), *fence)?;
+                Operation::Create { execution, transition, summary, seal_key, outbox, folder, fence } => {
+                    let seal_key = seal_key.as_deref();
+                    let created = self.create(execution, transition, summary, seal_key, folder.as_ref(), *fence)?;
                     if let Ok(Done::Created(key)) = &created {
                         outbox::insert(&self.connection, *key, outbox)?;
                     }
@@ -245,6 +246,7 @@ impl Transaction<'_> {
         transition: &Transition,
         summary: &ExecutionSummary,
         seal_key: Option<&[u8]>,
+        folder: Option<&Folder>,
         fence: Fence,
     ) -> Result<Result<Done, Refused>, rusqlite::Error> {
         if let Err(refused) = self.check_fence(fence) {
@@ -273,10 +275,15 @@ impl Transaction<'_> {
         if let Some(existing) = taken {
             return Ok(Err(Refused::IdTaken { id: execution.id.clone(), existing: ExecutionKey(existing) }));
         }
+        if let Some(folder) = folder
+            && let Err(refused) = self.check_folder(&execution.namespace, folder)?
+        {
+            return Ok(Err(refused));
+        }
         if let Err(refused) = self.check_id_is_free(execution)? {
             return Ok(Err(refused));
         }
-        let key = self.insert_execution(execution, summary)?;
+        let key = self.insert_execution(execution, summary, folder)?;
         let head = self.log(key, Head { row: 0, last_sequence: 0, rows: 0 }, transition, fence)?;
         self.record_head(key, head)?;
         self.keep_seal_key(key, seal_key)?;
@@ -354,6 +361,7 @@ impl Transaction<'_> {
         &mut self,
         execution: &NewExecution,
         summary: &ExecutionSummary,
+        folder: Option<&Folder>,
     ) -> Result<ExecutionKey, rusqlite::Error> {
         static INSERT: LazyLock<String> = LazyLock::new(|| EXECUTION.insert());
         let StepCounts { total, completed, failed, skipped, cancelled } = summary.steps;
@@ -363,6 +371,7 @@ impl Transaction<'_> {
             execution.namespace,
             execution.id,
             execution.shard,
+            folder.map(Folder::id),
             execution.created_at,
             execution.plan_id,
             write_labels(&execution.labels),
@@ -548,6 +557,7 @@ pub(crate) mod tests {
                     summary: ExecutionSummary::default(),
                     seal_key: None,
                     outbox: Vec::new(),
+                    folder: Some(Folder::New(id.into())),
                     fence,
                 };
                 assert!(writer.commit(&[create]).await.unwrap()[0].is_ok());
@@ -624,8 +634,15 @@ pub(crate) mod tests {
         };
         let execution = NewExecution { namespace: "n".into(), id: "ended".into(), shard: 3, ..new() };
         let (summary, seal_key) = (ExecutionSummary::default(), None);
-        let create =
-            Operation::Create { execution, transition: transition(1), summary, seal_key, outbox: Vec::new(), fence };
+        let create = Operation::Create {
+            execution,
+            transition: transition(1),
+            summary,
+            seal_key,
+            outbox: Vec::new(),
+            folder: None,
+            fence,
+        };
         assert!(opened.writer.commit(&[create]).await.unwrap()[0].is_ok());
         let key = opened.reader.find("n", "ended").await.unwrap().unwrap().key;
         let ends = |sequence| {

@@ -136,6 +136,7 @@ mod tests {
             summary,
             seal_key: None,
             outbox: Vec::new(),
+            folder: None,
             fence: FENCE,
         }
     }
@@ -191,6 +192,7 @@ mod tests {
             shard: 3,
             deleted_at: 9,
             request,
+            folder: None,
             reusable_at: None,
         };
         let found = |deletion| Evidence { key: Some(KEY), transition: None, deletion: Some(deletion) };

@@ -22,7 +22,9 @@
 //! 10. [`JournalReader::changes`] gives each committed transition once, in an order in which nothing is ever committed before a [`Cursor`] that
 //!     a reader was given. A store whose numbers are given out before they are committed has to hold back those above the first that is open.
 //!
-//! 11. The messages of a transition are in the outbox if and only if the transition is committed, until they are removed, or their execution is deleted.
+//! 11. A folder goes with the deletion of the last execution that uses it, and no execution is created in a folder after that ([`Folder`]). Both are
+//!     decided in the order of the commits.
+//! 12. The messages of a transition are in the outbox if and only if the transition is committed, until they are removed, or their execution is deleted.
 //!
 //! Owners. An embedded store has one owner, which holds all shards from [`Opened::fence`] on until the store is opened again; nothing has to be
 //! claimed or renewed, because the fence rises in the same step in which the store's lock is taken. A store that several executors share, such as
@@ -34,6 +36,7 @@ mod changes;
 pub mod conformance;
 mod deletion;
 mod evidence;
+mod folder;
 mod outbox;
 mod query;
 
@@ -45,6 +48,7 @@ use thiserror::Error;
 pub use changes::{Change, Changes, Cursor};
 pub use deletion::{DeleteRequest, Deletion};
 pub use evidence::Evidence;
+pub use folder::Folder;
 pub use outbox::{OutboxKey, OutboxMessage, OutboxRow};
 pub use query::{AnyOf, Comparison, Condition, MAX_EXAMINED, Order, OrderBy, Page, Position, Query};
 
@@ -241,6 +245,8 @@ pub enum Operation {
         seal_key: Option<Vec<u8>>,
         /// The messages for webhooks that these events cause.
         outbox: Vec<OutboxMessage>,
+        /// The folder that it works in; `None` when a directory was named.
+        folder: Option<Folder>,
         /// The writer's fence.
         fence: Fence,
     },
@@ -268,7 +274,8 @@ pub enum Operation {
         /// The writer's fence.
         fence: Fence,
     },
-    /// Deletes an execution that has ended. Its name cannot be used until the [`Deletion`] is closed.
+    /// Deletes an execution that has ended. Its name cannot be used until the [`Deletion`] is closed, and no execution can be created in the folder
+    /// that goes with it.
     Delete {
         /// The execution.
         key: ExecutionKey,
@@ -409,6 +416,12 @@ pub enum Refused {
         /// From when on it can be used again, in microseconds since the Unix epoch; `None` while the deletion goes on.
         reusable_at: Option<i64>,
     },
+    /// The new folder has users, or a deletion removes it.
+    #[error("folder `{0}` is in use")]
+    FolderInUse(String),
+    /// The last execution that used the folder was deleted.
+    #[error("folder `{0}` is removed with the last execution that used it")]
+    FolderGone(String),
 }
 
 /// Why a store cannot be opened, read or written.
