@@ -293,7 +293,7 @@ mod tests {
             parent_step: String::new(),
             forked_from: String::new(),
             approval_mode: ApprovalMode::Wait,
-            workspace: String::new(),
+            workspace: belay_execution::Workspace::MadeFolder("e".into()),
             labels: BTreeMap::new(),
             tools: Vec::new(),
             deadline: None,

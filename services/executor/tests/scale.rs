@@ -54,6 +54,7 @@ fn parked(now: i64, fence: i64) -> Vec<Operation> {
             },
             seal_key: None,
             outbox: Vec::new(),
+            folder: None,
             fence: Fence { shard, token: fence },
         }
     };

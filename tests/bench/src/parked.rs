@@ -202,6 +202,7 @@ async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -
                 summary: row.summary.clone(),
                 seal_key: None,
                 outbox: Vec::new(),
+                folder: None,
             }
         });
         let keys = store(&mut writer, created.collect()).await?;

@@ -39,6 +39,7 @@ fn create(id: &str, request_id: &str, shown: &str, fence: Fence) -> Operation {
         summary,
         seal_key: None,
         outbox: Vec::new(),
+        folder: None,
         fence,
     }
 }

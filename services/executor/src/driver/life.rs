@@ -9,7 +9,7 @@ use std::{cell::Cell, panic::AssertUnwindSafe, sync::Arc};
 use belay_execution::{
     Actor, BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Event, Execution, Json, NoBlobs, Payload,
 };
-use belay_journal::{Done, ExecutionKey, ExecutionRow, NewExecution, Operation, Refused};
+use belay_journal::{Done, ExecutionKey, ExecutionRow, Folder, NewExecution, Operation, Refused};
 use belay_plan::{CheckPlace, Condition};
 use belay_proto::v1;
 use belay_reasons as reasons;
@@ -46,10 +46,11 @@ enum First {
 }
 
 impl Driver {
-    /// Creates an execution: stores it with its first events, and starts its driver.
+    /// Creates an execution: stores it with its first events, and starts its driver. `folder`: the folder of its workspace, if that is one.
     pub(crate) async fn create(
         registry: Arc<ExecutionRegistry>,
         mut row: NewExecution,
+        folder: Option<Folder>,
         first: Event,
         then: Vec<(Actor, Body)>,
         ledger_id: Arc<str>,
@@ -92,7 +93,7 @@ impl Driver {
         };
         let outbox = webhooks::messages(&registry.webhooks, &about);
         let create =
-            Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, outbox, fence };
+            Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, outbox, folder, fence };
         let key = match registry.commit(create).await.map_err(|error| unwritable(&error))? {
             Ok(Done::Created(key)) => key,
             Ok(_) => return Err(Status::internal("the store returned a mismatched reply")),

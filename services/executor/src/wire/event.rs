@@ -3,7 +3,7 @@
 use belay_execution::{
     Actor, ApprovalEvent, Body, Child, ChildEnd, ChildEvent, Created, EscalationRetry, Event, ExecutionEvent,
     ExecutionState, Finished, Form, OperationId, Progress, Resolution, Retried, RetryRequest, StepEvent, Subject,
-    SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent,
+    SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent, Workspace,
 };
 use belay_plan::CheckPlace;
 use belay_proto::{
@@ -158,11 +158,13 @@ fn retried_message(retried: &Retried) -> v1::ExecutionRetried {
 }
 
 fn created_message(created: &Created) -> v1::ExecutionCreated {
+    let (workspace, made_folder) = workspace_fields(&created.workspace);
     v1::ExecutionCreated {
         uid: created.uid.clone(),
         plan: Some(stored_plan_message(&created.plan)),
         approval_mode: approval_mode_to(created.approval_mode).into(),
-        workspace: created.workspace.clone(),
+        workspace,
+        made_folder,
         start_time: created.start_at.map(time),
         parent_step: created.parent_step.clone(),
         forked_from: created.forked_from.clone(),
@@ -170,6 +172,14 @@ fn created_message(created: &Created) -> v1::ExecutionCreated {
         labels: created.labels.clone(),
         deadline: created.deadline.map(time),
         trace: Some(v1::TraceContext { traceparent: created.trace.0.clone(), tracestate: created.trace.1.clone() }),
+    }
+}
+
+/// A workspace as messages have it: a directory's path, or the id of a folder; the other one is empty.
+pub(super) fn workspace_fields(workspace: &Workspace) -> (String, String) {
+    match workspace {
+        Workspace::Directory(path) => (path.clone(), String::new()),
+        Workspace::MadeFolder(id) => (String::new(), id.clone()),
     }
 }
 

@@ -8,7 +8,7 @@ use belay_journal::{ExecutionRow, StepCounts, Waits};
 use belay_plan::{StepKind, WaitFor};
 use belay_proto::v1::{self, execution::State, step};
 
-use super::{failure, failure_without_output, inline, payload, plan_message, time};
+use super::{event::workspace_fields, failure, failure_without_output, inline, payload, plan_message, time};
 use crate::names::ExecutionName;
 
 pub(crate) fn state(state: ExecutionState) -> State {
@@ -189,6 +189,7 @@ pub(crate) fn full(name: &ExecutionName, execution: &Execution) -> v1::Execution
 pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Execution {
     let created = execution.created();
     let waiting = execution.waiting().into_iter().map(|waiting| waiting_reason(name, execution, waiting)).collect();
+    let (workspace, made_folder) = workspace_fields(&created.workspace);
     v1::Execution {
         name: name.to_string(),
         uid: created.uid.clone(),
@@ -201,7 +202,8 @@ pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Executio
         parent_step: created.parent_step.clone(),
         forked_from: created.forked_from.clone(),
         labels: created.labels.clone(),
-        workspace: created.workspace.clone(),
+        workspace,
+        made_folder,
         approval_mode: approval_mode_to(created.approval_mode).into(),
         create_time: Some(time(execution.created_at())),
         start_time: execution.started_at().map(time),

@@ -43,6 +43,8 @@ pub enum Defect {
     GrantReuse,
     /// The journal takes what an executor writes that another has replaced.
     NoFence,
+    /// The execution of a step's plan works in a folder of its own, where the workspace is one that the tool runner makes.
+    ChildInAnotherFolder,
 }
 
 /// Whether a defect is planted in this process.
