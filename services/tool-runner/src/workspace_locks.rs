@@ -13,6 +13,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
+use belay_proto::runner_v1::MadeFolder;
 use belay_workspace::{CommitError, OpenError};
 use tokio::sync::{OnceCell, OwnedMutexGuard, oneshot, watch};
 
@@ -178,9 +179,14 @@ impl WorkspaceLocks {
         lock(&self.state)
     }
 
-    /// The workspace that a request names, or the execution's own. Checks names only, not the disk.
-    pub(crate) fn choose(&self, workspace: &str, execution: &str) -> Result<Chosen, NotAllowed> {
-        self.settings.choose(workspace, execution)
+    /// A directory that a request names as a workspace. Checks names only, not the disk.
+    pub(crate) fn named(&self, directory: &str) -> Result<Chosen, NotAllowed> {
+        self.settings.named(directory)
+    }
+
+    /// A folder of the runner's own. Checks names only, not the disk.
+    pub(crate) fn made(&self, folder: &MadeFolder) -> Result<Chosen, NotAllowed> {
+        self.settings.made(folder)
     }
 
     /// A workspace from the ledger.
@@ -321,9 +327,9 @@ impl WorkspaceLocks {
         self.state().kept.remove(id);
     }
 
-    /// Removes the directory that the runner made for an execution, if there is one. No call of the execution may come any more.
-    pub(crate) async fn remove_own(self: &Arc<Self>, execution: &str) -> Result<()> {
-        let chosen = self.settings.choose("", execution)?;
+    /// Removes a folder of the runner's own, if there is one. No call may come any more that names it.
+    pub(crate) async fn remove_made(self: &Arc<Self>, folder: &MadeFolder) -> Result<()> {
+        let chosen = self.settings.made(folder)?;
         let locks = Arc::clone(self);
         let remove = move || {
             let path = match locks.directories.resolve(&chosen.path) {

@@ -142,6 +142,7 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Holds {
             seeds: 25,
             counted: &[
+                "runs of children in a folder that was made",
                 "children completed",
                 "children failed",
                 "children cancelled",
@@ -314,6 +315,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_stale_view",
         run: belay::stale_view,
         expect: Expect::Found { violation: "has recorded that it failed", within: 200 },
+    },
+    Scenario {
+        name: "belay_child_in_another_folder",
+        run: belay::child_in_another_folder,
+        expect: Expect::Found { violation: "its request was accepted for", within: 200 },
     },
     Scenario {
         name: "belay_no_fence",

@@ -541,6 +541,7 @@ mod tests {
                 seal_key: Some(vec![4; 3]),
                 outbox: Vec::new(),
                 inbox: Default::default(),
+                folder: Some(belay_journal::Folder::New("damaged".into())),
                 fence: belay_journal::Fence { shard: 3, token: fence },
             };
             assert!(writer.commit(&[create]).await.unwrap()[0].is_ok());

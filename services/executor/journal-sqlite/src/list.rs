@@ -478,6 +478,7 @@ mod tests {
                 seal_key: None,
                 outbox: Vec::new(),
                 inbox: Default::default(),
+                folder: None,
                 fence,
             }
         };

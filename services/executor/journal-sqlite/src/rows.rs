@@ -181,11 +181,11 @@ pub(crate) fn deletions(
     values: impl Params,
 ) -> Result<Vec<Checked<Deletion>>, rusqlite::Error> {
     let read = format!(
-        "SELECT exec, namespace, id, shard, deleted_at, request_id, request_hash, reusable_at, {} FROM deletion {condition}",
+        "SELECT exec, namespace, id, shard, deleted_at, request_id, request_hash, folder, reusable_at, {} FROM deletion {condition}",
         DELETION.intact()
     );
     let deletion = |row: &Row<'_>| {
-        if !row.get::<_, bool>(8)? {
+        if !row.get::<_, bool>(9)? {
             return Ok(Err(DELETION.damaged(row.get::<_, i64>(0)?)));
         }
         Ok(Ok(Deletion {
@@ -195,7 +195,8 @@ pub(crate) fn deletions(
             shard: row.get(3)?,
             deleted_at: row.get(4)?,
             request: DeleteRequest { id: row.get(5)?, hash: row.get(6)? },
-            reusable_at: row.get(7)?,
+            folder: row.get(7)?,
+            reusable_at: row.get(8)?,
         }))
     };
     connection.prepare_cached(&read)?.query_map(values, deletion)?.collect()

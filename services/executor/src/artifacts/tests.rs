@@ -27,7 +27,7 @@ impl Story {
             parent_step: String::new(),
             forked_from: String::new(),
             approval_mode: ApprovalMode::Wait,
-            workspace: String::new(),
+            workspace: belay_execution::Workspace::MadeFolder("e".into()),
             labels: BTreeMap::new(),
             tools: Vec::new(),
             deadline: None,

@@ -92,6 +92,7 @@ impl Driver {
             registry: Arc::clone(&self.registry),
             key,
             name,
+            namespace: self.name.namespace.clone(),
             workspace: created.workspace.clone(),
             trace: self.trace.call(&id),
             arguments: self.arguments(&request.arguments),

@@ -72,7 +72,7 @@ fn created() -> Created {
         parent_step: String::new(),
         forked_from: String::new(),
         approval_mode: ApprovalMode::Wait,
-        workspace: String::new(),
+        workspace: belay_execution::Workspace::MadeFolder("e".into()),
         labels: BTreeMap::new(),
         tools: Vec::new(),
         deadline: None,
@@ -140,6 +140,7 @@ impl World {
                     seal_key: None,
                     outbox: Vec::new(),
                     inbox: Default::default(),
+                    folder: None,
                     fence,
                 }
             }

@@ -1,6 +1,6 @@
 use std::{ops::ControlFlow, sync::Arc};
 
-use belay_execution::Payload;
+use belay_execution::{Payload, Workspace};
 use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_service_kit::status;
@@ -103,11 +103,11 @@ pub(super) fn not_found(name: &ExecutionName, id: &str) -> Status {
     status::error(Code::NotFound, reasons::ARTIFACT_NOT_FOUND, message).with("name", name).into()
 }
 
-fn not_kept(artifact: &v1::Artifact, workspace: &str) -> Status {
+fn not_kept(artifact: &v1::Artifact, workspace: &Workspace) -> Status {
     let v1::Artifact { path, digest, .. } = artifact;
     let place = match workspace {
-        "" => "the execution's workspace".to_owned(),
-        workspace => format!("the workspace {workspace}"),
+        Workspace::Directory(path) => format!("the workspace {path}"),
+        Workspace::MadeFolder(id) => format!("the folder `{id}`, which the tool runner has made"),
     };
     let message = match artifact.change() {
         v1::path_change::Kind::Deleted => format!("The call deleted `{path}`: there is no content."),

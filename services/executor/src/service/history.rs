@@ -2,7 +2,7 @@
 
 use std::{ops::ControlFlow, sync::Arc};
 
-use belay_execution::{Event, StepId};
+use belay_execution::{Event, StepId, Workspace};
 use belay_journal::{ExecutionKey, Transition};
 use belay_proto::v1::{AuditLevel, ExecutionEvent, execution_event::Kind};
 use belay_redaction::Redactor;
@@ -25,7 +25,7 @@ pub(super) struct History<'a> {
     /// Its random identity.
     pub(super) uid: String,
     /// Its workspace.
-    pub(super) workspace: String,
+    pub(super) workspace: Workspace,
     /// How much of the audit log its plan wants to be listed.
     pub(super) audit_level: AuditLevel,
 }

@@ -16,7 +16,6 @@ use super::{
 use crate::{
     Calls,
     calls::{CallRequest, Subscription},
-    subject::parts,
 };
 
 /// The limit for inline arguments, in bytes of JSON: what a plan may hold, and what templates may make of it.
@@ -65,7 +64,12 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
                 .ok_or_else(|| Status::from(status::invalid("timeout", "must not be negative")))
         })
         .transpose()?;
-    let workspace = calls.workspaces.choose(&request.workspace, parts(&request.name).0).map_err(not_allowed)?;
+    let workspace = match (request.workspace.as_str(), &request.made_folder) {
+        ("", Some(folder)) => calls.workspaces.made(folder).map_err(not_allowed)?,
+        ("", None) => return Err(status::invalid("workspace", "is needed, or `made_folder`").into()),
+        (directory, None) => calls.workspaces.named(directory).map_err(not_allowed)?,
+        (_, Some(_)) => return Err(status::invalid("made_folder", "must not be set beside `workspace`").into()),
+    };
     calls.admit(request.fence).await?;
     // An invalid trace context is ignored.
     let trace = request.trace.and_then(|trace| TraceContext::parse(&trace.traceparent, &trace.tracestate).ok());

@@ -14,7 +14,7 @@ pub(super) async fn check_workspace(
     if request.workspace.is_empty() {
         return Err(status::invalid("workspace", "must not be empty: give the path of the directory").into());
     }
-    let chosen = calls.workspaces.choose(&request.workspace, "").map_err(not_allowed)?;
+    let chosen = calls.workspaces.named(&request.workspace).map_err(not_allowed)?;
     // Opens the workspace as a call would, so that an unusable one is rejected before the execution starts. In a task of its own, so that a
     // caller that disconnects does not cancel the opening halfway.
     let workspaces = Arc::clone(&calls.workspaces);

@@ -48,7 +48,7 @@ impl Scene {
 
     fn request(&self, call: &str, tool: &str, arguments: &str) -> runner_v1::CallToolRequest {
         let workspace = self.workspace.to_str().unwrap().into();
-        runner_v1::CallToolRequest { workspace, ..request(&call_name(call), tool, arguments) }
+        runner_v1::CallToolRequest { workspace, made_folder: None, ..request(&call_name(call), tool, arguments) }
     }
 
     /// A command whose effect waits for approval.
@@ -268,6 +268,7 @@ async fn no_path_and_no_workspace_leads_out() {
         let call = call_name(&format!("99.{}", n + 1));
         let order = runner_v1::CallToolRequest {
             workspace: workspace.into(),
+            made_folder: None,
             ..request(&call, "write_file", r#"{"path":"a","content":"b"}"#)
         };
         match scene.runner.call(order).await {

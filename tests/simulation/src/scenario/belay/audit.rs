@@ -94,6 +94,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
     let children = children::of(kept, &mut violations);
     children::audit(kept, &children, evidence.owners, &mut violations);
     children::no_late_runs(&children, evidence.owners, runs, &mut violations);
+    children::one_folder(kept, &children, runs, &mut violations);
     for name in kept.keys().filter(|name| !observed.contains_key(*name) && !children.contains_key(*name)) {
         violations.push(format!("{name} was not requested: a request made two executions"));
     }
