@@ -27,7 +27,7 @@ use crate::{journal_reads::JournalReads, names::ExecutionName, replayed::Replaye
 const MAX_PENDING_BYTES: usize = 4 * 1024 * 1024;
 
 /// How many bytes of committed events are kept in memory for readers of all executions.
-const MAX_PENDING_BYTES_OF_ALL: usize = 16 * 1024 * 1024;
+pub(super) const MAX_PENDING_BYTES_OF_ALL: usize = 16 * 1024 * 1024;
 
 /// An estimate of the memory that an event takes beside its texts, which are about as long as it is stored.
 const EVENT_BYTES: usize = 512;
