@@ -332,7 +332,13 @@ impl ToolCallOperation {
     async fn cancel(&mut self, kill: bool) -> Result<Update, DriverGone> {
         let mut ledger_id = self.request.ledger_id.clone();
         loop {
-            let reply = self.registry.runner.cancel(self.name.clone(), self.fence, &ledger_id, kill).await;
+            let message = runner_v1::CancelToolCallRequest {
+                name: self.name.clone(),
+                fence: Some(self.fence),
+                kill,
+                workspace: self.workspace.clone(),
+            };
+            let reply = self.registry.runner.cancel(message, &ledger_id).await;
             match self.copied(reply).await? {
                 CallReply::Ended(end) => return Ok(self.ended(end)),
                 CallReply::Fenced => return Ok(Update::Fenced),

@@ -3,10 +3,15 @@
 use belay_service_kit::{ids::is_call_id, status};
 use tonic::Status;
 
-use crate::{NotAllowed, workspace_locks::WorkspaceUnavailable};
+use crate::{Calls, NotAllowed, subject::parts, workspace_locks::WorkspaceUnavailable, workspaces::Chosen};
 
 pub(super) fn not_allowed(refused: NotAllowed) -> Status {
     WorkspaceUnavailable::from(refused).into_status()
+}
+
+/// The workspace of a call, as requests about the call name it.
+pub(super) fn workspace_of(calls: &Calls, call: &str, workspace: &str) -> Result<Chosen, Status> {
+    calls.workspaces.choose(workspace, parts(call).0).map_err(not_allowed)
 }
 
 /// Checks that a name has the form `namespaces/*/executions/*`.

@@ -43,6 +43,20 @@ impl WorkspaceUnavailable {
         }
     }
 
+    /// Whether views of a process before this one may be in the workspace, to be removed once it can be opened.
+    pub(crate) fn may_keep_views(&self) -> bool {
+        match self {
+            // The process that has it open has removed them.
+            Self::Open(OpenError::InUse { .. }) => false,
+            // They are removed before commits are applied.
+            Self::Stuck(_) => false,
+            Self::Open(OpenError::Io(_)) | Self::Sweep(_) => true,
+            Self::Open(OpenError::Unreachable { source, .. }) => is_transient(source),
+            // It is no workspace, or no longer one.
+            Self::Open(_) | Self::NotAllowed(_) => false,
+        }
+    }
+
     /// The status for a caller that named the workspace.
     pub(crate) fn into_status(self) -> Status {
         let ToolFailure { class, reason, message, .. } = self.into();

@@ -112,7 +112,7 @@ fn hello(output_window: i64) -> SessionRequest {
 }
 
 fn cancel(call: &str) -> Operation {
-    Operation::CancelToolCall(CancelToolCallRequest { name: name(call), fence: None, kill: false })
+    Operation::CancelToolCall(CancelToolCallRequest { name: name(call), ..Default::default() })
 }
 
 fn state(call: &runner_v1::ToolCall) -> State {
