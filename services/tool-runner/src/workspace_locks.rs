@@ -21,7 +21,7 @@ use crate::{
     Staged, Thresholds, WorkspaceDirectories, WorkspaceDirectory,
     acknowledgements::Acknowledgements,
     commit_log::{CommitLog, ConcurrentCommits, Overlap, Touched},
-    disk_full::may_pass,
+    disk_errors::may_pass,
     lanes::Lanes,
     lock::lock,
     workspaces::{Chosen, NotAllowed, Workspaces},

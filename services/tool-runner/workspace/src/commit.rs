@@ -382,7 +382,10 @@ fn check_op(inner: &Inner, op: &Op, opened: &BTreeSet<&RelPath>) -> Result<(), C
     if parent != here || found.is_some_and(|found| found.dev != here) {
         return Err(CommitError::OtherFileSystem { path: path.clone() });
     }
-    let writable = accessat(&folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok();
+    let writable = match accessat(&folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
+        Err(error @ Errno::ROFS) => Err(error).at("checking the permissions of the directory of", path)?,
+        checked => checked.is_ok(),
+    };
     let will_be = path.parent().is_some_and(|parent| opened.contains(&parent));
     // Moving a directory writes its `..` entry, so it has to be writable.
     let fixed = found.is_some_and(|found| found.kind == FileKind::Directory && found.mode & 0o200 == 0);
