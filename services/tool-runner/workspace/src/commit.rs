@@ -290,6 +290,21 @@ fn with_current_inode(inner: &Inner, op: &Op, slots: &OwnedFd) -> Result<Option<
                     // It was modified in its slot.
                     return Ok(None);
                 }
+                if let Some(base) = base
+                    && found.ino != *inode
+                    && is_base_in_place(inner, base, path)?
+                    && !base.matches(&inner.disk, slots.as_fd(), &name, path, Position::Moved)?
+                {
+                    // It was modified in its slot and copied: what it was to replace is in neither place but its own. The fingerprint keeps
+                    // its inode, so that the content is compared.
+                    return Ok(Some(Op::Put {
+                        path: path.clone(),
+                        slot: *slot,
+                        inode: found.ino,
+                        base: Some(*base),
+                        staged: *staged,
+                    }));
+                }
             }
             // It is applied.
             let name = path.name().expect("no operation touches the root");
@@ -306,6 +321,16 @@ fn with_current_inode(inner: &Inner, op: &Op, slots: &OwnedFd) -> Result<Option<
                 found.is_directory() && found.ino != *inode && may_have(*old, *new).contains(&found.mode)
             })
             .map(|(_, found)| Op::Meta { path: path.clone(), inode: found.ino, old: *old, new: *new })),
+    }
+}
+
+/// Whether a path has the content that was to be replaced there.
+fn is_base_in_place(inner: &Inner, base: &Fingerprint, path: &RelPath) -> Result<bool, CommitError> {
+    let Ok(folder) = inner.parent(path) else { return Ok(false) };
+    let name = path.name().expect("no operation touches the root");
+    match base.matches(&inner.disk, folder.as_fd(), name, path, Position::InPlace) {
+        Err(TreeError::Io(failure)) if failure.is_gone() => Ok(false),
+        matched => Ok(matched?),
     }
 }
 
