@@ -27,7 +27,7 @@ const FRAMES: u64 = 4062;
 /// The free space before each commit: enough for its frames and to extend the file of the index, and not enough for what is written into the index.
 const FREE: u64 = 20 << 10;
 
-/// S2-NFR-006: when the log outgrows the first part of its index on a full disk, nothing ends the process.
+/// When the log outgrows the first part of its index on a full disk, nothing ends the process.
 #[test]
 fn the_index_of_the_log_grows_on_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
