@@ -22,7 +22,7 @@ use crate::{
     Staged, Thresholds, WorkspaceDirectories, WorkspaceDirectory,
     acknowledgements::Acknowledgements,
     commit_log::{CommitLog, ConcurrentCommits, Overlap, Touched},
-    disk_full::may_pass,
+    disk_errors::may_pass,
     lanes::Lanes,
     lock::lock,
     workspaces::{Chosen, NotAllowed, Workspaces},
@@ -240,6 +240,15 @@ impl WorkspaceLocks {
         Ok(guard)
     }
 
+    /// Removes the views that a process before this one has left in a workspace: opening it does. A workspace that does not exist has none.
+    pub(crate) async fn sweep(self: &Arc<Self>, chosen: Chosen) -> Result<()> {
+        let (directories, path) = (Arc::clone(&self.directories), chosen.path.clone());
+        match self.lanes.quick.run(move || canonical(&*directories, &path)).await? {
+            None => Ok(()),
+            Some(_) => self.open(chosen).await.map(drop),
+        }
+    }
+
     /// Opens a directory, removes what a crashed runner left there, and applies its commits.
     fn open_directory(&self, path: PathBuf, own: bool) -> Result<Arc<dyn WorkspaceDirectory>> {
         let forbidden = if own { &[][..] } else { &self.settings.forbidden };
@@ -332,13 +341,7 @@ impl WorkspaceLocks {
         let chosen = self.settings.made(folder)?;
         let locks = Arc::clone(self);
         let remove = move || {
-            let path = match locks.directories.resolve(&chosen.path) {
-                Ok(path) => path,
-                Err(OpenError::Unreachable { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                    return Ok(());
-                }
-                Err(error) => return Err(error.into()),
-            };
+            let Some(path) = canonical(&*locks.directories, &chosen.path)? else { return Ok(()) };
             // Compared by its canonical path: a link in its place must not lead to the directory of a person.
             if path != locks.directories.resolve(&locks.settings.own)?.join(chosen.below(&locks.settings)) {
                 return Err(OpenError::Forbidden { path, forbidden: chosen.path.clone() }.into());
@@ -386,6 +389,15 @@ impl WorkspaceLocks {
             // Dropped while the state is locked: the next user must find the directory closed.
             drop(state.open.remove(path));
         }
+    }
+}
+
+/// The canonical path of a directory; `None` if it does not exist.
+fn canonical(directories: &dyn WorkspaceDirectories, path: &Path) -> Result<Option<PathBuf>, OpenError> {
+    match directories.resolve(path) {
+        Ok(path) => Ok(Some(path)),
+        Err(OpenError::Unreachable { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -10,7 +10,7 @@ use belay_telemetry::TraceContext;
 use tonic::{Code, Status};
 
 use super::{
-    checks::{check_name, not_allowed},
+    checks::{check_name, workspace_of},
     follow::CallUpdate,
 };
 use crate::{
@@ -64,12 +64,7 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
                 .ok_or_else(|| Status::from(status::invalid("timeout", "must not be negative")))
         })
         .transpose()?;
-    let workspace = match (request.workspace.as_str(), &request.made_folder) {
-        ("", Some(folder)) => calls.workspaces.made(folder).map_err(not_allowed)?,
-        ("", None) => return Err(status::invalid("workspace", "is needed, or `made_folder`").into()),
-        (directory, None) => calls.workspaces.named(directory).map_err(not_allowed)?,
-        (_, Some(_)) => return Err(status::invalid("made_folder", "must not be set beside `workspace`").into()),
-    };
+    let workspace = workspace_of(calls, &request.workspace, request.made_folder.as_ref())?;
     calls.admit(request.fence).await?;
     // An invalid trace context is ignored.
     let trace = request.trace.and_then(|trace| TraceContext::parse(&trace.traceparent, &trace.tracestate).ok());

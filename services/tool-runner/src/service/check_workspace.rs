@@ -22,7 +22,7 @@ pub(super) async fn check_workspace(
     let visit = entered
         .await
         .map_err(|error| Status::internal(error.to_string()))?
-        .map_err(WorkspaceUnavailable::into_status)?;
+        .map_err(WorkspaceUnavailable::into_status_of_choice)?;
     let workspace = visit.path().to_str().map(str::to_owned);
     let workspace = workspace.ok_or_else(|| Status::from(status::invalid("workspace", "its path must be UTF-8")))?;
     Ok(runner_v1::CheckWorkspaceResponse { workspace })
