@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize},
 };
 
 use belay_journal::{
@@ -35,11 +35,13 @@ impl Stored {
 pub(crate) struct Shared {
     state: Arc<Mutex<State>>,
     pub(crate) stores: Arc<Stores>,
+    /// How many transitions readers were given.
+    pub(crate) transitions_read: Arc<AtomicUsize>,
 }
 
 impl Shared {
     pub(crate) fn new(stores: Stores) -> Self {
-        Self { state: Arc::default(), stores: Arc::new(stores) }
+        Self { state: Arc::default(), stores: Arc::new(stores), transitions_read: Arc::default() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

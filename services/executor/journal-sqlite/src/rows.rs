@@ -19,7 +19,7 @@ use crate::{
 pub(crate) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "execution.exec, execution.namespace, id, shard, execution.created_at, plan_id, labels, principal,
-         coalesce(request_id, ''), request_hash, state, ended, wake_at, parked, waits_for, asks, updated_at, ended_at, failure_reason,
+         coalesce(request_id, ''), request_hash, state, ended, wake_at, parked, waits_for, asks, updated_at, execution.ended_at, failure_reason,
          steps, completed, failed, skipped, cancelled, parent, parent_id, parent_step, {}, CASE WHEN {} THEN last_seq ELSE 0 END",
         EXECUTION.intact(),
         // The log says the rest of an execution whose head is damaged.

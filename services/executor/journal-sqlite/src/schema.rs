@@ -63,28 +63,36 @@ pub(crate) const SCHEMA: Schema = Schema {
         CREATE INDEX execution_parked ON execution (updated_at, exec) WHERE parked = 1 AND wake_at IS NOT NULL;
         -- Who uses a folder.
         CREATE INDEX execution_folder ON execution (namespace, folder) WHERE folder IS NOT NULL;
-        -- Lists: each index has the executions with one value in the order of the list.
+        -- Lists: each index has the executions with one value in the order of the list. Those by end have only what has ended, and are written at the end.
         CREATE INDEX execution_created ON execution (created_at, exec);
         CREATE INDEX execution_ended ON execution (ended_at, exec) WHERE ended_at IS NOT NULL;
-        CREATE INDEX execution_in_namespace ON execution (namespace, created_at, exec);
-        CREATE INDEX execution_ended_in ON execution (namespace, ended_at, exec) WHERE ended_at IS NOT NULL;
-        CREATE INDEX execution_state ON execution (namespace, state, created_at, exec);
-        CREATE INDEX execution_plan ON execution (namespace, plan_id, created_at, exec);
-        CREATE INDEX execution_waits ON execution (namespace, waits_for, created_at, exec);
-        CREATE INDEX execution_roots ON execution (namespace, created_at, exec) WHERE parent IS NULL;
-        CREATE INDEX execution_roots_ended ON execution (namespace, ended_at, exec) WHERE parent IS NULL AND ended_at IS NOT NULL;
+        CREATE INDEX execution_state ON execution (namespace, state, (parent IS NOT NULL), created_at, exec);
+        CREATE INDEX execution_plan ON execution (namespace, plan_id, (parent IS NOT NULL), created_at, exec);
+        CREATE INDEX execution_waits ON execution (namespace, waits_for, (parent IS NOT NULL), created_at, exec);
+        CREATE INDEX execution_failure ON execution (namespace, failure_reason, (parent IS NOT NULL), created_at, exec)
+            WHERE failure_reason IS NOT NULL;
         CREATE INDEX execution_children ON execution (namespace, parent_id, created_at, exec) WHERE parent IS NOT NULL;
-        CREATE INDEX execution_failure ON execution (namespace, failure_reason, created_at, exec);
-        -- A copy of `execution.labels`, which is checked with it.
+        CREATE INDEX execution_state_ended ON execution (namespace, state, (parent IS NOT NULL), ended_at, exec) WHERE ended_at IS NOT NULL;
+        CREATE INDEX execution_plan_ended ON execution (namespace, plan_id, (parent IS NOT NULL), ended_at, exec) WHERE ended_at IS NOT NULL;
+        CREATE INDEX execution_failure_ended ON execution (namespace, failure_reason, (parent IS NOT NULL), ended_at, exec)
+            WHERE failure_reason IS NOT NULL AND ended_at IS NOT NULL;
+        -- Together these two have the whole namespace: the executions that carry out no step's plan, and those that do.
+        CREATE INDEX execution_roots ON execution (namespace, created_at, exec) WHERE parent IS NULL;
+        CREATE INDEX execution_steps ON execution (namespace, created_at, exec) WHERE parent IS NOT NULL;
+        CREATE INDEX execution_roots_ended ON execution (namespace, ended_at, exec) WHERE parent IS NULL AND ended_at IS NOT NULL;
+        CREATE INDEX execution_steps_ended ON execution (namespace, ended_at, exec) WHERE parent IS NOT NULL AND ended_at IS NOT NULL;
+        -- A copy of `execution.labels` and `ended_at`, which is checked with them.
         CREATE TABLE label (
             namespace   TEXT NOT NULL,
             key         TEXT NOT NULL,
             value       TEXT NOT NULL,
             created_at  INTEGER NOT NULL,
             exec        INTEGER NOT NULL,
+            ended_at    INTEGER,
             PRIMARY KEY (namespace, key, value, created_at, exec)
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX label_key ON label (namespace, key, created_at, exec);
+        CREATE INDEX label_ended ON label (namespace, key, value, ended_at, exec) WHERE ended_at IS NOT NULL;
 
         CREATE TABLE log (
             id         INTEGER PRIMARY KEY,

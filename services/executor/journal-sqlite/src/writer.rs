@@ -22,7 +22,7 @@ use crate::{
     inbox,
     intervals::Intervals,
     outbox,
-    rows::{self, Checked, recorded_head, write_labels},
+    rows::{self, Checked, read_labels, recorded_head, write_labels},
     schema::{EXECUTION, HEAD, LOG, META, SEAL_KEY, SNAPSHOT, WAYPOINT},
 };
 
@@ -437,9 +437,16 @@ impl Transaction<'_> {
         for (label, value) in &execution.labels {
             self.connection
                 .prepare_cached(
-                    "INSERT INTO label (namespace, key, value, created_at, exec) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    "INSERT INTO label (namespace, key, value, created_at, exec, ended_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 )?
-                .execute(params![execution.namespace, label, value, execution.created_at, key.0])?;
+                .execute(params![
+                    execution.namespace,
+                    label,
+                    value,
+                    execution.created_at,
+                    key.0,
+                    summary.ended_at
+                ])?;
         }
         Ok(key)
     }
@@ -474,7 +481,26 @@ impl Transaction<'_> {
             skipped,
             cancelled,
         ])?;
+        if changed == 1 {
+            self.end_labels(key, summary.ended_at)?;
+        }
         Ok(changed == 1)
+    }
+
+    /// Keeps the end of an execution beside its labels, if it has any.
+    fn end_labels(&self, key: ExecutionKey, ended_at: Option<i64>) -> Result<(), rusqlite::Error> {
+        const LABELS: &str = "SELECT namespace, created_at, labels FROM execution WHERE exec = ?1 AND labels <> ''";
+        const END: &str = "UPDATE label SET ended_at = ?6
+            WHERE namespace = ?1 AND key = ?2 AND value = ?3 AND created_at = ?4 AND exec = ?5 AND ended_at IS NOT ?6";
+        let labelled = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let found: Option<(String, i64, String)> =
+            self.connection.prepare_cached(LABELS)?.query_row([key.0], labelled).optional()?;
+        let Some((namespace, created_at, labels)) = found else { return Ok(()) };
+        let mut end = self.connection.prepare_cached(END)?;
+        for (label, value) in read_labels(&labels) {
+            end.execute(params![namespace, label, value, created_at, key.0, ended_at])?;
+        }
+        Ok(())
     }
 
     fn keep_seal_key(&self, key: ExecutionKey, wrapped: Option<&[u8]>) -> Result<(), rusqlite::Error> {

@@ -248,6 +248,10 @@ async fn lists_by_filter<W: JournalWriter>(store: &mut Opened<W>) {
         if index % 5 != 0 {
             execution.labels.insert("team".into(), ["a", "b"][usize::from(index % 2 == 0)].into());
         }
+        if index % 7 == 3 {
+            let (execution_id, step_id) = (format!("parent-{}", index % 2), "s".into());
+            execution.parent = Some(ParentStep { execution: ExecutionKey(1), execution_id, step_id });
+        }
         let key = created(&commit(store, vec![create(execution, fence)]).await[0]);
         let (ended, waits) = (index % 4 == 0, Waits(u32::try_from(index % 4).unwrap()));
         let summary = ExecutionSummary {
@@ -258,7 +262,16 @@ async fn lists_by_filter<W: JournalWriter>(store: &mut Opened<W>) {
             failure_reason: (index % 8 == 0).then(|| format!("REASON_{}", index % 3)),
             ..ExecutionSummary::default()
         };
-        assert_eq!(commit(store, vec![update(key, 3, summary, fence)]).await, vec![Ok(Done::Appended)]);
+        assert_eq!(commit(store, vec![update(key, 3, summary.clone(), fence)]).await, vec![Ok(Done::Appended)]);
+        // Some go on after their end, and some of these end again.
+        if index % 12 == 4 {
+            let goes_on = ExecutionSummary { ended: false, ended_at: None, failure_reason: None, ..summary.clone() };
+            assert_eq!(commit(store, vec![update(key, 4, goes_on, fence)]).await, vec![Ok(Done::Appended)]);
+        }
+        if index % 24 == 4 {
+            let again = ExecutionSummary { ended_at: Some(2000 + index), ..summary };
+            assert_eq!(commit(store, vec![update(key, 5, again, fence)]).await, vec![Ok(Done::Appended)]);
+        }
     }
     let text = str::to_owned;
     let conditions = [
@@ -280,6 +293,10 @@ async fn lists_by_filter<W: JournalWriter>(store: &mut Opened<W>) {
         Condition::Id(false, text("list-7")),
         Condition::IdPrefix(text("list-1")),
         Condition::IdPrefix(text("list_")),
+        Condition::Parent(text("parent-1")),
+        Condition::Parent(text("parent-2")),
+        Condition::HasParent(true),
+        Condition::HasParent(false),
         Condition::CreateTime(Comparison::AtLeast, 110),
         Condition::CreateTime(Comparison::Less, 110),
         Condition::CreateTime(Comparison::Equal, 110),

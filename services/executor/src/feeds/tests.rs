@@ -304,7 +304,7 @@ fn the_executions_that_were_looked_at_for_longest_are_given_up() {
     assert!(feeds.viewed.is_empty());
 }
 
-/// B-22: a fold that could not be given up while a reader looked at it is given up later, also where its feed is only held by the execution's driver.
+/// B-22: a fold or an index that could not be given up while a reader looked at it is given up later, also where its feed is only held by the execution's driver.
 #[tokio::test]
 async fn a_fold_that_was_being_read_is_given_up_later() {
     let (mut world, mut random) = (World::new(), Random(7));
@@ -319,6 +319,13 @@ async fn a_fold_that_was_being_read_is_given_up_later() {
     });
     assert!(looked.await.unwrap() > 0);
     assert!(feed.is_followed() && feed.view.weight() > 0);
+    let folded = feed.view.weight();
+    let last = world.follower.select(driven.key.unwrap(), 4, |index, is_complete| {
+        world.follower.forget(driven.key.unwrap());
+        is_complete.then(|| index.last())
+    });
+    assert_eq!(last.await.unwrap(), driven.execution.last_sequence());
+    assert!(feed.is_followed() && feed.view.weight() > folded);
     for _ in 0..3 {
         world.follower.sweep();
     }

@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 use super::{history::History, watch_execution::Messages};
 use crate::{
     ExecutionRegistry,
-    artifacts::{ArtifactId, Artifacts, Content, Made, shown_text},
+    artifacts::{ArtifactId, Content, Made, Selection, shown_text},
     blobs::{Opener, Unreadable, digest_bytes},
     names::{ExecutionName, artifact_name},
 };
@@ -84,15 +84,16 @@ impl Bytes {
 /// Finds the artifact with this id.
 async fn find(history: &History<'_>, name: &ExecutionName, id: &str) -> Result<Made, Status> {
     let wanted = ArtifactId::parse(id).ok_or_else(|| not_found(name, id))?;
-    let (mut artifacts, mut found) = (Artifacts::default(), None);
-    let see = |event: &belay_execution::Event| {
-        found = artifacts.apply(event).into_iter().find(|made| made.id == wanted);
-        match event.sequence >= wanted.sequence() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+    let selecting = history.select(|index, is_complete| {
+        let is_far_enough = index.last() >= wanted.sequence() || is_complete;
+        is_far_enough.then(|| Selection::of(index.artifacts(), [wanted]))
+    });
+    let (selection, mut found) = (selecting.await?, None);
+    let see = |made| {
+        found = Some(made);
+        ControlFlow::Break(())
     };
-    history.read(0, see).await?;
+    history.artifacts(&selection, see).await?;
     found.ok_or_else(|| not_found(name, id))
 }
 
