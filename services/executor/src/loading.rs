@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use belay_defects::{Defect, is_planted};
 use belay_journal::ExecutionRow;
 use belay_service_kit::Retry;
 use tokio::sync::mpsc;
@@ -39,7 +40,7 @@ impl ExecutionRegistry {
 
     /// Loads a child of an execution that this process drives, so that it is driven as well. A service that drives all executions has taken it up.
     pub(crate) fn drive_child(self: &Arc<Self>, row: ExecutionRow) {
-        if !self.drives_all() && !row.summary.ended {
+        if !self.drives_all() && !row.summary.ended && !is_planted(Defect::ChildNotDriven) {
             self.load(row);
         }
     }

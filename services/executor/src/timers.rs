@@ -9,6 +9,7 @@ use std::{
 };
 
 use crate::registry::ExecutionRegistry;
+use belay_defects::{Defect, is_planted};
 use belay_journal::{Position, StoreError};
 
 /// How many due executions are read at once.
@@ -27,6 +28,11 @@ const RECHECK_SPACING: Duration = Duration::from_millis(5);
 /// Loads parked executions when they are due, until the service stops.
 pub(crate) async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
     let mut read = Position::START;
+    if is_planted(Defect::LostTimer)
+        && let Some(this) = registry.upgrade()
+    {
+        read = Position::after(this.clock.now_micros());
+    }
     loop {
         let Some(this) = registry.upgrade() else { return };
         let timers = &this.wake_ups;

@@ -5,7 +5,8 @@
 //!
 //! `BELAY_SIM_SEEDS=n` runs n seeds of each scenario instead of its own number; `BELAY_SIM_SEED=s` runs only that seed and shows every disk
 //! operation. The seeds are the same in every run. With `BELAY_SIM_NEW=1` those of scenarios that hold are new, and the run prints the first of them;
-//! `BELAY_SIM_OFFSET=o` starts them at o.
+//! `BELAY_SIM_OFFSET=o` starts them at o. A planted bug is looked for at the seed that found it last, and only when that one does not find it, at the
+//! others; `BELAY_SIM_SEARCH=1` begins at seed 0.
 
 mod arguments;
 mod child;
@@ -27,6 +28,7 @@ const SEEDS_VARIABLE: &str = "BELAY_SIM_SEEDS";
 const SEED_VARIABLE: &str = "BELAY_SIM_SEED";
 const NEW_VARIABLE: &str = "BELAY_SIM_NEW";
 const OFFSET_VARIABLE: &str = "BELAY_SIM_OFFSET";
+const SEARCH_VARIABLE: &str = "BELAY_SIM_SEARCH";
 /// The number of seeds that are run twice.
 const REPEATED_SEEDS: u64 = 10;
 /// How many times its number of seeds a scenario tries at most until everything that it must have met was met.
@@ -44,7 +46,17 @@ struct Case<'a> {
 enum Check {
     Holds { seeds: u64, counted: &'static [&'static str] },
     Repeats,
-    Found { violation: &'static str, within: u64 },
+    Found { violation: &'static str, first: u64, within: u64 },
+}
+
+/// The seeds that the environment selects.
+struct Seeds {
+    /// How many of each scenario that holds, instead of its own number.
+    asked: Option<u64>,
+    /// The first of the scenarios that hold.
+    first: u64,
+    /// Whether planted bugs are looked for from seed 0 on.
+    searches: bool,
 }
 
 /// The `main` of the test binary: runs the scenarios that the command line and the environment select.
@@ -82,8 +94,9 @@ fn run(scenarios: &[Scenario]) -> Result<ExitCode, String> {
     if let Some(seed) = number(SEED_VARIABLE)? {
         return replay(scenarios, &arguments.filter, seed);
     }
-    let seeds = number(SEEDS_VARIABLE)?;
-    Ok(run_all(&cases, &arguments, seeds, first_seed()?))
+    let searches = number(SEARCH_VARIABLE)?.is_some_and(|searches| searches != 0);
+    let seeds = Seeds { asked: number(SEEDS_VARIABLE)?, first: first_seed()?, searches };
+    Ok(run_all(&cases, &arguments, &seeds))
 }
 
 /// The first seed of the scenarios that hold.
@@ -109,7 +122,7 @@ fn number(variable: &str) -> Result<Option<u64>, String> {
 fn cases<'a>(scenarios: &'a [Scenario]) -> Vec<Case<'a>> {
     let checks = |scenario: &Scenario| match scenario.expect {
         Expect::Holds { seeds, counted } => vec![Check::Holds { seeds, counted }, Check::Repeats],
-        Expect::Found { violation, within } => vec![Check::Found { violation, within }],
+        Expect::Found { violation, first, within } => vec![Check::Found { violation, first, within }],
     };
     let case = |scenario: &'a Scenario, check: Check| Case {
         name: format!("{}::{}", scenario.name, check.suffix()),
@@ -149,14 +162,14 @@ fn replay(scenarios: &[Scenario], filter: &Filter, seed: u64) -> Result<ExitCode
     Ok(conclude(&results, scenarios.len() - results.len()))
 }
 
-fn run_all(cases: &[Case<'_>], arguments: &Arguments, seeds: Option<u64>, first: u64) -> ExitCode {
+fn run_all(cases: &[Case<'_>], arguments: &Arguments, seeds: &Seeds) -> ExitCode {
     let selected: Vec<_> =
         cases.iter().filter(|case| !arguments.ignored && arguments.filter.selects(&case.name)).collect();
     println!("\nrunning {} tests", selected.len());
     let mut results = Vec::new();
     let seen = Seen::default();
     for case in &selected {
-        let verdict = case.verdict(seeds, first, &seen);
+        let verdict = case.verdict(seeds, &seen);
         println!("test {} ... {}", case.name, if verdict.is_ok() { "ok" } else { "FAILED" });
         match &verdict {
             Ok(summary) => println!("     {summary}"),
@@ -195,12 +208,15 @@ impl Seen {
 }
 
 impl Case<'_> {
-    /// The result of the runs, or why the test failed. `asked` overrides the scenario's number of seeds.
-    fn verdict(&self, asked: Option<u64>, first: u64, seen: &Seen) -> Result<String, String> {
+    /// The result of the runs, or why the test failed.
+    fn verdict(&self, seeds: &Seeds, seen: &Seen) -> Result<String, String> {
+        let &Seeds { asked, first, searches } = seeds;
         match &self.check {
             Check::Holds { seeds, counted } => self.holds(first, asked.unwrap_or(*seeds), counted, seen),
             Check::Repeats => self.repeats(first, asked.unwrap_or(REPEATED_SEEDS).min(REPEATED_SEEDS), seen),
-            Check::Found { violation, within } => self.is_found(violation, *within),
+            Check::Found { violation, first, within } => {
+                self.is_found(violation, *within, (!searches).then_some(*first))
+            }
         }
     }
 
@@ -272,14 +288,24 @@ impl Case<'_> {
         Ok(format!("{seeds} seeds twice, the same trace each time"))
     }
 
-    fn is_found(&self, violation: &str, within: u64) -> Result<String, String> {
+    /// `known` is the seed that found it last.
+    fn is_found(&self, violation: &str, within: u64, known: Option<u64>) -> Result<String, String> {
         let finds = |run: &Finished| matches!(&run.outcome, Outcome::Failed(why) if why.contains(violation));
+        if let Some(seed) = known
+            && finds(&child::start(self.scenario.name, seed, false)?)
+        {
+            return Ok(format!("found at seed {seed}"));
+        }
         let runs = for_each(0..within, |seed| child::start(self.scenario.name, seed, false), finds)?;
         // One bug may cause several violations: a seed may show another one first.
         let others = runs.iter().filter(|(_, run)| run.outcome != Outcome::Passed && !finds(run));
         let others: Vec<_> = others.map(|(seed, run)| self.describe(*seed, run)).collect();
         match runs.iter().find(|(_, run)| finds(run)) {
-            Some((seed, _)) => Ok(format!("found at seed {seed}; {} seeds failed otherwise", others.len())),
+            Some((seed, _)) => {
+                let moved =
+                    known.map_or(String::new(), |known| format!(", and not at {known}, which its scenario names"));
+                Ok(format!("found at seed {seed}{moved}; {} seeds failed otherwise", others.len()))
+            }
             None => {
                 let shown: Vec<_> = others.into_iter().take(MAX_SHOWN_FAILURES).collect();
                 Err(format!("{}the planted bug ({violation:?}) was not found within {within} seeds", shown.concat()))

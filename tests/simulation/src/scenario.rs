@@ -30,6 +30,8 @@ pub enum Expect {
     Found {
         /// A part of the violation.
         violation: &'static str,
+        /// The seed that found it last, which is tried before all others.
+        first: u64,
         /// How many seeds it may take.
         within: u64,
     },

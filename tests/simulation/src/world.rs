@@ -123,6 +123,12 @@ impl World {
         Ok(true)
     }
 
+    /// The true time in microseconds since the Unix epoch.
+    pub fn now_micros(&self) -> i64 {
+        let now = Duration::from_secs(EPOCH_SECONDS.into()) + self.sim.elapsed();
+        i64::try_from(now.as_micros()).expect("a simulation ends before the year 292471")
+    }
+
     /// Ends all current and scheduled faults; a host that is down starts.
     pub fn heal(&mut self) {
         for action in std::mem::take(&mut self.agenda).into_values() {

@@ -32,7 +32,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "append_log_without_sync",
         run: append_log::synchronous_normal,
-        expect: Expect::Found { violation: "is gone", within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 0, within: 200 },
     },
     Scenario {
         name: "belay",
@@ -120,6 +120,7 @@ const SCENARIOS: &[Scenario] = &[
             seeds: 20,
             counted: &[
                 "signals",
+                "waits for a time",
                 "waits ended by their time",
                 "waits ended by a signal",
                 "waits ended by an answer",
@@ -160,7 +161,32 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_brooding",
         run: belay::brooding,
-        expect: Expect::Holds { seeds: 15, counted: &["children completed", "executions recovered"] },
+        expect: Expect::Holds { seeds: 15, counted: &["children completed", "executions recovered", "looks"] },
+    },
+    // B-28: what is deleted is gone, and nothing else is.
+    Scenario {
+        name: "belay_deleting",
+        run: belay::deleting,
+        expect: Expect::Holds {
+            seeds: 25,
+            counted: &[
+                "children completed",
+                "children deleted",
+                "children deleted after their ends",
+                "children not deleted yet",
+                "executions deleted",
+                "executions recovered",
+                "looks",
+            ],
+        },
+    },
+    Scenario {
+        name: "belay_driving_some",
+        run: belay::driving_some,
+        expect: Expect::Holds {
+            seeds: 15,
+            counted: &["children completed", "children failed", "executions recovered"],
+        },
     },
     Scenario {
         name: "belay_extending",
@@ -175,6 +201,8 @@ const SCENARIOS: &[Scenario] = &[
                 "files found by checks",
                 "lists read",
                 "lists collected",
+                "lists of several entries collected",
+                "entries that stay",
                 "resources shared",
                 "steps undone",
                 "executions recovered",
@@ -199,132 +227,177 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_acknowledging_before_the_commit",
         run: belay::acknowledging_before_the_commit,
-        expect: Expect::Found { violation: "is gone", within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 2, within: 200 },
     },
     Scenario {
         name: "belay_forgetting_calls",
         run: belay::forgetting_calls,
-        expect: Expect::Found { violation: "executed again", within: 200 },
+        expect: Expect::Found { violation: "executed again", first: 4, within: 200 },
     },
     Scenario {
         name: "belay_applying_before_the_row",
         run: belay::applying_before_the_row,
-        expect: Expect::Found { violation: "is in place, and the call ended", within: 200 },
+        expect: Expect::Found { violation: "is in place, and the call ended", first: 6, within: 200 },
     },
     Scenario {
         name: "belay_staging_without_sync",
         run: belay::staging_without_sync,
-        expect: Expect::Found { violation: "what it did is gone", within: 200 },
+        expect: Expect::Found { violation: "what it did is gone", first: 19, within: 200 },
     },
     Scenario {
         name: "belay_applying_without_sync",
         run: belay::applying_without_sync,
-        expect: Expect::Found { violation: "what it did is gone", within: 200 },
+        expect: Expect::Found { violation: "what it did is gone", first: 0, within: 200 },
     },
     Scenario {
         name: "belay_journal_without_sync",
         run: belay::journal_without_sync,
-        expect: Expect::Found { violation: "is gone", within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 0, within: 200 },
     },
     Scenario {
         name: "belay_ledger_without_sync",
         run: belay::ledger_without_sync,
-        expect: Expect::Found { violation: "executed again", within: 200 },
+        expect: Expect::Found { violation: "executed again", first: 45, within: 200 },
     },
     Scenario {
         name: "belay_acknowledgement_not_retried",
         run: belay::acknowledgement_not_retried,
-        expect: Expect::Found { violation: "are not acknowledged", within: 200 },
+        expect: Expect::Found { violation: "are not acknowledged", first: 1, within: 200 },
     },
     Scenario {
         name: "belay_uncommitted_reported_unknown",
         run: belay::uncommitted_reported_unknown,
-        expect: Expect::Found { violation: "is said to be in doubt, and it can be made again", within: 200 },
+        expect: Expect::Found { violation: "is said to be in doubt, and it can be made again", first: 9, within: 200 },
     },
     Scenario {
         name: "belay_full_disk_fails_steps",
         run: belay::full_disk_fails_steps,
-        expect: Expect::Found { violation: "failed because of a full disk", within: 200 },
+        expect: Expect::Found { violation: "failed because of a full disk", first: 2, within: 200 },
     },
     Scenario {
         name: "belay_lost_approval_not_recreated",
         run: belay::lost_approval_not_recreated,
-        expect: Expect::Found { violation: "stuck", within: 200 },
+        expect: Expect::Found { violation: "stuck", first: 2, within: 200 },
     },
     Scenario {
         name: "belay_wall_clock_timers",
         run: belay::wall_clock_timers,
-        expect: Expect::Found { violation: "stuck", within: 200 },
+        expect: Expect::Found { violation: "stuck", first: 4, within: 200 },
     },
     Scenario {
         name: "belay_expired_grant_drops_effect",
         run: belay::expired_grant_drops_effect,
-        expect: Expect::Found { violation: "it was approved and could not go on", within: 200 },
+        expect: Expect::Found { violation: "it was approved and could not go on", first: 15, within: 200 },
     },
     Scenario {
         name: "belay_cursor_ahead_rejected",
         run: belay::cursor_ahead_rejected,
-        expect: Expect::Found { violation: "SEQUENCE_OUT_OF_RANGE", within: 200 },
+        expect: Expect::Found { violation: "SEQUENCE_OUT_OF_RANGE", first: 9, within: 200 },
     },
     Scenario {
         name: "belay_stale_cursor_trusted",
         run: belay::stale_cursor_trusted,
-        expect: Expect::Found { violation: "without a reset", within: 200 },
+        expect: Expect::Found { violation: "without a reset", first: 4, within: 200 },
     },
     Scenario {
         name: "belay_unreadable_row_stops_start",
         run: belay::unreadable_row_stops_start,
-        expect: Expect::Found { violation: "the ledger cannot be opened", within: 200 },
+        expect: Expect::Found { violation: "the ledger cannot be opened", first: 2, within: 200 },
     },
     Scenario {
         name: "belay_endless_reruns",
         run: belay::endless_reruns,
-        expect: Expect::Found { violation: "conflicts in the attempt", within: 200 },
+        expect: Expect::Found { violation: "conflicts in the attempt", first: 0, within: 200 },
     },
     Scenario {
         name: "belay_lost_answer_trusted",
         run: belay::lost_answer_trusted,
-        expect: Expect::Found { violation: "is gone", within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 2, within: 200 },
     },
     Scenario {
         name: "belay_lost_wake_up",
         run: belay::lost_wake_up,
-        expect: Expect::Found { violation: "stuck", within: 200 },
+        expect: Expect::Found { violation: "s late", first: 2, within: 200 },
+    },
+    Scenario {
+        name: "belay_unrecorded_child_deleted",
+        run: belay::unrecorded_child_deleted,
+        expect: Expect::Found { violation: "had recorded its end", first: 4, within: 200 },
+    },
+    Scenario {
+        name: "belay_lost_child_started_again",
+        run: belay::lost_child_started_again,
+        expect: Expect::Found { violation: "was deleted, and is there again", first: 17, within: 200 },
+    },
+    Scenario {
+        name: "belay_child_not_driven",
+        run: belay::child_not_driven,
+        expect: Expect::Found { violation: "stuck", first: 3, within: 200 },
+    },
+    Scenario {
+        name: "belay_stale_look",
+        run: belay::stale_look,
+        expect: Expect::Found { violation: "had ended, and another answer", first: 2, within: 200 },
+    },
+    Scenario {
+        name: "belay_unordered_collection",
+        run: belay::unordered_collection,
+        expect: Expect::Found { violation: "and the entries have", first: 0, within: 200 },
+    },
+    Scenario {
+        name: "belay_incomplete_collection",
+        run: belay::incomplete_collection,
+        expect: Expect::Found { violation: "and the entries have", first: 0, within: 200 },
+    },
+    Scenario {
+        name: "belay_stale_entries",
+        run: belay::stale_entries,
+        expect: Expect::Found { violation: "collects what is not done", first: 1, within: 200 },
+    },
+    Scenario {
+        name: "belay_lost_timer",
+        run: belay::lost_timer,
+        expect: Expect::Found { violation: "stuck", first: 3, within: 200 },
+    },
+    Scenario {
+        name: "belay_late_timer",
+        run: belay::late_timer,
+        expect: Expect::Found { violation: "s late", first: 111, within: 200 },
     },
     Scenario {
         name: "belay_double_dispatch",
         run: belay::double_dispatch,
-        expect: Expect::Found { violation: "and its effect happened 2 times", within: 200 },
+        expect: Expect::Found { violation: "and its effect happened 2 times", first: 3, within: 200 },
     },
     Scenario {
         name: "belay_double_start",
         run: belay::double_start,
-        expect: Expect::Found { violation: "was not requested", within: 200 },
+        expect: Expect::Found { violation: "was not requested", first: 2, within: 200 },
     },
     Scenario {
         name: "belay_unordered_append",
         run: belay::unordered_append,
-        expect: Expect::Found { violation: "which had ended", within: 200 },
+        expect: Expect::Found { violation: "which had ended", first: 11, within: 200 },
     },
     Scenario {
         name: "belay_grant_reuse",
         run: belay::grant_reuse,
-        expect: Expect::Found { violation: "its grant was spent twice", within: 200 },
+        expect: Expect::Found { violation: "its grant was spent twice", first: 32, within: 200 },
     },
     Scenario {
         name: "belay_stale_view",
         run: belay::stale_view,
-        expect: Expect::Found { violation: "has recorded that it failed", within: 200 },
+        expect: Expect::Found { violation: "has recorded that it failed", first: 4, within: 200 },
     },
     Scenario {
         name: "belay_child_in_another_folder",
         run: belay::child_in_another_folder,
-        expect: Expect::Found { violation: "its request was accepted for", within: 200 },
+        expect: Expect::Found { violation: "its request was accepted for", within: 200, first: 0 },
     },
     Scenario {
         name: "belay_no_fence",
         run: belay::no_fence,
-        expect: Expect::Found { violation: "had replaced, has written", within: 200 },
+        expect: Expect::Found { violation: "had replaced, has written", first: 0, within: 200 },
     },
 ];
 

@@ -3,6 +3,7 @@
 
 mod page;
 mod provenance;
+mod wanted;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,8 +21,9 @@ use belay_proto::{payload::JSON_MEDIA_TYPE, v1};
 use belay_redaction::Redactor;
 
 pub(crate) use self::{
-    page::{Page, Selection, Wanted},
+    page::{Page, Selection},
     provenance::{Graph, Lineage},
+    wanted::Wanted,
 };
 use crate::{secrets::shown, wire};
 

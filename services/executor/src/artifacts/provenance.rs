@@ -5,7 +5,7 @@ use std::{
     mem::size_of,
 };
 
-use super::{ArtifactId, Entry, page::Wanted};
+use super::{ArtifactId, Entry, wanted::Wanted};
 
 /// How many bytes of an artifact's message are not its path and what it derives from, at most.
 const FIXED_BYTES: usize = 1_024;

@@ -169,7 +169,7 @@ impl ChildOperation {
     async fn created(&self, verb: Verb) -> Result<(ExecutionRow, bool), Problem> {
         let (row, is_new) = match self.found().await? {
             Some(row) => (row, false),
-            None if self.is_created => return Err(Problem::Lost),
+            None if self.is_created && !is_planted(Defect::LostChildStartedAgain) => return Err(Problem::Lost),
             None => {
                 self.create(verb != Verb::Dispatch).await?;
                 (self.found().await?.ok_or(Problem::Lost)?, true)
@@ -284,7 +284,7 @@ impl Driver {
             let row = match self.registry.follower.find(&name).await {
                 Ok(row) => row,
                 Err(status) if status.code() == Code::NotFound => {
-                    if is_created {
+                    if is_created && !is_planted(Defect::LostChildStartedAgain) {
                         ended.push(EndedChild { id: name.id, end: None });
                     }
                     continue;

@@ -47,6 +47,22 @@ pub enum Defect {
     StaleView,
     /// The execution of a step's plan works in a folder of its own, where the workspace is one that the tool runner makes.
     ChildInAnotherFolder,
+    /// What became due while the executor was away is never loaded.
+    LostTimer,
+    /// A start does not look for what is due: the first look comes with the next timer, or half a minute later.
+    LateTimer,
+    /// The outputs of the steps for the entries of a list are collected in the order in which these have ended.
+    UnorderedCollection,
+    /// The output of the first entry of a list is missing from what is collected.
+    IncompleteCollection,
+    /// A list that is read again keeps what was done for other entries.
+    StaleEntries,
+    /// The execution of a step's plan can be deleted before its parent has recorded its end.
+    UnrecordedChildDeleted,
+    /// The same, its name is free at once, and the execution of a step's plan that is not there is created, whether or not it was before.
+    LostChildStartedAgain,
+    /// An executor that does not drive all executions does not drive the children of those that it drives.
+    ChildNotDriven,
 }
 
 /// Whether a defect is planted in this process.

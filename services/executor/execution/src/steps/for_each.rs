@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use belay_defects::{Defect, is_planted};
 use belay_plan::{
     Template,
     limits::{MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES},
@@ -116,12 +117,17 @@ fn collect(execution: &Execution, record: &StepRecord, blobs: &dyn Blobs) -> Opt
         );
         return Some(Err(Failure::new(ErrorClass::InvalidResult, reasons::ITEMS_TOO_LARGE, message)));
     }
+    let mut collected: Vec<&StepRecord> = steps().collect();
+    if is_planted(Defect::UnorderedCollection) {
+        collected.sort_by_key(|step| step.completed_by);
+    }
     let (mut list, mut is_wanted) = (String::from("["), false);
-    for (index, step) in steps().enumerate() {
+    for (index, step) in collected.into_iter().enumerate() {
         if index > 0 {
             list.push(',');
         }
         match &step.output {
+            Some(_) if index == 0 && is_planted(Defect::IncompleteCollection) => list.push_str("null"),
             None => list.push_str("null"),
             Some(Payload::Inline(json)) => list.push_str(json.as_str()),
             Some(Payload::Blob(blob)) => match blobs.value(blob) {
@@ -265,6 +271,6 @@ impl StepRecord {
             Some((SkipReason::Requested | SkipReason::ApprovalSkipped | SkipReason::NonInteractive, _))
         );
         let has_done = self.state == StepState::Completed || self.state == StepState::Skipped && by_a_person;
-        has_done && self.item.as_ref() == Some(item)
+        has_done && (self.item.as_ref() == Some(item) || is_planted(Defect::StaleEntries))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use belay_defects::{Defect, is_planted};
 use belay_journal::{DeleteRequest, Done, ExecutionKey, Fence, Folder, NewExecution, Refused};
 use rusqlite::{OptionalExtension as _, params};
 
@@ -44,7 +45,10 @@ impl Transaction<'_> {
             Some(Ok(row)) if !row.summary.ended => return Ok(Err(Refused::NotEnded(key))),
             Some(Ok(row)) => row,
         };
-        if let Some(parent) = inbox::waiting_for(&self.connection, key)? {
+        if let Some(parent) = inbox::waiting_for(&self.connection, key)?
+            && !is_planted(Defect::UnrecordedChildDeleted)
+            && !is_planted(Defect::LostChildStartedAgain)
+        {
             return Ok(Err(Refused::Unrecorded { key, parent }));
         }
         let last_log = match self.head(key)? {
@@ -229,7 +233,10 @@ impl Transaction<'_> {
             .optional()?;
         match found {
             None => Ok(Ok(())),
-            Some((key, Some(reusable_at))) if reusable_at <= execution.created_at => {
+            Some((key, reusable_at))
+                if reusable_at.is_some_and(|reusable_at| reusable_at <= execution.created_at)
+                    || is_planted(Defect::LostChildStartedAgain) =>
+            {
                 self.connection.prepare_cached("DELETE FROM deletion WHERE exec = ?1")?.execute([key])?;
                 Ok(Ok(()))
             }

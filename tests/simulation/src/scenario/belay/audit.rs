@@ -11,12 +11,15 @@ use super::children;
 use super::client::{Order, is_terminal};
 use super::damage::Damaged;
 use super::decisions::{self, Stored};
+use super::deletions;
 use super::documents;
 use super::effects;
 use super::escalations::Escalations;
 use super::forger::Repeated;
 use super::hosts::{Inventoried, Owners};
 use super::inputs::{self, Inputs};
+use super::lateness::Lateness;
+use super::looker;
 use super::observed::{Observations, ObservedExecution};
 use super::outside::{Outside, Run};
 use super::picture::{Account, Depth, Fold};
@@ -88,33 +91,37 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
     let plans: BTreeMap<&str, &Order> = evidence.orders.iter().map(|order| (&*order.request_id, order)).collect();
     let mut violations = Violations::new();
     // S2-NFR-005: no acknowledged start is lost. B-15: every execution was requested, and exists once.
-    for name in observed.keys().filter(|name| !kept.contains_key(*name)) {
+    let gone = deletions::gone(evidence);
+    for name in observed.keys().filter(|name| !kept.contains_key(*name) && !gone.contains_key(*name)) {
         violations.push(format!("{name} was acknowledged and is gone"));
     }
     let children = children::of(kept, &mut violations);
-    children::audit(kept, &children, evidence.owners, &mut violations);
-    children::no_late_runs(&children, evidence.owners, runs, &mut violations);
-    children::one_folder(kept, &children, runs, &mut violations);
-    for name in kept.keys().filter(|name| !observed.contains_key(*name) && !children.contains_key(*name)) {
+    let parents = children::parents(kept, &children, &gone);
+    children::audit(kept, &children, evidence, &gone, &mut violations);
+    children::no_late_runs(&children, &parents, evidence.owners, runs, &mut violations);
+    children::one_folder(kept, &parents, runs, &mut violations);
+    deletions::audit(evidence, &children, &mut violations);
+    looker::audit(evidence, &mut violations);
+    for name in kept.keys().filter(|name| !observed.contains_key(*name) && !parents.contains_key(name.as_str())) {
         violations.push(format!("{name} was not requested: a request made two executions"));
     }
-    let requested = || observed.iter().filter(|(name, _)| !children.contains_key(*name));
+    let requested = || observed.iter().filter(|(_, heard)| !heard.request_id.is_empty());
     let requests: BTreeSet<_> = requested().map(|(_, heard)| &heard.request_id).collect();
     if requests.len() != requested().count() {
         violations.push("a request made two executions".to_owned());
     }
     let of_children =
-        children.iter().filter_map(|(name, child)| Some((name, child.heard(kept.get(name)?, observed.get(name)))));
-    let of_children: BTreeMap<&String, ObservedExecution> = of_children.collect();
+        parents.keys().filter_map(|name| Some((*name, children::heard(kept.get(*name)?, observed.get(*name)))));
+    let of_children: BTreeMap<&str, ObservedExecution> = of_children.collect();
     let mut all_calls = BTreeMap::new();
     for (name, kept) in kept {
-        let child = children.get(name);
-        let Some(heard) = of_children.get(name).or(observed.get(name)) else { continue };
+        let is_child = parents.contains_key(name.as_str());
+        let Some(heard) = of_children.get(name.as_str()).or(observed.get(name)) else { continue };
         // The one that a request has started.
-        let line = children::line(name, &children);
+        let line = children::line(name, &parents);
         trace::count(DEPTHS[line.len().min(DEPTHS.len()) - 1]);
         let root = match line.last() {
-            Some(root) if child.is_some() => observed.get(*root),
+            Some(root) if is_child => observed.get(*root),
             _ => Some(heard),
         };
         let order = root.and_then(|root| plans.get(&*root.request_id));
@@ -124,12 +131,13 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
             heard,
             runs,
             owners: evidence.owners,
+            healed_at: evidence.observed.healed_at(),
             damaged: evidence.damaged,
             violations: &mut violations,
         };
         let Some((fold, calls)) = one.replay() else { continue };
         one.totals(&fold);
-        if child.is_none() {
+        if !is_child {
             one.plan(&fold, order.map(|order| &order.plan));
             one.inputs(&fold, order.map(|order| &order.inputs));
         }
@@ -144,10 +152,11 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         all_calls.extend(calls.into_iter().map(|(name, call)| (name, (mode, call))));
     }
     // Stored before it is acted on.
-    for run in runs.iter().filter(|run| !all_calls.contains_key(&run.call)) {
+    let of_gone = |call: &str| gone.contains_key(call.split("/steps/").next().unwrap_or_default());
+    for run in runs.iter().filter(|run| !all_calls.contains_key(&run.call) && !of_gone(&run.call)) {
         violations.push(format!("{} ran, and its intent is gone", run.call));
     }
-    violations.extend(decisions::audit(evidence, runs, &all_calls));
+    violations.extend(decisions::audit(evidence, &gone, runs, &all_calls));
     violations.extend(effects::audit(evidence, runs, &all_calls));
     violations
 }
@@ -171,6 +180,8 @@ struct One<'a, 'v> {
     heard: &'a ObservedExecution,
     runs: &'a [Run],
     owners: &'a Owners,
+    /// The true time at which all faults had ended, in microseconds since the Unix epoch.
+    healed_at: Option<i64>,
     damaged: &'a Damaged,
     violations: &'v mut Violations,
 }
@@ -190,6 +201,7 @@ impl<'a> One<'a, '_> {
         let mut conflicts = Conflicts::default();
         let mut promises = Promises::default();
         let mut escalations = Escalations::default();
+        let mut lateness = Lateness::new(self.name, self.owners, self.healed_at);
         for (event, sequence) in kept.events.iter().zip(1..) {
             if event.sequence != sequence {
                 self.violation(format_args!("event {} stands at {sequence}", event.sequence));
@@ -201,11 +213,15 @@ impl<'a> One<'a, '_> {
             for broken in promises.before(event, &fold).into_iter().chain(escalations.before(event, &fold)) {
                 self.violation(broken);
             }
+            if let Some(late) = lateness.of(event) {
+                self.violation(format_args!("event {sequence}: {late}"));
+            }
             if let Err(misfit) = fold.apply(event) {
                 self.violation(misfit);
                 return None;
             }
             match &event.kind {
+                Some(Kind::StepItemsCollected(collected)) => self.collected(event, collected, &fold),
                 Some(Kind::ExecutionRecovered(_)) => trace::count("executions recovered"),
                 Some(Kind::ToolCallRequested(request)) => {
                     let step = fold.index(event).unwrap_or_default();
@@ -337,6 +353,21 @@ impl<'a> One<'a, '_> {
         }
         if is_over(fold.picture.steps[step].state()) {
             self.violation(format_args!("event {} is about step {step}, which had ended", event.sequence));
+        }
+    }
+
+    /// A list is collected with the outputs of the steps for its entries, in their order, and nothing for those that were skipped.
+    fn collected(&mut self, event: &v1::ExecutionEvent, collected: &v1::StepItemsCollected, fold: &Fold) {
+        let Ok(list) = fold.index(event) else { return };
+        let blobs = &self.kept.blobs;
+        let entries = fold.of_list(list).take(fold.listed.get(&list).copied().unwrap_or_default());
+        let outputs = entries.map(|entry| json(fold.picture.steps[entry].output.as_ref(), blobs));
+        let (outputs, found) = (Value::from_iter(outputs), json(collected.output.as_ref(), blobs));
+        if outputs.as_array().is_some_and(|outputs| outputs.len() > 1) {
+            trace::count("lists of several entries collected");
+        }
+        if found != outputs {
+            self.violation(format_args!("event {} collects {found}, and the entries have {outputs}", event.sequence));
         }
     }
 

@@ -35,6 +35,12 @@ pub(super) struct Bugs {
     pub(super) waits: bool,
     /// Whether some steps have plans of their own. Neither a fault nor a bug.
     pub(super) nests: bool,
+    /// Whether the executor drives only what it is asked to, as one beside which there is no service. Neither a fault nor a bug.
+    pub(super) drives_some: bool,
+    /// Whether a client lists and gets executions all the time. Neither a fault nor a bug.
+    pub(super) looks: bool,
+    /// Whether executions that have ended are deleted, also those of steps' plans. Neither a fault nor a bug.
+    pub(super) deletes: bool,
     /// Whether all steps have plans of their own, many of which end as soon as they have begun. Neither a fault nor a bug.
     pub(super) broods: bool,
     /// Whether some steps run for each entry of a list, fall back to other calls, are undone, have checks, or share resources. Neither a fault nor a bug.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use belay_proto::v1::{self, child_ended::End, execution, execution_event::Kind, step_spec};
 
-use super::audit::{Kept, SKEW, Violations};
+use super::audit::{Evidence, Kept, SKEW, Violations};
 use super::calls;
 use super::client::is_terminal;
+use super::deletions::{self, Deletion};
 use super::hosts::{self, Owners};
 use super::inputs;
 use super::observed::ObservedExecution;
@@ -59,20 +60,44 @@ fn sibling(execution: &str, id: &str) -> String {
     format!("{executions}/{id}")
 }
 
-impl Child<'_> {
-    /// What clients observed of it, as of an execution that a request has started.
-    pub(super) fn heard(&self, kept: &Kept, heard: Option<&ObservedExecution>) -> ObservedExecution {
-        ObservedExecution { uid: kept.execution.uid.clone(), ..heard.cloned().unwrap_or_default() }
+impl<'a> Child<'a> {
+    /// The execution whose step it was started for, and the event with which that has its end.
+    pub(super) fn recorded(&self) -> Option<(&'a str, i64)> {
+        let (end, _) = self.ends.first()?;
+        Some((self.parent, end.sequence))
     }
+}
+
+/// What clients observed of the execution of a step's plan, as of one that a request has started.
+pub(super) fn heard(kept: &Kept, heard: Option<&ObservedExecution>) -> ObservedExecution {
+    ObservedExecution { uid: kept.execution.uid.clone(), ..heard.cloned().unwrap_or_default() }
+}
+
+/// The execution for whose step each was started, by their names: also of those whose parent was deleted.
+pub(super) type Parents<'a> = BTreeMap<&'a str, &'a str>;
+
+pub(super) fn parents<'a>(
+    kept: &'a BTreeMap<String, Kept>,
+    children: &'a Children<'a>,
+    gone: &BTreeMap<String, Deletion>,
+) -> Parents<'a> {
+    let orphan = |(name, kept): (&'a String, &'a Kept)| {
+        let parent = deletions::parent_of(kept).filter(|parent| gone.contains_key(*parent))?;
+        Some((name.as_str(), parent))
+    };
+    let orphans = kept.iter().filter_map(orphan);
+    children.iter().map(|(name, child)| (name.as_str(), child.parent)).chain(orphans).collect()
 }
 
 /// B-15, S2-FR-057: no loss of a process starts the execution of a step's plan twice, or loses it.
 pub(super) fn audit(
     kept: &BTreeMap<String, Kept>,
     children: &Children<'_>,
-    owners: &Owners,
+    evidence: &Evidence<'_>,
+    gone: &BTreeMap<String, Deletion>,
     violations: &mut Violations,
 ) {
+    let owners = evidence.owners;
     for (name, child) in children {
         let Child { parent, started, ends } = child;
         let [(end, ended)] = ends[..] else {
@@ -80,6 +105,10 @@ pub(super) fn audit(
             continue;
         };
         let Some(kept_child) = kept.get(name) else {
+            if gone.contains_key(name) {
+                violations.extend(deletions::of_child(name, ended, evidence.observed));
+                continue;
+            }
             match &ended.end {
                 Some(End::Failure(_)) => trace::count("children that could not be started"),
                 other => violations.push(format!("{name} was started by {parent} and is gone: {other:?}")),
@@ -143,10 +172,10 @@ fn inputs(kept: &Kept, started: &v1::ExecutionEvent, violations: &mut Violations
 }
 
 /// The names of all executions that it was started for: its own, and those of the steps above it.
-pub(super) fn line<'a>(name: &'a str, children: &'a Children<'_>) -> Vec<&'a str> {
+pub(super) fn line<'a>(name: &'a str, parents: &Parents<'a>) -> Vec<&'a str> {
     let mut line = vec![name];
-    while let Some(child) = line.last().and_then(|name| children.get(*name)) {
-        line.push(child.parent);
+    while let Some(parent) = line.last().and_then(|name| parents.get(name)) {
+        line.push(parent);
     }
     line
 }
@@ -154,14 +183,14 @@ pub(super) fn line<'a>(name: &'a str, children: &'a Children<'_>) -> Vec<&'a str
 /// The tools of the executions of its steps' plans, however deep, work in the folder that an execution was accepted with.
 pub(super) fn one_folder(
     kept: &BTreeMap<String, Kept>,
-    children: &Children<'_>,
+    parents: &Parents<'_>,
     runs: &[Run],
     violations: &mut Violations,
 ) {
     for run in runs {
         let Some(effect) = &run.effect else { continue };
         let execution = run.call.split("/steps/").next().unwrap_or_default();
-        let line = line(execution, children);
+        let line = line(execution, parents);
         let Some(root) = line.last().and_then(|root| kept.get(*root)) else { continue };
         let accepted = hosts::workspace(&root.execution);
         if effect.workspace != accepted {
@@ -174,10 +203,16 @@ pub(super) fn one_folder(
 }
 
 /// Nothing runs in the execution of a step's plan, however deep, once the step has its end.
-pub(super) fn no_late_runs(children: &Children<'_>, owners: &Owners, runs: &[Run], violations: &mut Violations) {
+pub(super) fn no_late_runs(
+    children: &Children<'_>,
+    parents: &Parents<'_>,
+    owners: &Owners,
+    runs: &[Run],
+    violations: &mut Violations,
+) {
     for run in runs {
         let execution = run.call.split("/steps/").next().unwrap_or_default();
-        for name in line(execution, children) {
+        for name in line(execution, parents) {
             let Some(child) = children.get(name) else { continue };
             let [(end, _)] = child.ends[..] else { continue };
             let ended = owners.stored_at(child.parent, end.sequence);

@@ -16,7 +16,7 @@ use tonic::{Code, Response, Status};
 use super::inputs::Inputs;
 use super::observed::Observations;
 use super::picture::Depth;
-use super::{hosts, plans, tools, watcher};
+use super::{deletions, hosts, plans, tools, watcher};
 use crate::trace;
 
 /// How long an RPC may take before its connection is replaced: turmoil's TCP does not retransmit what a partition dropped.
@@ -49,6 +49,12 @@ pub(super) struct Order {
     pub(super) inputs: Inputs,
     /// The plan as its author wrote it, to send instead.
     pub(super) document: Option<String>,
+    /// How likely it is that a person has it go on after an end that is no success.
+    pub(super) goes_on: f64,
+    /// Whether its executor drives only what it is asked to: a client asks again and again.
+    pub(super) is_driven: bool,
+    /// How likely it is that it is deleted after its end. With more than 0, the executions of its steps' plans are deleted as well, now and then.
+    pub(super) deletes: f64,
     pub(super) request_id: String,
     pub(super) seed: u64,
 }
@@ -63,8 +69,8 @@ pub(super) struct Connection {
     is_refused: bool,
     /// Why the executor has refused the last plan.
     plan_refused: Option<String>,
-    /// Whether the requested execution may not be there yet.
-    may_be_missing: bool,
+    /// Whether the requested execution may not be there, yet or any more.
+    pub(super) may_be_missing: bool,
 }
 
 impl Connection {
@@ -85,16 +91,27 @@ impl Connection {
         Fut: Future<Output = Result<Response<T>, Status>>,
     {
         self.is_refused = false;
+        let answer = self.try_ask(ask).await;
+        if let Err(Some(status)) = &answer {
+            self.refused(status);
+        }
+        answer.ok()
+    }
+
+    /// Sends a request; `Err` with the refusal, of which nothing is recorded, or without one when there is no response.
+    pub(super) async fn try_ask<T, Fut>(
+        &mut self,
+        ask: impl FnOnce(ExecutorServiceClient<Channel>) -> Fut,
+    ) -> Result<T, Option<Status>>
+    where
+        Fut: Future<Output = Result<Response<T>, Status>>,
+    {
         match tokio::time::timeout(RPC_TIMEOUT, ask(self.client.clone())).await {
-            Ok(Ok(answer)) => Some(answer.into_inner()),
-            Ok(Err(status)) => {
-                self.refused(&status);
-                None
-            }
+            Ok(answer) => answer.map(Response::into_inner).map_err(Some),
             Err(_) => {
                 trace::event("no answer");
                 self.client = connect();
-                None
+                Err(None)
             }
         }
     }
@@ -144,10 +161,13 @@ async fn carry_through(order: Order, observed: &Observations) {
     let name = start(&order, observed, &mut random).await;
     let seed = random.random();
     let is_followed = Cell::new(false);
-    tokio::join!(attend(&name, &order.request_id, observed, &is_followed, &mut random), async {
+    tokio::join!(attend(&name, &order, observed, &is_followed, &mut random), async {
         watcher::watch(&name, observed, StdRng::seed_from_u64(seed)).await;
         is_followed.set(true);
     });
+    if random.random_bool(order.deletes) {
+        deletions::delete(&name, &format!("{}-delete", order.request_id), observed, &mut random).await;
+    }
     observed.ended(&order.request_id);
 }
 
@@ -202,9 +222,10 @@ fn source(order: &Order) -> v1::start_execution_request::Source {
 
 /// Polls an execution until it has ended: pauses, resumes and cancels it while faults happen, and lets it end afterwards. One whose end may be lost with
 /// the journal is polled until it is followed to its end.
-async fn attend(name: &str, request_id: &str, observed: &Observations, is_followed: &Cell<bool>, random: &mut StdRng) {
+async fn attend(name: &str, order: &Order, observed: &Observations, is_followed: &Cell<bool>, random: &mut StdRng) {
+    let request_id = &order.request_id;
     let mut connection = Connection::new(observed);
-    let mut may_go_on = random.random_bool(0.3);
+    let mut may_go_on = random.random_bool(order.goes_on);
     // A request to go on that may yet be carried out: the execution has not ended before that is known.
     let mut unanswered = None;
     for number in 0.. {
@@ -243,6 +264,12 @@ async fn attend(name: &str, request_id: &str, observed: &Observations, is_follow
             if random.random_bool(if observed.is_healed() && waits { 1.0 } else { 0.1 }) {
                 signal(&mut connection, observed, name, format!("{request}-signal")).await;
             }
+        }
+        if order.is_driven && state != execution::State::Paused && random.random_bool(0.4) {
+            resume(&mut connection, observed, name, format!("{request}-drive")).await;
+        }
+        if order.deletes > 0.0 {
+            delete_children(&mut connection, observed, order, &execution, &request, random).await;
         }
         if observed.is_healed() || chance < 20 {
             attend_children(&mut connection, observed, &execution, &request, random).await;
@@ -340,6 +367,35 @@ async fn attend_children(
                     _ => open.push((child, request)),
                 }
             } else {
+                open.push((child, request));
+            }
+        }
+    }
+}
+
+/// Deletes the executions of the plans that steps have, where it may: those whose end is recorded.
+async fn delete_children(
+    connection: &mut Connection,
+    observed: &Observations,
+    order: &Order,
+    execution: &v1::Execution,
+    request_id: &str,
+    random: &mut StdRng,
+) {
+    let mut open = vec![(execution.clone(), request_id.to_owned())];
+    while let Some((execution, request_id)) = open.pop() {
+        for step in &execution.steps {
+            let chance = if step.state() == step::State::Running { 0.6 } else { 0.1 };
+            if !random.random_bool(chance) {
+                continue;
+            }
+            let Some(child) = child_of(connection, step, random).await else { continue };
+            let request = format!("{request_id}-{}-delete", step.step_id);
+            // Its parent may not be driven, and does not hear of its end.
+            if order.is_driven && !is_terminal(child.state()) && random.random_bool(0.5) {
+                resume(connection, observed, &child.name, format!("{request}-drive")).await;
+            }
+            if !deletions::delete_child(connection, &child, &request, observed, random).await {
                 open.push((child, request));
             }
         }

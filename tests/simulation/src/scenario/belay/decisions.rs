@@ -13,6 +13,7 @@ use belay_proto::{
 
 use super::audit::{Evidence, Kept, Violations};
 use super::calls::{Call, Hold};
+use super::deletions::Deletion;
 use super::observed::{ObservedApproval, leads_to, may_become};
 use super::outside::Run;
 use super::people::PERSON;
@@ -38,8 +39,13 @@ pub(super) struct Stored {
 
 /// Invariant 3 of REQUIREMENTS, B-03 and B-05: nothing that requires a person happens without a grant for it that was spent once, and only
 /// a person's decision leads to one.
-pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) -> Violations {
-    let mut violations = approvals(evidence, calls);
+pub(super) fn audit(
+    evidence: &Evidence<'_>,
+    gone: &BTreeMap<String, Deletion>,
+    runs: &[Run],
+    calls: &Calls<'_>,
+) -> Violations {
+    let mut violations = approvals(evidence, gone, calls);
     violations.extend(forms(evidence));
     let mut spent = BTreeMap::new();
     for (name, (mode, call)) in calls {
@@ -67,7 +73,7 @@ fn nonce<'a>(call: &Call<'a>) -> Option<&'a str> {
 }
 
 /// Audits the gate's data: every approval has its digest, is decided as people observed, and has at most one grant.
-fn approvals(evidence: &Evidence<'_>, calls: &Calls<'_>) -> Violations {
+fn approvals(evidence: &Evidence<'_>, gone: &BTreeMap<String, Deletion>, calls: &Calls<'_>) -> Violations {
     let Stored { approvals, grants, asked, .. } = evidence.stored;
     let mut violations = Violations::new();
     for (name, approval) in approvals {
@@ -86,7 +92,7 @@ fn approvals(evidence: &Evidence<'_>, calls: &Calls<'_>) -> Violations {
         if digest_of(&approval.subject) != approval.subject_digest || !subject.is_ok_and(|subject| is_about(&subject)) {
             violations.push(format!("{name} is not about what it says: {approval:?}"));
         }
-        if !calls.contains_key(&approval.call) {
+        if !calls.contains_key(&approval.call) && !gone.contains_key(&approval.execution) {
             violations.push(format!("{name} is about {}, whose intent is gone", approval.call));
         }
         trace::count(match approval.state() {
@@ -99,7 +105,10 @@ fn approvals(evidence: &Evidence<'_>, calls: &Calls<'_>) -> Violations {
     }
     for (name, asked) in asked {
         let Some(now) = approvals.get(name) else {
-            violations.push(format!("{name} was shown and is gone"));
+            // With its execution.
+            if !asked.shown.values().any(|shown| gone.contains_key(&shown.execution)) {
+                violations.push(format!("{name} was shown and is gone"));
+            }
             continue;
         };
         for (revision, shown) in &asked.shown {

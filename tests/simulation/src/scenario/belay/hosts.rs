@@ -58,6 +58,15 @@ pub(super) const SERVICES_URI: &str = "http://gate:7201";
 const OWN_WORKSPACES: &str = "/work";
 /// A workspace that several executions use at once.
 pub(super) const SHARED_WORKSPACE: &str = "/shared/one";
+
+/// The workspace that the runner makes for an execution that names none.
+pub(super) fn own_workspace(execution: &str) -> Option<PathBuf> {
+    match execution.split('/').collect::<Vec<_>>()[..] {
+        ["namespaces", namespace, "executions", id] => Some(Path::new(OWN_WORKSPACES).join(namespace).join(id)),
+        _ => None,
+    }
+}
+
 const FOLDER: &str = "/data";
 
 /// The path of an execution's workspace.
@@ -196,6 +205,8 @@ struct Owned {
     /// The number of times the gate has lost its store.
     gate_losses: u64,
     executors: u64,
+    /// Whether every executor that starts from now on drives all executions.
+    drives_all: bool,
     /// A copy of the journal and its log, until it is restored.
     journal_copy: Option<[Vec<u8>; 2]>,
     /// The copy was restored, and no executor has opened it yet: the operator asks each one to accept it.
@@ -251,6 +262,15 @@ impl Owners {
             }
         });
         Ok(answers)
+    }
+
+    /// Has executors drive all executions from their next start on, whatever they did before.
+    pub(super) fn drive_all(&self) {
+        self.with(|owned| owned.drives_all = true);
+    }
+
+    fn drives_all(&self, bugs: &Bugs) -> bool {
+        !bugs.drives_some || self.with(|owned| owned.drives_all)
     }
 
     /// The fence of the executor that opened the journal last.
@@ -509,7 +529,9 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
         webhooks: Vec::new(),
         thresholds: site.knobs.executor,
     });
-    executions.drive_all().await?;
+    if site.owners.drives_all(&site.bugs) {
+        executions.drive_all().await?;
+    }
     trace::count("executor starts");
     Ok(Running { executions, shutdown, _trigger: trigger })
 }

@@ -21,6 +21,7 @@ mod children;
 mod client;
 mod damage;
 mod decisions;
+mod deletions;
 mod documents;
 mod effects;
 mod escalations;
@@ -29,6 +30,8 @@ mod forger;
 mod hosts;
 mod inputs;
 mod knobs;
+mod lateness;
+mod looker;
 mod observed;
 mod outside;
 mod people;
@@ -74,6 +77,7 @@ const RUNNER: &str = "runner";
 const GATE: &str = "gate";
 const CLIENTS: [&str; 2] = ["alice", "bob"];
 const PEOPLE: [&str; 2] = ["pat", "quinn"];
+const LOOKER: &str = "lou";
 const FORGER: &str = "mallory";
 const AUDITOR: &str = "auditor";
 const SITE: fault::Site = fault::Site {
@@ -100,6 +104,8 @@ const HORIZON: Duration = Duration::from_secs(4);
 /// Every execution must end within this time after the last fault.
 const MAX_RECOVERY: Duration = Duration::from_secs(60);
 /// Additional faults that expose some bugs.
+const EXECUTOR_OUTAGES: Option<(u32, Fault)> =
+    Some((4, Fault::PowerLoss { host: EXECUTOR, down: Duration::from_millis(600) }));
 const EXECUTOR_KILLS: Option<(u32, Fault)> = Some((6, Fault::Kill { host: EXECUTOR }));
 const RUNNER_KILLS: Option<(u32, Fault)> = Some((6, Fault::Kill { host: RUNNER }));
 const GATE_KILLS: Option<(u32, Fault)> = Some((4, Fault::Kill { host: GATE }));
@@ -143,7 +149,36 @@ pub fn nesting(seed: u64) -> Result<(), String> {
 /// # Errors
 /// What was violated.
 pub fn brooding(seed: u64) -> Result<(), String> {
-    run(seed, Bugs { broods: true, ..Bugs::default() })
+    run(seed, Bugs { broods: true, looks: true, ..Bugs::default() })
+}
+
+/// Belay as it is, with executions that are deleted: those that a request has started after their end, and those of steps' plans as soon as that is
+/// accepted. Every other executor drives only what it is asked to: a child may end while its parent is not driven.
+///
+/// # Errors
+/// What was violated.
+pub fn deleting(seed: u64) -> Result<(), String> {
+    let drives_some = seed % 2 == 1;
+    let often = if drives_some { EXECUTOR_KILLS } else { None };
+    run(seed, Bugs { nests: true, deletes: true, looks: true, drives_some, often, ..Bugs::default() })
+}
+
+/// A defect of the services' own code: [`Defect::UnrecordedChildDeleted`].
+///
+/// # Errors
+/// What was violated.
+pub fn unrecorded_child_deleted(seed: u64) -> Result<(), String> {
+    let (drives_some, often) = (true, EXECUTOR_KILLS);
+    run(seed, Bugs { nests: true, deletes: true, drives_some, often, ..Bugs::planted(Defect::UnrecordedChildDeleted) })
+}
+
+/// A defect of the services' own code: [`Defect::LostChildStartedAgain`].
+///
+/// # Errors
+/// What was violated.
+pub fn lost_child_started_again(seed: u64) -> Result<(), String> {
+    let (drives_some, often) = (true, EXECUTOR_KILLS);
+    run(seed, Bugs { nests: true, deletes: true, drives_some, often, ..Bugs::planted(Defect::LostChildStartedAgain) })
 }
 
 /// The execution of a step's plan works in a folder of its own.
@@ -162,12 +197,61 @@ pub fn stale_view(seed: u64) -> Result<(), String> {
     run(seed, Bugs { broods: true, ..Bugs::planted(Defect::StaleView) })
 }
 
+/// The same, as a client that only looks sees it.
+///
+/// # Errors
+/// What was violated: how the defect is found.
+pub fn stale_look(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { nests: true, looks: true, ..Bugs::planted(Defect::StaleView) })
+}
+
+/// Belay as it is, with an executor that drives only what it is asked to, as one without a service does, and with it the executions of steps' plans.
+///
+/// # Errors
+/// What was violated.
+pub fn driving_some(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { nests: true, drives_some: true, often: EXECUTOR_KILLS, ..Bugs::default() })
+}
+
+/// A defect of the services' own code: [`Defect::ChildNotDriven`].
+///
+/// # Errors
+/// What was violated.
+pub fn child_not_driven(seed: u64) -> Result<(), String> {
+    let often = EXECUTOR_KILLS;
+    run(seed, Bugs { nests: true, drives_some: true, often, ..Bugs::planted(Defect::ChildNotDriven) })
+}
+
 /// Belay as it is, with steps that run for each entry of a list, that fall back to other calls, that are undone, that have checks, and that share resources.
 ///
 /// # Errors
 /// What was violated.
 pub fn extending(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::default() })
+}
+
+/// A defect of the services' own code: [`Defect::UnorderedCollection`].
+///
+/// # Errors
+/// What was violated.
+pub fn unordered_collection(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { extends: true, ..Bugs::planted(Defect::UnorderedCollection) })
+}
+
+/// A defect of the services' own code: [`Defect::IncompleteCollection`].
+///
+/// # Errors
+/// What was violated.
+pub fn incomplete_collection(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { extends: true, ..Bugs::planted(Defect::IncompleteCollection) })
+}
+
+/// A defect of the services' own code: [`Defect::StaleEntries`].
+///
+/// # Errors
+/// What was violated.
+pub fn stale_entries(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { extends: true, ..Bugs::planted(Defect::StaleEntries) })
 }
 
 /// Belay as it is, with plans that have what fails run again after everything else, and then wait for a person, and with inputs.
@@ -402,6 +486,22 @@ pub fn lost_wake_up(seed: u64) -> Result<(), String> {
     run(seed, Bugs { waits: true, ..Bugs::planted(Defect::LostWakeUp) })
 }
 
+/// A defect of the services' own code: [`Defect::LostTimer`].
+///
+/// # Errors
+/// What was violated.
+pub fn lost_timer(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { waits: true, often: EXECUTOR_OUTAGES, ..Bugs::planted(Defect::LostTimer) })
+}
+
+/// A defect of the services' own code: [`Defect::LateTimer`].
+///
+/// # Errors
+/// What was violated.
+pub fn late_timer(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { waits: true, often: EXECUTOR_OUTAGES, ..Bugs::planted(Defect::LateTimer) })
+}
+
 /// A defect of the services' own code: [`Defect::DoubleDispatch`].
 ///
 /// # Errors
@@ -477,11 +577,17 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     world.host(EXECUTOR, move || hosts::executor(here.clone()));
     let mut orders = orders(&mut random, bugs);
     if bugs.waits {
-        orders.iter_mut().for_each(|order| plans::add_waits(&mut StdRng::seed_from_u64(order.seed), &mut order.plan));
+        let waits = if seed % 4 == 3 { plans::sleep } else { plans::add_waits };
+        orders.iter_mut().for_each(|order| waits(&mut StdRng::seed_from_u64(order.seed), &mut order.plan));
     }
     if bugs.extends {
         for order in &mut orders {
             let random = &mut StdRng::seed_from_u64(order.seed ^ 4);
+            if order.seed % 3 == 1 {
+                order.plan = plans::listing(random, order.plan.id.clone());
+                order.goes_on = 0.9;
+                continue;
+            }
             plans::extend(random, &mut order.plan);
             features::add_checks(random, &mut order.plan);
             features::share(random, &mut order.plan);
@@ -511,6 +617,10 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             documents::write(&mut StdRng::seed_from_u64(order.seed ^ 32), order);
         }
     }
+    orders.iter_mut().for_each(|order| order.is_driven = bugs.drives_some);
+    if bugs.deletes {
+        orders.iter_mut().for_each(|order| order.deletes = 0.6);
+    }
     for order in &orders {
         trace::detail(format_args!("{} asks for {:?}, as {:?}", order.request_id, order.plan, order.document));
     }
@@ -518,12 +628,15 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         let own = orders.iter().skip(index).step_by(CLIENTS.len()).cloned().collect();
         world.client(name, client::work(own, observed.clone()));
     }
+    if bugs.looks {
+        world.client(LOOKER, looker::look(random.random(), observed.clone()));
+    }
     for name in PEOPLE {
         world.client(name, people::decide(random.random(), observed.clone()));
     }
     let repeated = Repeated::default();
     // A runner that has lost what it knew cannot know that a grant was spent.
-    let keeps_all = bugs.calls == Memory::Kept && !bugs.damages_a_row && !bugs.restores_journal;
+    let keeps_all = bugs.calls == Memory::Kept && !bugs.damages_a_row && !bugs.restores_journal && !bugs.deletes;
     let may_repeat = keeps_all.then(|| repeated.clone());
     let forger = forger::forge(random.random(), site.owners.clone(), site.keys(), observed.clone(), may_repeat);
     world.client(FORGER, forger);
@@ -540,7 +653,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     checker.verdict()?;
     trace::event("all faults have ended");
     world.heal();
-    observed.set_healed();
+    observed.set_healed(world.now_micros());
     // Invariant 6 of REQUIREMENTS: nothing is stuck.
     if !world.run_until(MAX_RECOVERY, decided).map_err(failed)? {
         let requests: Vec<_> = orders.iter().map(|order| order.request_id.clone()).collect();
@@ -552,6 +665,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         // Executions that were lost with the journal cannot be compared; the watchers have checked their events.
         return Ok(());
     }
+    site.owners.drive_all();
     for host in SITE.servers {
         world.power_cycle(host);
     }
@@ -596,7 +710,7 @@ fn orders(random: &mut StdRng, bugs: Bugs) -> Vec<Order> {
     let order = |number| {
         if bugs.crowds {
             crowded(random, number)
-        } else if bugs.broods {
+        } else if bugs.broods || bugs.deletes && number % 2 == 0 {
             let plan = plans::brood(random, format!("plan-{number}"));
             Order { plan, ..any_order(random, number) }
         } else {
@@ -615,6 +729,9 @@ fn any_order(random: &mut StdRng, number: usize) -> Order {
         request_id: format!("request-{number}"),
         inputs: Inputs::default(),
         document: None,
+        goes_on: 0.3,
+        is_driven: false,
+        deletes: 0.0,
         seed: random.random(),
     }
 }

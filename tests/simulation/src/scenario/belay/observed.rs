@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belay_proto::v1::Decision;
-use belay_proto::v1::{self, approval};
+use belay_proto::v1::{self, approval, execution};
 
 use super::damage::Damaged;
+use super::deletions::Deletion;
+use super::looker::Look;
 use super::picture::{Account, Depth};
 use crate::checker::Checker;
 use crate::trace;
@@ -25,13 +27,17 @@ pub(super) struct Observations {
 
 #[derive(Debug, Default)]
 struct State {
-    healed: bool,
+    /// The true time at which all faults have ended, in microseconds since the Unix epoch.
+    healed_at: Option<i64>,
     /// Requests whose client has seen the end of the execution.
     ended: BTreeSet<String>,
     executions: BTreeMap<String, ObservedExecution>,
     /// When the journal is replaced: the events shown, by execution, journal and sequence.
     shown: BTreeMap<(String, String, i64), v1::ExecutionEvent>,
     approvals: BTreeMap<String, ObservedApproval>,
+    /// By the names of the executions.
+    deletions: BTreeMap<String, Deletion>,
+    looks: Vec<Look>,
 }
 
 /// The observations of one approval.
@@ -212,9 +218,53 @@ impl Observations {
         !self.journal_remembers
     }
 
+    /// Records that a request to delete an execution is sent.
+    pub(super) fn deleting(&self, name: &str) {
+        self.state().deletions.entry(name.to_owned()).or_default().open += 1;
+    }
+
+    /// Records that a request to delete an execution was refused.
+    pub(super) fn not_deleted(&self, name: &str) {
+        if let Some(deletion) = self.state().deletions.get_mut(name) {
+            deletion.open -= 1;
+        }
+    }
+
+    /// Records that a request to delete an execution was acknowledged, at this true time in microseconds since the Unix epoch.
+    pub(super) fn deleted(&self, name: &str, now: i64, complete: bool) {
+        let mut state = self.state();
+        let deletion = state.deletions.entry(name.to_owned()).or_default();
+        deletion.acknowledged_at.get_or_insert(now);
+        deletion.is_complete |= complete;
+    }
+
+    /// The executions that may have been deleted.
+    pub(super) fn deletions(&self) -> BTreeMap<String, Deletion> {
+        let mut deletions = self.state().deletions.clone();
+        deletions.retain(|_, deletion| deletion.open > 0 || deletion.acknowledged_at.is_some());
+        deletions
+    }
+
+    /// Records two answers that fit together only if an execution went on after its end.
+    pub(super) fn looked(&self, look: Look) {
+        self.state().looks.push(look);
+    }
+
+    /// All that [`Self::looked`] has recorded.
+    pub(super) fn looks(&self) -> Vec<Look> {
+        self.state().looks.clone()
+    }
+
+    /// The newest state of an execution that a client was shown.
+    pub(super) fn last_state(&self, name: &str) -> Option<execution::State> {
+        let state = self.state();
+        let (_, newest) = state.executions.get(name)?.accounts.last_key_value()?;
+        execution::State::try_from(newest.picture.state).ok()
+    }
+
     /// Records that an approval that was shown is missing.
     pub(super) fn approval_is_gone(&self, message: &str) {
-        if self.gate_remembers {
+        if self.gate_remembers && self.state().deletions.is_empty() {
             self.violation(format_args!("an approval that was shown is gone: {message}"));
         }
     }
@@ -240,14 +290,19 @@ impl Observations {
         requests.iter().filter(|id| !state.ended.contains(*id)).cloned().collect()
     }
 
-    /// Records that all faults have ended.
-    pub(super) fn set_healed(&self) {
-        self.state().healed = true;
+    /// Records that all faults have ended, at this true time in microseconds since the Unix epoch.
+    pub(super) fn set_healed(&self, now: i64) {
+        self.state().healed_at = Some(now);
     }
 
     /// Whether all faults have ended.
     pub(super) fn is_healed(&self) -> bool {
-        self.state().healed
+        self.healed_at().is_some()
+    }
+
+    /// The true time at which all faults have ended, in microseconds since the Unix epoch.
+    pub(super) fn healed_at(&self) -> Option<i64> {
+        self.state().healed_at
     }
 
     /// Whether the ledger's row of a call of this step was damaged.

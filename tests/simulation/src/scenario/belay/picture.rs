@@ -132,6 +132,8 @@ pub(super) struct Fold {
     checking: BTreeSet<usize>,
     /// For each step, the step for an entry of whose list it runs, and the entry.
     pub(super) entries: Vec<Option<(usize, serde_json::Value)>>,
+    /// For each step that has read its list, how many entries that has.
+    pub(super) listed: BTreeMap<usize, usize>,
     /// For each step, the step that it undoes.
     pub(super) undoes: Vec<Option<usize>>,
     /// For each step that is undone, or was since the execution went on last, the step that undoes it.

@@ -150,6 +150,16 @@ pub(super) fn add_waits(random: &mut StdRng, plan: &mut v1::Plan) {
     }
 }
 
+/// Makes all steps wait for a time: an executor that starts again has nothing else to do meanwhile.
+pub(super) fn sleep(random: &mut StdRng, plan: &mut v1::Plan) {
+    plan.timeout = None;
+    for step in &mut plan.steps {
+        let condition = Some(Condition::Duration(milliseconds(random, 500, 6000)));
+        (step.timeout, step.attempt_timeout, step.retry) = (None, None, None);
+        step.kind = Some(step_spec::Kind::Wait(v1::WaitStep { condition }));
+    }
+}
+
 /// Makes about a third of the steps carry out a plan instead of calling a tool.
 pub(super) fn add_plans(random: &mut StdRng, plan: &mut v1::Plan) {
     for step in &mut plan.steps {
@@ -222,6 +232,36 @@ pub(super) fn extend(random: &mut StdRng, plan: &mut v1::Plan) {
             step.postconditions = vec![holds(format!("${{{}.result.run}} % 3 != 2", step.id))];
         }
     }
+}
+
+/// A list of two to four entries, of which some have what an earlier step has returned, in a plan that fails and undoes that step now and then: when it
+/// goes on, the list is read again, with other entries.
+pub(super) fn listing(random: &mut StdRng, id: String) -> v1::Plan {
+    let call = |tool: &str, arguments: Value| v1::ToolStep {
+        tool: tool.to_owned(),
+        arguments: Some(v1::Payload::of_json(arguments.to_string())),
+        ..v1::ToolStep::default()
+    };
+    let step = |id: &str, depends_on: &[&str], call| v1::StepSpec {
+        id: id.to_owned(),
+        depends_on: depends_on.iter().map(|id| (*id).to_owned()).collect(),
+        kind: Some(step_spec::Kind::Tool(call)),
+        ..v1::StepSpec::default()
+    };
+    let mut first = step("first", &[], call(SEND, json!({"ms": 5, "value": 1})));
+    first.compensate = Some(call(SEND, json!({"ms": 5, "value": 2})));
+    let mut list = step("list", &["first"], call(LOOK, json!({"ms": "${item.value}", "value": "${item.value}"})));
+    let entry = |random: &mut StdRng| match random.random_bool(0.5) {
+        true => json!("${first.result.run}"),
+        false => json!(random.random_range(1..80)),
+    };
+    let entries: Vec<Value> = (0..random.random_range(2..=4)).map(|_| entry(random)).collect();
+    list.for_each = Some(v1::Payload::of_json(Value::from(entries).to_string()));
+    // As often as it is tried before a person has the execution go on, or not.
+    let fails = random.random_range(0..=1);
+    let class = i32::from(ErrorClass::InvalidArguments);
+    let last = step("last", &["list"], call(LOOK, json!({"ms": 1, "value": 3, "fails": fails, "class": class})));
+    v1::Plan { id, steps: vec![first, list, last], parallelism: random.random_range(1..=4), ..v1::Plan::default() }
 }
 
 /// Gives about half of the steps that depend on others a condition, or lets them run after a failure or in any case.

@@ -97,7 +97,7 @@ impl Fold {
     }
 
     /// The steps for the entries of a step's list.
-    pub(super) fn of_list(&self, list: usize) -> impl Iterator<Item = usize> + '_ {
+    pub(in super::super) fn of_list(&self, list: usize) -> impl Iterator<Item = usize> + '_ {
         let is_of =
             move |entry: &Option<(usize, serde_json::Value)>| entry.as_ref().is_some_and(|entry| entry.0 == list);
         self.entries.iter().enumerate().filter(move |(_, entry)| is_of(entry)).map(|(index, _)| index)
@@ -111,6 +111,7 @@ impl Fold {
             return Err(format!("step {list} reads a list"));
         }
         let known: Vec<usize> = self.of_list(list).collect();
+        self.listed.insert(list, listed.items.len());
         for (number, item) in listed.items.iter().enumerate() {
             let item = item.as_json().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
             let index = match known.get(number) {

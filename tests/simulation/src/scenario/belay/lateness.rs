@@ -1,0 +1,59 @@
+//! Audits when what waits for a time goes on: not much later than at its time, in true time, however long its executor was away.
+
+use std::collections::BTreeMap;
+
+use belay_proto::v1::{self, execution_event::Kind, wait_ended::Cause};
+
+use super::hosts::Owners;
+use crate::trace;
+
+/// How much later than at its time something may go on once nothing is wrong any more, in microseconds: less than the time after which an executor
+/// looks without a reason.
+const MAX_LATE: i64 = 10_000_000;
+
+/// The waits of one execution.
+pub(super) struct Lateness<'a> {
+    name: &'a str,
+    owners: &'a Owners,
+    /// Until then, what is due may have to wait for what is wrong or for a person: true time in microseconds since the Unix epoch.
+    not_before: i64,
+    /// When each step goes on, in the same.
+    due: BTreeMap<&'a str, i64>,
+}
+
+impl<'a> Lateness<'a> {
+    pub(super) fn new(name: &'a str, owners: &'a Owners, healed_at: Option<i64>) -> Self {
+        Self { name, owners, not_before: healed_at.unwrap_or(i64::MAX), due: BTreeMap::new() }
+    }
+
+    /// What an event that follows those so far breaks.
+    pub(super) fn of(&mut self, event: &'a v1::ExecutionEvent) -> Option<String> {
+        let stored = self.owners.stored_at(self.name, event.sequence)?;
+        let time = event.time.as_ref().map_or(0, belay_proto::micros);
+        let due = |until: &pbjson_types::Timestamp| stored + belay_proto::micros(until) - time;
+        let step = event.step_id.as_str();
+        match event.kind.as_ref()? {
+            Kind::ExecutionResumed(_) | Kind::ExecutionRetried(_) | Kind::ExecutionPlanUpdated(_) => {
+                self.not_before = self.not_before.max(stored);
+            }
+            Kind::WaitStarted(started) if started.signal.is_empty() && started.form.is_none() => {
+                self.due.extend(started.until.as_ref().map(|until| (step, due(until))));
+            }
+            Kind::StepRetryScheduled(retry) => {
+                self.due.extend(retry.not_before.as_ref().map(|until| (step, due(until))));
+            }
+            Kind::WaitEnded(ended) if ended.cause() == Cause::Elapsed => return self.went_on(step, stored),
+            Kind::StepStarted(_) => return self.went_on(step, stored),
+            _ if !step.is_empty() => drop(self.due.remove(step)),
+            _ => {}
+        }
+        None
+    }
+
+    fn went_on(&mut self, step: &str, now: i64) -> Option<String> {
+        let due = self.due.remove(step)?;
+        trace::count("waits for a time");
+        let late = now - due.max(self.not_before);
+        (late > MAX_LATE).then(|| format!("step {step} went on {} s late", late / 1_000_000))
+    }
+}

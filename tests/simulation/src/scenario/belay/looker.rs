@@ -1,0 +1,94 @@
+//! A client that only looks: it lists executions and gets them, and never waits. What it is shown never goes back.
+
+use std::collections::BTreeMap;
+
+use belay_proto::v1::{self, execution_event::Kind};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::audit::{Evidence, Violations};
+use super::client::{Connection, is_terminal, pause};
+use super::observed::Observations;
+use crate::trace;
+
+/// What two answers say of one execution, one after the other.
+#[derive(Debug, Clone)]
+pub(super) struct Look {
+    name: String,
+    /// The number of the last event that the answer with the execution had.
+    sequence: i64,
+    order: Order,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// The row said that it had ended, and the execution does not say so.
+    EndedBefore,
+    /// The execution had ended, and its row does not say so.
+    EndedAfter,
+}
+
+/// How many executions of a list it gets.
+const MAX_GOT: usize = 3;
+
+/// Looks as long as the simulation runs.
+pub(super) async fn look(seed: u64, observed: Observations) -> turmoil::Result {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut connection = Connection::new(&observed);
+    // How far each execution was shown to have come, and whether it had ended.
+    let mut shown = BTreeMap::<String, (i64, bool)>::new();
+    loop {
+        pause(&mut random, 150).await;
+        let request = v1::ListExecutionsRequest {
+            parent: "namespaces/-".to_owned(),
+            page_size: 1_000,
+            include_children: true,
+            ..v1::ListExecutionsRequest::default()
+        };
+        let page = connection.ask(|mut client| async move { client.list_executions(request).await });
+        let Some(page) = page.await else { continue };
+        for row in &page.executions {
+            if let Some((sequence, true)) = shown.get(&row.name)
+                && !is_terminal(row.state())
+            {
+                observed.looked(Look { name: row.name.clone(), sequence: *sequence, order: Order::EndedAfter });
+            }
+        }
+        for _ in 0..page.executions.len().min(MAX_GOT) {
+            let row = &page.executions[random.random_range(0..page.executions.len())];
+            connection.may_be_missing = observed.deletions().contains_key(&row.name);
+            let request = v1::GetExecutionRequest { name: row.name.clone(), view: v1::ExecutionView::Basic.into() };
+            let got = connection.ask(|mut client| async move { client.get_execution(request).await });
+            let Some(execution) = got.await else { continue };
+            trace::count("looks");
+            observed.saw(&execution);
+            let (sequence, ended) = (execution.last_sequence, is_terminal(execution.state()));
+            let before = shown.insert(row.name.clone(), (sequence, ended));
+            if let Some((before, _)) = before.filter(|(before, _)| *before > sequence) {
+                let name = &row.name;
+                observed.violation(format_args!("{name} was shown up to event {before}, and then up to {sequence}"));
+            }
+            if is_terminal(row.state()) && !ended {
+                observed.looked(Look { name: row.name.clone(), sequence, order: Order::EndedBefore });
+            }
+        }
+    }
+}
+
+/// One that was shown as ended has gone on since, when it is shown as one that has not.
+pub(super) fn audit(evidence: &Evidence<'_>, violations: &mut Violations) {
+    for Look { name, sequence, order } in evidence.observed.looks() {
+        let Some(kept) = evidence.stored.executions.get(&name) else { continue };
+        trace::count("looks at executions that went on");
+        let has_gone_on = kept.events.iter().any(|event| match order {
+            Order::EndedBefore => event.sequence <= sequence && matches!(event.kind, Some(Kind::ExecutionFinished(_))),
+            Order::EndedAfter => event.sequence > sequence && matches!(event.kind, Some(Kind::ExecutionRetried(_))),
+        });
+        if !has_gone_on {
+            let first = if order == Order::EndedBefore { "its row" } else { "it" };
+            violations.push(format!(
+                "{first} said that {name} had ended, and another answer that it had not, at event {sequence}"
+            ));
+        }
+    }
+}
