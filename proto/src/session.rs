@@ -210,7 +210,7 @@ mod tests {
     use crate::runner_v1::{CancelToolCallRequest, session_operation::Operation};
 
     fn cancel(id: i64) -> SessionOperation {
-        let cancelled = CancelToolCallRequest { name: format!("call {id}"), fence: None, kill: false };
+        let cancelled = CancelToolCallRequest { name: format!("call {id}"), ..Default::default() };
         SessionOperation { id, operation: Some(Operation::CancelToolCall(cancelled)), ..Default::default() }
     }
 

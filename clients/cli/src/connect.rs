@@ -123,11 +123,12 @@ impl Place {
         !matches!(self.server, Some(Address::Http(_)))
     }
 
-    /// Adds the folder that the execution works in where it names none, if that folder is known here.
+    /// Adds where the folder is that the services have made for the execution, if that is known here.
     pub(crate) fn with_workspace(&self, mut execution: Execution) -> Execution {
-        if let (true, None, Ok(state_dir)) = (execution.workspace.is_empty(), &self.server, self.state_dir()) {
-            let own = belay_all_in_one::own_workspace(&state_dir, &execution.name);
-            execution.workspace = std::path::absolute(&own).unwrap_or(own).display().to_string();
+        if let (false, None, Ok(state_dir)) = (execution.made_folder.is_empty(), &self.server, self.state_dir()) {
+            let namespace = execution.name.split('/').nth(1).unwrap_or_default();
+            let folder = belay_all_in_one::made_folder(&state_dir, namespace, &execution.made_folder);
+            execution.workspace = std::path::absolute(&folder).unwrap_or(folder).display().to_string();
         }
         execution
     }

@@ -29,7 +29,7 @@ pub use principals::{PrincipalEntry, PrincipalsFile, Role, WithToken};
 pub use process::{SERVICES, Serving, serve_if_asked};
 pub use sizes::{MeasuredStore, Sizes, measure_stores};
 pub use spans::telemetry;
-pub use state_dir::{StateDir, find_running, is_state_dir, own_workspace};
+pub use state_dir::{StateDir, find_running, is_state_dir, made_folder};
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 

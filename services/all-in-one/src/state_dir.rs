@@ -193,10 +193,10 @@ const EXECUTOR_SOCKET: &str = "executor.sock";
 pub(crate) const BLOBS: &str = "blobs";
 pub(crate) const WORKSPACES: &str = "workspaces";
 
-/// The workspace of an execution that names none, by its full name: the services create it when a call needs it.
-pub fn own_workspace(state_dir: &Path, execution: &str) -> PathBuf {
-    let ids = execution.split('/').skip(1).step_by(2);
-    ids.fold(state_dir.join(WORKSPACES), |path, id| path.join(id))
+/// The path of a folder that the services make for executions without a named workspace, by its namespace and id. They make it when a call
+/// needs it.
+pub fn made_folder(state_dir: &Path, namespace: &str, id: &str) -> PathBuf {
+    [WORKSPACES, namespace, id].iter().fold(state_dir.to_owned(), |path, part| path.join(part))
 }
 
 /// Whether a directory is a state directory: it contains state, or a process has just begun to create some. An unreadable directory counts,

@@ -7,7 +7,7 @@ mod steps;
 
 use belay_execution::{
     ApprovalEvent, Body, Decision, EscalationRetry, Event, ExecutionEvent, ExecutionState, Finished, OperationId,
-    Subject,
+    Subject, Workspace,
 };
 use belay_proto::v1::{self, AuditLevel, audit_entry::Severity};
 use serde_json::json;
@@ -52,7 +52,11 @@ fn execution(event: &ExecutionEvent) -> Said {
     match event {
         ExecutionEvent::Created(created) => {
             let plan = &created.plan;
-            let details = json!({"plan": plan.id(), "steps": plan.steps().len(), "workspace": created.workspace});
+            let (kind, place) = match &created.workspace {
+                Workspace::Directory(path) => ("workspace", path),
+                Workspace::MadeFolder(id) => ("made_folder", id),
+            };
+            let details = json!({"plan": plan.id(), "steps": plan.steps().len(), kind: place});
             let message = format!("Execution accepted: plan `{}`, {}", plan.id(), counted(plan.steps().len(), "step"));
             Said::new(Minimal, Info, message, details)
         }

@@ -114,6 +114,10 @@ async fn complete(registry: &Arc<ExecutionRegistry>, deletions: Vec<Deletion>) -
     let deleted = |deletion: &Deletion| runner_v1::DeletedExecution {
         name: name_of(deletion),
         fence: Some(registry.runner_fence(deletion.shard)),
+        made_folder: deletion
+            .folder
+            .clone()
+            .map(|id| runner_v1::MadeFolder { namespace: deletion.namespace.clone(), id }),
     };
     let forgotten = registry.runner.forget(deletions.iter().map(deleted).collect()).await;
     let forgotten = forgotten.map_err(|status| format!("the tool runner: {status}"))?;

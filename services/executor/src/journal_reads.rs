@@ -107,6 +107,35 @@ impl JournalReads {
         self.open(stored).await
     }
 
+    /// The events of an execution after one, with their secrets: those of at most `limit` transitions.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub(crate) async fn events_after(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Event>, Status> {
+        let read = |after, limit| self.read(move |reader| reader.read(key, after, limit));
+        let mut transitions = read(after, limit).await.map_err(|error| unreadable(&error))?;
+        let mut wrapped = None;
+        if transitions.iter().any(|transition| transition.sealed.is_some()) {
+            wrapped = self.read(move |reader| reader.seal_key(key)).await.map_err(|error| unreadable(&error))?;
+            // What is sealed is opened with the uid, which the first event has.
+            if transitions[0].first_sequence > 1 {
+                transitions.splice(..0, read(0, 1).await.map_err(|error| unreadable(&error))?);
+            }
+        }
+        let vault = Arc::clone(&self.vault);
+        let events = self.folding.run(move || {
+            let (messages, _) = vault.open(&transitions, wrapped.as_deref())?;
+            let facts = |sequence| {
+                let at = transitions.partition_point(|transition| transition.last_sequence() < sequence);
+                transitions.get(at)?.facts.as_deref()
+            };
+            let later = messages.into_iter().filter(|message| u64::try_from(message.sequence).is_ok_and(|n| n > after));
+            let events = wire::to_events(later, facts).collect::<Result<_, _>>();
+            events.map_err(|error| undecodable(&error, &vault))
+        });
+        events.await
+    }
+
     async fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Result<Loaded, Status> {
         self.reader.load(key, snapshot).await.map_err(|error| unreadable(&error))
     }
@@ -129,7 +158,8 @@ impl JournalReads {
     }
 }
 
-fn corrupt(message: &str) -> Status {
+/// The error of a store whose contents contradict each other.
+pub(crate) fn corrupt(message: &str) -> Status {
     status::error(Code::DataLoss, reasons::STORE_CORRUPT, message).into()
 }
 

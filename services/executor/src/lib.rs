@@ -20,6 +20,7 @@ mod decisions;
 mod deletion_rounds;
 mod deletions;
 mod driver;
+mod event_index;
 mod feeds;
 mod followed;
 mod form_request;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
     ApprovalMode, ApprovalRequirement, ChildEvent, ErrorClass, Failure, Json, OperationKey, PendingApproval, Receipt,
-    RecoveryClass, ToolCallEnd, ToolCallRequest, Verb,
+    RecoveryClass, ToolCallEnd, ToolCallRequest, Verb, Workspace,
 };
 use belay_proto::{
     gate_v1,
@@ -145,7 +145,9 @@ pub(crate) struct ToolCallOperation {
     pub(crate) key: OperationKey,
     /// The call's name.
     pub(crate) name: String,
-    pub(crate) workspace: String,
+    /// The namespace's id.
+    pub(crate) namespace: String,
+    pub(crate) workspace: Workspace,
     /// The call's span.
     pub(crate) trace: TraceContext,
     pub(crate) request: Arc<ToolCallRequest>,
@@ -332,7 +334,15 @@ impl ToolCallOperation {
     async fn cancel(&mut self, kill: bool) -> Result<Update, DriverGone> {
         let mut ledger_id = self.request.ledger_id.clone();
         loop {
-            let reply = self.registry.runner.cancel(self.name.clone(), self.fence, &ledger_id, kill).await;
+            let (workspace, made_folder) = self.workspace();
+            let message = runner_v1::CancelToolCallRequest {
+                name: self.name.clone(),
+                fence: Some(self.fence),
+                kill,
+                workspace,
+                made_folder,
+            };
+            let reply = self.registry.runner.cancel(message, &ledger_id).await;
             match self.copied(reply).await? {
                 CallReply::Ended(end) => return Ok(self.ended(end)),
                 CallReply::Fenced => return Ok(Update::Fenced),
@@ -478,9 +488,20 @@ impl ToolCallOperation {
         }
     }
 
+    /// The workspace as the runner's requests have it: a directory's path, or a folder.
+    fn workspace(&self) -> (String, Option<runner_v1::MadeFolder>) {
+        match self.workspace.clone() {
+            Workspace::Directory(path) => (path, None),
+            Workspace::MadeFolder(id) => {
+                (String::new(), Some(runner_v1::MadeFolder { namespace: self.namespace.clone(), id }))
+            }
+        }
+    }
+
     /// The call as its method and the session carry it.
     fn message(&self, ledger_id: &str, grant: Option<runner_v1::Grant>) -> runner_v1::CallToolRequest {
         let arguments = self.arguments.as_ref().expect("the driver has got the arguments of a call that is sent");
+        let (workspace, made_folder) = self.workspace();
         runner_v1::CallToolRequest {
             name: self.name.clone(),
             tool: self.request.tool.clone(),
@@ -488,7 +509,8 @@ impl ToolCallOperation {
             timeout: Some(belay_proto::duration(self.request.timeout)),
             fence: Some(self.fence),
             ledger_id: ledger_id.to_owned(),
-            workspace: self.workspace.clone(),
+            workspace,
+            made_folder,
             exclusive: self.exclusive,
             attempt: i32::try_from(self.key.attempt).unwrap_or(i32::MAX),
             grant,

@@ -258,14 +258,8 @@ impl Runner {
     }
 
     /// Cancels a call, and returns how it really ended.
-    pub(crate) async fn cancel(
-        &self,
-        name: String,
-        fence: runner_v1::Fence,
-        ledger_id: &str,
-        kill: bool,
-    ) -> RunnerReply {
-        let message = runner_v1::CancelToolCallRequest { name: name.clone(), fence: Some(fence), kill };
+    pub(crate) async fn cancel(&self, message: runner_v1::CancelToolCallRequest, ledger_id: &str) -> RunnerReply {
+        let name = message.name.clone();
         let operation = (Operation::CancelToolCall(message), None);
         let ended = match self.end_of(&name, operation, Urgency::First).await {
             Ok(ended) => ended,

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use belay_execution::{Json, ToolFacts};
+use belay_execution::{Json, ToolFacts, Workspace};
+use belay_journal::Folder;
 use belay_plan::{
     CallPlace, Format, InvalidPlan, Plan, Planned, PlannedCall, PlannedStep, StepProblem, Violation, nearest,
 };
@@ -201,5 +202,12 @@ fn format_of(document: &v1::PlanDocument) -> Format {
         v1::PlanFormat::Unspecified => Format::Auto,
         v1::PlanFormat::Yaml => Format::Yaml,
         v1::PlanFormat::Json => Format::Json,
+    }
+}
+/// The folder of a workspace that another execution has as well.
+pub(crate) fn shared_folder(workspace: &Workspace) -> Option<Folder> {
+    match workspace {
+        Workspace::Directory(_) => None,
+        Workspace::MadeFolder(id) => Some(Folder::Shared(id.clone())),
     }
 }

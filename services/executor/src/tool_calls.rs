@@ -11,7 +11,7 @@ use prost::Message as _;
 
 use crate::wire;
 
-/// One page of an execution's calls, while it is gathered: events are given to it in order, from the first after the page before.
+/// One page of an execution's calls, while it is gathered: the events of its calls are given to it in order, and the request after them.
 #[derive(Debug)]
 pub(crate) struct ToolCalls {
     execution: String,
@@ -30,11 +30,6 @@ impl ToolCalls {
     /// An empty page of `size` calls of the execution with this name, or of one of its steps.
     pub(crate) fn new(execution: String, step: Option<String>, size: usize) -> Self {
         Self { execution, step, size, calls: Vec::new(), open: HashMap::new(), has_more: false }
-    }
-
-    /// Whether no later event changes the page.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.has_more && self.open.is_empty()
     }
 
     /// Takes the next event.

@@ -56,6 +56,7 @@ fn parked(now: i64, fence: i64) -> Vec<Operation> {
             seal_key: None,
             outbox: Vec::new(),
             inbox: Default::default(),
+            folder: None,
             fence: Fence { shard, token: fence },
         }
     };

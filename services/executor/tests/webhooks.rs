@@ -99,6 +99,7 @@ impl World {
             outbox: (0..messages).map(message).collect(),
             inbox: Default::default(),
             fence: Fence { shard, token: fence },
+            folder: None,
         };
         let created = writer.commit(&[create]).await.unwrap();
         assert!(matches!(created[0], Ok(Done::Created(_))), "{created:?}");

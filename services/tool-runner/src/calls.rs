@@ -358,6 +358,39 @@ impl Calls {
         status::error(Code::NotFound, reasons::CALL_NOT_FOUND, message).with("ledger_id", self.ledger.id()).into()
     }
 
+    /// Removes the view of a call that is to be cancelled, if a process before this one has left it. An unreachable workspace is reported, so that the
+    /// caller asks again; a call that is to end at once does not wait for that.
+    pub(crate) async fn remove_lost_view(
+        self: &Arc<Self>,
+        name: &str,
+        workspace: Chosen,
+        stop: Stop,
+    ) -> Result<(), Status> {
+        let may_have_left_a_view = match self.look_up(name).await? {
+            None => true,
+            Some(call) => call.now().state() == State::OutcomeUnknown,
+        };
+        self.unload(name);
+        if !may_have_left_a_view {
+            return Ok(());
+        }
+        let path = workspace.path.clone();
+        // In a task of its own, so that a caller that disconnects does not cancel the opening halfway.
+        let workspaces = Arc::clone(&self.workspaces);
+        let swept = tokio::spawn(async move { workspaces.sweep(workspace).await });
+        match swept.await.map_err(|error| Status::internal(error.to_string()))? {
+            Ok(()) => Ok(()),
+            Err(unavailable) if unavailable.may_keep_views() && stop < Stop::AtOnce => Err(unavailable.into_status()),
+            Err(unavailable) => {
+                if unavailable.may_keep_views() {
+                    let workspace = path.display();
+                    tracing::warn!(call = name, %workspace, error = %unavailable, "A killed call may have left files in `.belay/views`; the next call in this workspace removes them");
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// Cancels a call and returns when it has ended. For an unknown call it leaves a tombstone, so that the call cannot start later.
     pub(crate) async fn cancel(self: &Arc<Self>, name: &str, stop: Stop) -> Result<Arc<runner_v1::ToolCall>, Status> {
         let cancelled = self.cancel_known(name, stop).await;

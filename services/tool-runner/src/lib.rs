@@ -11,7 +11,7 @@ mod commands;
 mod commit_log;
 mod contents;
 mod digests;
-mod disk_full;
+mod disk_errors;
 mod enforcement;
 mod json_of;
 mod lanes;

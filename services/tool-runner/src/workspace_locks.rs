@@ -13,6 +13,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
+use belay_proto::runner_v1::MadeFolder;
 use belay_workspace::{CommitError, OpenError};
 use tokio::sync::{OnceCell, OwnedMutexGuard, oneshot, watch};
 
@@ -21,7 +22,7 @@ use crate::{
     Staged, Thresholds, WorkspaceDirectories, WorkspaceDirectory,
     acknowledgements::Acknowledgements,
     commit_log::{CommitLog, ConcurrentCommits, Overlap, Touched},
-    disk_full::may_pass,
+    disk_errors::may_pass,
     lanes::Lanes,
     lock::lock,
     workspaces::{Chosen, NotAllowed, Workspaces},
@@ -178,9 +179,14 @@ impl WorkspaceLocks {
         lock(&self.state)
     }
 
-    /// The workspace that a request names, or the execution's own. Checks names only, not the disk.
-    pub(crate) fn choose(&self, workspace: &str, execution: &str) -> Result<Chosen, NotAllowed> {
-        self.settings.choose(workspace, execution)
+    /// A directory that a request names as a workspace. Checks names only, not the disk.
+    pub(crate) fn named(&self, directory: &str) -> Result<Chosen, NotAllowed> {
+        self.settings.named(directory)
+    }
+
+    /// A folder of the runner's own. Checks names only, not the disk.
+    pub(crate) fn made(&self, folder: &MadeFolder) -> Result<Chosen, NotAllowed> {
+        self.settings.made(folder)
     }
 
     /// A workspace from the ledger.
@@ -232,6 +238,15 @@ impl WorkspaceLocks {
         };
         guard.workspace.directory.get_or_try_init(open).await?;
         Ok(guard)
+    }
+
+    /// Removes the views that a process before this one has left in a workspace: opening it does. A workspace that does not exist has none.
+    pub(crate) async fn sweep(self: &Arc<Self>, chosen: Chosen) -> Result<()> {
+        let (directories, path) = (Arc::clone(&self.directories), chosen.path.clone());
+        match self.lanes.quick.run(move || canonical(&*directories, &path)).await? {
+            None => Ok(()),
+            Some(_) => self.open(chosen).await.map(drop),
+        }
     }
 
     /// Opens a directory, removes what a crashed runner left there, and applies its commits.
@@ -321,18 +336,12 @@ impl WorkspaceLocks {
         self.state().kept.remove(id);
     }
 
-    /// Removes the directory that the runner made for an execution, if there is one. No call of the execution may come any more.
-    pub(crate) async fn remove_own(self: &Arc<Self>, execution: &str) -> Result<()> {
-        let chosen = self.settings.choose("", execution)?;
+    /// Removes a folder of the runner's own, if there is one. No call may come any more that names it.
+    pub(crate) async fn remove_made(self: &Arc<Self>, folder: &MadeFolder) -> Result<()> {
+        let chosen = self.settings.made(folder)?;
         let locks = Arc::clone(self);
         let remove = move || {
-            let path = match locks.directories.resolve(&chosen.path) {
-                Ok(path) => path,
-                Err(OpenError::Unreachable { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                    return Ok(());
-                }
-                Err(error) => return Err(error.into()),
-            };
+            let Some(path) = canonical(&*locks.directories, &chosen.path)? else { return Ok(()) };
             // Compared by its canonical path: a link in its place must not lead to the directory of a person.
             if path != locks.directories.resolve(&locks.settings.own)?.join(chosen.below(&locks.settings)) {
                 return Err(OpenError::Forbidden { path, forbidden: chosen.path.clone() }.into());
@@ -380,6 +389,15 @@ impl WorkspaceLocks {
             // Dropped while the state is locked: the next user must find the directory closed.
             drop(state.open.remove(path));
         }
+    }
+}
+
+/// The canonical path of a directory; `None` if it does not exist.
+fn canonical(directories: &dyn WorkspaceDirectories, path: &Path) -> Result<Option<PathBuf>, OpenError> {
+    match directories.resolve(path) {
+        Ok(path) => Ok(Some(path)),
+        Err(OpenError::Unreachable { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use belay_proto::runner_v1::MadeFolder;
 use thiserror::Error;
 
 /// Which directories a caller may name.
@@ -16,7 +17,7 @@ pub enum Allowed {
 /// The settings of workspaces.
 #[derive(Clone, Debug)]
 pub struct Workspaces {
-    /// The directory of the runner's own workspaces: one directory per namespace, and in it one per execution.
+    /// The directory of the runner's own workspaces: one directory per namespace, and in it the folders that it has made.
     pub own: PathBuf,
     /// Which other directories may be named.
     pub allowed: Allowed,
@@ -53,26 +54,29 @@ pub enum NotAllowed {
         /// What to change.
         why: &'static str,
     },
-    /// An id cannot be the name of a directory.
-    #[error("`{0}` cannot be a directory name: name a workspace, or choose another id")]
+    /// The id of a folder or its namespace cannot be the name of a directory.
+    #[error("`{0}` cannot be the name of a folder: name a directory as the workspace, or choose another id")]
     Name(String),
 }
 
 impl Workspaces {
-    /// The workspace for a call of `execution`, which is `namespaces/N/executions/E`. Without `workspace` it is one of the runner's own.
-    pub(crate) fn choose(&self, workspace: &str, execution: &str) -> Result<Chosen, NotAllowed> {
-        if !workspace.is_empty() {
-            if !Path::new(workspace).is_absolute() {
-                return Err(NotAllowed::Relative(workspace.to_owned()));
-            }
-            return Ok(Chosen { path: workspace.into(), own: false });
+    /// A directory that a request names.
+    pub(crate) fn named(&self, directory: &str) -> Result<Chosen, NotAllowed> {
+        match Path::new(directory).is_absolute() {
+            true => Ok(Chosen { path: directory.into(), own: false }),
+            false => Err(NotAllowed::Relative(directory.to_owned())),
         }
+    }
+
+    /// A folder of the runner's own.
+    pub(crate) fn made(&self, folder: &MadeFolder) -> Result<Chosen, NotAllowed> {
         let mut path = self.own.clone();
-        for id in execution.split('/').skip(1).step_by(2) {
+        for id in [&folder.namespace, &folder.id] {
             let mut parts = Path::new(id).components();
-            let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(name)), None) if name == id);
+            let plain =
+                matches!((parts.next(), parts.next()), (Some(Component::Normal(name)), None) if name == id.as_str());
             if !plain || id.len() > 255 || id.contains('\0') {
-                return Err(NotAllowed::Name(id.to_owned()));
+                return Err(NotAllowed::Name(id.clone()));
             }
             path.push(id);
         }
@@ -110,12 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn an_execution_without_a_workspace_gets_its_own() {
-        let chosen = settings(Allowed::Any).choose("", "namespaces/n/executions/e-1").unwrap();
-        assert_eq!(chosen, Chosen { path: "/var/own/n/e-1".into(), own: true });
-        for id in ["..", ".", "a\0b"] {
-            let refused = settings(Allowed::Any).choose("", &format!("namespaces/n/executions/{id}"));
-            assert_eq!(refused, Err(NotAllowed::Name(id.into())), "{id:?}");
+    fn a_made_folder_lies_in_its_namespace() {
+        let made = |namespace: &str, id: &str| {
+            settings(Allowed::Any).made(&MadeFolder { namespace: namespace.into(), id: id.into() })
+        };
+        assert_eq!(made("n", "e-1.x").unwrap(), Chosen { path: "/var/own/n/e-1.x".into(), own: true });
+        for bad in ["", "..", ".", "a/b", "/a", "a/", "a\0b", &"a".repeat(256)] {
+            assert_eq!(made("n", bad), Err(NotAllowed::Name(bad.into())), "{bad:?}");
+            assert_eq!(made(bad, "e"), Err(NotAllowed::Name(bad.into())), "{bad:?}");
         }
     }
 
@@ -127,7 +133,7 @@ mod tests {
         assert!(some.allow(Path::new("/srv/work-evil")).is_err());
         assert!(settings(Allowed::Roots(Vec::new())).allow(Path::new("/srv/work")).is_err());
         assert!(settings(Allowed::Any).allow(Path::new("/home/ada")).is_ok());
-        let relative = settings(Allowed::Any).choose("work", "namespaces/n/executions/e");
+        let relative = settings(Allowed::Any).named("work");
         assert_eq!(relative, Err(NotAllowed::Relative("work".into())));
     }
 }

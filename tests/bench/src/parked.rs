@@ -208,6 +208,7 @@ async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -
                 seal_key: None,
                 outbox: Vec::new(),
                 inbox: Default::default(),
+                folder: None,
             }
         });
         let keys = store(&mut writer, created.collect()).await?;

@@ -103,7 +103,14 @@ impl Runner {
 /// A request for a call with arguments as JSON text, in a workspace of the runner's own.
 pub fn request(name: &str, tool: &str, arguments: &str) -> CallToolRequest {
     let arguments = Some(v1::Payload { content: Some(Content::Json(arguments.into())) });
-    CallToolRequest { name: name.into(), tool: tool.into(), arguments, ..CallToolRequest::default() }
+    let made_folder = made_folder_of(name);
+    CallToolRequest { name: name.into(), tool: tool.into(), arguments, made_folder, ..CallToolRequest::default() }
+}
+
+/// The folder of an execution with this name, or of a call's, where no directory was named.
+fn made_folder_of(name: &str) -> Option<runner_v1::MadeFolder> {
+    let mut ids = name.split('/').skip(1).step_by(2).map(str::to_owned);
+    Some(runner_v1::MadeFolder { namespace: ids.next()?, id: ids.next()? })
 }
 
 /// The code and reason of an error.

@@ -89,7 +89,8 @@ pub(crate) fn difference(a: &Side, b: &Side) -> Result<Difference, Failure> {
     let ended = |side: &Side| {
         let execution = &side.execution;
         let code = execution.failure.as_ref().map(|failure| failure.reason.clone());
-        json!({ "state": words::execution_state(execution.state()), "failure": code, "workspace": execution.workspace })
+        let place = if execution.workspace.is_empty() { &execution.made_folder } else { &execution.workspace };
+        json!({ "state": words::execution_state(execution.state()), "failure": code, "workspace": place })
     };
     changes("", Some(&ended(a)), Some(&ended(b)), &mut found.execution);
     let known: HashMap<&str, &Step> = a.execution.steps.iter().map(|step| (step.step_id.as_str(), step)).collect();

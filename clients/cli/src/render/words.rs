@@ -218,7 +218,7 @@ pub(crate) fn waited_for(reason: &WaitingReason) -> String {
         (Kind::Call, _) if is_own_call(reason) => "running".to_owned(),
         (Kind::Call, "") => "waiting for another call".to_owned(),
         (Kind::Runner, "") => "waiting for the tool runner".to_owned(),
-        (Kind::Workspace, "") => "waiting for space on the disk of the workspace".to_owned(),
+        (Kind::Workspace, "") => "waiting for the disk of the workspace".to_owned(),
         (Kind::Limit, "") => "waiting for its turn".to_owned(),
         (Kind::Fault, "") => "set aside after a fault of the executor".to_owned(),
         (_, "") => "waiting".to_owned(),

@@ -46,7 +46,7 @@ pub use event::{
     Actor, ApprovalEvent, ApprovalMode, Body, Child, ChildEnd, ChildEvent, CommittedFile, Created, EscalationRetry,
     Event, ExecutionEvent, FileType, Finished, Form, OperationId, PlanUpdated, Progress, Receipt, RecoveryClass,
     Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, Subject,
-    ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, WriteBound,
+    ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, Workspace, WriteBound,
     WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};

@@ -22,7 +22,7 @@ pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
         parent_step: String::new(),
         forked_from: String::new(),
         approval_mode: ApprovalMode::Wait,
-        workspace: "w".into(),
+        workspace: crate::Workspace::Directory("/w".into()),
         labels: Default::default(),
         tools: vec![facts("t", RecoveryClass::Transactional), facts("run_terminal", RecoveryClass::ReadOnly)],
         deadline: None,

@@ -8,7 +8,10 @@ mod reader;
 mod state;
 mod writer;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use belay_journal::Opened;
 use belay_proto::stores::{Position, Service, Stores};
@@ -29,6 +32,12 @@ impl Memory {
         let own = Position { store_id: store_id.to_owned(), generation: 0, opened: 0, commit: 0 };
         let stores = Stores::new(Service::Executor, own, BTreeMap::new());
         Self(Shared::new(stores))
+    }
+
+    /// How many transitions all readers were given so far.
+    #[must_use]
+    pub fn transitions_read(&self) -> usize {
+        self.0.transitions_read.load(Ordering::Relaxed)
     }
 
     /// Opens it. What the owner before writes from here on is refused.

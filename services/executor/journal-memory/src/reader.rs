@@ -1,6 +1,6 @@
 //! The reader. Every read looks at everything.
 
-use std::future::ready;
+use std::{future::ready, sync::atomic::Ordering};
 
 use belay_journal::{
     Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, Loaded, OutboxRow, Page, Position,
@@ -88,10 +88,11 @@ impl JournalReader for MemoryReader {
             let stored = state.executions.get(&key).ok_or(StoreError::Missing(key))?;
             let is_usable = |kept: &&belay_journal::Snapshot| Some(kept.version) == snapshot;
             let snapshot = stored.snapshot.as_ref().filter(is_usable).cloned();
-            let transitions = match &snapshot {
+            let transitions: Vec<_> = match &snapshot {
                 None => after(stored, 0).collect(),
                 Some(snapshot) => after(stored, 0).take(1).chain(after(stored, snapshot.sequence)).collect(),
             };
+            self.0.transitions_read.fetch_add(transitions.len(), Ordering::Relaxed);
             Ok(Loaded { row: stored.row.clone(), seal_key: stored.seal_key.clone(), snapshot, transitions })
         })
     }
@@ -99,7 +100,9 @@ impl JournalReader for MemoryReader {
     fn read(&self, key: ExecutionKey, after: u64, limit: usize) -> Reading<'_, Vec<Transition>> {
         self.try_look(|state| {
             let stored = state.executions.get(&key).ok_or(StoreError::Missing(key))?;
-            Ok(self::after(stored, after).take(limit).collect())
+            let read: Vec<_> = self::after(stored, after).take(limit).collect();
+            self.0.transitions_read.fetch_add(read.len(), Ordering::Relaxed);
+            Ok(read)
         })
     }
 

@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize},
 };
 
 use belay_journal::{
-    Change, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, InboxChanges, InboxMessage, InboxRow,
-    NewExecution, Operation, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, TakenMessage, Transition,
+    Change, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, Folder, InboxChanges, InboxMessage,
+    InboxRow, NewExecution, Operation, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, TakenMessage,
+    Transition,
 };
 use belay_proto::stores::Stores;
 
@@ -19,6 +20,8 @@ pub(crate) struct Stored {
     pub(crate) transitions: Vec<(Transition, i64)>,
     pub(crate) seal_key: Option<Vec<u8>>,
     pub(crate) snapshot: Option<Snapshot>,
+    /// The id of the folder that it works in.
+    folder: Option<String>,
 }
 
 impl Stored {
@@ -32,11 +35,13 @@ impl Stored {
 pub(crate) struct Shared {
     state: Arc<Mutex<State>>,
     pub(crate) stores: Arc<Stores>,
+    /// How many transitions readers were given.
+    pub(crate) transitions_read: Arc<AtomicUsize>,
 }
 
 impl Shared {
     pub(crate) fn new(stores: Stores) -> Self {
-        Self { state: Arc::default(), stores: Arc::new(stores) }
+        Self { state: Arc::default(), stores: Arc::new(stores), transitions_read: Arc::default() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -86,8 +91,8 @@ impl State {
             self.check_fence(fence)?;
         }
         match operation {
-            Operation::Create { execution, transition, summary, seal_key, outbox, inbox, fence } => {
-                let created = self.create(execution, transition, summary, seal_key, fence)?;
+            Operation::Create { execution, transition, summary, seal_key, outbox, inbox, folder, fence } => {
+                let created = self.create(execution, transition, summary, seal_key, folder, fence)?;
                 if let Done::Created(key) = created {
                     self.keep_messages(key, outbox);
                     self.change_inboxes(key, inbox);
@@ -124,9 +129,11 @@ impl State {
                 if let Some(&(parent, _)) = self.inboxes.keys().find(|(_, from)| *from == key) {
                     return Err(Refused::Unrecorded { key, parent });
                 }
-                let Stored { row, transitions, .. } = self.executions.remove(&key).ok_or(Refused::Missing(key))?;
+                let Stored { row, transitions, folder, .. } =
+                    self.executions.remove(&key).ok_or(Refused::Missing(key))?;
                 let NewExecution { namespace, id, shard, .. } = row.execution;
-                let deletion = Deletion { key, namespace, id, shard, deleted_at, request, reusable_at: None };
+                let folder = folder.filter(|folder| !self.is_in_use(&namespace, folder));
+                let deletion = Deletion { key, namespace, id, shard, deleted_at, request, folder, reusable_at: None };
                 self.deletions.insert(key, (deletion, transitions.len()));
                 self.outbox.retain(|_, row| row.execution != key);
                 self.inboxes.retain(|(to, _), _| *to != key);
@@ -190,12 +197,36 @@ impl State {
         self.executions.get_mut(&key).ok_or(Refused::Missing(key))
     }
 
+    /// Whether an execution uses a folder.
+    fn is_in_use(&self, namespace: &str, folder: &str) -> bool {
+        let uses =
+            |stored: &Stored| stored.row.execution.namespace == namespace && stored.folder.as_deref() == Some(folder);
+        self.executions.values().any(uses)
+    }
+
+    fn check_folder(&self, namespace: &str, folder: &Folder) -> Result<(), Refused> {
+        let removes = |(deletion, _): &(Deletion, usize)| {
+            deletion.reusable_at.is_none()
+                && deletion.namespace == namespace
+                && deletion.folder.as_deref() == Some(folder.id())
+        };
+        let is_in_use = self.is_in_use(namespace, folder.id());
+        match folder {
+            Folder::New(id) if is_in_use || self.deletions.values().any(removes) => {
+                Err(Refused::FolderInUse(id.clone()))
+            }
+            Folder::Shared(id) if !is_in_use => Err(Refused::FolderGone(id.clone())),
+            Folder::New(_) | Folder::Shared(_) => Ok(()),
+        }
+    }
+
     fn create(
         &mut self,
         execution: NewExecution,
         transition: Transition,
         summary: ExecutionSummary,
         seal_key: Option<Vec<u8>>,
+        folder: Option<Folder>,
         fence: Fence,
     ) -> Outcome {
         if transition.first_sequence != 1 {
@@ -215,6 +246,9 @@ impl State {
         if let Some(Stored { row, .. }) = self.named(&execution.namespace, &execution.id) {
             return Err(Refused::IdTaken { id: execution.id, existing: row.key });
         }
+        if let Some(folder) = &folder {
+            self.check_folder(&execution.namespace, folder)?;
+        }
         let named = |(deletion, _): &&(Deletion, usize)| {
             (&deletion.namespace, &deletion.id) == (&execution.namespace, &execution.id)
         };
@@ -230,7 +264,8 @@ impl State {
         self.record(key, &transition);
         let row = ExecutionRow { key, execution, summary, revision: transition.last_sequence() };
         let transitions = vec![(transition, fence.token)];
-        self.executions.insert(key, Stored { row, transitions, seal_key, snapshot: None });
+        let folder = folder.map(|folder| folder.id().to_owned());
+        self.executions.insert(key, Stored { row, transitions, seal_key, snapshot: None, folder });
         Ok(Done::Created(key))
     }
 

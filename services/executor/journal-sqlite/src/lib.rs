@@ -194,6 +194,7 @@ pub fn check(location: &Location) -> Result<Option<CheckReport>, StoreError> {
         let labels: i64 = connection.query_row(
             "SELECT count(*) FROM label LEFT JOIN execution USING (exec)
              WHERE execution.exec IS NULL OR label.namespace <> execution.namespace OR label.created_at <> execution.created_at
+                   OR label.ended_at IS NOT execution.ended_at
                    OR instr(char(30) || labels, char(30) || key || char(31) || value || char(30)) = 0",
             [],
             |row| row.get(0),
@@ -541,6 +542,7 @@ mod tests {
                 seal_key: Some(vec![4; 3]),
                 outbox: Vec::new(),
                 inbox: Default::default(),
+                folder: Some(belay_journal::Folder::New("damaged".into())),
                 fence: belay_journal::Fence { shard: 3, token: fence },
             };
             assert!(writer.commit(&[create]).await.unwrap()[0].is_ok());

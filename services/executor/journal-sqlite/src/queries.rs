@@ -376,6 +376,7 @@ mod tests {
             seal_key: None,
             outbox: outbox.clone(),
             inbox: Default::default(),
+            folder: None,
             fence,
         };
         let key = ExecutionKey(1);

@@ -19,7 +19,7 @@ use crate::{
 pub(crate) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "execution.exec, execution.namespace, id, shard, execution.created_at, plan_id, labels, principal,
-         coalesce(request_id, ''), request_hash, state, ended, wake_at, parked, waits_for, asks, updated_at, ended_at, failure_reason,
+         coalesce(request_id, ''), request_hash, state, ended, wake_at, parked, waits_for, asks, updated_at, execution.ended_at, failure_reason,
          steps, completed, failed, skipped, cancelled, parent, parent_id, parent_step, {}, CASE WHEN {} THEN last_seq ELSE 0 END",
         EXECUTION.intact(),
         // The log says the rest of an execution whose head is damaged.
@@ -181,11 +181,11 @@ pub(crate) fn deletions(
     values: impl Params,
 ) -> Result<Vec<Checked<Deletion>>, rusqlite::Error> {
     let read = format!(
-        "SELECT exec, namespace, id, shard, deleted_at, request_id, request_hash, reusable_at, {} FROM deletion {condition}",
+        "SELECT exec, namespace, id, shard, deleted_at, request_id, request_hash, folder, reusable_at, {} FROM deletion {condition}",
         DELETION.intact()
     );
     let deletion = |row: &Row<'_>| {
-        if !row.get::<_, bool>(8)? {
+        if !row.get::<_, bool>(9)? {
             return Ok(Err(DELETION.damaged(row.get::<_, i64>(0)?)));
         }
         Ok(Ok(Deletion {
@@ -195,7 +195,8 @@ pub(crate) fn deletions(
             shard: row.get(3)?,
             deleted_at: row.get(4)?,
             request: DeleteRequest { id: row.get(5)?, hash: row.get(6)? },
-            reusable_at: row.get(7)?,
+            folder: row.get(7)?,
+            reusable_at: row.get(8)?,
         }))
     };
     connection.prepare_cached(&read)?.query_map(values, deletion)?.collect()

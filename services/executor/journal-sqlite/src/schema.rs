@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 13,
-    earlier_lacks: "the inboxes of executions",
+    format: 14,
+    earlier_lacks: "the folders of executions",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -21,6 +21,8 @@ pub(crate) const SCHEMA: Schema = Schema {
             namespace     TEXT NOT NULL,
             id            TEXT NOT NULL,
             shard         INTEGER NOT NULL,
+            -- The folder that the tool runner makes for it.
+            folder        TEXT,
             created_at    INTEGER NOT NULL,
             plan_id       TEXT NOT NULL,
             labels        TEXT NOT NULL,
@@ -59,28 +61,38 @@ pub(crate) const SCHEMA: Schema = Schema {
         CREATE INDEX execution_claimable ON execution (exec) WHERE ended = 0 AND parked = 0;
         CREATE INDEX execution_due ON execution (wake_at, exec) WHERE parked = 1 AND wake_at IS NOT NULL;
         CREATE INDEX execution_parked ON execution (updated_at, exec) WHERE parked = 1 AND wake_at IS NOT NULL;
-        -- Lists: each index has the executions with one value in the order of the list.
+        -- Who uses a folder.
+        CREATE INDEX execution_folder ON execution (namespace, folder) WHERE folder IS NOT NULL;
+        -- Lists: each index has the executions with one value in the order of the list. Those by end have only what has ended, and are written at the end.
         CREATE INDEX execution_created ON execution (created_at, exec);
         CREATE INDEX execution_ended ON execution (ended_at, exec) WHERE ended_at IS NOT NULL;
-        CREATE INDEX execution_in_namespace ON execution (namespace, created_at, exec);
-        CREATE INDEX execution_ended_in ON execution (namespace, ended_at, exec) WHERE ended_at IS NOT NULL;
-        CREATE INDEX execution_state ON execution (namespace, state, created_at, exec);
-        CREATE INDEX execution_plan ON execution (namespace, plan_id, created_at, exec);
-        CREATE INDEX execution_waits ON execution (namespace, waits_for, created_at, exec);
-        CREATE INDEX execution_roots ON execution (namespace, created_at, exec) WHERE parent IS NULL;
-        CREATE INDEX execution_roots_ended ON execution (namespace, ended_at, exec) WHERE parent IS NULL AND ended_at IS NOT NULL;
+        CREATE INDEX execution_state ON execution (namespace, state, (parent IS NOT NULL), created_at, exec);
+        CREATE INDEX execution_plan ON execution (namespace, plan_id, (parent IS NOT NULL), created_at, exec);
+        CREATE INDEX execution_waits ON execution (namespace, waits_for, (parent IS NOT NULL), created_at, exec);
+        CREATE INDEX execution_failure ON execution (namespace, failure_reason, (parent IS NOT NULL), created_at, exec)
+            WHERE failure_reason IS NOT NULL;
         CREATE INDEX execution_children ON execution (namespace, parent_id, created_at, exec) WHERE parent IS NOT NULL;
-        CREATE INDEX execution_failure ON execution (namespace, failure_reason, created_at, exec);
-        -- A copy of `execution.labels`, which is checked with it.
+        CREATE INDEX execution_state_ended ON execution (namespace, state, (parent IS NOT NULL), ended_at, exec) WHERE ended_at IS NOT NULL;
+        CREATE INDEX execution_plan_ended ON execution (namespace, plan_id, (parent IS NOT NULL), ended_at, exec) WHERE ended_at IS NOT NULL;
+        CREATE INDEX execution_failure_ended ON execution (namespace, failure_reason, (parent IS NOT NULL), ended_at, exec)
+            WHERE failure_reason IS NOT NULL AND ended_at IS NOT NULL;
+        -- Together these two have the whole namespace: the executions that carry out no step's plan, and those that do.
+        CREATE INDEX execution_roots ON execution (namespace, created_at, exec) WHERE parent IS NULL;
+        CREATE INDEX execution_steps ON execution (namespace, created_at, exec) WHERE parent IS NOT NULL;
+        CREATE INDEX execution_roots_ended ON execution (namespace, ended_at, exec) WHERE parent IS NULL AND ended_at IS NOT NULL;
+        CREATE INDEX execution_steps_ended ON execution (namespace, ended_at, exec) WHERE parent IS NOT NULL AND ended_at IS NOT NULL;
+        -- A copy of `execution.labels` and `ended_at`, which is checked with them.
         CREATE TABLE label (
             namespace   TEXT NOT NULL,
             key         TEXT NOT NULL,
             value       TEXT NOT NULL,
             created_at  INTEGER NOT NULL,
             exec        INTEGER NOT NULL,
+            ended_at    INTEGER,
             PRIMARY KEY (namespace, key, value, created_at, exec)
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX label_key ON label (namespace, key, created_at, exec);
+        CREATE INDEX label_ended ON label (namespace, key, value, ended_at, exec) WHERE ended_at IS NOT NULL;
 
         CREATE TABLE log (
             id         INTEGER PRIMARY KEY,
@@ -155,6 +167,8 @@ pub(crate) const SCHEMA: Schema = Schema {
             deleted_at    INTEGER NOT NULL,
             request_id    TEXT NOT NULL,
             request_hash  TEXT NOT NULL,
+            -- The folder that goes with it.
+            folder        TEXT,
             -- Its last row of the log that is still there; 0 when none is.
             last_log      INTEGER NOT NULL,
             reusable_at   INTEGER,
@@ -162,6 +176,7 @@ pub(crate) const SCHEMA: Schema = Schema {
             UNIQUE (namespace, id)
         ) STRICT;
         CREATE INDEX deletion_open ON deletion (exec) WHERE reusable_at IS NULL;
+        CREATE INDEX deletion_folder ON deletion (namespace, folder) WHERE folder IS NOT NULL AND reusable_at IS NULL;
         CREATE INDEX deletion_deleted ON deletion (deleted_at, exec);
         CREATE INDEX deletion_closed ON deletion (reusable_at) WHERE reusable_at IS NOT NULL;
     ",
@@ -181,6 +196,7 @@ pub(crate) const EXECUTION: Table = Table {
         "namespace",
         "id",
         "shard",
+        "folder",
         "created_at",
         "plan_id",
         "labels",
@@ -251,6 +267,7 @@ pub(crate) const DELETION: Table = Table {
         "deleted_at",
         "request_id",
         "request_hash",
+        "folder",
         "last_log",
         "reusable_at",
     ],

@@ -9,8 +9,8 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_journal::{
-    Committed, Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, NewExecution, Operation, Refused, SHARDS,
-    Snapshot, StepCounts, StoreError, Transition,
+    Committed, Done, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Operation, Refused,
+    SHARDS, Snapshot, StepCounts, StoreError, Transition,
 };
 use belay_proto::stores::Stores;
 use belay_sqlite::{DamagedRow, SqliteError, Store, Threads};
@@ -22,7 +22,7 @@ use crate::{
     inbox,
     intervals::Intervals,
     outbox,
-    rows::{self, Checked, recorded_head, write_labels},
+    rows::{self, Checked, read_labels, recorded_head, write_labels},
     schema::{EXECUTION, HEAD, LOG, META, SEAL_KEY, SNAPSHOT, WAYPOINT},
 };
 
@@ -185,8 +185,9 @@ impl Transaction<'_> {
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
             answers.push(match operation {
-                Operation::Create { execution, transition, summary, seal_key, outbox, inbox, fence } => {
-                    let created = self.create(execution, transition, summary, seal_key.as_deref(), *fence)?;
+                Operation::Create { execution, transition, summary, seal_key, outbox, inbox, folder, fence } => {
+                    let seal_key = seal_key.as_deref();
+                    let created = self.create(execution, transition, summary, seal_key, folder.as_ref(), *fence)?;
                     if let Ok(Done::Created(key)) = &created {
                         outbox::insert(&self.connection, *key, outbox)?;
                         inbox::send(&self.connection, *key, &inbox.sent)?;
@@ -261,6 +262,7 @@ impl Transaction<'_> {
         transition: &Transition,
         summary: &ExecutionSummary,
         seal_key: Option<&[u8]>,
+        folder: Option<&Folder>,
         fence: Fence,
     ) -> Result<Result<Done, Refused>, rusqlite::Error> {
         if let Err(refused) = self.check_fence(fence) {
@@ -289,10 +291,15 @@ impl Transaction<'_> {
         if let Some(existing) = taken {
             return Ok(Err(Refused::IdTaken { id: execution.id.clone(), existing: ExecutionKey(existing) }));
         }
+        if let Some(folder) = folder
+            && let Err(refused) = self.check_folder(&execution.namespace, folder)?
+        {
+            return Ok(Err(refused));
+        }
         if let Err(refused) = self.check_id_is_free(execution)? {
             return Ok(Err(refused));
         }
-        let key = self.insert_execution(execution, summary)?;
+        let key = self.insert_execution(execution, summary, folder)?;
         let head = self.log(key, Head { row: 0, last_sequence: 0, rows: 0 }, transition, fence)?;
         self.record_head(key, head)?;
         self.keep_seal_key(key, seal_key)?;
@@ -391,6 +398,7 @@ impl Transaction<'_> {
         &mut self,
         execution: &NewExecution,
         summary: &ExecutionSummary,
+        folder: Option<&Folder>,
     ) -> Result<ExecutionKey, rusqlite::Error> {
         static INSERT: LazyLock<String> = LazyLock::new(|| EXECUTION.insert());
         let StepCounts { total, completed, failed, skipped, cancelled } = summary.steps;
@@ -400,6 +408,7 @@ impl Transaction<'_> {
             execution.namespace,
             execution.id,
             execution.shard,
+            folder.map(Folder::id),
             execution.created_at,
             execution.plan_id,
             write_labels(&execution.labels),
@@ -428,9 +437,16 @@ impl Transaction<'_> {
         for (label, value) in &execution.labels {
             self.connection
                 .prepare_cached(
-                    "INSERT INTO label (namespace, key, value, created_at, exec) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    "INSERT INTO label (namespace, key, value, created_at, exec, ended_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 )?
-                .execute(params![execution.namespace, label, value, execution.created_at, key.0])?;
+                .execute(params![
+                    execution.namespace,
+                    label,
+                    value,
+                    execution.created_at,
+                    key.0,
+                    summary.ended_at
+                ])?;
         }
         Ok(key)
     }
@@ -465,7 +481,26 @@ impl Transaction<'_> {
             skipped,
             cancelled,
         ])?;
+        if changed == 1 {
+            self.end_labels(key, summary.ended_at)?;
+        }
         Ok(changed == 1)
+    }
+
+    /// Keeps the end of an execution beside its labels, if it has any.
+    fn end_labels(&self, key: ExecutionKey, ended_at: Option<i64>) -> Result<(), rusqlite::Error> {
+        const LABELS: &str = "SELECT namespace, created_at, labels FROM execution WHERE exec = ?1 AND labels <> ''";
+        const END: &str = "UPDATE label SET ended_at = ?6
+            WHERE namespace = ?1 AND key = ?2 AND value = ?3 AND created_at = ?4 AND exec = ?5 AND ended_at IS NOT ?6";
+        let labelled = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let found: Option<(String, i64, String)> =
+            self.connection.prepare_cached(LABELS)?.query_row([key.0], labelled).optional()?;
+        let Some((namespace, created_at, labels)) = found else { return Ok(()) };
+        let mut end = self.connection.prepare_cached(END)?;
+        for (label, value) in read_labels(&labels) {
+            end.execute(params![namespace, label, value, created_at, key.0, ended_at])?;
+        }
+        Ok(())
     }
 
     fn keep_seal_key(&self, key: ExecutionKey, wrapped: Option<&[u8]>) -> Result<(), rusqlite::Error> {
@@ -589,6 +624,7 @@ pub(crate) mod tests {
                     seal_key: None,
                     outbox: Vec::new(),
                     inbox: Default::default(),
+                    folder: Some(Folder::New(id.into())),
                     fence,
                 };
                 assert!(writer.commit(&[create]).await.unwrap()[0].is_ok());
@@ -675,6 +711,7 @@ pub(crate) mod tests {
             seal_key,
             outbox: Vec::new(),
             inbox: Default::default(),
+            folder: None,
             fence,
         };
         assert!(opened.writer.commit(&[create]).await.unwrap()[0].is_ok());

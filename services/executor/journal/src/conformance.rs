@@ -7,13 +7,14 @@ mod outbox;
 use std::collections::BTreeMap;
 
 use common::{
-    append, close, commit, create, created, delete, ended, erase, new_execution, summary, transition, update,
+    append, close, commit, create, create_in, created, delete, ended, erase, new_execution, summary, transition, update,
 };
 
 use crate::{
     AnyOf, Change, Changes, Comparison, Condition, Cursor, DeleteRequest, Deletion, Done, ExecutionKey, ExecutionRow,
-    ExecutionSummary, Fence, JournalWriter, Loaded, MAX_EXAMINED, NewExecution, Opened, Operation, Order, OrderBy,
-    Page, ParentStep, Position, Query, Refused, Snapshot, StepCounts, StoreError, StoredTransition, Transition, Waits,
+    ExecutionSummary, Fence, Folder, JournalWriter, Loaded, MAX_EXAMINED, NewExecution, Opened, Operation, Order,
+    OrderBy, Page, ParentStep, Position, Query, Refused, Snapshot, StepCounts, StoreError, StoredTransition,
+    Transition, Waits,
 };
 
 /// Checks a store's guarantees. `open` opens the same store each time, after the previous handle was dropped.
@@ -37,6 +38,7 @@ pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> Opened<W>) {
     finds_what_has_ended(&mut store).await;
     outbox::keeps_messages_with_their_transition(&mut store).await;
     follows_what_is_committed(&mut store).await;
+    keeps_folders_in_use(&mut store).await;
     deletes_in_steps(&mut store).await;
 
     let (fence, store_id) = (store.fence, store.store_id.clone());
@@ -246,6 +248,10 @@ async fn lists_by_filter<W: JournalWriter>(store: &mut Opened<W>) {
         if index % 5 != 0 {
             execution.labels.insert("team".into(), ["a", "b"][usize::from(index % 2 == 0)].into());
         }
+        if index % 7 == 3 {
+            let (execution_id, step_id) = (format!("parent-{}", index % 2), "s".into());
+            execution.parent = Some(ParentStep { execution: ExecutionKey(1), execution_id, step_id });
+        }
         let key = created(&commit(store, vec![create(execution, fence)]).await[0]);
         let (ended, waits) = (index % 4 == 0, Waits(u32::try_from(index % 4).unwrap()));
         let summary = ExecutionSummary {
@@ -256,7 +262,16 @@ async fn lists_by_filter<W: JournalWriter>(store: &mut Opened<W>) {
             failure_reason: (index % 8 == 0).then(|| format!("REASON_{}", index % 3)),
             ..ExecutionSummary::default()
         };
-        assert_eq!(commit(store, vec![update(key, 3, summary, fence)]).await, vec![Ok(Done::Appended)]);
+        assert_eq!(commit(store, vec![update(key, 3, summary.clone(), fence)]).await, vec![Ok(Done::Appended)]);
+        // Some go on after their end, and some of these end again.
+        if index % 12 == 4 {
+            let goes_on = ExecutionSummary { ended: false, ended_at: None, failure_reason: None, ..summary.clone() };
+            assert_eq!(commit(store, vec![update(key, 4, goes_on, fence)]).await, vec![Ok(Done::Appended)]);
+        }
+        if index % 24 == 4 {
+            let again = ExecutionSummary { ended_at: Some(2000 + index), ..summary };
+            assert_eq!(commit(store, vec![update(key, 5, again, fence)]).await, vec![Ok(Done::Appended)]);
+        }
     }
     let text = str::to_owned;
     let conditions = [
@@ -278,6 +293,10 @@ async fn lists_by_filter<W: JournalWriter>(store: &mut Opened<W>) {
         Condition::Id(false, text("list-7")),
         Condition::IdPrefix(text("list-1")),
         Condition::IdPrefix(text("list_")),
+        Condition::Parent(text("parent-1")),
+        Condition::Parent(text("parent-2")),
+        Condition::HasParent(true),
+        Condition::HasParent(false),
         Condition::CreateTime(Comparison::AtLeast, 110),
         Condition::CreateTime(Comparison::Less, 110),
         Condition::CreateTime(Comparison::Equal, 110),
@@ -654,6 +673,73 @@ async fn long_and_ended<W: JournalWriter>(store: &mut Opened<W>, id: &str) -> Ex
     key
 }
 
+/// B-26: a folder goes with the last execution that uses it, and nothing is created in it from then on.
+async fn keeps_folders_in_use<W: JournalWriter>(store: &mut Opened<W>) {
+    let fence = store.fence;
+    let named = |id: &str| new_execution(id, "", "", 560);
+    let new = |id: &str, folder: &str| create_in(named(id), Some(Folder::New(folder.into())), fence);
+    let shared = |id: &str, folder: &str| create_in(named(id), Some(Folder::Shared(folder.into())), fence);
+    let in_use = || vec![Err(Refused::FolderInUse("origin".into()))];
+    let gone = || vec![Err(Refused::FolderGone("origin".into()))];
+
+    assert_eq!(commit(store, vec![shared("early", "origin")]).await, gone(), "nobody uses it yet");
+    let answers = commit(store, vec![new("origin", "origin"), shared("fork", "origin")]).await;
+    let (origin, fork) = (created(&answers[0]), created(&answers[1]));
+    assert_eq!(commit(store, vec![new("another", "origin")]).await, in_use());
+    assert_eq!(store.reader.find("default", "another").await.unwrap(), None, "a refusal changes nothing");
+    let elsewhere = NewExecution { namespace: "elsewhere".into(), ..named("elsewhere") };
+    let refused = commit(store, vec![create_in(elsewhere, Some(Folder::Shared("origin".into())), fence)]).await;
+    assert_eq!(refused, gone(), "a folder is one of its namespace");
+
+    // The deletion of the first leaves the folder to the second; the first name in the folder of another is another folder.
+    let folder =
+        async |store: &Opened<W>, id: &str| store.reader.deletion("default", id).await.unwrap().unwrap().folder;
+    let answers = commit(store, vec![update(origin, 3, ended(1_000_041), fence), delete(origin, "", fence)]).await;
+    assert_eq!(answers, vec![Ok(Done::Appended), Ok(Done::Deleted)]);
+    assert_eq!(folder(store, "origin").await, None, "the fork works in it");
+    assert_eq!(commit(store, vec![new("another", "origin")]).await, in_use());
+    let second = created(&commit(store, vec![shared("second", "origin")]).await[0]);
+
+    // In one batch: the order of the operations decides.
+    let answers = commit(
+        store,
+        vec![
+            update(fork, 3, ended(1_000_042), fence),
+            update(second, 3, ended(1_000_043), fence),
+            delete(fork, "", fence),
+            delete(second, "", fence),
+            shared("late", "origin"),
+        ],
+    )
+    .await;
+    assert!(answers[..4].iter().all(Result::is_ok), "{answers:?}");
+    assert_eq!(answers[4..], gone());
+    assert_eq!((folder(store, "fork").await, folder(store, "second").await), (None, Some("origin".into())));
+    assert_eq!(commit(store, vec![new("another", "origin")]).await, in_use(), "it is being removed");
+    for key in [origin, fork, second] {
+        let answers = commit(store, vec![erase(key, 1000, fence), close(key, 0, fence)]).await;
+        assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed)]);
+    }
+    assert_eq!(commit(store, vec![shared("late", "origin")]).await, gone(), "it is removed");
+    assert!(matches!(
+        commit(store, vec![Operation::DropDeletions { now: 0, latest: i64::MAX }]).await[..],
+        [Ok(Done::Dropped(3))]
+    ));
+    let again = created(&commit(store, vec![new("origin", "origin")]).await[0]);
+    let answers = commit(
+        store,
+        vec![
+            update(again, 3, ended(1_000_044), fence),
+            delete(again, "", fence),
+            erase(again, 1000, fence),
+            close(again, 0, fence),
+            Operation::DropDeletions { now: 0, latest: i64::MAX },
+        ],
+    )
+    .await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+}
+
 /// B-26: a deletion takes an execution with its key and everything that names it, at once; its events follow in steps.
 async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     let fence = store.fence;
@@ -691,6 +777,7 @@ async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
         shard: 7,
         deleted_at: 600,
         request: DeleteRequest { id: "x".into(), hash: "hash".into() },
+        folder: None,
         reusable_at: None,
     };
     assert_eq!(store.reader.deletion("default", "deleted").await.unwrap(), Some(deletion.clone()));

@@ -26,6 +26,8 @@ pub struct Deletion {
     pub deleted_at: i64,
     /// Who asked for it.
     pub request: DeleteRequest,
+    /// The id of the folder that goes with it, which no other execution used when it was deleted; `None` when others did, or it had none.
+    pub folder: Option<String>,
     /// From when on its name may be used again, in microseconds since the Unix epoch; `None` until the deletion is closed.
     pub reusable_at: Option<i64>,
 }

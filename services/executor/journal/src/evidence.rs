@@ -145,6 +145,7 @@ mod tests {
             seal_key: None,
             outbox: Vec::new(),
             inbox: Default::default(),
+            folder: None,
             fence: FENCE,
         }
     }
@@ -200,6 +201,7 @@ mod tests {
             shard: 3,
             deleted_at: 9,
             request,
+            folder: None,
             reusable_at: None,
         };
         let found = |deletion| Evidence { key: Some(KEY), transition: None, deletion: Some(deletion) };

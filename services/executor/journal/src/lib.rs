@@ -26,6 +26,8 @@
 //! 12. A message that a transition sends is in the inbox of its recipient if and only if the transition is committed, until a transition of the
 //!     recipient that takes it is, or the recipient is deleted. Of several messages of one sender the last is kept. An execution of which a
 //!     message stands in an inbox cannot be deleted.
+//! 13. A folder goes with the deletion of the last execution that uses it, and no execution is created in a folder after that ([`Folder`]). Both are
+//!     decided in the order of the commits.
 //!
 //! Owners. An embedded store has one owner, which holds all shards from [`Opened::fence`] on until the store is opened again; nothing has to be
 //! claimed or renewed, because the fence rises in the same step in which the store's lock is taken. A store that several executors share, such as
@@ -37,6 +39,7 @@ mod changes;
 pub mod conformance;
 mod deletion;
 mod evidence;
+mod folder;
 mod inbox;
 mod outbox;
 mod query;
@@ -49,6 +52,7 @@ use thiserror::Error;
 pub use changes::{Change, Changes, Cursor};
 pub use deletion::{DeleteRequest, Deletion};
 pub use evidence::Evidence;
+pub use folder::Folder;
 pub use inbox::{InboxChanges, InboxContent, InboxMessage, InboxRow, TakenMessage};
 pub use outbox::{OutboxKey, OutboxMessage, OutboxRow};
 pub use query::{AnyOf, Comparison, Condition, MAX_EXAMINED, Order, OrderBy, Page, Position, Query};
@@ -269,6 +273,8 @@ pub enum Operation {
         outbox: Vec<OutboxMessage>,
         /// The messages to other executions.
         inbox: InboxChanges,
+        /// The folder that it works in; `None` when a directory was named.
+        folder: Option<Folder>,
         /// The writer's fence.
         fence: Fence,
     },
@@ -316,7 +322,8 @@ pub enum Operation {
         /// The writer's fence.
         fence: Fence,
     },
-    /// Deletes an execution that has ended. Its name cannot be used until the [`Deletion`] is closed.
+    /// Deletes an execution that has ended. Its name cannot be used until the [`Deletion`] is closed, and no execution can be created in the folder
+    /// that goes with it.
     Delete {
         /// The execution.
         key: ExecutionKey,
@@ -478,6 +485,12 @@ pub enum Refused {
         /// From when on it can be used again, in microseconds since the Unix epoch; `None` while the deletion goes on.
         reusable_at: Option<i64>,
     },
+    /// The new folder has users, or a deletion removes it.
+    #[error("folder `{0}` is in use")]
+    FolderInUse(String),
+    /// The last execution that used the folder was deleted.
+    #[error("folder `{0}` is removed with the last execution that used it")]
+    FolderGone(String),
 }
 
 /// Why a store cannot be opened, read or written.

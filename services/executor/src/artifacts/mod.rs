@@ -3,6 +3,7 @@
 
 mod page;
 mod provenance;
+mod wanted;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,8 +21,9 @@ use belay_proto::{payload::JSON_MEDIA_TYPE, v1};
 use belay_redaction::Redactor;
 
 pub(crate) use self::{
-    page::{Page, Wanted},
+    page::{Page, Selection},
     provenance::{Graph, Lineage},
+    wanted::Wanted,
 };
 use crate::{secrets::shown, wire};
 
@@ -159,49 +161,168 @@ pub(crate) fn shown_text(json: &Json, redactor: &Redactor) -> String {
     }
 }
 
-/// Finds the artifacts in events, which it is given in order from the first.
+/// What an event made, and what only the events before it determine about that. The rest is in the events themselves.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    /// The step whose artifacts they are.
+    pub(crate) step: StepId,
+    /// The outputs that they derive from, by the events that made them.
+    outputs: Arc<[u64]>,
+    origin: Origin,
+}
+
+/// Where the events say what an artifact is.
+#[derive(Clone, Debug, PartialEq)]
+enum Origin {
+    /// An output, whose value is in the event with this sequence.
+    Output { value: u64 },
+    /// The files of the call that ended with the event.
+    Files(Arc<[FileEntry]>),
+}
+
+/// A file of an [`Entry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileEntry {
+    /// The file that it replaces.
+    replaces: Option<ArtifactId>,
+    /// The length of its path, in bytes.
+    path_bytes: u32,
+}
+
+impl Entry {
+    /// The files; none for an output.
+    fn files(&self) -> &[FileEntry] {
+        match &self.origin {
+            Origin::Output { .. } => &[],
+            Origin::Files(files) => files,
+        }
+    }
+
+    /// The ids of the artifacts, when the event has this sequence.
+    fn ids(&self, sequence: u64) -> impl Iterator<Item = ArtifactId> + use<> {
+        let numbers = match &self.origin {
+            Origin::Output { .. } => 0..=0,
+            Origin::Files(files) => 1..=u32::try_from(files.len()).unwrap_or(u32::MAX),
+        };
+        numbers.map(move |file| ArtifactId { sequence, file })
+    }
+
+    /// Whether the event with this sequence made the artifact.
+    fn has(&self, id: ArtifactId) -> bool {
+        match &self.origin {
+            Origin::Output { .. } => id.file == 0,
+            Origin::Files(files) => (1..=files.len()).contains(&(id.file as usize)),
+        }
+    }
+
+    /// The sequences of the events that [`Entry::made`] needs, when the entry's own is this one.
+    fn sequences(&self, sequence: u64) -> impl Iterator<Item = u64> + use<> {
+        let value = match &self.origin {
+            Origin::Output { value } => Some(*value),
+            Origin::Files(_) => None,
+        };
+        value.into_iter().chain([sequence])
+    }
+
+    /// The artifact with this id; `None` when the events are not those that the entry was made from.
+    fn made(&self, id: ArtifactId, events: &HashMap<u64, Event>) -> Option<Made> {
+        let event = events.get(&id.sequence)?;
+        let (attempt, call, replaces, content) = match &self.origin {
+            Origin::Output { value } => {
+                let (payload, call) = value_of(events.get(value)?)?;
+                let Body::Step { attempt, .. } = &event.body else { return None };
+                (*attempt, call, None, Content::Output(payload))
+            }
+            Origin::Files(files) => {
+                let Body::ToolCall { call, event: ToolCallEvent::Ended(end) } = &event.body else { return None };
+                let index = (id.file as usize).checked_sub(1)?;
+                let file = receipt(end)?.files.get(index)?.clone();
+                (call.attempt, Some(call.clone()), files.get(index)?.replaces, Content::File(file))
+            }
+        };
+        let (step, outputs, time) = (self.step.clone(), Arc::clone(&self.outputs), event.time);
+        Some(Made { id, step, attempt, call, time, outputs, replaces, content })
+    }
+}
+
+/// The value that an event has for its step's output, and the call that returned it.
+fn value_of(event: &Event) -> Option<(Payload, Option<OperationId>)> {
+    match &event.body {
+        Body::Execution(ExecutionEvent::SignalReceived(received)) => Some((received.payload.clone().into(), None)),
+        Body::Step { event: StepEvent::OutputSet { output, .. }, .. } => Some((output.clone().into(), None)),
+        Body::Step { event: StepEvent::Resolved { resolution: Resolution::Completed(result), .. }, .. } => {
+            Some((result.clone().into(), None))
+        }
+        Body::Step { event: StepEvent::ItemsCollected { output }, .. } => Some((output.clone(), None)),
+        Body::ToolCall { call, event: ToolCallEvent::Ended(ToolCallEnd::Completed { result, .. }) } => {
+            Some((result.clone(), Some(call.clone())))
+        }
+        Body::Wait { event: WaitEvent::Ended(WaitEnd::Elapsed), .. } => Some((Json::from_text("null").into(), None)),
+        Body::Wait { event: WaitEvent::Ended(WaitEnd::Answered { answer }), .. } => Some((answer.clone().into(), None)),
+        Body::Child { event: ChildEvent::Ended(ChildEnd::Completed { output }), .. } => {
+            Some((output.clone().into(), None))
+        }
+        Body::Execution(_)
+        | Body::Step { .. }
+        | Body::ToolCall { .. }
+        | Body::Wait { .. }
+        | Body::Child { .. }
+        | Body::Approval { .. } => None,
+    }
+}
+
+/// The receipt of a call that has committed something, or could have.
+fn receipt(end: &ToolCallEnd) -> Option<&Receipt> {
+    match end {
+        ToolCallEnd::Completed { receipt, .. } | ToolCallEnd::Failed { receipt, .. } => Some(receipt),
+        ToolCallEnd::Denied { .. } | ToolCallEnd::Cancelled { .. } | ToolCallEnd::OutcomeUnknown { .. } => None,
+    }
+}
+
+/// Finds the artifacts in events, which it is given in order from the first and with their secrets: two paths that are shown alike are two.
 #[derive(Debug, Default)]
 pub(crate) struct Artifacts {
-    plan: Option<Plan>,
+    /// The steps that each step of the plan depends on or reads.
+    dependencies: HashMap<StepId, Box<[StepId]>>,
     /// The last output of each step that has one.
     latest: HashMap<StepId, u64>,
     /// What the attempts that are under way derive from.
     sources: HashMap<StepId, Arc<[u64]>>,
-    /// What the steps will have as outputs that complete next.
-    results: HashMap<StepId, (Payload, Option<OperationId>)>,
+    /// The events with the values that the steps will have as outputs that complete next.
+    results: HashMap<StepId, u64>,
     /// Calls under way that checks of their steps take: what they return is not the step's output.
     checks: HashSet<OperationId>,
     /// How many entries the lists have that steps run for.
     entries: HashMap<StepId, usize>,
-    /// What signals carried that no step has taken.
-    signals: HashMap<u64, Json>,
+    /// The signals that no step has taken, by the events that have them.
+    signals: HashSet<u64>,
     /// The last file at a path, by the path's hash, with the hash of its content's digest.
     written: HashMap<u64, (ArtifactId, u64)>,
 }
 
 impl Artifacts {
     /// Takes the next event, and returns what it made.
-    pub(crate) fn apply(&mut self, event: &Event) -> Vec<Made> {
+    pub(crate) fn apply(&mut self, event: &Event) -> Option<Entry> {
         match &event.body {
             Body::Execution(body) => {
                 self.execution(event.sequence, body);
-                Vec::new()
+                None
             }
-            Body::Step { step, attempt, event: body } => self.step(event, step, *attempt, body).into_iter().collect(),
+            Body::Step { step, event: body, .. } => self.step(event.sequence, step, body),
             Body::ToolCall { call, event: ToolCallEvent::Requested(request) } => {
                 if request.check.is_some() {
                     self.checks.insert(call.clone());
                 }
-                Vec::new()
+                None
             }
-            Body::ToolCall { call, event: ToolCallEvent::Ended(end) } => self.call_ended(event, call, end),
+            Body::ToolCall { call, event: ToolCallEvent::Ended(end) } => self.call_ended(event.sequence, call, end),
             Body::Wait { wait, event: WaitEvent::Ended(end) } => {
-                self.wait_ended(wait, end);
-                Vec::new()
+                self.wait_ended(event.sequence, wait, end);
+                None
             }
-            Body::Child { child, event: ChildEvent::Ended(ChildEnd::Completed { output }) } => {
-                self.results.insert(child.step.clone(), (output.clone().into(), None));
-                Vec::new()
+            Body::Child { child, event: ChildEvent::Ended(ChildEnd::Completed { .. }) } => {
+                self.results.insert(child.step.clone(), event.sequence);
+                None
             }
             Body::Child {
                 event:
@@ -214,14 +335,14 @@ impl Artifacts {
             }
             | Body::ToolCall { event: ToolCallEvent::Held(_) | ToolCallEvent::Dispatched, .. }
             | Body::Wait { event: WaitEvent::Started(_), .. }
-            | Body::Approval { .. } => Vec::new(),
+            | Body::Approval { .. } => None,
         }
     }
 
     fn execution(&mut self, sequence: u64, event: &ExecutionEvent) {
         match event {
-            ExecutionEvent::Created(created) => self.plan = Some(created.plan.clone()),
-            ExecutionEvent::PlanUpdated(updated) => self.plan = Some(updated.plan.clone()),
+            ExecutionEvent::Created(created) => self.planned(&created.plan),
+            ExecutionEvent::PlanUpdated(updated) => self.planned(&updated.plan),
             // Their outputs are void from now on.
             ExecutionEvent::Retried(retried) => {
                 for step in &retried.steps {
@@ -237,8 +358,8 @@ impl Artifacts {
                     self.ended(&undoes);
                 }
             }
-            ExecutionEvent::SignalReceived(received) => {
-                self.signals.insert(sequence, received.payload.clone());
+            ExecutionEvent::SignalReceived(_) => {
+                self.signals.insert(sequence);
             }
             ExecutionEvent::Started
             | ExecutionEvent::Paused { .. }
@@ -251,46 +372,43 @@ impl Artifacts {
         }
     }
 
-    fn step(&mut self, event: &Event, step: &StepId, attempt: u32, body: &StepEvent) -> Option<Made> {
+    fn planned(&mut self, plan: &Plan) {
+        let ids: Vec<StepId> = plan.steps().iter().map(|step| StepId::from(step.id())).collect();
+        let on = plan.steps().iter().map(|step| step.dependencies().iter().map(|on| ids[*on].clone()).collect());
+        self.dependencies = ids.iter().cloned().zip(on).collect();
+    }
+
+    fn step(&mut self, sequence: u64, step: &StepId, body: &StepEvent) -> Option<Entry> {
         match body {
             StepEvent::Started => {
                 let sources = self.outputs_before(step);
                 self.sources.insert(step.clone(), sources);
             }
-            StepEvent::OutputSet { output, .. } => {
+            StepEvent::OutputSet { .. } => {
                 // It derives from what the principal knew.
                 self.sources.remove(step);
-                self.results.insert(step.clone(), (output.clone().into(), None));
+                self.results.insert(step.clone(), sequence);
             }
-            StepEvent::Resolved { resolution: Resolution::Completed(result), .. } => {
-                self.results.insert(step.clone(), (result.clone().into(), None));
+            StepEvent::Resolved { resolution: Resolution::Completed(_), .. } => {
+                self.results.insert(step.clone(), sequence);
             }
             StepEvent::Completed { .. } => {
                 let outputs = self.sources_of(step);
-                let (payload, call) = self.results.remove(step)?;
+                let value = self.results.remove(step)?;
                 self.ended(step);
-                self.latest.insert(step.clone(), event.sequence);
-                return Some(Made {
-                    id: ArtifactId::output(event.sequence),
-                    step: step.clone(),
-                    attempt,
-                    call,
-                    time: event.time,
-                    outputs,
-                    replaces: None,
-                    content: Content::Output(payload),
-                });
+                self.latest.insert(step.clone(), sequence);
+                return Some(Entry { step: step.clone(), outputs, origin: Origin::Output { value } });
             }
             StepEvent::ItemsListed { items } => {
                 self.entries.insert(step.clone(), items.len());
             }
-            StepEvent::ItemsCollected { output } => {
+            StepEvent::ItemsCollected { .. } => {
                 // It is made of the outputs of the steps for the entries.
                 let entries = (0..self.entries.get(step).copied().unwrap_or_default())
                     .filter_map(|index| self.latest.get(format!("{step}{ENTRY}{index}").as_str()).copied());
                 let sources = self.sources_of(step).iter().copied().chain(entries).collect();
                 self.sources.insert(step.clone(), sources);
-                self.results.insert(step.clone(), (output.clone(), None));
+                self.results.insert(step.clone(), sequence);
             }
             StepEvent::Failed { .. } | StepEvent::Skipped { .. } | StepEvent::Cancelled { .. } => self.ended(step),
             StepEvent::RetryScheduled { .. }
@@ -312,13 +430,11 @@ impl Artifacts {
     /// The outputs, as of now, of the steps that a step depends on or reads. One for an entry of a list has what the step of the list has, and one that
     /// undoes another what that one has, and its output.
     fn outputs_before(&self, step: &StepId) -> Arc<[u64]> {
-        let Some(plan) = &self.plan else { return Arc::default() };
         let undone = step.strip_suffix(COMPENSATE);
         let of = undone.unwrap_or(step.as_str());
         let planned = of.split_once(ENTRY).map_or(of, |(list, _)| list);
-        let Some(index) = plan.step_index(planned) else { return Arc::default() };
-        let dependencies = plan.steps()[index].dependencies().iter();
-        let before = dependencies.filter_map(|on| self.latest.get(plan.steps()[*on].id()).copied());
+        let Some(dependencies) = self.dependencies.get(planned) else { return Arc::default() };
+        let before = dependencies.iter().filter_map(|on| self.latest.get(on).copied());
         before.chain(undone.and_then(|undone| self.latest.get(undone).copied())).collect()
     }
 
@@ -326,38 +442,19 @@ impl Artifacts {
         self.sources.get(step).cloned().unwrap_or_default()
     }
 
-    fn call_ended(&mut self, event: &Event, call: &OperationId, end: &ToolCallEnd) -> Vec<Made> {
+    fn call_ended(&mut self, sequence: u64, call: &OperationId, end: &ToolCallEnd) -> Option<Entry> {
         let is_own = !self.checks.remove(call);
-        match end {
-            ToolCallEnd::Completed { result, receipt } => {
-                if is_own {
-                    self.results.insert(call.step.clone(), (result.clone(), Some(call.clone())));
-                }
-                self.committed(event, call, receipt)
-            }
-            ToolCallEnd::Failed { receipt, .. } => self.committed(event, call, receipt),
-            ToolCallEnd::Denied { .. } | ToolCallEnd::Cancelled { .. } | ToolCallEnd::OutcomeUnknown { .. } => {
-                Vec::new()
-            }
+        if is_own && matches!(end, ToolCallEnd::Completed { .. }) {
+            self.results.insert(call.step.clone(), sequence);
         }
-    }
-
-    fn committed(&mut self, event: &Event, call: &OperationId, receipt: &Receipt) -> Vec<Made> {
-        let outputs = self.sources_of(&call.step);
-        let made = (1_u32..).zip(&receipt.files).map(|(number, file)| {
-            let id = ArtifactId { sequence: event.sequence, file: number };
-            Made {
-                id,
-                step: call.step.clone(),
-                attempt: call.attempt,
-                call: Some(call.clone()),
-                time: event.time,
-                outputs: Arc::clone(&outputs),
-                replaces: self.replaced(id, file),
-                content: Content::File(file.clone()),
-            }
+        let files = &receipt(end)?.files;
+        let numbered = (1_u32..).zip(files).map(|(number, file)| FileEntry {
+            replaces: self.replaced(ArtifactId { sequence, file: number }, file),
+            path_bytes: u32::try_from(file.path.len()).unwrap_or(u32::MAX),
         });
-        made.collect()
+        let files: Arc<[FileEntry]> = numbered.collect();
+        let outputs = self.sources_of(&call.step);
+        (!files.is_empty()).then(|| Entry { step: call.step.clone(), outputs, origin: Origin::Files(files) })
     }
 
     /// The file that `file` replaces or deletes, if it is the one that an earlier call wrote: the runner certifies what was there.
@@ -373,15 +470,14 @@ impl Artifacts {
         before.filter(|(_, digest)| is_same(*digest)).map(|(id, _)| id)
     }
 
-    fn wait_ended(&mut self, wait: &OperationId, end: &WaitEnd) {
-        let output = match end {
-            WaitEnd::Elapsed => Some(Json::from_text("null")),
-            WaitEnd::Signalled { sequence } => self.signals.remove(sequence),
-            WaitEnd::Answered { answer } => Some(answer.clone()),
+    fn wait_ended(&mut self, sequence: u64, wait: &OperationId, end: &WaitEnd) {
+        let value = match end {
+            WaitEnd::Elapsed | WaitEnd::Answered { .. } => Some(sequence),
+            WaitEnd::Signalled { sequence } => self.signals.take(sequence),
             WaitEnd::Declined { .. } | WaitEnd::Refused { .. } | WaitEnd::TimedOut | WaitEnd::Cancelled => None,
         };
-        if let Some(output) = output {
-            self.results.insert(wait.step.clone(), (output.into(), None));
+        if let Some(value) = value {
+            self.results.insert(wait.step.clone(), value);
         }
     }
 }

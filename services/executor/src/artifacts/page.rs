@@ -1,44 +1,59 @@
 //! One page of an execution's artifacts.
 
-use belay_execution::{Body, Event, StepId, ToolCallEnd, ToolCallEvent};
-use belay_proto::v1::{self, artifact::Kind};
+use std::collections::{BTreeSet, HashMap};
+
+use belay_execution::Event;
+use belay_proto::v1;
 use belay_redaction::Redactor;
 use prost::Message as _;
 
-use super::{ArtifactId, Artifacts, Content, Made};
+use super::{ArtifactId, Entry, Graph, Made, wanted::Wanted};
 
-/// Which artifacts are listed.
+/// Some artifacts, with what is known of them before their events are read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
-    /// Only those of this step.
-    pub(crate) step: Option<StepId>,
-    /// Only those of this kind; unspecified means all.
-    pub(crate) kind: Kind,
-    /// Only files whose path begins with this; empty means all artifacts.
-    pub(crate) path_prefix: String,
-    /// Only those after this one.
-    pub(crate) after: Option<ArtifactId>,
+pub(crate) struct Selection {
+    ids: Vec<ArtifactId>,
+    entries: HashMap<u64, Entry>,
 }
 
-impl Wanted {
-    fn has(&self, made: &Made) -> bool {
-        let is_kind = match (&made.content, self.kind) {
-            (_, Kind::Unspecified) | (Content::Output(_), Kind::Output) | (Content::File(_), Kind::File) => true,
-            (Content::Output(_), Kind::File) | (Content::File(_), Kind::Output) => false,
-        };
-        let is_path = match &made.content {
-            Content::Output(_) => self.path_prefix.is_empty(),
-            Content::File(file) => file.path.starts_with(&self.path_prefix),
-        };
-        is_kind && is_path && self.has_step(&made.step) && self.after.is_none_or(|after| made.id > after)
+impl Selection {
+    /// The selection of these artifacts, as far as there are such.
+    pub(crate) fn of(graph: &Graph, ids: impl IntoIterator<Item = ArtifactId>) -> Self {
+        let mut selection = Self::default();
+        for id in ids {
+            if let Some(entry) = graph.entry(id.sequence).filter(|entry| entry.has(id)) {
+                selection.entries.entry(id.sequence).or_insert_with(|| entry.clone());
+                selection.ids.push(id);
+            }
+        }
+        selection
     }
 
-    fn has_step(&self, step: &StepId) -> bool {
-        self.step.as_ref().is_none_or(|wanted| wanted == step)
+    /// The number of artifacts.
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// The selection in parts of at most `size` artifacts.
+    pub(crate) fn parts(&self, size: usize) -> impl Iterator<Item = Self> {
+        self.ids.chunks(size).map(|ids| {
+            let entries = ids.iter().filter_map(|id| Some((id.sequence, self.entries.get(&id.sequence)?.clone())));
+            Self { ids: ids.to_vec(), entries: entries.collect() }
+        })
+    }
+
+    /// The sequences of the events that say what they are.
+    pub(crate) fn sequences(&self) -> BTreeSet<u64> {
+        self.entries.iter().flat_map(|(sequence, entry)| entry.sequences(*sequence)).collect()
+    }
+
+    /// The artifacts; `None` for one that the events do not have.
+    pub(crate) fn made(&self, events: &HashMap<u64, Event>) -> impl Iterator<Item = Option<Made>> {
+        self.ids.iter().map(|id| self.entries.get(&id.sequence)?.made(*id, events))
     }
 }
 
-/// A page while it is gathered: events are given to it in order, from the execution's first.
+/// A page while it is gathered: it is given the artifacts of which [`Wanted::may_have`] holds, in order.
 #[derive(Debug)]
 pub(crate) struct Page<'a> {
     execution: &'a str,
@@ -46,11 +61,9 @@ pub(crate) struct Page<'a> {
     wanted: Wanted,
     size: usize,
     max_bytes: usize,
-    artifacts: Artifacts,
     found: Vec<v1::Artifact>,
     bytes: usize,
     last: Option<ArtifactId>,
-    unlisted: u64,
     is_full: bool,
 }
 
@@ -63,59 +76,43 @@ impl<'a> Page<'a> {
         size: usize,
         max_bytes: usize,
     ) -> Self {
-        Self {
-            execution,
-            redactor,
-            wanted,
-            size,
-            max_bytes,
-            artifacts: Artifacts::default(),
-            found: Vec::new(),
-            bytes: 0,
-            last: None,
-            unlisted: 0,
-            is_full: false,
-        }
+        Self { execution, redactor, wanted, size, max_bytes, found: Vec::new(), bytes: 0, last: None, is_full: false }
     }
 
-    /// Takes the next event. Returns whether the page is full.
-    pub(crate) fn apply(&mut self, event: &Event) -> bool {
-        if let Body::ToolCall { call, event: ToolCallEvent::Ended(end) } = &event.body
-            && self.wanted.has_step(&call.step)
-        {
-            self.unlisted += unlisted(end);
+    /// Which artifacts it has to be given next.
+    pub(crate) fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// How many wanted artifacts decide the rest of the page: those that it has room for, and one that shows that there is a next page.
+    pub(crate) fn missing(&self) -> usize {
+        self.size - self.found.len() + 1
+    }
+
+    /// Takes the next artifact. Returns whether the page is full.
+    pub(crate) fn apply(&mut self, made: &Made) -> bool {
+        self.wanted.after = Some(made.id);
+        if !self.wanted.has(made) {
+            return false;
         }
-        for made in self.artifacts.apply(event) {
-            if !self.wanted.has(&made) {
-                continue;
-            }
-            let artifact = made.message(self.execution, self.redactor);
-            self.bytes += artifact.encoded_len();
-            if self.found.len() == self.size || self.bytes > self.max_bytes && !self.found.is_empty() {
-                self.is_full = true;
-                return true;
-            }
-            self.last = Some(made.id);
-            self.found.push(artifact);
+        let artifact = made.message(self.execution, self.redactor);
+        self.bytes += artifact.encoded_len();
+        if self.found.len() == self.size || self.bytes > self.max_bytes && !self.found.is_empty() {
+            self.is_full = true;
+            return true;
         }
+        self.last = Some(made.id);
+        self.found.push(artifact);
         false
     }
 
-    /// The page.
-    pub(crate) fn response(self) -> v1::ListArtifactsResponse {
+    /// The page. `unlisted` is how many files no artifact stands for.
+    pub(crate) fn response(self, unlisted: u64) -> v1::ListArtifactsResponse {
         let next = self.last.filter(|_| self.is_full);
         v1::ListArtifactsResponse {
             artifacts: self.found,
             next_page_token: next.map(|next| next.to_string()).unwrap_or_default(),
-            unlisted_file_count: if self.is_full { 0 } else { i64::try_from(self.unlisted).unwrap_or(i64::MAX) },
+            unlisted_file_count: if self.is_full { 0 } else { i64::try_from(unlisted).unwrap_or(i64::MAX) },
         }
-    }
-}
-
-/// How many entries a call committed that are in no receipt.
-fn unlisted(end: &ToolCallEnd) -> u64 {
-    match end {
-        ToolCallEnd::Completed { receipt, .. } | ToolCallEnd::Failed { receipt, .. } => receipt.unlisted_files,
-        ToolCallEnd::Denied { .. } | ToolCallEnd::Cancelled { .. } | ToolCallEnd::OutcomeUnknown { .. } => 0,
     }
 }

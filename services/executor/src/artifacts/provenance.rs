@@ -1,23 +1,25 @@
 //! What an artifact derives from, and what derives from it.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    sync::Arc,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    mem::size_of,
 };
 
-use super::{ArtifactId, Content, Made};
+use super::{ArtifactId, Entry, wanted::Wanted};
 
 /// How many bytes of an artifact's message are not its path and what it derives from, at most.
 const FIXED_BYTES: usize = 1_024;
 
-/// How the artifacts of an execution derive from each other. The files of one call share what they derive from.
+/// An estimate of the memory that an element of a map takes beside what is in it.
+const ELEMENT_BYTES: usize = 48;
+
+/// The artifacts of an execution, and how they derive from each other. The files of one call share what they derive from.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
-    /// The outputs that an event's artifacts derive from, and the lengths of the paths of its files; none for an output.
-    events: HashMap<u64, (Arc<[u64]>, Vec<u32>)>,
+    /// What each event made that made artifacts.
+    entries: BTreeMap<u64, Entry>,
     /// The events whose artifacts derive from the output of this one, ascending.
     by_output: HashMap<u64, Vec<u64>>,
-    replaces: HashMap<ArtifactId, ArtifactId>,
     replaced_by: HashMap<ArtifactId, ArtifactId>,
 }
 
@@ -29,39 +31,49 @@ pub(crate) struct Lineage {
 }
 
 impl Graph {
-    /// Takes the next artifact, in the order in which they are made.
-    pub(crate) fn add(&mut self, made: &Made) {
-        let sequence = made.id.sequence;
-        let (_, files) = self.events.entry(sequence).or_insert_with(|| {
-            for output in &*made.outputs {
-                self.by_output.entry(*output).or_default().push(sequence);
+    /// Takes what the event with this sequence made, in the order of the events. Returns the memory that it takes, in bytes.
+    pub(crate) fn add(&mut self, sequence: u64, entry: Entry) -> usize {
+        for output in &*entry.outputs {
+            self.by_output.entry(*output).or_default().push(sequence);
+        }
+        let mut bytes =
+            size_of::<Entry>() + ELEMENT_BYTES + entry.outputs.len() * (2 * size_of::<u64>() + ELEMENT_BYTES);
+        for (id, file) in entry.ids(sequence).zip(entry.files()) {
+            bytes += size_of_val(file);
+            if let Some(replaced) = file.replaces {
+                self.replaced_by.insert(replaced, id);
+                bytes += 2 * size_of::<ArtifactId>() + ELEMENT_BYTES;
             }
-            (Arc::clone(&made.outputs), Vec::new())
-        });
-        match &made.content {
-            Content::Output(_) => {}
-            Content::File(file) => files.push(u32::try_from(file.path.len()).unwrap_or(u32::MAX)),
         }
-        if let Some(replaced) = made.replaces {
-            self.replaces.insert(made.id, replaced);
-            self.replaced_by.insert(replaced, made.id);
-        }
+        self.entries.insert(sequence, entry);
+        bytes
+    }
+
+    /// What the event with this sequence made.
+    pub(crate) fn entry(&self, sequence: u64) -> Option<&Entry> {
+        self.entries.get(&sequence)
     }
 
     /// Whether there is such an artifact.
     pub(crate) fn has(&self, id: ArtifactId) -> bool {
-        self.events.get(&id.sequence).is_some_and(|(_, files)| match id.file {
-            0 => files.is_empty(),
-            file => file as usize <= files.len(),
-        })
+        self.entries.get(&id.sequence).is_some_and(|entry| entry.has(id))
+    }
+
+    /// The artifacts that may be wanted, in order: whether their paths are is in the events.
+    pub(crate) fn candidates(&self, wanted: &Wanted) -> impl Iterator<Item = ArtifactId> {
+        let from = wanted.after.map_or(0, ArtifactId::sequence);
+        let entries = self.entries.range(from..).filter(|(_, entry)| wanted.may_have(entry));
+        let ids = entries.flat_map(|(sequence, entry)| entry.ids(*sequence));
+        ids.filter(|id| wanted.after.is_none_or(|after| *id > after))
     }
 
     /// What it derives from: at most `max` artifacts whose messages have at most `max_bytes`, or one alone. `name_bytes` is the length of a name.
     pub(crate) fn ancestors(&self, of: ArtifactId, max: usize, max_bytes: usize, name_bytes: usize) -> Lineage {
         let parents = |id: ArtifactId, into: &mut dyn FnMut(ArtifactId)| {
-            let outputs = self.events.get(&id.sequence).map(|(outputs, _)| &**outputs);
-            outputs.unwrap_or_default().iter().for_each(|output| into(ArtifactId::output(*output)));
-            self.replaces.get(&id).copied().into_iter().for_each(into);
+            let Some(entry) = self.entries.get(&id.sequence) else { return };
+            entry.outputs.iter().for_each(|output| into(ArtifactId::output(*output)));
+            let file = id.file.checked_sub(1).and_then(|index| entry.files().get(index as usize));
+            file.and_then(|file| file.replaces).into_iter().for_each(into);
         };
         self.within(walk(of, max, parents), max_bytes, name_bytes)
     }
@@ -71,10 +83,7 @@ impl Graph {
         let children = |id: ArtifactId, into: &mut dyn FnMut(ArtifactId)| {
             let events = self.by_output.get(&id.sequence).filter(|_| id.file == 0);
             for &sequence in events.into_iter().flatten() {
-                match self.events.get(&sequence).map_or(0, |(_, files)| files.len()) {
-                    0 => into(ArtifactId::output(sequence)),
-                    files => (1..).take(files).for_each(|file| into(ArtifactId { sequence, file })),
-                }
+                self.entries[&sequence].ids(sequence).for_each(&mut *into);
             }
             self.replaced_by.get(&id).copied().into_iter().for_each(into);
         };
@@ -84,9 +93,10 @@ impl Graph {
     fn within(&self, mut found: Lineage, max_bytes: usize, name_bytes: usize) -> Lineage {
         let mut bytes = 0;
         let fits = |id: &&ArtifactId| {
-            let (outputs, files) = &self.events[&id.sequence];
-            let path = id.file.checked_sub(1).and_then(|file| files.get(file as usize)).copied().unwrap_or(0);
-            bytes += FIXED_BYTES + path as usize + (outputs.len() + 1) * (name_bytes + 4);
+            let entry = &self.entries[&id.sequence];
+            let file = id.file.checked_sub(1).and_then(|index| entry.files().get(index as usize));
+            let path = file.map_or(0, |file| file.path_bytes as usize);
+            bytes += FIXED_BYTES + path + (entry.outputs.len() + 1) * (name_bytes + 4);
             bytes <= max_bytes
         };
         let fitting = found.artifacts.iter().take_while(fits).count().max(1);

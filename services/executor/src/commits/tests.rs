@@ -43,6 +43,7 @@ fn create(id: &str, request_id: &str, shown: &str, fence: Fence) -> Operation {
         seal_key: None,
         outbox: Vec::new(),
         inbox: Default::default(),
+        folder: None,
         fence,
     }
 }

@@ -92,6 +92,7 @@ impl Driver {
             registry: Arc::clone(&self.registry),
             key,
             name,
+            namespace: self.name.namespace.clone(),
             workspace: created.workspace.clone(),
             trace: self.trace.call(&id),
             arguments: self.arguments(&request.arguments),
@@ -112,8 +113,8 @@ impl Driver {
             failed_copies: 0,
             waited_for_name: Duration::ZERO,
             has_warned: false,
-            delay: match self.obstacles.is_disk_full(key.step) {
-                true => disk_full_delay(self.execution.tries(key)),
+            delay: match self.obstacles.waits_for_disk(key.step) {
+                true => disk_delay(self.execution.tries(key)),
                 false => Duration::ZERO,
             },
             log_span: Span::current(),
@@ -249,8 +250,8 @@ impl Driver {
     }
 }
 
-/// The delay before the call with this number, when the previous one found the disk full: doubles from a second to a minute.
-fn disk_full_delay(number: u32) -> Duration {
+/// The delay before the call with this number, when the previous one found the disk full or read-only: doubles from a second to a minute.
+fn disk_delay(number: u32) -> Duration {
     Duration::from_secs(1 << number.saturating_sub(2).min(6)).min(Duration::from_secs(60))
 }
 
@@ -259,9 +260,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_delay_on_a_full_disk_doubles_from_a_second_to_a_minute() {
+    fn the_delay_for_a_disk_doubles_from_a_second_to_a_minute() {
         // The first call had none before it.
-        let seconds = [2, 3, 4, 5, 6, 7, 8, 9, 66, u32::MAX].map(|number| disk_full_delay(number).as_secs());
+        let seconds = [2, 3, 4, 5, 6, 7, 8, 9, 66, u32::MAX].map(|number| disk_delay(number).as_secs());
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
     }
 }

@@ -7,8 +7,8 @@ use belay_reasons as reasons;
 /// How many calls of one attempt the runner may cancel without a request; then the attempt fails.
 const MAX_UNREQUESTED_CANCELLATIONS: u32 = 10;
 
-/// The same when the workspace's disk is full: with at most a minute between two calls, about an hour.
-const MAX_DISK_FULL_CALLS: u32 = 66;
+/// The same when the workspace's disk is full or read-only: with at most a minute between two calls, about an hour.
+const MAX_DISK_CALLS: u32 = 66;
 
 /// How often one attempt makes a call again that conflicted with another commit.
 const MAX_RERUNS: u32 = 3;
@@ -34,14 +34,32 @@ pub(super) struct Facts {
     pub(super) failed_beside_commits: bool,
 }
 
+/// Why a workspace's disk takes nothing, until somebody ends that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DiskObstacle {
+    Full,
+    ReadOnly,
+}
+
+impl DiskObstacle {
+    /// The obstacle that a call's failure names.
+    fn of(reason: &str) -> Option<Self> {
+        match reason {
+            reasons::WORKSPACE_FULL => Some(Self::Full),
+            reasons::WORKSPACE_READ_ONLY => Some(Self::ReadOnly),
+            _ => None,
+        }
+    }
+}
+
 /// What is recorded of a call that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Recorded {
     pub(super) end: ToolCallEnd,
     /// Whether the runner keeps the call until it hears that its end is stored.
     pub(super) needs_acknowledgement: bool,
-    /// Whether the next call waits until the workspace's disk may have room.
-    pub(super) waits_for_disk: bool,
+    /// Why the next call waits for the workspace's disk; `None` when it does not.
+    pub(super) disk_obstacle: Option<DiskObstacle>,
 }
 
 /// Decides what to record.
@@ -51,15 +69,14 @@ pub(super) fn recorded(ended: ToolCallEnd, facts: Facts) -> Recorded {
         facts.recovery != Some(RecoveryClass::ReadOnly) || facts.was_held || facts.was_cancelled || facts.is_copied;
     // What a call that was cancelled ends with is not looked into: it is not made again.
     let by_itself = !facts.was_cancelled;
-    let found_disk_full = by_itself
-        && matches!(
-            &ended,
-            ToolCallEnd::Cancelled { failure: Some(failure), .. } if failure.reason == reasons::WORKSPACE_FULL
-        );
-    let most = if found_disk_full { MAX_DISK_FULL_CALLS } else { MAX_UNREQUESTED_CANCELLATIONS };
-    let (end, waits_for_disk) = match ended {
+    let found = match &ended {
+        ToolCallEnd::Cancelled { failure: Some(failure), .. } if by_itself => DiskObstacle::of(&failure.reason),
+        _ => None,
+    };
+    let most = if found.is_some() { MAX_DISK_CALLS } else { MAX_UNREQUESTED_CANCELLATIONS };
+    let (end, disk_obstacle) = match ended {
         ToolCallEnd::Cancelled { failure, grant_nonce } if by_itself && facts.number >= most => {
-            (given_up(failure, grant_nonce, facts.number), false)
+            (given_up(failure, grant_nonce, facts.number), None)
         }
         ToolCallEnd::Cancelled { failure: Some(failure), grant_nonce }
             if by_itself
@@ -67,19 +84,19 @@ pub(super) fn recorded(ended: ToolCallEnd, facts: Facts) -> Recorded {
                 && facts.conflicts >= MAX_RERUNS
                 && !is_planted(Defect::EndlessReruns) =>
         {
-            (given_up(Some(failure), grant_nonce, facts.conflicts + 1), false)
+            (given_up(Some(failure), grant_nonce, facts.conflicts + 1), None)
         }
         ToolCallEnd::Failed { failure, receipt }
             if by_itself
                 && !facts.failed_beside_commits
                 && may_have_read_partial_commits(facts.recovery, &failure, &receipt) =>
         {
-            (made_again(&failure, &receipt), false)
+            (made_again(&failure, &receipt), None)
         }
-        ToolCallEnd::Completed { .. } if facts.is_unapproved => (unapproved_result(), false),
-        end => (end, found_disk_full),
+        ToolCallEnd::Completed { .. } if facts.is_unapproved => (unapproved_result(), None),
+        end => (end, found),
     };
-    Recorded { end, needs_acknowledgement, waits_for_disk }
+    Recorded { end, needs_acknowledgement, disk_obstacle }
 }
 
 /// Whether a call that failed may have read a mixture of old and new files while others committed, and left nothing behind. Not after a
@@ -164,12 +181,12 @@ mod tests {
 
     /// As it was reported.
     fn as_reported(end: ToolCallEnd) -> Recorded {
-        Recorded { end, needs_acknowledgement: true, waits_for_disk: false }
+        Recorded { end, needs_acknowledgement: true, disk_obstacle: None }
     }
 
     /// The reason of a call that is given up, its message, and the nonce of its grant.
     fn given_up_with(recorded: Recorded) -> (String, String, String) {
-        assert!(!recorded.waits_for_disk);
+        assert_eq!(recorded.disk_obstacle, None);
         match recorded.end {
             ToolCallEnd::Failed { failure, receipt } => {
                 (failure.reason.to_string(), failure.message, receipt.grant_nonce)
@@ -209,21 +226,25 @@ mod tests {
         assert_eq!(message, "It was cancelled. This happened to 10 calls of this attempt.");
     }
 
-    // About an hour of waiting for room, and no other cancellation counts so long.
+    // About an hour of waiting for the disk, and no other cancellation counts so long.
     #[test]
-    fn a_full_disk_is_waited_for() {
-        let full = || cancelled(reasons::WORKSPACE_FULL);
-        let at = |number| Facts { number, ..FIRST };
-        for number in [1, 10, 65] {
-            let waits = Recorded { waits_for_disk: true, ..as_reported(full()) };
-            assert_eq!(recorded(full(), at(number)), waits, "{number}");
-            let held = Facts { is_unapproved: true, was_held: true, ..at(number) };
-            assert_eq!(recorded(full(), held), waits, "{number}");
+    fn a_full_or_read_only_disk_is_waited_for() {
+        for (reason, obstacle) in
+            [(reasons::WORKSPACE_FULL, DiskObstacle::Full), (reasons::WORKSPACE_READ_ONLY, DiskObstacle::ReadOnly)]
+        {
+            let found = || cancelled(reason);
+            let at = |number| Facts { number, ..FIRST };
+            for number in [1, 10, 65] {
+                let waits = Recorded { disk_obstacle: Some(obstacle), ..as_reported(found()) };
+                assert_eq!(recorded(found(), at(number)), waits, "{number}");
+                let held = Facts { is_unapproved: true, was_held: true, ..at(number) };
+                assert_eq!(recorded(found(), held), waits, "{number}");
+            }
+            assert_eq!(given_up_with(recorded(found(), at(66))).0, reason);
+            assert_eq!(recorded(found(), Facts { was_cancelled: true, ..at(66) }), as_reported(found()));
         }
-        assert_eq!(given_up_with(recorded(full(), at(66))).0, reasons::WORKSPACE_FULL);
-        assert_eq!(recorded(full(), Facts { was_cancelled: true, ..at(66) }), as_reported(full()));
-        assert!(!recorded(cancelled("OTHER"), FIRST).waits_for_disk);
-        assert!(!recorded(completed(), FIRST).waits_for_disk);
+        assert_eq!(recorded(cancelled("OTHER"), FIRST).disk_obstacle, None);
+        assert_eq!(recorded(completed(), FIRST).disk_obstacle, None);
     }
 
     #[test]
@@ -254,7 +275,7 @@ mod tests {
             ..Receipt::default()
         };
         let end = || failed(ErrorClass::Fatal, beside(&["a", "b"], 2));
-        let Recorded { end: again, needs_acknowledgement: true, waits_for_disk: false } = recorded(end(), FIRST) else {
+        let Recorded { end: again, needs_acknowledgement: true, disk_obstacle: None } = recorded(end(), FIRST) else {
             panic!("the runner keeps it")
         };
         let ToolCallEnd::Cancelled { failure: Some(failure), grant_nonce } = again else { panic!("{again:?}") };

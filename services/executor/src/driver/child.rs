@@ -10,9 +10,9 @@ use std::sync::Arc;
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
     Actor, ApprovalMode, Body, Child, ChildEnd, ChildEvent, Control, Created, ErrorClass, Event, ExecutionEvent,
-    Failure, Operation, OperationKey, Verb,
+    Failure, Operation, OperationKey, Verb, Workspace,
 };
-use belay_journal::{ExecutionRow, NewExecution, ParentStep, Refused, TakenMessage};
+use belay_journal::{ExecutionRow, Folder, NewExecution, ParentStep, Refused, TakenMessage};
 use belay_plan::Plan;
 use belay_reasons as reasons;
 use belay_service_kit::{Retry, status};
@@ -31,7 +31,7 @@ use crate::{
     names::{ExecutionName, shard_of},
     operation::{OperationHandle, ReportFault, Update},
     registry::ExecutionRegistry,
-    submitted::{self, Source},
+    submitted::{self, Source, shared_folder},
     wire,
 };
 
@@ -61,7 +61,7 @@ pub(crate) struct ChildOperation {
 /// What a child has of its parent.
 pub(crate) struct Inherited {
     pub(crate) approval_mode: ApprovalMode,
-    pub(crate) workspace: String,
+    pub(crate) workspace: Workspace,
     pub(crate) labels: std::collections::BTreeMap<String, String>,
     pub(crate) principal: String,
     /// The span of the step's attempt.
@@ -197,6 +197,13 @@ impl ChildOperation {
         let catalogue = registry.runner.catalogue(false).await?;
         let (now, shard) = (registry.now(), shard_of(&self.name.namespace, &self.name.id));
         let Inherited { approval_mode, workspace, labels, principal, trace } = &self.inherited;
+        let (workspace, folder) = match workspace {
+            Workspace::MadeFolder(_) if is_planted(Defect::ChildInAnotherFolder) => {
+                let id = self.name.id.clone();
+                (Workspace::MadeFolder(id.clone()), Some(Folder::New(id)))
+            }
+            workspace => (workspace.clone(), shared_folder(workspace)),
+        };
         let row = NewExecution {
             namespace: self.name.namespace.clone(),
             id: self.name.id.clone(),
@@ -217,7 +224,7 @@ impl ChildOperation {
             inputs,
             plan,
             approval_mode: *approval_mode,
-            workspace: workspace.clone(),
+            workspace,
             labels: labels.clone(),
             tools,
             trace: (trace.traceparent(), trace.tracestate().to_owned()),
@@ -232,12 +239,16 @@ impl ChildOperation {
         let paused = ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None };
         let then = if is_held_back { vec![(Actor::new(self.parent_step.clone()), paused.into())] } else { Vec::new() };
         // A task of its own: what is stored must have a driver, also when this operation is replaced meanwhile.
-        let create = Driver::create(Arc::clone(registry), row, first, then, catalogue.ledger_id.as_str().into());
+        let create =
+            Driver::create(Arc::clone(registry), row, folder, first, then, catalogue.ledger_id.as_str().into());
         let stopping =
             || Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping."));
         match tokio::spawn(create).await.map_err(|_| stopping())?? {
             Ok(_) | Err(Refused::IdTaken { .. }) => Ok(()),
             Err(Refused::IdDeleted { .. }) => Err(Problem::Lost),
+            Err(Refused::FolderGone(folder)) => Err(Problem::Refused(format!(
+                "The folder `{folder}` of the execution was removed, and its step's plan cannot be carried out elsewhere."
+            ))),
             Err(refused) => Err(Problem::Later(Status::aborted(refused.to_string()))),
         }
     }

@@ -17,6 +17,7 @@ use super::{Driver, call_end, exit::Exit};
 use crate::{
     decisions::outcome::notice_after,
     messages::{Command, GateNotice, Reply},
+    names::ExecutionName,
     operation::{Large, Update},
     wire,
 };
@@ -130,8 +131,8 @@ impl Driver {
             conflicts: step.conflicts(),
             failed_beside_commits: step.failed_beside_commits(),
         };
-        let call_end::Recorded { end, needs_acknowledgement, waits_for_disk } = call_end::recorded(ended, facts);
-        self.obstacles.set_disk_full(key.step, waits_for_disk, self.registry.now());
+        let call_end::Recorded { end, needs_acknowledgement, disk_obstacle } = call_end::recorded(ended, facts);
+        self.obstacles.set_disk(key.step, disk_obstacle, self.registry.now());
         let call = self.execution.operation_id(key);
         // What is recorded instead of an unapproved result has none.
         if let ToolCallEnd::Completed { .. } = end
@@ -361,6 +362,7 @@ impl Driver {
                     let message = format!("Execution `{id}` is {state} and cannot be {asked}.");
                     (Code::FailedPrecondition, reasons::EXECUTION_ENDED, message)
                 }
+                Refused::EndedForStep(step) => return ended_for_step(&self.name, &step),
                 Refused::WrongState(_) if is_cancelled_twice => {
                     let message = format!(
                         "Execution `{id}` is being cancelled: running programs have a while to end. A cancellation with `kill` does not wait for them."
@@ -447,4 +449,19 @@ impl Driver {
 /// The approval that allowed the call to continue.
 fn approved(pending: &PendingApproval) -> Option<&str> {
     pending.approval.as_deref().filter(|_| pending.decision() == Some(Decision::Approved))
+}
+
+/// An execution that has ended for the step whose plan it carried out: that has recorded its end and does not take another.
+fn ended_for_step(name: &ExecutionName, step: &str) -> Status {
+    let mut ids = step.split('/').skip(3).step_by(2);
+    let (parent, step) = (ids.next().unwrap_or_default(), ids.next().unwrap_or_default());
+    let message = format!(
+        "Execution `{}` carries out the plan of step `{step}` of execution `{parent}`, which would not take its result: retry that one, with \
+         `belay executions retry {parent}`. It runs the step again.",
+        name.id
+    );
+    status::error(Code::FailedPrecondition, reasons::RETRY_PARENT, message)
+        .with("name", name)
+        .with("parent", parent)
+        .into()
 }

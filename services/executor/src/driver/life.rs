@@ -10,7 +10,8 @@ use belay_execution::{
     Actor, BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Event, Execution, Json, NoBlobs, Payload,
 };
 use belay_journal::{
-    Done, ExecutionKey, ExecutionRow, InboxChanges, InboxContent, InboxMessage, NewExecution, Operation, Refused,
+    Done, ExecutionKey, ExecutionRow, Folder, InboxChanges, InboxContent, InboxMessage, NewExecution, Operation,
+    Refused,
 };
 use belay_plan::{CheckPlace, Condition};
 use belay_proto::v1;
@@ -50,10 +51,11 @@ enum First {
 }
 
 impl Driver {
-    /// Creates an execution: stores it with its first events, and starts its driver.
+    /// Creates an execution: stores it with its first events, and starts its driver. `folder`: the folder of its workspace, if that is one.
     pub(crate) async fn create(
         registry: Arc<ExecutionRegistry>,
         mut row: NewExecution,
+        folder: Option<Folder>,
         first: Event,
         then: Vec<(Actor, Body)>,
         ledger_id: Arc<str>,
@@ -102,8 +104,16 @@ impl Driver {
         let (revision, content) = (transition.last_sequence(), InboxContent::ChildEnded);
         let sent = end.into_iter().map(|to| InboxMessage { to, revision, content }).collect();
         let inbox = InboxChanges { sent, taken: Vec::new() };
-        let create =
-            Operation::Create { execution: row, transition, summary: summary.clone(), seal_key, outbox, inbox, fence };
+        let create = Operation::Create {
+            execution: row,
+            transition,
+            summary: summary.clone(),
+            seal_key,
+            outbox,
+            inbox,
+            folder,
+            fence,
+        };
         let push = Push { feed: None, events: None, end: None, child };
         let write = Write { operation: create, push: Some(push) };
         let key = match registry.commit(write).await.map_err(|error| unwritable(&error))? {

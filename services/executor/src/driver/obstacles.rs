@@ -1,10 +1,11 @@
-//! What an execution waits for that is in no event: services that do not answer or are at their limit, a full disk, calls that wait for others.
+//! What an execution waits for that is in no event: services that do not answer or are at their limit, a full or read-only disk, calls that wait for others.
 
 use std::collections::BTreeMap;
 
 use belay_execution::{OperationKey, StepKey, Timestamp};
 use belay_proto::v1::{WaitingReason, waiting_reason::Kind};
 
+use super::call_end::DiskObstacle;
 use crate::{
     availability::{self, reason},
     feeds::LiveWaits,
@@ -19,8 +20,8 @@ pub(super) struct Obstacles {
     gate_away: Option<Timestamp>,
     /// The runner's clock rejects a grant.
     clocks_differ: Option<Timestamp>,
-    /// Steps whose last call found the workspace's disk full.
-    disk_full: BTreeMap<StepKey, Timestamp>,
+    /// Steps whose last call found the workspace's disk full or read-only.
+    disk: BTreeMap<StepKey, (Timestamp, DiskObstacle)>,
     /// Calls that wait for a service at its limit.
     busy: BTreeMap<OperationKey, (Timestamp, Busy)>,
     /// Calls that wait for an exclusive call, and that call.
@@ -69,17 +70,16 @@ impl Obstacles {
         self.behind.remove(&call);
     }
 
-    /// Whether the step's last call found the disk full.
-    pub(super) fn set_disk_full(&mut self, step: StepKey, is_full: bool, now: Timestamp) {
-        if is_full {
-            self.disk_full.entry(step).or_insert(now);
-        } else {
-            self.disk_full.remove(&step);
+    /// What the step's last call found of the workspace's disk.
+    pub(super) fn set_disk(&mut self, step: StepKey, found: Option<DiskObstacle>, now: Timestamp) {
+        match found {
+            Some(found) => self.disk.entry(step).or_insert((now, found)).1 = found,
+            None => drop(self.disk.remove(&step)),
         }
     }
 
-    pub(super) fn is_disk_full(&self, step: StepKey) -> bool {
-        self.disk_full.contains_key(&step)
+    pub(super) fn waits_for_disk(&self, step: StepKey) -> bool {
+        self.disk.contains_key(&step)
     }
 
     /// The reasons as readers see them: of the execution, each kind once and since the first of its calls waits, and of each step.
@@ -93,9 +93,16 @@ impl Obstacles {
             let who = "the clocks of the tool runner and the approval gate, which differ by more than a day: set them";
             reason(Kind::Runner, since, who)
         }));
-        let since = self.disk_full.values().min();
-        let who = "free space on the workspace's disk, which is full";
-        waits.execution.extend(since.map(|&since| reason(Kind::Workspace, since, who)));
+        for (obstacle, who) in [
+            (DiskObstacle::Full, "free space on the workspace's disk, which is full"),
+            (
+                DiskObstacle::ReadOnly,
+                "the workspace's file system, which is read-only: check its disk and remount it for writing",
+            ),
+        ] {
+            let since = self.disk.values().filter(|(_, found)| *found == obstacle).map(|(since, _)| *since).min();
+            waits.execution.extend(since.map(|since| reason(Kind::Workspace, since, who)));
+        }
         waits.execution.extend(self.gate_away.map(availability::gate_away));
         for service in [Busy::Runner, Busy::Gate] {
             let waiting = || self.busy.iter().filter(|(_, (_, busy))| *busy == service);
@@ -205,15 +212,20 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_shown_since_the_first_step_found_it_until_none_does() {
+    fn a_disk_is_shown_since_the_first_step_found_it_so_until_none_does() {
         let mut obstacles = Obstacles::default();
         let [first, second] = [0, 1].map(StepKey::new);
-        obstacles.set_disk_full(first, true, at(8));
-        obstacles.set_disk_full(second, true, at(6));
-        obstacles.set_disk_full(second, true, at(9));
-        assert_eq!(seen(&obstacles, &["disk"]), (vec![(Kind::Workspace, 6, "disk")], vec![]));
-        obstacles.set_disk_full(second, false, at(10));
-        assert_eq!((obstacles.is_disk_full(first), obstacles.is_disk_full(second)), (true, false));
-        assert_eq!(seen(&obstacles, &["disk"]), (vec![(Kind::Workspace, 8, "disk")], vec![]));
+        let (full, read_only) = (Some(DiskObstacle::Full), Some(DiskObstacle::ReadOnly));
+        obstacles.set_disk(first, full, at(8));
+        obstacles.set_disk(second, full, at(6));
+        obstacles.set_disk(second, full, at(9));
+        let words = ["which is full", "remount it"];
+        assert_eq!(seen(&obstacles, &words), (vec![(Kind::Workspace, 6, words[0])], vec![]));
+        obstacles.set_disk(second, read_only, at(10));
+        let both = vec![(Kind::Workspace, 8, words[0]), (Kind::Workspace, 6, words[1])];
+        assert_eq!(seen(&obstacles, &words), (both, vec![]));
+        obstacles.set_disk(second, None, at(11));
+        assert_eq!((obstacles.waits_for_disk(first), obstacles.waits_for_disk(second)), (true, false));
+        assert_eq!(seen(&obstacles, &words), (vec![(Kind::Workspace, 8, words[0])], vec![]));
     }
 }

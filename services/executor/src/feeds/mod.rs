@@ -32,6 +32,7 @@ pub(crate) use self::{
 };
 use crate::{
     blobs::Opener,
+    event_index::EventIndex,
     journal_reads::{JournalReads, StoredEvents},
     messages::EndedChild,
     names::ExecutionName,
@@ -258,6 +259,22 @@ impl Follower {
         };
         let looked = feed.view.look(&self.reads, key, name, || feed.revision(), look).await;
         looked.inspect_err(|_| self.forget(key))
+    }
+
+    /// Selects from the index of an execution's events, which is read as far as it is needed and kept as what readers see is: returns what `select` does.
+    /// It is told whether the index has all events; then it has to return something.
+    ///
+    /// # Errors
+    /// Why the events cannot be read.
+    pub(crate) async fn select<T>(
+        &self,
+        key: ExecutionKey,
+        page: usize,
+        select: impl FnMut(&EventIndex, bool) -> Option<T>,
+    ) -> Result<T, Status> {
+        let feed = self.feed(key);
+        self.keeps.notify_one();
+        feed.view.select(&self.reads, key, page, select).await
     }
 
     /// Gives up what readers see of an execution.

@@ -48,6 +48,7 @@ struct World {
 /// An execution whose events are committed one by one.
 struct Driven {
     execution: Execution,
+    first: Box<Created>,
     secrets: Secrets,
     key: Option<ExecutionKey>,
     name: ExecutionName,
@@ -63,16 +64,22 @@ fn name(id: u64) -> ExecutionName {
     ExecutionName { namespace: "n".into(), id: format!("e{id}") }
 }
 
-fn created() -> Created {
+/// A plan of so many steps that wait.
+fn plan(steps: usize) -> Plan {
+    let steps: Vec<String> = (0..steps).map(|step| format!("{{id: s{step}, wait: {{signal: go}}}}")).collect();
+    Plan::parse(Format::Yaml, &format!("{{id: p, steps: [{}]}}", steps.join(", "))).unwrap()
+}
+
+fn created(plan: Plan) -> Created {
     Created {
         uid: "8x4k2m9q1p7r3s5t6v8w".into(),
-        plan: Plan::parse(Format::Yaml, "{id: p, steps: [{id: a, wait: {signal: go}}]}").unwrap(),
+        plan,
         inputs: belay_execution::Json::from_text("{}"),
         start_at: None,
         parent_step: String::new(),
         forked_from: String::new(),
         approval_mode: ApprovalMode::Wait,
-        workspace: String::new(),
+        workspace: belay_execution::Workspace::MadeFolder("e".into()),
         labels: BTreeMap::new(),
         tools: Vec::new(),
         deadline: None,
@@ -89,13 +96,23 @@ impl World {
         Self { journal, vault, follower, unpublished: Vec::new() }
     }
 
+    /// An execution that is not committed yet.
+    fn begin(&self, number: u64, plan: Plan) -> Driven {
+        let (time, actor) = (Timestamp::from_micros(0), Some(Actor::new("ann")));
+        let first = Box::new(created(plan));
+        let body = belay_execution::ExecutionEvent::Created(first.clone()).into();
+        let execution = Execution::create(Event { sequence: 1, time, actor, body }).unwrap();
+        let (secrets, name, summary) = (self.vault.secrets(), name(number), ExecutionSummary::default());
+        Driven { execution, first, secrets, key: None, name, summary, shown: 0, retries: 3 }
+    }
+
     /// Commits what an execution does next; the follower does not know of it yet.
     async fn commit(&mut self, driven: &mut Driven, random: &mut Random) {
         let now = Timestamp::from_micros(i64::try_from(driven.execution.last_sequence()).unwrap());
         let mut events = Vec::new();
         if driven.key.is_none() {
             let (actor, body) =
-                (Some(Actor::new("ann")), Body::from(belay_execution::ExecutionEvent::Created(Box::new(created()))));
+                (Some(Actor::new("ann")), Body::from(belay_execution::ExecutionEvent::Created(driven.first.clone())));
             events.push(Event { sequence: 1, time: now, actor, body });
         } else {
             let control = match random.below(4) {
@@ -140,6 +157,7 @@ impl World {
                     seal_key: None,
                     outbox: Vec::new(),
                     inbox: Default::default(),
+                    folder: None,
                     fence,
                 }
             }
@@ -211,19 +229,7 @@ async fn no_reader_is_shown_less_than_was_shown() {
             let at = usize::try_from(random.below(3)).unwrap();
             match random.below(8) {
                 0 | 1 if at >= driven.len() && driven.len() < 3 => {
-                    let (time, actor) = (Timestamp::from_micros(0), Some(Actor::new("ann")));
-                    let body = belay_execution::ExecutionEvent::Created(Box::new(created())).into();
-                    let execution = Execution::create(Event { sequence: 1, time, actor, body }).unwrap();
-                    let (secrets, name) = (world.vault.secrets(), name(driven.len() as u64));
-                    let mut new = Driven {
-                        execution,
-                        secrets,
-                        key: None,
-                        name,
-                        summary: Default::default(),
-                        shown: 0,
-                        retries: 3,
-                    };
+                    let mut new = world.begin(driven.len() as u64, plan(1));
                     world.commit(&mut new, &mut random).await;
                     driven.push(new);
                 }
@@ -298,16 +304,11 @@ fn the_executions_that_were_looked_at_for_longest_are_given_up() {
     assert!(feeds.viewed.is_empty());
 }
 
-/// B-22: a fold that could not be given up while a reader looked at it is given up later, also where its feed is only held by the execution's driver.
+/// B-22: a fold or an index that could not be given up while a reader looked at it is given up later, also where its feed is only held by the execution's driver.
 #[tokio::test]
 async fn a_fold_that_was_being_read_is_given_up_later() {
     let (mut world, mut random) = (World::new(), Random(7));
-    let (time, actor) = (Timestamp::from_micros(0), Some(Actor::new("ann")));
-    let body = belay_execution::ExecutionEvent::Created(Box::new(created())).into();
-    let execution = Execution::create(Event { sequence: 1, time, actor, body }).unwrap();
-    let secrets = world.vault.secrets();
-    let mut driven =
-        Driven { execution, secrets, key: None, name: name(0), summary: Default::default(), shown: 0, retries: 0 };
+    let mut driven = world.begin(0, plan(1));
     world.commit(&mut driven, &mut random).await;
     world.publish();
     let feed = world.follower.feed(driven.key.unwrap());
@@ -318,10 +319,54 @@ async fn a_fold_that_was_being_read_is_given_up_later() {
     });
     assert!(looked.await.unwrap() > 0);
     assert!(feed.is_followed() && feed.view.weight() > 0);
+    let folded = feed.view.weight();
+    let last = world.follower.select(driven.key.unwrap(), 4, |index, is_complete| {
+        world.follower.forget(driven.key.unwrap());
+        is_complete.then(|| index.last())
+    });
+    assert_eq!(last.await.unwrap(), driven.execution.last_sequence());
+    assert!(feed.is_followed() && feed.view.weight() > folded);
     for _ in 0..3 {
         world.follower.sweep();
     }
     assert_eq!((feed.is_followed(), feed.view.weight()), (false, 0));
+}
+
+/// B-31 (readers), B-22: however many executions are watched by clients that never read, and looked at meanwhile, nobody is refused, what is kept for
+/// all of them together stays below its bounds, and it is given up when they have gone.
+#[tokio::test]
+async fn readers_of_many_executions_do_not_exhaust_memory() {
+    let (mut world, mut random, plan) = (World::new(), Random(11), plan(100));
+    let mut watchers = Vec::new();
+    for number in 0..300 {
+        let mut driven = world.begin(number, plan.clone());
+        world.commit(&mut driven, &mut random).await;
+        let feed = world.follower.feed(driven.key.unwrap());
+        watchers.push(feed.subscribe());
+        for _ in 0..3 {
+            world.publish();
+            let looked = world.follower.look(&driven.name, |seen| seen.execution.last_sequence());
+            assert_eq!(looked.await.unwrap(), driven.execution.last_sequence());
+            world.commit(&mut driven, &mut random).await;
+        }
+        world.publish();
+    }
+    let kept = |world: &World| {
+        let viewed: usize = lock(&world.follower.feeds).viewed.values().map(Viewed::weight).sum();
+        (viewed, world.follower.memory.recent().of_all(), world.follower.memory.pending().of_all())
+    };
+    let (viewed, recent, pending) = kept(&world);
+    assert!((MAX_VIEWED_BYTES / 2..=MAX_VIEWED_BYTES).contains(&viewed), "{viewed} bytes of folds");
+    assert!(recent > 0 && recent <= event_feed::MAX_RECENT_BYTES_OF_ALL, "{recent} bytes of transitions");
+    assert!(pending <= view::MAX_PENDING_BYTES_OF_ALL, "{pending} bytes of events");
+    for watcher in &watchers {
+        assert!(watcher.borrow().last > 0, "each was told of its execution");
+    }
+    drop(watchers);
+    for _ in 0..3 {
+        world.follower.sweep();
+    }
+    assert_eq!(kept(&world), (0, 0, 0), "they have gone");
 }
 
 #[test]

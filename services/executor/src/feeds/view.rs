@@ -20,14 +20,20 @@ use belay_redaction::Redactor;
 use tonic::Status;
 
 use super::memory::{Memory, Share};
-use crate::{journal_reads::JournalReads, names::ExecutionName, replayed::Replayed, secrets::shown, wire};
+use crate::{
+    event_index::EventIndex, journal_reads::JournalReads, names::ExecutionName, replayed::Replayed, secrets::shown,
+    wire,
+};
 
 /// How many bytes of committed events are kept in memory for the next reader of one execution. Beyond that readers come too rarely for it to be
 /// worth keeping.
 const MAX_PENDING_BYTES: usize = 4 * 1024 * 1024;
 
 /// How many bytes of committed events are kept in memory for readers of all executions.
-const MAX_PENDING_BYTES_OF_ALL: usize = 16 * 1024 * 1024;
+pub(super) const MAX_PENDING_BYTES_OF_ALL: usize = 16 * 1024 * 1024;
+
+/// How much memory an index may take that is kept, in bytes.
+const MAX_INDEX_BYTES: usize = 16 * 1024 * 1024;
 
 /// An estimate of the memory that an event takes beside its texts, which are about as long as it is stored.
 const EVENT_BYTES: usize = 512;
@@ -45,6 +51,10 @@ pub(super) struct View {
     waits: Mutex<Arc<LiveWaits>>,
     /// The memory that the fold takes, in bytes; 0 without one.
     weight: AtomicUsize,
+    /// The index of the events, as far as readers have needed it.
+    index: tokio::sync::Mutex<Option<EventIndex>>,
+    /// The memory that the index takes, in bytes; 0 without one.
+    index_weight: AtomicUsize,
     /// The round in which a reader looked last; see [`Memory::round`].
     looked_in: AtomicU64,
     memory: Arc<Memory>,
@@ -135,6 +145,8 @@ impl View {
             pending: Mutex::default(),
             waits: Mutex::default(),
             weight: AtomicUsize::new(0),
+            index: tokio::sync::Mutex::default(),
+            index_weight: AtomicUsize::new(0),
             looked_in: AtomicU64::new(0),
             memory: Arc::clone(memory),
         }
@@ -206,6 +218,41 @@ impl View {
         Ok(look(&ReadView { name, execution, redactor, waits: &waits }))
     }
 
+    /// Selects from the index of the events: returns what `select` does of the index as far as it reaches, and otherwise reads `page` more transitions
+    /// and asks again. It is told whether the index has all events; then it returns something.
+    ///
+    /// # Errors
+    /// Why the journal cannot be read.
+    pub(super) async fn select<T>(
+        &self,
+        reads: &JournalReads,
+        key: ExecutionKey,
+        page: usize,
+        mut select: impl FnMut(&EventIndex, bool) -> Option<T>,
+    ) -> Result<T, Status> {
+        let mut kept = self.index.lock().await;
+        self.looked_in.store(self.memory.round() + 1, Ordering::Relaxed);
+        let index = kept.get_or_insert_default();
+        let mut is_complete = false;
+        loop {
+            if let Some(selected) = select(index, is_complete) {
+                // A larger one is made anew by each reader.
+                if index.bytes() > MAX_INDEX_BYTES {
+                    *kept = None;
+                    self.index_weight.store(0, Ordering::Relaxed);
+                }
+                return Ok(selected);
+            }
+            if is_complete {
+                return Err(Status::internal("nothing was selected from all events"));
+            }
+            let events = reads.events_after(key, index.last(), page).await?;
+            is_complete = events.is_empty();
+            events.iter().for_each(|event| index.apply(event));
+            self.index_weight.store(index.bytes(), Ordering::Relaxed);
+        }
+    }
+
     /// Applies what was kept since the last reader.
     fn follow(&self, folded: &mut Option<Folded>) {
         let taken = lock(&self.pending).as_mut().map(|pending| mem::replace(pending, Pending::nothing(&self.memory)));
@@ -223,21 +270,23 @@ impl View {
         }
     }
 
-    /// The memory that the fold takes, in bytes.
+    /// The memory that the fold and the index take, in bytes.
     pub(super) fn weight(&self) -> usize {
-        self.weight.load(Ordering::Relaxed)
+        self.weight.load(Ordering::Relaxed) + self.index_weight.load(Ordering::Relaxed)
     }
 
-    /// Gives up the fold, unless a reader is looking at it. Returns whether nothing is kept any more.
+    /// Gives up the fold and the index, unless a reader is looking at one of them. Returns whether nothing is kept any more.
     pub(super) fn give_up(&self) -> bool {
-        let Ok(mut folded) = self.folded.try_lock() else { return false };
+        let (Ok(mut folded), Ok(mut index)) = (self.folded.try_lock(), self.index.try_lock()) else { return false };
+        *index = None;
+        self.index_weight.store(0, Ordering::Relaxed);
         *folded = None;
         *lock(&self.pending) = None;
         self.weight.store(0, Ordering::Relaxed);
         true
     }
 
-    /// Gives up the fold if no reader has looked for two rounds. Returns whether nothing is kept any more.
+    /// Gives up the fold and the index if no reader has looked for two rounds. Returns whether nothing is kept any more.
     pub(super) fn sweep(&self, round: u64) -> bool {
         let is_left = (round + 1).saturating_sub(self.looked_in.load(Ordering::Relaxed)) >= 2;
         is_left && self.give_up()

@@ -11,11 +11,16 @@ use belay_journal::{AnyOf, Comparison, Condition, Order, OrderBy};
 use belay_proto::v1::{execution::State, waiting_reason::Kind};
 use thiserror::Error;
 
+use crate::wire;
+
 /// The longest filter, in bytes.
 const MAX_BYTES: usize = 4096;
 
 /// The maximum number of restrictions.
 const MAX_RESTRICTIONS: usize = 64;
+
+/// How many choices among alternatives are tried in the search for a contradiction.
+const MAX_CHOICES: usize = 1_000;
 
 const FIELDS: &str = "state, labels.KEY, plan_id, create_time, end_time, waits_for, failure_reason, parent or id";
 
@@ -82,6 +87,75 @@ pub(super) fn order(text: &str, filter: &[AnyOf]) -> Result<Order, String> {
         "create_time" => Ok(Order { by: OrderBy::CreateTime, descending }),
         "end_time" => Ok(Order { by: OrderBy::EndTime, descending }),
         other => Err(format!("`{other}` cannot be sorted by: use create_time or end_time, each with or without desc")),
+    }
+}
+
+/// Whether no execution can be in a list, since parts of its filter contradict each other, or its order: found without looking at any. Not every such
+/// filter is found.
+pub(super) fn matches_nothing(filter: &[AnyOf], order: Order) -> bool {
+    let has_ended = Condition::EndTime(Comparison::NotEqual, i64::MIN);
+    let mut chosen = if order.by == OrderBy::EndTime { vec![&has_ended] } else { Vec::new() };
+    let mut choices = MAX_CHOICES;
+    !can_match(&mut chosen, filter, &mut choices)
+}
+
+/// Whether a condition can be chosen of each part so that none excludes another, nor one of those that are chosen already; `true` after too many choices.
+fn can_match<'f>(chosen: &mut Vec<&'f Condition>, filter: &'f [AnyOf], choices: &mut usize) -> bool {
+    let Some((any, rest)) = filter.split_first() else { return true };
+    for one in &any.0 {
+        if *choices == 0 {
+            return true;
+        }
+        *choices -= 1;
+        if chosen.iter().any(|other| excludes(other, one) || excludes(one, other)) {
+            continue;
+        }
+        chosen.push(one);
+        if can_match(chosen, rest, choices) {
+            return true;
+        }
+        chosen.pop();
+    }
+    false
+}
+
+/// Whether no execution matches both. It is asked both ways round.
+fn excludes(one: &Condition, other: &Condition) -> bool {
+    use Condition as C;
+    let differ = |left: &str, right: &str, equal: bool| (left != right) == equal;
+    let disjoint = |(one, time): (Comparison, i64), (other, than): (Comparison, i64)| {
+        let ((least, most), (low, high)) = (one.bounds(time), other.bounds(than));
+        least.max(low) > most.min(high) || one == Comparison::Equal && !other.holds(time, than)
+    };
+    match (one, other) {
+        (C::State(true, state), C::State(equal, other)) => (state != other) == *equal,
+        (C::WaitsFor(true, kind), C::WaitsFor(false, other)) => kind == other,
+        (C::PlanId(true, plan), C::PlanId(equal, other)) => differ(plan, other, *equal),
+        (C::FailureReason(true, reason), C::FailureReason(equal, other)) => differ(reason, other, *equal),
+        (C::Label(true, key, value), C::Label(equal, other, than)) => key == other && differ(value, than, *equal),
+        (C::Id(true, id), C::Id(equal, other)) => differ(id, other, *equal),
+        (C::Id(true, id), C::IdPrefix(prefix)) => !id.starts_with(prefix),
+        (C::IdPrefix(prefix), C::IdPrefix(other)) => !prefix.starts_with(other) && !other.starts_with(prefix),
+        (C::Parent(id), C::Parent(other)) => id != other,
+        (C::Parent(_) | C::HasParent(true), C::HasParent(false)) => true,
+        (C::CreateTime(one, time), C::CreateTime(other, than)) | (C::EndTime(one, time), C::EndTime(other, than)) => {
+            disjoint((*one, *time), (*other, *than))
+        }
+        (ended, live) => has_ended(ended) == Some(true) && has_ended(live) == Some(false),
+    }
+}
+
+/// Whether every execution that matches has ended (`true`), or none has (`false`).
+fn has_ended(condition: &Condition) -> Option<bool> {
+    match condition {
+        Condition::State(true, number) => {
+            let state = State::try_from(*number).ok().and_then(wire::state_from)?;
+            Some(state.is_terminal())
+        }
+        Condition::EndTime(..) | Condition::FailureReason(true, _) => Some(true),
+        // What has ended waits for nothing.
+        Condition::WaitsFor(true, _) => Some(false),
+        _ => None,
     }
 }
 
@@ -291,6 +365,8 @@ fn micros(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use belay_journal::{ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, ParentStep, Query, Waits};
+
     use super::*;
 
     fn one(text: &str) -> Condition {
@@ -390,6 +466,141 @@ mod tests {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let _ = parse(&text);
         }
+    }
+
+    const BY_END: Order = Order { by: OrderBy::EndTime, descending: true };
+
+    #[test]
+    fn a_filter_that_contradicts_itself_or_its_order_matches_nothing() {
+        let time = |second: u32| format!("\"2026-01-01T00:00:{second:02}Z\"");
+        let nothing = |text: &str, order| matches_nothing(&parse(text).unwrap(), order);
+        for text in [
+            "state = RUNNING AND state = FAILED",
+            "state = FAILED AND state != FAILED",
+            "state = RUNNING AND failure_reason = X",
+            "state = COMPLETED AND waits_for = APPROVAL",
+            "waits_for = TIMER AND waits_for != TIMER",
+            "waits_for = TIMER AND failure_reason = X",
+            "plan_id = a AND plan_id = b",
+            "labels.k = a AND labels.k = b",
+            "labels.k = a AND labels.k != a",
+            "id = a AND id = b",
+            "id = a AND id = \"b*\"",
+            "id = \"a*\" AND id = \"b*\"",
+            "parent = a AND parent = b",
+            "state = RUNNING OR state = PAUSED AND state = FAILED OR state = PARTIAL",
+            "state = RUNNING OR waits_for = TIMER AND failure_reason = X",
+            &format!("create_time < {0} AND create_time >= {0}", time(5)),
+            &format!("create_time = {0} AND create_time != {0}", time(5)),
+            &format!("create_time < {} AND create_time > {}", time(4), time(6)),
+            &format!("end_time > {} AND state = RUNNING", time(5)),
+        ] {
+            assert!(nothing(text, Order::NEWEST_FIRST) && nothing(text, BY_END), "{text}");
+        }
+        for text in
+            ["state = RUNNING", "state = RUNNING OR state = PENDING", "waits_for = TIMER", "state = PAUSED AND id = a"]
+        {
+            assert!(!nothing(text, Order::NEWEST_FIRST), "{text}");
+            assert!(nothing(text, BY_END), "{text}: what is sorted by its end has ended");
+        }
+        for text in [
+            "",
+            "waits_for = TIMER AND waits_for = APPROVAL",
+            "state = RUNNING OR state = FAILED AND failure_reason = X",
+            "state != RUNNING AND state != FAILED",
+            "labels.k = a AND labels.l = b AND labels.k:*",
+            "id = \"a*\" AND id = \"ab*\" AND id != abc",
+            "id = \"a*\" AND id = ab",
+            "failure_reason != X AND waits_for != TIMER",
+        ] {
+            assert!(!nothing(text, Order::NEWEST_FIRST), "{text}");
+        }
+    }
+
+    /// Whatever the filter: where it is said that nothing matches, none of very different executions does.
+    #[test]
+    fn what_is_said_to_match_nothing_matches_nothing() {
+        let mut seed = 1_u32;
+        let mut below = |most: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 16) % most
+        };
+        let rows: Vec<ExecutionRow> = (0..400)
+            .map(|n| {
+                let state = State::try_from(1 + n % 10).unwrap();
+                let ended = wire::state_from(state).unwrap().is_terminal();
+                let mut text = |of: &[&str]| of[below(of.len() as u32) as usize].to_owned();
+                let parent = [None, Some("a"), Some("b")][n as usize % 3];
+                ExecutionRow {
+                    key: ExecutionKey(n.into()),
+                    execution: NewExecution {
+                        namespace: "n".into(),
+                        id: text(&["a", "ab", "abc", "b"]),
+                        shard: 0,
+                        created_at: i64::from(n % 4),
+                        plan_id: text(&["a", "b"]),
+                        labels: [("k".to_owned(), text(&["a", "b"]))].into(),
+                        principal: String::new(),
+                        request_id: String::new(),
+                        request_hash: String::new(),
+                        parent: parent.map(|parent| ParentStep {
+                            execution: ExecutionKey(1),
+                            execution_id: parent.into(),
+                            step_id: "s".into(),
+                        }),
+                    },
+                    summary: ExecutionSummary {
+                        state: state.into(),
+                        ended,
+                        ended_at: ended.then_some(i64::from(n % 5)),
+                        failure_reason: (ended && n % 3 > 0).then(|| text(&["a", "b"])),
+                        waits_for: if ended { Waits::default() } else { Waits(n as u32 % 8 * 2) },
+                        ..ExecutionSummary::default()
+                    },
+                    revision: 1,
+                }
+            })
+            .collect();
+        let comparisons = [
+            Comparison::Equal,
+            Comparison::NotEqual,
+            Comparison::Less,
+            Comparison::AtMost,
+            Comparison::Greater,
+            Comparison::AtLeast,
+        ];
+        let (mut found, mut contradictions) = (0, 0);
+        for _ in 0..20_000 {
+            let mut condition = || {
+                let text = ["a", "ab", "b"][below(3) as usize].to_owned();
+                let (equal, number) = (below(2) == 0, below(5));
+                let comparison = comparisons[below(6) as usize];
+                match below(11) {
+                    0 => Condition::State(equal, 1 + below(10) as i32),
+                    1 => Condition::WaitsFor(equal, 1 + below(3) as i32),
+                    2 => Condition::PlanId(equal, text),
+                    3 => Condition::FailureReason(equal, text),
+                    4 => Condition::Label(equal, "k".into(), text),
+                    5 => Condition::Id(equal, text),
+                    6 => Condition::IdPrefix(text),
+                    7 => Condition::Parent(text),
+                    8 => Condition::HasParent(equal),
+                    9 => Condition::CreateTime(comparison, number.into()),
+                    _ => Condition::EndTime(comparison, number.into()),
+                }
+            };
+            let filter: Vec<AnyOf> =
+                [1, 2, 1].map(|alternatives| AnyOf((0..alternatives).map(|_| condition()).collect())).into();
+            for order in [Order::NEWEST_FIRST, BY_END] {
+                let query = Query { namespace: None, filter: filter.clone(), order, after: None, limit: 1 };
+                let matching = rows.iter().find(|row| query.matches(row));
+                let is_contradiction = matches_nothing(&filter, order);
+                assert!(!is_contradiction || matching.is_none(), "{filter:?} {order:?}: {matching:?}");
+                found += usize::from(matching.is_some());
+                contradictions += usize::from(is_contradiction);
+            }
+        }
+        assert!(found > 1_000 && contradictions > 1_000, "{found} {contradictions}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
     Actor, ApprovalMode, Body, Created, Event, Execution, ExecutionEvent, Json, Kept, Refused, StepEvent, StepId,
-    digest,
+    Workspace, digest,
 };
 use belay_journal::NewExecution;
 use belay_plan::Plan;
@@ -17,12 +17,12 @@ use tonic::{Code, Request, Status};
 
 use super::{
     requests::{check, check_may_control},
-    start_execution::{check_id, create},
+    start_execution::{check_id, create, described},
 };
 use crate::{
     ExecutionRegistry,
     names::{ExecutionName, shard_of},
-    submitted::{Source, accepted},
+    submitted::{Source, accepted, shared_folder},
     trace, wire,
 };
 
@@ -59,8 +59,9 @@ pub(super) async fn fork_execution(
     let (plan, tools) = accepted(registry, &Source::Message(wire::plan_message(&begun.plan))).await?;
     let workspace = match workspace.as_str() {
         "" => begun.workspace,
-        _ => registry.runner.check_workspace(workspace).await?,
+        _ => Workspace::Directory(registry.runner.check_workspace(workspace).await?),
     };
+    let folder = shared_folder(&workspace);
 
     let now = registry.now();
     let principal = caller.to_string();
@@ -103,7 +104,8 @@ pub(super) async fn fork_execution(
     };
     let paused = start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None }.into());
     let then = begun.taken_over.into_iter().chain(paused).map(|body| (by.clone(), body)).collect();
-    create(registry, row, first, then, catalogue.ledger_id.as_str().into()).await
+    let created = create(registry, row, folder, first, then, catalogue.ledger_id.as_str().into()).await?;
+    described(registry, created).await
 }
 
 /// With what a fork begins.
@@ -111,7 +113,7 @@ struct Begun {
     plan: Plan,
     inputs: Json,
     labels: BTreeMap<String, String>,
-    workspace: String,
+    workspace: Workspace,
     approval_mode: ApprovalMode,
     taken_over: Vec<Body>,
 }

@@ -1,6 +1,6 @@
 use std::{ops::ControlFlow, sync::Arc};
 
-use belay_execution::Payload;
+use belay_execution::{Payload, Workspace};
 use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_service_kit::status;
@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 use super::{history::History, watch_execution::Messages};
 use crate::{
     ExecutionRegistry,
-    artifacts::{ArtifactId, Artifacts, Content, Made, shown_text},
+    artifacts::{ArtifactId, Content, Made, Selection, shown_text},
     blobs::{Opener, Unreadable, digest_bytes},
     names::{ExecutionName, artifact_name},
 };
@@ -84,15 +84,16 @@ impl Bytes {
 /// Finds the artifact with this id.
 async fn find(history: &History<'_>, name: &ExecutionName, id: &str) -> Result<Made, Status> {
     let wanted = ArtifactId::parse(id).ok_or_else(|| not_found(name, id))?;
-    let (mut artifacts, mut found) = (Artifacts::default(), None);
-    let see = |event: &belay_execution::Event| {
-        found = artifacts.apply(event).into_iter().find(|made| made.id == wanted);
-        match event.sequence >= wanted.sequence() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+    let selecting = history.select(|index, is_complete| {
+        let is_far_enough = index.last() >= wanted.sequence() || is_complete;
+        is_far_enough.then(|| Selection::of(index.artifacts(), [wanted]))
+    });
+    let (selection, mut found) = (selecting.await?, None);
+    let see = |made| {
+        found = Some(made);
+        ControlFlow::Break(())
     };
-    history.read(0, see).await?;
+    history.artifacts(&selection, see).await?;
     found.ok_or_else(|| not_found(name, id))
 }
 
@@ -103,11 +104,11 @@ pub(super) fn not_found(name: &ExecutionName, id: &str) -> Status {
     status::error(Code::NotFound, reasons::ARTIFACT_NOT_FOUND, message).with("name", name).into()
 }
 
-fn not_kept(artifact: &v1::Artifact, workspace: &str) -> Status {
+fn not_kept(artifact: &v1::Artifact, workspace: &Workspace) -> Status {
     let v1::Artifact { path, digest, .. } = artifact;
     let place = match workspace {
-        "" => "the execution's workspace".to_owned(),
-        workspace => format!("the workspace {workspace}"),
+        Workspace::Directory(path) => format!("the workspace {path}"),
+        Workspace::MadeFolder(id) => format!("the folder `{id}`, which the tool runner has made"),
     };
     let message = match artifact.change() {
         v1::path_change::Kind::Deleted => format!("The call deleted `{path}`: there is no content."),

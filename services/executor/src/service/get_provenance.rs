@@ -1,5 +1,5 @@
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     ops::ControlFlow,
     sync::Arc,
 };
@@ -10,7 +10,7 @@ use tonic::Status;
 use super::{get_artifact::not_found, history::History};
 use crate::{
     ExecutionRegistry,
-    artifacts::{ArtifactId, Artifacts, Graph, Lineage},
+    artifacts::{ArtifactId, Lineage, Made, Selection},
     names::artifact_name,
 };
 use belay_service_kit::status;
@@ -35,29 +35,24 @@ pub(super) async fn get_provenance(
     let history = History::of(registry, &name, None, &request.name).await?;
     let execution = name.to_string();
 
-    // First how all artifacts derive from each other, then those that are returned: no execution's artifacts are in memory at once.
-    let (mut artifacts, mut graph) = (Artifacts::default(), Graph::default());
-    let see = |event: &_| {
-        artifacts.apply(event).iter().for_each(|made| graph.add(made));
+    let name_bytes = of.name(&execution).len() + 16;
+    let selecting = history.select(|index, is_complete| {
+        let graph = is_complete.then(|| index.artifacts())?;
+        Some(graph.has(of).then(|| {
+            let up = graph.ancestors(of, max, MAX_BYTES, name_bytes);
+            let down = graph.descendants(of, max, MAX_BYTES, name_bytes);
+            let wanted: BTreeSet<ArtifactId> =
+                up.artifacts.iter().chain(&down.artifacts).copied().chain([of]).collect();
+            (Selection::of(graph, wanted), up, down)
+        }))
+    });
+    let (selection, up, down) = selecting.await?.ok_or_else(|| not_found(&name, &id))?;
+    let mut found = HashMap::with_capacity(selection.len());
+    let see = |made: Made| {
+        found.insert(made.id, made.message(&execution, &history.redactor));
         ControlFlow::Continue(())
     };
-    history.read(0, see).await?;
-    if !graph.has(of) {
-        return Err(not_found(&name, &id));
-    }
-    let name_bytes = of.name(&execution).len() + 16;
-    let up = graph.ancestors(of, max, MAX_BYTES, name_bytes);
-    let down = graph.descendants(of, max, MAX_BYTES, name_bytes);
-    drop(graph);
-
-    let wanted: HashSet<ArtifactId> = up.artifacts.iter().chain(&down.artifacts).copied().chain([of]).collect();
-    let (mut artifacts, mut found) = (Artifacts::default(), HashMap::with_capacity(wanted.len()));
-    let see = |event: &_| {
-        let made = artifacts.apply(event).into_iter().filter(|made| wanted.contains(&made.id));
-        found.extend(made.map(|made| (made.id, made.message(&execution, &history.redactor))));
-        if found.len() == wanted.len() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    history.read(0, see).await?;
+    history.artifacts(&selection, see).await?;
     let artifact = found.remove(&of);
     let mut messages = |lineage: &Lineage| lineage.artifacts.iter().filter_map(|id| found.remove(id)).collect();
     Ok(v1::GetProvenanceResponse {

@@ -1,20 +1,30 @@
-//! Reads an execution's events in order, for what is derived from all of them.
+//! Reads of an execution's events, for what is derived from them.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::ControlFlow,
+    sync::Arc,
+};
 
-use belay_execution::{Event, StepId};
+use belay_execution::{Event, StepId, Workspace};
 use belay_journal::{ExecutionKey, Transition};
 use belay_proto::v1::{AuditLevel, ExecutionEvent, execution_event::Kind};
+use belay_reasons as reasons;
 use belay_redaction::Redactor;
-use tonic::Status;
+use belay_service_kit::status;
+use tonic::{Code, Status};
 
-use super::list_tool_calls::no_step;
 use crate::{
     ExecutionRegistry,
-    journal_reads::{undecodable, unreadable},
+    artifacts::{Made, Selection},
+    event_index::EventIndex,
+    journal_reads::{corrupt, undecodable, unreadable},
     names::ExecutionName,
     wire,
 };
+
+/// How many artifacts are in memory at once with the events that say what they are.
+pub(super) const MAX_SELECTED: usize = 128;
 
 /// An execution whose events are read.
 pub(super) struct History<'a> {
@@ -25,7 +35,7 @@ pub(super) struct History<'a> {
     /// Its random identity.
     pub(super) uid: String,
     /// Its workspace.
-    pub(super) workspace: String,
+    pub(super) workspace: Workspace,
     /// How much of the audit log its plan wants to be listed.
     pub(super) audit_level: AuditLevel,
 }
@@ -51,11 +61,65 @@ impl<'a> History<'a> {
         Ok(Self { registry, key, redactor, uid, workspace, audit_level })
     }
 
+    /// Selects from the index of the events, as [`Follower::select`](crate::feeds::Follower::select) does.
+    pub(super) async fn select<T>(&self, select: impl FnMut(&EventIndex, bool) -> Option<T>) -> Result<T, Status> {
+        self.registry.follower.select(self.key, self.page(), select).await
+    }
+
+    /// The artifacts of a selection, as they are shown, in parts: `see` gets them in order until it breaks.
+    pub(super) async fn artifacts(
+        &self,
+        selection: &Selection,
+        mut see: impl FnMut(Made) -> ControlFlow<()>,
+    ) -> Result<(), Status> {
+        for part in selection.parts(MAX_SELECTED) {
+            let mut events = HashMap::new();
+            self.at(&part.sequences(), |event| drop(events.insert(event.sequence, event))).await?;
+            for made in part.made(&events) {
+                let made = made.ok_or_else(|| corrupt("An event of the execution is not what it was."))?;
+                if see(made).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the events with these sequences to `see`, in order and as they are shown. None of them may have a plan.
+    pub(super) async fn at(&self, sequences: &BTreeSet<u64>, mut see: impl FnMut(Event)) -> Result<(), Status> {
+        let Self { registry, key, .. } = *self;
+        let mut read_up_to = 0;
+        while let Some(&next) = sequences.range(read_up_to + 1..).next() {
+            // As many transitions as there are events close by: one of these is most often in each.
+            let limit = sequences.range(next..next + self.page() as u64).count();
+            let read = registry.follower.read(move |reader| reader.read(key, next - 1, limit)).await;
+            let transitions = read.map_err(|error| unreadable(&error))?;
+            let last = transitions.last().filter(|last| last.last_sequence() >= next);
+            let from = std::mem::replace(&mut read_up_to, last.map_or(u64::MAX - 1, Transition::last_sequence));
+            for transition in &transitions {
+                if sequences.range(transition.first_sequence..=transition.last_sequence()).next().is_none() {
+                    continue;
+                }
+                let messages = wire::decode_all(transition).map_err(|error| undecodable(&error, &registry.vault))?;
+                let is_meant = |sequence: u64| sequence > from && sequences.contains(&sequence);
+                let meant = messages.into_iter().filter(|event| u64::try_from(event.sequence).is_ok_and(is_meant));
+                for event in wire::to_events(meant, |_| None) {
+                    see(event.map_err(|error| undecodable(&error, &registry.vault))?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn page(&self) -> usize {
+        self.registry.thresholds.watch_page.max(1)
+    }
+
     /// Gives the events after one to `see`, in order and as they are shown, until it breaks or there are no more. Only the plan is as it is carried out, since
     /// a secret that is hidden in it could hide what a step reads.
     pub(super) async fn read(&self, after: u64, mut see: impl FnMut(&Event) -> ControlFlow<()>) -> Result<(), Status> {
         let Self { registry, key, .. } = *self;
-        let page = registry.thresholds.watch_page.max(1);
+        let page = self.page();
         let (mut cursor, mut first) = (after, None);
         loop {
             let read = registry.follower.read(move |reader| reader.read(key, cursor, page)).await;
@@ -116,4 +180,10 @@ impl<'a> History<'a> {
         }
         Ok(messages)
     }
+}
+
+/// The error of a step that an execution does not have.
+fn no_step(name: &ExecutionName, step: &str, parent: &str) -> Status {
+    let message = format!("Execution `{}` has no step `{step}`.", name.id);
+    status::error(Code::NotFound, reasons::STEP_NOT_FOUND, message).with("name", parent).into()
 }

@@ -1,13 +1,17 @@
 use std::{ops::ControlFlow, sync::Arc};
 
+use belay_execution::StepId;
 use belay_proto::v1::{self, artifact::Kind};
 use belay_service_kit::status;
 use tonic::Status;
 
-use super::{history::History, list_executions::page_size};
+use super::{
+    history::{History, MAX_SELECTED},
+    list_executions::page_size,
+};
 use crate::{
     ExecutionRegistry,
-    artifacts::{ArtifactId, Page, Wanted},
+    artifacts::{ArtifactId, Made, Page, Selection, Wanted},
     names::execution_or_step,
 };
 
@@ -29,11 +33,26 @@ pub(super) async fn list_artifacts(
     };
     let kind = Kind::try_from(request.kind).unwrap_or_default();
     let history = History::of(registry, &name, step.as_deref(), &request.parent).await?;
-    let wanted = Wanted { step: step.map(Into::into), kind, path_prefix: request.path_prefix, after };
+    let step = step.map(StepId::from);
+    let wanted = Wanted { step: step.clone(), kind, path_prefix: request.path_prefix, after };
     let execution = name.to_string();
     let mut page = Page::new(&execution, &history.redactor, wanted, size, MAX_PAGE_BYTES);
-    // From the first event on: what an artifact derives from was made before it.
-    let see = |event: &_| if page.apply(event) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-    history.read(0, see).await?;
-    Ok(page.response())
+    loop {
+        let (wanted, count) = (page.wanted(), page.missing().min(MAX_SELECTED));
+        let selecting = history.select(|index, is_complete| {
+            let graph = index.artifacts();
+            let selection = Selection::of(graph, graph.candidates(wanted).take(count));
+            (selection.len() == count || is_complete).then(|| (selection, index.unlisted(step.as_ref())))
+        });
+        let (selection, unlisted) = selecting.await?;
+        let mut is_full = false;
+        let see = |made: Made| {
+            is_full = page.apply(&made);
+            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        history.artifacts(&selection, see).await?;
+        if is_full || selection.len() < count {
+            return Ok(page.response(unlisted));
+        }
+    }
 }

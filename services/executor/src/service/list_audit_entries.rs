@@ -8,6 +8,9 @@ use tonic::Status;
 use super::{history::History, list_executions::page_size};
 use crate::{ExecutionRegistry, audit, names::execution_or_step, secrets::shown};
 
+/// How many events a page looks at: where few are wanted it is shorter, and may be empty.
+const MAX_PAGE_EVENTS: usize = 2_048;
+
 /// How many bytes of entries a page has, unless one alone has more.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -17,7 +20,7 @@ pub(super) async fn list_audit_entries(
 ) -> Result<v1::ListAuditEntriesResponse, Status> {
     let (name, step) = execution_or_step("parent", &request.parent)?;
     let size = page_size(request.page_size, 100)?;
-    // The token is the number of the last entry on the pages before.
+    // The token is the number of the last event that the pages before have looked at.
     let after: u64 = match request.page_token.as_str() {
         "" => 0,
         token => token.parse().map_err(|_| {
@@ -29,8 +32,15 @@ pub(super) async fn list_audit_entries(
         (AuditLevel::Unspecified, AuditLevel::Unspecified) => AuditLevel::Standard,
         (AuditLevel::Unspecified, level) | (level, _) => level,
     };
-    let (mut entries, mut bytes, mut is_full) = (Vec::new(), 0, false);
+    let (mut entries, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
+    let (mut last, mut next) = (after, None);
     let see = |event: &belay_execution::Event| {
+        if looked_at == MAX_PAGE_EVENTS {
+            next = Some(last);
+            return ControlFlow::Break(());
+        }
+        looked_at += 1;
+        let before = std::mem::replace(&mut last, event.sequence);
         let about = event.body.subject().step();
         if step.as_deref().is_some_and(|step| about.is_none_or(|about| about.as_str() != step)) {
             return ControlFlow::Continue(());
@@ -42,13 +52,13 @@ pub(super) async fn list_audit_entries(
         let entry = shown(&history.redactor, entry);
         bytes += entry.encoded_len();
         if entries.len() == size || bytes > MAX_PAGE_BYTES && !entries.is_empty() {
-            is_full = true;
+            next = Some(before);
             return ControlFlow::Break(());
         }
         entries.push(entry);
         ControlFlow::Continue(())
     };
     history.read(after, see).await?;
-    let last = entries.last().filter(|_| is_full).map(|entry: &v1::AuditEntry| entry.sequence.to_string());
-    Ok(v1::ListAuditEntriesResponse { entries, next_page_token: last.unwrap_or_default(), level: level.into() })
+    let next_page_token = next.map(|next| next.to_string()).unwrap_or_default();
+    Ok(v1::ListAuditEntriesResponse { entries, next_page_token, level: level.into() })
 }

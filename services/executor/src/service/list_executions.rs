@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use belay_execution::digest;
-use belay_journal::{AnyOf, Condition, ExecutionKey, Position, Query};
+use belay_journal::{AnyOf, Condition, ExecutionKey, Page, Position, Query};
 use belay_proto::v1;
 use belay_service_kit::status;
 use tonic::Status;
@@ -31,9 +31,17 @@ pub(super) async fn list_executions(
     request: v1::ListExecutionsRequest,
 ) -> Result<v1::ListExecutionsResponse, Status> {
     let query = query(&registry.vault, &request)?;
-    let page = registry.follower.list(&query).await.map_err(|error| unreadable(&error))?;
+    let page = page(registry, &query).await?;
     let next_page_token = page.next.map(|next| token(&request, next)).unwrap_or_default();
     Ok(v1::ListExecutionsResponse { executions: page.rows.iter().map(wire::basic).collect(), next_page_token })
+}
+
+/// A page of a list. Where nothing can match, none is looked for.
+pub(super) async fn page(registry: &ExecutionRegistry, query: &Query) -> Result<Page, Status> {
+    if filter::matches_nothing(&query.filter, query.order) {
+        return Ok(Page::default());
+    }
+    registry.follower.list(query).await.map_err(|error| unreadable(&error))
 }
 
 pub(super) fn query(vault: &Vault, request: &v1::ListExecutionsRequest) -> Result<Query, Status> {

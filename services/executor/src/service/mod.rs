@@ -245,3 +245,6 @@ impl ExecutorService for Service {
         list_capabilities::list_capabilities(&self.registry, request.into_inner()).await.map(Response::new)
     }
 }
+
+#[cfg(test)]
+mod pages_tests;

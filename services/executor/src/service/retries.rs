@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use belay_execution::{Control, NewPlan, RetryChange, RetryRequest};
-use belay_journal::ParentStep;
 use belay_proto::v1::{self, update_plan_request::Source as UpdateSource};
-use belay_reasons as reasons;
 use belay_service_kit::{Principal, status};
-use tonic::{Code, Request, Status};
+use tonic::{Request, Status};
 
 use super::requests::{ask, check, check_may_control, inline_json};
 use crate::{
@@ -40,13 +38,6 @@ pub(super) async fn retry_execution(
         (None, Some(document)) => Some(Source::Document(document)),
         (Some(_), Some(_)) => return Err(status::invalid("document", "is instead of `plan`: give one of them").into()),
     };
-    let execution = ExecutionName::parse("name", &name)?;
-    let row = registry.follower.find(&execution).await?;
-    check_may_control(&caller, &row.execution.principal)?;
-    // One that waits for a person after a failure has an execution that waits for it.
-    if let Some(parent) = row.execution.parent.as_ref().filter(|_| row.summary.ended) {
-        return Err(of_a_step(&execution, parent));
-    }
     let plan = match source {
         None => None,
         Some(source) => Some(new_plan(registry, &caller, &name, source).await?),
@@ -55,20 +46,6 @@ pub(super) async fn retry_execution(
     let plan_digest = plan.as_ref().map(NewPlan::digest).unwrap_or_default();
     let request = RetryRequest { from, skip_failed, start_paused, plan_digest, reason };
     ask(registry, &caller, &name, Control::Retry { request, plan }, etag, request_id).await
-}
-
-/// An execution that carries out the plan of a step goes on with the one that it belongs to, which has recorded its end and does not take another.
-fn of_a_step(name: &ExecutionName, parent: &ParentStep) -> Status {
-    let ParentStep { execution_id, step_id, .. } = parent;
-    let message = format!(
-        "Execution `{}` carries out the plan of step `{step_id}` of execution `{execution_id}`, which would not take its result: retry that one, with \
-         `belay executions retry {execution_id}`. It runs the step again.",
-        name.id
-    );
-    status::error(Code::FailedPrecondition, reasons::RETRY_PARENT, message)
-        .with("name", name)
-        .with("parent", execution_id)
-        .into()
 }
 
 pub(super) async fn update_plan(

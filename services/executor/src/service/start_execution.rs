@@ -1,7 +1,7 @@
 use std::{collections::HashMap, sync::Arc};
 
-use belay_execution::{Actor, Body, Created, Event, ExecutionEvent, Timestamp, digest};
-use belay_journal::{NewExecution, Refused};
+use belay_execution::{Actor, Body, Created, Event, ExecutionEvent, Timestamp, Workspace, digest};
+use belay_journal::{Folder, NewExecution, Refused};
 use belay_plan::{
     Planned, StepProblem,
     limits::{self, MAX_INPUT_BYTES},
@@ -140,9 +140,9 @@ pub(super) async fn start_execution(
     let inputs = json_within("inputs", inputs, 2 * MAX_INPUT_BYTES, "{}")?;
     let inputs = inputs_of(registry, &plan, inputs)?;
 
-    let workspace = match workspace.as_str() {
-        "" => workspace,
-        _ => registry.runner.check_workspace(workspace).await?,
+    let directory = match workspace.as_str() {
+        "" => None,
+        _ => Some(registry.runner.check_workspace(workspace).await?),
     };
 
     let planned_calls = match validate_only {
@@ -176,7 +176,7 @@ pub(super) async fn start_execution(
         inputs,
         plan,
         approval_mode: wire::approval_mode(mode),
-        workspace,
+        workspace: directory.map_or_else(|| Workspace::MadeFolder(id.clone()), Workspace::Directory),
         labels,
         tools,
         trace,
@@ -185,14 +185,32 @@ pub(super) async fn start_execution(
         forked_from: String::new(),
     };
     let actor = Actor { principal, request_id: row.request_id.clone() };
-    let body = ExecutionEvent::Created(Box::new(created)).into();
-    let first = Event { sequence: 1, time: now, actor: Some(actor.clone()), body };
+    let first = |created: Created| {
+        let body = ExecutionEvent::Created(Box::new(created)).into();
+        Event { sequence: 1, time: now, actor: Some(actor.clone()), body }
+    };
     if validate_only {
-        return preview(registry, &ExecutionName { namespace, id }, first, planned_calls);
+        return preview(registry, &ExecutionName { namespace, id }, first(created), planned_calls);
     }
     let paused = ExecutionEvent::Paused { reason: "started paused".into(), discard_calls: false, resume_at: None };
-    let then = if start_paused { vec![(Actor::new(actor.principal), paused.into())] } else { Vec::new() };
-    create(registry, row, first, then, catalogue.ledger_id.as_str().into()).await
+    let then = if start_paused { vec![(Actor::new(actor.principal.clone()), paused.into())] } else { Vec::new() };
+    let ledger_id: Arc<str> = catalogue.ledger_id.as_str().into();
+    let Workspace::MadeFolder(folder) = &created.workspace else {
+        let created = create(registry, row, None, first(created), then, ledger_id).await?;
+        return described(registry, created).await;
+    };
+    // A fork of a deleted execution with this id may work in the folder with this id.
+    let other_folder = format!("{id}.{}", created.uid);
+    let elsewhere = Created { workspace: Workspace::MadeFolder(other_folder.clone()), ..created.clone() };
+    let folder = Some(Folder::New(folder.clone()));
+    let created = create(registry, row.clone(), folder, first(created), then.clone(), Arc::clone(&ledger_id)).await?;
+    let created = match created {
+        Err(Refused::FolderInUse(_)) => {
+            create(registry, row, Some(Folder::New(other_folder)), first(elsewhere), then, ledger_id).await?
+        }
+        created => created,
+    };
+    described(registry, created).await
 }
 
 /// Refuses an id that no execution can have; an empty one is chosen by the executor.
@@ -206,20 +224,28 @@ pub(super) fn check_id(execution_id: &str) -> Result<(), Status> {
     Err(status::invalid("execution_id", message).into())
 }
 
-/// Stores an execution with its first events, and starts its driver. A repeated request gets the execution that it has started.
+/// Stores an execution with its first events, and starts its driver.
 pub(super) async fn create(
     registry: &Arc<ExecutionRegistry>,
     row: NewExecution,
+    folder: Option<Folder>,
     first: Event,
     then: Vec<(Actor, Body)>,
     ledger_id: Arc<str>,
-) -> Result<v1::Execution, Status> {
+) -> Result<Result<Box<v1::Execution>, Refused>, Status> {
     // A task of its own: a caller that disconnects between the commit and the registration must not leave an execution without a driver.
-    let create = Driver::create(Arc::clone(registry), row, first, then, ledger_id);
-    let created = tokio::spawn(create).await;
-    match created.map_err(|_| {
+    let create = Driver::create(Arc::clone(registry), row, folder, first, then, ledger_id);
+    tokio::spawn(create).await.map_err(|_| {
         Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry."))
-    })?? {
+    })?
+}
+
+/// The reply about an execution that was created. A repeated request gets the execution that it has started.
+pub(super) async fn described(
+    registry: &Arc<ExecutionRegistry>,
+    created: Result<Box<v1::Execution>, Refused>,
+) -> Result<v1::Execution, Status> {
+    match created {
         Ok(described) => Ok(*described),
         Err(refused) => started_before(registry, refused).await,
     }
@@ -250,7 +276,12 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
             return Err(status::error(Code::DataLoss, reasons::STORE_CORRUPT, message).into());
         }
         Refused::IdDeleted { id, reusable_at } => return Err(recently_deleted(registry, id, *reusable_at)),
-        Refused::Fenced { .. }
+        Refused::FolderGone(_) => {
+            let message = "The execution was deleted meanwhile, and its folder with it; nothing was started.";
+            return Err(status::error(Code::NotFound, reasons::EXECUTION_NOT_FOUND, message).into());
+        }
+        Refused::FolderInUse(_)
+        | Refused::Fenced { .. }
         | Refused::Gap { .. }
         | Refused::HasSealKey(_)
         | Refused::Missing(_)

@@ -10,7 +10,7 @@ use belay_service_kit::{
 use tonic::{Code, Status};
 
 use super::{
-    list_executions::{list_id, query},
+    list_executions::{list_id, page, query},
     watch_execution::Messages,
 };
 use crate::{ExecutionRegistry, deletions::NAME_RESERVED, followed::Followed, journal_reads::unreadable};
@@ -139,7 +139,7 @@ impl Watch {
                 let time = self.registry.now().as_micros();
                 drop(self.deletions(time).await?);
                 loop {
-                    let page = self.registry.follower.list(&self.query).await.map_err(|error| unreadable(&error))?;
+                    let page = page(&self.registry, &self.query).await?;
                     for row in &page.rows {
                         if let Some(content) = self.followed.tell(row, false) {
                             yield silent(content);

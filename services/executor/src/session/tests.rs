@@ -7,7 +7,7 @@ use super::*;
 type Waiting = Session<&'static str>;
 
 fn cancel(name: &str) -> SessionOperation {
-    let cancel = CancelToolCallRequest { name: name.to_owned(), fence: None, kill: false };
+    let cancel = CancelToolCallRequest { name: name.to_owned(), ..Default::default() };
     SessionOperation { operation: Some(Operation::CancelToolCall(cancel)), ..SessionOperation::default() }
 }
 

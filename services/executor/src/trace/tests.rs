@@ -55,7 +55,7 @@ fn first(trace: (String, String)) -> Event {
         parent_step: String::new(),
         forked_from: String::new(),
         approval_mode: ApprovalMode::Wait,
-        workspace: String::new(),
+        workspace: belay_execution::Workspace::MadeFolder("e".into()),
         labels: BTreeMap::new(),
         tools: vec![facts],
         deadline: None,

@@ -6,7 +6,7 @@ use belay_execution::{
     Actor, ApprovalEvent, Body, Child, ChildEnd, ChildEvent, Created, EscalationRetry, Event, ExecutionEvent, Finished,
     Form, Json, OperationId, PlanUpdated, Progress, Resolution, Retried, RetryRequest, SignalReceived, SkipReason,
     StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, Totals,
-    WaitCondition, WaitEnd, WaitEvent,
+    WaitCondition, WaitEnd, WaitEvent, Workspace,
 };
 use belay_journal::Transition;
 use belay_plan::CheckPlace;
@@ -184,7 +184,7 @@ fn decode_created(
         uid: created.uid,
         plan: plan.map_err(|invalid| DecodeError::Damaged(invalid.to_string()))?,
         approval_mode: approval_mode(mode),
-        workspace: created.workspace,
+        workspace: workspace_from(created.workspace, created.made_folder).ok_or_else(|| lacks("its workspace"))?,
         inputs: match created.inputs {
             None => Json::from_text("{}"),
             inputs => json(inputs, "the inputs of an execution").map_err(unknown)?,
@@ -198,6 +198,15 @@ fn decode_created(
         trace: (trace.traceparent, trace.tracestate),
         shard: u32::try_from(facts.shard).unwrap_or(0),
     })
+}
+
+/// Exactly one of them has a text.
+fn workspace_from(directory: String, made_folder: String) -> Option<Workspace> {
+    match (directory.is_empty(), made_folder.is_empty()) {
+        (false, true) => Some(Workspace::Directory(directory)),
+        (true, false) => Some(Workspace::MadeFolder(made_folder)),
+        (true, true) | (false, false) => None,
+    }
 }
 
 fn decode_updated(
@@ -655,7 +664,7 @@ mod tests {
             parent_step: "namespaces/default/executions/e/steps/s".into(),
             forked_from: "namespaces/default/executions/f".into(),
             approval_mode: belay_execution::ApprovalMode::Auto,
-            workspace: "w".into(),
+            workspace: Workspace::MadeFolder("e".into()),
             labels: [("a".to_owned(), "b".to_owned())].into(),
             tools: vec![ToolFacts {
                 used_as: "noop".into(),

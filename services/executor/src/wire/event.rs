@@ -14,7 +14,7 @@ use prost::Message as _;
 
 use super::{
     approval::{decision_to, receipt_to, requirement_to},
-    execution::{approval_mode_to, skip_reason, state, totals},
+    execution::{approval_mode_to, skip_reason, state, totals, workspace_fields},
     failure, inline, payload, recovery_to, stored_plan_message, time,
 };
 
@@ -158,11 +158,13 @@ fn retried_message(retried: &Retried) -> v1::ExecutionRetried {
 }
 
 fn created_message(created: &Created) -> v1::ExecutionCreated {
+    let (workspace, made_folder) = workspace_fields(&created.workspace);
     v1::ExecutionCreated {
         uid: created.uid.clone(),
         plan: Some(stored_plan_message(&created.plan)),
         approval_mode: approval_mode_to(created.approval_mode).into(),
-        workspace: created.workspace.clone(),
+        workspace,
+        made_folder,
         start_time: created.start_at.map(time),
         parent_step: created.parent_step.clone(),
         forked_from: created.forked_from.clone(),

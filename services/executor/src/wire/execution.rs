@@ -2,7 +2,7 @@
 
 use belay_execution::{
     ApprovalMode, Authorization, Execution, ExecutionState, FailedAttempt, Failure, Payload, SkipReason, StepKey,
-    StepRole, StepState, StepView, Waiting,
+    StepRole, StepState, StepView, Waiting, Workspace,
 };
 use belay_journal::{ExecutionRow, StepCounts, Waits};
 use belay_plan::{StepKind, WaitFor};
@@ -179,6 +179,14 @@ pub(crate) fn basic(row: &ExecutionRow) -> v1::Execution {
     }
 }
 
+/// A workspace as messages have it: a directory's path, or the id of a folder; the other one is empty.
+pub(super) fn workspace_fields(workspace: &Workspace) -> (String, String) {
+    match workspace {
+        Workspace::Directory(path) => (path.clone(), String::new()),
+        Workspace::MadeFolder(id) => (String::new(), id.clone()),
+    }
+}
+
 /// The FULL view: all fields, with the steps in BASIC view.
 pub(crate) fn full(name: &ExecutionName, execution: &Execution) -> v1::Execution {
     let steps = execution.steps().map(|view| step(name, execution, view, StepDetails::Brief)).collect();
@@ -190,6 +198,7 @@ pub(crate) fn full(name: &ExecutionName, execution: &Execution) -> v1::Execution
 pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Execution {
     let created = execution.created();
     let waiting = execution.waiting().into_iter().map(|waiting| waiting_reason(name, execution, waiting)).collect();
+    let (workspace, made_folder) = workspace_fields(&created.workspace);
     v1::Execution {
         name: name.to_string(),
         uid: created.uid.clone(),
@@ -202,7 +211,8 @@ pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Executio
         parent_step: created.parent_step.clone(),
         forked_from: created.forked_from.clone(),
         labels: created.labels.clone(),
-        workspace: created.workspace.clone(),
+        workspace,
+        made_folder,
         approval_mode: approval_mode_to(created.approval_mode).into(),
         create_time: Some(time(execution.created_at())),
         start_time: execution.started_at().map(time),

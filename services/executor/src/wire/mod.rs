@@ -19,8 +19,8 @@ pub(crate) use event::{
     OLDEST_VERSION, VERSION, call_name, encode, facts_beside, output_event, output_frame, parse_call,
 };
 pub(crate) use execution::{
-    StepDetails, approval_mode, approval_mode_to, basic, brief, etag, full, skip_reason, state_name, state_number,
-    state_word, step, step_counts, step_state_name, waiting_reason, waits_for,
+    StepDetails, approval_mode, approval_mode_to, basic, brief, etag, full, skip_reason, state_from, state_name,
+    state_number, state_word, step, step_counts, step_state_name, waiting_reason, waits_for,
 };
 pub(crate) use plan::{audit_level_to, checked_plan_from, plan_message, stored_plan_from, stored_plan_message};
 

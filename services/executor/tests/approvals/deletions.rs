@@ -153,6 +153,47 @@ async fn an_id_can_be_used_again_after_a_while() {
     inside.stop();
 }
 
+/// B-26: a fork works in the folder of its origin, which goes with the last of them. An execution that gets the name of the deleted
+/// origin meanwhile does not work among the fork's files.
+#[tokio::test]
+async fn a_name_that_is_used_again_beside_a_fork_has_another_folder() {
+    let world = World::new().await;
+    let clock = Arc::new(Manual(AtomicI64::new(1_700_000_000_000_000)));
+    let inside = inside_with(&world, Arc::<Manual>::clone(&clock), Thresholds::default()).await;
+    let executor = &inside.executor;
+    let start = async || {
+        let request = v1::StartExecutionRequest { execution_id: "nightly".into(), ..plan("a; b") };
+        let started = executor.client.clone().start_execution(request).await.unwrap().into_inner();
+        executor.assert_completes(&started.name).await;
+        started
+    };
+    let origin = start().await;
+    let fork = v1::ForkExecutionRequest {
+        name: origin.name.clone(),
+        execution_id: "fork".into(),
+        from_step: "b".into(),
+        ..Default::default()
+    };
+    let fork = executor.client.clone().fork_execution(fork).await.unwrap().into_inner();
+    executor.assert_completes(&fork.name).await;
+    assert_eq!((origin.made_folder.as_str(), fork.made_folder.as_str()), ("nightly", "nightly"));
+    assert_eq!(delete(executor, request(&origin.name)).await, Ok(true));
+    assert_eq!(world.runner.seen().removed_folders, Vec::<String>::new(), "the fork works there");
+
+    clock.0.fetch_add(16 * 60 * 1_000_000, Ordering::SeqCst);
+    let again = start().await;
+    assert_eq!((&again.name, again.made_folder.clone()), (&origin.name, format!("nightly.{}", again.uid)));
+    let folders = world.runner.seen().folders;
+    let of = |name: &str| folders.iter().filter(|(of, _)| of == name).map(|(_, folder)| folder.clone()).collect();
+    let (first, second): (Vec<String>, Vec<String>) = (of(&origin.name), of(&fork.name));
+    assert_eq!(first, ["nightly", "nightly", &again.made_folder, &again.made_folder]);
+    assert_eq!(second, ["nightly"]);
+    assert_eq!(delete(executor, request(&fork.name)).await, Ok(true));
+    assert_eq!(delete(executor, request(&again.name)).await, Ok(true));
+    assert_eq!(world.runner.seen().removed_folders, ["nightly".to_owned(), again.made_folder]);
+    inside.stop();
+}
+
 /// A watcher of an execution that is deleted gets a clear end.
 #[tokio::test]
 async fn a_watch_of_a_deleted_execution_ends() {

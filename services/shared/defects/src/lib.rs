@@ -45,6 +45,8 @@ pub enum Defect {
     NoFence,
     /// A reader is shown an execution as of an earlier revision than its row, and a parent takes a state of its child that is not an end for a failure.
     StaleView,
+    /// The execution of a step's plan works in a folder of its own, where the workspace is one that the tool runner makes.
+    ChildInAnotherFolder,
     /// What became due while the executor was away is never loaded.
     LostTimer,
     /// A start does not look for what is due: the first look comes with the next timer, or half a minute later.

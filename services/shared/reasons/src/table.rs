@@ -262,6 +262,10 @@ table! {
     "The disk of the workspace, or a quota on it, has no room for what a call changes, or less than commands leave free (`commands.reserve`). The call changed nothing and runs again after a growing delay, for about an hour, without using up an attempt."
     "Make room. A waiting execution continues automatically; a failed one must be started again."
 
+    WORKSPACE_READ_ONLY Calls 30 true [Transient] [Unavailable]
+    "The file system of the workspace is read-only: it is mounted so, or the kernel made it so after an error of the disk. The call changed nothing and runs again after a growing delay, for about an hour, without using up an attempt."
+    "Check the disk, and remount its file system for writing. A waiting execution continues automatically; a failed one must be started again. A cancellation that waits for it ends with `belay executions cancel --kill`."
+
     EFFECT_REFUSED Calls 32 false [SandboxViolation] []
     "A call ran, and its changes cannot be committed, so they were discarded: changes to Belay's own files, or more files and bytes than one call may change."
     "Leave Belay's own files where they are, or change less in one step. What the command printed is kept with the failed attempt."

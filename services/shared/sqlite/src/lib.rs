@@ -8,6 +8,7 @@ mod checksum;
 mod error;
 mod lane;
 mod location;
+mod log_index;
 mod open;
 mod positions;
 mod readers;

@@ -15,7 +15,7 @@ use crate::{
     ballast::{self, Ballast},
     checksum,
     error::extended_code,
-    positions,
+    log_index, positions,
 };
 
 /// What a database holds.
@@ -124,6 +124,10 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
         lock.set_len(MADE).map_err(|source| SqliteError::Other(format!("the lock file cannot be marked: {source}")))?;
     }
     checkpoint(&writer)?;
+    if location.vfs.is_none() {
+        let index = beside(location, "-shm");
+        log_index::reserve(&index).map_err(|error| no_room(&index, error))?;
+    }
     let writer = Arc::new(Mutex::new(writer));
     let readers = match location.vfs {
         Some(_) => Readers::new(vec![Arc::clone(&writer)]),
@@ -141,10 +145,8 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
 }
 
 fn files(location: &Location) -> Result<Vec<(PathBuf, FileId)>, SqliteError> {
-    let mut log = location.path.clone().into_os_string();
-    log.push("-wal");
     let failed = |path: &Path, source| SqliteError::Other(format!("{}: {source}", path.display()));
-    [location.path.clone(), PathBuf::from(log)]
+    [location.path.clone(), beside(location, "-wal")]
         .into_iter()
         .map(|path| match file_id(&path) {
             Ok(id) => Ok((path, id)),
@@ -157,9 +159,7 @@ fn files(location: &Location) -> Result<Vec<(PathBuf, FileId)>, SqliteError> {
 /// covers the whole time a store is open; the kernel releases it with the process. A child that the process had just forked has it for a moment
 /// longer, so a held lock is tried again, `pause` after `pause`.
 fn lock(location: &Location, mut pause: impl FnMut()) -> Result<File, SqliteError> {
-    let mut path = location.path.clone().into_os_string();
-    path.push(".lock");
-    let path = PathBuf::from(path);
+    let path = beside(location, ".lock");
     let failed = |source: std::io::Error| SqliteError::Other(format!("{}: {source}", path.display()));
     let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
     for _ in 0..LOCK_ATTEMPTS {
@@ -188,24 +188,34 @@ fn refuse_emptied(location: &Location, lock: &File) -> Result<(), SqliteError> {
     Ok(())
 }
 
-/// The bytes that an open needs: SQLite maps the index of the log, 32 KiB, and writes into it. Where a block is smaller than a page of memory, a
-/// full disk would end the process with SIGBUS.
-const ROOM: u64 = 64 << 10;
-
-/// Fails when the disk has no room for what an open writes.
-fn check_room(location: &Location) -> Result<(), SqliteError> {
+/// A file next to the database, which has its name with this end.
+fn beside(location: &Location, end: &str) -> PathBuf {
     let mut path = location.path.clone().into_os_string();
-    path.push(".room");
-    let path = PathBuf::from(path);
-    let made = ballast::occupy(&path, ROOM);
+    path.push(end);
+    path.into()
+}
+
+/// The bytes that an open writes besides the index of the log.
+const ROOM: u64 = log_index::PART;
+
+/// Fails when the disk has no room for what an open writes, first of all the index of the log that is there: see [`log_index`].
+fn check_room(location: &Location) -> Result<(), SqliteError> {
+    let log = std::fs::metadata(beside(location, "-wal")).map_or(0, |log| log.len());
+    let path = beside(location, ".room");
+    let made = ballast::occupy(&path, ROOM + log_index::index_size(log));
     let removed = match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
-    made.and(removed).map_err(|error| match error.kind() {
+    made.and(removed).map_err(|error| no_room(&path, error))
+}
+
+/// Why a file did not get its space.
+fn no_room(path: &Path, error: std::io::Error) -> SqliteError {
+    match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => SqliteError::Full,
         _ => SqliteError::Other(format!("{}: {error}", path.display())),
-    })
+    }
 }
 
 fn connect(location: &Location) -> Result<Connection, rusqlite::Error> {

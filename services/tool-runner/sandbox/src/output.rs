@@ -72,11 +72,12 @@ pub struct Output {
 }
 
 impl Running {
-    /// Reads the remaining streams to their ends, keeping `caps` of each, and waits for the command.
+    /// Reads the remaining streams to their ends, keeping `caps` of each, and waits for the command. [`Running::tear_down`] waits for
+    /// its launcher.
     ///
     /// # Errors
     /// When a stream or the connection to the launcher cannot be read.
-    pub fn collect(mut self, caps: OutputCaps) -> io::Result<(Outcome, Output)> {
+    pub fn collect(&mut self, caps: OutputCaps) -> io::Result<(Outcome, Output)> {
         let mut output = Output::default();
         let mut open: Vec<(PipeReader, &mut Kept)> = Vec::new();
         open.extend(self.stdout.take().map(|stream| (stream, &mut output.stdout)));

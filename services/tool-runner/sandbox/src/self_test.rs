@@ -94,7 +94,9 @@ pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, Self
     ];
     let mut spec = Spec::new(ATTACKS, targets, mount);
     spec.limits = Some(Limits { processes: 64, ..Limits::default() });
-    let (outcome, output) = launcher.launch_attacks(spec)?.collect(OutputCaps::default())?;
+    let mut attacks = launcher.launch_attacks(spec)?;
+    let (outcome, output) = attacks.collect(OutputCaps::default())?;
+    attacks.tear_down()?;
 
     let report = output.stdout.text();
     let mut results: Vec<AttackResult> = report.lines().filter_map(parse).collect();

@@ -30,6 +30,7 @@ use super::{
 use crate::{
     ToolFailure,
     commit_log::touched,
+    disk_errors::is_disk_reason,
     json_of::json_of,
     ledger::{PendingApproval, Row, Spent, WorkspaceEffect},
     policy::CallPolicy,
@@ -166,6 +167,10 @@ impl Calls {
         let commit = Commit { staged: &staged, touched: touched(&pending.changes), call, running: None };
         match self.commit(&guard, commit, commit_row, &mut cancelled).await {
             CommitOutcome::Done => Ok(self.ended_call(completed)),
+            // The approval is kept until the disk takes the effect.
+            CommitOutcome::Refused((_, failed)) if is_disk_reason(&failed.reason) => {
+                Err(status::error(Code::Unavailable, &failed.reason, failed.message).into())
+            }
             CommitOutcome::Refused((state, failed)) => {
                 let receipt = v1::Receipt { grant_nonce: String::new(), ..unapplied_receipt };
                 let ended = ending(state, Some(failure(failed)), receipt);

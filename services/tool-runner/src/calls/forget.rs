@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use belay_proto::runner_v1::MadeFolder;
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
@@ -11,9 +12,14 @@ use crate::lock::lock;
 use crate::stop::Stop;
 
 impl Calls {
-    /// Forgets every call of an execution, `namespaces/*/executions/*`, and removes the directory that the runner made for it. `token`: the
-    /// fencing token of its executor. An error leaves some of it, and the request has to be made again.
-    pub(crate) async fn forget_execution(self: &Arc<Self>, execution: &str, token: i64) -> Result<(), Status> {
+    /// Forgets every call of an execution, `namespaces/*/executions/*`, and removes the folder that only it has used. `token`: the fencing token of
+    /// its executor. An error leaves some of it, and the request has to be made again.
+    pub(crate) async fn forget_execution(
+        self: &Arc<Self>,
+        execution: &str,
+        folder: Option<&MadeFolder>,
+        token: i64,
+    ) -> Result<(), Status> {
         let prefix = format!("{execution}/steps/");
         let is_ended = |progress: &Progress| matches!(progress, Progress::Ended(_));
         let unended: Vec<String> = {
@@ -47,6 +53,9 @@ impl Calls {
                            until it ends: retry.";
             return Err(status::error(Code::Unavailable, reasons::STORE_LOCKED, message).into());
         }
-        self.workspaces.remove_own(execution).await.map_err(|unavailable| unavailable.into_status())
+        match folder {
+            None => Ok(()),
+            Some(folder) => self.workspaces.remove_made(folder).await.map_err(|unavailable| unavailable.into_status()),
+        }
     }
 }

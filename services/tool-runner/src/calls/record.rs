@@ -13,7 +13,10 @@ use belay_telemetry::TraceContext;
 
 use belay_workspace::LeftOut;
 
-use crate::{ToolFailure, disk_full::is_full};
+use crate::{
+    ToolFailure,
+    disk_errors::{disk_reason, is_disk_reason},
+};
 
 /// The end of a call that did not succeed.
 pub(super) type Unsuccessful = (State, ToolFailure);
@@ -88,15 +91,18 @@ fn list(names: &[String]) -> String {
 
 /// The failure of a call whose workspace could not be used.
 pub(super) fn workspace_failed(error: &(dyn Error + 'static)) -> Unsuccessful {
-    let message = format!("The workspace could not be used: {error}.");
-    let reason = if is_full(error) { reasons::WORKSPACE_FULL } else { reasons::WORKSPACE_FAILED };
+    let reason = disk_reason(error).unwrap_or(reasons::WORKSPACE_FAILED);
+    let message = match reason {
+        reasons::WORKSPACE_READ_ONLY => format!("The file system of the workspace is read-only: {error}."),
+        _ => format!("The workspace could not be used: {error}."),
+    };
     unsuccessful(ToolFailure::new(ErrorClass::Transient, reason, message))
 }
 
-/// The end of a failed call. A call that failed on a full disk has changed nothing: it ends as cancelled, so that the executor retries it
-/// later.
+/// The end of a failed call. A call that failed on a full or read-only disk has changed nothing: it ends as cancelled, so that the executor retries
+/// it later.
 pub(super) fn unsuccessful(failure: ToolFailure) -> Unsuccessful {
-    let state = if failure.reason == reasons::WORKSPACE_FULL && !is_planted(Defect::FullDiskFailsSteps) {
+    let state = if is_disk_reason(&failure.reason) && !is_planted(Defect::FullDiskFailsSteps) {
         State::Cancelled
     } else {
         State::Failed
@@ -126,11 +132,13 @@ mod tests {
 
     use super::*;
 
-    // A full disk is no fault of the step: the executor calls again later.
+    // A full or read-only disk is no fault of the step: the executor calls again later.
     #[test]
-    fn a_full_disk_cancels_a_call_and_any_other_failure_fails_it() {
-        let full = ToolFailure::new(ErrorClass::Transient, reasons::WORKSPACE_FULL, "full");
-        assert_eq!(unsuccessful(full).0, State::Cancelled);
+    fn a_full_or_read_only_disk_cancels_a_call_and_any_other_failure_fails_it() {
+        for (code, reason) in [(28, reasons::WORKSPACE_FULL), (30, reasons::WORKSPACE_READ_ONLY)] {
+            let (state, failed) = workspace_failed(&std::io::Error::from_raw_os_error(code));
+            assert_eq!((state, failed.reason.as_str()), (State::Cancelled, reason));
+        }
         let failed = ToolFailure::new(ErrorClass::Transient, reasons::WORKSPACE_FAILED, "failed");
         assert_eq!(unsuccessful(failed).0, State::Failed);
     }

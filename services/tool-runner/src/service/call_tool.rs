@@ -10,13 +10,12 @@ use belay_telemetry::TraceContext;
 use tonic::{Code, Status};
 
 use super::{
-    checks::{check_name, not_allowed},
+    checks::{check_name, workspace_of},
     follow::CallUpdate,
 };
 use crate::{
     Calls,
     calls::{CallRequest, Subscription},
-    subject::parts,
 };
 
 /// The limit for inline arguments, in bytes of JSON: what a plan may hold, and what templates may make of it.
@@ -65,7 +64,7 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
                 .ok_or_else(|| Status::from(status::invalid("timeout", "must not be negative")))
         })
         .transpose()?;
-    let workspace = calls.workspaces.choose(&request.workspace, parts(&request.name).0).map_err(not_allowed)?;
+    let workspace = workspace_of(calls, &request.workspace, request.made_folder.as_ref())?;
     calls.admit(request.fence).await?;
     // An invalid trace context is ignored.
     let trace = request.trace.and_then(|trace| TraceContext::parse(&trace.traceparent, &trace.tracestate).ok());

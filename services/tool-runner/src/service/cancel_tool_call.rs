@@ -3,7 +3,7 @@ use std::sync::Arc;
 use belay_proto::runner_v1;
 use tonic::Status;
 
-use super::checks::check_name;
+use super::checks::{check_name, workspace_of};
 use crate::Calls;
 use crate::stop::Stop;
 
@@ -12,9 +12,9 @@ pub(super) async fn cancel_tool_call(
     request: runner_v1::CancelToolCallRequest,
 ) -> Result<runner_v1::ToolCall, Status> {
     check_name(&request.name)?;
+    let workspace = workspace_of(calls, &request.workspace, request.made_folder.as_ref())?;
     calls.admit(request.fence).await?;
-    calls
-        .cancel(&request.name, if request.kill { Stop::AtOnce } else { Stop::Gracefully })
-        .await
-        .map(|call| (*call).clone())
+    let stop = if request.kill { Stop::AtOnce } else { Stop::Gracefully };
+    calls.remove_lost_view(&request.name, workspace, stop).await?;
+    calls.cancel(&request.name, stop).await.map(|call| (*call).clone())
 }

@@ -14,7 +14,7 @@ pub(super) async fn check_workspace(
     if request.workspace.is_empty() {
         return Err(status::invalid("workspace", "must not be empty: give the path of the directory").into());
     }
-    let chosen = calls.workspaces.choose(&request.workspace, "").map_err(not_allowed)?;
+    let chosen = calls.workspaces.named(&request.workspace).map_err(not_allowed)?;
     // Opens the workspace as a call would, so that an unusable one is rejected before the execution starts. In a task of its own, so that a
     // caller that disconnects does not cancel the opening halfway.
     let workspaces = Arc::clone(&calls.workspaces);
@@ -22,7 +22,7 @@ pub(super) async fn check_workspace(
     let visit = entered
         .await
         .map_err(|error| Status::internal(error.to_string()))?
-        .map_err(WorkspaceUnavailable::into_status)?;
+        .map_err(WorkspaceUnavailable::into_status_of_choice)?;
     let workspace = visit.path().to_str().map(str::to_owned);
     let workspace = workspace.ok_or_else(|| Status::from(status::invalid("workspace", "its path must be UTF-8")))?;
     Ok(runner_v1::CheckWorkspaceResponse { workspace })

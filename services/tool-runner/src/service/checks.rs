@@ -1,12 +1,23 @@
 //! What the fields of requests have to be.
 
+use belay_proto::runner_v1::MadeFolder;
 use belay_service_kit::{ids::is_call_id, status};
 use tonic::Status;
 
-use crate::{NotAllowed, workspace_locks::WorkspaceUnavailable};
+use crate::{Calls, NotAllowed, workspace_locks::WorkspaceUnavailable, workspaces::Chosen};
 
 pub(super) fn not_allowed(refused: NotAllowed) -> Status {
     WorkspaceUnavailable::from(refused).into_status()
+}
+
+/// The workspace of a call, of which requests about the call name one: a directory, or a folder of the runner's own.
+pub(super) fn workspace_of(calls: &Calls, directory: &str, made: Option<&MadeFolder>) -> Result<Chosen, Status> {
+    match (directory, made) {
+        ("", Some(folder)) => calls.workspaces.made(folder).map_err(not_allowed),
+        ("", None) => Err(status::invalid("workspace", "is needed, or `made_folder`").into()),
+        (directory, None) => calls.workspaces.named(directory).map_err(not_allowed),
+        (_, Some(_)) => Err(status::invalid("made_folder", "must not be set beside `workspace`").into()),
+    }
 }
 
 /// Checks that a name has the form `namespaces/*/executions/*`.

@@ -23,15 +23,16 @@ pub(super) async fn forget_executions(
         calls.admit(execution.fence).await?;
     }
     // At the same time, so that the ledger deletes them with few commits.
-    let forgetting = executions.into_iter().map(|runner_v1::DeletedExecution { name, fence }| async move {
-        match calls.forget_execution(&name, fence.unwrap_or_default().token).await {
-            Ok(()) => Some(name),
-            Err(status) => {
-                tracing::warn!(execution = name, %status, "A deleted execution cannot be forgotten now");
-                None
+    let forgetting =
+        executions.into_iter().map(|runner_v1::DeletedExecution { name, fence, made_folder }| async move {
+            match calls.forget_execution(&name, made_folder.as_ref(), fence.unwrap_or_default().token).await {
+                Ok(()) => Some(name),
+                Err(status) => {
+                    tracing::warn!(execution = name, %status, "A deleted execution cannot be forgotten now");
+                    None
+                }
             }
-        }
-    });
+        });
     let forgotten = futures::future::join_all(forgetting).await.into_iter().flatten().collect();
     Ok(runner_v1::ForgetExecutionsResponse { forgotten })
 }

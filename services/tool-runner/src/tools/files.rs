@@ -17,7 +17,9 @@ use belay_redaction::REDACTED;
 use belay_workspace::{FileKind, PathError, RelPath, ViewError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Annotations, Invocation, Recovery, ToolFailure, ToolResult, ToolSpec, Touches, View, disk_full::is_full};
+use crate::{
+    Annotations, Invocation, Recovery, ToolFailure, ToolResult, ToolSpec, Touches, View, disk_errors::disk_reason,
+};
 
 /// The future of a tool.
 pub(super) type Work = Pin<Box<dyn Future<Output = ToolResult> + Send>>;
@@ -167,10 +169,10 @@ impl From<ViewError> for ToolFailure {
             ViewError::Link { .. } | ViewError::NotADirectory { .. } | ViewError::NotAFile { .. } | ViewError::Root => {
                 wrong_type(error.to_string())
             }
-            ViewError::Io(_) if is_full(&error) => {
-                Self::new(ErrorClass::Transient, reasons::WORKSPACE_FULL, error.to_string())
+            ViewError::Io(_) => {
+                let reason = disk_reason(&error).unwrap_or(reasons::FILE_IO_FAILED);
+                Self::new(ErrorClass::Transient, reason, error.to_string())
             }
-            ViewError::Io(_) => Self::new(ErrorClass::Transient, reasons::FILE_IO_FAILED, error.to_string()),
             ViewError::Id { .. } => Self::new(ErrorClass::Internal, reasons::INTERNAL, error.to_string()),
         }
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 use tonic::{Code, Status};
 
-use crate::{ToolFailure, disk_full::is_full, workspaces::NotAllowed};
+use crate::{ToolFailure, disk_errors::disk_reason, workspaces::NotAllowed};
 
 /// Why a workspace cannot be used.
 #[derive(Debug, Error)]
@@ -33,13 +33,28 @@ impl WorkspaceUnavailable {
     fn reason(&self) -> &'static str {
         match self {
             Self::NotAllowed(_) => reasons::WORKSPACE_NOT_ALLOWED,
-            Self::Open(OpenError::Io(failure)) | Self::Sweep(failure) if is_full(failure) => reasons::WORKSPACE_FULL,
-            Self::Stuck(failure) if is_full(failure) => reasons::WORKSPACE_FULL,
-            Self::Open(OpenError::InUse { .. } | OpenError::Io(_)) | Self::Sweep(_) | Self::Stuck(_) => {
-                reasons::WORKSPACE_FAILED
+            Self::Open(OpenError::Io(failure)) | Self::Sweep(failure) => {
+                disk_reason(failure).unwrap_or(reasons::WORKSPACE_FAILED)
             }
+            Self::Stuck(failure) => disk_reason(failure).unwrap_or(reasons::WORKSPACE_FAILED),
+            Self::Open(OpenError::ReadOnlyFileSystem { .. }) => reasons::WORKSPACE_READ_ONLY,
+            Self::Open(OpenError::InUse { .. }) => reasons::WORKSPACE_FAILED,
             Self::Open(OpenError::Unreachable { source, .. }) if is_transient(source) => reasons::WORKSPACE_FAILED,
             Self::Open(_) => reasons::WORKSPACE_INVALID,
+        }
+    }
+
+    /// Whether views of a process before this one may be in the workspace, to be removed once it can be opened.
+    pub(crate) fn may_keep_views(&self) -> bool {
+        match self {
+            // The process that has it open has removed them.
+            Self::Open(OpenError::InUse { .. }) => false,
+            // They are removed before commits are applied.
+            Self::Stuck(_) => false,
+            Self::Open(OpenError::Io(_) | OpenError::ReadOnlyFileSystem { .. }) | Self::Sweep(_) => true,
+            Self::Open(OpenError::Unreachable { source, .. }) => is_transient(source),
+            // It is no workspace, or no longer one.
+            Self::Open(_) | Self::NotAllowed(_) => false,
         }
     }
 
@@ -49,13 +64,25 @@ impl WorkspaceUnavailable {
         let code = if class == ErrorClass::Transient { Code::Unavailable } else { Code::InvalidArgument };
         status::error(code, &reason, message.clone()).field("workspace", message).into()
     }
+
+    /// The status for a caller that chooses a workspace, which can choose another one than a read-only one.
+    pub(crate) fn into_status_of_choice(self) -> Status {
+        match self {
+            Self::Open(error @ OpenError::ReadOnlyFileSystem { .. }) => {
+                let message = format!("{error}.");
+                let refused = status::error(Code::InvalidArgument, reasons::WORKSPACE_INVALID, message.clone());
+                refused.field("workspace", message).into()
+            }
+            other => other.into_status(),
+        }
+    }
 }
 
 impl From<WorkspaceUnavailable> for ToolFailure {
     fn from(unavailable: WorkspaceUnavailable) -> Self {
         let reason = unavailable.reason();
         let class = match reason {
-            reasons::WORKSPACE_FULL | reasons::WORKSPACE_FAILED => ErrorClass::Transient,
+            reasons::WORKSPACE_FULL | reasons::WORKSPACE_READ_ONLY | reasons::WORKSPACE_FAILED => ErrorClass::Transient,
             _ => ErrorClass::SandboxViolation,
         };
         Self::new(class, reason, format!("{unavailable}."))

@@ -114,7 +114,7 @@ async fn a_result_goes_with_its_call() {
     }
     let blob = reference(&runner.run("b", LOOK, fill(100_000)).await);
     let execution = name("b").split("/steps/").next().unwrap().to_owned();
-    let executions = vec![runner_v1::DeletedExecution { name: execution, fence: None }];
+    let executions = vec![runner_v1::DeletedExecution { name: execution, ..Default::default() }];
     runner.client.clone().forget_executions(runner_v1::ForgetExecutionsRequest { executions }).await.unwrap();
     assert_eq!(refused(runner.read_blob("b", &blob.digest, 0).await), not_found("CALL_NOT_FOUND"));
 }

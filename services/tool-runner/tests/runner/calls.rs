@@ -68,7 +68,12 @@ async fn an_older_fence_is_rejected_also_after_a_restart() {
     let refused = [
         runner.call(call).await.unwrap_err(),
         client
-            .cancel_tool_call(runner_v1::CancelToolCallRequest { name: name("a"), fence: fence(4), kill: false })
+            .cancel_tool_call(runner_v1::CancelToolCallRequest {
+                name: name("a"),
+                fence: fence(4),
+                workspace: bench.workspace().to_str().unwrap().into(),
+                ..Default::default()
+            })
             .await
             .unwrap_err(),
         client

@@ -140,7 +140,8 @@ async fn a_call_whose_effect_is_not_synced_is_neither_made_again_nor_forgotten()
 
     bench.cleared().await;
     counted.0.is_lost.store(true, Ordering::SeqCst);
-    let execution = runner_v1::DeletedExecution { name: "namespaces/default/executions/e".into(), fence: newer };
+    let execution =
+        runner_v1::DeletedExecution { name: "namespaces/default/executions/e".into(), fence: newer, made_folder: None };
     let request = runner_v1::ForgetExecutionsRequest { executions: vec![execution] };
     let done = runner.client.clone().forget_executions(request).await.unwrap().into_inner();
     assert_eq!((done.forgotten, rows(&bench)), (Vec::new(), vec!["a".to_owned()]));

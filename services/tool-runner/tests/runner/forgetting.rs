@@ -10,17 +10,32 @@ use crate::support::*;
 
 const EXECUTION: &str = "namespaces/default/executions/e";
 
+fn made_folder(id: &str) -> Option<runner_v1::MadeFolder> {
+    Some(runner_v1::MadeFolder { namespace: "default".into(), id: id.into() })
+}
+
 async fn forget(runner: &Runner, name: &str, token: i64) -> Result<Vec<String>, tonic::Status> {
+    forget_with(runner, name, None, token).await
+}
+
+/// Forgets an execution that was the last to use a folder.
+async fn forget_with(
+    runner: &Runner,
+    name: &str,
+    made_folder: Option<runner_v1::MadeFolder>,
+    token: i64,
+) -> Result<Vec<String>, tonic::Status> {
     let fence = Some(runner_v1::Fence { shard: 0, token });
-    let executions = vec![runner_v1::DeletedExecution { name: name.into(), fence }];
+    let executions = vec![runner_v1::DeletedExecution { name: name.into(), fence, made_folder }];
     let request = runner_v1::ForgetExecutionsRequest { executions };
     runner.client.clone().forget_executions(request).await.map(|response| response.into_inner().forgotten)
 }
 
-/// A call in the directory that the runner makes for its execution.
-fn own(runner: &Runner, call: &str) -> runner_v1::CallToolRequest {
+/// A call in a folder that the runner makes.
+fn own(runner: &Runner, call: &str, folder: &str) -> runner_v1::CallToolRequest {
     runner_v1::CallToolRequest {
         workspace: String::new(),
+        made_folder: made_folder(folder),
         ..runner.request(call, CHANGE, json!([["write", "x", "y"]]))
     }
 }
@@ -31,16 +46,18 @@ fn ledger_contains(bench: &Bench, text: &str) -> bool {
     ledgers.any(|path| fs::read(path).unwrap().windows(text.len()).any(|window| window == text.as_bytes()))
 }
 
-/// B-26: the rows of a deleted execution's calls go, those that wait for a person too, with the directory that the runner made for it.
+/// B-26: the rows of a deleted execution's calls go, those that wait for a person too, with the folder that the request names, and no other.
 /// A workspace that a person named stays as it is.
 #[tokio::test]
 async fn a_forgotten_execution_leaves_its_person_s_directory_alone() {
     let bench = Bench::new();
     let runner = bench.start(ASK).await;
     let elsewhere = "namespaces/default/executions/other/steps/s/calls/1.1";
-    for held in
-        [own(&runner, "a"), runner.request("b", CHANGE, json!([["write", "named", "y"]])), own(&runner, elsewhere)]
-    {
+    for held in [
+        own(&runner, "a", "e"),
+        runner.request("b", CHANGE, json!([["write", "named", "y"]])),
+        own(&runner, elsewhere, "other"),
+    ] {
         assert_eq!(state(&runner.call(held).await.unwrap()), State::AwaitingApproval);
     }
     let ended = "namespaces/default/executions/other/steps/s/calls/1.2";
@@ -51,24 +68,26 @@ async fn a_forgotten_execution_leaves_its_person_s_directory_alone() {
     assert!(ledger_contains(&bench, EXECUTION));
 
     assert_eq!(forget(&runner, EXECUTION, 0).await.unwrap(), [EXECUTION]);
-    assert!(!made.join("e").exists(), "the runner made it for this execution");
+    assert!(made.join("e").exists(), "the request names no folder: another execution works in it");
+    assert_eq!(forget_with(&runner, EXECUTION, made_folder("e"), 0).await.unwrap(), [EXECUTION]);
+    assert!(!made.join("e").exists(), "no execution works in it any more");
     assert!(made.join("other").exists(), "this one is of another execution");
     assert_eq!(fs::read_to_string(bench.workspace().join("mine")).unwrap(), "a person's");
     assert!(!ledger_contains(&bench, EXECUTION), "neither the ledger nor its log has a byte of it");
     for call in ["a", "b"] {
         assert_eq!(refusal(&runner.get(call).await.unwrap_err()), "CALL_NOT_FOUND");
-        let late = runner.call(own(&runner, call)).await.unwrap_err();
+        let late = runner.call(own(&runner, call, "e")).await.unwrap_err();
         assert_eq!(refusal(&late), "CALL_ACKNOWLEDGED", "a request that the network delayed does not run");
     }
-    let kept = runner.call(own(&runner, elsewhere)).await.unwrap();
+    let kept = runner.call(own(&runner, elsewhere, "other")).await.unwrap();
     assert_eq!(state(&kept), State::AwaitingApproval, "what is another execution's stays");
     assert_eq!(runner.unacknowledged().await, [ended], "what is another execution's stays");
-    assert_eq!(forget(&runner, EXECUTION, 0).await.unwrap(), [EXECUTION], "again");
+    assert_eq!(forget_with(&runner, EXECUTION, made_folder("e"), 0).await.unwrap(), [EXECUTION], "again");
     assert_eq!(forget(&runner, "namespaces/default/executions/never", 0).await.unwrap().len(), 1);
     runner.lose().await;
     let runner = bench.start(ASK).await;
     assert_eq!(refusal(&runner.get("a").await.unwrap_err()), "CALL_NOT_FOUND");
-    let kept = runner.call(own(&runner, elsewhere)).await.unwrap();
+    let kept = runner.call(own(&runner, elsewhere, "other")).await.unwrap();
     assert_eq!(state(&kept), State::AwaitingApproval, "what is another execution's stays");
 }
 
@@ -106,7 +125,10 @@ async fn a_replaced_executor_and_a_wrong_name_are_refused() {
     for bad in ["", "namespaces/default", "namespaces/default/executions/e/steps/s", "namespaces//executions/e"] {
         assert_eq!(forget(&runner, bad, 8).await.unwrap_err().code(), Code::InvalidArgument, "{bad}");
     }
-    // A name that no directory can have was never one.
-    assert_eq!(forget(&runner, "namespaces/../executions/..", 8).await.unwrap(), Vec::<String>::new());
+    // What no folder can be called is no folder, and nothing else is removed for it.
+    for bad in ["", "..", ".", "a/b", "/"] {
+        let folder = made_folder(bad);
+        assert_eq!(forget_with(&runner, EXECUTION, folder, 8).await.unwrap(), Vec::<String>::new(), "{bad}");
+    }
     assert!(bench.path().join("state").exists());
 }

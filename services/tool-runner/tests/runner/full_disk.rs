@@ -4,7 +4,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -142,12 +142,12 @@ impl Hooks for Refusing {
     }
 }
 
-/// C1: a commit that the disk does not take at the start of a runner, because it is full or fails, waits until it does. It is not given up: the executor may
+/// C1: a commit that the disk does not take at the start of a runner, because it is full, fails or is read-only, waits until it does. It is not given up: the executor may
 /// have stored that the call completed.
 #[tokio::test]
 async fn a_commit_waits_for_the_disk_at_the_start() {
-    let (enospc, eio) = (28, 5);
-    for error in [enospc, eio] {
+    let (enospc, eio, erofs) = (28, 5, 30);
+    for error in [enospc, eio, erofs] {
         let (mut bench, refusing) = (Bench::new(), Refusing(Arc::default(), error));
         bench.directories = Arc::new(Hooked(refusing.clone()));
         let todo = json!([["write", "a", "x"]]);
@@ -159,6 +159,44 @@ async fn a_commit_waits_for_the_disk_at_the_start() {
         assert_eq!(state(&runner.get("a").await.unwrap()), State::Running, "its effect is not in place");
         assert_eq!(state(&runner.run("a", CHANGE, todo).await), State::Completed);
         assert_eq!((bench.text("a").as_str(), bench.signals.runs(), refusing.0.load(Ordering::SeqCst)), ("x", 1, 0));
+    }
+}
+
+/// A workspace on a file system that takes no commit while it is read-only.
+#[derive(Clone, Default)]
+struct ReadOnly(Arc<AtomicBool>);
+
+impl Hooks for ReadOnly {
+    fn check(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+        if self.0.load(Ordering::SeqCst) {
+            let source = io::ErrorKind::ReadOnlyFilesystem.into();
+            return Err(CommitError::Io(IoFailure { doing: "checking", path: staged.id.clone(), source }));
+        }
+        place.check(staged)
+    }
+}
+
+/// A read-only file system is no fault of a call, which ends as cancelled to be made again, and takes no approval away.
+#[tokio::test]
+async fn a_read_only_file_system_is_waited_for() {
+    for policy in [FREE, ASK] {
+        let (mut bench, read_only) = (Bench::new(), ReadOnly::default());
+        bench.directories = Arc::new(Hooked(read_only.clone()));
+        let runner = bench.start(policy).await;
+        read_only.0.store(true, Ordering::SeqCst);
+        let call = runner.run("a", CHANGE, json!([["write", "a", "x"]])).await;
+        if policy == FREE {
+            assert_eq!((state(&call), reason(&call)), (State::Cancelled, "WORKSPACE_READ_ONLY"));
+            assert!(call.failure.unwrap().message.contains("file system of the workspace is read-only"));
+            continue;
+        }
+        let grant = bench.sign(&bench.grant(&call));
+        let refused = runner.commit("a", grant.clone()).await.unwrap_err();
+        assert_eq!((refused.code(), refusal(&refused)), (Code::Unavailable, "WORKSPACE_READ_ONLY".into()));
+        assert_eq!(runner.get("a").await.unwrap(), call, "it waits as before");
+        read_only.0.store(false, Ordering::SeqCst);
+        assert_eq!(state(&runner.commit("a", grant).await.unwrap()), State::Completed);
+        assert_eq!((bench.text("a").as_str(), bench.signals.runs()), ("x", 1));
     }
 }
 

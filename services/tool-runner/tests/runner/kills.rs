@@ -1,21 +1,22 @@
 //! The runner is killed at every change that it makes to a workspace, and again during recovery; every effect still happens exactly once.
 
 use std::{
-    env,
+    env, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use belay_proto::{runner_v1, v1::tool_call::State};
-use belay_tool_runner::WorkspaceDirectory;
-use belay_workspace::{Call, OpenError, Order, Seam};
+use belay_tool_runner::{HostDirectories, WorkspaceDirectories as _, WorkspaceDirectory};
+use belay_workspace::{Call, IoFailure, OpenError, Order, Seam};
 use futures::future::join_all;
 use serde_json::{Value, json};
+use tonic::Code;
 
 use crate::{hooks::*, support::*};
 
@@ -134,6 +135,76 @@ async fn changes_made_after_a_call_survive_a_kill() {
         for file in ["r.txt", "gone.txt"] {
             assert_eq!(state(&runner.get(file).await.unwrap()), State::Completed, "{file}");
         }
+    }
+}
+
+/// Opens nothing while it fails.
+#[derive(Clone, Default)]
+struct Unopenable(Arc<AtomicBool>);
+
+impl Hooks for Unopenable {
+    fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
+        if self.0.load(Ordering::SeqCst) {
+            let source = io::Error::from_raw_os_error(5);
+            return Err(OpenError::Io(IoFailure { doing: "opening", path: path.display().to_string(), source }));
+        }
+        HostDirectories.open(path, forbidden)
+    }
+}
+
+/// A workspace in which a killed runner has left the view of call `a`.
+async fn with_a_lost_view() -> Bench {
+    let bench = Bench::new();
+    bench.put("log", "");
+    bench.put("old", "1");
+    for at in 1.. {
+        assert!(!die(bench.path(), at, FREE).await.success(), "no view is left at any change");
+        if bench.left_over().iter().any(|left| left.starts_with("views/")) {
+            return bench;
+        }
+    }
+    unreachable!("there are fewer changes")
+}
+
+/// B-06, B-07: a call that is cancelled after its runner was killed leaves nothing in its workspace.
+#[tokio::test]
+async fn a_cancelled_call_leaves_no_view_also_of_a_killed_runner() {
+    let bench = with_a_lost_view().await;
+    let runner = bench.start(FREE).await;
+    let end = runner.cancel("a").await.unwrap();
+    assert_eq!((state(&end), reason(&end)), (State::Cancelled, "CANCELLED"));
+    assert_eq!(bench.left_over(), [""; 0]);
+    assert_eq!(bench.text("old"), "1");
+    assert_eq!(bench.signals.runs(), 0);
+}
+
+/// A workspace that is gone holds up no cancellation; one that cannot be opened now does, until it can be, or until the call is killed.
+#[tokio::test]
+async fn a_cancellation_waits_only_for_a_workspace_that_can_be_opened_later() {
+    for end in ["opens", "killed", "gone", "opened by another"] {
+        let mut bench = with_a_lost_view().await;
+        let failing = Unopenable(Arc::new(AtomicBool::new(true)));
+        bench.directories = Arc::new(Hooked(failing.clone()));
+        let runner = bench.start(FREE).await;
+        for _ in 0..2 {
+            let refused = runner.cancel("a").await.unwrap_err();
+            assert_eq!((refused.code(), refusal(&refused)), (Code::Unavailable, "WORKSPACE_FAILED".into()));
+            assert_eq!(runner.get("a").await.unwrap_err().code(), Code::NotFound, "it is not cancelled yet");
+        }
+        let mut other = None;
+        match end {
+            "opens" => failing.0.store(false, Ordering::SeqCst),
+            "gone" => std::fs::remove_dir_all(bench.workspace()).unwrap(),
+            "opened by another" => {
+                other = Some(belay_workspace::Workspace::open(&bench.workspace(), &[]).unwrap());
+                failing.0.store(false, Ordering::SeqCst);
+            }
+            _ => {}
+        }
+        let cancelled = if end == "killed" { runner.kill("a").await } else { runner.cancel("a").await };
+        assert_eq!(state(&cancelled.unwrap()), State::Cancelled, "{end}");
+        assert_eq!(bench.left_over().is_empty(), ["opens", "gone"].contains(&end), "{end}");
+        drop(other);
     }
 }
 

@@ -112,7 +112,8 @@ fn hello(output_window: i64) -> SessionRequest {
 }
 
 fn cancel(call: &str) -> Operation {
-    Operation::CancelToolCall(CancelToolCallRequest { name: name(call), fence: None, kill: false })
+    let workspace = "/nowhere/at/all".into();
+    Operation::CancelToolCall(CancelToolCallRequest { name: name(call), workspace, ..Default::default() })
 }
 
 fn state(call: &runner_v1::ToolCall) -> State {

@@ -518,7 +518,16 @@ impl Runner {
     }
 
     pub(crate) async fn cancel(&self, call: &str) -> Result<runner_v1::ToolCall, Status> {
-        let request = runner_v1::CancelToolCallRequest { name: name(call), fence: None, kill: false };
+        self.stop_call(call, false).await
+    }
+
+    pub(crate) async fn kill(&self, call: &str) -> Result<runner_v1::ToolCall, Status> {
+        self.stop_call(call, true).await
+    }
+
+    async fn stop_call(&self, call: &str, kill: bool) -> Result<runner_v1::ToolCall, Status> {
+        let workspace = self.workspace.clone();
+        let request = runner_v1::CancelToolCallRequest { name: name(call), kill, workspace, ..Default::default() };
         self.client.clone().cancel_tool_call(request).await.map(tonic::Response::into_inner)
     }
 

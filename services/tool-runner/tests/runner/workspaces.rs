@@ -10,21 +10,37 @@ use tonic::Code;
 
 use crate::support::*;
 
-/// S2-FR-043: it gets a directory by its id; an id with `..` is rejected.
+/// S2-FR-043: a call names one workspace, a directory or a folder of the runner's own, which lies where its namespace and id say.
 #[tokio::test]
-async fn an_execution_without_a_workspace_gets_its_own() {
+async fn a_call_names_a_directory_or_a_folder_of_the_runner() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
-    let request = |call: &str| runner_v1::CallToolRequest {
+    let folder = |namespace: &str, id: &str| Some(runner_v1::MadeFolder { namespace: namespace.into(), id: id.into() });
+    let request = |call: &str, made_folder| runner_v1::CallToolRequest {
         workspace: String::new(),
-        ..runner.request(call, CHANGE, json!([["write", "x", "y"]]))
+        made_folder,
+        ..runner.request(call, CHANGE, json!([["write", call, "y"]]))
     };
-    let done = runner.call(request("a")).await.unwrap();
+    let done = runner.call(request("a", folder("default", "made"))).await.unwrap();
     assert_eq!(state(&done), State::Completed);
     assert!(!done.receipt.unwrap().live_base, "no one else uses it");
-    assert_eq!(fs::read_to_string(bench.path().join("state/own/default/e/x")).unwrap(), "y");
-    let climbing = request("namespaces/../executions/e/steps/s/calls/1.1");
-    assert_eq!(runner.call(climbing).await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(fs::read_to_string(bench.path().join("state/own/default/made/a")).unwrap(), "y");
+    let done = runner.call(request("b", folder("default", "made"))).await.unwrap();
+    assert_eq!(state(&done), State::Completed);
+    assert!(bench.path().join("state/own/default/made/b").exists(), "a call of any execution that names it");
+    let directory = bench.workspace().to_str().unwrap().to_owned();
+    for (why, refused) in [
+        ("it names none", request("c", None)),
+        (
+            "it names two",
+            runner_v1::CallToolRequest { workspace: directory, ..request("c", folder("default", "made")) },
+        ),
+        ("it climbs", request("c", folder("default", ".."))),
+        ("it climbs", request("c", folder("..", "made"))),
+        ("it has no id", request("c", folder("default", ""))),
+    ] {
+        assert_eq!(runner.call(refused).await.unwrap_err().code(), Code::InvalidArgument, "{why}");
+    }
 }
 
 /// A directory that somebody deleted takes its effects with it: the calls have ended as they had.

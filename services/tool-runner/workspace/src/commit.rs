@@ -290,6 +290,21 @@ fn with_current_inode(inner: &Inner, op: &Op, slots: &OwnedFd) -> Result<Option<
                     // It was modified in its slot.
                     return Ok(None);
                 }
+                if let Some(base) = base
+                    && found.ino != *inode
+                    && is_base_in_place(inner, base, path)?
+                    && !base.matches(&inner.disk, slots.as_fd(), &name, path, Position::Moved)?
+                {
+                    // It was modified in its slot and copied: what it was to replace is in neither place but its own. The fingerprint keeps
+                    // its inode, so that the content is compared.
+                    return Ok(Some(Op::Put {
+                        path: path.clone(),
+                        slot: *slot,
+                        inode: found.ino,
+                        base: Some(*base),
+                        staged: *staged,
+                    }));
+                }
             }
             // It is applied.
             let name = path.name().expect("no operation touches the root");
@@ -306,6 +321,16 @@ fn with_current_inode(inner: &Inner, op: &Op, slots: &OwnedFd) -> Result<Option<
                 found.is_directory() && found.ino != *inode && may_have(*old, *new).contains(&found.mode)
             })
             .map(|(_, found)| Op::Meta { path: path.clone(), inode: found.ino, old: *old, new: *new })),
+    }
+}
+
+/// Whether a path has the content that was to be replaced there.
+fn is_base_in_place(inner: &Inner, base: &Fingerprint, path: &RelPath) -> Result<bool, CommitError> {
+    let Ok(folder) = inner.parent(path) else { return Ok(false) };
+    let name = path.name().expect("no operation touches the root");
+    match base.matches(&inner.disk, folder.as_fd(), name, path, Position::InPlace) {
+        Err(TreeError::Io(failure)) if failure.is_gone() => Ok(false),
+        matched => Ok(matched?),
     }
 }
 
@@ -382,7 +407,10 @@ fn check_op(inner: &Inner, op: &Op, opened: &BTreeSet<&RelPath>) -> Result<(), C
     if parent != here || found.is_some_and(|found| found.dev != here) {
         return Err(CommitError::OtherFileSystem { path: path.clone() });
     }
-    let writable = accessat(&folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok();
+    let writable = match accessat(&folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
+        Err(error @ Errno::ROFS) => Err(error).at("checking the permissions of the directory of", path)?,
+        checked => checked.is_ok(),
+    };
     let will_be = path.parent().is_some_and(|parent| opened.contains(&parent));
     // Moving a directory writes its `..` entry, so it has to be writable.
     let fixed = found.is_some_and(|found| found.kind == FileKind::Directory && found.mode & 0o200 == 0);

@@ -32,6 +32,14 @@ pub enum OpenError {
         /// Its path.
         path: PathBuf,
     },
+    /// Its file system is mounted read-only, or was made so by the kernel after an error.
+    #[error(
+        "the file system of workspace `{path}` is read-only: check its disk and remount it for writing, or name another directory"
+    )]
+    ReadOnlyFileSystem {
+        /// Its path.
+        path: PathBuf,
+    },
     /// It contains, or is in, a directory that calls must not reach.
     #[error(
         "workspace `{path}` contains, or is inside, `{forbidden}`, which calls must not access: use separate directories"

@@ -69,7 +69,8 @@ impl Workspace {
         let flags = DIRECTORY | OFlags::CLOEXEC;
         let root = openat(rustix::fs::CWD, &path, flags, Mode::empty()).at("opening", path.display())?;
         match accessat(&root, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
-            Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => return Err(OpenError::ReadOnly { path }),
+            Err(Errno::ROFS) => return Err(OpenError::ReadOnlyFileSystem { path }),
+            Err(Errno::ACCESS | Errno::PERM) => return Err(OpenError::ReadOnly { path }),
             checked => checked.at("checking the permissions of", path.display())?,
         }
         let disk = Disk::of(&root, seam);

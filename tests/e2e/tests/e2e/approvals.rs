@@ -1,6 +1,9 @@
 //! Approvals without a terminal: one process waits, another lists, shows and decides.
 
-use std::fs;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use belay_e2e::{
     Home,
@@ -233,6 +236,89 @@ fn a_question_outlives_its_server() {
     let resumed = scene.home.run(["executions", "resume", "e2"]);
     assert_eq!(resumed.code, 0, "{}", resumed.talk);
     scene.assert_deleted();
+}
+
+/// Copies a folder away and back, as a backup of it that is restored: its files have other inodes and times of change.
+fn restore(home: &Home, folder: &str) {
+    let [at, backup, original] = ["", ".backup", ".original"].map(|end| home.path(&format!("{folder}{end}")));
+    let copied = std::process::Command::new("cp").arg("-a").args([&at, &backup]).status().unwrap();
+    assert!(copied.success());
+    fs::rename(&at, original).unwrap();
+    fs::rename(backup, at).unwrap();
+}
+
+/// The files that wait in a workspace to be put in place.
+fn staged_files(workspace: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![workspace.join(".belay/commits")];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    files
+}
+
+/// B-01, B-03: everything is restored from a backup while an effect waits for approval. Approved then, it is put in place, and the call does not run again. If
+/// its files were modified in the backup, nothing of them is: the call runs again, and a person is asked again.
+#[test]
+fn an_effect_that_waited_survives_a_restore_unless_it_was_altered() {
+    const CHANGE: &str = "
+id: change
+steps:
+  - id: both
+    tool: run_terminal
+    verbatim: [command]
+    arguments: {command: [sh, -c, 'echo changed > old.txt; mkdir -p new; echo made > new/file']}
+";
+    for alters in [None, Some("changed\n"), Some("made\n")] {
+        let home = Home::new();
+        fs::create_dir(home.path("w")).unwrap();
+        home.file("w/old.txt", "old\n");
+        let plan = home.file("change.yaml", CHANGE);
+        let policy = home.file("policy.yaml", "{terminal_commands: auto, file_write: prompt}");
+        let before = content(&home.path("w"));
+        let server = home.serve_with(&["--policy", &policy]);
+        let started = home.run(["run", &plan, "--workspace", "w", "--id", "e1", "--approve", "prompt", "--detach"]);
+        assert_eq!(started.code, 0, "{}", started.talk);
+        let pending = |known: &str| loop {
+            let (_, list) = home.json(&["approvals", "list", "--state", "pending"]);
+            let ids =
+                list["approvals"].as_array().into_iter().flatten().filter_map(|approval| approval["name"].as_str());
+            if let Some(name) = ids.map(str::to_owned).find(|name| name != known) {
+                break name;
+            }
+        };
+        let id = |name: &str| name.rsplit('/').next().unwrap().to_owned();
+        let approval = pending("");
+        server.signal(Signal::TERM);
+        assert_eq!(server.end().code, 0);
+        ["w", "state"].into_iter().for_each(|folder| restore(&home, folder));
+        if let Some(alters) = alters {
+            let staged = staged_files(&home.path("w"));
+            let altered = staged.iter().find(|file| fs::read_to_string(file).unwrap() == alters);
+            fs::write(altered.expect("it is staged"), "forged").unwrap();
+        }
+        let server = home.serve_with(&["--policy", &policy]);
+        assert_eq!(home.run(["approve", &id(&approval), "--yes"]).code, 0);
+        if alters.is_some() {
+            let again = pending(&approval);
+            assert_eq!(content(&home.path("w")), before, "nothing of it is in place");
+            assert_eq!(home.run(["approve", &id(&again), "--yes"]).code, 0);
+        }
+        home.run(["executions", "watch", "e1"]);
+        let (_, execution) = home.json(&["executions", "get", "e1"]);
+        assert_eq!(execution["state"], "STATE_COMPLETED", "{execution:#}");
+        let read = |file: &str| fs::read_to_string(home.path("w").join(file)).unwrap();
+        assert_eq!(["old.txt", "new/file"].map(read), ["changed\n", "made\n"]);
+        wait_until_cleared(&home.path("w"));
+        let events = home.events("e1");
+        let asked = 1 + usize::from(alters.is_some());
+        assert_eq!(count(&events, "approvalRequested", "both"), asked, "{alters:?}");
+        assert_eq!(count(&events, "toolCallRequested", "both"), asked, "{alters:?}");
+        assert_eq!(count(&events, "toolCallFailed", "both") + count(&events, "stepFailed", "both"), 0, "{alters:?}");
+        drop(server);
+    }
 }
 
 /// Programs follow an approval line by line: each event once, live and later the same.

@@ -192,7 +192,7 @@ fn a_workspace_that_cannot_be_written_is_refused() {
     let ended = home.run(["run", &plan, "--workspace", "w"]);
     drop(std::process::Command::new("umount").arg("--lazy").arg(&folder).status());
     assert_eq!(ended.code, 2, "{}", ended.talk);
-    assert!(ended.talk.contains("is not writable by the user that runs Belay"), "{}", ended.talk);
+    assert!(ended.talk.contains("is read-only: check its disk and remount it"), "{}", ended.talk);
     assert!(ended.talk.contains("code: WORKSPACE_INVALID "), "{}", ended.talk);
     nothing_was_started(&home);
 }

@@ -116,7 +116,7 @@ fn a_damaged_store_is_refused_and_left_as_it_is() {
 fn a_store_of_another_version_is_refused() {
     let home = with_keep();
     for (store, lacks) in [
-        ("journal.db", "it lacks the inboxes of executions"),
+        ("journal.db", "it lacks the folders of executions"),
         ("ledger.db", "it lacks the checksums of rows"),
         ("gate.db", "it lacks the answers to forms"),
     ] {

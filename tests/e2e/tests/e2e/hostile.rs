@@ -46,9 +46,14 @@ impl Scene {
         Self { _folder: folder, services, runner, workspace, before }
     }
 
+    fn cancel(&self, call: &str) -> runner_v1::CancelToolCallRequest {
+        let workspace = self.workspace.to_str().unwrap().into();
+        runner_v1::CancelToolCallRequest { name: call_name(call), workspace, ..Default::default() }
+    }
+
     fn request(&self, call: &str, tool: &str, arguments: &str) -> runner_v1::CallToolRequest {
         let workspace = self.workspace.to_str().unwrap().into();
-        runner_v1::CallToolRequest { workspace, ..request(&call_name(call), tool, arguments) }
+        runner_v1::CallToolRequest { workspace, made_folder: None, ..request(&call_name(call), tool, arguments) }
     }
 
     /// A command whose effect waits for approval.
@@ -268,6 +273,7 @@ async fn no_path_and_no_workspace_leads_out() {
         let call = call_name(&format!("99.{}", n + 1));
         let order = runner_v1::CallToolRequest {
             workspace: workspace.into(),
+            made_folder: None,
             ..request(&call, "write_file", r#"{"path":"a","content":"b"}"#)
         };
         match scene.runner.call(order).await {
@@ -307,7 +313,7 @@ async fn an_executor_that_was_replaced_is_refused() {
     assert_eq!(reason(&scene.runner.raw().commit_effect(commit).await.unwrap_err()), fenced);
     let discard = runner_v1::DiscardEffectRequest { name: call_name("1.1"), fence: fence(4), failure: None };
     assert_eq!(reason(&scene.runner.raw().discard_effect(discard).await.unwrap_err()), fenced);
-    let cancel = runner_v1::CancelToolCallRequest { name: call_name("1.1"), fence: fence(4), kill: false };
+    let cancel = runner_v1::CancelToolCallRequest { fence: fence(4), ..scene.cancel("1.1") };
     assert_eq!(reason(&scene.runner.raw().cancel_tool_call(cancel).await.unwrap_err()), fenced);
     let acknowledge = runner_v1::AcknowledgeToolCallsRequest { names: vec![call_name("2.1")], fence: fence(4) };
     assert_eq!(reason(&scene.runner.raw().acknowledge_tool_calls(acknowledge).await.unwrap_err()), fenced);
@@ -339,7 +345,7 @@ async fn a_command_that_does_not_complete_leaves_nothing() {
             break;
         }
     }
-    let cancel = runner_v1::CancelToolCallRequest { name: call_name("3.1"), fence: None, kill: false };
+    let cancel = scene.cancel("3.1");
     let cancelled = scene.runner.raw().cancel_tool_call(cancel).await.unwrap().into_inner();
     assert_eq!(cancelled.state(), State::Cancelled);
     assert!(!is_running("sleep\x0086413"), "when the answer is there, no process is");

@@ -28,6 +28,7 @@ mod health;
 mod hostile;
 mod lists;
 mod logs;
+mod made_folders;
 mod metrics;
 mod night;
 mod other_planners;

@@ -148,6 +148,36 @@ fn a_killed_program_is_not_asked() {
     }
 }
 
+/// B-06, B-07: the process that runs everything is killed while a program is asked to end. Once it is started again and the execution is cancelled, nothing
+/// of what the program has written is left in the workspace.
+#[test]
+fn a_cancelled_program_leaves_nothing_when_everything_was_killed() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let settings = home.file("config.yaml", SETTINGS.replace("GRACE", "1h"));
+    // Nothing else is done in the workspace: the next call there would remove it as well.
+    let nap = nap(5);
+    let plan = home.file(
+        "plan.yaml",
+        format!("id: long\nsteps:\n- {{id: a, tool: run_terminal, arguments: {{command: [sh, -c, 'trap true TERM; echo x > made; echo ready; while :; do sleep {nap} & wait; done']}}}}\n"),
+    );
+    let mut server = home.serve_with(&["--config", &settings]);
+    let mut run = home.start(["run", &plan, "--workspace", "w", "--approve", "auto", "--id", "x", "-o", "text"]);
+    run.wait_for("│ ready");
+    let cancelling = home.start(["executions", "cancel", "x"]);
+    while home.json(&["executions", "get", "x"]).1["state"] != "STATE_CANCELLING" {}
+    server.kill();
+    drop(run);
+    drop(cancelling);
+    let views = home.path("w/.belay/views");
+    assert_eq!(fs::read_dir(&views).unwrap().count(), 1, "the program's view is left");
+    server = home.serve_with(&["--config", &settings]);
+    home.run(["executions", "watch", "x"]);
+    assert_eq!(home.json(&["executions", "get", "x"]).1["state"], "STATE_CANCELLED");
+    assert_eq!(fs::read_dir(&views).unwrap().count(), 0);
+    drop(server);
+}
+
 /// A program outside of Belay's control that ends well within its time has done what it was to do: its result counts, and nothing is unknown.
 #[test]
 fn what_completes_when_it_is_asked_to_end_has_completed() {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use belay_e2e::{Client, Home, Runner, Service, Services};
-use belay_proto::v1::{execution::State, execution_event::Kind, waiting_reason};
+use belay_proto::v1::{WaitingReason, execution::State, execution_event::Kind, waiting_reason};
 
 const FREE: &str = "{file_write: auto}";
 const PLAN: &str = "{id: p, steps: [{id: a, tool: noop}]}";
@@ -33,6 +33,15 @@ impl SmallDisk {
 
     fn make_room(&self) {
         fs::remove_file(self.0.join("ballast")).unwrap();
+    }
+
+    /// Makes it read-only or writable, once no file is open for writing.
+    async fn remount(&self, option: &str) {
+        let remount =
+            || Command::new("mount").args(["-o", &format!("remount,{option}")]).arg(&self.0).output().unwrap();
+        while !remount().status.success() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 }
 
@@ -232,14 +241,17 @@ async fn a_state_directory_that_is_deleted_is_noticed() {
     }
 }
 
-/// A full disk under the workspace: the step waits in its first attempt, reports it, and continues when there is space.
+/// A full disk under the workspace, or one that is read-only: the step waits in its first attempt, reports it, and continues when there is space and it
+/// is writable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_step_waits_for_room_in_its_workspace() {
+async fn a_step_waits_until_the_disk_of_its_workspace_takes_it() {
     let folder = tempfile::tempdir().unwrap();
     let services = Services::under(folder.path(), FREE).await;
     let client = Client::new(&services.socket());
     let Some(disk) = SmallDisk::mount(folder.path().canonicalize().unwrap().join("work/small")) else {
-        return eprintln!("a_step_waits_for_room_in_its_workspace: skipped, since no file system can be mounted here");
+        return eprintln!(
+            "a_step_waits_until_the_disk_of_its_workspace_takes_it: skipped, since no file system can be mounted here"
+        );
     };
     disk.fill();
     let content = "x".repeat(30_000);
@@ -247,13 +259,18 @@ async fn a_step_waits_for_room_in_its_workspace() {
         .map(|n| format!("  - {{id: s{n}, tool: write_file, arguments: {{path: f{n}.txt, content: {content}}}}}\n"))
         .collect();
     client.start_in("small", &format!("id: small\nsteps:\n{steps}"), &disk.0).await;
-    let says_so = async {
-        while !client.get("small").await.waiting.iter().any(|reason| reason.kind() == waiting_reason::Kind::Workspace) {
+    let is_said = async |words: &str| {
+        let says_so =
+            |reason: &WaitingReason| reason.kind() == waiting_reason::Kind::Workspace && reason.who.contains(words);
+        while !client.get("small").await.waiting.iter().any(says_so) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let said = tokio::time::timeout(Duration::from_secs(60), says_so).await;
-    assert!(said.is_ok(), "{:?}", client.get("small").await);
+    for (words, option) in [("which is full", "ro"), ("which is read-only: check its disk and remount it", "rw")] {
+        let said = tokio::time::timeout(Duration::from_secs(60), is_said(words)).await;
+        assert!(said.is_ok(), "{:?}", client.get("small").await);
+        disk.remount(option).await;
+    }
     disk.make_room();
     let picture = client.watch_to_the_end("small").await;
     assert_eq!(picture.state(), Some(State::Completed), "{:?}", picture.events());

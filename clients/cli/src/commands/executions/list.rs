@@ -115,7 +115,7 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
         found,
         |executions, next_page_token| ListExecutionsResponse { executions, next_page_token },
         |executions| execution::list(executions, now),
-        || nothing(&context.namespace, &verb.matching),
+        || nothing(&context.namespace, &verb),
         &namespaces,
     )
 }
@@ -141,7 +141,8 @@ fn quoted(text: &str) -> String {
 }
 
 /// An empty list says what it looked for.
-fn nothing(namespace: &str, verb: &Matching) -> String {
+fn nothing(namespace: &str, list: &List) -> String {
+    let verb = &list.matching;
     let mut sought = format!("no execution in namespace {namespace}{}", sought(&verb.states, words::execution_state));
     for (place, (key, value)) in verb.labels.iter().enumerate() {
         sought.push_str(&format!("{} {key}={value}", if place == 0 { ", with label" } else { " and" }));
@@ -151,6 +152,9 @@ fn nothing(namespace: &str, verb: &Matching) -> String {
     }
     if let Some(filter) = &verb.filter {
         sought.push_str(&format!(", matching {filter}"));
+    }
+    if list.sort == Some(Sort::Ended) {
+        sought.push_str("; only executions that have ended were looked at: leave out --sort ended to look at all");
     }
     sought
 }
@@ -221,8 +225,13 @@ mod tests {
             "list", "--state", "failed", "--state", "partial", "--label", "a=b", "--since", "1h", "--filter", "id != x",
         ]);
         assert_eq!(
-            nothing("default", &list.expect("well typed").list.matching),
+            nothing("default", &list.expect("well typed").list),
             "no execution in namespace default is failed or partial, with label a=b, accepted within 1h, matching id != x"
+        );
+        let by_end = Line::try_parse_from(["list", "--state", "running", "--sort", "ended"]).expect("well typed");
+        assert_eq!(
+            nothing("default", &by_end.list),
+            "no execution in namespace default is running; only executions that have ended were looked at: leave out --sort ended to look at all"
         );
     }
 }

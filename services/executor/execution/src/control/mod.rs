@@ -120,6 +120,9 @@ pub enum Refused {
     /// The execution has ended.
     #[error("the execution has ended")]
     Ended,
+    /// The execution has ended, and carried out the plan of this step, which has been told of its end and takes no other.
+    #[error("the execution has ended for step `{0}`")]
+    EndedForStep(String),
     /// It cannot be done in the execution's current state.
     #[error("this cannot be done in the state {0:?}")]
     WrongState(ExecutionState),
@@ -310,6 +313,9 @@ impl Execution {
         }
         if self.state.is_terminal() && !matches!(control, Control::Retry { .. }) {
             return Err(Refused::Ended);
+        }
+        if self.state.is_terminal() && !self.created.parent_step.is_empty() {
+            return Err(Refused::EndedForStep(self.created.parent_step.clone()));
         }
         match control.trigger() {
             Some(by) if execution_transition(self.state, by, None).is_none() => {

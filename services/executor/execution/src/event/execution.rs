@@ -66,7 +66,7 @@ pub struct Created {
     /// What happens when policy requires approval.
     pub approval_mode: ApprovalMode,
     /// The workspace its tools are confined to.
-    pub workspace: String,
+    pub workspace: Workspace,
     /// Labels to find it by.
     pub labels: BTreeMap<String, String>,
     /// When its first step may start; `None` means at once.
@@ -85,6 +85,15 @@ pub struct Created {
     pub parent_step: String,
     /// The name of the execution from whose state it began; empty for one that began with its plan.
     pub forked_from: String,
+}
+
+/// The workspace of an execution. The executions of its steps' plans and its forks have the same one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Workspace {
+    /// A directory that a request named, by its absolute path.
+    Directory(String),
+    /// A folder that the tool runner makes, by its id, which is unique in the namespace.
+    MadeFolder(String),
 }
 
 /// What happens when policy requires approval.

@@ -11,7 +11,7 @@ pub use self::{
     child::{Child, ChildEnd, ChildEvent},
     execution::{
         ApprovalMode, Created, EscalationRetry, ExecutionEvent, Finished, PlanUpdated, RecoveryClass, Retried,
-        RetryRequest, SignalReceived, ToolFacts,
+        RetryRequest, SignalReceived, ToolFacts, Workspace,
     },
     step::{Progress, Resolution, RetryChange, SkipReason, StepEvent},
     tool_call::{

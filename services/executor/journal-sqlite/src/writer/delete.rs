@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use belay_defects::{Defect, is_planted};
-use belay_journal::{DeleteRequest, Done, ExecutionKey, Fence, NewExecution, Refused};
+use belay_journal::{DeleteRequest, Done, ExecutionKey, Fence, Folder, NewExecution, Refused};
 use rusqlite::{OptionalExtension as _, params};
 
 use super::Transaction;
@@ -56,6 +56,10 @@ impl Transaction<'_> {
             Err(row) => return damaged(row),
         };
         let NewExecution { namespace, id, shard, created_at, labels, .. } = row.execution;
+        let folder: Option<String> = self
+            .connection
+            .prepare_cached("SELECT folder FROM execution WHERE exec = ?1")?
+            .query_row([key.0], |row| row.get(0))?;
         for (label, value) in &labels {
             self.connection
                 .prepare_cached(
@@ -68,6 +72,10 @@ impl Transaction<'_> {
         outbox::remove_all(&self.connection, key)?;
         inbox::remove_all(&self.connection, key)?;
         self.connection.prepare_cached("DELETE FROM execution WHERE exec = ?1")?.execute([key.0])?;
+        let folder = match folder {
+            Some(folder) if !self.is_in_use(&namespace, &folder)? => Some(folder),
+            Some(_) | None => None,
+        };
         static INSERT: LazyLock<String> = LazyLock::new(|| DELETION.insert());
         self.connection.prepare_cached(&INSERT)?.execute(params![
             key.0,
@@ -77,6 +85,7 @@ impl Transaction<'_> {
             deleted_at,
             request.id,
             request.hash,
+            folder,
             last_log,
             None::<i64>
         ])?;
@@ -85,6 +94,30 @@ impl Transaction<'_> {
         // A number of its own: a copy of the store from before the deletion is behind.
         self.last_row += 1;
         Ok(Ok(Done::Deleted))
+    }
+
+    /// Whether an execution uses a folder; a damaged one does as well.
+    fn is_in_use(&self, namespace: &str, folder: &str) -> Result<bool, rusqlite::Error> {
+        self.connection
+            .prepare_cached("SELECT 1 FROM execution WHERE namespace = ?1 AND folder = ?2")?
+            .exists([namespace, folder])
+    }
+
+    /// Refuses a new folder that is in use or being removed, and a shared one that nobody uses any more.
+    pub(super) fn check_folder(
+        &self,
+        namespace: &str,
+        folder: &Folder,
+    ) -> Result<Result<(), Refused>, rusqlite::Error> {
+        const REMOVED: &str = "SELECT 1 FROM deletion WHERE namespace = ?1 AND folder = ?2 AND reusable_at IS NULL";
+        let is_in_use = self.is_in_use(namespace, folder.id())?;
+        Ok(match folder {
+            Folder::New(id) if is_in_use || self.connection.prepare_cached(REMOVED)?.exists([namespace, id])? => {
+                Err(Refused::FolderInUse(id.clone()))
+            }
+            Folder::Shared(id) if !is_in_use => Err(Refused::FolderGone(id.clone())),
+            Folder::New(_) | Folder::Shared(_) => Ok(()),
+        })
     }
 
     /// Removes the newest events that are left, and remembers where the others end.
@@ -281,6 +314,7 @@ mod tests {
                 seal_key,
                 outbox: Vec::new(),
                 inbox: Default::default(),
+                folder: None,
                 fence,
             };
             let Done::Created(key) = done(&mut opened, create) else { panic!("it is created") };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    DeleteRequest, Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, NewExecution, Opened, Operation,
+    DeleteRequest, Done, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Opened, Operation,
     Refused, Transition,
 };
 
@@ -39,6 +39,10 @@ pub(super) fn new_execution(id: &str, request_id: &str, request_hash: &str, crea
 }
 
 pub(super) fn create(execution: NewExecution, fence: i64) -> Operation {
+    create_in(execution, None, fence)
+}
+
+pub(super) fn create_in(execution: NewExecution, folder: Option<Folder>, fence: i64) -> Operation {
     let fence = Fence { shard: execution.shard, token: fence };
     Operation::Create {
         execution,
@@ -47,6 +51,7 @@ pub(super) fn create(execution: NewExecution, fence: i64) -> Operation {
         seal_key: None,
         outbox: Vec::new(),
         inbox: Default::default(),
+        folder,
         fence,
     }
 }

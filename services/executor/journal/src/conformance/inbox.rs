@@ -9,8 +9,8 @@ use crate::{
 /// The operation with these changes of inboxes.
 fn with(operation: Operation, changes: InboxChanges) -> Operation {
     match operation {
-        Operation::Create { execution, transition, summary, seal_key, outbox, fence, .. } => {
-            Operation::Create { execution, transition, summary, seal_key, outbox, inbox: changes, fence }
+        Operation::Create { execution, transition, summary, seal_key, outbox, folder, fence, .. } => {
+            Operation::Create { execution, transition, summary, seal_key, outbox, inbox: changes, folder, fence }
         }
         Operation::Append { key, transition, summary, seal_key, outbox, fence, .. } => {
             Operation::Append { key, transition, summary, seal_key, outbox, inbox: changes, fence }

@@ -11,13 +11,14 @@ fn message(webhook: &str, id: &str, created_at: i64) -> OutboxMessage {
 /// The operation with these messages.
 fn with(operation: Operation, messages: Vec<OutboxMessage>) -> Operation {
     match operation {
-        Operation::Create { execution, transition, summary, seal_key, fence, .. } => Operation::Create {
+        Operation::Create { execution, transition, summary, seal_key, folder, fence, .. } => Operation::Create {
             execution,
             transition,
             summary,
             seal_key,
             outbox: messages,
             inbox: Default::default(),
+            folder,
             fence,
         },
         Operation::Append { key, transition, summary, seal_key, fence, .. } => {

@@ -68,7 +68,7 @@ impl Story {
             parent_step: String::new(),
             forked_from: String::new(),
             approval_mode: ApprovalMode::Wait,
-            workspace: "/w".into(),
+            workspace: belay_execution::Workspace::Directory("/w".into()),
             labels: [("team".to_owned(), "a".to_owned())].into(),
             tools: vec![facts],
             trace: ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into(), String::new()),

@@ -33,6 +33,10 @@ pub(crate) struct Seen {
     pub(crate) discarded: Vec<String>,
     /// The deleted executions that it has forgotten, once for each request.
     pub(crate) forgotten: Vec<String>,
+    /// The folders in which calls were made, by the execution; those of named directories are left out.
+    pub(crate) folders: Vec<(String, String)>,
+    /// The folders that it was to remove.
+    pub(crate) removed_folders: Vec<String>,
     /// The execution whose directory is in use, so that it cannot be forgotten.
     pub(crate) in_use: Option<String>,
     pub(crate) traces: BTreeSet<String>,
@@ -400,7 +404,12 @@ impl ToolRunnerService for Runner {
         let words = self.seen().words.get(step_of(&request.name)).cloned();
         let words = words.unwrap_or_else(|| vec!["one\n".into(), "two".into()]);
         let exclusive = request.exclusive.then(|| request.name.clone());
-        self.set(|seen| seen.exclusive.extend(exclusive));
+        let execution = request.name.split("/steps/").next().unwrap_or_default().to_owned();
+        let folder = request.made_folder.clone().map(|folder| (execution, folder.id));
+        self.set(|seen| {
+            seen.exclusive.extend(exclusive);
+            seen.folders.extend(folder);
+        });
         let reply = self.work(request);
         let reply = self.shown(reply);
         let mut breaks = false;
@@ -440,12 +449,16 @@ impl ToolRunnerService for Runner {
         &self,
         request: Request<runner_v1::ForgetExecutionsRequest>,
     ) -> Result<Response<runner_v1::ForgetExecutionsResponse>, Status> {
-        let asked: Vec<String> = request.into_inner().executions.into_iter().map(|execution| execution.name).collect();
+        let executions = request.into_inner().executions;
+        let folders: Vec<String> =
+            executions.iter().filter_map(|execution| Some(execution.made_folder.clone()?.id)).collect();
+        let asked: Vec<String> = executions.into_iter().map(|execution| execution.name).collect();
         let mut forgotten = Vec::new();
         self.set(|seen| {
             forgotten = asked.into_iter().filter(|name| seen.in_use.as_ref() != Some(name)).collect();
             seen.calls.retain(|name, _| !forgotten.iter().any(|execution| name.starts_with(&format!("{execution}/"))));
             seen.forgotten.extend(forgotten.iter().cloned());
+            seen.removed_folders.extend(folders);
         });
         Ok(Response::new(runner_v1::ForgetExecutionsResponse { forgotten }))
     }

@@ -391,7 +391,7 @@ fn names_are_resolved_from_the_file_alone() {
     let fixture = Fixture::new();
     let mut spec = fixture.script("getent hosts localhost; getent hosts example.org; echo $?");
     spec.timeout = Some(std::time::Duration::from_secs(20));
-    let running = launch_with(&launcher(), spec);
+    let mut running = launch_with(&launcher(), spec);
     let (outcome, output) = running.collect(OutputCaps::default()).unwrap();
     assert_eq!(outcome.status, Status::Exited(0));
     assert!(

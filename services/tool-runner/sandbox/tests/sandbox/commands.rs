@@ -136,7 +136,7 @@ fn standard_input_is_empty() {
 // Pipes are drained: a command that writes much is neither blocked nor fills memory.
 fn long_output_is_cut_in_the_middle_and_counted() {
     let fixture = Fixture::new();
-    let running = launch(fixture.script("echo begin; head -c 3000000 /dev/zero; echo end"));
+    let mut running = launch(fixture.script("echo begin; head -c 3000000 /dev/zero; echo end"));
     let (outcome, output) = running.collect(OutputCaps { head: 100, tail: 50 }).unwrap();
     assert_eq!(outcome.status, Status::Exited(0));
     let text = output.stdout.text();

@@ -82,7 +82,7 @@ pub(crate) fn fail_by(launcher: &NamespaceLauncher, spec: Spec) -> String {
 }
 
 pub(crate) fn run_by(launcher: &NamespaceLauncher, spec: Spec) -> (Outcome, Output) {
-    let running = launcher.launch(spec).unwrap_or_else(|error| panic!("{error}"));
+    let mut running = launcher.launch(spec).unwrap_or_else(|error| panic!("{error}"));
     running.collect(OutputCaps::default()).unwrap()
 }
 

@@ -11,7 +11,7 @@ use super::streams::text;
 use crate::{
     CommandSettings, ToolFailure, ToolResult,
     calls::timed_out,
-    disk_full::is_full,
+    disk_errors::disk_reason,
     tools::files::{invalid, not_found, stopped, wrong_type},
 };
 
@@ -250,9 +250,9 @@ pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &Comman
                 io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory | io::ErrorKind::StorageFull
             );
             let failure = unavailable(&error.to_string());
-            if is_full(source) {
-                // The layer works; the disk that it is mounted on is full.
-                return ToolFailure { class: ErrorClass::Transient, reason: reasons::WORKSPACE_FULL.into(), ..failure };
+            if let Some(reason) = disk_reason(source) {
+                // The layer works; the disk that it is mounted on does not take it.
+                return ToolFailure { class: ErrorClass::Transient, reason: reason.into(), ..failure };
             }
             if short { ToolFailure { class: ErrorClass::Transient, ..failure } } else { failure }
         }

@@ -168,8 +168,27 @@ fn what_was_altered_in_a_backup_is_not_put_in_place() {
         let checked = workspace.check(&commit);
         assert!(matches!(checked, Err(CommitError::Altered { .. })), "{file}: {checked:?}");
         let redone = workspace.redo(&commit);
-        assert!(redone.is_err(), "{file}");
+        assert!(matches!(redone, Err(CommitError::Altered { .. })), "{file}: {redone:?}");
         assert_eq!(ground.picture(), before, "{file}");
+        workspace.discard(&commit).unwrap();
+        assert_eq!(ground.picture(), before, "{file}");
+    }
+}
+
+/// B-01: a file that a commit has replaced shows in a backup too that the commit is in place, also when a person has put the old content back.
+#[test]
+fn what_was_replaced_before_a_backup_stays_replaced() {
+    for (content, is_theirs) in [("changed", false), ("1", true), ("their own", true)] {
+        let ground = Ground::with(&FILES);
+        let workspace = ground.open();
+        let (_, commit) = commit(&workspace, "v", |view| view.write(&path("a"), b"changed", None).unwrap());
+        drop(workspace);
+        fs::write(ground.root.join("a"), content).unwrap();
+        restore(&ground);
+        let workspace = ground.open();
+        workspace.redo(&commit).unwrap();
+        assert_eq!(ground.read("a"), content);
+        assert_eq!(workspace.rollback(&commit).is_err(), is_theirs, "{content}");
     }
 }
 

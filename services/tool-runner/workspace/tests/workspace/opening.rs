@@ -126,7 +126,7 @@ fn a_folder_that_may_not_be_written_is_refused() {
 fn read_only_mount() {
     if let Some(root) = std::env::var_os("BELAY_READ_ONLY") {
         let refused = refusal(root.as_ref(), &[]);
-        assert!(refused.contains("is not writable by the user that runs Belay"), "{refused}");
+        assert!(refused.contains("is read-only: check its disk and remount it"), "{refused}");
     }
 }
 

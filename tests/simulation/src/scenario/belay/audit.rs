@@ -100,6 +100,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
     let parents = children::parents(kept, &children, &gone);
     children::audit(kept, &children, evidence, &gone, &mut violations);
     children::no_late_runs(&children, &parents, evidence.owners, runs, &mut violations);
+    children::one_folder(kept, &parents, runs, &mut violations);
     deletions::audit(evidence, &children, &mut violations);
     looker::audit(evidence, &mut violations);
     for name in kept.keys().filter(|name| !observed.contains_key(*name) && !parents.contains_key(name.as_str())) {

@@ -338,6 +338,7 @@ async fn call_as_stale_owner(kept: &Kept, owners: &Owners, observed: &Observatio
     let request = runner_v1::CallToolRequest {
         name: format!("{}/steps/stale/calls/1.1", kept.execution.name),
         tool: SEND.to_owned(),
+        workspace: hosts::SHARED_WORKSPACE.to_owned(),
         fence: Some(runner_v1::Fence { shard: hosts::shard(&kept.execution.name), token: 0 }),
         ..runner_v1::CallToolRequest::default()
     };

@@ -8,7 +8,7 @@ use super::audit::{Evidence, Kept, SKEW, Violations};
 use super::calls;
 use super::client::is_terminal;
 use super::deletions::{self, Deletion};
-use super::hosts::Owners;
+use super::hosts::{self, Owners};
 use super::inputs;
 use super::observed::ObservedExecution;
 use super::outside::Run;
@@ -181,6 +181,28 @@ pub(super) fn line<'a>(name: &'a str, parents: &Parents<'a>) -> Vec<&'a str> {
         line.push(parent);
     }
     line
+}
+
+/// The tools of the executions of its steps' plans, however deep, work in the folder that an execution was accepted with.
+pub(super) fn one_folder(
+    kept: &BTreeMap<String, Kept>,
+    parents: &Parents<'_>,
+    runs: &[Run],
+    violations: &mut Violations,
+) {
+    for run in runs {
+        let Some(effect) = &run.effect else { continue };
+        let execution = run.call.split("/steps/").next().unwrap_or_default();
+        let line = line(execution, parents);
+        let Some(root) = line.last().and_then(|root| kept.get(*root)) else { continue };
+        let accepted = hosts::workspace(&root.execution);
+        if effect.workspace != accepted {
+            let (call, elsewhere) = (&run.call, effect.workspace.display());
+            violations.push(format!("{call} worked in {elsewhere}, and its request was accepted for {accepted:?}"));
+        } else if line.len() > 1 && !root.execution.made_folder.is_empty() {
+            trace::count("runs of children in a folder that was made");
+        }
+    }
 }
 
 /// Nothing runs in the execution of a step's plan, however deep, once the step has its end.

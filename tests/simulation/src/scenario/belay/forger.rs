@@ -108,11 +108,13 @@ async fn repeat(approval: &v1::Approval, owners: &Owners, repeated: &Repeated) -
     let mut gate = ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI));
     let grant = gate.get_grant(request).await?.into_inner();
     let is_shared = subject.workspace == hosts::SHARED_WORKSPACE;
+    let made_folder = (!is_shared).then(|| hosts::made_folder(&subject.workspace));
     let request = runner_v1::CallToolRequest {
         name: approval.call.clone(),
         tool: subject.tool,
         arguments: Some(v1::Payload::of_json(subject.arguments)),
         workspace: if is_shared { subject.workspace } else { String::new() },
+        made_folder,
         fence: Some(runner_v1::Fence { shard: hosts::shard(&approval.execution), token: owners.newest_fence() }),
         attempt: 1,
         ..runner_v1::CallToolRequest::default()

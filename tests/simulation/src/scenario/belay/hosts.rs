@@ -15,7 +15,8 @@ use belay_journal::{Committed, Done, ExecutionKey, JournalWriter as _, Opened, O
 use belay_journal_memory::LostAnswers;
 use belay_journal_sqlite::SqliteWriter;
 use belay_policy::Policies;
-use belay_proto::runner_v1::EnforcementReport;
+use belay_proto::runner_v1::{self, EnforcementReport};
+use belay_proto::v1;
 use belay_service_kit::{Access, Clock, Hosted, Ids, Principal, Service, Shutdown, Trigger, host};
 use belay_sqlite::{Location, SqliteError, Synchronous, Threads};
 use belay_telemetry::Telemetry;
@@ -67,6 +68,23 @@ pub(super) fn own_workspace(execution: &str) -> Option<PathBuf> {
 }
 
 const FOLDER: &str = "/data";
+
+/// The path of an execution's workspace.
+pub(super) fn workspace(execution: &v1::Execution) -> PathBuf {
+    let namespace = execution.name.split('/').nth(1).unwrap_or_default();
+    match execution.workspace.as_str() {
+        "" => [OWN_WORKSPACES, namespace, &execution.made_folder].iter().collect(),
+        directory => directory.into(),
+    }
+}
+
+/// The folder of the runner's own at a path.
+pub(super) fn made_folder(path: &str) -> runner_v1::MadeFolder {
+    let mut ids = path.rsplit('/').map(str::to_owned);
+    let (id, namespace) = (ids.next().unwrap_or_default(), ids.next().unwrap_or_default());
+    runner_v1::MadeFolder { namespace, id }
+}
+
 const JOURNAL: &str = "journal.db";
 /// The supervisor's delay before it restarts a failed process.
 const RESTART_AFTER: Duration = Duration::from_millis(30);

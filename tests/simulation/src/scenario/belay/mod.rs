@@ -190,6 +190,14 @@ pub fn lost_child_started_again(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, deletes: true, drives_some, often, ..Bugs::planted(Defect::LostChildStartedAgain) })
 }
 
+/// The execution of a step's plan works in a folder of its own.
+///
+/// # Errors
+/// What was violated: how the defect is found.
+pub fn child_in_another_folder(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { nests: true, ..Bugs::planted(Defect::ChildInAnotherFolder) })
+}
+
 /// A parent takes a state of its child that is not an end for a failure.
 ///
 /// # Errors

@@ -1,7 +1,8 @@
 //! Steps that are made to run again, skipped, completed by hand, or whose next attempt is changed.
 
 use belay_execution::{
-    Actor, Body, Control, DecideContext, Json, Refused, RetryChange, RetryRequest, StepEvent, StepState,
+    Actor, Body, Control, Created, DecideContext, Event, Execution, ExecutionEvent, Json, Refused, RetryChange,
+    RetryRequest, StepEvent, StepState,
 };
 use belay_plan::RunWhen;
 
@@ -201,6 +202,23 @@ fn what_cannot_be_retried_is_refused() {
     let mut play = story("a; b after a; c").parallelism(2).run_when("b", RunWhen::Always).replies("a: invalid").play();
     play.execution = play.just_after(|body| is_start_of(body, "b"));
     assert_eq!(ask(&mut play, "1", retry(None)), Err(Refused::DependentRuns("b".into())));
+}
+
+/// An execution that carried out the plan of a step has told it how it ended, and does not run again by itself. A request that was carried out
+/// before that is still known.
+#[test]
+fn what_has_ended_for_a_step_is_not_retried() {
+    let mut play = story("a; b after a").replies("a: invalid").play();
+    let step = "namespaces/default/executions/parent/steps/s";
+    let created = Created { parent_step: step.to_owned(), ..play.execution.created().clone() };
+    let first =
+        Event { sequence: 1, time: play.now, actor: None, body: ExecutionEvent::Created(Box::new(created)).into() };
+    play.execution = Execution::create(first).unwrap();
+    let cancel = || Control::Cancel { reason: String::new(), kill: false };
+    assert_eq!(ask(&mut play, "1", cancel()), Ok(1));
+    assert!(play.execution.state().is_terminal());
+    assert_eq!(ask(&mut play, "2", retry(None)), Err(Refused::EndedForStep(step.to_owned())));
+    assert_eq!(ask(&mut play, "1", cancel()), Ok(0), "the same again");
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(crate) fn created(plan: Plan) -> Created {
         parent_step: String::new(),
         forked_from: String::new(),
         approval_mode: ApprovalMode::Wait,
-        workspace: "workspace".to_owned(),
+        workspace: belay_execution::Workspace::Directory("/workspace".to_owned()),
         labels: BTreeMap::new(),
         tools: tools.into_values().collect(),
         deadline: plan.timeout().map(|limit| START.saturating_add(limit)),

@@ -1,0 +1,300 @@
+//! What a page of an execution reads of the journal: the same of one with few steps and of one with many.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use belay_execution::{
+    ApprovalMode, Body, ChangeKind, CommittedFile, Created, DecideContext, EffectSummary, Execution, ExecutionEvent,
+    FileType, Json, OperationId, Receipt, RecoveryClass, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts,
+};
+use belay_journal::{
+    ExecutionSummary, Fence, InboxChanges, JournalWriter as _, NewExecution, Opened, Operation, Transition,
+};
+use belay_journal_memory::{Memory, MemoryWriter};
+use belay_plan::{Format, Plan};
+use belay_proto::v1::{self, AuditLevel, artifact::Kind};
+use belay_redaction::{MasterKey, Redactor};
+use belay_service_kit::{Ids, Shutdown, SystemClock, net, shutdown::Trigger};
+use belay_sqlite::Threads;
+use belay_telemetry::Telemetry;
+
+use super::{
+    get_artifact::get_artifact, get_provenance::get_provenance, list_artifacts::list_artifacts,
+    list_audit_entries::list_audit_entries, list_tool_calls::list_tool_calls,
+};
+use crate::{ExecutionRegistry, Gate, Parts, Runner, Thresholds, secrets::Sealed, wire};
+
+const NAME: &str = "namespaces/n/executions/e";
+
+const PAGE: usize = 10;
+
+/// The transitions that a reader of the journal asks for at once.
+const READ: usize = 16;
+
+/// A service whose tasks do not run: nothing is given up by time.
+struct World {
+    memory: Memory,
+    registry: Arc<ExecutionRegistry>,
+    _trigger: Trigger,
+}
+
+impl World {
+    /// A service with one execution that has completed this many steps, each with a file, one after the other; each change is a transition.
+    async fn of(steps: usize) -> Self {
+        let path = |n| format!("out/{}", n % 100);
+        Self::with(steps, |n| file(path(n), if n < 100 { "" } else { "sha256:1" })).await
+    }
+
+    async fn with(steps: usize, file: impl Fn(usize) -> CommittedFile) -> Self {
+        let memory = Memory::new("a store");
+        let mut journal = memory.open();
+        let (trigger, shutdown) = Shutdown::new();
+        let channel = || net::connect_lazy(&net::Address::Unix("/nonexistent".into()));
+        let (transitions, seal_key) = events(steps, file);
+        commit(&mut journal, transitions, seal_key).await;
+        let (registry, ..) = ExecutionRegistry::open(Parts {
+            journal,
+            blobs: Arc::new(belay_blobs::Folder::new("/nonexistent")),
+            threads: Threads::Inline,
+            runner: Runner::new(channel(), None).unwrap(),
+            gate: Gate::new(channel(), None).unwrap(),
+            clock: Arc::new(SystemClock),
+            ids: Ids::seeded(1),
+            redactor: Redactor::new(),
+            master_key: MasterKey::new([7; 32]),
+            telemetry: Telemetry::off(|bytes| bytes.fill(1)),
+            shutdown,
+            limits: Default::default(),
+            retention: Default::default(),
+            webhooks: Vec::new(),
+            thresholds: Thresholds { watch_page: READ, ..Thresholds::default() },
+        });
+        Self { memory, registry, _trigger: trigger }
+    }
+
+    /// The transitions that were read by what is asked, and its answer.
+    async fn reads<T>(&self, ask: impl Future<Output = Result<T, tonic::Status>>) -> (usize, T) {
+        let before = self.memory.transitions_read();
+        let answer = ask.await.unwrap();
+        (self.memory.transitions_read() - before, answer)
+    }
+
+    /// How many transitions each page of a list reads, and how many items there are.
+    async fn pages(&self, page: impl AsyncFn(String) -> Result<(usize, String), tonic::Status>) -> (Vec<usize>, usize) {
+        let (mut reads, mut items, mut token) = (Vec::new(), 0, String::new());
+        loop {
+            let (read, (listed, next)) = self.reads(page(token)).await;
+            reads.push(read);
+            items += listed;
+            token = next;
+            if token.is_empty() {
+                return (reads, items);
+            }
+        }
+    }
+
+    async fn artifacts(&self, request: v1::ListArtifactsRequest) -> (Vec<usize>, usize) {
+        let page = async |page_token| {
+            let request =
+                v1::ListArtifactsRequest { parent: NAME.into(), page_size: 10, page_token, ..request.clone() };
+            let page = list_artifacts(&self.registry, request).await?;
+            Ok((page.artifacts.len(), page.next_page_token))
+        };
+        self.pages(page).await
+    }
+
+    async fn entries(&self, level: AuditLevel) -> (Vec<usize>, usize) {
+        let page = async |page_token| {
+            let (parent, level) = (NAME.to_owned(), level.into());
+            let request =
+                v1::ListAuditEntriesRequest { parent, page_size: 10, page_token, level, ..Default::default() };
+            let page = list_audit_entries(&self.registry, request).await?;
+            Ok((page.entries.len(), page.next_page_token))
+        };
+        self.pages(page).await
+    }
+
+    async fn calls(&self) -> (Vec<usize>, usize) {
+        let page = async |page_token| {
+            let request = v1::ListToolCallsRequest { parent: NAME.into(), page_size: 10, page_token };
+            let page = list_tool_calls(&self.registry, request).await?;
+            Ok((page.tool_calls.len(), page.next_page_token))
+        };
+        self.pages(page).await
+    }
+}
+
+fn file(path: String, previous_digest: &str) -> CommittedFile {
+    CommittedFile {
+        path,
+        change: ChangeKind::Created,
+        file_type: FileType::File,
+        digest: "sha256:1".into(),
+        size: 1,
+        mode: 0o644,
+        previous_digest: previous_digest.into(),
+    }
+}
+
+/// The transitions of an execution whose steps run one after the other, and its key.
+fn events(steps: usize, file: impl Fn(usize) -> CommittedFile) -> (Vec<Transition>, Option<Vec<u8>>) {
+    let step = |n: usize| match n {
+        0 => "{id: s0, tool: t}".to_owned(),
+        n => format!("{{id: s{n}, tool: t, depends_on: [s{}]}}", n - 1),
+    };
+    let plan = format!("{{id: p, steps: [{}]}}", (0..steps).map(step).collect::<Vec<_>>().join(", "));
+    let tool = ToolFacts {
+        used_as: "t".into(),
+        tool: "t".into(),
+        recovery: RecoveryClass::Transactional,
+        default_timeout: Duration::from_secs(60),
+    };
+    let created = Created {
+        uid: "8x4k2m9q1p7r3s5t6v8w".into(),
+        plan: Plan::parse(Format::Yaml, &plan).unwrap(),
+        inputs: Json::from_text("{}"),
+        start_at: None,
+        parent_step: String::new(),
+        forked_from: String::new(),
+        approval_mode: ApprovalMode::Wait,
+        workspace: belay_execution::Workspace::MadeFolder("e".into()),
+        labels: BTreeMap::new(),
+        tools: vec![tool],
+        deadline: None,
+        trace: (String::new(), String::new()),
+        shard: 0,
+    };
+    let vault = crate::secrets::Vault { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) };
+    let (mut secrets, mut seal_key) = (vault.secrets(), None);
+    let now = Timestamp::from_micros(1);
+    let first = belay_execution::Event {
+        sequence: 1,
+        time: now,
+        actor: Some(belay_execution::Actor::new("ann")),
+        body: ExecutionEvent::Created(Box::new(created)).into(),
+    };
+    let mut execution = Execution::create(first.clone()).unwrap();
+    let (mut events, mut transitions) = (vec![first], Vec::new());
+    for n in 0.. {
+        events.extend(execution.advance(DecideContext { now, ledger_id: "l" }));
+        let mut messages: Vec<_> = events.iter().map(wire::encode).collect();
+        let Sealed { mut transition, new_key } =
+            vault.seal(&mut secrets, "8x4k2m9q1p7r3s5t6v8w", &mut messages, &|| [1; 32]);
+        transition.facts = wire::facts_beside(&events);
+        transitions.push(transition);
+        seal_key = seal_key.or(new_key);
+        if execution.state().is_terminal() {
+            break;
+        }
+        let call = OperationId { step: format!("s{n}").into(), attempt: 1, number: 1 };
+        let receipt = Receipt { files: vec![file(n)], effect: Some(EffectSummary::default()), ..Receipt::default() };
+        let end = ToolCallEnd::Completed { result: Json::from_text("{}").into(), receipt };
+        events = vec![execution.record(now, None, Body::ToolCall { call, event: ToolCallEvent::Ended(end) }).unwrap()];
+    }
+    (transitions, seal_key)
+}
+
+async fn commit(journal: &mut Opened<MemoryWriter>, transitions: Vec<Transition>, mut new_key: Option<Vec<u8>>) {
+    let fence = Fence { shard: 0, token: journal.fence };
+    let last = transitions.len() - 1;
+    let mut key = None;
+    for (n, transition) in transitions.into_iter().enumerate() {
+        let ended_at = (n == last).then_some(1);
+        let summary = ExecutionSummary { ended: n == last, ended_at, ..ExecutionSummary::default() };
+        let (seal_key, outbox, inbox) = (new_key.take(), Vec::new(), InboxChanges::default());
+        let operation = match key {
+            None => {
+                let execution = NewExecution {
+                    namespace: "n".into(),
+                    id: "e".into(),
+                    shard: 0,
+                    created_at: 1,
+                    plan_id: "p".into(),
+                    labels: BTreeMap::new(),
+                    principal: "ann".into(),
+                    request_id: String::new(),
+                    request_hash: String::new(),
+                    parent: None,
+                };
+                Operation::Create { execution, transition, summary, seal_key, outbox, inbox, folder: None, fence }
+            }
+            Some(key) => {
+                let summary = (n == last).then_some(summary);
+                Operation::Append { key, transition, summary, seal_key, outbox, inbox, fence }
+            }
+        };
+        let done = journal.writer.commit(&[operation]).await.unwrap().remove(0).unwrap();
+        if let belay_journal::Done::Created(created) = done {
+            key = Some(created);
+        }
+    }
+}
+
+/// No page after the first reads more than this, whatever is before or after it.
+fn assert_bounded(what: &str, reads: &[usize], most: usize) {
+    let most_read = reads[1..].iter().copied().max().unwrap_or(0);
+    assert!(most_read <= most, "{what}: a page read {most_read} transitions, {most} are allowed: {reads:?}");
+}
+
+/// B-22: the cost of a page does not grow with its number. What is before it was read once.
+#[tokio::test]
+async fn a_page_reads_what_is_on_it() {
+    const STEPS: usize = 600;
+    let world = World::of(STEPS).await;
+    // One step is one transition. A page extends the index by what it needs, which is read once, and reads its own events.
+    let most = 2 * (PAGE + 1) + 2 * READ;
+
+    let (reads, listed) = world.artifacts(v1::ListArtifactsRequest::default()).await;
+    assert_eq!(listed, 2 * STEPS);
+    assert_bounded("artifacts", &reads, most);
+    let again = world.artifacts(v1::ListArtifactsRequest::default()).await;
+    assert_eq!((again.0.len(), again.1), (reads.len(), listed));
+    assert!(again.0[0] <= most, "the first page neither: {:?}", again.0);
+
+    let files = v1::ListArtifactsRequest { path_prefix: "out/7".into(), ..Default::default() };
+    let (reads, listed) = world.artifacts(files).await;
+    assert_eq!(listed, STEPS / 100 * 11);
+    assert!(reads.iter().sum::<usize>() < 2 * STEPS + most * reads.len(), "each event is read once: {reads:?}");
+
+    let (reads, listed) = world.calls().await;
+    assert_eq!(listed, STEPS);
+    assert_bounded("calls", &reads, most);
+
+    let (reads, listed) = world.entries(AuditLevel::Verbose).await;
+    assert!(listed > 3 * STEPS);
+    assert_bounded("entries", &reads, most);
+    let (reads, _) = world.entries(AuditLevel::Minimal).await;
+    assert_bounded("entries", &reads, most);
+}
+
+/// One artifact reads its own events, and a lineage those of what is in it.
+#[tokio::test]
+async fn an_artifact_is_found_without_the_events_before_it() {
+    const STEPS: usize = 300;
+    let world = World::of(STEPS).await;
+    let request = v1::ListArtifactsRequest { parent: NAME.into(), page_size: 1_000, ..Default::default() };
+    let all = list_artifacts(&world.registry, request).await.unwrap().artifacts;
+    for artifact in [&all[0], &all[STEPS], &all[2 * STEPS - 1]] {
+        let request = v1::GetProvenanceRequest { name: artifact.name.clone(), max_artifacts: 3 };
+        let (read, found) = world.reads(get_provenance(&world.registry, request)).await;
+        assert_eq!(found.artifact.as_ref(), Some(artifact));
+        assert!(read <= 2 * 7 * 2, "{read}");
+        let request = v1::GetArtifactRequest { name: artifact.name.clone(), offset: 0 };
+        // The content of a file is not kept, which is found out by its event.
+        let before = world.memory.transitions_read();
+        let _ = get_artifact(&world.registry, request).await.map(drop);
+        let read = world.memory.transitions_read() - before;
+        assert!((1..=2).contains(&read), "{read}");
+    }
+}
+
+/// Two files whose paths differ in a secret alone are two: none derives from the other.
+#[tokio::test]
+async fn files_are_told_apart_by_their_paths_and_not_by_how_these_are_shown() {
+    let token = |n: usize| ["ghp_FAKE0fake1Belay2Not3Real4FAKE0fake", &format!("{n}B")].concat();
+    let world = World::with(3, |n| file(format!("out/{}", token(n % 2)), if n == 0 { "" } else { "sha256:1" })).await;
+    let request = v1::ListArtifactsRequest { parent: NAME.into(), kind: Kind::File.into(), ..Default::default() };
+    let files = list_artifacts(&world.registry, request).await.unwrap().artifacts;
+    assert!(files.iter().all(|file| file.path == files[0].path && !file.path.contains("ghp_")), "{files:?}");
+    let replaces = |n: usize| files[n].derives_from.iter().any(|from| *from == files[0].name);
+    assert_eq!([1, 2].map(replaces), [false, true]);
+}
