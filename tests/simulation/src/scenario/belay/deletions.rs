@@ -161,6 +161,8 @@ pub(super) fn audit(evidence: &Evidence<'_>, children: &Children<'_>, violations
         }
         if deletion.is_complete
             && let Some(folder) = hosts::own_workspace(&name)
+            // Its forks and the executions of its steps work there.
+            && !kept.values().any(|kept| hosts::workspace(&kept.execution) == folder)
             && evidence.workspaces.get(&folder).is_some_and(|changes| !changes.is_empty())
         {
             violations.push(format!("{name} was deleted, and its workspace is there"));

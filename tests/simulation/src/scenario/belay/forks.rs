@@ -9,6 +9,7 @@ use rand::rngs::StdRng;
 
 use super::audit::Kept;
 use super::client::{Connection, pause, with_outputs};
+use super::hosts;
 use super::observed::Observations;
 use super::plans;
 use crate::trace;
@@ -127,6 +128,10 @@ impl Fork {
         if fork.forked_from != origin.name || !has_its_plan || fork.inputs != origin.inputs {
             let (name, found) = (&origin.name, &fork.plan);
             return Some(format!("it is a fork of {}, and not of {name} as that was: {found:?}", fork.forked_from));
+        }
+        if (&fork.workspace, &fork.made_folder) != (&origin.workspace, &origin.made_folder) {
+            let (name, workspace) = (&origin.name, hosts::workspace(fork));
+            return Some(format!("it works in {}, and {name} elsewhere", workspace.display()));
         }
         let mut found = BTreeMap::new();
         for event in &kept.events[1..] {
