@@ -104,6 +104,8 @@ const SITE: fault::Site = fault::Site {
 const HORIZON: Duration = Duration::from_secs(4);
 /// Every execution must end within this time after the last fault.
 const MAX_RECOVERY: Duration = Duration::from_secs(60);
+/// The auditor has read everything within this time, one thing after the other: some seeds make hundreds of executions, each with approvals.
+const MAX_READING: Duration = Duration::from_secs(300);
 /// Additional faults that expose some bugs.
 const EXECUTOR_OUTAGES: Option<(u32, Fault)> =
     Some((4, Fault::PowerLoss { host: EXECUTOR, down: Duration::from_millis(600) }));
@@ -686,7 +688,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let auditor = auditor::read_everything(random.random(), observed.clone(), owners, found.clone());
     world.client(AUDITOR, auditor);
     let is_read = || found.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-    if !world.run_until(MAX_RECOVERY, is_read).map_err(failed)? {
+    if !world.run_until(MAX_READING, is_read).map_err(failed)? {
         checker.violation("what is stored cannot be read after the last power loss");
     }
     site.inventory.request();
