@@ -175,8 +175,10 @@ const SCENARIOS: &[Scenario] = &[
                 "children deleted after their ends",
                 "children not deleted yet",
                 "executions deleted",
+                "executions forked",
                 "executions recovered",
                 "looks",
+                "outputs taken over",
             ],
         },
     },
@@ -328,6 +330,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_lost_child_started_again",
         run: belay::lost_child_started_again,
         expect: Expect::Found { violation: "was deleted, and is there again", first: 17, within: 200 },
+    },
+    Scenario {
+        name: "belay_fork_forgets_output",
+        run: belay::fork_forgets_output,
+        expect: Expect::Found { violation: "and was to take over", first: 0, within: 200 },
     },
     Scenario {
         name: "belay_child_not_driven",

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use belay_defects::{Defect, is_planted};
 use belay_execution::{
     Actor, ApprovalMode, Body, Created, Event, Execution, ExecutionEvent, Json, Kept, Refused, StepEvent, StepId,
     Workspace, digest,
@@ -132,7 +133,7 @@ fn begun(origin: &ExecutionName, execution: &Execution, from: Option<&StepId>, w
         }
     })?;
     let (mut taken_over, mut bytes) = (Vec::with_capacity(kept.len()), 0);
-    for (step, kept) in kept {
+    for (step, kept) in kept.into_iter().skip(usize::from(is_planted(Defect::ForkForgetsOutput))) {
         let event = match kept {
             Kept::Skipped => StepEvent::SkipRequested { reason: why.to_owned() },
             Kept::Output(output) => {

@@ -63,6 +63,8 @@ pub enum Defect {
     LostChildStartedAgain,
     /// An executor that does not drive all executions does not drive the children of those that it drives.
     ChildNotDriven,
+    /// A fork does not take over the first output that it has to.
+    ForkForgetsOutput,
 }
 
 /// Whether a defect is planted in this process.

@@ -16,6 +16,7 @@ use super::documents;
 use super::effects;
 use super::escalations::Escalations;
 use super::forger::Repeated;
+use super::forks;
 use super::hosts::{Inventoried, Owners};
 use super::inputs::{self, Inputs};
 use super::lateness::Lateness;
@@ -113,6 +114,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
     let of_children =
         parents.keys().filter_map(|name| Some((*name, children::heard(kept.get(*name)?, observed.get(*name)))));
     let of_children: BTreeMap<&str, ObservedExecution> = of_children.collect();
+    let all_forks = evidence.observed.forks();
     let mut all_calls = BTreeMap::new();
     for (name, kept) in kept {
         let is_child = parents.contains_key(name.as_str());
@@ -124,7 +126,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
             Some(root) if is_child => observed.get(*root),
             _ => Some(heard),
         };
-        let order = root.and_then(|root| plans.get(&*root.request_id));
+        let order = root.and_then(|root| plans.get(forks::origin_of(&root.request_id)));
         let mut one = One {
             name,
             kept,
@@ -137,7 +139,11 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         };
         let Some((fold, calls)) = one.replay() else { continue };
         one.totals(&fold);
-        if !is_child {
+        if let Some(fork) = all_forks.get(name) {
+            if let Some(wrong) = fork.audit(kept) {
+                one.violation(wrong);
+            }
+        } else if !is_child {
             one.plan(&fold, order.map(|order| &order.plan));
             one.inputs(&fold, order.map(|order| &order.inputs));
         }

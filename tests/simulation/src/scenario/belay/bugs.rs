@@ -39,6 +39,8 @@ pub(super) struct Bugs {
     pub(super) drives_some: bool,
     /// Whether a client lists and gets executions all the time. Neither a fault nor a bug.
     pub(super) looks: bool,
+    /// Whether executions that have ended are forked. Neither a fault nor a bug.
+    pub(super) forks: bool,
     /// Whether executions that have ended are deleted, also those of steps' plans. Neither a fault nor a bug.
     pub(super) deletes: bool,
     /// Whether all steps have plans of their own, many of which end as soon as they have begun. Neither a fault nor a bug.

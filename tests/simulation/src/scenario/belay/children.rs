@@ -79,14 +79,17 @@ pub(super) type Parents<'a> = BTreeMap<&'a str, &'a str>;
 pub(super) fn parents<'a>(
     kept: &'a BTreeMap<String, Kept>,
     children: &'a Children<'a>,
-    gone: &BTreeMap<String, Deletion>,
+    gone: &'a BTreeMap<String, Deletion>,
 ) -> Parents<'a> {
     let orphan = |(name, kept): (&'a String, &'a Kept)| {
-        let parent = deletions::parent_of(kept).filter(|parent| gone.contains_key(*parent))?;
+        let parent = deletions::parent_of(&kept.execution.parent_step).filter(|parent| gone.contains_key(*parent))?;
         Some((name.as_str(), parent))
     };
-    let orphans = kept.iter().filter_map(orphan);
-    children.iter().map(|(name, child)| (name.as_str(), child.parent)).chain(orphans).collect()
+    let deleted = |(name, deletion): (&'a String, &'a Deletion)| {
+        Some((name.as_str(), deletions::parent_of(&deletion.parent_step)?))
+    };
+    let known = children.iter().map(|(name, child)| (name.as_str(), child.parent));
+    known.chain(kept.iter().filter_map(orphan)).chain(gone.iter().filter_map(deleted)).collect()
 }
 
 /// B-15, S2-FR-057: no loss of a process starts the execution of a step's plan twice, or loses it.

@@ -16,7 +16,7 @@ use tonic::{Code, Response, Status};
 use super::inputs::Inputs;
 use super::observed::Observations;
 use super::picture::Depth;
-use super::{deletions, hosts, plans, tools, watcher};
+use super::{deletions, forks, hosts, plans, tools, watcher};
 use crate::trace;
 
 /// How long an RPC may take before its connection is replaced: turmoil's TCP does not retransmit what a partition dropped.
@@ -53,6 +53,8 @@ pub(super) struct Order {
     pub(super) goes_on: f64,
     /// Whether its executor drives only what it is asked to: a client asks again and again.
     pub(super) is_driven: bool,
+    /// How likely it is that it is forked after its end.
+    pub(super) forks: f64,
     /// How likely it is that it is deleted after its end. With more than 0, the executions of its steps' plans are deleted as well, now and then.
     pub(super) deletes: f64,
     pub(super) request_id: String,
@@ -132,6 +134,7 @@ impl Connection {
         match reason.as_deref() {
             Some(reason) if EXPECTED.contains(&reason) => {}
             Some("EXECUTION_NOT_FOUND") if self.may_be_missing => {}
+            Some("EXECUTION_DELETED") if !self.observed.deletions().is_empty() => {}
             Some("EXECUTION_NOT_FOUND") if self.observed.execution_may_be_gone() => self.is_gone = true,
             Some(reason @ ("EXECUTION_NOT_FOUND" | "SEQUENCE_OUT_OF_RANGE")) => {
                 self.observed.violation(format_args!("what was observed is gone: {reason}: {message}"));
@@ -159,16 +162,27 @@ async fn carry_through(order: Order, observed: &Observations) {
     tokio::time::sleep(order.after).await;
     let mut random = StdRng::seed_from_u64(order.seed);
     let name = start(&order, observed, &mut random).await;
-    let seed = random.random();
-    let is_followed = Cell::new(false);
-    tokio::join!(attend(&name, &order, observed, &is_followed, &mut random), async {
-        watcher::watch(&name, observed, StdRng::seed_from_u64(seed)).await;
-        is_followed.set(true);
-    });
+    follow(&name, &order, observed, &mut random).await;
+    let forks = random.random_bool(order.forks);
+    let fork = if forks { forks::fork(&name, &order.request_id, observed, &mut random).await } else { None };
     if random.random_bool(order.deletes) {
         deletions::delete(&name, &format!("{}-delete", order.request_id), observed, &mut random).await;
     }
+    if let Some(fork) = fork {
+        let order = Order { request_id: forks::request_of(&order.request_id), ..order.clone() };
+        follow(&fork, &order, observed, &mut random).await;
+    }
     observed.ended(&order.request_id);
+}
+
+/// Attends to an execution and watches it, until its end.
+async fn follow(name: &str, order: &Order, observed: &Observations, random: &mut StdRng) {
+    let seed = random.random();
+    let is_followed = Cell::new(false);
+    tokio::join!(attend(name, order, observed, &is_followed, random), async {
+        watcher::watch(name, observed, StdRng::seed_from_u64(seed)).await;
+        is_followed.set(true);
+    });
 }
 
 /// Sends the request until there is a response, each time with the same request id. S2-NFR-007, S2-FR-058, B-15.

@@ -9,7 +9,7 @@ use belay_service_kit::status;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::audit::{Evidence, Kept, SKEW, Violations};
+use super::audit::{Evidence, SKEW, Violations};
 use super::children::Children;
 use super::client::{Connection, is_terminal, pause};
 use super::hosts;
@@ -19,6 +19,8 @@ use crate::trace;
 /// The requests to delete one execution.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Deletion {
+    /// The step that it says it belongs to; empty for one that belongs to none.
+    pub(super) parent_step: String,
     /// How many are neither answered nor refused.
     pub(super) open: u32,
     /// When one was acknowledged first, in true time in microseconds since the Unix epoch.
@@ -34,10 +36,16 @@ enum Answer {
     Unknown,
 }
 
-async fn ask(connection: &mut Connection, observed: &Observations, name: &str, request_id: &str) -> Answer {
+async fn ask(
+    connection: &mut Connection,
+    observed: &Observations,
+    name: &str,
+    parent_step: &str,
+    request_id: &str,
+) -> Answer {
     let (name, request_id) = (name.to_owned(), request_id.to_owned());
     let request = v1::DeleteExecutionRequest { name: name.clone(), request_id, ..Default::default() };
-    observed.deleting(&name);
+    observed.deleting(&name, parent_step);
     match connection.try_ask(|mut client| async move { client.delete_execution(request).await }).await {
         Ok(v1::DeleteExecutionResponse { complete }) => {
             observed.deleted(&name, hosts::now_micros(), complete);
@@ -63,7 +71,7 @@ pub(super) async fn delete(name: &str, request_id: &str, observed: &Observations
     let mut connection = Connection::new(observed);
     let mut asked = false;
     loop {
-        match ask(&mut connection, observed, name, request_id).await {
+        match ask(&mut connection, observed, name, "", request_id).await {
             Answer::Deleted { complete: true } => break,
             // A clock that is far ahead has freed its name.
             Answer::Refused(reason) if reason == "EXECUTION_NOT_FOUND" && asked => break,
@@ -106,7 +114,8 @@ pub(super) async fn delete_child(
     random: &mut StdRng,
 ) -> bool {
     for number in 0..random.random_range(1..=MAX_TRIES) {
-        match ask(connection, observed, &child.name, &format!("{request_id}-{number}")).await {
+        let request_id = format!("{request_id}-{number}");
+        match ask(connection, observed, &child.name, &child.parent_step, &request_id).await {
             Answer::Deleted { .. } => {
                 trace::count("children deleted");
                 is_gone(connection, &child.name, observed, random).await;
@@ -152,6 +161,8 @@ pub(super) fn audit(evidence: &Evidence<'_>, children: &Children<'_>, violations
         }
         if deletion.is_complete
             && let Some(folder) = hosts::own_workspace(&name)
+            // Its forks and the executions of its steps work there.
+            && !kept.values().any(|kept| hosts::workspace(&kept.execution) == folder)
             && evidence.workspaces.get(&folder).is_some_and(|changes| !changes.is_empty())
         {
             violations.push(format!("{name} was deleted, and its workspace is there"));
@@ -179,7 +190,7 @@ pub(super) fn of_child(name: &str, ended: &v1::ChildEnded, observed: &Observatio
     (!fits).then(|| format!("{name} was {seen:?} when it was deleted, and its parent has recorded {:?}", ended.end))
 }
 
-/// The execution to whose step a child says that it belongs.
-pub(super) fn parent_of(kept: &Kept) -> Option<&str> {
-    kept.execution.parent_step.split_once("/steps/").map(|(parent, _)| parent)
+/// The execution of a step.
+pub(super) fn parent_of(step: &str) -> Option<&str> {
+    step.split_once("/steps/").map(|(parent, _)| parent)
 }

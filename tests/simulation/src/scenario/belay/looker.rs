@@ -56,10 +56,17 @@ pub(super) async fn look(seed: u64, observed: Observations) -> turmoil::Result {
         }
         for _ in 0..page.executions.len().min(MAX_GOT) {
             let row = &page.executions[random.random_range(0..page.executions.len())];
-            connection.may_be_missing = observed.deletions().contains_key(&row.name);
             let request = v1::GetExecutionRequest { name: row.name.clone(), view: v1::ExecutionView::Basic.into() };
-            let got = connection.ask(|mut client| async move { client.get_execution(request).await });
-            let Some(execution) = got.await else { continue };
+            let execution =
+                match connection.try_ask(|mut client| async move { client.get_execution(request).await }).await {
+                    Ok(execution) => execution,
+                    Err(refused) => {
+                        // It may have been deleted since it was listed.
+                        connection.may_be_missing = observed.deletions().contains_key(&row.name);
+                        refused.iter().for_each(|status| connection.refused(status));
+                        continue;
+                    }
+                };
             trace::count("looks");
             observed.saw(&execution);
             let (sequence, ended) = (execution.last_sequence, is_terminal(execution.state()));

@@ -27,6 +27,7 @@ mod effects;
 mod escalations;
 mod features;
 mod forger;
+mod forks;
 mod hosts;
 mod inputs;
 mod knobs;
@@ -103,6 +104,8 @@ const SITE: fault::Site = fault::Site {
 const HORIZON: Duration = Duration::from_secs(4);
 /// Every execution must end within this time after the last fault.
 const MAX_RECOVERY: Duration = Duration::from_secs(60);
+/// The auditor has read everything within this time, one thing after the other: some seeds make hundreds of executions, each with approvals.
+const MAX_READING: Duration = Duration::from_secs(300);
 /// Additional faults that expose some bugs.
 const EXECUTOR_OUTAGES: Option<(u32, Fault)> =
     Some((4, Fault::PowerLoss { host: EXECUTOR, down: Duration::from_millis(600) }));
@@ -153,14 +156,22 @@ pub fn brooding(seed: u64) -> Result<(), String> {
 }
 
 /// Belay as it is, with executions that are deleted: those that a request has started after their end, and those of steps' plans as soon as that is
-/// accepted. Every other executor drives only what it is asked to: a child may end while its parent is not driven.
+/// accepted. Some were forked before. Every other executor drives only what it is asked to: a child may end while its parent is not driven.
 ///
 /// # Errors
 /// What was violated.
 pub fn deleting(seed: u64) -> Result<(), String> {
     let drives_some = seed % 2 == 1;
     let often = if drives_some { EXECUTOR_KILLS } else { None };
-    run(seed, Bugs { nests: true, deletes: true, looks: true, drives_some, often, ..Bugs::default() })
+    run(seed, Bugs { nests: true, deletes: true, forks: true, looks: true, drives_some, often, ..Bugs::default() })
+}
+
+/// A defect of the services' own code: [`Defect::ForkForgetsOutput`].
+///
+/// # Errors
+/// What was violated.
+pub fn fork_forgets_output(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { nests: true, forks: true, ..Bugs::planted(Defect::ForkForgetsOutput) })
 }
 
 /// A defect of the services' own code: [`Defect::UnrecordedChildDeleted`].
@@ -618,6 +629,9 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         }
     }
     orders.iter_mut().for_each(|order| order.is_driven = bugs.drives_some);
+    if bugs.forks {
+        orders.iter_mut().for_each(|order| order.forks = 0.5);
+    }
     if bugs.deletes {
         orders.iter_mut().for_each(|order| order.deletes = 0.6);
     }
@@ -674,7 +688,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let auditor = auditor::read_everything(random.random(), observed.clone(), owners, found.clone());
     world.client(AUDITOR, auditor);
     let is_read = || found.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-    if !world.run_until(MAX_RECOVERY, is_read).map_err(failed)? {
+    if !world.run_until(MAX_READING, is_read).map_err(failed)? {
         checker.violation("what is stored cannot be read after the last power loss");
     }
     site.inventory.request();
@@ -731,6 +745,7 @@ fn any_order(random: &mut StdRng, number: usize) -> Order {
         document: None,
         goes_on: 0.3,
         is_driven: false,
+        forks: 0.0,
         deletes: 0.0,
         seed: random.random(),
     }

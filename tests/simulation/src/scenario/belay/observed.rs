@@ -8,6 +8,7 @@ use belay_proto::v1::{self, approval, execution};
 
 use super::damage::Damaged;
 use super::deletions::Deletion;
+use super::forks::Fork;
 use super::looker::Look;
 use super::picture::{Account, Depth};
 use crate::checker::Checker;
@@ -38,6 +39,8 @@ struct State {
     /// By the names of the executions.
     deletions: BTreeMap<String, Deletion>,
     looks: Vec<Look>,
+    /// By the names of the forks.
+    forks: BTreeMap<String, Fork>,
 }
 
 /// The observations of one approval.
@@ -218,9 +221,12 @@ impl Observations {
         !self.journal_remembers
     }
 
-    /// Records that a request to delete an execution is sent.
-    pub(super) fn deleting(&self, name: &str) {
-        self.state().deletions.entry(name.to_owned()).or_default().open += 1;
+    /// Records that a request to delete an execution is sent, and the step that it belongs to.
+    pub(super) fn deleting(&self, name: &str, parent_step: &str) {
+        let mut state = self.state();
+        let deletion = state.deletions.entry(name.to_owned()).or_default();
+        deletion.open += 1;
+        parent_step.clone_into(&mut deletion.parent_step);
     }
 
     /// Records that a request to delete an execution was refused.
@@ -253,6 +259,16 @@ impl Observations {
     /// All that [`Self::looked`] has recorded.
     pub(super) fn looks(&self) -> Vec<Look> {
         self.state().looks.clone()
+    }
+
+    /// Records a fork that was acknowledged.
+    pub(super) fn forked(&self, name: &str, fork: Fork) {
+        self.state().forks.insert(name.to_owned(), fork);
+    }
+
+    /// All forks that were acknowledged, by their names.
+    pub(super) fn forks(&self) -> BTreeMap<String, Fork> {
+        self.state().forks.clone()
     }
 
     /// The newest state of an execution that a client was shown.

@@ -1,0 +1,151 @@
+//! Forks executions that have ended, and audits what the forks take over: what has completed and does not depend on what runs again, with its outputs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use belay_proto::v1::{self, execution_event::Kind, step};
+use belay_service_kit::status;
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use super::audit::Kept;
+use super::client::{Connection, pause, with_outputs};
+use super::hosts;
+use super::observed::Observations;
+use super::plans;
+use crate::trace;
+
+/// A fork, and the execution that it was made of, as it was then.
+#[derive(Debug, Clone)]
+pub(super) struct Fork {
+    origin: v1::Execution,
+    from_step: String,
+}
+
+/// What is added to the request id of an execution for that of its fork.
+const SUFFIX: &str = "-fork";
+
+/// The request of a fork.
+pub(super) fn request_of(origin: &str) -> String {
+    format!("{origin}{SUFFIX}")
+}
+
+/// The request with which an execution was started, or the one of which it is a fork.
+pub(super) fn origin_of(request_id: &str) -> &str {
+    request_id.strip_suffix(SUFFIX).unwrap_or(request_id)
+}
+
+/// Forks an execution that has ended; returns the name of the fork, unless nothing would run or too much would be taken over.
+pub(super) async fn fork(name: &str, request_id: &str, observed: &Observations, random: &mut StdRng) -> Option<String> {
+    let mut connection = Connection::new(observed);
+    let origin = loop {
+        let request = v1::GetExecutionRequest { name: name.to_owned(), view: v1::ExecutionView::Full.into() };
+        let got = connection.ask(|mut client| async move { client.get_execution(request).await }).await;
+        if let Some(execution) = got
+            && let Some(whole) = with_outputs(&mut connection, &execution).await
+        {
+            break whole;
+        }
+        pause(random, 100).await;
+    };
+    let steps = origin.plan.as_ref().map(|plan| &plan.steps[..]).unwrap_or_default();
+    let from_step = match steps.is_empty() || random.random_bool(0.4) {
+        true => String::new(),
+        false => steps[random.random_range(0..steps.len())].id.clone(),
+    };
+    let request = v1::ForkExecutionRequest {
+        name: name.to_owned(),
+        from_step: from_step.clone(),
+        request_id: request_of(request_id),
+        ..v1::ForkExecutionRequest::default()
+    };
+    loop {
+        let request = request.clone();
+        match connection.try_ask(|mut client| async move { client.fork_execution(request).await }).await {
+            Ok(fork) => {
+                trace::count("executions forked");
+                trace::event(format_args!("{} is a fork of {name} from {from_step:?}", fork.name));
+                observed.started(&request_of(request_id), &fork);
+                observed.forked(&fork.name, Fork { origin, from_step });
+                return Some(fork.name);
+            }
+            Err(Some(status)) if status::reason(&status).as_deref() == Some("NOTHING_TO_RETRY") => {
+                let all = steps.len();
+                if (Fork { origin: origin.clone(), from_step }).taken_over().len() < all {
+                    observed.violation(format_args!("{name} is not forked, although something would run: {status:?}"));
+                }
+                return None;
+            }
+            Err(Some(status)) if status.message().contains("cannot be taken over") => {
+                trace::count("forks of too much refused");
+                return None;
+            }
+            Err(Some(status)) => connection.refused(&status),
+            Err(None) => {}
+        }
+        pause(random, 200).await;
+    }
+}
+
+/// How a step of a fork begins.
+#[derive(Debug, PartialEq)]
+enum Begin {
+    Output(Option<v1::Payload>),
+    Skipped,
+}
+
+impl Fork {
+    /// What it has to take over, by the steps' ids.
+    fn taken_over(&self) -> BTreeMap<&str, Begin> {
+        let specs = self.origin.plan.as_ref().map(|plan| &plan.steps[..]).unwrap_or_default();
+        let begin = |spec: &v1::StepSpec| {
+            let step = self.origin.steps.iter().find(|step| step.step_id == spec.id)?;
+            match (step.state(), step.skip_reason()) {
+                (step::State::Completed, _) => Some(Begin::Output(step.output.clone())),
+                (step::State::Skipped, v1::SkipReason::Requested) => Some(Begin::Skipped),
+                _ => None,
+            }
+        };
+        let is_again = |spec: &&v1::StepSpec| spec.id == self.from_step || begin(spec).is_none();
+        let mut again: BTreeSet<&str> = specs.iter().filter(is_again).map(|spec| spec.id.as_str()).collect();
+        loop {
+            let depends = |spec: &&v1::StepSpec| plans::dependencies(spec).iter().any(|on| again.contains(on.as_str()));
+            let more: Vec<&str> = specs.iter().filter(depends).map(|spec| spec.id.as_str()).collect();
+            let before = again.len();
+            again.extend(more);
+            if again.len() == before {
+                break;
+            }
+        }
+        let taken = specs.iter().filter(|spec| !again.contains(spec.id.as_str()));
+        taken.filter_map(|spec| Some((spec.id.as_str(), begin(spec)?))).collect()
+    }
+
+    /// What is wrong with a fork.
+    pub(super) fn audit(&self, kept: &Kept) -> Option<String> {
+        let (fork, origin) = (&kept.execution, &self.origin);
+        // People only change the plan of a fork as that of any execution.
+        let has_its_plan = fork.plan_revision > 0 || fork.plan == origin.plan;
+        if fork.forked_from != origin.name || !has_its_plan || fork.inputs != origin.inputs {
+            let (name, found) = (&origin.name, &fork.plan);
+            return Some(format!("it is a fork of {}, and not of {name} as that was: {found:?}", fork.forked_from));
+        }
+        if (&fork.workspace, &fork.made_folder) != (&origin.workspace, &origin.made_folder) {
+            let (name, workspace) = (&origin.name, hosts::workspace(fork));
+            return Some(format!("it works in {}, and {name} elsewhere", workspace.display()));
+        }
+        let mut found = BTreeMap::new();
+        for event in &kept.events[1..] {
+            let begin = match &event.kind {
+                Some(Kind::StepOutputSet(set)) => Begin::Output(set.output.clone()),
+                Some(Kind::StepSkipRequested(_)) => Begin::Skipped,
+                _ => break,
+            };
+            found.insert(event.step_id.as_str(), begin);
+        }
+        let expected = self.taken_over();
+        if !expected.is_empty() {
+            trace::count("outputs taken over");
+        }
+        (found != expected).then(|| format!("it has taken over {found:?}, and was to take over {expected:?}"))
+    }
+}
