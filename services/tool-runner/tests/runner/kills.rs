@@ -178,6 +178,22 @@ async fn a_cancelled_call_leaves_no_view_also_of_a_killed_runner() {
     assert_eq!(bench.signals.runs(), 0);
 }
 
+/// So does one of which the ledger knows that it had started, though its outcome stays unknown.
+#[tokio::test]
+async fn a_cancelled_call_of_unknown_outcome_leaves_no_view() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let call = runner.spawn(runner.request("a", REACH, json!([["wait"]])));
+    bench.signals.has_run(1).await;
+    runner.lose().await;
+    assert!(call.await.unwrap().is_err());
+    // A runner that is killed does not get to remove it.
+    std::fs::create_dir_all(bench.workspace().join(".belay/views/lost/upper")).unwrap();
+    let runner = bench.start(FREE).await;
+    assert_eq!(state(&runner.cancel("a").await.unwrap()), State::OutcomeUnknown);
+    assert_eq!(bench.left_over(), [""; 0]);
+}
+
 /// A workspace that is gone holds up no cancellation; one that cannot be opened now does, until it can be, or until the call is killed.
 #[tokio::test]
 async fn a_cancellation_waits_only_for_a_workspace_that_can_be_opened_later() {

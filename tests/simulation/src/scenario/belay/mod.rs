@@ -102,8 +102,12 @@ const SITE: fault::Site = fault::Site {
 
 /// Faults begin and executions start within this time.
 const HORIZON: Duration = Duration::from_secs(4);
-/// Every execution must end within this time after the last fault.
+/// Every execution must end within this time after the last fault, unless tools run: retries and forks of nested lists begin late and take long.
 const MAX_RECOVERY: Duration = Duration::from_secs(60);
+/// How often that time begins again while tools run.
+const MAX_EXTENSIONS: usize = 4;
+/// A tool runs within this time where something goes on.
+const RECENTLY: Duration = Duration::from_secs(10);
 /// The auditor has read everything within this time, one thing after the other: some seeds make hundreds of executions, each with approvals.
 const MAX_READING: Duration = Duration::from_secs(300);
 /// Additional faults that expose some bugs.
@@ -669,7 +673,15 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     world.heal();
     observed.set_healed(world.now_micros());
     // Invariant 6 of REQUIREMENTS: nothing is stuck.
-    if !world.run_until(MAX_RECOVERY, decided).map_err(failed)? {
+    let mut has_ended = world.run_until(MAX_RECOVERY, decided).map_err(failed)?;
+    for _ in 0..MAX_EXTENSIONS {
+        let runs = site.outside.runs().len();
+        if has_ended || !world.run_until(RECENTLY, || site.outside.runs().len() > runs || decided()).map_err(failed)? {
+            break;
+        }
+        has_ended = world.run_until(MAX_RECOVERY, decided).map_err(failed)?;
+    }
+    if !has_ended {
         let requests: Vec<_> = orders.iter().map(|order| order.request_id.clone()).collect();
         checker.violation(format_args!("stuck: {:?}", observed.open(&requests)));
     }
