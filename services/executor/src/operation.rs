@@ -68,8 +68,8 @@ pub(crate) enum Update {
     RequestedAgain(u32),
     /// Another executor owns the shard.
     Fenced,
-    /// What became of the execution of a step's plan.
-    Child(OperationKey, Vec<ChildEvent>),
+    /// What became of the execution of a step's plan, as the operation with this number tells.
+    Child { key: OperationKey, number: u64, news: Vec<ChildEvent> },
     /// The operation failed by a fault in the executor.
     Fault(OperationKey),
 }
@@ -111,6 +111,8 @@ enum GrantReply {
 /// call after that would run it again.
 pub(crate) struct OperationHandle {
     pub(crate) verb: Verb,
+    /// Distinguishes it from those that it replaced; 0 where they need not be.
+    pub(crate) number: u64,
     _running: Running,
 }
 
@@ -125,7 +127,12 @@ enum Running {
 
 impl OperationHandle {
     pub(crate) fn new(verb: Verb, task: AbortHandle) -> Self {
-        Self { verb, _running: Running::Task(task) }
+        Self::numbered(verb, 0, task)
+    }
+
+    /// One whose reports are told from those of the operation that it replaces.
+    pub(crate) fn numbered(verb: Verb, number: u64, task: AbortHandle) -> Self {
+        Self { verb, number, _running: Running::Task(task) }
     }
 }
 
@@ -219,7 +226,7 @@ impl ToolCallOperation {
                 Ok(in_session) => Running::InSession { _operation: in_session },
                 Err(operation) => Running::Task(operation.continue_with(First::Nothing)),
             };
-            return OperationHandle { verb, _running: running };
+            return OperationHandle { verb, number: 0, _running: running };
         }
         OperationHandle::new(verb, Box::new(self).spawn(move |operation| operation.run(verb)))
     }

@@ -52,8 +52,8 @@ pub use event::{
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use payload::{BlobRef, BlobValue, Blobs, Evaluated, MAX_READ_BYTES, NoBlobs, Payload};
 pub use state::{
-    Authorization, Execution, FailedAttempt, Life, MAX_SIGNALS, NotRestored, Operation, OperationKey, SNAPSHOT_VERSION,
-    StepKey, StepRole, StepView, Wait, Waiting, Work,
+    Authorization, ChildPause, Execution, FailedAttempt, Life, MAX_SIGNALS, NotRestored, Operation, OperationKey,
+    SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting, Work,
 };
 pub use time::Timestamp;
 pub use totals::Totals;

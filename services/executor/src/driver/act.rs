@@ -8,7 +8,8 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Action, Body, Child, Event, OperationKey, RecoveryClass, Timestamp, Verb, WaitCondition, WaitEnd, WaitEvent, Work,
+    Action, Body, Child, ChildPause, Event, OperationKey, RecoveryClass, Timestamp, Verb, WaitCondition, WaitEnd,
+    WaitEvent, Work,
 };
 use belay_journal::ParentStep;
 use belay_plan::{PlanStep, StepKind};
@@ -75,8 +76,10 @@ impl Driver {
             let asking = FormRequest { registry, key, request, trace: self.trace.call(&id), updates };
             return drop(self.operations.insert(key, asking.start()));
         }
-        if let Work::Child { child, created, paused } = &in_flight.work {
-            let operation = self.child_operation(key, child.clone(), *created, *paused);
+        if let Work::Child { child, created, pause } = &in_flight.work {
+            let (child, created, pause) = (child.clone(), *created, *pause);
+            self.child_operations += 1;
+            let operation = self.child_operation(key, child, created, pause);
             return drop(self.operations.insert(key, operation.start(verb)));
         }
         let request = Arc::clone(in_flight.tool_call().expect("only forms, plans and calls of tools need something"));
@@ -122,7 +125,7 @@ impl Driver {
         self.operations.insert(key, operation.start(verb));
     }
 
-    fn child_operation(&self, key: OperationKey, child: Child, is_created: bool, is_paused: bool) -> ChildOperation {
+    fn child_operation(&self, key: OperationKey, child: Child, is_created: bool, pause: ChildPause) -> ChildOperation {
         let created = self.execution.created();
         let step = self.execution.step(key.step);
         let StepKind::Plan(PlanStep { plan, .. }) = step.spec().kind() else {
@@ -135,6 +138,7 @@ impl Driver {
         ChildOperation {
             registry: Arc::clone(&self.registry),
             key,
+            number: self.child_operations,
             parent: ParentStep {
                 execution: self.key,
                 execution_id: self.name.id.clone(),
@@ -144,7 +148,7 @@ impl Driver {
             name: ExecutionName { namespace, id },
             child,
             is_created,
-            is_paused,
+            may_be_paused: pause != ChildPause::Runs,
             discards_calls: self.execution.discards_calls(),
             plan: Arc::clone(plan),
             inherited: Inherited {

@@ -46,10 +46,12 @@ pub(crate) struct ChildOperation {
     pub(crate) parent_step: String,
     pub(crate) name: ExecutionName,
     pub(crate) child: Child,
+    /// See [`OperationHandle::number`].
+    pub(crate) number: u64,
     /// Whether the parent knows it to be created.
     pub(crate) is_created: bool,
-    /// Whether the parent knows it to be paused.
-    pub(crate) is_paused: bool,
+    /// Whether the parent does not know that it runs.
+    pub(crate) may_be_paused: bool,
     /// Whether a pause of the parent discards running calls.
     pub(crate) discards_calls: bool,
     pub(crate) plan: Arc<Plan>,
@@ -89,6 +91,7 @@ impl From<Status> for Problem {
 
 impl ChildOperation {
     pub(crate) fn start(self, verb: Verb) -> OperationHandle {
+        let number = self.number;
         let fault = ReportFault::new(&self.updates, self.key);
         let task = tokio::spawn(async move {
             let _fault = fault;
@@ -98,7 +101,7 @@ impl ChildOperation {
                 std::future::pending::<()>().await;
             }
         });
-        OperationHandle::new(verb, task.abort_handle())
+        OperationHandle::numbered(verb, number, task.abort_handle())
     }
 
     async fn run(&self, verb: Verb) {
@@ -121,7 +124,7 @@ impl ChildOperation {
             retry.pause(&self.registry.ids).await;
         };
         // An error means that the driver has ended.
-        drop(self.updates.send(Update::Child(self.key, events)));
+        drop(self.updates.send(Update::Child { key: self.key, number: self.number, news: events }));
     }
 
     /// Does what the parent needs, and returns what is new about the child.
@@ -143,16 +146,13 @@ impl ChildOperation {
                 self.control(&row, Control::Cancel { reason, kill: verb == Verb::Kill }).await?;
             }
             Verb::Dispatch | Verb::RequestApproval | Verb::Commit | Verb::Discard => {
-                // An earlier operation may have held it back. What a person has paused stays paused.
+                // An earlier operation may have held it back or paused it, and its request may still be on its way to the child: this one
+                // comes after it.
                 if !is_new {
-                    let paused_by =
-                        self.registry.follower.look(&self.name, |seen| seen.execution.paused_by().map(str::to_owned));
-                    if paused_by.await?.is_some_and(|principal| principal == self.parent_step) {
-                        self.control(&row, Control::Resume).await?;
-                    }
+                    self.control(&row, Control::Resume).await?;
                     self.registry.drive_child(row);
                 }
-                if self.is_paused {
+                if self.may_be_paused {
                     events.push(ChildEvent::Resumed);
                 }
             }

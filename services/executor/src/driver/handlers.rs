@@ -50,12 +50,18 @@ impl Driver {
                 self.registry.fail(Arc::new(StoreError::Superseded));
                 return Err(Exit::Lost(Status::aborted("another executor owns the execution")));
             }
-            Update::Child(child, news) => {
-                let is_stopping = self.operations.get(&child).is_some_and(|operation| operation.verb.stops());
-                if !is_stopping || news.iter().any(|event| matches!(event, ChildEvent::Ended(_))) {
+            Update::Child { key: child, number, news } => {
+                let under_way = self.operations.get(&child);
+                let is_replaced = under_way.is_none_or(|operation| operation.number != number);
+                let is_stopping = under_way.is_some_and(|operation| operation.verb.stops());
+                if !is_replaced && !is_stopping || news.iter().any(|event| matches!(event, ChildEvent::Ended(_))) {
                     self.operations.remove(&child);
                 }
                 for event in news {
+                    // What has replaced it may have undone that already, and tells.
+                    if is_replaced && matches!(event, ChildEvent::Paused | ChildEvent::Resumed) {
+                        continue;
+                    }
                     if self.execution.operation(child).is_some() {
                         let body = Body::Child { child: self.execution.operation_id(child), event };
                         // An error means that it was resumed meanwhile, or that another operation has told it.

@@ -72,6 +72,8 @@ pub(crate) struct Driver {
     in_doubt: HashMap<OperationKey, Option<InDoubt>>,
     /// Calls to acknowledge to the runner once their outcome is durable.
     unacknowledged: Vec<OperationId>,
+    /// How many operations on children were started.
+    child_operations: u64,
     /// The execution's secrets.
     secrets: Secrets,
     /// Notices to send to the gate once the events are durable.
@@ -170,6 +172,7 @@ impl Driver {
             operations: HashMap::new(),
             in_doubt: HashMap::new(),
             unacknowledged: Vec::new(),
+            child_operations: 0,
             secrets,
             notices: Vec::new(),
             late_decisions: Vec::new(),

@@ -9,7 +9,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::metrics::scraped;
+use crate::metrics::until_scraped;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -101,17 +101,6 @@ async fn restart(services: &mut Services, config: &str) {
     services.ready().await;
 }
 
-/// Scrapes until this is a line of the metrics: an answer is recorded after it has come.
-async fn until(services: &Services, line: &str) {
-    let scraping = async {
-        while !scraped(services, line).await {
-            tokio::task::yield_now().await;
-        }
-    };
-    let within = tokio::time::timeout(std::time::Duration::from_secs(60), scraping).await;
-    within.unwrap_or_else(|_| panic!("{line} does not come"));
-}
-
 /// The block of code in this language that the page about webhooks has.
 fn documented(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/user-guide/webhooks.md");
@@ -173,13 +162,13 @@ async fn a_message_comes_again_until_it_is_accepted_also_after_the_executor_is_k
     let third = receiver.next().await;
     assert_eq!((third.id(), &third.body), (id.as_str(), &body), "it is sent again by the next process");
     third.answer("204 No Content").await;
-    until(&services, "belay_executor_webhook_messages 0.0").await;
+    until_scraped(&services, "belay_executor_webhook_messages 0.0").await;
     // A later one, and none of the first before it.
     client.start("two", FAILS).await;
     let next = receiver.next().await;
     assert_eq!(next.json()["data"]["execution"], name("two"));
     next.answer("200 OK").await;
-    until(&services, "belay_executor_webhook_attempts_total{outcome=\"delivered\"} 2").await;
+    until_scraped(&services, "belay_executor_webhook_attempts_total{outcome=\"delivered\"} 2").await;
     restart(&mut services, &config).await;
     client.start("three", FAILS).await;
     assert_eq!(receiver.next().await.json()["data"]["execution"], name("three"), "what was accepted comes no more");

@@ -116,10 +116,12 @@ impl Execution {
                     Some(PausedBy { principal, since: time, discard_calls: *discard_calls, resume_at: *resume_at });
                 self.queued_until = None;
                 self.is_escalated |= actor.is_none() && resume_at.is_none();
+                steps::child::forget_pauses(self);
             }
             E::Resumed => {
                 self.transition_execution(ExecutionTrigger::Resumed, Some(self.state_to_go_on_in()))?;
                 self.paused = None;
+                steps::child::forget_pauses(self);
             }
             E::CancelRequested { kill, .. } => {
                 let (trigger, stop) = match kill {

@@ -27,7 +27,7 @@ pub enum Control {
         /// When it goes on by itself.
         resume_at: Option<Timestamp>,
     },
-    /// Go on after a pause.
+    /// Go on after a pause. From the step whose plan this is, only after a pause by that step.
     Resume,
     /// End it.
     Cancel {
@@ -327,6 +327,14 @@ impl Execution {
             Control::Pause { resume_at: Some(at), .. } if at <= now => return Err(Refused::ResumeTimePassed),
             Control::Pause { reason, discard_calls, resume_at } => {
                 vec![ExecutionEvent::Paused { reason, discard_calls, resume_at }.into()]
+            }
+            // A step ends its own pause alone: what a person has paused stays paused.
+            Control::Resume
+                if !self.created.parent_step.is_empty()
+                    && actor.principal == self.created.parent_step
+                    && self.paused_by() != Some(&actor.principal) =>
+            {
+                Vec::new()
             }
             Control::Resume => vec![ExecutionEvent::Resumed.into()],
             Control::Cancel { .. } if self.stop == Some(Stop::Killed) => return Err(Refused::WrongState(self.state)),

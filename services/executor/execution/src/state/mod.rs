@@ -20,7 +20,7 @@ pub(crate) use self::{
     signals::Signals,
 };
 pub use self::{
-    operation::{Life, Operation, OperationKey, Wait, Work},
+    operation::{ChildPause, Life, Operation, OperationKey, Wait, Work},
     record::{Authorization, FailedAttempt, StepKey, StepRole},
     signals::MAX_SIGNALS,
     snapshot::{NotRestored, SNAPSHOT_VERSION},

@@ -46,9 +46,22 @@ pub enum Work {
         child: Child,
         /// Whether it is known to have been created.
         created: bool,
-        /// Whether it has been paused with this one.
-        paused: bool,
+        /// Whether it is paused with this one.
+        pause: ChildPause,
     },
+}
+
+/// Whether the execution of a step's plan is paused with the step's execution.
+///
+/// A pause and its end are carried out in the child before they are recorded here, and what carries them out may be lost in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ChildPause {
+    /// It runs.
+    Runs,
+    /// It is paused.
+    Paused,
+    /// The step's execution was paused or resumed since that was known.
+    Unknown,
 }
 
 /// A wait that goes on.

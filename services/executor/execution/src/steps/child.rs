@@ -8,8 +8,8 @@ use belay_reasons as reasons;
 
 use super::outputs::values;
 use crate::{
-    Blobs, Body, Child, ChildEnd, ChildEvent, DecideContext, ErrorClass, Execution, Failure, Json, Life, Operation,
-    OperationId, OperationKey, StepKey, StepState, StepTrigger, Timestamp, Verb, Work, event::child_id,
+    Blobs, Body, Child, ChildEnd, ChildEvent, ChildPause, DecideContext, ErrorClass, Execution, Failure, Json, Life,
+    Operation, OperationId, OperationKey, StepKey, StepState, StepTrigger, Timestamp, Verb, Work, event::child_id,
     state::OperationEnd,
 };
 
@@ -22,8 +22,8 @@ pub(crate) fn apply(
     match event {
         ChildEvent::Started(child) => started(execution, id, child, time),
         ChildEvent::Created => created(execution, id),
-        ChildEvent::Paused => set_paused(execution, id, true),
-        ChildEvent::Resumed => set_paused(execution, id, false),
+        ChildEvent::Paused => set_pause(execution, id, ChildPause::Paused),
+        ChildEvent::Resumed => set_pause(execution, id, ChildPause::Runs),
         ChildEvent::Ended(end) => ended(execution, id, end, time),
     }
 }
@@ -40,36 +40,39 @@ fn started(execution: &mut Execution, id: &OperationId, child: &Child, time: Tim
         execution.transition_step(step, StepTrigger::OperationRequested, time)?;
     }
     execution.update_step(step, |record| record.operations = key.number);
-    let work = Work::Child { child: child.clone(), created: false, paused: false };
+    let work = Work::Child { child: child.clone(), created: false, pause: ChildPause::Runs };
     execution.insert_operation(Operation { key, since: time, work, life: Life::Dispatched, pending_approval: None });
     Ok(())
 }
 
 /// The child that an event names, which must be in flight; whether it is created, and whether it is paused.
-fn in_flight<'a>(execution: &'a Execution, id: &OperationId) -> Result<(&'a Operation, &'a Child, bool, bool), String> {
+fn in_flight<'a>(
+    execution: &'a Execution,
+    id: &OperationId,
+) -> Result<(&'a Operation, &'a Child, bool, ChildPause), String> {
     let operation = execution.in_flight(id)?;
-    let Work::Child { child, created, paused } = &operation.work else {
+    let Work::Child { child, created, pause } = &operation.work else {
         return Err(format!("{id} is not an execution of a plan"));
     };
-    Ok((operation, child, *created, *paused))
+    Ok((operation, child, *created, *pause))
 }
 
 fn created(execution: &mut Execution, id: &OperationId) -> Result<(), String> {
-    let (operation, child, was_created, paused) = in_flight(execution, id)?;
+    let (operation, child, was_created, pause) = in_flight(execution, id)?;
     if was_created {
         return Err(format!("{id} is created already"));
     }
-    let (key, work) = (operation.key, Work::Child { child: child.clone(), created: true, paused });
+    let (key, work) = (operation.key, Work::Child { child: child.clone(), created: true, pause });
     execution.update_operation(key, |operation| operation.work = work);
     Ok(())
 }
 
-fn set_paused(execution: &mut Execution, id: &OperationId, paused: bool) -> Result<(), String> {
-    let (operation, child, created, was_paused) = in_flight(execution, id)?;
-    if was_paused == paused || (paused && execution.paused.is_none()) {
+fn set_pause(execution: &mut Execution, id: &OperationId, pause: ChildPause) -> Result<(), String> {
+    let (operation, child, created, before) = in_flight(execution, id)?;
+    if before == pause || (pause == ChildPause::Paused) != execution.paused.is_some() {
         return Err(format!("{id} is not to be paused or resumed"));
     }
-    let (key, work) = (operation.key, Work::Child { child: child.clone(), created, paused });
+    let (key, work) = (operation.key, Work::Child { child: child.clone(), created, pause });
     execution.update_operation(key, |operation| operation.work = work);
     Ok(())
 }
@@ -86,6 +89,19 @@ fn ended(execution: &mut Execution, id: &OperationId, end: &ChildEnd, time: Time
     execution.end_operation(key, end, time)?;
     execution.update_step(key.step, |record| record.output = output);
     Ok(())
+}
+
+/// Takes note that the execution is paused, or not any more: whether its children are is not known until they were told.
+pub(crate) fn forget_pauses(execution: &mut Execution) {
+    let children: Vec<OperationKey> =
+        execution.operations().filter(|operation| operation.child().is_some()).map(|operation| operation.key).collect();
+    for key in children {
+        execution.update_operation(key, |operation| {
+            if let Work::Child { pause, .. } = &mut operation.work {
+                *pause = ChildPause::Unknown;
+            }
+        });
+    }
 }
 
 /// The intent to start the child; `None` while it needs a blob that is not at hand.
@@ -125,10 +141,10 @@ pub(super) fn next(
 }
 
 /// It is created, paused and resumed with this execution, and cancelled with it. Its end is sent, so that waiting for it needs nothing.
-pub(crate) fn action(execution: &Execution, created: bool, paused: bool) -> Option<Verb> {
+pub(crate) fn action(execution: &Execution, created: bool, pause: ChildPause) -> Option<Verb> {
     match (execution.stop, &execution.paused) {
         (Some(stop), _) => Some(Verb::to_stop(stop)),
-        (None, Some(_)) => (!paused).then_some(Verb::Pause),
-        (None, None) => (!created || paused).then_some(Verb::Dispatch),
+        (None, Some(_)) => (pause != ChildPause::Paused).then_some(Verb::Pause),
+        (None, None) => (!created || pause != ChildPause::Runs).then_some(Verb::Dispatch),
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Ver
     match &operation.work {
         Work::ToolCall(_) => tool::action(execution, operation),
         Work::Wait(wait) => wait::action(execution, wait),
-        Work::Child { created, paused, .. } => child::action(execution, *created, *paused),
+        Work::Child { created, pause, .. } => child::action(execution, *created, *pause),
     }
 }
 

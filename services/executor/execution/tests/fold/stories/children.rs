@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use belay_execution::{Body, ChildEnd, ChildEvent, ExecutionState, StepState, Verb, Waiting};
-use belay_plan::{Backoff, RetryPolicy};
+use belay_execution::{
+    Actor, Body, ChildEnd, ChildEvent, Control, Created, Event, Execution, ExecutionEvent, ExecutionState, StepState,
+    Verb, Waiting,
+};
+use belay_plan::{Backoff, Format, Plan, RetryPolicy};
 use serde_json::json;
 
-use crate::support::{action, call, story};
+use crate::support::{START, action, call, created, story};
 
 // Its output is the step's, and it holds a slot meanwhile, like a call.
 #[test]
@@ -120,10 +123,60 @@ fn a_plan_is_paused_and_goes_on_with_its_parent() {
         ]
     );
     let pausing =
-        play.just_after(|body| matches!(body, Body::Execution(belay_execution::ExecutionEvent::Paused { .. })));
+        play.just_after(|body| matches!(body, Body::Execution(ExecutionEvent::Paused { .. })));
     assert_eq!(action(&pausing), (call("build", 1, 1), Verb::Pause));
     let paused = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Paused, .. }));
     assert!(paused.is_parked());
+}
+
+// A pause is carried out in the child before it is recorded here. When the execution goes on in between, the child has to be told, or it stays paused
+// for ever; and the other way round.
+#[test]
+fn a_plan_goes_on_after_a_pause_that_was_never_recorded() {
+    let play = story("build").carries_out("build", json!({"takes": 2})).acts("1s pause; 9s resume").play();
+    let mut execution =
+        play.just_after(|body| matches!(body, Body::Execution(ExecutionEvent::Paused { .. })));
+    let now = execution.last_time();
+    let by = || Some(Actor::new("ann"));
+    let told = |event| Body::Child { child: call("build", 1, 1), event };
+    let resumed = || Body::from(ExecutionEvent::Resumed);
+    let paused = || {
+        let reason = "lunch".to_owned();
+        Body::from(ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None })
+    };
+    execution.record(now, by(), resumed()).unwrap();
+    assert_eq!(action(&execution), (call("build", 1, 1), Verb::Dispatch), "it may be paused");
+    assert!(execution.record(now, None, told(ChildEvent::Paused)).is_err(), "it goes on");
+    execution.record(now, by(), paused()).unwrap();
+    assert_eq!(action(&execution), (call("build", 1, 1), Verb::Pause), "it may run");
+    assert!(execution.record(now, None, told(ChildEvent::Resumed)).is_err(), "it is to pause");
+    execution.record(now, None, told(ChildEvent::Paused)).unwrap();
+    execution.record(now, by(), resumed()).unwrap();
+    execution.record(now, by(), paused()).unwrap();
+    assert_eq!(action(&execution), (call("build", 1, 1), Verb::Pause), "an end of its pause may be under way");
+    execution.record(now, by(), resumed()).unwrap();
+    execution.record(now, None, told(ChildEvent::Resumed)).unwrap();
+    assert!(execution.is_parked(), "it is known to run");
+}
+
+// What a person has paused stays paused, whatever becomes of the execution whose step it is.
+#[test]
+fn a_step_ends_its_own_pause_alone() {
+    let plan = Plan::parse(Format::Yaml, "{id: p, steps: [{id: a, tool: work}]}").unwrap();
+    let created = Created { parent_step: "outer/build".to_owned(), ..created(plan) };
+    let pause = || Control::Pause { reason: "lunch".to_owned(), discard_calls: false, resume_at: None };
+    let resumed = |paused_by: &str, resumed_by: &str| {
+        let created = ExecutionEvent::Created(Box::new(created.clone()));
+        let first = Event { sequence: 1, time: START, actor: Some(Actor::new("ann")), body: created.into() };
+        let mut child = Execution::create(first).unwrap();
+        child.record(START, None, Body::from(ExecutionEvent::Started)).unwrap();
+        child.control(START, Actor::new(paused_by), pause()).unwrap();
+        let events = child.control(START, Actor::new(resumed_by), Control::Resume).unwrap();
+        (events.len(), child.state())
+    };
+    assert_eq!(resumed("outer/build", "outer/build"), (1, ExecutionState::Running));
+    assert_eq!(resumed("outer/build", "ann"), (1, ExecutionState::Running));
+    assert_eq!(resumed("ann", "outer/build"), (0, ExecutionState::Paused));
 }
 
 // B-28: its end is a message, which comes whenever it comes. Until then there is nothing to do, so that the execution can leave memory.
@@ -135,7 +188,7 @@ fn a_plan_that_ends_during_a_pause_is_recorded_in_it() {
     let ended = Body::Child { child: call("build", 1, 1), event: ChildEvent::Ended(end) };
     let now = paused.last_time();
     paused.record(now, None, ended.clone()).unwrap();
-    assert_eq!(paused.state(), belay_execution::ExecutionState::Paused);
+    assert_eq!(paused.state(), ExecutionState::Paused);
     assert!(paused.record(now, None, ended).is_err(), "it ends once");
     let created = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Created, .. }));
     assert!(created.is_parked() && created.waits_for_children());

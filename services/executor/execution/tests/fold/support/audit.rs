@@ -95,7 +95,8 @@ pub(crate) struct Audit {
     /// The forms that the gate asks.
     asked: BTreeSet<OperationId>,
     /// The executions of steps' plans that go on, and whether they are paused.
-    children: BTreeMap<OperationId, bool>,
+    /// Whether each is paused; `None` since the execution was paused or resumed.
+    children: BTreeMap<OperationId, Option<bool>>,
     names_of_children: BTreeSet<String>,
     created_children: BTreeSet<OperationId>,
     /// Signals that no step has taken, by the sequence number of their event.
@@ -227,6 +228,7 @@ impl Audit {
                 self.started = true;
             }
             ExecutionEvent::Paused { resume_at, .. } => {
+                self.children.values_mut().for_each(|paused| *paused = None);
                 let by_rate_limit = resume_at.is_some() && *resume_at == self.queued_until;
                 let by_plan = event.actor.is_none() && !by_rate_limit;
                 assert!(
@@ -237,6 +239,7 @@ impl Audit {
                 (self.paused, self.resume_at, self.queued_until) = (true, *resume_at, None);
             }
             ExecutionEvent::Resumed => {
+                self.children.values_mut().for_each(|paused| *paused = None);
                 let is_due = self.resume_at.is_some_and(|at| at <= event.time);
                 assert!(event.actor.is_some() || is_due, "no person has resumed it, and its time has not come");
                 self.paused = false;

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use belay_execution::{
-    Body, ChildEnd, ChildEvent, ErrorClass, Execution, Failure, Json, Operation, OperationId, Timestamp, Verb, Work,
+    Body, ChildEnd, ChildEvent, ChildPause, ErrorClass, Execution, Failure, Json, Operation, OperationId, Timestamp,
+    Verb, Work,
 };
 use serde_json::Value;
 
@@ -45,7 +46,7 @@ impl Children {
         execution: &'a Execution,
     ) -> impl Iterator<Item = (Timestamp, Happening)> + 'a {
         execution.operations().filter_map(|operation| {
-            let Work::Child { created, paused, .. } = &operation.work else { return None };
+            let Work::Child { created, pause, .. } = &operation.work else { return None };
             let id = execution.operation_id(operation.key);
             let running = self.0.get(&id)?;
             let about = |event| (None, Body::Child { child: id.clone(), event });
@@ -55,11 +56,12 @@ impl Children {
             if running.is_cancelled {
                 return Some((running.ends, about(ChildEvent::Ended(ChildEnd::Cancelled))));
             }
-            match (*paused, running.is_paused) {
-                (true, true) => None,
-                (false, true) => execution.paused_by().map(|_| (execution.last_time(), about(ChildEvent::Paused))),
-                (true, false) => Some((execution.last_time(), about(ChildEvent::Resumed))),
-                (false, false) => Some((running.ends, about(ChildEvent::Ended(end(operation))))),
+            let is_paused = execution.paused_by().is_some();
+            match (*pause, running.is_paused) {
+                (ChildPause::Paused, true) => None,
+                (_, true) => is_paused.then(|| (execution.last_time(), about(ChildEvent::Paused))),
+                (ChildPause::Runs, false) => Some((running.ends, about(ChildEvent::Ended(end(operation))))),
+                (_, false) => (!is_paused).then(|| (execution.last_time(), about(ChildEvent::Resumed))),
             }
         })
     }

@@ -145,20 +145,19 @@ impl Audit {
                 assert!(started.until.is_none_or(|until| until >= time), "{child} has no time left");
                 self.open.remove(child);
                 assert!(self.names_of_children.insert(started.execution.clone()), "two children have one name");
-                self.children.insert(child.clone(), false);
+                self.children.insert(child.clone(), Some(false));
             }
             ChildEvent::Created => {
                 assert!(self.children.contains_key(child), "{child} has not begun");
                 assert!(self.created_children.insert(child.clone()), "{child} is created twice");
             }
             ChildEvent::Paused => {
-                assert!(
-                    self.paused && self.children.insert(child.clone(), true) == Some(false),
-                    "{child} is not to pause"
-                );
+                let before = self.children.insert(child.clone(), Some(true)).expect("it has begun");
+                assert!(self.paused && before != Some(true), "{child} is not to pause");
             }
             ChildEvent::Resumed => {
-                assert_eq!(self.children.insert(child.clone(), false), Some(true), "{child} was not paused");
+                let before = self.children.insert(child.clone(), Some(false)).expect("it has begun");
+                assert!(!self.paused && before != Some(false), "{child} is not to go on");
             }
             ChildEvent::Ended(end) => {
                 assert!(self.children.remove(child).is_some(), "{child} has not begun");
