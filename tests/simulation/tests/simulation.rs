@@ -342,6 +342,11 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Found { violation: "stuck", first: 3, within: 200 },
     },
     Scenario {
+        name: "belay_pause_of_child_kept",
+        run: belay::pause_of_child_kept,
+        expect: Expect::Found { violation: "stuck", first: 9, within: 200 },
+    },
+    Scenario {
         name: "belay_stale_look",
         run: belay::stale_look,
         expect: Expect::Found { violation: "had ended, and another answer", first: 2, within: 200 },

@@ -87,6 +87,11 @@ impl Connection {
         }
     }
 
+    /// One for requests that are sent at the same time, on the same way.
+    fn another(&self) -> Self {
+        Self { client: self.client.clone(), ..Self::new(&self.observed) }
+    }
+
     /// Sends a request; `None` when there is no response, or an expected refusal.
     pub(super) async fn ask<T, Fut>(&mut self, ask: impl FnOnce(ExecutorServiceClient<Channel>) -> Fut) -> Option<T>
     where
@@ -308,7 +313,18 @@ async fn attend(name: &str, order: &Order, observed: &Observations, is_followed:
             }
         } else if !observed.is_healed() {
             match chance {
-                0..8 => suspend(&mut connection, observed, name, request, random.random()).await,
+                0..8 => {
+                    let discards_calls = random.random();
+                    // A pause ends while it is still being carried out in the executions of the steps' plans.
+                    let ends_at_once = carries_out_plans(&execution) && random.random_bool(0.7);
+                    let mut another = connection.another();
+                    let end = async {
+                        if ends_at_once {
+                            resume(&mut another, observed, name, format!("{request}-at-once")).await;
+                        }
+                    };
+                    tokio::join!(suspend(&mut connection, observed, name, request.clone(), discards_calls), end);
+                }
                 8..10 => cancel(&mut connection, observed, name, request).await,
                 10..16 => change(&mut connection, observed, &execution, request, random).await,
                 16..18 if unanswered.is_none() => {
@@ -372,7 +388,7 @@ async fn attend_children(
             let request = format!("{request_id}-{}", step.step_id);
             if let Some(step) = child.steps.iter().find(|step| is_in_doubt(observed, step)) {
                 resolve(connection, observed, step, request, random).await;
-            } else if child.state() == execution::State::Paused && execution.state() != execution::State::Paused {
+            } else if is_paused_by_person(&child) && execution.state() != execution::State::Paused {
                 resume(connection, observed, &child.name, request).await;
             } else if !observed.is_healed() {
                 match random.random_range(0..100) {
@@ -385,6 +401,17 @@ async fn attend_children(
             }
         }
     }
+}
+
+fn carries_out_plans(execution: &v1::Execution) -> bool {
+    let is_plan = |step: &v1::Step| matches!(step.detail, Some(step::Detail::Plan(_)));
+    execution.steps.iter().any(|step| is_plan(step) && step.state() == step::State::Running)
+}
+
+/// Whether the execution of a step's plan waits for a person to resume it: one that was paused with its parent goes on with it.
+fn is_paused_by_person(child: &v1::Execution) -> bool {
+    let is_by_parent = |reason: &v1::WaitingReason| reason.principal == child.parent_step;
+    child.state() == execution::State::Paused && !child.waiting.iter().any(is_by_parent)
 }
 
 /// Deletes the executions of the plans that steps have, where it may: those whose end is recorded.

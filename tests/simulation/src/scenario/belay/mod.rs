@@ -220,6 +220,14 @@ pub fn stale_look(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, looks: true, ..Bugs::planted(Defect::StaleView) })
 }
 
+/// A defect of the services' own code: [`Defect::PauseOfChildKept`].
+///
+/// # Errors
+/// What was violated: how the defect is found.
+pub fn pause_of_child_kept(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { nests: true, ..Bugs::planted(Defect::PauseOfChildKept) })
+}
+
 /// Belay as it is, with an executor that drives only what it is asked to, as one without a service does, and with it the executions of steps' plans.
 ///
 /// # Errors

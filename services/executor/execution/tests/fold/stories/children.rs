@@ -122,8 +122,7 @@ fn a_plan_is_paused_and_goes_on_with_its_parent() {
             "9s resumed, build plan resumed, build plan completed, build completed, COMPLETED",
         ]
     );
-    let pausing =
-        play.just_after(|body| matches!(body, Body::Execution(ExecutionEvent::Paused { .. })));
+    let pausing = play.just_after(|body| matches!(body, Body::Execution(ExecutionEvent::Paused { .. })));
     assert_eq!(action(&pausing), (call("build", 1, 1), Verb::Pause));
     let paused = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Paused, .. }));
     assert!(paused.is_parked());
@@ -134,8 +133,7 @@ fn a_plan_is_paused_and_goes_on_with_its_parent() {
 #[test]
 fn a_plan_goes_on_after_a_pause_that_was_never_recorded() {
     let play = story("build").carries_out("build", json!({"takes": 2})).acts("1s pause; 9s resume").play();
-    let mut execution =
-        play.just_after(|body| matches!(body, Body::Execution(ExecutionEvent::Paused { .. })));
+    let mut execution = play.just_after(|body| matches!(body, Body::Execution(ExecutionEvent::Paused { .. })));
     let now = execution.last_time();
     let by = || Some(Actor::new("ann"));
     let told = |event| Body::Child { child: call("build", 1, 1), event };
