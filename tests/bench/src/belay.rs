@@ -28,17 +28,34 @@ use crate::{
 /// The interval of health checks while a service starts.
 const HEALTH_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Belay, running: an approval gate, a tool runner and an executor, each in a process of its own, on unix sockets.
+/// The namespace of all executions.
+pub(crate) const NAMESPACE: &str = "namespaces/default";
+
+/// Belay, running, on unix sockets.
 pub(crate) struct Belay {
-    gate: Process,
-    runner: Process,
+    /// The approval gate and the tool runner, where they are processes of their own.
+    others: Vec<Process>,
+    /// The executor, or `belay serve`.
     executor: Process,
     program: PathBuf,
     client: ExecutorServiceClient<Channel>,
 }
 
 impl Belay {
-    /// Starts the processes and returns when all serve.
+    /// Starts `belay serve`, one process with all services, and returns when it serves.
+    pub(crate) async fn serve(binaries: &Path, place: &Place) -> Result<Self> {
+        let program = binaries.join("belay");
+        // Sockets lie in the state directory, and their paths may have 107 bytes only.
+        let state = place.file("serve");
+        let mut executor =
+            Process::start(&program, "serve", &["--state-dir", &state.display().to_string()], place.state())?;
+        let socket = Address::Unix(state.join("executor.sock"));
+        serves(&mut executor, &socket, "belay.v1.ExecutorService").await?;
+        let client = ExecutorServiceClient::new(net::connect_lazy(&socket));
+        Ok(Self { others: Vec::new(), executor, program, client })
+    }
+
+    /// Starts an approval gate, a tool runner and an executor, each in a process of its own, and returns when all serve.
     pub(crate) async fn start(binaries: &Path, place: &Place) -> Result<Self> {
         Self::start_with(binaries, place, &[]).await
     }
@@ -56,7 +73,7 @@ impl Belay {
         serves(&mut runner, &socket, "belay.runner.v1.ToolRunnerService").await?;
         let executor = start_executor(&program, place).await?;
         let client = ExecutorServiceClient::new(net::connect_lazy(&place.socket("executor.sock")));
-        Ok(Self { gate, runner, executor, program, client })
+        Ok(Self { others: vec![gate, runner], executor, program, client })
     }
 
     /// Kills the executor with SIGKILL and starts it again on the same state. Returns when it serves.
@@ -81,7 +98,7 @@ impl Belay {
     /// Starts executions, all at once, and returns their names when all are accepted.
     pub(crate) async fn begin(&self, load: Load) -> Result<Vec<String>> {
         let request = v1::StartExecutionRequest {
-            parent: "namespaces/default".into(),
+            parent: NAMESPACE.into(),
             source: Some(Source::Plan(plan(load))),
             ..Default::default()
         };
@@ -96,24 +113,20 @@ impl Belay {
 
     /// Starts one execution of a plan and returns its name.
     pub(crate) async fn begin_plan(&self, plan: v1::Plan) -> Result<String> {
-        let request = v1::StartExecutionRequest {
-            parent: "namespaces/default".into(),
-            source: Some(Source::Plan(plan)),
-            ..Default::default()
-        };
+        let source = Some(Source::Plan(plan));
+        self.begin_request(v1::StartExecutionRequest { parent: NAMESPACE.into(), source, ..Default::default() }).await
+    }
+
+    /// Starts one execution and returns its name.
+    pub(crate) async fn begin_request(&self, request: v1::StartExecutionRequest) -> Result<String> {
         Ok(self.client.clone().start_execution(request).await?.into_inner().name)
     }
 
     /// Accepts one execution, of which nothing starts before [`Self::resume`].
     pub(crate) async fn begin_paused(&self, load: Load) -> Result<String> {
         let source = Some(Source::Plan(plan(load)));
-        let request = v1::StartExecutionRequest {
-            parent: "namespaces/default".into(),
-            source,
-            start_paused: true,
-            ..Default::default()
-        };
-        Ok(self.client.clone().start_execution(request).await?.into_inner().name)
+        let parent = NAMESPACE.into();
+        self.begin_request(v1::StartExecutionRequest { parent, source, start_paused: true, ..Default::default() }).await
     }
 
     /// Resumes an execution.
@@ -121,6 +134,11 @@ impl Belay {
         let request = v1::ResumeExecutionRequest { name: name.into(), ..Default::default() };
         self.client.clone().resume_execution(request).await?;
         Ok(())
+    }
+
+    /// A client of the executor.
+    pub(crate) fn client(&self) -> ExecutorServiceClient<Channel> {
+        self.client.clone()
     }
 
     pub(crate) fn executor_pid(&self) -> u32 {
@@ -203,7 +221,7 @@ impl Belay {
 
 impl Subject for Belay {
     fn pids(&self) -> Vec<u32> {
-        vec![self.gate.pid(), self.runner.pid(), self.executor.pid()]
+        self.others.iter().chain([&self.executor]).map(Process::pid).collect()
     }
 
     /// The clock runs from the first acceptance to the last end, as the executor recorded them.

@@ -5,6 +5,7 @@
 mod belay;
 mod beside;
 mod breakdown;
+mod children;
 mod crash;
 mod floor;
 mod held;
@@ -60,7 +61,7 @@ struct Settings {
     quick: bool,
     /// Measure only P1 to P7 and P10, beside the floor and beside another system, which is installed with npm and cargo when it is missing.
     #[arg(long, value_name = "SYSTEM",
-          conflicts_with_all = ["load", "looking", "shapes", "parked", "held", "memory", "tools", "breakdown"])]
+          conflicts_with_all = ["load", "looking", "shapes", "parked", "held", "memory", "tools", "children", "breakdown"])]
     beside: Option<Other>,
     /// Measure only this load (executions x steps), and write no result.json: for profiling, or to try a change.
     #[arg(long, value_name = "EXECUTIONSxSTEPS", value_parser = load, conflicts_with_all = ["quick", "check"])]
@@ -85,8 +86,11 @@ struct Settings {
     /// Measure only steps by what they do, and write no result.json.
     #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking", "shapes", "parked", "memory"])]
     tools: bool,
-    /// Measure only where the CPU time of a step goes, with perf, and write no result.json.
+    /// Measure only many small executions of a step's plan, and write no result.json.
     #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking", "shapes", "parked", "memory", "tools"])]
+    children: bool,
+    /// Measure only where the CPU time of a step goes, with perf, and write no result.json.
+    #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking", "shapes", "parked", "memory", "tools", "children"])]
     breakdown: bool,
     /// Exit with 1 when a target is missed. Times in milliseconds do not count, since they depend on the machine.
     #[arg(long)]
@@ -182,6 +186,12 @@ async fn measure(settings: &Settings) -> Result<bool> {
         }
         return Ok(true);
     }
+    if settings.children {
+        for _ in 0..settings.rounds {
+            println!("{:?}", children::measure(&binaries, &root, Scale::FULL.children).await?);
+        }
+        return Ok(true);
+    }
     if settings.breakdown {
         let load = Load::of_nothing(64, 400);
         print!("{}", breakdown::draw(&breakdown::measure(&binaries, &root, Scale::FULL.warm_up, load).await?));
@@ -196,8 +206,9 @@ async fn measure(settings: &Settings) -> Result<bool> {
             })
             .await?;
             println!(
-                "at the start {:.1} MiB, after 10 idle seconds {:.1} MiB; the last third of the batches has {:.2} x the one before",
+                "at the start {:.1} MiB, at most {:.1} MiB, after 10 idle seconds {:.1} MiB; the last third of the batches has {:.2} x the one before",
                 growth.idle_kib as f64 / 1024.0,
+                growth.peak_kib as f64 / 1024.0,
                 growth.afterwards_kib as f64 / 1024.0,
                 growth.ratio().unwrap_or(f64::NAN)
             );
@@ -243,6 +254,8 @@ async fn measure(settings: &Settings) -> Result<bool> {
         looking: Vec::new(),
         shapes: Vec::new(),
         tools: Vec::new(),
+        serving: Vec::new(),
+        children: Vec::new(),
         parked,
         memory: None,
         read: None,
@@ -258,6 +271,8 @@ async fn measure(settings: &Settings) -> Result<bool> {
             measured.beside.push(beside::measure(&binaries, &root, scale.beside).await?);
             measured.looking.push(looking::measure(&binaries, &root, scale.looking, number).await?);
             measured.tools.push(tools::measure(&binaries, &root, scale.tools).await?);
+            measured.serving.push(rounds::serving(number, &binaries, &root, scale).await?);
+            measured.children.push(children::measure(&binaries, &root, scale.children).await?);
         }
         measured.shapes.push(shapes::measure(&binaries, &root, scale.shapes).await?);
         if let Some(programs) = &restate {

@@ -17,6 +17,9 @@ use crate::{
 /// How long nothing runs before memory is read for the last time.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// The interval at which memory is read while a batch runs.
+const LOOKS: Duration = Duration::from_millis(250);
+
 /// The size of a measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
@@ -38,6 +41,8 @@ pub(crate) enum Client {
 pub(crate) struct Growth {
     pub(crate) idle_kib: u64,
     pub(crate) batches_kib: Vec<u64>,
+    /// The most while a batch ran.
+    pub(crate) peak_kib: u64,
     /// The same after ten idle seconds.
     pub(crate) afterwards_kib: u64,
 }
@@ -66,17 +71,27 @@ pub(crate) async fn measure(
     let pids = belay.pids();
     let idle_kib = proc::resident_kib(&pids)?;
     let mut batches_kib = Vec::with_capacity(scale.batches);
+    let mut peak_kib = 0;
     for number in 1..=scale.batches {
-        match client {
-            Client::Waiting => drop(belay.run(scale.load).await?),
-            Client::Reading => read_all(&belay, &place, scale.load).await?,
+        let mut batch = Box::pin(async {
+            match client {
+                Client::Waiting => belay.run(scale.load).await.map(drop),
+                Client::Reading => read_all(&belay, &place, scale.load).await,
+            }
+        });
+        loop {
+            match tokio::time::timeout(LOOKS, &mut batch).await {
+                Ok(ended) => break ended?,
+                Err(_) => peak_kib = peak_kib.max(proc::resident_kib(&pids)?),
+            }
         }
+        drop(batch);
         let of_each = pids.iter().map(|pid| proc::resident_kib(&[*pid])).collect::<Result<Vec<_>>>()?;
         show(number, &of_each);
         batches_kib.push(of_each.iter().sum());
     }
     tokio::time::sleep(IDLE).await;
-    Ok(Growth { idle_kib, batches_kib, afterwards_kib: proc::resident_kib(&pids)? })
+    Ok(Growth { idle_kib, batches_kib, peak_kib, afterwards_kib: proc::resident_kib(&pids)? })
 }
 
 /// Runs a batch as people do: watches each execution from its start, waits for one after the other, and reads each that has ended.
@@ -101,8 +116,10 @@ mod tests {
 
     #[test]
     fn what_has_levelled_off_has_the_ratio_one() {
-        let growth =
-            |batches_kib: &[u64]| Growth { idle_kib: 1, batches_kib: batches_kib.to_vec(), afterwards_kib: 1 }.ratio();
+        let growth = |batches_kib: &[u64]| {
+            let batches_kib = batches_kib.to_vec();
+            Growth { idle_kib: 1, batches_kib, peak_kib: 1, afterwards_kib: 1 }.ratio()
+        };
         assert_eq!(growth(&[50, 90, 90, 100, 100, 100]), Some(200.0 / 190.0));
         assert_eq!(growth(&[10, 50, 50, 100, 100, 100]), Some(200.0 / 150.0));
         assert_eq!(growth(&[9, 9, 100, 200, 200, 100]), Some(1.0));

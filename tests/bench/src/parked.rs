@@ -16,9 +16,13 @@ use belay_sqlite::{Location, Threads};
 use serde::Serialize;
 use tonic::transport::Channel;
 
-use crate::{Result, belay::Belay, place::Place, proc, subject::Load};
-
-const NAMESPACE: &str = "namespaces/default";
+use crate::{
+    Result,
+    belay::{Belay, NAMESPACE},
+    place::Place,
+    proc,
+    subject::Load,
+};
 
 /// The signal that four of ten executions wait for.
 const SIGNAL: &str = "go";

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     Result,
     belay::Belay,
-    beside,
+    beside, children,
     floor::Floor,
     journalled::Journalled,
     looking, memory,
@@ -36,6 +36,7 @@ pub(crate) struct Scale {
     pub(crate) looking: looking::Scale,
     pub(crate) shapes: shapes::Scale,
     pub(crate) tools: tools::Scale,
+    pub(crate) children: children::Scale,
     /// How many executions are parked.
     pub(crate) parked: u32,
     pub(crate) memory: memory::Scale,
@@ -56,6 +57,7 @@ impl Scale {
         looking: looking::Scale { steps: 1000, watchers: 1000, stuck: 200 },
         shapes: shapes::Scale { steps: 10_000, compared: 1000 },
         tools: tools::Scale { steps: 200 },
+        children: children::Scale { children: 10_000 },
         parked: 1_000_000,
         memory: memory::Scale { batches: 24, load: Load::of_nothing(64, 400) },
     };
@@ -74,6 +76,7 @@ impl Scale {
         looking: looking::Scale { steps: 200, watchers: 100, stuck: 50 },
         shapes: shapes::Scale { steps: 1000, compared: 100 },
         tools: tools::Scale { steps: 20 },
+        children: children::Scale { children: 500 },
         parked: 20_000,
         memory: memory::Scale { batches: 6, load: Load::of_nothing(16, 50) },
     };
@@ -122,6 +125,14 @@ pub(crate) async fn sides(number: usize, other: impl Subject, belay: Belay, scal
     let side =
         |n: usize| Side { one: one[n], some: some[n], many: many[n], idle_kib: idle_kib[n], busy_kib: busy_kib[n] };
     Ok([side(0), side(1)])
+}
+
+/// The same loads on the floor and on `belay serve`.
+pub(crate) async fn serving(number: usize, binaries: &Path, root: &Path, scale: Scale) -> Result<Round> {
+    let place = Place::new(root)?;
+    let (floor, belay) = (Floor::start(binaries, &place).await?, Belay::serve(binaries, &place).await?);
+    let [floor, belay] = sides(number, floor, belay, scale).await?;
+    Ok(Round { floor, belay })
 }
 
 /// One load on new stores; the floor's sample and Belay's.

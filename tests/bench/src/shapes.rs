@@ -3,9 +3,12 @@
 use std::path::Path;
 
 use belay_bench::stats;
-use belay_proto::v1::{self, ExecutionEvent, execution_event::Kind, step_spec};
+use belay_proto::v1::{
+    self, ExecutionEvent, execution_event::Kind, executor_service_client::ExecutorServiceClient, step_spec,
+};
 use belay_service_kit::{Clock as _, SystemClock};
 use serde::Serialize;
+use tonic::transport::Channel;
 
 use crate::{
     Result,
@@ -30,6 +33,16 @@ pub(crate) const TASKS: u32 = 2_122;
 const EDGES: usize = 6_114;
 pub(crate) const PARALLELISM: i32 = 64;
 
+/// How long a page is, as a program that walks a list asks.
+const PAGE_SIZE: i32 = 100;
+
+/// What an execution has a list of.
+enum List {
+    Artifacts,
+    ToolCalls,
+    AuditEntries,
+}
+
 /// One round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Shapes {
@@ -41,6 +54,8 @@ pub(crate) struct Shapes {
     pub(crate) early_ms: f64,
     /// The same when nine tenths of its steps are done.
     pub(crate) late_ms: f64,
+    /// A page of the long plan's artifacts, tool calls or audit log, whichever list takes longest: the p50 of its pages, in milliseconds.
+    pub(crate) page_ms: f64,
     /// From the request to start the wide plan to its answer, in milliseconds.
     pub(crate) accepted_ms: f64,
     /// From there to its end, for each task, in milliseconds.
@@ -62,6 +77,7 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale) -> Resul
     latencies.truncate(scale.compared);
     let p50 = |mut latencies: Vec<u64>| stats::percentile(&mut latencies, 50).ok_or("no step was measured");
     let (first_us, last_us) = (p50(latencies)?, p50(after)?);
+    let page_ms = slowest_list(belay.client(), &names[0]).await?;
     let early_ms = killed_at(&mut belay, &place, load, 100).await?;
     let late_ms = killed_at(&mut belay, &place, load, scale.steps / 10 * 9).await?;
 
@@ -71,7 +87,42 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale) -> Resul
     belay.finish(std::slice::from_ref(&name), TASKS).await?;
     let millis = |from: i64, to: i64| (to - from) as f64 / 1e3;
     let task_ms = millis(accepted, SystemClock.now_micros()) / f64::from(TASKS);
-    Ok(Shapes { first_us, last_us, early_ms, late_ms, accepted_ms: millis(began, accepted), task_ms })
+    Ok(Shapes { first_us, last_us, early_ms, late_ms, page_ms, accepted_ms: millis(began, accepted), task_ms })
+}
+
+/// Walks each list of what an execution has, and returns the p50 of a page of the one that takes longest, in milliseconds.
+async fn slowest_list(client: ExecutorServiceClient<Channel>, name: &str) -> Result<f64> {
+    let (parent, page_size) = (|| name.to_owned(), PAGE_SIZE);
+    let mut slowest = 0.0_f64;
+    for list in [List::Artifacts, List::ToolCalls, List::AuditEntries] {
+        let (mut page_token, mut micros) = (String::new(), Vec::new());
+        loop {
+            let (mut client, began) = (client.clone(), SystemClock.now_micros());
+            page_token = match list {
+                List::Artifacts => {
+                    let request =
+                        v1::ListArtifactsRequest { parent: parent(), page_size, page_token, ..Default::default() };
+                    client.list_artifacts(request).await?.into_inner().next_page_token
+                }
+                List::ToolCalls => {
+                    let request = v1::ListToolCallsRequest { parent: parent(), page_size, page_token };
+                    client.list_tool_calls(request).await?.into_inner().next_page_token
+                }
+                List::AuditEntries => {
+                    let request =
+                        v1::ListAuditEntriesRequest { parent: parent(), page_size, page_token, ..Default::default() };
+                    client.list_audit_entries(request).await?.into_inner().next_page_token
+                }
+            };
+            micros.push(u64::try_from(SystemClock.now_micros() - began).unwrap_or(0));
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        let p50 = stats::percentile(&mut micros, 50).ok_or("a list has no page")?;
+        slowest = slowest.max(p50 as f64 / 1e3);
+    }
+    Ok(slowest)
 }
 
 /// Kills the executor when so many steps of the long plan have completed; from the kill to the next step that starts or ends.
