@@ -682,7 +682,7 @@ async fn keeps_folders_in_use<W: JournalWriter>(store: &mut Opened<W>) {
     let in_use = || vec![Err(Refused::FolderInUse("origin".into()))];
     let gone = || vec![Err(Refused::FolderGone("origin".into()))];
 
-    assert_eq!(commit(store, vec![shared("early", "origin")]).await, gone(), "nobody uses it yet");
+    assert_eq!(commit(store, vec![shared("early", "origin")]).await, gone(), "no execution uses it yet");
     let answers = commit(store, vec![new("origin", "origin"), shared("fork", "origin")]).await;
     let (origin, fork) = (created(&answers[0]), created(&answers[1]));
     assert_eq!(commit(store, vec![new("another", "origin")]).await, in_use());

@@ -34,7 +34,7 @@ pub(super) struct Facts {
     pub(super) failed_beside_commits: bool,
 }
 
-/// Why a workspace's disk takes nothing, until somebody ends that.
+/// The reason why a workspace's disk takes nothing, until a person ends that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiskObstacle {
     Full,

@@ -252,7 +252,7 @@ impl Follower {
             }
         };
         self.keeps.notify_one();
-        // What is read may be later than what is known: whoever has seen it is shown nothing earlier.
+        // What is read may be later than what is known: a reader that has seen it is shown nothing earlier.
         let look = |view: &ReadView<'_>| {
             feed.raise(view.execution.last_sequence());
             look(view)

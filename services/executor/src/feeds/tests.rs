@@ -332,7 +332,7 @@ async fn a_fold_that_was_being_read_is_given_up_later() {
     assert_eq!((feed.is_followed(), feed.view.weight()), (false, 0));
 }
 
-/// B-31 (readers), B-22: however many executions are watched by clients that never read, and looked at meanwhile, nobody is refused, what is kept for
+/// B-31 (readers), B-22: however many executions are watched by clients that never read, and looked at meanwhile, no reader is refused, what is kept for
 /// all of them together stays below its bounds, and it is given up when they have gone.
 #[tokio::test]
 async fn readers_of_many_executions_do_not_exhaust_memory() {

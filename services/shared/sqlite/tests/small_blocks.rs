@@ -72,7 +72,7 @@ fn child() {
     let store = open(&Location::file(&path), &SCHEMA).unwrap();
     let writer = store.writer.lock().unwrap();
     writer.execute("INSERT INTO t VALUES (zeroblob(1))", []).unwrap();
-    // As long as somebody reads an early state, the log grows.
+    // As long as a reader reads an early state, the log grows.
     let reader = Connection::open(&path).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
     let frames = || fs::metadata(disk.join("store.db-wal")).unwrap().len() / (24 + 4096);

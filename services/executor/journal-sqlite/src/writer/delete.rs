@@ -103,7 +103,7 @@ impl Transaction<'_> {
             .exists([namespace, folder])
     }
 
-    /// Refuses a new folder that is in use or being removed, and a shared one that nobody uses any more.
+    /// Refuses a new folder that is in use or being removed, and a shared one that no execution uses any more.
     pub(super) fn check_folder(
         &self,
         namespace: &str,
