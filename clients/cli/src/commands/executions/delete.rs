@@ -30,7 +30,8 @@ const MAX_SHOWN: usize = 20;
 /// Delete executions that have ended, with everything that Belay keeps about them
 ///
 /// Their events, secrets, approvals and calls are deleted for good, and the directories that Belay made for them. A folder that was named
-/// with --workspace stays as it is. Asks before; without a terminal, --yes is required.
+/// with --workspace stays as it is. So do the executions that carried out the plans of their steps: --children --filter 'parent = ID' deletes
+/// those. Asks before; without a terminal, --yes is required.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay executions delete nightly-1 nightly-2"))]
 pub(crate) struct Delete {
