@@ -43,6 +43,10 @@ pub(super) struct Bugs {
     pub(super) forks: bool,
     /// Whether executions that have ended are deleted, also those of steps' plans. Neither a fault nor a bug.
     pub(super) deletes: bool,
+    /// Whether the executor deletes executions soon after their ends by itself, as its settings say. Neither a fault nor a bug.
+    pub(super) retains: bool,
+    /// Whether a receiver of webhooks, which is away now and then, is told what happens to executions, while the executor's clock is set. A fault, not a bug.
+    pub(super) webhooks: bool,
     /// Whether all steps have plans of their own, many of which end as soon as they have begun. Neither a fault nor a bug.
     pub(super) broods: bool,
     /// Whether some steps run for each entry of a list, fall back to other calls, are undone, have checks, or share resources. Neither a fault nor a bug.

@@ -1,6 +1,7 @@
 //! Clients: they start executions, pause, resume and cancel them, and watch them to their end.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::time::Duration;
 
@@ -66,7 +67,9 @@ pub(super) struct Connection {
     client: ExecutorServiceClient<Channel>,
     observed: Observations,
     /// Whether the requested execution was lost with the journal.
-    is_gone: bool,
+    is_lost: bool,
+    /// The executions that were not there any more because retention had deleted them.
+    taken: BTreeSet<String>,
     /// Whether the executor has answered the last request that it does not carry it out.
     is_refused: bool,
     /// Why the executor has refused the last plan.
@@ -80,7 +83,8 @@ impl Connection {
         Self {
             client: connect(),
             observed: observed.clone(),
-            is_gone: false,
+            is_lost: false,
+            taken: BTreeSet::new(),
             is_refused: false,
             plan_refused: None,
             may_be_missing: false,
@@ -123,9 +127,14 @@ impl Connection {
         }
     }
 
-    /// Whether the requested execution was lost with the journal.
-    pub(super) fn is_gone(&self) -> bool {
-        self.is_gone
+    /// Whether an execution that was requested was lost with the journal, or retention has deleted it.
+    pub(super) fn is_gone(&self, name: &str) -> bool {
+        self.is_lost || self.taken.contains(name)
+    }
+
+    /// The execution that a refusal names, when retention has deleted it.
+    fn taken(&self, status: &Status) -> Option<String> {
+        status::fact(status, "name").filter(|name| self.observed.is_taken(name))
     }
 
     /// Records a refusal, which is a violation unless it is expected.
@@ -140,7 +149,11 @@ impl Connection {
             Some(reason) if EXPECTED.contains(&reason) => {}
             Some("EXECUTION_NOT_FOUND") if self.may_be_missing => {}
             Some("EXECUTION_DELETED") if !self.observed.deletions().is_empty() => {}
-            Some("EXECUTION_NOT_FOUND") if self.observed.execution_may_be_gone() => self.is_gone = true,
+            Some("EXECUTION_NOT_FOUND") if self.observed.execution_may_be_gone() => self.is_lost = true,
+            Some("EXECUTION_NOT_FOUND") if let Some(name) = self.taken(status) => {
+                trace::count("requests about what was not kept");
+                self.taken.insert(name);
+            }
             Some(reason @ ("EXECUTION_NOT_FOUND" | "SEQUENCE_OUT_OF_RANGE")) => {
                 self.observed.violation(format_args!("what was observed is gone: {reason}: {message}"));
             }
@@ -250,8 +263,8 @@ async fn attend(name: &str, order: &Order, observed: &Observations, is_followed:
     for number in 0.. {
         pause(random, 400).await;
         let Some(execution) = look(&mut connection, name, random).await else {
-            if connection.is_gone() {
-                return trace::count("executions gone with the journal");
+            if connection.is_gone(name) {
+                return trace::count("executions gone before their client");
             }
             continue;
         };

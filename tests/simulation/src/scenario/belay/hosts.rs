@@ -32,8 +32,10 @@ use super::damage::Damaged;
 use super::knobs::Knobs;
 use super::outside::Outside;
 use super::people::PERSON_NAME;
+use super::retention::{self, Taken};
 use super::shared_journal::{SharedJournal, SharedWriter, is_fenced};
 use super::slow_journal::{SlowWriter, slow};
+use super::webhooks::{self, Mailbox};
 use super::workspaces::{self, Change, ModelDirectories};
 use super::{EXECUTOR, GATE, RUNNER, tools};
 use crate::blob_disk::BlobDisk;
@@ -138,6 +140,12 @@ pub(super) struct Site {
     pub(super) knobs: Knobs,
     pub(super) archive: Archive,
     pub(super) damaged: Damaged,
+    /// What retention has deleted.
+    pub(super) taken: Taken,
+    /// What the receiver of webhooks has got.
+    pub(super) mailbox: Mailbox,
+    /// The simulation's own seed.
+    pub(super) number: u64,
 }
 
 impl Site {
@@ -264,13 +272,18 @@ impl Owners {
         Ok(answers)
     }
 
-    /// Has executors drive all executions from their next start on, whatever they did before.
+    /// Has executors drive all executions from their next start on, whatever they did before, and keep all.
     pub(super) fn drive_all(&self) {
         self.with(|owned| owned.drives_all = true);
     }
 
     fn drives_all(&self, bugs: &Bugs) -> bool {
-        !bugs.drives_some || self.with(|owned| owned.drives_all)
+        !bugs.drives_some || self.is_over()
+    }
+
+    /// Whether executors start only so that what is stored can be read.
+    fn is_over(&self) -> bool {
+        self.with(|owned| owned.drives_all)
     }
 
     /// The fence of the executor that opened the journal last.
@@ -512,6 +525,9 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
     let channel = |uri| site.bugs.channel(channel(uri), &journal.stores);
     let (runner, gate) = (channel(RUNNER_URI), channel(SERVICES_URI));
     let (trigger, shutdown) = Shutdown::new();
+    let retains = site.bugs.retains && !site.owners.is_over();
+    let retention = if retains { retention::settings(site.seed) } else { Default::default() };
+    let webhooks = site.bugs.webhooks.then(|| webhooks::webhook(site.number, &site.mailbox)).into_iter().collect();
     let executions = ExecutionRegistry::new(belay_executor::Parts {
         journal,
         blobs: Arc::new(Folder::on(BlobDisk, Path::new(FOLDER).join("blobs"))),
@@ -525,10 +541,13 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
         telemetry: no_spans(site.seed),
         shutdown: shutdown.clone(),
         limits: Default::default(),
-        retention: Default::default(),
-        webhooks: Vec::new(),
+        retention,
+        webhooks,
         thresholds: site.knobs.executor,
     });
+    if site.bugs.webhooks {
+        tokio::spawn(site.mailbox.clone().watch(shared.clone()));
+    }
     if site.owners.drives_all(&site.bugs) {
         executions.drive_all().await?;
     }
@@ -578,7 +597,9 @@ async fn open_journal(
     let Opened { store_id, stores, fence, .. } = shared.open(&site.bugs, open).await?;
     let seed = site.seed.wrapping_mul(53).wrapping_add(fence.cast_unsigned());
     let (journal, owners, checker) = (shared.clone(), site.owners.clone(), site.checker.clone());
-    let writer = SharedWriter { journal, owners, fence, checker };
+    let taken = site.bugs.retains.then(|| site.taken.clone());
+    let mailbox = site.bugs.webhooks.then(|| site.mailbox.clone());
+    let writer = SharedWriter { journal, owners, fence, checker, taken, mailbox };
     let writer = LostAnswers::new(writer, seed, site.knobs.max_lost_answers);
     let (writer, reader) = slow(writer, shared.clone(), seed);
     Ok(Opened { writer, client_reader: Arc::clone(&reader), reader, store_id, stores, fence })

@@ -11,6 +11,7 @@ use super::deletions::Deletion;
 use super::forks::Fork;
 use super::looker::Look;
 use super::picture::{Account, Depth};
+use super::retention::Taken;
 use crate::checker::Checker;
 use crate::trace;
 
@@ -24,6 +25,8 @@ pub(super) struct Observations {
     /// Whether the executor keeps its journal.
     journal_remembers: bool,
     damaged: Damaged,
+    /// What retention has deleted.
+    taken: Taken,
 }
 
 #[derive(Debug, Default)]
@@ -91,9 +94,16 @@ pub(super) struct ObservedExecution {
 }
 
 impl Observations {
-    /// `gate_remembers`: the gate keeps its store; `journal_remembers`: so does the executor; `damaged`: whose calls' rows are damaged.
-    pub(super) fn new(checker: &Checker, gate_remembers: bool, journal_remembers: bool, damaged: Damaged) -> Self {
-        Self { checker: checker.clone(), gate_remembers, journal_remembers, damaged, ..Self::default() }
+    /// `gate_remembers`: the gate keeps its store; `journal_remembers`: so does the executor; `damaged`: whose calls' rows are damaged; `taken`: what retention
+    /// has deleted.
+    pub(super) fn new(
+        checker: &Checker,
+        gate_remembers: bool,
+        journal_remembers: bool,
+        damaged: Damaged,
+        taken: Taken,
+    ) -> Self {
+        Self { checker: checker.clone(), gate_remembers, journal_remembers, damaged, taken, ..Self::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -247,8 +257,20 @@ impl Observations {
     /// The executions that may have been deleted.
     pub(super) fn deletions(&self) -> BTreeMap<String, Deletion> {
         let mut deletions = self.state().deletions.clone();
+        for (name, taken) in self.taken.all() {
+            let deletion = deletions.entry(name).or_default();
+            deletion.open += taken.open;
+            deletion.acknowledged_at = deletion.acknowledged_at.into_iter().chain(taken.acknowledged_at).min();
+            deletion.is_complete |= taken.is_complete;
+            deletion.parent_step = taken.parent_step;
+        }
         deletions.retain(|_, deletion| deletion.open > 0 || deletion.acknowledged_at.is_some());
         deletions
+    }
+
+    /// Whether retention has deleted an execution, or may have.
+    pub(super) fn is_taken(&self, name: &str) -> bool {
+        self.taken.has(name)
     }
 
     /// Records two answers that fit together only if an execution went on after its end.
@@ -280,7 +302,7 @@ impl Observations {
 
     /// Records that an approval that was shown is missing.
     pub(super) fn approval_is_gone(&self, message: &str) {
-        if self.gate_remembers && self.state().deletions.is_empty() {
+        if self.gate_remembers && self.deletions().is_empty() {
             self.violation(format_args!("an approval that was shown is gone: {message}"));
         }
     }

@@ -35,7 +35,7 @@ pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRn
                 return;
             }
         }
-        if connection.is_gone() {
+        if connection.is_gone(name) {
             return;
         }
         if random.random_bool(0.1) {
