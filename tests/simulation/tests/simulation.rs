@@ -99,6 +99,27 @@ const SCENARIOS: &[Scenario] = &[
         run: belay::restoring_the_journal,
         expect: Expect::Holds { seeds: 15, counted: &["journals restored", "watches reset"] },
     },
+    // B-28: what was made after a backup is gone everywhere alike, and what was made before it goes on.
+    Scenario {
+        name: "belay_restoring_everything",
+        run: belay::restoring_everything,
+        expect: Expect::Holds {
+            seeds: 20,
+            counted: &[
+                "approvals approved",
+                "approvals in a backup that are not used yet",
+                "backups restored",
+                "calls on a grant",
+                "children completed",
+                "effects in place",
+                "executions of a history that is gone",
+                "executions recovered",
+                "orders given again",
+                "runs of a history that is gone",
+                "watches reset",
+            ],
+        },
+    },
     // B-20: flipped bits of the ledger are noticed, and never become a result.
     Scenario {
         name: "belay_damaging_a_row",

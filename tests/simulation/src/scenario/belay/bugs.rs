@@ -55,6 +55,8 @@ pub(super) struct Bugs {
     pub(super) escalates: bool,
     /// Whether the executor's journal is once replaced by an older copy, which is accepted as an operator would do.
     pub(super) restores_journal: bool,
+    /// Whether the stores of all services, the blobs and the workspaces are once copied together and later replaced by the copy. A fault, not a bug.
+    pub(super) restores_all: bool,
     /// Whether another executor replaces each while it runs, which does not notice that. A fault, not a bug.
     pub(super) replaces_executors: bool,
     /// A defect planted in the services' own code.

@@ -132,6 +132,12 @@ impl Connection {
         self.is_lost || self.taken.contains(name)
     }
 
+    /// Whether what a refusal does not find may be lost with the journal.
+    fn may_be_lost(&self, status: &Status) -> bool {
+        let is_known = || status::fact(status, "name").is_some_and(|name| self.observed.is_known(&name));
+        self.observed.execution_may_be_gone() && !is_known()
+    }
+
     /// The execution that a refusal names, when retention has deleted it.
     fn taken(&self, status: &Status) -> Option<String> {
         status::fact(status, "name").filter(|name| self.observed.is_taken(name))
@@ -149,7 +155,7 @@ impl Connection {
             Some(reason) if EXPECTED.contains(&reason) => {}
             Some("EXECUTION_NOT_FOUND") if self.may_be_missing => {}
             Some("EXECUTION_DELETED") if !self.observed.deletions().is_empty() => {}
-            Some("EXECUTION_NOT_FOUND") if self.observed.execution_may_be_gone() => self.is_lost = true,
+            Some("EXECUTION_NOT_FOUND") if self.may_be_lost(status) => self.is_lost = true,
             Some("EXECUTION_NOT_FOUND") if let Some(name) = self.taken(status) => {
                 trace::count("requests about what was not kept");
                 self.taken.insert(name);
@@ -178,9 +184,21 @@ pub(super) async fn work(orders: Vec<Order>, observed: Observations) -> turmoil:
 
 async fn carry_through(order: Order, observed: &Observations) {
     tokio::time::sleep(order.after).await;
+    loop {
+        let restores = observed.restores();
+        try_carry_through(&order, observed).await;
+        observed.until_settled().await;
+        if observed.restores() == restores {
+            return observed.ended(&order.request_id);
+        }
+        trace::count("orders given again");
+    }
+}
+
+async fn try_carry_through(order: &Order, observed: &Observations) {
     let mut random = StdRng::seed_from_u64(order.seed);
-    let name = start(&order, observed, &mut random).await;
-    follow(&name, &order, observed, &mut random).await;
+    let name = start(order, observed, &mut random).await;
+    follow(&name, order, observed, &mut random).await;
     let forks = random.random_bool(order.forks);
     let fork = if forks { forks::fork(&name, &order.request_id, observed, &mut random).await } else { None };
     if random.random_bool(order.deletes) {
@@ -190,7 +208,6 @@ async fn carry_through(order: Order, observed: &Observations) {
         let order = Order { request_id: forks::request_of(&order.request_id), ..order.clone() };
         follow(&fork, &order, observed, &mut random).await;
     }
-    observed.ended(&order.request_id);
 }
 
 /// Attends to an execution and watches it, until its end.
@@ -255,7 +272,11 @@ fn source(order: &Order) -> v1::start_execution_request::Source {
 /// Polls an execution until it has ended: pauses, resumes and cancels it while faults happen, and lets it end afterwards. One whose end may be lost with
 /// the journal is polled until it is followed to its end.
 async fn attend(name: &str, order: &Order, observed: &Observations, is_followed: &Cell<bool>, random: &mut StdRng) {
-    let request_id = &order.request_id;
+    // Another one in each history.
+    let request_id = match observed.restores() {
+        0 => order.request_id.clone(),
+        restores => format!("{}-again-{restores}", order.request_id),
+    };
     let mut connection = Connection::new(observed);
     let mut may_go_on = random.random_bool(order.goes_on);
     // A request to go on that may yet be carried out: the execution has not ended before that is known.

@@ -15,6 +15,7 @@
 mod archive;
 mod audit;
 mod auditor;
+mod backup;
 mod bugs;
 mod calls;
 mod children;
@@ -59,6 +60,7 @@ use rand::{Rng, SeedableRng};
 use self::archive::Archive;
 use self::audit::Evidence;
 use self::auditor::Found;
+use self::backup::Backup;
 use self::bugs::{Bugs, Memory};
 use self::client::Order;
 use self::damage::Damaged;
@@ -357,6 +359,16 @@ pub fn restoring_the_journal(seed: u64) -> Result<(), String> {
     run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::default() })
 }
 
+/// Belay as it is, with everything restored once from a backup that was made together: journal, blobs, ledger, the gate's store and the workspaces. What is left
+/// is one history, in which nothing is stuck, lost or done twice.
+///
+/// # Errors
+/// What was violated.
+pub fn restoring_everything(seed: u64) -> Result<(), String> {
+    let nests = seed.is_multiple_of(2);
+    run(seed, Bugs { restores_all: true, nests, waits: !nests, ..Bugs::default() })
+}
+
 /// Belay as it is, with a ledger in which one bit of one row flips: it never becomes a result. The runner starts, the outcome of that call is
 /// unknown, or known where only its name was damaged, and everything else continues.
 ///
@@ -616,9 +628,15 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let mut world = World::new(seed, &conditions, MAX_DURATION);
     let checker = Checker::default();
     let damaged = Damaged::default();
-    let taken = Taken::default();
-    let observed =
-        Observations::new(&checker, bugs.gate == Memory::Kept, !bugs.restores_journal, damaged.clone(), taken.clone());
+    let (taken, backup) = (Taken::default(), Backup::default());
+    let observed = Observations::new(
+        &checker,
+        bugs.gate == Memory::Kept,
+        !bugs.restores_journal,
+        damaged.clone(),
+        taken.clone(),
+        backup.clone(),
+    );
     let policies = policy::generate(&mut random);
     let mut knobs = Knobs::generate(&mut random, seed);
     if bugs.retains {
@@ -643,6 +661,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         damaged,
         taken: taken.clone(),
         mailbox: mailbox.clone(),
+        backup: backup.clone(),
         number: seed,
     };
 
@@ -721,7 +740,8 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let repeated = Repeated::default();
     // A runner that has lost what it knew cannot know that a grant was spent.
     let deletes = bugs.deletes || bugs.retains;
-    let keeps_all = bugs.calls == Memory::Kept && !bugs.damages_a_row && !bugs.restores_journal && !deletes;
+    let restores = bugs.restores_journal || bugs.restores_all;
+    let keeps_all = bugs.calls == Memory::Kept && !bugs.damages_a_row && !restores && !deletes;
     let may_repeat = keeps_all.then(|| repeated.clone());
     let forger = forger::forge(random.random(), site.owners.clone(), site.keys(), observed.clone(), may_repeat);
     world.client(FORGER, forger);
@@ -737,6 +757,9 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let all_ended = || observed.ended_count() == orders.len();
     // A run that has shown a violation need not last as long as the others.
     let decided = || all_ended() || checker.verdict().is_err();
+    if bugs.restores_all {
+        backup.make_and_restore(&mut world, &site, &observed, seed, decided).map_err(failed)?;
+    }
     world.run_until(HORIZON, decided).map_err(failed)?;
     checker.verdict()?;
     trace::event("all faults have ended");
