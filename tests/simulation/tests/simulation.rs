@@ -410,7 +410,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_child_not_driven",
         run: belay::child_not_driven,
-        expect: Expect::Found { violation: "stuck", first: 3, within: 200 },
+        expect: Expect::Found { violation: "stuck", first: 4, within: 200 },
     },
     Scenario {
         name: "belay_pause_of_child_kept",
