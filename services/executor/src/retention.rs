@@ -3,11 +3,9 @@
 //! It goes through an index of ends, the oldest first, and deletes a page at a time. The next page waits until the deletions of this one are
 //! complete, so that they never pile up while the tool runner or the gate is away.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::sync::{Arc, Weak};
 
+use belay_defects::{Defect, is_planted};
 use belay_journal::{DeleteRequest, ExecutionKey, ExecutionRow, Operation, Position, Refused};
 use belay_settings::Retention;
 use futures::future::join_all;
@@ -17,9 +15,6 @@ use crate::{
     journal_reads::unreadable,
     registry::{ExecutionRegistry, unwritable},
 };
-
-/// The interval between two rounds.
-const INTERVAL: Duration = Duration::from_secs(60);
 
 /// How many executions are deleted at a time: one commit of the journal, beside those of running executions.
 const PAGE: usize = 64;
@@ -41,8 +36,9 @@ pub(crate) async fn run(registry: Weak<ExecutionRegistry>, retention: Retention)
                     tracing::warn!(why, "Executions that the retention settings do not keep are not deleted yet")
                 }
             }
+            let interval = this.thresholds.retention_interval;
             drop(this);
-            tokio::time::sleep(INTERVAL).await;
+            tokio::time::sleep(interval).await;
         };
         tokio::select! {
             biased;
@@ -121,7 +117,8 @@ async fn not_in_use(registry: &ExecutionRegistry, page: Vec<ExecutionRow>) -> Re
             Some(parent) => registry.reads.read(move |reader| reader.get(parent)).await,
             None => Ok(None),
         };
-        if parent.map_err(|error| unreadable(&error).to_string())?.is_none_or(|parent| parent.summary.ended) {
+        let parent = parent.map_err(|error| unreadable(&error).to_string())?;
+        if parent.is_none_or(|parent| parent.summary.ended) || is_planted(Defect::ChildOfRunningTaken) {
             left.push(row);
         }
     }

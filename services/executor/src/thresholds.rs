@@ -21,6 +21,10 @@ pub struct Thresholds {
     pub snapshot_events: u64,
     /// Whether calls go over a session with the runner, where that has sessions; otherwise each is a request of its own.
     pub session: bool,
+    /// The interval at which executions that are not kept any more are looked for.
+    pub retention_interval: Duration,
+    /// The longest delay before a message for a webhook is sent again.
+    pub max_message_delay: Duration,
 }
 
 impl Default for Thresholds {
@@ -35,6 +39,8 @@ impl Default for Thresholds {
             // Folding as many takes milliseconds.
             snapshot_events: 1000,
             session: true,
+            retention_interval: Duration::from_secs(60),
+            max_message_delay: Duration::from_secs(600),
         }
     }
 }

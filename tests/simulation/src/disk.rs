@@ -11,6 +11,7 @@
 //! - A folder synced after a new file would undo what the file's sync made durable, in that same case. Folders go first.
 //! - A file that shrank and grew again would, until its sync, read its old content in the gap. The gap is written as zeros.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -290,6 +291,21 @@ pub(crate) fn names(path: &Path) -> Result<Vec<String>> {
     let mut names = fs::read_dir(path)?.map(name).collect::<io::Result<Vec<_>>>()?;
     names.sort_unstable();
     Ok(names)
+}
+
+/// The content of every file below a folder, by path.
+pub(crate) fn tree(path: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
+    let mut files = BTreeMap::new();
+    for name in names(path)? {
+        let path = path.join(name);
+        if fs::metadata(&path)?.is_dir() {
+            files.extend(tree(&path)?);
+        } else {
+            let content = read(&path)?;
+            files.insert(path, content);
+        }
+    }
+    Ok(files)
 }
 
 fn sync_folder(path: &Path) -> Result {

@@ -83,6 +83,16 @@ impl AsyncWrite for Connection {
     }
 }
 
+/// Connects to a port of a host.
+///
+/// # Errors
+/// When the host cannot be reached or does not listen there.
+pub async fn connect(host: &str, port: u16) -> io::Result<Connection> {
+    let stream = TcpStream::connect((host, port)).await?;
+    let peer = stream.peer_addr()?;
+    Ok(Connection { stream, peer })
+}
+
 /// Connects a channel to the host and port that its URI names.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Connector;
@@ -100,9 +110,7 @@ impl Service<Uri> for Connector {
         Box::pin(async move {
             let host =
                 uri.host().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the URI names no host"))?;
-            let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(DEFAULT_PORT))).await?;
-            let peer = stream.peer_addr()?;
-            Ok(TokioIo::new(Connection { stream, peer }))
+            Ok(TokioIo::new(connect(host, uri.port_u16().unwrap_or(DEFAULT_PORT)).await?))
         })
     }
 }

@@ -146,6 +146,13 @@ impl World {
         }
     }
 
+    /// Kills the process of `host`, if it has power, and starts it again at once.
+    pub fn kill(&mut self, host: &'static str) {
+        if self.sim.is_host_running(host) {
+            self.restart(host);
+        }
+    }
+
     /// Cuts the power of `host` and starts it again at once.
     pub fn power_cycle(&mut self, host: &'static str) {
         self.lose_power(host, Duration::ZERO);

@@ -99,6 +99,27 @@ const SCENARIOS: &[Scenario] = &[
         run: belay::restoring_the_journal,
         expect: Expect::Holds { seeds: 15, counted: &["journals restored", "watches reset"] },
     },
+    // B-28: what was made after a backup is gone everywhere alike, and what was made before it goes on.
+    Scenario {
+        name: "belay_restoring_everything",
+        run: belay::restoring_everything,
+        expect: Expect::Holds {
+            seeds: 20,
+            counted: &[
+                "approvals approved",
+                "approvals in a backup that are not used yet",
+                "backups restored",
+                "calls on a grant",
+                "children completed",
+                "effects in place",
+                "executions of a history that is gone",
+                "executions recovered",
+                "orders given again",
+                "runs of a history that is gone",
+                "watches reset",
+            ],
+        },
+    },
     // B-20: flipped bits of the ledger are noticed, and never become a result.
     Scenario {
         name: "belay_damaging_a_row",
@@ -179,6 +200,46 @@ const SCENARIOS: &[Scenario] = &[
                 "executions recovered",
                 "looks",
                 "outputs taken over",
+            ],
+        },
+    },
+    // B-26, B-28: what retention deletes by itself had ended, and nobody needs it any more.
+    Scenario {
+        name: "belay_retaining",
+        run: belay::retaining,
+        expect: Expect::Holds {
+            seeds: 25,
+            counted: &[
+                "children completed",
+                "children deleted after their ends",
+                "children not kept",
+                "children not kept after their parents",
+                "executions deleted",
+                "executions forked",
+                "executions gone before their client",
+                "executions not kept",
+                "executions recovered",
+                "looks",
+                "outputs taken over",
+                "requests about what was not kept",
+            ],
+        },
+    },
+    // S2-NFR-003: what is told reaches its receiver, whatever a clock said meanwhile.
+    Scenario {
+        name: "belay_telling",
+        run: belay::telling,
+        expect: Expect::Holds {
+            seeds: 20,
+            counted: &[
+                "clocks set back",
+                "clocks set forward",
+                "executions recovered",
+                "messages about waits",
+                "messages accepted",
+                "messages delivered",
+                "messages given up",
+                "messages not accepted",
             ],
         },
     },
@@ -330,6 +391,16 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_lost_child_started_again",
         run: belay::lost_child_started_again,
         expect: Expect::Found { violation: "was deleted, and is there again", first: 17, within: 200 },
+    },
+    Scenario {
+        name: "belay_child_of_running_taken",
+        run: belay::child_of_running_taken,
+        expect: Expect::Found { violation: "is in progress", first: 2, within: 200 },
+    },
+    Scenario {
+        name: "belay_wall_clock_messages",
+        run: belay::wall_clock_messages,
+        expect: Expect::Found { violation: "messages are not delivered", first: 3, within: 200 },
     },
     Scenario {
         name: "belay_fork_forgets_output",

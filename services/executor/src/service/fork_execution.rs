@@ -7,7 +7,7 @@ use belay_execution::{
     Actor, ApprovalMode, Body, Created, Event, Execution, ExecutionEvent, Json, Kept, Refused, StepEvent, StepId,
     Workspace, digest,
 };
-use belay_journal::NewExecution;
+use belay_journal::{NewExecution, Refused as NotStored};
 use belay_plan::Plan;
 use belay_proto::{payload::MAX_INLINE_BYTES, v1};
 use belay_reasons as reasons;
@@ -105,6 +105,12 @@ pub(super) async fn fork_execution(
     let paused = start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None }.into());
     let then = begun.taken_over.into_iter().chain(paused).map(|body| (by.clone(), body)).collect();
     let created = create(registry, row, folder, first, then, catalogue.ledger_id.as_str().into()).await?;
+    if let Err(NotStored::FolderGone(_)) = created {
+        let message =
+            format!("Execution `{}` was deleted meanwhile, and its folder with it; nothing was started.", origin.id);
+        let gone = status::error(Code::NotFound, reasons::EXECUTION_NOT_FOUND, message);
+        return Err(gone.with("name", &origin).into());
+    }
     described(registry, created).await
 }
 

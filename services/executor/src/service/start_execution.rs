@@ -276,11 +276,8 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
             return Err(status::error(Code::DataLoss, reasons::STORE_CORRUPT, message).into());
         }
         Refused::IdDeleted { id, reusable_at } => return Err(recently_deleted(registry, id, *reusable_at)),
-        Refused::FolderGone(_) => {
-            let message = "The execution was deleted meanwhile, and its folder with it; nothing was started.";
-            return Err(status::error(Code::NotFound, reasons::EXECUTION_NOT_FOUND, message).into());
-        }
-        Refused::FolderInUse(_)
+        Refused::FolderGone(_)
+        | Refused::FolderInUse(_)
         | Refused::Fenced { .. }
         | Refused::Gap { .. }
         | Refused::HasSealKey(_)

@@ -7,6 +7,7 @@
 
 use std::{sync::Weak, time::Duration};
 
+use belay_defects::{Defect, is_planted};
 use belay_journal::{Operation, OutboxRow};
 use futures::future::join_all;
 
@@ -19,9 +20,8 @@ use crate::{
 /// How many messages to one receiver are sent at the same time.
 const BATCH: usize = 16;
 
-/// The delay before the second attempt, and the longest.
+/// The delay before the second attempt. The longest is [`Thresholds::max_message_delay`](crate::Thresholds::max_message_delay).
 const FIRST_DELAY: Duration = Duration::from_secs(1);
-const MAX_DELAY: Duration = Duration::from_secs(600);
 
 /// The longest delay between two messages to a receiver that accepts nothing.
 const MAX_PROBE_DELAY: Duration = Duration::from_secs(60);
@@ -45,8 +45,9 @@ enum Next {
 }
 
 /// What follows attempt number `attempts`, `age` after the message was stored, when the receiver has accepted nothing `failures` times in a row.
-fn next(accepted: bool, attempts: u32, failures: u32, age: Duration, give_up_after: Duration) -> Next {
-    let delay = delay(attempts, MAX_DELAY);
+fn next(accepted: bool, attempts: u32, failures: u32, age: Duration, limits: Limits) -> Next {
+    let Limits { max_delay, give_up_after } = limits;
+    let delay = delay(attempts, max_delay);
     match accepted {
         true => Next::Delivered,
         // The last attempt is not after the time.
@@ -64,6 +65,14 @@ fn is_too_old(age: Duration, attempts: u32, give_up_after: Duration) -> bool {
     age > give_up_after && attempts >= MIN_ATTEMPTS
 }
 
+/// How long a message is tried.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// The longest delay before an attempt.
+    max_delay: Duration,
+    give_up_after: Duration,
+}
+
 /// Whether a receiver accepts messages, as far as the last ones tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Breaker {
@@ -78,8 +87,8 @@ impl Breaker {
     }
 
     /// The delay before the next message; `None` while the receiver accepts messages.
-    fn pause(self) -> Option<Duration> {
-        (self.failures > 0).then(|| delay(self.failures, MAX_PROBE_DELAY))
+    fn pause(self, max_delay: Duration) -> Option<Duration> {
+        (self.failures > 0).then(|| delay(self.failures, MAX_PROBE_DELAY.min(max_delay)))
     }
 
     /// What follows a round of messages, of which the receiver has accepted some or none.
@@ -119,15 +128,16 @@ async fn send_all(registry: Weak<ExecutionRegistry>, index: usize) {
         added.mark_unchanged();
         let Some(this) = registry.upgrade() else { return };
         let webhook = &this.webhooks[index];
+        let max_delay = this.thresholds.max_message_delay;
         let round = async {
-            if !is_rescheduled {
+            if !is_rescheduled && !is_planted(Defect::WallClockMessages) {
                 reschedule(&this, webhook).await?;
             }
             send_round(&this, webhook, &mut breaker).await
         };
         let round = match round.await {
             Ok(false) => until_next(&this, webhook).await.map(|wait| (wait, true)),
-            Ok(true) => match breaker.pause() {
+            Ok(true) => match breaker.pause(max_delay) {
                 None => {
                     is_rescheduled = true;
                     continue;
@@ -143,7 +153,7 @@ async fn send_all(registry: Weak<ExecutionRegistry>, index: usize) {
                 why,
                 "The messages of a webhook cannot be read or recorded now; retrying"
             );
-            (MAX_DELAY, true)
+            (max_delay, true)
         });
         drop(this);
         if !ends_with_new {
@@ -160,8 +170,8 @@ async fn send_all(registry: Weak<ExecutionRegistry>, index: usize) {
 
 /// Sends messages now whose time is later than any delay: an earlier process had a clock that was ahead.
 async fn reschedule(registry: &ExecutionRegistry, webhook: &Webhook) -> Result<(), String> {
-    let now = registry.now().as_micros();
-    let (name, latest) = (webhook.name.clone(), now.saturating_add(micros(MAX_DELAY)));
+    let (now, max_delay) = (registry.now().as_micros(), registry.thresholds.max_message_delay);
+    let (name, latest) = (webhook.name.clone(), now.saturating_add(micros(max_delay)));
     // Without messages, nothing is committed.
     let first = registry.reads.read(move |reader| reader.next_message(&name)).await;
     if first.map_err(|error| unreadable(&error).to_string())?.is_some() {
@@ -253,8 +263,9 @@ async fn send(
     let started = registry.now().as_micros();
     let sent = webhook.receiver.send(&message.id, started.div_euclid(1_000_000), &message.body).await;
     let (now, attempts) = (registry.now().as_micros(), row.attempts.saturating_add(1));
+    let limits = Limits { max_delay: registry.thresholds.max_message_delay, give_up_after: webhook.give_up_after };
     let failure = sent.err().map(|error| error.to_string());
-    let next = next(failure.is_none(), attempts, failures, age(row, now), webhook.give_up_after);
+    let next = next(failure.is_none(), attempts, failures, age(row, now), limits);
     let operation = match next {
         Next::Delivered | Next::GiveUp => Operation::RemoveMessage { key: row.key },
         Next::Retry(delay) => Operation::PostponeMessage { key: row.key, attempts, next_at: now + micros(delay) },
@@ -284,7 +295,8 @@ async fn until_next(registry: &ExecutionRegistry, webhook: &Webhook) -> Result<D
     let next = registry.reads.read(move |reader| reader.next_message(&name)).await;
     let next = next.map_err(|error| unreadable(&error).to_string())?;
     let wait = next.map(|next| u64::try_from(next - registry.now().as_micros()).unwrap_or(0));
-    Ok(wait.map_or(MAX_DELAY, |wait| Duration::from_micros(wait).min(MAX_DELAY)))
+    let max_delay = registry.thresholds.max_message_delay;
+    Ok(wait.map_or(max_delay, |wait| Duration::from_micros(wait).min(max_delay)))
 }
 
 fn micros(duration: Duration) -> i64 {
@@ -294,6 +306,16 @@ fn micros(duration: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Thresholds;
+
+    fn next(accepted: bool, attempts: u32, failures: u32, age: Duration, give_up_after: Duration) -> Next {
+        let max_delay = Thresholds::default().max_message_delay;
+        super::next(accepted, attempts, failures, age, Limits { max_delay, give_up_after })
+    }
+
+    fn pause(breaker: Breaker) -> Option<Duration> {
+        breaker.pause(Thresholds::default().max_message_delay)
+    }
 
     #[test]
     fn the_delay_doubles_up_to_ten_minutes_and_the_last_attempt_is_in_time() {
@@ -304,7 +326,7 @@ mod tests {
         };
         assert_eq!([1, 2, 3, 10, 11, 1_000].map(delay), [1, 2, 4, 512, 600, 600]);
         assert_eq!(next(true, 5, 0, day * 2, day), Next::Delivered, "however late");
-        assert_eq!(next(false, 20, 0, day - Duration::from_secs(600), day), Next::Retry(MAX_DELAY));
+        assert_eq!(next(false, 20, 0, day - Duration::from_secs(600), day), Next::Retry(Duration::from_secs(600)));
         assert_eq!(next(false, 20, 0, day - Duration::from_secs(599), day), Next::GiveUp);
     }
 
@@ -315,7 +337,7 @@ mod tests {
         assert!(matches!(next(false, MIN_ATTEMPTS - 1, 0, year, day), Next::Retry(_)));
         assert_eq!(next(false, MIN_ATTEMPTS, 0, year, day), Next::GiveUp);
         assert_eq!(next(false, 1, MIN_ATTEMPTS, year, day), Next::GiveUp, "its receiver was found away that often");
-        let attempts = (1..MIN_ATTEMPTS).map(|failures| Breaker { failures }.pause().unwrap());
+        let attempts = (1..MIN_ATTEMPTS).map(|failures| pause(Breaker { failures }).unwrap());
         assert!(attempts.sum::<Duration>() > Duration::from_secs(240));
     }
 
@@ -323,12 +345,12 @@ mod tests {
     #[test]
     fn a_receiver_that_accepts_nothing_is_sent_one_message_at_a_time() {
         let mut breaker = Breaker::default();
-        assert_eq!((breaker.batch(), breaker.pause()), (BATCH, None));
+        assert_eq!((breaker.batch(), pause(breaker)), (BATCH, None));
         let mut pauses = Vec::new();
         for _ in 0..8 {
             breaker = breaker.after(false);
             assert_eq!(breaker.batch(), 1);
-            pauses.push(breaker.pause().unwrap().as_secs());
+            pauses.push(pause(breaker).unwrap().as_secs());
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(breaker.after(true), Breaker::default());

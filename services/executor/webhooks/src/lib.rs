@@ -5,5 +5,5 @@
 mod send;
 mod sign;
 
-pub use send::{InvalidReceiver, Receiver, SendError};
+pub use send::{Connect, Connecting, Connection, InvalidReceiver, Receiver, SendError};
 pub use sign::{InvalidSecret, Secret};

@@ -1,6 +1,6 @@
 //! One attempt to send a message.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, pin::Pin, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::Full;
@@ -18,6 +18,17 @@ use tokio_rustls::{
 
 use crate::Secret;
 
+/// A connection to a receiver.
+pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<C: AsyncRead + AsyncWrite + Send + Unpin> Connection for C {}
+
+/// What connects to a host and a port.
+pub type Connect = Arc<dyn Fn(&str, u16) -> Connecting + Send + Sync>;
+
+/// A connection that is being made.
+pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Connection>>> + Send>>;
+
 /// A receiver of messages.
 pub struct Receiver {
     /// Host and port to connect to; an IPv6 address has no brackets.
@@ -30,6 +41,7 @@ pub struct Receiver {
     tls: Option<(TlsConnector, ServerName<'static>)>,
     secret: Secret,
     timeout: Duration,
+    connect: Connect,
 }
 
 /// A receiver cannot be used.
@@ -94,7 +106,14 @@ impl Receiver {
             tls,
             secret,
             timeout,
+            connect: Arc::new(over_tcp),
         })
+    }
+
+    /// The same, on connections that are made by `connect`.
+    #[must_use]
+    pub fn on(self, connect: Connect) -> Self {
+        Self { connect, ..self }
     }
 
     /// The address, for logs: without the path, which may be a secret.
@@ -114,7 +133,7 @@ impl Receiver {
 
     async fn connect_and_send(&self, id: &str, timestamp: i64, body: &str) -> Result<(), SendError> {
         let (host, port) = &self.address;
-        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(SendError::Connect)?;
+        let stream = (self.connect)(host, *port).await.map_err(SendError::Connect)?;
         let request = self.request(id, timestamp, body);
         match &self.tls {
             None => exchange(stream, request).await,
@@ -143,6 +162,15 @@ impl Receiver {
         }
         request
     }
+}
+
+/// Connects over the machine's network.
+fn over_tcp(host: &str, port: u16) -> Connecting {
+    let host = host.to_owned();
+    Box::pin(async move {
+        let stream = TcpStream::connect((host.as_str(), port)).await?;
+        Ok(Box::new(stream) as Box<dyn Connection>)
+    })
 }
 
 /// Sends a request on a connection, and reads the head of the answer.

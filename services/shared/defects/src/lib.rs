@@ -67,6 +67,10 @@ pub enum Defect {
     PauseOfChildKept,
     /// A fork does not take over the first output that it has to.
     ForkForgetsOutput,
+    /// Retention deletes the execution of a step's plan while the execution of that step is in progress.
+    ChildOfRunningTaken,
+    /// A message for a webhook is sent again when the wall clock has come to its time, which one that was ahead has given it.
+    WallClockMessages,
 }
 
 /// Whether a defect is planted in this process.

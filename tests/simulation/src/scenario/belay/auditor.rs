@@ -132,7 +132,7 @@ async fn read_gate(stored: &mut Stored, observed: &Observations, random: &mut St
         });
         match page.await {
             Ok(page) => {
-                names.extend(page.approvals.into_iter().map(|approval| approval.name));
+                names.extend(page.approvals.into_iter().map(|approval| (approval.name, approval.execution)));
                 page_token = page.next_page_token;
             }
             Err(status) => return observed.violation(format_args!("approvals cannot be listed: {status:?}")),
@@ -141,7 +141,7 @@ async fn read_gate(stored: &mut Stored, observed: &Observations, random: &mut St
             break;
         }
     }
-    for name in names {
+    for (name, execution) in names {
         let request = v1::GetApprovalRequest { name: name.clone(), view: v1::ApprovalView::Full.into() };
         let look = || {
             let request = request.clone();
@@ -163,7 +163,12 @@ async fn read_gate(stored: &mut Stored, observed: &Observations, random: &mut St
             pause(random, 100).await;
             approval = until_answered(random, look).await;
         }
+        // The gate forgets it with its execution.
+        let is_forgotten = |status: &Status| {
+            status::reason(status).as_deref() == Some("APPROVAL_NOT_FOUND") && observed.is_taken(&execution)
+        };
         match approval {
+            Err(status) if is_forgotten(&status) => continue,
             Ok(approval) => {
                 if approval.state() == approval::State::Pending {
                     observed.violation(format_args!("{name} is still asked, and its execution has ended"));
@@ -183,6 +188,7 @@ async fn read_gate(stored: &mut Stored, observed: &Observations, random: &mut St
         match grant.await {
             Ok(grant) if is_usable => drop(stored.grants.insert(name, grant)),
             Ok(_) => observed.violation(format_args!("there is a grant of {name}, which is not approved")),
+            Err(status) if is_forgotten(&status) => drop(stored.approvals.remove(&name)),
             Err(status) if is_usable => observed.violation(format_args!("there is no grant of {name}: {status:?}")),
             Err(_) => {}
         }

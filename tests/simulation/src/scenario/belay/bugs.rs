@@ -43,6 +43,10 @@ pub(super) struct Bugs {
     pub(super) forks: bool,
     /// Whether executions that have ended are deleted, also those of steps' plans. Neither a fault nor a bug.
     pub(super) deletes: bool,
+    /// Whether the executor deletes executions soon after their ends by itself, as its settings say. Neither a fault nor a bug.
+    pub(super) retains: bool,
+    /// Whether a receiver of webhooks, which is away now and then, is told what happens to executions, while the executor's clock is set. A fault, not a bug.
+    pub(super) webhooks: bool,
     /// Whether all steps have plans of their own, many of which end as soon as they have begun. Neither a fault nor a bug.
     pub(super) broods: bool,
     /// Whether some steps run for each entry of a list, fall back to other calls, are undone, have checks, or share resources. Neither a fault nor a bug.
@@ -51,6 +55,8 @@ pub(super) struct Bugs {
     pub(super) escalates: bool,
     /// Whether the executor's journal is once replaced by an older copy, which is accepted as an operator would do.
     pub(super) restores_journal: bool,
+    /// Whether the stores of all services, the blobs and the workspaces are once copied together and later replaced by the copy. A fault, not a bug.
+    pub(super) restores_all: bool,
     /// Whether another executor replaces each while it runs, which does not notice that. A fault, not a bug.
     pub(super) replaces_executors: bool,
     /// A defect planted in the services' own code.

@@ -1,6 +1,7 @@
 //! Clients: they start executions, pause, resume and cancel them, and watch them to their end.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::time::Duration;
 
@@ -66,7 +67,9 @@ pub(super) struct Connection {
     client: ExecutorServiceClient<Channel>,
     observed: Observations,
     /// Whether the requested execution was lost with the journal.
-    is_gone: bool,
+    is_lost: bool,
+    /// The executions that were not there any more because retention had deleted them.
+    taken: BTreeSet<String>,
     /// Whether the executor has answered the last request that it does not carry it out.
     is_refused: bool,
     /// Why the executor has refused the last plan.
@@ -80,7 +83,8 @@ impl Connection {
         Self {
             client: connect(),
             observed: observed.clone(),
-            is_gone: false,
+            is_lost: false,
+            taken: BTreeSet::new(),
             is_refused: false,
             plan_refused: None,
             may_be_missing: false,
@@ -123,9 +127,20 @@ impl Connection {
         }
     }
 
-    /// Whether the requested execution was lost with the journal.
-    pub(super) fn is_gone(&self) -> bool {
-        self.is_gone
+    /// Whether an execution that was requested was lost with the journal, or retention has deleted it.
+    pub(super) fn is_gone(&self, name: &str) -> bool {
+        self.is_lost || self.taken.contains(name)
+    }
+
+    /// Whether what a refusal does not find may be lost with the journal.
+    fn may_be_lost(&self, status: &Status) -> bool {
+        let is_known = || status::fact(status, "name").is_some_and(|name| self.observed.is_known(&name));
+        self.observed.execution_may_be_gone() && !is_known()
+    }
+
+    /// The execution that a refusal names, when retention has deleted it.
+    fn taken(&self, status: &Status) -> Option<String> {
+        status::fact(status, "name").filter(|name| self.observed.is_taken(name))
     }
 
     /// Records a refusal, which is a violation unless it is expected.
@@ -140,7 +155,11 @@ impl Connection {
             Some(reason) if EXPECTED.contains(&reason) => {}
             Some("EXECUTION_NOT_FOUND") if self.may_be_missing => {}
             Some("EXECUTION_DELETED") if !self.observed.deletions().is_empty() => {}
-            Some("EXECUTION_NOT_FOUND") if self.observed.execution_may_be_gone() => self.is_gone = true,
+            Some("EXECUTION_NOT_FOUND") if self.may_be_lost(status) => self.is_lost = true,
+            Some("EXECUTION_NOT_FOUND") if let Some(name) = self.taken(status) => {
+                trace::count("requests about what was not kept");
+                self.taken.insert(name);
+            }
             Some(reason @ ("EXECUTION_NOT_FOUND" | "SEQUENCE_OUT_OF_RANGE")) => {
                 self.observed.violation(format_args!("what was observed is gone: {reason}: {message}"));
             }
@@ -165,9 +184,21 @@ pub(super) async fn work(orders: Vec<Order>, observed: Observations) -> turmoil:
 
 async fn carry_through(order: Order, observed: &Observations) {
     tokio::time::sleep(order.after).await;
+    loop {
+        let restores = observed.restores();
+        try_carry_through(&order, observed).await;
+        observed.until_settled().await;
+        if observed.restores() == restores {
+            return observed.ended(&order.request_id);
+        }
+        trace::count("orders given again");
+    }
+}
+
+async fn try_carry_through(order: &Order, observed: &Observations) {
     let mut random = StdRng::seed_from_u64(order.seed);
-    let name = start(&order, observed, &mut random).await;
-    follow(&name, &order, observed, &mut random).await;
+    let name = start(order, observed, &mut random).await;
+    follow(&name, order, observed, &mut random).await;
     let forks = random.random_bool(order.forks);
     let fork = if forks { forks::fork(&name, &order.request_id, observed, &mut random).await } else { None };
     if random.random_bool(order.deletes) {
@@ -177,7 +208,6 @@ async fn carry_through(order: Order, observed: &Observations) {
         let order = Order { request_id: forks::request_of(&order.request_id), ..order.clone() };
         follow(&fork, &order, observed, &mut random).await;
     }
-    observed.ended(&order.request_id);
 }
 
 /// Attends to an execution and watches it, until its end.
@@ -242,7 +272,11 @@ fn source(order: &Order) -> v1::start_execution_request::Source {
 /// Polls an execution until it has ended: pauses, resumes and cancels it while faults happen, and lets it end afterwards. One whose end may be lost with
 /// the journal is polled until it is followed to its end.
 async fn attend(name: &str, order: &Order, observed: &Observations, is_followed: &Cell<bool>, random: &mut StdRng) {
-    let request_id = &order.request_id;
+    // Another one in each history.
+    let request_id = match observed.restores() {
+        0 => order.request_id.clone(),
+        restores => format!("{}-again-{restores}", order.request_id),
+    };
     let mut connection = Connection::new(observed);
     let mut may_go_on = random.random_bool(order.goes_on);
     // A request to go on that may yet be carried out: the execution has not ended before that is known.
@@ -250,8 +284,8 @@ async fn attend(name: &str, order: &Order, observed: &Observations, is_followed:
     for number in 0.. {
         pause(random, 400).await;
         let Some(execution) = look(&mut connection, name, random).await else {
-            if connection.is_gone() {
-                return trace::count("executions gone with the journal");
+            if connection.is_gone(name) {
+                return trace::count("executions gone before their client");
             }
             continue;
         };

@@ -74,7 +74,7 @@ pub(super) async fn delete(name: &str, request_id: &str, observed: &Observations
         match ask(&mut connection, observed, name, "", request_id).await {
             Answer::Deleted { complete: true } => break,
             // A clock that is far ahead has freed its name.
-            Answer::Refused(reason) if reason == "EXECUTION_NOT_FOUND" && asked => break,
+            Answer::Refused(reason) if reason == "EXECUTION_NOT_FOUND" && (asked || observed.is_taken(name)) => break,
             Answer::Refused(reason) => {
                 return observed.violation(format_args!("{name} has ended and is not deleted: {reason}"));
             }

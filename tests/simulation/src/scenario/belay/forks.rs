@@ -45,6 +45,9 @@ pub(super) async fn fork(name: &str, request_id: &str, observed: &Observations, 
         {
             break whole;
         }
+        if connection.is_gone(name) {
+            return None;
+        }
         pause(random, 100).await;
     };
     let steps = origin.plan.as_ref().map(|plan| &plan.steps[..]).unwrap_or_default();
@@ -81,6 +84,9 @@ pub(super) async fn fork(name: &str, request_id: &str, observed: &Observations, 
             }
             Err(Some(status)) => connection.refused(&status),
             Err(None) => {}
+        }
+        if connection.is_gone(name) {
+            return None;
         }
         pause(random, 200).await;
     }

@@ -27,13 +27,16 @@ use tonic::transport::{Channel, Endpoint};
 use turmoil::fs::shim::std::fs;
 
 use super::archive::Archive;
+use super::backup::Backup;
 use super::bugs::{Bugs, Memory};
 use super::damage::Damaged;
 use super::knobs::Knobs;
 use super::outside::Outside;
 use super::people::PERSON_NAME;
+use super::retention::{self, Taken};
 use super::shared_journal::{SharedJournal, SharedWriter, is_fenced};
 use super::slow_journal::{SlowWriter, slow};
+use super::webhooks::{self, Mailbox};
 use super::workspaces::{self, Change, ModelDirectories};
 use super::{EXECUTOR, GATE, RUNNER, tools};
 use crate::blob_disk::BlobDisk;
@@ -138,6 +141,14 @@ pub(super) struct Site {
     pub(super) knobs: Knobs,
     pub(super) archive: Archive,
     pub(super) damaged: Damaged,
+    /// What retention has deleted.
+    pub(super) taken: Taken,
+    /// What the receiver of webhooks has got.
+    pub(super) mailbox: Mailbox,
+    /// The backup that is put back.
+    pub(super) backup: Backup,
+    /// The simulation's own seed.
+    pub(super) number: u64,
 }
 
 impl Site {
@@ -191,6 +202,14 @@ impl Inventory {
     pub(super) fn take(&self) -> Option<Inventoried> {
         self.stock().found.take()
     }
+}
+
+/// What is known of the owners of a journal that was copied.
+#[derive(Debug)]
+pub(super) struct OwnersCopy {
+    newest_fence: i64,
+    names: BTreeMap<ExecutionKey, String>,
+    stored: BTreeMap<(String, i64), i64>,
 }
 
 /// The owners of the journal so far.
@@ -264,13 +283,36 @@ impl Owners {
         Ok(answers)
     }
 
-    /// Has executors drive all executions from their next start on, whatever they did before.
+    /// What is known now.
+    pub(super) fn copy(&self) -> OwnersCopy {
+        self.with(|owned| OwnersCopy {
+            newest_fence: owned.newest_fence,
+            names: owned.names.clone(),
+            stored: owned.stored.clone(),
+        })
+    }
+
+    /// The journal is what it was then. An executor is asked to accept it or not.
+    pub(super) fn restore(&self, copy: OwnersCopy, is_accepted: bool) {
+        let OwnersCopy { newest_fence, names, stored } = copy;
+        self.with(|owned| {
+            (owned.newest_fence, owned.names, owned.stored, owned.last_operation) = (newest_fence, names, stored, None);
+            owned.accepting = is_accepted;
+        });
+    }
+
+    /// Has executors drive all executions from their next start on, whatever they did before, and keep all.
     pub(super) fn drive_all(&self) {
         self.with(|owned| owned.drives_all = true);
     }
 
     fn drives_all(&self, bugs: &Bugs) -> bool {
-        !bugs.drives_some || self.with(|owned| owned.drives_all)
+        !bugs.drives_some || self.is_over()
+    }
+
+    /// Whether executors start only so that what is stored can be read.
+    fn is_over(&self) -> bool {
+        self.with(|owned| owned.drives_all)
     }
 
     /// The fence of the executor that opened the journal last.
@@ -312,16 +354,19 @@ pub(super) async fn runner(site: Site) -> turmoil::Result {
         site.inventory.stock().found = Some(found);
         return pending().await;
     }
+    site.backup.attend(RUNNER).await;
     supervise(RUNNER, run_runner(site)).await
 }
 
 /// The approval gate.
 pub(super) async fn gate(site: Site) -> turmoil::Result {
+    site.backup.attend(GATE).await;
     supervise(GATE, run_gate(site)).await
 }
 
 /// The executor.
 pub(super) async fn executor(site: Site) -> turmoil::Result {
+    site.backup.attend(EXECUTOR).await;
     supervise(EXECUTOR, run_executor(site)).await
 }
 
@@ -508,10 +553,15 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
             site.checker.violation(format_args!("the journal cannot be opened: {error}"));
         }
     })?;
-    let ids = Ids::seeded(site.seed.wrapping_add(journal.fence.cast_unsigned()));
+    // After a restore, fences are given again.
+    let history = u64::from(site.backup.restores()) << 32;
+    let ids = Ids::seeded(site.seed.wrapping_add(journal.fence.cast_unsigned()).wrapping_add(history));
     let channel = |uri| site.bugs.channel(channel(uri), &journal.stores);
     let (runner, gate) = (channel(RUNNER_URI), channel(SERVICES_URI));
     let (trigger, shutdown) = Shutdown::new();
+    let retains = site.bugs.retains && !site.owners.is_over();
+    let retention = if retains { retention::settings(site.seed) } else { Default::default() };
+    let webhooks = site.bugs.webhooks.then(|| webhooks::webhook(site.number, &site.mailbox)).into_iter().collect();
     let executions = ExecutionRegistry::new(belay_executor::Parts {
         journal,
         blobs: Arc::new(Folder::on(BlobDisk, Path::new(FOLDER).join("blobs"))),
@@ -525,10 +575,13 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
         telemetry: no_spans(site.seed),
         shutdown: shutdown.clone(),
         limits: Default::default(),
-        retention: Default::default(),
-        webhooks: Vec::new(),
+        retention,
+        webhooks,
         thresholds: site.knobs.executor,
     });
+    if site.bugs.webhooks {
+        tokio::spawn(site.mailbox.clone().watch(shared.clone()));
+    }
     if site.owners.drives_all(&site.bugs) {
         executions.drive_all().await?;
     }
@@ -553,7 +606,11 @@ async fn open_journal(
     site: &Site,
     shared: &SharedJournal,
 ) -> Result<Opened<SlowWriter<LostAnswers<SharedWriter>>>, StoreError> {
-    let accepted = if site.bugs.restores_journal { restore_journal(site) } else { None };
+    if site.bugs.restores_journal {
+        restore_journal(site);
+    }
+    // Until an executor has opened the copy: a start that fails has accepted nothing.
+    let accepted = site.owners.with(|owned| owned.accepting).then(now_micros);
     let location = Location { accepted, ..location(JOURNAL, site.bugs.journal, site.knobs.store_batch) };
     let open = async || {
         let mut journal =
@@ -578,15 +635,16 @@ async fn open_journal(
     let Opened { store_id, stores, fence, .. } = shared.open(&site.bugs, open).await?;
     let seed = site.seed.wrapping_mul(53).wrapping_add(fence.cast_unsigned());
     let (journal, owners, checker) = (shared.clone(), site.owners.clone(), site.checker.clone());
-    let writer = SharedWriter { journal, owners, fence, checker };
+    let taken = site.bugs.retains.then(|| site.taken.clone());
+    let mailbox = site.bugs.webhooks.then(|| site.mailbox.clone());
+    let writer = SharedWriter { journal, owners, fence, checker, taken, mailbox };
     let writer = LostAnswers::new(writer, seed, site.knobs.max_lost_answers);
     let (writer, reader) = slow(writer, shared.clone(), seed);
     Ok(Opened { writer, client_reader: Arc::clone(&reader), reader, store_id, stores, fence })
 }
 
-/// Copies the executor's journal at its second start, and restores the copy at its fourth. Returns the time from then on until an executor has
-/// opened the copy: a start that fails has accepted nothing.
-fn restore_journal(site: &Site) -> Option<i64> {
+/// Copies the executor's journal at its second start, and restores the copy at its fourth.
+fn restore_journal(site: &Site) {
     let files = [JOURNAL.to_owned(), format!("{JOURNAL}-wal")].map(|name| Path::new(FOLDER).join(name));
     let run = site.owners.with(|owned| {
         owned.executors += 1;
@@ -610,7 +668,6 @@ fn restore_journal(site: &Site) -> Option<i64> {
         }
         _ => {}
     });
-    site.owners.with(|owned| owned.accepting).then(now_micros)
 }
 
 /// A replaced owner that does not know about it repeats its last write. S2-NFR-005, B-08.

@@ -40,6 +40,7 @@ impl Knobs {
             max_inline: usual.max_inline,
             // Without sessions, as with a runner that has none: rarely.
             session: turned(1, 0, 2) > 0,
+            ..usual
         };
         let usual = Intervals::default();
         let journal = Intervals {

@@ -15,6 +15,7 @@
 mod archive;
 mod audit;
 mod auditor;
+mod backup;
 mod bugs;
 mod calls;
 mod children;
@@ -40,10 +41,12 @@ mod picture;
 mod plans;
 mod policy;
 mod promises;
+mod retention;
 mod shared_journal;
 mod slow_journal;
 mod tools;
 mod watcher;
+mod webhooks;
 mod workspaces;
 
 use std::sync::PoisonError;
@@ -57,6 +60,7 @@ use rand::{Rng, SeedableRng};
 use self::archive::Archive;
 use self::audit::Evidence;
 use self::auditor::Found;
+use self::backup::Backup;
 use self::bugs::{Bugs, Memory};
 use self::client::Order;
 use self::damage::Damaged;
@@ -66,6 +70,8 @@ use self::inputs::Inputs;
 use self::knobs::Knobs;
 use self::observed::Observations;
 use self::outside::Outside;
+use self::retention::Taken;
+use self::webhooks::Mailbox;
 use self::workspaces::Flaw;
 use crate::checker::Checker;
 use crate::fault::{self, Conditions, Fault};
@@ -168,6 +174,27 @@ pub fn deleting(seed: u64) -> Result<(), String> {
     let drives_some = seed % 2 == 1;
     let often = if drives_some { EXECUTOR_KILLS } else { None };
     run(seed, Bugs { nests: true, deletes: true, forks: true, looks: true, drives_some, often, ..Bugs::default() })
+}
+
+/// Belay as it is, with an executor that keeps few of the executions that have ended, or keeps them for a moment: it deletes them while others run, go on,
+/// are forked and, in some, are deleted by clients.
+///
+/// # Errors
+/// What was violated.
+pub fn retaining(seed: u64) -> Result<(), String> {
+    let drives_some = seed % 2 == 1;
+    let often = if drives_some { EXECUTOR_KILLS } else { None };
+    let deletes = seed % 3 == 2;
+    let bugs = Bugs { nests: true, retains: true, forks: true, looks: true, ..Bugs::default() };
+    run(seed, Bugs { deletes, drives_some, often, ..bugs })
+}
+
+/// A defect of the services' own code: [`Defect::ChildOfRunningTaken`].
+///
+/// # Errors
+/// What was violated.
+pub fn child_of_running_taken(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { nests: true, retains: true, ..Bugs::planted(Defect::ChildOfRunningTaken) })
 }
 
 /// A defect of the services' own code: [`Defect::ForkForgetsOutput`].
@@ -332,6 +359,16 @@ pub fn restoring_the_journal(seed: u64) -> Result<(), String> {
     run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::default() })
 }
 
+/// Belay as it is, with everything restored once from a backup that was made together: journal, blobs, ledger, the gate's store and the workspaces. What is left
+/// is one history, in which nothing is stuck, lost or done twice.
+///
+/// # Errors
+/// What was violated.
+pub fn restoring_everything(seed: u64) -> Result<(), String> {
+    let nests = seed.is_multiple_of(2);
+    run(seed, Bugs { restores_all: true, nests, waits: !nests, ..Bugs::default() })
+}
+
 /// Belay as it is, with a ledger in which one bit of one row flips: it never becomes a result. The runner starts, the outcome of that call is
 /// unknown, or known where only its name was damaged, and everything else continues.
 ///
@@ -364,6 +401,23 @@ pub fn waiting(seed: u64) -> Result<(), String> {
 /// What was violated.
 pub fn replacing_executors(seed: u64) -> Result<(), String> {
     run(seed, Bugs { replaces_executors: true, ..Bugs::default() })
+}
+
+/// Belay as it is, with a webhook whose receiver is away now and then, while the executor's clock is set forward and back and the executor is killed: every
+/// end is told, and nothing else is.
+///
+/// # Errors
+/// What was violated.
+pub fn telling(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { webhooks: true, nests: seed.is_multiple_of(3), ..Bugs::default() })
+}
+
+/// A defect of the services' own code: [`Defect::WallClockMessages`].
+///
+/// # Errors
+/// What was violated.
+pub fn wall_clock_messages(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { webhooks: true, ..Bugs::planted(Defect::WallClockMessages) })
 }
 
 /// A planted bug: the journal's commits are acknowledged before they are synced.
@@ -574,9 +628,24 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let mut world = World::new(seed, &conditions, MAX_DURATION);
     let checker = Checker::default();
     let damaged = Damaged::default();
-    let observed = Observations::new(&checker, bugs.gate == Memory::Kept, !bugs.restores_journal, damaged.clone());
+    let (taken, backup) = (Taken::default(), Backup::default());
+    let observed = Observations::new(
+        &checker,
+        bugs.gate == Memory::Kept,
+        !bugs.restores_journal,
+        damaged.clone(),
+        taken.clone(),
+        backup.clone(),
+    );
     let policies = policy::generate(&mut random);
-    let knobs = Knobs::generate(&mut random, seed);
+    let mut knobs = Knobs::generate(&mut random, seed);
+    if bugs.retains {
+        knobs.executor.retention_interval = retention::interval(seed);
+    }
+    if bugs.webhooks {
+        knobs.executor.max_message_delay = webhooks::max_delay(seed);
+    }
+    let mailbox = Mailbox::default();
     trace::event(format_args!("{knobs:?}"));
     machine::interleave(knobs.interleaving);
     let site = hosts::Site {
@@ -590,6 +659,10 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         knobs,
         archive: Archive::default(),
         damaged,
+        taken: taken.clone(),
+        mailbox: mailbox.clone(),
+        backup: backup.clone(),
+        number: seed,
     };
 
     let here = site.clone();
@@ -598,6 +671,10 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     world.host(RUNNER, move || hosts::runner(here.clone()));
     let here = site.clone();
     world.host(EXECUTOR, move || hosts::executor(here.clone()));
+    if bugs.webhooks {
+        let mailbox = mailbox.clone();
+        world.host(webhooks::RECEIVER, move || webhooks::receive(seed, mailbox.clone()));
+    }
     let mut orders = orders(&mut random, bugs);
     if bugs.waits {
         let waits = if seed % 4 == 3 { plans::sleep } else { plans::add_waits };
@@ -662,7 +739,9 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     }
     let repeated = Repeated::default();
     // A runner that has lost what it knew cannot know that a grant was spent.
-    let keeps_all = bugs.calls == Memory::Kept && !bugs.damages_a_row && !bugs.restores_journal && !bugs.deletes;
+    let deletes = bugs.deletes || bugs.retains;
+    let restores = bugs.restores_journal || bugs.restores_all;
+    let keeps_all = bugs.calls == Memory::Kept && !bugs.damages_a_row && !restores && !deletes;
     let may_repeat = keeps_all.then(|| repeated.clone());
     let forger = forger::forge(random.random(), site.owners.clone(), site.keys(), observed.clone(), may_repeat);
     world.client(FORGER, forger);
@@ -670,15 +749,22 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     if let Some((count, fault)) = bugs.often {
         world.schedule((0..count).map(|_| (HORIZON.mul_f64(random.random()), fault)).collect());
     }
+    if bugs.webhooks {
+        world.schedule(webhooks::faults(seed));
+    }
 
     let failed = |error: Box<dyn std::error::Error>| error.to_string();
     let all_ended = || observed.ended_count() == orders.len();
     // A run that has shown a violation need not last as long as the others.
     let decided = || all_ended() || checker.verdict().is_err();
+    if bugs.restores_all {
+        backup.make_and_restore(&mut world, &site, &observed, seed, decided).map_err(failed)?;
+    }
     world.run_until(HORIZON, decided).map_err(failed)?;
     checker.verdict()?;
     trace::event("all faults have ended");
     world.heal();
+    mailbox.calm();
     observed.set_healed(world.now_micros());
     // Invariant 6 of REQUIREMENTS: nothing is stuck.
     let mut has_ended = world.run_until(MAX_RECOVERY, decided).map_err(failed)?;
@@ -695,11 +781,19 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     }
 
     checker.verdict()?;
+    if bugs.webhooks {
+        mailbox.look_again();
+        if !world.run_until(webhooks::MAX_DELIVERY, || mailbox.waiting() == Some(0)).map_err(failed)? {
+            checker.violation(format_args!("messages are not delivered: {:?} of them wait", mailbox.waiting()));
+        }
+        checker.verdict()?;
+    }
     if bugs.restores_journal {
         // Executions that were lost with the journal cannot be compared; the watchers have checked their events.
         return Ok(());
     }
     site.owners.drive_all();
+    taken.close();
     for host in SITE.servers {
         world.power_cycle(host);
     }
@@ -731,7 +825,11 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             damaged: &site.damaged,
             repeated: &repeated,
         };
-        for violation in audit::audit(&evidence) {
+        let mut violations = audit::audit(&evidence);
+        if bugs.webhooks {
+            webhooks::audit(&evidence, &mailbox, seed, &mut violations);
+        }
+        for violation in violations {
             checker.violation(violation);
         }
     }
@@ -744,7 +842,7 @@ fn orders(random: &mut StdRng, bugs: Bugs) -> Vec<Order> {
     let order = |number| {
         if bugs.crowds {
             crowded(random, number)
-        } else if bugs.broods || bugs.deletes && number % 2 == 0 {
+        } else if bugs.broods || (bugs.deletes || bugs.retains) && number % 2 == 0 {
             let plan = plans::brood(random, format!("plan-{number}"));
             Order { plan, ..any_order(random, number) }
         } else {

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use belay_proto::v1::Decision;
 use belay_proto::v1::{self, approval, execution};
 
+use super::backup::Backup;
 use super::damage::Damaged;
 use super::deletions::Deletion;
 use super::forks::Fork;
 use super::looker::Look;
 use super::picture::{Account, Depth};
+use super::retention::Taken;
 use crate::checker::Checker;
 use crate::trace;
 
@@ -24,10 +26,14 @@ pub(super) struct Observations {
     /// Whether the executor keeps its journal.
     journal_remembers: bool,
     damaged: Damaged,
+    /// What retention has deleted.
+    taken: Taken,
+    /// The backup that is put back.
+    backup: Backup,
 }
 
-#[derive(Debug, Default)]
-struct State {
+#[derive(Debug, Clone, Default)]
+pub(super) struct State {
     /// The true time at which all faults have ended, in microseconds since the Unix epoch.
     healed_at: Option<i64>,
     /// Requests whose client has seen the end of the execution.
@@ -41,6 +47,17 @@ struct State {
     looks: Vec<Look>,
     /// By the names of the forks.
     forks: BTreeMap<String, Fork>,
+}
+
+impl State {
+    fn unused_approvals(&self) -> usize {
+        use approval::State as S;
+        let is_used = |asked: &ObservedApproval| {
+            asked.shown.values().next_back().is_some_and(|newest| matches!(newest.state(), S::Consumed | S::Stale))
+        };
+        let is_approved = |asked: &&ObservedApproval| asked.decided == Some(Decision::Approve) && !is_used(asked);
+        self.approvals.values().filter(is_approved).count()
+    }
 }
 
 /// The observations of one approval.
@@ -91,9 +108,52 @@ pub(super) struct ObservedExecution {
 }
 
 impl Observations {
-    /// `gate_remembers`: the gate keeps its store; `journal_remembers`: so does the executor; `damaged`: whose calls' rows are damaged.
-    pub(super) fn new(checker: &Checker, gate_remembers: bool, journal_remembers: bool, damaged: Damaged) -> Self {
-        Self { checker: checker.clone(), gate_remembers, journal_remembers, damaged, ..Self::default() }
+    /// `gate_remembers`: the gate keeps its store; `journal_remembers`: so does the executor; `damaged`: whose calls' rows are damaged; `taken`: what retention
+    /// has deleted.
+    pub(super) fn new(
+        checker: &Checker,
+        gate_remembers: bool,
+        journal_remembers: bool,
+        damaged: Damaged,
+        taken: Taken,
+        backup: Backup,
+    ) -> Self {
+        let checker = checker.clone();
+        Self { checker, gate_remembers, journal_remembers, damaged, taken, backup, ..Self::default() }
+    }
+
+    /// What was observed so far.
+    pub(super) fn copy(&self) -> State {
+        self.state().clone()
+    }
+
+    /// What was observed since is of a history that is gone.
+    pub(super) fn restore(&self, copy: State) {
+        let mut state = self.state();
+        let lost = state.executions.keys().filter(|name| !copy.executions.contains_key(*name));
+        lost.for_each(|_| trace::count("executions of a history that is gone"));
+        (0..copy.unused_approvals()).for_each(|_| trace::count("approvals in a backup that are not used yet"));
+        *state = copy;
+    }
+
+    /// How many approvals are approved, as far as people were shown, and not used yet.
+    pub(super) fn unused_approvals(&self) -> usize {
+        self.state().unused_approvals()
+    }
+
+    /// How many times everything was restored from a backup.
+    pub(super) fn restores(&self) -> u32 {
+        self.backup.restores()
+    }
+
+    /// Whether a watcher has to know by itself that everything was restored.
+    pub(super) fn restores_are_silent(&self) -> bool {
+        self.backup.is_silent()
+    }
+
+    /// Returns when nothing will be restored from a backup any more.
+    pub(super) async fn until_settled(&self) {
+        self.backup.until_settled().await;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -218,7 +278,12 @@ impl Observations {
 
     /// Returns whether an acknowledged execution may be missing.
     pub(super) fn execution_may_be_gone(&self) -> bool {
-        !self.journal_remembers
+        !self.journal_remembers || self.restores() > 0
+    }
+
+    /// Whether an execution is known in the history that is left.
+    pub(super) fn is_known(&self, name: &str) -> bool {
+        self.journal_remembers && self.state().executions.get(name).is_some_and(|known| !known.uid.is_empty())
     }
 
     /// Records that a request to delete an execution is sent, and the step that it belongs to.
@@ -247,8 +312,20 @@ impl Observations {
     /// The executions that may have been deleted.
     pub(super) fn deletions(&self) -> BTreeMap<String, Deletion> {
         let mut deletions = self.state().deletions.clone();
+        for (name, taken) in self.taken.all() {
+            let deletion = deletions.entry(name).or_default();
+            deletion.open += taken.open;
+            deletion.acknowledged_at = deletion.acknowledged_at.into_iter().chain(taken.acknowledged_at).min();
+            deletion.is_complete |= taken.is_complete;
+            deletion.parent_step = taken.parent_step;
+        }
         deletions.retain(|_, deletion| deletion.open > 0 || deletion.acknowledged_at.is_some());
         deletions
+    }
+
+    /// Whether retention has deleted an execution, or may have.
+    pub(super) fn is_taken(&self, name: &str) -> bool {
+        self.taken.has(name)
     }
 
     /// Records two answers that fit together only if an execution went on after its end.
@@ -280,7 +357,7 @@ impl Observations {
 
     /// Records that an approval that was shown is missing.
     pub(super) fn approval_is_gone(&self, message: &str) {
-        if self.gate_remembers && self.state().deletions.is_empty() {
+        if self.gate_remembers && self.deletions().is_empty() && self.restores() == 0 {
             self.violation(format_args!("an approval that was shown is gone: {message}"));
         }
     }

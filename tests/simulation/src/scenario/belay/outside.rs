@@ -42,8 +42,8 @@ pub(super) struct Effect {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Outside(Arc<Mutex<World>>);
 
-#[derive(Debug, Default)]
-struct World {
+#[derive(Debug, Clone, Default)]
+pub(super) struct World {
     runs: Vec<Run>,
     workspaces: BTreeSet<PathBuf>,
     /// The number of runs begun and commits applied.
@@ -142,6 +142,21 @@ impl Outside {
     /// Whether a commit is synced.
     pub(super) fn is_synced(&self, commit: &str) -> bool {
         self.world().synced.contains(commit)
+    }
+
+    /// What has happened so far.
+    pub(super) fn copy(&self) -> World {
+        self.world().clone()
+    }
+
+    /// What has happened since is of a history that is gone.
+    pub(super) fn restore(&self, copy: World) {
+        let mut world = self.world();
+        for run in world.runs.iter().skip(copy.runs.len()) {
+            trace::count("runs of a history that is gone");
+            trace::detail(format_args!("{} ran in a history that is gone", run.call));
+        }
+        *world = copy;
     }
 
     /// Every folder that ever was a workspace.

@@ -47,6 +47,7 @@ struct Intention {
 /// Watches and decides for as long as the simulation lasts.
 pub(super) async fn decide(seed: u64, observed: Observations) -> turmoil::Result {
     let random = StdRng::seed_from_u64(seed);
+    let mut restores = observed.restores();
     let mut person = Person {
         observed,
         random,
@@ -56,6 +57,10 @@ pub(super) async fn decide(seed: u64, observed: Observations) -> turmoil::Result
         intentions: BTreeMap::new(),
     };
     loop {
+        if std::mem::replace(&mut restores, person.observed.restores()) != restores {
+            (person.watched, person.cursor) = (None, (String::new(), 0));
+            person.intentions.clear();
+        }
         person.watch_for_a_while().await;
         person.decide().await;
     }

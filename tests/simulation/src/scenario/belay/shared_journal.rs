@@ -9,6 +9,8 @@ use tokio::sync::RwLock;
 
 use super::bugs::{Bugs, Journaled};
 use super::hosts::Owners;
+use super::retention::Taken;
+use super::webhooks::Mailbox;
 use crate::checker::Checker;
 use crate::trace;
 
@@ -55,6 +57,10 @@ pub(super) struct SharedWriter {
     /// The executor's fence.
     pub(super) fence: i64,
     pub(super) checker: Checker,
+    /// What retention deletes, where it does.
+    pub(super) taken: Option<Taken>,
+    /// What is told of it, where it is.
+    pub(super) mailbox: Option<Mailbox>,
 }
 
 impl JournalWriter for SharedWriter {
@@ -66,7 +72,18 @@ impl JournalWriter for SharedWriter {
         let mut current = self.journal.0.write().await;
         let Some(open) = current.as_mut() else { return Err(StoreError::Broken) };
         if self.fence == open.fence {
-            return self.owners.remembering(batch, open.writer.commit(batch)).await;
+            let Open { writer, reader, .. } = open;
+            let commit = self.owners.remembering(batch, writer.commit(batch));
+            return match (&self.taken, &self.mailbox) {
+                (_, Some(mailbox)) => mailbox.remembering(batch, commit).await,
+                (Some(taken), None) => {
+                    for key in taken.unknown(batch) {
+                        taken.know(key, reader.get(key).await?.as_ref());
+                    }
+                    taken.remembering(batch, &self.checker, commit).await
+                }
+                (None, None) => commit.await,
+            };
         }
         let answers = open.writer.commit(batch).await?;
         for (operation, answer) in batch.iter().zip(&answers) {

@@ -18,7 +18,11 @@ const HEARTBEAT: Duration = Duration::from_millis(300);
 pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRng) {
     let mut connection = Connection::new(observed);
     let mut cursor = Cursor::default();
+    let mut restores = observed.restores();
     loop {
+        if std::mem::replace(&mut restores, observed.restores()) != restores && observed.restores_are_silent() {
+            cursor = Cursor::default();
+        }
         let request = v1::WatchExecutionRequest {
             name: name.to_owned(),
             after_sequence: Some(cursor.sequence),
@@ -35,7 +39,7 @@ pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRn
                 return;
             }
         }
-        if connection.is_gone() {
+        if connection.is_gone(name) {
             return;
         }
         if random.random_bool(0.1) {
