@@ -8,7 +8,7 @@ use std::{
 use belay_journal::{
     Change, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, Folder, InboxChanges, InboxMessage,
     InboxRow, NewExecution, Operation, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, TakenMessage,
-    Transition,
+    Transition, start_request,
 };
 use belay_proto::stores::Stores;
 
@@ -131,9 +131,20 @@ impl State {
                 }
                 let Stored { row, transitions, folder, .. } =
                     self.executions.remove(&key).ok_or(Refused::Missing(key))?;
-                let NewExecution { namespace, id, shard, .. } = row.execution;
+                let NewExecution { namespace, id, shard, request_id, .. } = row.execution;
                 let folder = folder.filter(|folder| !self.is_in_use(&namespace, folder));
-                let deletion = Deletion { key, namespace, id, shard, deleted_at, request, folder, reusable_at: None };
+                let start_request = start_request(&request_id);
+                let deletion = Deletion {
+                    key,
+                    namespace,
+                    id,
+                    shard,
+                    deleted_at,
+                    request,
+                    start_request,
+                    folder,
+                    reusable_at: None,
+                };
                 self.deletions.insert(key, (deletion, transitions.len()));
                 self.outbox.retain(|_, row| row.execution != key);
                 self.inboxes.retain(|(to, _), _| *to != key);
@@ -242,6 +253,15 @@ impl State {
         {
             let same_request = row.execution.request_hash == execution.request_hash;
             return Err(Refused::RequestIdUsed { existing: row.key, same_request });
+        }
+        let request = start_request(&execution.request_id);
+        let has_started = |(deletion, _): &&(Deletion, usize)| {
+            request.is_some()
+                && (&deletion.namespace, &deletion.start_request) == (&execution.namespace, &request)
+                && deletion.reusable_at.is_none_or(|at| at > execution.created_at)
+        };
+        if let Some((deletion, _)) = self.deletions.values().find(has_started) {
+            return Err(Refused::RequestDeleted { id: deletion.id.clone() });
         }
         if let Some(Stored { row, .. }) = self.named(&execution.namespace, &execution.id) {
             return Err(Refused::IdTaken { id: execution.id, existing: row.key });

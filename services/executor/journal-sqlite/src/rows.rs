@@ -181,11 +181,11 @@ pub(crate) fn deletions(
     values: impl Params,
 ) -> Result<Vec<Checked<Deletion>>, rusqlite::Error> {
     let read = format!(
-        "SELECT exec, namespace, id, shard, deleted_at, request_id, request_hash, folder, reusable_at, {} FROM deletion {condition}",
+        "SELECT exec, namespace, id, shard, deleted_at, request_id, request_hash, start_request, folder, reusable_at, {} FROM deletion {condition}",
         DELETION.intact()
     );
     let deletion = |row: &Row<'_>| {
-        if !row.get::<_, bool>(9)? {
+        if !row.get::<_, bool>(10)? {
             return Ok(Err(DELETION.damaged(row.get::<_, i64>(0)?)));
         }
         Ok(Ok(Deletion {
@@ -195,8 +195,9 @@ pub(crate) fn deletions(
             shard: row.get(3)?,
             deleted_at: row.get(4)?,
             request: DeleteRequest { id: row.get(5)?, hash: row.get(6)? },
-            folder: row.get(7)?,
-            reusable_at: row.get(8)?,
+            start_request: row.get(7)?,
+            folder: row.get(8)?,
+            reusable_at: row.get(9)?,
         }))
     };
     connection.prepare_cached(&read)?.query_map(values, deletion)?.collect()

@@ -5,7 +5,7 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 14,
+    format: 15,
     earlier_lacks: "the folders of executions",
     create: "
         CREATE TABLE meta (
@@ -167,6 +167,8 @@ pub(crate) const SCHEMA: Schema = Schema {
             deleted_at    INTEGER NOT NULL,
             request_id    TEXT NOT NULL,
             request_hash  TEXT NOT NULL,
+            -- A digest of the id of the request that started it.
+            start_request TEXT,
             -- The folder that goes with it.
             folder        TEXT,
             -- Its last row of the log that is still there; 0 when none is.
@@ -175,6 +177,7 @@ pub(crate) const SCHEMA: Schema = Schema {
             sum           INTEGER NOT NULL,
             UNIQUE (namespace, id)
         ) STRICT;
+        CREATE INDEX deletion_start ON deletion (namespace, start_request) WHERE start_request IS NOT NULL;
         CREATE INDEX deletion_open ON deletion (exec) WHERE reusable_at IS NULL;
         CREATE INDEX deletion_folder ON deletion (namespace, folder) WHERE folder IS NOT NULL AND reusable_at IS NULL;
         CREATE INDEX deletion_deleted ON deletion (deleted_at, exec);
@@ -267,6 +270,7 @@ pub(crate) const DELETION: Table = Table {
         "deleted_at",
         "request_id",
         "request_hash",
+        "start_request",
         "folder",
         "last_log",
         "reusable_at",

@@ -282,6 +282,9 @@ impl Transaction<'_> {
                 let same_request = hash == execution.request_hash;
                 return Ok(Err(Refused::RequestIdUsed { existing: ExecutionKey(existing), same_request }));
             }
+            if let Err(refused) = self.check_request_is_new(execution)? {
+                return Ok(Err(refused));
+            }
         }
         let taken: Option<i64> = self
             .connection

@@ -14,7 +14,7 @@ use crate::{
     AnyOf, Change, Changes, Comparison, Condition, Cursor, DeleteRequest, Deletion, Done, ExecutionKey, ExecutionRow,
     ExecutionSummary, Fence, Folder, JournalWriter, Loaded, MAX_EXAMINED, NewExecution, Opened, Operation, Order,
     OrderBy, Page, ParentStep, Position, Query, Refused, Snapshot, StepCounts, StoreError, StoredTransition,
-    Transition, Waits,
+    Transition, Waits, start_request,
 };
 
 /// Checks a store's guarantees. `open` opens the same store each time, after the previous handle was dropped.
@@ -777,6 +777,7 @@ async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
         shard: 7,
         deleted_at: 600,
         request: DeleteRequest { id: "x".into(), hash: "hash".into() },
+        start_request: start_request("request of deleted"),
         folder: None,
         reusable_at: None,
     };
@@ -794,6 +795,10 @@ async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     let again = create(new_execution("deleted", "", "", 10_000), fence);
     let refused = |reusable_at| Err(Refused::IdDeleted { id: "deleted".into(), reusable_at });
     assert_eq!(commit(store, vec![again.clone()]).await, vec![refused(None)]);
+    // B-15: a repetition of the request that started it starts nothing, under whichever name, for as long as the execution's own name is not free.
+    let repeated = |at| create(new_execution("another", "request of deleted", "hash", at), fence);
+    let repetition = || Err(Refused::RequestDeleted { id: "deleted".into() });
+    assert_eq!(commit(store, vec![repeated(10_000)]).await, vec![repetition()]);
 
     let mut steps = 1;
     while commit(store, vec![erase(key, 50, fence)]).await != vec![Ok(Done::Erased { complete: true })] {
@@ -809,6 +814,7 @@ async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     )
     .await;
     assert_eq!(answers, vec![Ok(Done::Closed), refused(Some(10_001)), Ok(Done::Dropped(0))]);
+    assert_eq!(commit(store, vec![repeated(10_000)]).await, vec![repetition()]);
     assert_eq!(store.reader.open_deletions(ExecutionKey(0), 10).await.unwrap(), vec![], "it is closed");
     let closed = store.reader.deletion("default", "deleted").await.unwrap().expect("its name is not free yet");
     assert_eq!(closed, Deletion { reusable_at: Some(10_001), ..deletion });

@@ -1,5 +1,7 @@
 //! What a store keeps of a deleted execution until everything else of it is gone.
 
+use sha2::{Digest as _, Sha256};
+
 use crate::ExecutionKey;
 
 /// Who asked for a deletion.
@@ -26,8 +28,16 @@ pub struct Deletion {
     pub deleted_at: i64,
     /// Who asked for it.
     pub request: DeleteRequest,
+    /// The [`digest`](start_request) of the id of the request that started it; `None` when that had none.
+    pub start_request: Option<String>,
     /// The id of the folder that goes with it, which no other execution used when it was deleted; `None` when others did, or it had none.
     pub folder: Option<String>,
     /// From when on its name may be used again, in microseconds since the Unix epoch; `None` until the deletion is closed.
     pub reusable_at: Option<i64>,
+}
+
+/// What a store keeps of the id of the request that started an execution, once that is deleted: the SHA-256 of the id in hexadecimal, by which a repetition
+/// of the request is known. `None` for an empty id.
+pub fn start_request(request_id: &str) -> Option<String> {
+    (!request_id.is_empty()).then(|| format!("{:x}", Sha256::digest(request_id)))
 }

@@ -201,6 +201,7 @@ mod tests {
             shard: 3,
             deleted_at: 9,
             request,
+            start_request: None,
             folder: None,
             reusable_at: None,
         };

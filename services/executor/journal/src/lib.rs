@@ -18,7 +18,8 @@
 //!    is refused, and lists leave it out. Everything else can be used.
 //! 9. A deleted execution is gone for every reader when the deletion is committed, and with it its key, without which nothing that it sealed can
 //!    be opened. A [`Deletion`] stays in its place: its events are removed in small steps ([`Operation::Erase`]), and when it is closed
-//!    ([`Operation::CloseDeletion`]), the store's files have none of the execution's bytes.
+//!    ([`Operation::CloseDeletion`]), the store's files have none of the execution's bytes. Until its name is free again, a repetition of the request that
+//!    started it starts nothing ([`Refused::RequestDeleted`]).
 //! 10. [`JournalReader::changes`] gives each committed transition once, in an order in which nothing is ever committed before a [`Cursor`] that
 //!     a reader was given. A store whose numbers are given out before they are committed has to hold back those above the first that is open.
 //!
@@ -50,7 +51,7 @@ use belay_proto::stores::Stores;
 use thiserror::Error;
 
 pub use changes::{Change, Changes, Cursor};
-pub use deletion::{DeleteRequest, Deletion};
+pub use deletion::{DeleteRequest, Deletion, start_request};
 pub use evidence::Evidence;
 pub use folder::Folder;
 pub use inbox::{InboxChanges, InboxContent, InboxMessage, InboxRow, TakenMessage};
@@ -484,6 +485,12 @@ pub enum Refused {
         id: String,
         /// From when on it can be used again, in microseconds since the Unix epoch; `None` while the deletion goes on.
         reusable_at: Option<i64>,
+    },
+    /// The execution that this request has started was deleted.
+    #[error("execution `{id}`, which this request has started, was deleted")]
+    RequestDeleted {
+        /// The id of that execution.
+        id: String,
     },
     /// The new folder has users, or a deletion removes it.
     #[error("folder `{0}` is in use")]

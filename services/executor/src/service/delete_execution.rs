@@ -159,6 +159,7 @@ mod tests {
             shard: 0,
             deleted_at: 0,
             request: request(id, "hash"),
+            start_request: None,
             folder: None,
             reusable_at: None,
         };

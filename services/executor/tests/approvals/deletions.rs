@@ -134,8 +134,7 @@ async fn an_id_can_be_used_again_after_a_while() {
     let clock = Arc::new(Manual(AtomicI64::new(1_700_000_000_000_000)));
     let inside = inside_with(&world, Arc::<Manual>::clone(&clock), Thresholds::default()).await;
     let executor = &inside.executor;
-    let start =
-        || v1::StartExecutionRequest { execution_id: "nightly".into(), request_id: "the same".into(), ..plan("a") };
+    let start = || v1::StartExecutionRequest { execution_id: "nightly".into(), ..plan("a") };
     let started = executor.client.clone().start_execution(start()).await.unwrap().into_inner();
     executor.assert_completes(&started.name).await;
     assert_eq!(delete(executor, request(&started.name)).await, Ok(true));
@@ -150,6 +149,30 @@ async fn an_id_can_be_used_again_after_a_while() {
     executor.assert_completes(&again.name).await;
     let worked = world.runner.seen().worked;
     assert_eq!((worked.len(), &worked[0]), (2, &worked[1]), "the call of the same name was made again");
+    inside.stop();
+}
+
+/// B-15: a request that is repeated, because its answer was lost, starts nothing again, also when what it started has ended and was deleted meanwhile.
+#[tokio::test]
+async fn a_request_that_is_repeated_after_a_deletion_starts_nothing() {
+    let world = World::new().await;
+    let clock = Arc::new(Manual(AtomicI64::new(1_700_000_000_000_000)));
+    let inside = inside_with(&world, Arc::<Manual>::clone(&clock), Thresholds::default()).await;
+    let executor = &inside.executor;
+    let start = async |id: &str| {
+        let request = v1::StartExecutionRequest { request_id: id.into(), ..plan("a") };
+        executor.client.clone().start_execution(request).await.map(|started| started.into_inner().name)
+    };
+    let started = start("once").await.unwrap();
+    executor.assert_completes(&started).await;
+    assert_eq!(delete(executor, request(&started)).await, Ok(true));
+    assert_eq!(start("once").await.map_err(refusal), refused(Code::NotFound, "EXECUTION_DELETED"));
+    clock.0.fetch_add(14 * 60 * 1_000_000, Ordering::SeqCst);
+    let again = start("once").await.unwrap_err();
+    assert!(again.message().contains(started.rsplit('/').next().unwrap()), "it is named: {}", again.message());
+    assert_eq!(world.runner.seen().worked.len(), 1, "it ran once");
+    let other = start("another").await.unwrap();
+    executor.assert_completes(&other).await;
     inside.stop();
 }
 

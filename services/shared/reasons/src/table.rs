@@ -111,8 +111,8 @@ table! {
     "The message names the step: resume its execution with `belay executions resume ID`, or cancel it; then delete this one."
 
     EXECUTION_DELETED Executions 2 false [] [NotFound]
-    "The execution was deleted while it was read, watched or waited for."
-    "Nothing of it is kept. Start the plan again for another execution."
+    "The execution was deleted while it was read, watched or waited for, or before the request that started it was repeated. Nothing was started."
+    "Nothing of it is kept. Start the plan again for another execution, with a new request id."
 
     EXECUTION_ID_DELETED Executions 2 true [] [FailedPrecondition]
     "An execution with this id was deleted a short while ago. Its id can be used again 15 minutes after the tool runner and the approval gate have forgotten it, so that nothing that a network has delayed is taken for a part of the new one. Nothing was started."

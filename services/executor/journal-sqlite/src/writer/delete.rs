@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use belay_defects::{Defect, is_planted};
-use belay_journal::{DeleteRequest, Done, ExecutionKey, Fence, Folder, NewExecution, Refused};
+use belay_journal::{DeleteRequest, Done, ExecutionKey, Fence, Folder, NewExecution, Refused, start_request};
 use rusqlite::{OptionalExtension as _, params};
 
 use super::Transaction;
@@ -55,7 +55,7 @@ impl Transaction<'_> {
             Ok(head) => head.map_or(0, |head| head.row),
             Err(row) => return damaged(row),
         };
-        let NewExecution { namespace, id, shard, created_at, labels, .. } = row.execution;
+        let NewExecution { namespace, id, shard, created_at, labels, request_id, .. } = row.execution;
         let folder: Option<String> = self
             .connection
             .prepare_cached("SELECT folder FROM execution WHERE exec = ?1")?
@@ -85,6 +85,7 @@ impl Transaction<'_> {
             deleted_at,
             request.id,
             request.hash,
+            start_request(&request_id),
             folder,
             last_log,
             None::<i64>
@@ -222,6 +223,23 @@ impl Transaction<'_> {
             Some((_, false)) => Err(Refused::Damaged(DELETION.damaged(key.0).to_string())),
             Some((last_log, true)) => Ok(last_log),
         })
+    }
+
+    /// Refuses a request that has started an execution which was deleted recently.
+    pub(super) fn check_request_is_new(
+        &self,
+        execution: &NewExecution,
+    ) -> Result<Result<(), Refused>, rusqlite::Error> {
+        let Some(request) = start_request(&execution.request_id) else { return Ok(Ok(())) };
+        let id = self
+            .connection
+            .prepare_cached(
+                "SELECT id FROM deletion
+                 WHERE namespace = ?1 AND start_request = ?2 AND (reusable_at IS NULL OR reusable_at > ?3)",
+            )?
+            .query_row(params![execution.namespace, request, execution.created_at], |row| row.get(0))
+            .optional()?;
+        Ok(id.map_or(Ok(()), |id| Err(Refused::RequestDeleted { id })))
     }
 
     /// Refuses an id that was deleted recently; drops the deletion when its time is over.
