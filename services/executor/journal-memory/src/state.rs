@@ -261,7 +261,8 @@ impl State {
                 && deletion.reusable_at.is_none_or(|at| at > execution.created_at)
         };
         if let Some((deletion, _)) = self.deletions.values().find(has_started) {
-            return Err(Refused::RequestDeleted { id: deletion.id.clone() });
+            let (namespace, id) = (deletion.namespace.clone(), deletion.id.clone());
+            return Err(Refused::RequestDeleted { namespace, id });
         }
         if let Some(Stored { row, .. }) = self.named(&execution.namespace, &execution.id) {
             return Err(Refused::IdTaken { id: execution.id, existing: row.key });

@@ -797,7 +797,7 @@ async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     assert_eq!(commit(store, vec![again.clone()]).await, vec![refused(None)]);
     // B-15: a repetition of the request that started it starts nothing, under whichever name, for as long as the execution's own name is not free.
     let repeated = |at| create(new_execution("another", "request of deleted", "hash", at), fence);
-    let repetition = || Err(Refused::RequestDeleted { id: "deleted".into() });
+    let repetition = || Err(Refused::RequestDeleted { namespace: "default".into(), id: "deleted".into() });
     assert_eq!(commit(store, vec![repeated(10_000)]).await, vec![repetition()]);
 
     let mut steps = 1;

@@ -489,7 +489,9 @@ pub enum Refused {
     /// The execution that this request has started was deleted.
     #[error("execution `{id}`, which this request has started, was deleted")]
     RequestDeleted {
-        /// The id of that execution.
+        /// The namespace of that execution.
+        namespace: String,
+        /// Its id.
         id: String,
     },
     /// The new folder has users, or a deletion removes it.

@@ -276,11 +276,13 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
             return Err(status::error(Code::DataLoss, reasons::STORE_CORRUPT, message).into());
         }
         Refused::IdDeleted { id, reusable_at } => return Err(recently_deleted(registry, id, *reusable_at)),
-        Refused::RequestDeleted { id } => {
+        Refused::RequestDeleted { namespace, id } => {
+            let name = ExecutionName { namespace: namespace.clone(), id: id.clone() };
             let message = format!(
                 "Execution `{id}`, which this request has started, was deleted; nothing was started. Use a new request id to start another one."
             );
-            return Err(status::error(Code::NotFound, reasons::EXECUTION_DELETED, message).into());
+            let deleted = status::error(Code::NotFound, reasons::EXECUTION_DELETED, message);
+            return Err(deleted.with("name", &name).into());
         }
         Refused::FolderGone(_)
         | Refused::FolderInUse(_)

@@ -239,7 +239,8 @@ impl Transaction<'_> {
             )?
             .query_row(params![execution.namespace, request, execution.created_at], |row| row.get(0))
             .optional()?;
-        Ok(id.map_or(Ok(()), |id| Err(Refused::RequestDeleted { id })))
+        let namespace = execution.namespace.clone();
+        Ok(id.map_or(Ok(()), |id| Err(Refused::RequestDeleted { namespace, id })))
     }
 
     /// Refuses an id that was deleted recently; drops the deletion when its time is over.

@@ -156,7 +156,7 @@ impl Connection {
             Some("EXECUTION_NOT_FOUND") if self.may_be_missing => {}
             Some("EXECUTION_DELETED") if !self.observed.deletions().is_empty() => {}
             Some("EXECUTION_NOT_FOUND") if self.may_be_lost(status) => self.is_lost = true,
-            Some("EXECUTION_NOT_FOUND") if let Some(name) = self.taken(status) => {
+            Some("EXECUTION_NOT_FOUND" | "EXECUTION_DELETED") if let Some(name) = self.taken(status) => {
                 trace::count("requests about what was not kept");
                 self.taken.insert(name);
             }
@@ -250,6 +250,11 @@ async fn start(order: &Order, observed: &Observations, random: &mut StdRng) -> S
             trace::event(format_args!("{} is {}", order.request_id, execution.name));
             observed.started(&order.request_id, &execution);
             return execution.name;
+        }
+        if let Some(name) = connection.taken.pop_first() {
+            // Its answer was lost, and it was deleted before the request was repeated.
+            trace::count("starts of what was not kept");
+            return name;
         }
         if let Some(why) = connection.plan_refused.take() {
             observed.violation(format_args!("the plan of {} was refused: {why}", order.request_id));
