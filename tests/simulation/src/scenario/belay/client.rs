@@ -59,6 +59,8 @@ pub(super) struct Order {
     /// How likely it is that it is deleted after its end. With more than 0, the executions of its steps' plans are deleted as well, now and then.
     pub(super) deletes: f64,
     pub(super) request_id: String,
+    /// How often it was given before: again after each restore of everything, with request ids of their own for what is asked of the execution.
+    pub(super) given_before: u32,
     pub(super) seed: u64,
 }
 
@@ -182,7 +184,7 @@ pub(super) async fn work(orders: Vec<Order>, observed: Observations) -> turmoil:
     Ok(())
 }
 
-async fn carry_through(order: Order, observed: &Observations) {
+async fn carry_through(mut order: Order, observed: &Observations) {
     tokio::time::sleep(order.after).await;
     loop {
         let restores = observed.restores();
@@ -192,6 +194,7 @@ async fn carry_through(order: Order, observed: &Observations) {
             return observed.ended(&order.request_id);
         }
         trace::count("orders given again");
+        order.given_before += 1;
     }
 }
 
@@ -277,10 +280,9 @@ fn source(order: &Order) -> v1::start_execution_request::Source {
 /// Polls an execution until it has ended: pauses, resumes and cancels it while faults happen, and lets it end afterwards. One whose end may be lost with
 /// the journal is polled until it is followed to its end.
 async fn attend(name: &str, order: &Order, observed: &Observations, is_followed: &Cell<bool>, random: &mut StdRng) {
-    // Another one in each history.
-    let request_id = match observed.restores() {
+    let request_id = match order.given_before {
         0 => order.request_id.clone(),
-        restores => format!("{}-again-{restores}", order.request_id),
+        before => format!("{}-again-{before}", order.request_id),
     };
     let mut connection = Connection::new(observed);
     let mut may_go_on = random.random_bool(order.goes_on);

@@ -859,6 +859,7 @@ fn any_order(random: &mut StdRng, number: usize) -> Order {
         plan: plans::generate(random, format!("plan-{number}")),
         workspace: if random.random_bool(0.6) { hosts::SHARED_WORKSPACE.to_owned() } else { String::new() },
         request_id: format!("request-{number}"),
+        given_before: 0,
         inputs: Inputs::default(),
         document: None,
         goes_on: 0.3,
