@@ -21,6 +21,9 @@ pub struct Thresholds {
     pub snapshot_events: u64,
     /// Whether calls go over a session with the runner, where that has sessions; otherwise each is a request of its own.
     pub session: bool,
+    /// The longest sleep until something is due, before the clock is read again. Sleeping goes by the monotonic clock, which knows nothing of a clock that
+    /// is set forward, or of the time in which the machine was suspended: by no more than this is an execution late after that.
+    pub longest_sleep: Duration,
     /// The interval at which executions that are not kept any more are looked for.
     pub retention_interval: Duration,
     /// The longest delay before a message for a webhook is sent again.
@@ -39,6 +42,7 @@ impl Default for Thresholds {
             // Folding as many takes milliseconds.
             snapshot_events: 1000,
             session: true,
+            longest_sleep: Duration::from_secs(30),
             retention_interval: Duration::from_secs(60),
             max_message_delay: Duration::from_secs(600),
         }

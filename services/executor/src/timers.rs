@@ -18,10 +18,6 @@ const PAGE: usize = 256;
 /// The delay before reading due executions again when the store could not be read, in microseconds.
 const REREAD_AFTER_MICROS: i64 = 1_000_000;
 
-/// The longest wait between two looks. Sleeping goes by the monotonic clock, which knows nothing of a clock that is set forward, or of the time in
-/// which the machine was suspended: by no more than this is an execution late after that.
-const MAX_WAIT: Duration = Duration::from_secs(30);
-
 /// The spacing between executions that are loaded because the clock was set back, so that they do not delay others.
 const RECHECK_SPACING: Duration = Duration::from_millis(5);
 
@@ -63,13 +59,14 @@ pub(crate) async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
             next = next.into_iter().chain(stored).min();
         }
         timers.next_look.store(next.unwrap_or(i64::MAX), Ordering::SeqCst);
-        let wait = next.map_or(MAX_WAIT, |next| Duration::from_micros(u64::try_from(next - now).unwrap_or(0)));
+        let longest = this.thresholds.longest_sleep;
+        let wait = next.map_or(longest, |next| Duration::from_micros(u64::try_from(next - now).unwrap_or(0)));
         let shutdown = this.shutdown.clone();
         tokio::select! {
             biased;
             () = shutdown.requested() => return,
             () = timers.changed.notified() => {}
-            () = tokio::time::sleep(wait.min(MAX_WAIT)) => {}
+            () = tokio::time::sleep(wait.min(longest)) => {}
         }
     }
 }

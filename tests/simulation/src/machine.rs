@@ -100,6 +100,8 @@ struct Host {
     run: Option<Run>,
     fuse: Option<u32>,
     disk: Disk,
+    /// Whether its wall clock was behind at some time.
+    was_behind: bool,
     /// How far its wall clock is ahead, in microseconds.
     clock_ahead: i64,
     /// Names whose removal no sync of their folder has made durable. They outlive a killed process, as the page cache does.
@@ -260,7 +262,16 @@ pub(crate) fn reach(method: &str, moment: Moment) -> bool {
 
 /// Sets how far the wall clock of `host` is ahead, in microseconds, across restarts.
 pub fn set_clock(host: &'static str, ahead: i64) {
-    MACHINES.with_borrow_mut(|machines| machines.hosts.entry(host).or_default().clock_ahead = ahead);
+    MACHINES.with_borrow_mut(|machines| {
+        let host = machines.hosts.entry(host).or_default();
+        host.clock_ahead = ahead;
+        host.was_behind |= ahead < 0;
+    });
+}
+
+/// Whether the wall clock of `host` was behind at some time, and so was set forward again.
+pub fn was_behind(host: &'static str) -> bool {
+    MACHINES.with_borrow(|machines| machines.hosts.get(host).is_some_and(|host| host.was_behind))
 }
 
 /// How far the wall clock of the executing machine is ahead, in microseconds.

@@ -290,7 +290,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_acknowledging_before_the_commit",
         run: belay::acknowledging_before_the_commit,
-        expect: Expect::Found { violation: "is gone", first: 2, within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 4, within: 200 },
     },
     Scenario {
         name: "belay_forgetting_calls",
@@ -300,7 +300,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_applying_before_the_row",
         run: belay::applying_before_the_row,
-        expect: Expect::Found { violation: "is in place, and the call ended", first: 6, within: 200 },
+        expect: Expect::Found { violation: "is in place, and the call ended", first: 2, within: 200 },
     },
     Scenario {
         name: "belay_staging_without_sync",
@@ -315,7 +315,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_journal_without_sync",
         run: belay::journal_without_sync,
-        expect: Expect::Found { violation: "is gone", first: 0, within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 2, within: 200 },
     },
     Scenario {
         name: "belay_ledger_without_sync",
@@ -355,7 +355,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_cursor_ahead_rejected",
         run: belay::cursor_ahead_rejected,
-        expect: Expect::Found { violation: "SEQUENCE_OUT_OF_RANGE", first: 9, within: 200 },
+        expect: Expect::Found { violation: "SEQUENCE_OUT_OF_RANGE", first: 10, within: 200 },
     },
     Scenario {
         name: "belay_stale_cursor_trusted",
@@ -375,7 +375,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_lost_answer_trusted",
         run: belay::lost_answer_trusted,
-        expect: Expect::Found { violation: "is gone", first: 2, within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 6, within: 200 },
     },
     Scenario {
         name: "belay_lost_wake_up",
@@ -385,7 +385,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_unrecorded_child_deleted",
         run: belay::unrecorded_child_deleted,
-        expect: Expect::Found { violation: "had recorded its end", first: 4, within: 200 },
+        expect: Expect::Found { violation: "had recorded its end", first: 5, within: 200 },
     },
     Scenario {
         name: "belay_lost_child_started_again",
@@ -395,7 +395,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_child_of_running_taken",
         run: belay::child_of_running_taken,
-        expect: Expect::Found { violation: "is in progress", first: 2, within: 200 },
+        expect: Expect::Found { violation: "is in progress", first: 6, within: 200 },
     },
     Scenario {
         name: "belay_wall_clock_messages",
@@ -405,7 +405,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_fork_forgets_output",
         run: belay::fork_forgets_output,
-        expect: Expect::Found { violation: "and was to take over", first: 0, within: 200 },
+        expect: Expect::Found { violation: "and was to take over", first: 9, within: 200 },
     },
     Scenario {
         name: "belay_child_not_driven",
@@ -415,7 +415,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_pause_of_child_kept",
         run: belay::pause_of_child_kept,
-        expect: Expect::Found { violation: "stuck", first: 9, within: 200 },
+        expect: Expect::Found { violation: "stuck", first: 28, within: 200 },
     },
     Scenario {
         name: "belay_stale_look",
@@ -480,7 +480,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_no_fence",
         run: belay::no_fence,
-        expect: Expect::Found { violation: "had replaced, has written", first: 0, within: 200 },
+        expect: Expect::Found { violation: "had replaced, has written", first: 1, within: 200 },
     },
 ];
 

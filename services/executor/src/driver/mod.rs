@@ -290,7 +290,7 @@ impl Driver {
         events: &mut Vec<Event>,
         replies: &mut Vec<Reply>,
     ) -> Result<(), Exit> {
-        let wait = wake_at.map(|at| at.since(self.now()));
+        let wait = wake_at.map(|at| at.since(self.now()).min(self.registry.thresholds.longest_sleep));
         tokio::select! {
             biased;
             () = stop => return Err(Exit::Stopping),

@@ -100,6 +100,13 @@ impl Inside {
     }
 }
 
+/// A request to start this plan, in YAML.
+fn document(plan: &str) -> v1::StartExecutionRequest {
+    let document = v1::PlanDocument { text: plan.into(), format: v1::PlanFormat::Yaml.into() };
+    let source = Some(v1::start_execution_request::Source::Document(document));
+    v1::StartExecutionRequest { source, ..crate::support::plan("a") }
+}
+
 /// The machine's clock, set back by this number of microseconds.
 #[derive(Debug, Default)]
 struct SetBack(AtomicI64);
@@ -136,6 +143,30 @@ async fn a_clock_that_is_set_back_does_not_delay_a_retry() {
         let inside = inside_with(&world, Arc::<SetBack>::clone(&clock), thresholds).await;
         inside.executions.drive_all().await.unwrap();
         assert_eq!(inside.executor.end(&restarted).await.state(), v1::execution::State::Completed);
+    }
+}
+
+/// An execution that waits is late by no more than the longest sleep once the clock was set forward, whether it waits in memory or has left it: a clock
+/// that was an hour behind when the executor started is put right.
+#[tokio::test]
+async fn what_waits_goes_on_soon_after_the_clock_was_set_forward() {
+    const PLAN: &str = "{id: waiting, steps: [{id: a, wait: {for: 1h}}]}";
+    for park_after in [Duration::from_secs(86_400), Duration::ZERO] {
+        let (world, clock) = (World::new().await, Arc::new(SetBack::default()));
+        clock.0.store(3_600_000_000, Ordering::SeqCst);
+        let thresholds = Thresholds { park_after, longest_sleep: Duration::from_millis(20), ..Thresholds::default() };
+        let inside = inside_with(&world, Arc::<SetBack>::clone(&clock), thresholds).await;
+        inside.executions.drive_all().await.unwrap();
+        let name = inside.executor.start_execution(document(PLAN)).await;
+        let waits = |execution: &v1::Execution| execution.waiting.iter().any(|waiting| waiting.until.is_some());
+        inside.executor.until(&name, "its wait", waits).await;
+        // Whatever follows from its start has reached its driver by then, which sleeps.
+        for _ in 0..1000 {
+            inside.executor.get(&name).await.unwrap();
+        }
+        clock.0.store(0, Ordering::SeqCst);
+        assert_eq!(inside.executor.end(&name).await.state(), v1::execution::State::Completed);
+        inside.stop();
     }
 }
 
@@ -188,10 +219,7 @@ steps:
         let world = World::new().await;
         let mut inside = inside_with(&world, Arc::new(SystemClock), thresholds).await;
         inside.executions.drive_all().await.unwrap();
-        let document = v1::PlanDocument { text: PLAN.into(), format: v1::PlanFormat::Yaml.into() };
-        let source = Some(v1::start_execution_request::Source::Document(document));
-        let request = v1::StartExecutionRequest { source, ..crate::support::plan("a") };
-        let outer = inside.executor.start_execution(request).await;
+        let outer = inside.executor.start_execution(document(PLAN)).await;
         let approval = world.gate.until("the question", |seen| seen.approvals.len() == 1).await;
         inside.until_in_memory(0).await;
         let waits = inside.executor.get(&outer).await.unwrap();

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use belay_proto::v1::{self, execution_event::Kind, wait_ended::Cause};
 
-use super::hosts::Owners;
-use crate::trace;
+use super::{EXECUTOR, hosts::Owners};
+use crate::{machine, trace};
 
 /// How much later than at its time something may go on once nothing is wrong any more, in microseconds: less than the time after which an executor
 /// looks without a reason.
 const MAX_LATE: i64 = 10_000_000;
+
+/// How much longer something may wait once the executor's clock is set forward, in microseconds: for the longest sleep.
+const LONGEST_SLEEP: i64 = 30_000_000;
 
 /// The waits of one execution.
 pub(super) struct Lateness<'a> {
@@ -23,7 +26,10 @@ pub(super) struct Lateness<'a> {
 
 impl<'a> Lateness<'a> {
     pub(super) fn new(name: &'a str, owners: &'a Owners, healed_at: Option<i64>) -> Self {
-        Self { name, owners, not_before: healed_at.unwrap_or(i64::MAX), due: BTreeMap::new() }
+        let healed_at = healed_at.unwrap_or(i64::MAX);
+        let not_before =
+            if machine::was_behind(EXECUTOR) { healed_at.saturating_add(LONGEST_SLEEP) } else { healed_at };
+        Self { name, owners, not_before, due: BTreeMap::new() }
     }
 
     /// What an event that follows those so far breaks.
