@@ -259,7 +259,7 @@ impl EventFeed {
         !(recent.transitions.is_empty() && output.chunks.is_empty())
     }
 
-    /// How long a watcher that has got events leaves the next ones to gather: a fifth of a millisecond for each that watches the same
+    /// How long a watcher that has got events leaves the next ones to gather: four tenths of a millisecond for each that watches the same
     /// execution. A thousand watchers that each wake for every event would take the time from the execution that they watch.
     pub(crate) fn pace(&self) -> Duration {
         WATCHER_PACE * u32::try_from(self.head.receiver_count()).unwrap_or(u32::MAX)
@@ -320,7 +320,7 @@ impl EventFeed {
 }
 
 /// See [`EventFeed::pace`].
-const WATCHER_PACE: Duration = Duration::from_micros(200);
+const WATCHER_PACE: Duration = Duration::from_micros(400);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
