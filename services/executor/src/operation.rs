@@ -68,7 +68,7 @@ pub(crate) enum Update {
     RequestedAgain(u32),
     /// Another executor owns the shard.
     Fenced,
-    /// What became of the execution of a step's plan, as the operation with this number tells.
+    /// The news about the execution of a step's plan, from the operation with this number.
     Child { key: OperationKey, number: u64, news: Vec<ChildEvent> },
     /// The operation failed by a fault in the executor.
     Fault(OperationKey),
@@ -130,7 +130,7 @@ impl OperationHandle {
         Self::numbered(verb, 0, task)
     }
 
-    /// One whose reports are told from those of the operation that it replaces.
+    /// A handle of an operation whose reports are told from those of the one that it replaces.
     pub(crate) fn numbered(verb: Verb, number: u64, task: AbortHandle) -> Self {
         Self { verb, number, _running: Running::Task(task) }
     }

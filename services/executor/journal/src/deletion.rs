@@ -36,8 +36,8 @@ pub struct Deletion {
     pub reusable_at: Option<i64>,
 }
 
-/// What a store keeps of the id of the request that started an execution, once that is deleted: the SHA-256 of the id in hexadecimal, by which a repetition
-/// of the request is known. `None` for an empty id.
+/// The SHA-256, in hexadecimal, of the id of the request that started an execution: all that a store keeps of it once the execution is deleted. A
+/// repetition of the request is known by it. `None` for an empty id.
 pub fn start_request(request_id: &str) -> Option<String> {
     (!request_id.is_empty()).then(|| format!("{:x}", Sha256::digest(request_id)))
 }

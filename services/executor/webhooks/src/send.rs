@@ -23,7 +23,7 @@ pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<C: AsyncRead + AsyncWrite + Send + Unpin> Connection for C {}
 
-/// What connects to a host and a port.
+/// A way to connect to a host and a port.
 pub type Connect = Arc<dyn Fn(&str, u16) -> Connecting + Send + Sync>;
 
 /// A connection that is being made.

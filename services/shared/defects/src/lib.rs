@@ -63,7 +63,7 @@ pub enum Defect {
     LostChildStartedAgain,
     /// An executor that does not drive all executions does not drive the children of those that it drives.
     ChildNotDriven,
-    /// What an execution that is paused or resumed knows of its children is kept: a pause that was carried out in a child and never recorded has no end.
+    /// An execution that is paused or resumed keeps what it knew of its children: a pause that was carried out in a child and never recorded has no end.
     PauseOfChildKept,
     /// A fork does not take over the first output that it has to.
     ForkForgetsOutput,
