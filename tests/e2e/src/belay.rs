@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,8 +15,10 @@ use tempfile::TempDir;
 
 use crate::binary;
 
-/// The timeout of every wait.
+/// The maximum time without a line, in every wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The maximum time of a wait, however many lines there are: a command that says the same again and again waits for something too.
+const LONGEST: Duration = Duration::from_secs(240);
 
 /// A user's folder: plans in it, and a state directory of its own.
 #[derive(Debug)]
@@ -216,7 +218,7 @@ impl Running {
     /// Waits for its end.
     ///
     /// # Panics
-    /// When it does not end within a minute.
+    /// When it prints nothing for a minute and does not end, or does not end within four.
     pub fn end(mut self) -> Ended {
         if let Some(lines) = self.lines.take() {
             rest(&lines, &mut self.seen);
@@ -254,9 +256,15 @@ fn lines(mut reader: BufReader<impl Read + Send + 'static>) -> Receiver<String> 
     receiver
 }
 
+/// The next line of a wait that began then.
+fn next(lines: &Receiver<String>, began: Instant) -> Result<String, RecvTimeoutError> {
+    lines.recv_timeout(TIMEOUT.min(LONGEST.saturating_sub(began.elapsed())))
+}
+
 /// The first line that contains these words; all lines up to it are added to `seen`. `None` when it does not come.
 fn wait(lines: &Receiver<String>, words: &str, seen: &mut String) -> Option<String> {
-    while let Ok(line) = lines.recv_timeout(TIMEOUT) {
+    let began = Instant::now();
+    while let Ok(line) = next(lines, began) {
         seen.push_str(&line);
         if line.contains(words) {
             return Some(line);
@@ -267,8 +275,9 @@ fn wait(lines: &Receiver<String>, words: &str, seen: &mut String) -> Option<Stri
 
 /// Reads everything until the other end is closed.
 fn rest(lines: &Receiver<String>, into: &mut String) {
+    let began = Instant::now();
     loop {
-        match lines.recv_timeout(TIMEOUT) {
+        match next(lines, began) {
             Ok(line) => into.push_str(&line),
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => panic!("the command does not end; so far:\n{into}"),

@@ -1,5 +1,7 @@
 //! One seed in one process: the runner's side, and the child's.
 
+#![allow(unsafe_code)]
+
 use std::collections::BTreeMap;
 use std::env;
 use std::panic;
@@ -17,6 +19,8 @@ use crate::{clock, entropy, trace};
 /// The limit of processor time for one seed, in seconds: a hundred times what a debug build needs. Without it, a simulation that loops without
 /// advancing its time would never end.
 const CPU_SECONDS: u64 = 60;
+/// The limit of time for one seed, in seconds: one that waits for something that does not come uses no processor time.
+const SECONDS: u32 = 600;
 /// The futures of a whole cluster are polled on this stack, in bytes, in debug builds too.
 const STACK: usize = 32 << 20;
 
@@ -76,6 +80,9 @@ pub(super) fn start(scenario: &str, seed: u64, show_details: bool) -> Result<Fin
 pub(super) fn run(scenario: &Scenario, seed: u64, show_details: bool) -> Result<ExitCode, String> {
     let limit = Rlimit { current: Some(CPU_SECONDS), maximum: Some(CPU_SECONDS) };
     setrlimit(Resource::Cpu, limit).map_err(|error| format!("cannot limit the processor time: {error}"))?;
+    // By the kernel's clock; the signal ends the process, and its end names it.
+    // SAFETY: it has no memory of ours.
+    unsafe { libc::alarm(SECONDS) };
 
     // A panic in a task of a simulated host ends that task only.
     static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
