@@ -1,15 +1,16 @@
 //! Pages of lists: chooses the index with the fewest candidates, and walks it in the order of the list.
 //!
 //! An index has the executions of one namespace with one value of one column, in the order of their creation or of their end. A query over several
-//! values or namespaces merges several walks. What no index serves in the order of the list is checked row by row, at most [`MAX_EXAMINED`] rows a page;
-//! where these are too few for a page, and an index that is in another order finds at most [`MAX_SORTED`] executions, they are sorted.
+//! values or namespaces merges several walks. What no index serves in the order of the list is checked row by row: the database passes over what it
+//! sees not to match, at most [`MAX_PASSED`] executions a page, and the others are read, at most [`MAX_EXAMINED`]. Where these are too few for a page,
+//! and an index that is in another order finds at most [`MAX_SORTED`] executions, they are sorted.
 
 use std::{collections::VecDeque, sync::LazyLock};
 
 use belay_journal::{
     AnyOf, Condition, ExecutionKey, ExecutionRow, MAX_EXAMINED, OrderBy, Page, Position, Query, Waits,
 };
-use rusqlite::{Connection, OptionalExtension as _, ToSql, params_from_iter, types::Value};
+use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter, types::Value};
 
 use crate::rows::{COLUMNS, execution_row, namespaces, report};
 
@@ -25,11 +26,16 @@ const MAX_SORTED: usize = 16_384;
 /// The most executions that a walk reads at once.
 const MAX_CHUNK: usize = 512;
 
+/// The number of executions that a walk passes over for a page at most. Each costs one to three microseconds, most of it to find its row.
+const MAX_PASSED: usize = 16_384;
+
 /// A set of executions that an index finds.
 #[derive(Clone, Debug)]
 struct Walk {
-    /// The tables, and the conditions that the index serves.
-    found_by: String,
+    /// The table and its index.
+    table: String,
+    /// The conditions that the index serves.
+    condition: String,
     /// The values of its parameters, the first ones of the statement.
     values: Vec<Value>,
     /// The column that it is sorted by, then by key.
@@ -187,12 +193,16 @@ fn way(connection: &Connection, query: &Query, extent: &Extent) -> Sql<Way> {
 
 /// The walks in another order than that of the list that find the fewest executions: few enough to be sorted, and fewer than `merged` find.
 fn few(connection: &Connection, query: &Query, extent: &Extent, merged: &[Walk]) -> Sql<Option<Vec<Walk>>> {
-    let (mut fewest, mut found) = (count(connection, merged, MAX_SORTED)?, None);
+    let mut others = Vec::new();
     for any in &query.filter {
-        let Some(walks) = extent.walks(connection, any, query.order.by)? else { continue };
-        if in_order(query, &walks) {
-            continue;
-        }
+        let walks = extent.walks(connection, any, query.order.by)?;
+        others.extend(walks.filter(|walks| !in_order(query, walks)));
+    }
+    if others.is_empty() {
+        return Ok(None);
+    }
+    let (mut fewest, mut found) = (count(connection, merged, MAX_SORTED)?, None);
+    for walks in others {
         let count = count(connection, &walks, MAX_SORTED)?;
         if count <= MAX_SORTED && count < fewest {
             (fewest, found) = (count, Some(walks));
@@ -270,17 +280,18 @@ fn accepts(condition: &Condition, value: &Value) -> bool {
 impl Walk {
     /// Everything, in the order of the list.
     fn everything(order: OrderBy) -> Self {
-        let (found_by, time) = match order {
-            OrderBy::CreateTime => ("execution INDEXED BY execution_created WHERE 1", "created_at"),
-            OrderBy::EndTime => ("execution INDEXED BY execution_ended WHERE ended_at IS NOT NULL", "ended_at"),
+        let (index, condition, time) = match order {
+            OrderBy::CreateTime => ("execution_created", "1", "created_at"),
+            OrderBy::EndTime => ("execution_ended", "ended_at IS NOT NULL", "ended_at"),
         };
-        Self { found_by: found_by.to_owned(), values: Vec::new(), time, key: "exec", order: Some(order) }
+        let (table, condition) = (format!("execution INDEXED BY {index}"), condition.to_owned());
+        Self { table, condition, values: Vec::new(), time, key: "exec", order: Some(order) }
     }
 
     /// The executions that carry out the plans of steps, or the others, in the order of the list.
     fn by_kind(namespace: &str, has_parent: bool, order: OrderBy) -> Self {
-        let (index, is) = if has_parent { ("steps", "IS NOT NULL") } else { ("roots", "IS NULL") };
-        Self::indexed(&format!("execution_{index}"), &format!("parent {is}"), vec![namespace.to_owned().into()], order)
+        let values = vec![namespace.to_owned().into(), has_parent.into()];
+        Self::indexed("execution_kind", "(parent IS NOT NULL) = ?2", values, order)
     }
 
     /// The executions of a namespace, the first value, that an index finds in the order of the list: one of two, whose names differ in the order.
@@ -289,8 +300,9 @@ impl Walk {
             OrderBy::CreateTime => ("", "", "created_at"),
             OrderBy::EndTime => ("_ended", " AND ended_at IS NOT NULL", "ended_at"),
         };
-        let found_by = format!("execution INDEXED BY {index}{suffix} WHERE namespace = ?1 AND {condition}{has_ended}");
-        Self { found_by, values, time, key: "exec", order: Some(order) }
+        let table = format!("execution INDEXED BY {index}{suffix}");
+        let condition = format!("namespace = ?1 AND {condition}{has_ended}");
+        Self { table, condition, values, time, key: "exec", order: Some(order) }
     }
 
     fn by_column(namespace: &str, column: &str, value: Value, has_parent: bool, order: OrderBy) -> Self {
@@ -323,18 +335,19 @@ impl Walk {
             }
             Condition::Parent(id) => {
                 let values = vec![namespace, id.clone().into()];
-                let condition = "parent_id = ?2 AND parent IS NOT NULL";
-                Some(Self::indexed("execution_children", condition, values, OrderBy::CreateTime))
+                Some(Self::indexed("execution_children", "parent_id = ?2", values, OrderBy::CreateTime))
             }
             Condition::Id(true, id) => Some(Self {
-                found_by: "execution WHERE namespace = ?1 AND id = ?2".to_owned(),
+                table: "execution".to_owned(),
+                condition: "namespace = ?1 AND id = ?2".to_owned(),
                 values: vec![namespace, id.clone().into()],
                 time: if order == OrderBy::EndTime { "ended_at" } else { "created_at" },
                 key: "exec",
                 order: Some(order),
             }),
             Condition::IdPrefix(prefix) => Some(Self {
-                found_by: "execution WHERE namespace = ?1 AND id >= ?2 AND id < ?3".to_owned(),
+                table: "execution".to_owned(),
+                condition: "namespace = ?1 AND id >= ?2 AND id < ?3".to_owned(),
                 // Ids are ASCII.
                 values: vec![namespace, prefix.clone().into(), format!("{prefix}\u{7f}").into()],
                 time: "created_at",
@@ -350,44 +363,128 @@ impl Walk {
             OrderBy::CreateTime => ("", "label.created_at"),
             OrderBy::EndTime => (" AND label.ended_at IS NOT NULL", "label.ended_at"),
         };
-        let found_by =
-            format!("label{index} JOIN execution USING (exec) WHERE label.namespace = ?1 AND {condition}{has_ended}");
-        Self { found_by, values, time, key: "label.exec", order: Some(order) }
+        let condition = format!("label.namespace = ?1 AND {condition}{has_ended}");
+        Self { table: format!("label{index}"), condition, values, time, key: "label.exec", order: Some(order) }
     }
 
     /// Those within a time, of the column that it is sorted by.
     fn within(mut self, least: i64, most: i64) -> Self {
         let (first, second) = (self.values.len() + 1, self.values.len() + 2);
-        self.found_by.push_str(&format!(" AND {} BETWEEN ?{first} AND ?{second}", self.time));
+        self.condition.push_str(&format!(" AND {} BETWEEN ?{first} AND ?{second}", self.time));
         self.values.extend([least.into(), most.into()]);
         self
     }
 
-    /// The statement that reads the next executions between two positions, at most so many; these are its last five parameters.
-    fn select(&self, descending: bool) -> String {
-        let Self { found_by, time, key, .. } = self;
-        let first = self.values.len() + 1;
-        let [second, third, fourth, fifth] = [first + 1, first + 2, first + 3, first + 4];
-        let direction = if descending { "DESC" } else { "ASC" };
+    /// The tables that have the rows.
+    fn rows(&self) -> String {
+        match self.time.starts_with("label.") {
+            true => format!("{} JOIN execution USING (exec)", self.table),
+            false => self.table.clone(),
+        }
+    }
+
+    /// The statement that reads executions between two positions, at most so many, and passes over those that do not match what it is narrowed by. Its last
+    /// five parameters are these positions and this number.
+    fn select(&self, narrowed: &Narrowed, descending: bool) -> String {
+        let narrowing = narrowed.conditions(self.values.len() + 1);
+        let first = self.values.len() + narrowed.values.len() + 1;
         format!(
-            "SELECT {} FROM {found_by} AND ({time}, {key}) > (?{first}, ?{second}) AND ({time}, {key}) < (?{third}, ?{fourth})
-             ORDER BY {time} {direction}, {key} {direction} LIMIT ?{fifth}",
-            *COLUMNS
+            "SELECT {} FROM {} WHERE {}{narrowing} {} LIMIT ?{}",
+            *COLUMNS,
+            self.rows(),
+            self.condition,
+            self.between(first, descending),
+            first + 4
         )
     }
 
-    fn values(&self) -> impl Iterator<Item = &dyn ToSql> {
-        self.values.iter().map(|value| value as &dyn ToSql)
+    /// The statement that reads, from the index alone, the position of the execution that follows so many others between two positions. Its last five
+    /// parameters are these positions and this number.
+    fn skip(&self, descending: bool) -> String {
+        let Self { table, condition, time, key, .. } = self;
+        let first = self.values.len() + 1;
+        let between = self.between(first, descending);
+        format!("SELECT {time}, {key} FROM {table} WHERE {condition} {between} LIMIT 1 OFFSET ?{}", first + 4)
     }
+
+    /// Between two positions, in the order of the list; the first parameter is this one.
+    fn between(&self, first: usize, descending: bool) -> String {
+        let Self { time, key, .. } = self;
+        let [second, third, fourth] = [first + 1, first + 2, first + 3];
+        let direction = if descending { "DESC" } else { "ASC" };
+        format!(
+            "AND ({time}, {key}) > (?{first}, ?{second}) AND ({time}, {key}) < (?{third}, ?{fourth})
+             ORDER BY {time} {direction}, {key} {direction}"
+        )
+    }
+}
+
+/// What the database checks of a filter, so that it passes over most of what does not match without reading the whole row. It is never narrower than the
+/// filter, which every row that is read is held against.
+#[derive(Debug, Default)]
+struct Narrowed {
+    /// Conditions with `?` for each value.
+    conditions: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Narrowed {
+    fn by(query: &Query) -> Self {
+        let mut narrowed = Self::default();
+        for any in &query.filter {
+            let Some(columns) = any.0.iter().map(column).collect::<Option<Vec<_>>>() else { continue };
+            let (conditions, values): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
+            narrowed.conditions.push(if conditions.is_empty() { "0".to_owned() } else { conditions.join(" OR ") });
+            narrowed.values.extend(values);
+        }
+        narrowed
+    }
+
+    /// They follow other conditions; the parameter of their first value is `first`.
+    fn conditions(&self, first: usize) -> String {
+        let mut parameter = first;
+        let mut text = String::new();
+        for condition in &self.conditions {
+            text.push_str(" AND (");
+            for (index, part) in condition.split('?').enumerate() {
+                if index > 0 {
+                    text.push_str(&format!("?{parameter}"));
+                    parameter += 1;
+                }
+                text.push_str(part);
+            }
+            text.push(')');
+        }
+        text
+    }
+}
+
+/// A condition on one column of an execution that has no index in its way, and its value; `None` for what is not in a column of its own.
+fn column(condition: &Condition) -> Option<(&'static str, Value)> {
+    let is = |equal: bool, is: &'static str, is_not: &'static str| if equal { is } else { is_not };
+    Some(match condition {
+        // With a plus sign no index is chosen for them: the walk has its own.
+        Condition::State(equal, state) => (is(*equal, "+state = ?", "+state <> ?"), (*state).into()),
+        Condition::WaitsFor(equal, kind) => {
+            let bit = Waits::default().with(*kind).0;
+            (is(*equal, "waits_for & ? <> 0", "waits_for & ? = 0"), bit.into())
+        }
+        Condition::PlanId(equal, plan) => (is(*equal, "+plan_id = ?", "+plan_id <> ?"), plan.clone().into()),
+        Condition::FailureReason(equal, reason) => {
+            (is(*equal, "+failure_reason IS ?", "+failure_reason IS NOT ?"), reason.clone().into())
+        }
+        _ => return None,
+    })
 }
 
 /// How many executions the walks find, counted up to a few more than `most`.
 fn count(connection: &Connection, walks: &[Walk], most: usize) -> Sql<usize> {
     let mut count = 0;
     for walk in walks {
-        let rows = format!("SELECT count(*) FROM (SELECT 1 FROM {} LIMIT {})", walk.found_by, most + 1);
+        let Walk { table, condition, .. } = walk;
+        let rows = format!("SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {condition} LIMIT {})", most + 1);
         let mut statement = connection.prepare_cached(&rows)?;
-        count += statement.query_row(params_from_iter(walk.values()), |row| row.get::<_, i64>(0))? as usize;
+        count += statement.query_row(params_from_iter(&walk.values), |row| row.get::<_, i64>(0))? as usize;
         if count > most {
             break;
         }
@@ -404,9 +501,9 @@ fn sort(connection: &Connection, query: &Query, walks: &[Walk]) -> Sql<Examined>
     let (least, most) = query.bounds();
     let (mut found, mut rows) = (Vec::new(), 0);
     for walk in walks {
-        let mut statement =
-            connection.prepare_cached(&format!("SELECT {time}, execution.exec FROM {}", walk.found_by))?;
-        let read = statement.query_map(params_from_iter(walk.values()), |row| {
+        let positions = format!("SELECT {time}, execution.exec FROM {} WHERE {}", walk.rows(), walk.condition);
+        let mut statement = connection.prepare_cached(&positions)?;
+        let read = statement.query_map(params_from_iter(&walk.values), |row| {
             Ok((row.get::<_, Option<i64>>(0)?, ExecutionKey(row.get(1)?)))
         })?;
         for read in read {
@@ -444,20 +541,30 @@ fn sort(connection: &Connection, query: &Query, walks: &[Walk]) -> Sql<Examined>
 /// A page of the executions that the walks find, each in the order of the list.
 fn merge(connection: &Connection, query: &Query, walks: Vec<Walk>) -> Sql<Examined> {
     let chunk = (query.limit / walks.len().max(1) + 1).clamp(8, 256);
+    let narrowed = Narrowed::by(query);
     let mut walks: Vec<Walking<'_>> =
-        walks.into_iter().map(|walk| Walking::new(connection, query, walk, chunk)).collect();
+        walks.into_iter().map(|walk| Walking::new(connection, query, walk, &narrowed, chunk)).collect();
+    let mut may_pass = MAX_PASSED;
     let most = MAX_EXAMINED.max(query.limit + 1);
     let (mut page, mut examined, mut last) = (Page::default(), 0, None);
     loop {
-        let mut first: Option<(Position, usize)> = None;
+        let mut first: Option<(Ahead, usize)> = None;
         for (index, walk) in walks.iter_mut().enumerate() {
-            if let Some(position) = walk.peek()?
-                && first.is_none_or(|(first, _)| query.order.compare(position, first).is_lt())
+            if let Some(ahead) = walk.peek(&mut may_pass)?
+                && first.is_none_or(|(first, _)| query.order.compare(ahead.position(), first.position()).is_lt())
             {
-                first = Some((position, index));
+                first = Some((ahead, index));
             }
         }
-        let Some((position, index)) = first else { break };
+        let (position, index) = match first {
+            None => break,
+            Some((Ahead::Row(position), index)) => (position, index),
+            // Whatever comes before it was examined, in every walk.
+            Some((Ahead::Unread(position), _)) => {
+                page.next = Some(position);
+                break;
+            }
+        };
         let row = walks[index].found.pop_front().expect("peeked");
         let matches = query.matches(&row);
         if matches && page.rows.len() == query.limit {
@@ -475,14 +582,34 @@ fn merge(connection: &Connection, query: &Query, walks: Vec<Walk>) -> Sql<Examin
     Ok(Examined { page, rows: walks.iter().map(|walk| walk.read).sum() })
 }
 
+/// What comes next in a walk.
+#[derive(Clone, Copy, Debug)]
+enum Ahead {
+    /// An execution at this position.
+    Row(Position),
+    /// It has passed over enough for this page, up to and with this position.
+    Unread(Position),
+}
+
+impl Ahead {
+    fn position(self) -> Position {
+        match self {
+            Self::Row(position) | Self::Unread(position) => position,
+        }
+    }
+}
+
 /// A walk that is under way.
 struct Walking<'a> {
     connection: &'a Connection,
     query: &'a Query,
     walk: Walk,
+    narrowed: &'a Narrowed,
     found: VecDeque<ExecutionRow>,
     /// The ends of what is still to be found, both exclusive.
     between: (Position, Position),
+    /// The last execution that it has looked at.
+    passed: Option<Position>,
     chunk: usize,
     is_at_end: bool,
     /// The number of rows that were read.
@@ -490,7 +617,7 @@ struct Walking<'a> {
 }
 
 impl<'a> Walking<'a> {
-    fn new(connection: &'a Connection, query: &'a Query, walk: Walk, chunk: usize) -> Self {
+    fn new(connection: &'a Connection, query: &'a Query, walk: Walk, narrowed: &'a Narrowed, chunk: usize) -> Self {
         let (least, most) = query.bounds();
         let mut between = (Position { time: least, ..Position::START }, Position::after(most));
         if let Some(after) = query.after {
@@ -499,42 +626,62 @@ impl<'a> Walking<'a> {
                 false => between.0 = between.0.max(after),
             }
         }
-        Self { connection, query, walk, found: VecDeque::new(), between, chunk, is_at_end: false, read: 0 }
+        let found = VecDeque::new();
+        Self { connection, query, walk, narrowed, found, between, passed: None, chunk, is_at_end: false, read: 0 }
     }
 
-    /// The position of the next execution.
-    fn peek(&mut self) -> Sql<Option<Position>> {
+    /// What comes next. It looks at most at so many executions more.
+    fn peek(&mut self, may_pass: &mut usize) -> Sql<Option<Ahead>> {
         while self.found.is_empty() && !self.is_at_end {
+            if let Some(passed) = self.passed.filter(|_| *may_pass == 0) {
+                return Ok(Some(Ahead::Unread(passed)));
+            }
+            *may_pass = may_pass.saturating_sub(self.chunk);
             self.read()?;
         }
-        Ok(self.found.front().and_then(|row| self.query.position(row)))
+        Ok(self.found.front().and_then(|row| self.query.position(row)).map(Ahead::Row))
     }
 
+    /// Reads what may match of the next executions: the index says where these end.
     fn read(&mut self) -> Sql<()> {
-        let select = self.walk.select(self.query.order.descending);
-        let (after, before) = self.between;
+        let descending = self.query.order.descending;
         let chunk = i64::try_from(self.chunk).unwrap_or(i64::MAX);
-        let bounds: [i64; 5] = [after.time, after.key.0, before.time, before.key.0, chunk];
-        let values = self.walk.values().chain(bounds.iter().map(|bound| bound as &dyn ToSql));
-        let mut statement = self.connection.prepare_cached(&select)?;
-        let mut count = 0;
+        let end = {
+            let mut statement = self.connection.prepare_cached(&self.walk.skip(descending))?;
+            let bounds = bounds(self.between, chunk - 1);
+            let values = self.walk.values.iter().chain(&bounds);
+            let position = |row: &Row<'_>| Ok(Position { time: row.get(0)?, key: ExecutionKey(row.get(1)?) });
+            statement.query_row(params_from_iter(values), position).optional()?
+        };
+        let (after, before) = self.between;
+        let part = match (end, descending) {
+            (None, _) => self.between,
+            // With the last one.
+            (Some(end), true) => (Position { key: ExecutionKey(end.key.0.saturating_sub(1)), ..end }, before),
+            (Some(end), false) => (after, Position { key: ExecutionKey(end.key.0.saturating_add(1)), ..end }),
+        };
+        let mut statement = self.connection.prepare_cached(&self.walk.select(self.narrowed, descending))?;
+        let bounds = bounds(part, chunk);
+        let values = self.walk.values.iter().chain(&self.narrowed.values).chain(&bounds);
         for row in statement.query_map(params_from_iter(values), execution_row)? {
-            count += 1;
+            self.read += 1;
             self.found.extend(row?.inspect_err(report).ok());
         }
-        self.read += count;
-        // So many damaged rows are not looked behind.
-        self.is_at_end = count < self.chunk || self.found.is_empty() && self.chunk >= MAX_CHUNK;
-        if let Some(last) = self.found.back().and_then(|row| self.query.position(row)) {
-            match self.query.order.descending {
-                true => self.between.1 = last,
-                false => self.between.0 = last,
-            }
+        match end {
+            None => self.is_at_end = true,
+            Some(end) if descending => self.between.1 = end,
+            Some(end) => self.between.0 = end,
         }
-        // The next chunk is longer: nothing that matched was in this one, or the page is long.
+        self.passed = end;
+        // The next part is longer: nothing that matched was in this one, or the page is long.
         self.chunk = (self.chunk * 2).min(MAX_CHUNK);
         Ok(())
     }
+}
+
+/// The last parameters of a statement of a walk.
+fn bounds((after, before): (Position, Position), number: i64) -> [Value; 5] {
+    [after.time, after.key.0, before.time, before.key.0, number].map(Value::from)
 }
 
 #[cfg(test)]
@@ -623,9 +770,9 @@ mod tests {
             Way::Sort(walks) => ("sort", walks),
         };
         let index = |walk: &Walk| {
-            let index = walk.found_by.split(" INDEXED BY execution_").nth(1).and_then(|rest| rest.split(' ').next());
-            let of_labels = walk.found_by.starts_with("label ").then_some("label");
-            index.or(of_labels).unwrap_or(if walk.found_by.contains("id >= ") { "prefix" } else { "id" }).to_owned()
+            let index = walk.table.split(" INDEXED BY execution_").nth(1);
+            let of_labels = walk.table.starts_with("label").then_some("label");
+            index.or(of_labels).unwrap_or(if walk.condition.contains("id >= ") { "prefix" } else { "id" }).to_owned()
         };
         let index = walks.first().map_or("nothing".to_owned(), index);
         if walks.len() == 1 { format!("{how} {index}") } else { format!("{how} {} {index}", walks.len()) }
@@ -647,35 +794,35 @@ mod tests {
         let ended = C::EndTime(Comparison::AtMost, 10);
         for (filter, expected) in [
             // One part of a filter whose walk is in the order of the list needs no counting.
-            (vec![], "merge roots"),
+            (vec![], "merge kind"),
             (vec![vec![common.clone()]], "merge state"),
             (vec![vec![common.clone(), common.clone()]], "merge state"),
             (vec![vec![common.clone(), rare.clone()]], "merge 2 state"),
-            (vec![vec![common.clone(), rare.clone(), common.clone()]], "merge roots"),
+            (vec![vec![common.clone(), rare.clone(), common.clone()]], "merge kind"),
             (vec![states(64)], "merge 64 state"),
-            (vec![states(65)], "merge roots"),
+            (vec![states(65)], "merge kind"),
             (vec![vec![C::State(false, 3)]], "merge state"),
             (vec![vec![C::WaitsFor(true, 1)]], "merge waits"),
             (vec![vec![C::WaitsFor(false, 1)]], "merge waits"),
             (vec![vec![plan(true, "plan")]], "merge plan"),
             (vec![vec![plan(false, "plan")]], "merge 2 plan"),
             (vec![vec![reason(true)]], "merge failure"),
-            (vec![vec![reason(false)]], "merge roots"),
+            (vec![vec![reason(false)]], "merge kind"),
             (vec![vec![label("team", "a")]], "merge label"),
-            (vec![vec![label("team", "a"), label("rare", "x")]], "merge roots"),
+            (vec![vec![label("team", "a"), label("rare", "x")]], "merge kind"),
             (vec![vec![C::Id(true, text("rare-1"))]], "merge id"),
-            (vec![vec![C::Id(false, text("rare-1"))]], "merge roots"),
-            (vec![vec![]], "merge roots"),
+            (vec![vec![C::Id(false, text("rare-1"))]], "merge kind"),
+            (vec![vec![]], "merge kind"),
             // Where the walk is in another order, few are sorted, and many are not.
-            (vec![vec![ended.clone()]], "sort roots_ended"),
+            (vec![vec![ended.clone()]], "sort kind_ended"),
             (vec![vec![C::IdPrefix(text("rare"))]], "sort prefix"),
-            (vec![vec![C::IdPrefix(text("e"))]], "merge roots"),
+            (vec![vec![C::IdPrefix(text("e"))]], "merge kind"),
             // Of several parts, the one with the fewest candidates.
             (vec![vec![common.clone()], vec![rare.clone()]], "merge state"),
             (vec![vec![common.clone()], vec![label("rare", "x")]], "merge label"),
             (vec![vec![rare.clone(), common.clone()], vec![label("team", "a")]], "merge label"),
-            (vec![vec![common.clone()], vec![ended.clone()]], "sort roots_ended"),
-            (vec![vec![ended.clone()], vec![common.clone()]], "sort roots_ended"),
+            (vec![vec![common.clone()], vec![ended.clone()]], "sort kind_ended"),
+            (vec![vec![ended.clone()], vec![common.clone()]], "sort kind_ended"),
             // Where there are too many to be counted, or as many, the one that is likely to have fewer.
             (vec![vec![common.clone()], vec![label("team", "a")]], "merge label"),
             (vec![vec![label("team", "a")], vec![common.clone()]], "merge label"),
@@ -690,8 +837,8 @@ mod tests {
             assert_eq!(found(&connection, &query(filter.clone())), expected, "{filter:?}");
         }
         let by_end = Query { order: Order { by: OrderBy::EndTime, descending: true }, ..query(vec![vec![ended]]) };
-        assert_eq!(found(&connection, &by_end), "merge roots_ended");
-        assert_eq!(found(&connection, &Query { namespace: None, ..query(vec![]) }), "merge roots");
+        assert_eq!(found(&connection, &by_end), "merge kind_ended");
+        assert_eq!(found(&connection, &Query { namespace: None, ..query(vec![]) }), "merge kind");
     }
 
     #[tokio::test]
@@ -711,11 +858,11 @@ mod tests {
             let store = stored(&location, batch).await;
             let connection = store.readers.connection();
             assert_eq!(found(&connection, &other_plans), "merge 64 plan");
-            assert_eq!(found(&connection, &everywhere), "merge 64 roots");
+            assert_eq!(found(&connection, &everywhere), "merge 64 kind");
         }
         let store = stored(&location, vec![of_plan(MAX_WALKS), of_namespace(MAX_WALKS)]).await;
         let connection = store.readers.connection();
-        assert_eq!(found(&connection, &other_plans), "merge roots");
+        assert_eq!(found(&connection, &other_plans), "merge kind");
         let one_plan = query(vec![vec![Condition::PlanId(true, "p00".into())]]);
         assert_eq!(found(&connection, &one_plan), "merge plan", "what is named is not looked for");
         assert_eq!(found(&connection, &everywhere), "merge created");
@@ -844,6 +991,59 @@ mod tests {
         }
     }
 
+    /// B-23: what a list passes over is not read, wherever the few that match are, and each page goes on where the one before has stopped.
+    #[tokio::test]
+    async fn a_list_passes_over_what_does_not_match_without_reading_it() {
+        use Condition as C;
+        let folder = tempfile::tempdir().unwrap();
+        const ALL: usize = 2 * MAX_PASSED + 5_000;
+        let one = |number: usize| {
+            let mut one = execution("n", format!("e{number}"), number as i64 / 3);
+            one.labels.insert("team".into(), "a".into());
+            one.plan_id = if number % 3 == 0 { "third".into() } else { "plan".into() };
+            let few = number == 7 || number + 7 == ALL;
+            let state = if few { 3 } else { 2 };
+            let (waits_for, reason) = (Waits::default().with(if few { 1 } else { 2 }), few.then(|| "R".to_owned()));
+            (one, ExecutionSummary { state, waits_for, failure_reason: reason, ..Default::default() })
+        };
+        let store = stored(&Location::file(folder.path().join("journal")), (0..ALL).map(one).collect()).await;
+        let connection = store.readers.connection();
+        let text = str::to_owned;
+        let label = C::Label(true, text("team"), text("a"));
+        for (filter, expected) in [
+            (vec![C::State(true, 3)], 2),
+            (vec![C::State(false, 2)], 2),
+            (vec![C::WaitsFor(true, 1)], 2),
+            (vec![C::WaitsFor(false, 2)], 2),
+            (vec![C::FailureReason(true, text("R")), C::State(true, 77)], 2),
+            (vec![C::PlanId(true, text("third")), C::State(true, 3)], ALL.div_ceil(3) + 1),
+            (vec![C::State(true, 77)], 0),
+            (vec![], 0),
+        ] {
+            for descending in [false, true] {
+                let order = Order { by: OrderBy::CreateTime, descending };
+                let mut next = Query { order, limit: 10_000, ..query(vec![vec![label.clone()], filter.clone()]) };
+                // The index of labels is walked also where another one would find fewer.
+                let (mut listed, mut read, mut pages) = (Vec::new(), 0, 0);
+                loop {
+                    let walk = Walk::by_labels_or_id("n", &label, next.order.by).unwrap();
+                    let Examined { page, rows } = merge(&connection, &next, vec![walk]).unwrap();
+                    listed.extend(page.rows.into_iter().map(|row| row.key));
+                    (read, pages) = (read + rows, pages + 1);
+                    next.after = page.next;
+                    if next.after.is_none() {
+                        break;
+                    }
+                }
+                let mut each = listed.clone();
+                each.dedup();
+                assert_eq!((listed.len(), each.len()), (expected, expected), "{filter:?}");
+                assert!(read <= expected + MAX_CHUNK * pages, "{filter:?}: {read} rows");
+                assert!(expected > 2 || pages <= 3, "{filter:?}: {pages} pages");
+            }
+        }
+    }
+
     /// A million executions may wait: no walk may scan or sort them.
     #[test]
     fn an_index_serves_every_walk() {
@@ -862,10 +1062,17 @@ mod tests {
                 [Condition::Label(true, key.clone(), value), Condition::HasLabel(key), Condition::Parent(text("p"))];
             walks.extend(conditions.iter().map(|condition| Walk::by_labels_or_id("n", condition, order).unwrap()));
         }
+        let one_of_each = [
+            Condition::State(true, 1),
+            Condition::WaitsFor(true, 1),
+            Condition::PlanId(true, text("p")),
+            Condition::FailureReason(true, text("R")),
+        ];
+        let narrowed = Narrowed::by(&query(one_of_each.into_iter().map(|one| vec![one]).collect()));
         for walk in walks {
-            for descending in [false, true] {
-                let mut statement =
-                    connection.prepare(&format!("EXPLAIN QUERY PLAN {}", walk.select(descending))).unwrap();
+            for (descending, skips) in [(false, false), (true, false), (false, true), (true, true)] {
+                let select = if skips { walk.skip(descending) } else { walk.select(&narrowed, descending) };
+                let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {select}")).unwrap();
                 // Without values for its parameters: a plan does not depend on them.
                 let mut rows = statement.raw_query();
                 let mut steps = Vec::new();
@@ -874,10 +1081,11 @@ mod tests {
                 }
                 let plan = steps.join("; ");
                 assert!(steps.iter().all(|step| step.starts_with("SEARCH")), "{walk:?}: {plan}");
-                assert_eq!(
-                    steps.len(),
-                    if walk.found_by.starts_with("label") { 2 } else { 1 },
-                    "none is sorted: {plan}"
+                let joins = walk.table.starts_with("label") && !skips;
+                assert_eq!(steps.len(), if joins { 2 } else { 1 }, "none is sorted: {plan}");
+                assert!(
+                    !skips || steps[0].contains("COVERING") || steps[0].contains("PRIMARY KEY"),
+                    "no row is read: {plan}"
                 );
                 let bound = format!("{}>?", walk.time.rsplit('.').next().unwrap());
                 assert!(

@@ -71,16 +71,14 @@ pub(crate) const SCHEMA: Schema = Schema {
         CREATE INDEX execution_waits ON execution (namespace, waits_for, (parent IS NOT NULL), created_at, exec);
         CREATE INDEX execution_failure ON execution (namespace, failure_reason, (parent IS NOT NULL), created_at, exec)
             WHERE failure_reason IS NOT NULL;
-        CREATE INDEX execution_children ON execution (namespace, parent_id, created_at, exec) WHERE parent IS NOT NULL;
+        CREATE INDEX execution_children ON execution (namespace, parent_id, created_at, exec) WHERE parent_id IS NOT NULL;
         CREATE INDEX execution_state_ended ON execution (namespace, state, (parent IS NOT NULL), ended_at, exec) WHERE ended_at IS NOT NULL;
         CREATE INDEX execution_plan_ended ON execution (namespace, plan_id, (parent IS NOT NULL), ended_at, exec) WHERE ended_at IS NOT NULL;
         CREATE INDEX execution_failure_ended ON execution (namespace, failure_reason, (parent IS NOT NULL), ended_at, exec)
             WHERE failure_reason IS NOT NULL AND ended_at IS NOT NULL;
-        -- Together these two have the whole namespace: the executions that carry out no step's plan, and those that do.
-        CREATE INDEX execution_roots ON execution (namespace, created_at, exec) WHERE parent IS NULL;
-        CREATE INDEX execution_steps ON execution (namespace, created_at, exec) WHERE parent IS NOT NULL;
-        CREATE INDEX execution_roots_ended ON execution (namespace, ended_at, exec) WHERE parent IS NULL AND ended_at IS NOT NULL;
-        CREATE INDEX execution_steps_ended ON execution (namespace, ended_at, exec) WHERE parent IS NOT NULL AND ended_at IS NOT NULL;
+        -- The whole namespace: the executions that carry out no step's plan, and those that do.
+        CREATE INDEX execution_kind ON execution (namespace, (parent IS NOT NULL), created_at, exec);
+        CREATE INDEX execution_kind_ended ON execution (namespace, (parent IS NOT NULL), ended_at, exec) WHERE ended_at IS NOT NULL;
         -- A copy of `execution.labels` and `ended_at`, which is checked with them.
         CREATE TABLE label (
             namespace   TEXT NOT NULL,

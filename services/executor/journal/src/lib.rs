@@ -605,8 +605,8 @@ pub trait JournalReader: Send + Sync {
     /// One execution by its key.
     fn get(&self, key: ExecutionKey) -> Reading<'_, Option<ExecutionRow>>;
 
-    /// One page of the executions that match a query. Examines at most [`MAX_EXAMINED`] executions, or as many as the page is long: the
-    /// page may be shorter than `limit`, and even empty, although there is a next one.
+    /// One page of the executions that match a query. Reads at most [`MAX_EXAMINED`] executions, or as many as the page is long, beside those that the
+    /// store passes over without reading them: the page may be shorter than `limit`, and even empty, although there is a next one.
     fn list(&self, query: &Query) -> Reading<'_, Page>;
 
     /// The namespaces that have executions, in order, those after `after` and at most `limit` of them.

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::{ExecutionKey, ExecutionRow};
 
-/// How many executions a page of a list examines at most, unless it has room for more. It bounds the duration of a page whatever the
+/// How many executions a page of a list reads at most, unless it has room for more. It bounds the duration of a page whatever the
 /// filter; a row takes some microseconds.
 pub const MAX_EXAMINED: usize = 384;
 
