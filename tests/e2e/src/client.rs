@@ -1,6 +1,9 @@
 //! A client of the contract that retries while a service is unavailable.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use belay_proto::v1::{self, executor_service_client::ExecutorServiceClient, watch_execution_response::Content};
 use tokio::net::UnixStream;
@@ -12,10 +15,13 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use crate::picture::Picture;
 
-/// A channel to a unix socket that reconnects when the connection is lost.
+/// The maximum time of a request with its repetitions, and of a start of a service.
+const LONGEST: Duration = Duration::from_secs(180);
+
+/// A channel to a unix socket that reconnects when the connection is lost. A request that is not answered for three minutes fails.
 pub fn channel(socket: &Path) -> Channel {
     let socket = socket.to_owned();
-    Endpoint::from_static("http://localhost").connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
+    Endpoint::from_static("http://localhost").timeout(LONGEST).connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
         let socket = socket.clone();
         async move { UnixStream::connect(socket).await.map(hyper_util::rt::TokioIo::new) }
     }))
@@ -138,15 +144,22 @@ pub fn name(id: &str) -> String {
 }
 
 /// Returns when a service reports at its socket that it serves.
+///
+/// # Panics
+/// When it does not within three minutes.
 pub async fn serving(socket: &Path, service: &str) {
     let mut health = HealthClient::new(channel(socket));
     let asked = HealthCheckRequest { service: service.into() };
-    while health.check(asked.clone()).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let served = async {
+        while health.check(asked.clone()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let within = tokio::time::timeout(LONGEST, served).await;
+    within.unwrap_or_else(|_| panic!("{service} does not serve at {}", socket.display()));
 }
 
-/// Retries while the service is unavailable.
+/// Retries while the service is unavailable, for three minutes.
 ///
 /// # Errors
 /// What the service says.
@@ -154,11 +167,13 @@ pub async fn retry<T, F>(mut ask: impl FnMut() -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<tonic::Response<T>, Status>>,
 {
+    let began = Instant::now();
     loop {
         match ask().await {
             Ok(answer) => return Ok(answer.into_inner()),
             Err(status)
-                if matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal) =>
+                if matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
+                    && began.elapsed() < LONGEST =>
             {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }

@@ -81,7 +81,11 @@ fn python() -> Result<PathBuf, String> {
     };
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder), "python3 -m venv does not work")?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    run(Command::new(&python).args(pip).args(PACKAGES), "grpcio cannot be installed from PyPI")?;
+    // A registry that cannot be reached fails soon.
+    let mut install = Command::new("timeout");
+    install.args(["--kill-after=10", "300"]).arg(&python).args(pip).args(PACKAGES);
+    install.env("PIP_DEFAULT_TIMEOUT", "15").env("PIP_RETRIES", "1");
+    run(&mut install, "grpcio cannot be installed from PyPI")?;
     Ok(python)
 }
 

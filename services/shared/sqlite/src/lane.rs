@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinHandle,
+};
 
 use crate::Threads;
 
@@ -28,7 +31,8 @@ impl Lane {
         Self { threads, slots: Arc::new(Semaphore::new(slots.max(1))) }
     }
 
-    /// Waits for a slot. Dropping the future leaves the line.
+    /// Waits for a slot. Dropping the future leaves the line. It must be polled until then: a slot that has become free is the future's, whether it is
+    /// polled again or not.
     ///
     /// # Panics
     /// Never: the lane is not closed.
@@ -37,12 +41,37 @@ impl Lane {
         Slot { threads: self.threads, held }
     }
 
-    /// Waits for a slot and runs `work` in it.
+    /// Waits for a slot and runs `work` in it. Dropping the future before `work` has begun leaves the line.
+    ///
+    /// A future that is not polled any more keeps no slot from others: the body of a response, for example, is polled only when its client reads. So the
+    /// wait is that of a task, which takes the slot and gives it back.
     ///
     /// # Panics
     /// When `work` does.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        self.slot().await.run(work).await
+        // Without waiting the work has the slot before this future can rest.
+        if let Ok(held) = Arc::clone(&self.slots).try_acquire_owned() {
+            return Slot { threads: self.threads, held }.run(work).await;
+        }
+        let lane = self.clone();
+        let mut waiting = Waiting(tokio::spawn(async move { lane.slot().await.run(work).await }));
+        match (&mut waiting.0).await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is shutting down, and with it the task that waits here.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+}
+
+/// A task that waits for a slot and then for its work. It ends with this value; work that has begun goes on.
+struct Waiting<T>(JoinHandle<T>);
+
+impl<T> Drop for Waiting<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -104,11 +133,48 @@ mod tests {
         assert_eq!(full.run(|| 8).await, 8);
     }
 
+    /// A watch whose client does not read is such a future.
+    #[tokio::test]
+    async fn a_future_that_is_not_polled_any_more_holds_no_slot() {
+        let lane = Lane::new(Threads::Real, 1);
+        let barrier = Arc::new(Barrier::new(2));
+        let (inside, go_on) = (lane.clone(), Arc::clone(&barrier));
+        let long = tokio::spawn(async move { inside.run(move || go_on.wait()).await });
+        while lane.slots.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        // Both are in the line, and neither is polled again.
+        let began = Arc::new(AtomicUsize::new(0));
+        let begin = || {
+            let began = Arc::clone(&began);
+            move || began.fetch_add(1, Ordering::SeqCst)
+        };
+        let (mut left, mut dropped) = (Box::pin(lane.run(begin())), Box::pin(lane.run(begin())));
+        assert!(poll_once(&mut left).is_pending() && poll_once(&mut dropped).is_pending());
+        drop(dropped);
+        Threads::Real.run(move || barrier.wait()).await;
+        long.await.unwrap();
+        assert_eq!(lane.run(|| 1).await, 1);
+        assert_eq!((left.await, began.load(Ordering::SeqCst)), (0, 1), "the work of what was dropped has not begun");
+    }
+
+    fn poll_once<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {
+        std::pin::Pin::new(future).poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+    }
+
     #[tokio::test]
     async fn work_that_panics_gives_its_slot_back() {
         let lane = Lane::new(Threads::Real, 1);
         let inside = lane.clone();
         assert!(tokio::spawn(async move { inside.run(|| panic!("on purpose")).await }).await.unwrap_err().is_panic());
+        assert_eq!(lane.run(|| 1).await, 1);
+        // So does one that has waited for it.
+        let slot = lane.slot().await;
+        let inside = lane.clone();
+        let panicking = tokio::spawn(async move { inside.run(|| panic!("on purpose")).await });
+        tokio::task::yield_now().await;
+        drop(slot);
+        assert!(panicking.await.unwrap_err().is_panic());
         assert_eq!(lane.run(|| 1).await, 1);
     }
 }
