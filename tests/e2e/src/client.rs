@@ -21,10 +21,12 @@ const LONGEST: Duration = Duration::from_secs(180);
 /// A channel to a unix socket that reconnects when the connection is lost. A request that is not answered for three minutes fails.
 pub fn channel(socket: &Path) -> Channel {
     let socket = socket.to_owned();
-    Endpoint::from_static("http://localhost").timeout(LONGEST).connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
-        let socket = socket.clone();
-        async move { UnixStream::connect(socket).await.map(hyper_util::rt::TokioIo::new) }
-    }))
+    Endpoint::from_static("http://localhost").timeout(LONGEST).connect_with_connector_lazy(tower::service_fn(
+        move |_: Uri| {
+            let socket = socket.clone();
+            async move { UnixStream::connect(socket).await.map(hyper_util::rt::TokioIo::new) }
+        },
+    ))
 }
 
 /// A client of one executor.
