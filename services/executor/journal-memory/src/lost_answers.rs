@@ -12,12 +12,19 @@ pub struct LostAnswers<W> {
     random: u64,
     lost: usize,
     max_lost: usize,
+    has_ended: fn() -> bool,
 }
 
 impl<W> LostAnswers<W> {
     /// Around a writer. `seed` decides which answers are lost, about half of them, and at most `max_lost`.
     pub fn new(writer: W, seed: u64, max_lost: usize) -> Self {
-        Self { writer, on_its_way: None, random: seed, lost: 0, max_lost }
+        Self { writer, on_its_way: None, random: seed, lost: 0, max_lost, has_ended: || false }
+    }
+
+    /// No answer is lost any more once this is so.
+    #[must_use]
+    pub fn until(self, has_ended: fn() -> bool) -> Self {
+        Self { has_ended, ..self }
     }
 
     /// A number below `below`, by SplitMix64.
@@ -40,7 +47,7 @@ impl<W: JournalWriter> JournalWriter for LostAnswers<W> {
         {
             self.writer.commit(&late).await?;
         }
-        let is_lost = self.lost < self.max_lost && self.random(2) == 0;
+        let is_lost = self.lost < self.max_lost && !(self.has_ended)() && self.random(2) == 0;
         if !is_lost {
             return self.writer.commit(batch).await;
         }

@@ -638,7 +638,9 @@ async fn open_journal(
     let taken = site.bugs.retains.then(|| site.taken.clone());
     let mailbox = site.bugs.webhooks.then(|| site.mailbox.clone());
     let writer = SharedWriter { journal, owners, fence, checker, taken, mailbox };
-    let writer = LostAnswers::new(writer, seed, site.knobs.max_lost_answers);
+    // A fault like the others: those who wait for a time wait no longer than these last.
+    let writer = LostAnswers::new(writer, seed, site.knobs.max_lost_answers)
+        .until(|| turmoil::sim_elapsed().is_some_and(|elapsed| elapsed >= super::HORIZON));
     let (writer, reader) = slow(writer, shared.clone(), seed);
     Ok(Opened { writer, client_reader: Arc::clone(&reader), reader, store_id, stores, fence })
 }
