@@ -28,7 +28,7 @@ const MAX_RECENT_BYTES: usize = 1024 * 1024;
 
 /// How many bytes of transitions all feeds keep together. Beyond that a feed that publishes keeps its latest transition alone, and its watchers
 /// read the journal.
-pub(super) const MAX_RECENT_BYTES_OF_ALL: usize = 16 * 1024 * 1024;
+pub(super) const MAX_RECENT_BYTES_OF_ALL: usize = 8 * 1024 * 1024;
 
 /// How many bytes of output are kept in memory for watchers. A watcher that is further behind misses some, and sees that from the offsets.
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;

@@ -42,7 +42,7 @@ use crate::{
 const MIN_SWEEP_ENTRIES: usize = 1024;
 
 /// How much memory the folds that are kept for readers may take together, in bytes.
-const MAX_VIEWED_BYTES: usize = 24 * 1024 * 1024;
+const MAX_VIEWED_BYTES: usize = 12 * 1024 * 1024;
 
 /// The memory that a fold takes at least, in bytes: so at most 3,072 are kept.
 const MIN_VIEW_BYTES: usize = 8 * 1024;

@@ -30,7 +30,7 @@ use crate::{
 const MAX_PENDING_BYTES: usize = 4 * 1024 * 1024;
 
 /// How many bytes of committed events are kept in memory for readers of all executions.
-pub(super) const MAX_PENDING_BYTES_OF_ALL: usize = 16 * 1024 * 1024;
+pub(super) const MAX_PENDING_BYTES_OF_ALL: usize = 8 * 1024 * 1024;
 
 /// How much memory an index may take that is kept, in bytes.
 const MAX_INDEX_BYTES: usize = 16 * 1024 * 1024;
