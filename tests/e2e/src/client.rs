@@ -1,12 +1,9 @@
 //! A client of the contract that retries while a service is unavailable.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Duration};
 
 use belay_proto::v1::{self, executor_service_client::ExecutorServiceClient, watch_execution_response::Content};
-use tokio::net::UnixStream;
+use tokio::{net::UnixStream, time::Instant};
 use tonic::{
     Code, Status, Streaming,
     transport::{Channel, Endpoint, Uri},
@@ -20,13 +17,20 @@ const LONGEST: Duration = Duration::from_secs(180);
 
 /// A channel to a unix socket that reconnects when the connection is lost. A request that is not answered for three minutes fails.
 pub fn channel(socket: &Path) -> Channel {
+    connect(socket, Endpoint::from_static("http://localhost"))
+}
+
+/// A channel of a client that takes nothing of its streams.
+pub fn unread_channel(socket: &Path) -> Channel {
+    connect(socket, Endpoint::from_static("http://localhost").initial_stream_window_size(0))
+}
+
+fn connect(socket: &Path, endpoint: Endpoint) -> Channel {
     let socket = socket.to_owned();
-    Endpoint::from_static("http://localhost").timeout(LONGEST).connect_with_connector_lazy(tower::service_fn(
-        move |_: Uri| {
-            let socket = socket.clone();
-            async move { UnixStream::connect(socket).await.map(hyper_util::rt::TokioIo::new) }
-        },
-    ))
+    endpoint.timeout(LONGEST).connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(socket).await.map(hyper_util::rt::TokioIo::new) }
+    }))
 }
 
 /// A client of one executor.

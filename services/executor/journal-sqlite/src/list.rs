@@ -1000,7 +1000,7 @@ mod tests {
         let one = |number: usize| {
             let mut one = execution("n", format!("e{number}"), number as i64 / 3);
             one.labels.insert("team".into(), "a".into());
-            one.plan_id = if number % 3 == 0 { "third".into() } else { "plan".into() };
+            one.plan_id = if number.is_multiple_of(3) { "third".into() } else { "plan".into() };
             let few = number == 7 || number + 7 == ALL;
             let state = if few { 3 } else { 2 };
             let (waits_for, reason) = (Waits::default().with(if few { 1 } else { 2 }), few.then(|| "R".to_owned()));

@@ -1,7 +1,15 @@
 //! Watching.
 
-use belay_e2e::{Client, Person, Services, picture::Picture};
-use belay_proto::v1::{self, Decision, watch_execution_response::Content};
+use std::time::Duration;
+
+use belay_e2e::{
+    Client, Person, Services,
+    client::{name, unread_channel},
+    picture::Picture,
+};
+use belay_proto::v1::{
+    self, Decision, executor_service_client::ExecutorServiceClient, watch_execution_response::Content,
+};
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tonic::Code;
 
@@ -195,4 +203,34 @@ async fn heartbeats_carry_the_cursor() {
             _ => {}
         }
     }
+}
+
+/// B-31: streams that are not read hold up nobody. A client that takes nothing of a stream has it stop in the middle of a read of the journal, since its
+/// transport asks for no more; that read must not keep its place from those of others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_are_not_read_hold_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+    // More than the memory keeps for watchers: the beginning is read from the journal.
+    let output = "x".repeat(20_000);
+    let step = |n: usize| format!("  - {{id: s{n}, tool: noop, arguments: {{output: {output}}}}}\n");
+    client.start("long", &format!("id: long\nsteps:\n{}", (0..100).map(step).collect::<String>())).await;
+    client.watch_to_the_end("long").await;
+    // All at once, so that some of their reads wait for others.
+    let executor = ExecutorServiceClient::new(unread_channel(&services.socket()));
+    let mut watches = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let request = v1::WatchExecutionRequest { name: name("long"), after_sequence: Some(0), ..Default::default() };
+        let mut executor = executor.clone();
+        watches.spawn(async move { executor.watch_execution(request).await.unwrap().into_inner() });
+    }
+    let streams = watches.join_all().await;
+    let read = async {
+        for _ in 0..5 {
+            client.watch_to_the_end("long").await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(100), read).await.expect("others read meanwhile");
+    drop(streams);
 }
