@@ -29,6 +29,7 @@ pub(crate) async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
     {
         read = Position::after(this.clock.now_micros());
     }
+    let mut looks = !is_planted(Defect::LateTimer);
     loop {
         let Some(this) = registry.upgrade() else { return };
         let timers = &this.wake_ups;
@@ -46,7 +47,7 @@ pub(crate) async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
                 }
             }
         }
-        if this.drives_all() {
+        if this.drives_all() && std::mem::replace(&mut looks, true) {
             timers.read_until.store(now, Ordering::SeqCst);
             let stored = match load_due(&this, &mut read, now).await {
                 Ok(()) => this.reads.read(move |reader| reader.next_wake(now)).await,

@@ -315,7 +315,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_journal_without_sync",
         run: belay::journal_without_sync,
-        expect: Expect::Found { violation: "is gone", first: 2, within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 1, within: 200 },
     },
     Scenario {
         name: "belay_ledger_without_sync",
@@ -330,7 +330,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_uncommitted_reported_unknown",
         run: belay::uncommitted_reported_unknown,
-        expect: Expect::Found { violation: "is said to be in doubt, and it can be made again", first: 9, within: 200 },
+        expect: Expect::Found { violation: "is said to be in doubt, and it can be made again", first: 51, within: 200 },
     },
     Scenario {
         name: "belay_full_disk_fails_steps",
@@ -385,7 +385,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_unrecorded_child_deleted",
         run: belay::unrecorded_child_deleted,
-        expect: Expect::Found { violation: "had recorded its end", first: 5, within: 200 },
+        expect: Expect::Found { violation: "had recorded its end", first: 7, within: 200 },
     },
     Scenario {
         name: "belay_lost_child_started_again",
@@ -395,7 +395,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_child_of_running_taken",
         run: belay::child_of_running_taken,
-        expect: Expect::Found { violation: "is in progress", first: 6, within: 200 },
+        expect: Expect::Found { violation: "is in progress", first: 9, within: 200 },
     },
     Scenario {
         name: "belay_wall_clock_messages",
@@ -405,7 +405,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_fork_forgets_output",
         run: belay::fork_forgets_output,
-        expect: Expect::Found { violation: "and was to take over", first: 9, within: 200 },
+        expect: Expect::Found { violation: "and was to take over", first: 14, within: 200 },
     },
     Scenario {
         name: "belay_child_not_driven",
@@ -415,12 +415,12 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_pause_of_child_kept",
         run: belay::pause_of_child_kept,
-        expect: Expect::Found { violation: "stuck", first: 28, within: 200 },
+        expect: Expect::Found { violation: "stuck", first: 169, within: 400 },
     },
     Scenario {
         name: "belay_stale_look",
         run: belay::stale_look,
-        expect: Expect::Found { violation: "had ended, and another answer", first: 2, within: 200 },
+        expect: Expect::Found { violation: "had ended, and another answer", first: 4, within: 200 },
     },
     Scenario {
         name: "belay_unordered_collection",
@@ -445,7 +445,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_late_timer",
         run: belay::late_timer,
-        expect: Expect::Found { violation: "s late", first: 111, within: 200 },
+        expect: Expect::Found { violation: "s late", first: 7, within: 200 },
     },
     Scenario {
         name: "belay_double_dispatch",

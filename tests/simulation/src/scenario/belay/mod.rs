@@ -252,7 +252,7 @@ pub fn stale_look(seed: u64) -> Result<(), String> {
 /// # Errors
 /// What was violated: how the defect is found.
 pub fn pause_of_child_kept(seed: u64) -> Result<(), String> {
-    run(seed, Bugs { nests: true, ..Bugs::planted(Defect::PauseOfChildKept) })
+    run(seed, Bugs { nests: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::PauseOfChildKept) })
 }
 
 /// Belay as it is, with an executor that drives only what it is asked to, as one without a service does, and with it the executions of steps' plans.
