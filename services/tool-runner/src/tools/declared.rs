@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{
     RunTerminal,
     files::{Work, invalid, path},
+    judged,
 };
 use crate::{
     Annotations, Invocation, Operation, PlannedProblem, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches,
@@ -120,7 +121,11 @@ impl Declaration {
                     }
                     Value::String(text) if self.is_path(name) => match path(name, text) {
                         // The program may run in another directory.
-                        Ok(path) => filled.push_str(&format!("{WORKSPACE}/{path}")),
+                        // The name as it is, and not as it is shown.
+                        Ok(path) => match std::str::from_utf8(path.as_bytes()) {
+                            Ok(text) => filled.extend([WORKSPACE, "/", if path.is_root() { "." } else { text }]),
+                            Err(_) => return Some(Err(invalid(format!("arguments/{name}: is not UTF-8")))),
+                        },
                         Err(outside) => return Some(Err(outside)),
                     },
                     Value::String(text) => filled.push_str(text),
@@ -177,8 +182,7 @@ impl Tool for Declared {
         let command = self.0.command(arguments).unwrap_or_else(|_| json!({}));
         let properties = declared.parameters["properties"].as_object();
         let of_paths = properties.into_iter().flatten().filter(|(name, _)| self.0.is_path(name));
-        let paths =
-            of_paths.filter_map(|(name, _)| self.0.value(arguments, name)?.as_str().map(str::to_owned)).collect();
+        let paths = of_paths.filter_map(|(name, _)| self.0.value(arguments, name)?.as_str().map(judged)).collect();
         Operation { paths, ..terminal.operation(&command) }
     }
 

@@ -77,7 +77,7 @@ fn delete(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
         _ => 1,
     };
     view.remove(&path)?;
-    Ok(json!({"path": path.to_string(), "deleted": deleted}))
+    Ok(json!({"path": path.written(), "deleted": deleted}))
 }
 
 /// Counts a directory and everything below it.
@@ -98,8 +98,12 @@ fn count(view: &dyn View, stop: &Stop, folder: &RelPath) -> Result<u64, ToolFail
 
 #[cfg(test)]
 mod tests {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+
+    use serde_json::Value;
+
     use super::*;
-    use crate::tools::tests::TestWorkspace;
+    use crate::tools::{FileInfo, ListDirectory, ReadFile, SearchCode, tests::TestWorkspace};
 
     /// S2-X-27.
     #[tokio::test]
@@ -115,6 +119,55 @@ mod tests {
         assert_eq!(gone.reason, "FILE_NOT_FOUND");
         workspace.commit();
         assert_eq!(workspace.names(), ["kept"]);
+    }
+
+    /// Whatever the bytes of a name, what one tool returns names this file to another one, and no neighbour.
+    #[tokio::test]
+    async fn the_path_in_a_result_is_that_of_the_file() {
+        let names: [&[u8]; 16] = [
+            b"new\nline",
+            br"new\nline",
+            b"bad\xff",
+            br"bad\xff",
+            b"hex:626164ff",
+            b"hex:",
+            b"tab\t",
+            b"\x1b[31m",
+            "\u{202e}x".as_bytes(),
+            "a\u{200d}b".as_bytes(),
+            br"\x",
+            b"C:",
+            br"..\x",
+            b" ",
+            b"...",
+            b"plain",
+        ];
+        let workspace = TestWorkspace::with(&[]);
+        for (number, name) in names.iter().enumerate() {
+            std::fs::write(workspace.root.join(OsStr::from_bytes(name)), format!("odd {number}\n")).unwrap();
+        }
+        let paths = |found: &Value| -> Vec<String> {
+            found.as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap().to_owned()).collect()
+        };
+        let listed = paths(&workspace.call(&ListDirectory, json!({})).await.unwrap()["entries"]);
+        let mut found = paths(&workspace.call(&SearchCode, json!({"pattern": "odd"})).await.unwrap()["matches"]);
+        assert_eq!(listed.len(), names.len());
+        found.sort();
+        let mut sorted = listed.clone();
+        sorted.sort();
+        assert_eq!(found, sorted, "one form");
+        let mut seen = std::collections::BTreeSet::new();
+        for path in &listed {
+            let read = workspace.call(&ReadFile, json!({"path": path})).await.unwrap();
+            assert!(seen.insert(read["content"].to_string()), "{path} is another file");
+            let info = workspace.call(&FileInfo, json!({"path": path})).await.unwrap();
+            assert_eq!(info["path"], json!(path));
+            let deleted = workspace.call(&DeleteFile, json!({"path": path})).await.unwrap();
+            assert_eq!(deleted, json!({"path": path, "deleted": 1}));
+            let again = workspace.call(&DeleteFile, json!({"path": path})).await;
+            assert!(again.is_err(), "{path} was that file alone");
+        }
+        assert_eq!(workspace.call(&ListDirectory, json!({})).await.unwrap()["entries"], json!([]));
     }
 
     #[tokio::test]

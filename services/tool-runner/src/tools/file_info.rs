@@ -68,7 +68,7 @@ impl Tool for FileInfo {
 fn look(view: &mut dyn View, _: &Stop, arguments: Arguments) -> ToolResult {
     let path = path("path", &arguments.path)?;
     let metadata = view.metadata(&path)?;
-    let mut found = json!({"path": path.to_string(), "kind": kind(metadata.kind)});
+    let mut found = json!({"path": path.written(), "kind": kind(metadata.kind)});
     if metadata.kind == FileKind::File {
         found["size_bytes"] = json!(metadata.size);
     }

@@ -134,7 +134,9 @@ pub(super) fn no_view() -> ToolFailure {
 pub(super) fn path(field: &str, text: &str) -> Result<RelPath, ToolFailure> {
     RelPath::parse(text).map_err(|error| match error {
         PathError::Outside { .. } | PathError::Reserved { .. } => outside(error),
-        PathError::Empty | PathError::Nul { .. } | PathError::TooLong => invalid(format!("arguments/{field}: {error}")),
+        PathError::Empty | PathError::Nul { .. } | PathError::Hex { .. } | PathError::TooLong => {
+            invalid(format!("arguments/{field}: {error}"))
+        }
     })
 }
 

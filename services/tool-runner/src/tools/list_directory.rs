@@ -91,7 +91,7 @@ fn list(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
         if entries.len() == limit {
             return Ok(false);
         }
-        let mut entry = json!({"path": path.to_string(), "kind": kind(found)});
+        let mut entry = json!({"path": path.written(), "kind": kind(found)});
         // The file may be removed meanwhile.
         if found == FileKind::File
             && let Ok(metadata) = view.metadata(path)

@@ -28,6 +28,7 @@ pub use write_file::WriteFile;
 use std::sync::Arc;
 
 use belay_settings::{CommandTool, ConfigError, Loaded, Sourced};
+use belay_workspace::RelPath;
 use serde_json::Value;
 
 use crate::{CommandSettings, Enforcement, Operation, Registry, RegistryError, Tool};
@@ -79,7 +80,13 @@ pub fn registry(
 
 /// The operation of a tool that works on its argument `path` only; the default is the workspace.
 fn operation_on_path(arguments: &Value) -> Operation {
-    Operation { paths: vec![arguments["path"].as_str().unwrap_or(".").to_owned()], ..Operation::default() }
+    Operation { paths: vec![judged(arguments["path"].as_str().unwrap_or("."))], ..Operation::default() }
+}
+
+/// A path as the policy judges it: as its author wrote it, but names in hexadecimal digits as they are shown, so that a rule about names sees them.
+fn judged(path: &str) -> String {
+    let has_digits = path.contains("hex:");
+    RelPath::parse(path).ok().filter(|_| has_digits).map_or_else(|| path.to_owned(), |parsed| parsed.to_string())
 }
 
 #[cfg(test)]

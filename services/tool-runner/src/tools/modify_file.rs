@@ -119,7 +119,7 @@ fn modify(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
     }
     let (diff, diff_truncated) = edits::diff(&path.to_string(), &old, &edited);
     let replacements = edited.replacements;
-    Ok(json!({"path": path.to_string(), "replacements": replacements, "diff": diff, "diff_truncated": diff_truncated}))
+    Ok(json!({"path": path.written(), "replacements": replacements, "diff": diff, "diff_truncated": diff_truncated}))
 }
 
 #[cfg(test)]

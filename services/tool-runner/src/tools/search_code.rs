@@ -218,7 +218,7 @@ impl Search<'_> {
             return;
         }
         let shown = if text.len() <= MAX_SHOWN_BYTES { text } else { around(text, found.start()) };
-        self.matches.push(json!({"path": path.to_string(), "line": line, "text": String::from_utf8_lossy(shown)}));
+        self.matches.push(json!({"path": path.written(), "line": line, "text": String::from_utf8_lossy(shown)}));
     }
 }
 

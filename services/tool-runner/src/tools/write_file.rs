@@ -107,7 +107,7 @@ fn write(view: &mut dyn View, _stop: &Stop, arguments: Arguments) -> ToolResult 
         check_marks(&path, &old, &content, false)?;
     }
     view.write(&path, &content, mode)?;
-    Ok(json!({"path": path.to_string(), "size_bytes": content.len(), "created": created}))
+    Ok(json!({"path": path.written(), "size_bytes": content.len(), "created": created}))
 }
 
 #[cfg(test)]

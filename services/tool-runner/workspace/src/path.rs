@@ -20,6 +20,9 @@ pub const OWN: &str = ".belay";
 /// The path of the workspace in the sandbox: a path with this prefix is relative to the workspace.
 const MOUNT_POINT: &str = "/workspace";
 
+/// Begins a name whose bytes are given in hexadecimal digits, because it cannot be given as it is.
+const HEX: &str = "hex:";
+
 /// The limit of a path in bytes: the kernel's PATH_MAX, less the terminating NUL.
 const MAX_PATH_BYTES: usize = 4095;
 
@@ -57,6 +60,15 @@ pub enum PathError {
         /// As given, escaped.
         path: String,
     },
+    /// A name in it begins with `hex:`, and is not one that is given so.
+    #[error(
+        "`{path}` has a name in hexadecimal digits that is none: `{HEX}` is followed by the bytes of a name that is not UTF-8, or that would be read as \
+         another path; for a file that is called so, write `{HEX}` and the digits of its whole name"
+    )]
+    Hex {
+        /// As given, escaped.
+        path: String,
+    },
     /// It, or a name in it, is longer than file systems allow.
     #[error("the path is too long: the limit is {MAX_PATH_BYTES} bytes, and {MAX_NAME_BYTES} bytes for each name")]
     TooLong,
@@ -76,7 +88,7 @@ impl RelPath {
     /// [`PathError`] for a path that is empty, absolute (also in Windows syntax), leaves the workspace by `..`, contains `..` with
     /// backslashes or a NUL, is too long, or lies in [`OWN`]. `/workspace`, the path of the workspace in the sandbox, is the workspace
     /// itself, and paths below it are relative to it. Other backslashes are ordinary characters, and so is a percent sign: nothing is
-    /// decoded.
+    /// decoded but the names that [`Self::written`] gives in digits.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let outside = |why| PathError::Outside { path: printable(text.as_bytes()), why };
         if text.is_empty() {
@@ -102,6 +114,11 @@ impl RelPath {
             match name {
                 "" | "." => {}
                 ".." => path = path.parent().ok_or_else(|| outside("`..` leaves it"))?,
+                name if name.starts_with(HEX) => match decoded(name) {
+                    Some(name) if name.len() > MAX_NAME_BYTES => return Err(PathError::TooLong),
+                    Some(name) => path = path.join(OsStr::from_bytes(&name)),
+                    None => return Err(PathError::Hex { path: printable(text.as_bytes()) }),
+                },
                 name if name.len() > MAX_NAME_BYTES => return Err(PathError::TooLong),
                 name => path = path.join(name.as_ref()),
             }
@@ -158,6 +175,17 @@ impl RelPath {
         Self(joined)
     }
 
+    /// The path as text that [`Self::parse`] reads as this path and no other: for results of tools, which plans hand on to other tools. Names are as they
+    /// are, however they look; one that is not UTF-8, or would be read as something else, is given by its bytes (`hex:` and their digits).
+    #[must_use]
+    pub fn written(&self) -> String {
+        if self.is_root() {
+            return ".".to_owned();
+        }
+        let names: Vec<String> = self.names().map(|name| encoded(name.as_bytes())).collect();
+        names.join("/")
+    }
+
     /// The bytes, as the kernel takes them; empty for the root.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -173,7 +201,7 @@ impl AsRef<Path> for RelPath {
 }
 
 impl fmt::Display for RelPath {
-    /// Escapes characters that could mislead a reader or a terminal.
+    /// For people: escapes characters that could mislead a reader or a terminal. Two paths may be shown alike; see [`RelPath::written`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_root() { "." } else { "" })?;
         f.write_str(&printable(&self.0))
@@ -197,6 +225,32 @@ impl<'de> Deserialize<'de> for RelPath {
         }
         Err(de::Error::custom("a path in a workspace must not contain an empty name, `.`, `..`, NUL or `.belay`"))
     }
+}
+
+/// A name as [`RelPath::written`] gives it.
+fn encoded(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(text) if !is_ambiguous(text) => text.to_owned(),
+        _ => format!("{HEX}{}", hex(name)),
+    }
+}
+
+/// The name that is given in digits; `None` when it is not one that is given so: then a path would have two forms, and rules about one of them would not
+/// see the other.
+fn decoded(name: &str) -> Option<Vec<u8>> {
+    let bytes = unhex(name.strip_prefix(HEX)?)?;
+    let is_lowercase = !name.bytes().any(|byte| byte.is_ascii_uppercase());
+    let is_name = !bytes.is_empty() && !bytes.iter().any(|byte| matches!(byte, b'/' | 0));
+    (is_lowercase && is_name && encoded(&bytes) == name).then_some(bytes)
+}
+
+/// Whether a name would be read as something else where a path is parsed: as digits, or as a path of Windows.
+fn is_ambiguous(name: &str) -> bool {
+    let is_drive = matches!(name.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
+    name.starts_with(HEX)
+        || name.contains('\\') && name.split('\\').any(|part| part == "..")
+        || name.starts_with('\\')
+        || is_drive
 }
 
 /// Whether a name is [`OWN`], ignoring case, because some file systems do.
@@ -363,6 +417,72 @@ mod tests {
         ] {
             assert!(serde_json::from_str::<RelPath>(forged).is_err(), "{forged}");
         }
+    }
+
+    /// What a tool returns, given back, is the same file, for any bytes as names; and two names never have one form.
+    #[test]
+    fn what_is_written_is_read_as_the_same_path() {
+        let names: [&[u8]; 24] = [
+            b"a",
+            b"caf\xc3\xa9",
+            b"new\nline",
+            br"new\nline",
+            b"\xff",
+            br"\xff",
+            b"bad\xfe.env",
+            b"hex:ff",
+            b"hex:",
+            b"hex:zz",
+            b"HEX:ff",
+            b"C:",
+            b"c:x",
+            br"C:\x",
+            br"..\x",
+            br"a\..",
+            br"\",
+            b"...",
+            b" ",
+            b"\xe2\x80\xaeb",
+            b"a\xe2\x80\x8db",
+            b"\x1b[31m",
+            b"workspace",
+            b"\\u{200d}",
+        ];
+        let mut forms = std::collections::BTreeMap::new();
+        let mut check = |path: RelPath| {
+            let text = path.written();
+            assert_eq!(RelPath::parse(&text).as_ref(), Ok(&path), "{text}");
+            let other = forms.insert(text.clone(), path.clone());
+            assert!(other.is_none_or(|other| other == path), "{text}");
+        };
+        check(RelPath::root());
+        for one in names {
+            check(RelPath(one.to_vec()));
+            for other in names {
+                check(RelPath([one, b"/", other].concat()));
+            }
+        }
+        let mut random = 1_u64;
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bytes = (random >> 8).to_le_bytes();
+            let name: Vec<u8> =
+                bytes[..1 + (random >> 61) as usize].iter().copied().filter(|byte| !matches!(byte, 0 | b'/')).collect();
+            if !matches!(&name[..], b"" | b"." | b"..") {
+                check(RelPath(name));
+            }
+        }
+        // Each path has one form only: rules about it see every way to name it.
+        for other in
+            ["hex:61", "hex:FF", "hex:2e2e", "hex:612f62", "hex:00", "hex:f", "a/hex:", "hex:ff00", "hex:2e62656c6179"]
+        {
+            assert!(
+                matches!(RelPath::parse(other), Err(PathError::Hex { .. })),
+                "{other}: {:?}",
+                RelPath::parse(other)
+            );
+        }
+        assert_eq!(RelPath::parse("secrets/hex:ff").unwrap().to_string(), r"secrets/\xff");
     }
 
     #[test]

@@ -45,6 +45,13 @@ fn arguments_become_words() {
     for path in ["a/b", "./x/../a/b", "/workspace/a/b"] {
         assert_eq!(words(&tool, json!({"topic": "t", "file": path}))[4], "@/workspace/a/b");
     }
+    // The name as it is: what is shown of it is another one.
+    for name in ["a\u{200d}b.txt", "\u{202e}x", "tab\t", "new\nline", r"new\nline", "."] {
+        let word = &words(&tool, json!({"topic": "t", "file": name}))[4];
+        assert_eq!(word, &format!("@/workspace/{name}"));
+    }
+    let refused = tool.0.command(&json!({"topic": "t", "file": "hex:ff"})).unwrap_err();
+    assert!(refused.message.contains("arguments/file: is not UTF-8"), "{refused:?}");
     let refused = tool.0.command(&json!({"topic": "t", "file": "../a"})).unwrap_err();
     assert!(refused.reason == "OUTSIDE_WORKSPACE" && refused.message.contains("../a"), "{refused:?}");
     let command = tool.0.command(&json!({"topic": "t"})).unwrap();
@@ -61,6 +68,8 @@ fn the_policy_sees_the_command_and_the_paths() {
     assert_eq!(operation.command, ["gen", "--topic", "t", "--size=3", "@/workspace/a/b"]);
     assert_eq!((operation.program.as_deref(), operation.working_directory.as_str()), (Some("gen"), "src"));
     assert_eq!((operation.environment, operation.paths), (vec!["MODE".to_owned()], vec!["a/b".to_owned()]));
+    let operation = tool.operation(&json!({"topic": "t", "file": "secrets/hex:ff2e656e76"}));
+    assert_eq!(operation.paths, [r"secrets/\xff.env"], "a rule about names sees the name");
 }
 
 #[test]
