@@ -419,8 +419,8 @@ impl Walk {
     }
 }
 
-/// What the database checks of a filter, so that it passes over most of what does not match without reading the whole row. It is never narrower than the
-/// filter, which every row that is read is held against.
+/// The part of a filter that the database checks, so that it passes over most of what does not match without reading the whole row. It is never narrower
+/// than the filter, which every row that is read is held against.
 #[derive(Debug, Default)]
 struct Narrowed {
     /// Conditions with `?` for each value.
@@ -582,7 +582,7 @@ fn merge(connection: &Connection, query: &Query, walks: Vec<Walk>) -> Sql<Examin
     Ok(Examined { page, rows: walks.iter().map(|walk| walk.read).sum() })
 }
 
-/// What comes next in a walk.
+/// The next place in a walk.
 #[derive(Clone, Copy, Debug)]
 enum Ahead {
     /// An execution at this position.
@@ -630,7 +630,7 @@ impl<'a> Walking<'a> {
         Self { connection, query, walk, narrowed, found, between, passed: None, chunk, is_at_end: false, read: 0 }
     }
 
-    /// What comes next. It looks at most at so many executions more.
+    /// Finds what comes next. Looks at most at so many executions more.
     fn peek(&mut self, may_pass: &mut usize) -> Sql<Option<Ahead>> {
         while self.found.is_empty() && !self.is_at_end {
             if let Some(passed) = self.passed.filter(|_| *may_pass == 0) {

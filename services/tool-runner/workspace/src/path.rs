@@ -419,7 +419,7 @@ mod tests {
         }
     }
 
-    /// What a tool returns, given back, is the same file, for any bytes as names; and two names never have one form.
+    /// A path that a tool returns is read as the same path, for any bytes as names; and two names never have one form.
     #[test]
     fn what_is_written_is_read_as_the_same_path() {
         let names: [&[u8]; 24] = [
