@@ -7,7 +7,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::Threads;
+use crate::{Threads, joined};
 
 /// A bounded number of threads for blocking work of one kind. Further work waits in FIFO order without a thread, so that one kind of work
 /// never delays another kind, however much of it there is.
@@ -55,14 +55,7 @@ impl Lane {
         }
         let lane = self.clone();
         let mut waiting = Waiting(tokio::spawn(async move { lane.slot().await.run(work).await }));
-        match (&mut waiting.0).await {
-            Ok(done) => done,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime is shutting down, and with it the task that waits here.
-                Err(_) => std::future::pending().await,
-            },
-        }
+        joined(&mut waiting.0).await
     }
 }
 

@@ -67,13 +67,18 @@ impl Threads {
                 done
             }),
         };
-        match done.await {
-            Ok(value) => value,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime is shutting down, and with it the task that waits here.
-                Err(_) => std::future::pending().await,
-            },
-        }
+        joined(done).await
+    }
+}
+
+/// Waits for a task, and panics if it does.
+pub(crate) async fn joined<T>(task: impl Future<Output = Result<T, tokio::task::JoinError>>) -> T {
+    match task.await {
+        Ok(value) => value,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down, and with it the task that waits here.
+            Err(_) => std::future::pending().await,
+        },
     }
 }

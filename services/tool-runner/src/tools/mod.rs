@@ -83,10 +83,14 @@ fn operation_on_path(arguments: &Value) -> Operation {
     Operation { paths: vec![judged(arguments["path"].as_str().unwrap_or("."))], ..Operation::default() }
 }
 
-/// A path as the policy judges it: as its author wrote it, but names in hexadecimal digits as they are shown, so that a rule about names sees them.
+/// A path as the policy judges it: as its author wrote it, but with the names themselves where one is given in hexadecimal digits, so that a rule about
+/// names sees them. Only bytes that are not UTF-8 are escaped, which no rule can name.
 fn judged(path: &str) -> String {
-    let has_digits = path.contains("hex:");
-    RelPath::parse(path).ok().filter(|_| has_digits).map_or_else(|| path.to_owned(), |parsed| parsed.to_string())
+    let Some(parsed) = RelPath::parse(path).ok().filter(|parsed| path.contains("hex:") && !parsed.is_root()) else {
+        return path.to_owned();
+    };
+    let escaped = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+    parsed.as_bytes().utf8_chunks().map(|chunk| chunk.valid().to_owned() + &escaped(chunk.invalid())).collect()
 }
 
 #[cfg(test)]

@@ -205,10 +205,10 @@ async fn heartbeats_carry_the_cursor() {
     }
 }
 
-/// B-31: streams that are not read hold up nobody. A client that takes nothing of a stream has it stop in the middle of a read of the journal, since its
+/// B-31: streams that are not read delay no other client. A client that takes nothing of a stream has it stop in the middle of a read of the journal, since its
 /// transport asks for no more; that read must not keep its place from those of others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_that_are_not_read_hold_up_nobody() {
+async fn streams_that_are_not_read_delay_no_other_client() {
     let folder = tempfile::tempdir().unwrap();
     let services = Services::start(folder.path()).await;
     let client = Client::new(&services.socket());

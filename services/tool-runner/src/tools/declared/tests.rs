@@ -70,6 +70,8 @@ fn the_policy_sees_the_command_and_the_paths() {
     assert_eq!((operation.environment, operation.paths), (vec!["MODE".to_owned()], vec!["a/b".to_owned()]));
     let operation = tool.operation(&json!({"topic": "t", "file": "secrets/hex:ff2e656e76"}));
     assert_eq!(operation.paths, [r"secrets/\xff.env"], "a rule about names sees the name");
+    let operation = tool.operation(&json!({"topic": "t", "file": "a\u{200d}b/hex:433a/hex:ff"}));
+    assert_eq!(operation.paths, ["a\u{200d}b/C:/\\xff"], "and no other form of it");
 }
 
 #[test]
