@@ -51,11 +51,13 @@ fn notices_from(events: &[Event], approval: &v1::Approval) -> Vec<GateNotice> {
         // Its step has the answer, or no longer waits for it: either way no step needs it again.
         return vec![GateNotice::Delivered(approval.name.clone())];
     }
-    let mut decided = events.iter().enumerate();
+    // The last: a gate that has lost its store is asked again under the same name.
+    let mut decided = events.iter().enumerate().rev();
     let decided = decided.find_map(|(place, event)| Some((place, decision_of(event, &approval.name)?)));
     let Some((place, (call, decision))) = decided else { return GateNotice::dropped(approval) };
     if decision != Decision::Approved {
-        return vec![GateNotice::Delivered(approval.name.clone())];
+        // The gate may have been asked again, and answered differently, after it had lost its store.
+        return GateNotice::dropped(approval);
     }
     let kind = events[..place].iter().rev().find_map(|event| match about(event, call)? {
         ToolCallEvent::Held(requirement) => Some(requirement.kind),
@@ -149,6 +151,13 @@ mod tests {
             (vec![after(), approved(), after(), decided("b", Decision::Approved), failed("n")], unused()),
             // The call continues.
             (vec![after(), approved()], vec![]),
+            // The gate has lost its store, and was asked again for the same.
+            (vec![after(), approved(), after(), approved(), failed("n")], spent()),
+            // It was asked again, and answered when nothing waited for it any more.
+            (
+                vec![after(), decided("a", Decision::Skipped), cancelled("")],
+                vec![GateNotice::Delivered("a".into()), GateNotice::Stale("a".into())],
+            ),
             // The decision came too late.
             (vec![after(), cancelled("")], vec![GateNotice::Delivered("a".into()), GateNotice::Stale("a".into())]),
         ] {

@@ -168,11 +168,27 @@ pub(super) fn add_plans(random: &mut StdRng, plan: &mut v1::Plan) {
         }
         let deeper = if random.random_bool(0.3) { random.random_range(1..MAX_NESTED_PLANS) } else { 0 };
         add_plan(random, step, deeper);
+        bound_attempts(step, MAX_ATTEMPTS_TOGETHER);
     }
 }
 
 /// How deep plans may be nested.
 const MAX_NESTED_PLANS: usize = 5;
+
+/// How often the innermost step of nested plans may be tried, all plans around it together: a run has an end that one can wait for.
+const MAX_ATTEMPTS_TOGETHER: i32 = 64;
+
+/// Takes attempts from a step and from those of its plan, the innermost first, so that no step begins more often than `most`.
+fn bound_attempts(step: &mut v1::StepSpec, most: i32) {
+    let attempts = step.retry.as_ref().map_or(1, |retry| retry.max_attempts).clamp(1, most);
+    if let Some(retry) = &mut step.retry {
+        retry.max_attempts = attempts;
+        retry.backoff.truncate(usize::try_from(attempts - 1).unwrap_or(0));
+    }
+    if let Some(step_spec::Kind::Plan(v1::PlanStep { plan: Some(own), .. })) = &mut step.kind {
+        own.steps.iter_mut().for_each(|step| bound_attempts(step, most / attempts));
+    }
+}
 
 /// Has a step carry out a plan of one or two steps, one of which has a plan again, and so on as often as `deeper` says.
 fn add_plan(random: &mut StdRng, step: &mut v1::StepSpec, deeper: usize) {
