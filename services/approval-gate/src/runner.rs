@@ -191,9 +191,12 @@ mod tests {
         let change = |path: &str, after: &[u8]| belay_grant::Change {
             path: path.into(),
             kind: belay_grant::ChangeKind::Created,
+            gravity: belay_grant::Gravity::Created,
+            protection: String::new(),
             before: String::new(),
             after: digest_of(after),
             what: "file 0644".into(),
+            folder: None,
             flags: Vec::new(),
         };
         subject.changes = vec![change("a", b"one"), change("b", b"two")];

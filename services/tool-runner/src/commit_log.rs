@@ -205,10 +205,13 @@ mod tests {
         let change = |kind, what: &str| Change {
             path: "d".into(),
             kind,
+            gravity: belay_grant::Gravity::Modified,
+            protection: String::new(),
             before: String::new(),
             after: String::new(),
             what: what.into(),
             flags: vec![],
+            folder: None,
         };
         for (kind, what, whole) in [
             (ChangeKind::Modified, "folder 0755", false),

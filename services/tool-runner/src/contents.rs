@@ -7,7 +7,8 @@ use belay_workspace::{Content as Holds, Digest, Node};
 
 use crate::{
     View,
-    subject::{Fact, kind_for_policy, prefixed},
+    changes::gravity,
+    facts::{Fact, prefixed},
 };
 
 /// The largest file that is kept, in bytes.
@@ -54,8 +55,7 @@ pub(crate) fn collect(facts: &[Fact], base: &dyn View, view: &dyn View) -> Vec<C
 
 /// 0: always needs approval. 1: existed before. 2: new.
 fn rank(fact: &Fact) -> u8 {
-    let flags: Vec<String> = fact.flags.iter().map(|&flag| flag.to_owned()).collect();
-    match Gravity::of(&fact.path.to_string(), kind_for_policy(fact.kind), &flags) {
+    match gravity(fact) {
         Gravity::Protected(_) | Gravity::Flagged => 0,
         Gravity::Deleted | Gravity::Modified => 1,
         Gravity::Remarkable | Gravity::Created => 2,

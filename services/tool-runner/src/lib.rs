@@ -7,12 +7,14 @@
 
 mod acknowledgements;
 mod calls;
+mod changes;
 mod commands;
 mod commit_log;
 mod contents;
 mod digests;
 mod disk_errors;
 mod enforcement;
+mod facts;
 mod json_of;
 mod lanes;
 mod ledger;

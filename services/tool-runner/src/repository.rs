@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belay_workspace::RelPath;
 
-use crate::{View, subject::Fact};
+use crate::{View, facts::Fact};
 
 /// The flag.
 const FLAG: &str = "bare_repository";

@@ -125,6 +125,12 @@ pub(crate) struct CallSecrets {
 }
 
 impl CallSecrets {
+    /// Those that this redactor finds.
+    #[cfg(test)]
+    pub(crate) fn with(redactor: Redactor) -> Self {
+        Self { redactor, marked: Vec::new() }
+    }
+
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
     }

@@ -1,15 +1,13 @@
 //! Builds the subject of an approval from a call and its effect. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use belay_grant::{Change, ChangeKind, Kind, Subject};
-use belay_policy::{Decision, Gravity};
+use belay_grant::{Change, ChangeKind, Folder, Kind, Subject};
+use belay_policy::Decision;
 use belay_proto::{runner_v1, v1};
-use belay_workspace::{Act, Content, Digest, Flag, Manifest, Node, RelPath};
+use belay_workspace::Content;
 use serde::{Deserialize, Serialize};
 
 use crate::json_of::json_of;
-use crate::{Operation, secrets::CallSecrets};
+use crate::{Operation, changes::Changes, facts::Fact, secrets::CallSecrets};
 
 /// The limit of a subject, in bytes: what the gate accepts.
 pub(crate) const MAX_SUBJECT_BYTES: usize = 8 << 20;
@@ -21,113 +19,6 @@ const MAX_NAMED_PATHS: usize = 100;
 const MAX_LISTED_FILES: usize = 1_000;
 const MAX_LISTED_PATH_BYTES: usize = 64 * 1024;
 
-/// What a call did to one path. A directory that is created or removed has one fact per path in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fact {
-    pub(crate) path: RelPath,
-    pub(crate) kind: ChangeKind,
-    /// The node before.
-    pub(crate) before: Option<Node>,
-    /// The node after.
-    pub(crate) after: Option<Node>,
-    /// The new permission bits of a directory that keeps its content.
-    mode: Option<u32>,
-    pub(crate) flags: BTreeSet<&'static str>,
-}
-
-impl Fact {
-    fn new(path: &RelPath, before: Option<&Node>, after: Option<&Node>) -> Self {
-        let kind = match (before, after) {
-            (None, Some(_)) => ChangeKind::Created,
-            (Some(_), None) => ChangeKind::Deleted,
-            (Some(_), Some(_)) | (None, None) => ChangeKind::Modified,
-        };
-        let (before, after) = (before.cloned(), after.cloned());
-        Self { path: path.clone(), kind, before, after, mode: None, flags: BTreeSet::new() }
-    }
-
-    fn what(&self) -> String {
-        match (&self.after, &self.before, self.mode) {
-            (None, None, Some(mode)) => format!("folder {mode:04o}"),
-            (Some(node), ..) | (None, Some(node), _) => describe(node),
-            (None, None, None) => String::new(),
-        }
-    }
-}
-
-/// The facts of a manifest, sorted by path.
-pub(crate) fn facts(manifest: &Manifest) -> Vec<Fact> {
-    let mut facts = BTreeMap::new();
-    for change in &manifest.changes {
-        if let Act::Meta { new, .. } = change.act {
-            let fact = Fact { mode: Some(new), ..Fact::new(&change.path, None, None) };
-            facts.insert(change.path.clone(), fact);
-        }
-        let before: BTreeMap<_, _> = change.before.iter().map(|node| (&node.path, node)).collect();
-        let after: BTreeMap<_, _> = change.after.iter().map(|node| (&node.path, node)).collect();
-        for path in before.keys().chain(after.keys()).copied() {
-            let (before, after) = (before.get(path).copied(), after.get(path).copied());
-            if before != after {
-                facts.entry(path.clone()).or_insert_with(|| Fact::new(path, before, after));
-            }
-        }
-        for flagged in &change.flags {
-            // A flagged path is shown even if nothing else about it changes.
-            let fact = facts.entry(flagged.path.clone()).or_insert_with(|| {
-                let find = |nodes: &BTreeMap<&RelPath, &Node>| nodes.get(&flagged.path).copied().cloned();
-                Fact::new(&flagged.path, find(&before).as_ref(), find(&after).as_ref())
-            });
-            fact.flags.insert(name_of(flagged.flag));
-        }
-    }
-    facts.into_values().collect()
-}
-
-fn name_of(flag: Flag) -> &'static str {
-    match flag {
-        Flag::Executable => "executable",
-        Flag::SetIdStripped => "set_id_stripped",
-        Flag::MadeWritable => "made_writable",
-        Flag::LinkLeaves => "link_leaves",
-        Flag::OddName => "odd_name",
-        Flag::CaseCollision => "case_collision",
-    }
-}
-
-fn describe(node: &Node) -> String {
-    match &node.content {
-        Content::File { .. } => format!("file {:04o}", node.mode),
-        Content::Directory => format!("folder {:04o}", node.mode),
-        Content::Symlink { target } => format!("link to {}", target.escape_ascii()),
-        Content::Special { special } => special.name().to_owned(),
-    }
-}
-
-fn file_digest(node: Option<&Node>) -> String {
-    match node.map(|node| &node.content) {
-        Some(Content::File { digest, .. }) => prefixed(digest),
-        _ => String::new(),
-    }
-}
-
-/// A digest as the contract writes it.
-pub(crate) fn prefixed(digest: &Digest) -> String {
-    format!("sha256:{digest}")
-}
-
-/// The facts as a subject lists them.
-pub(crate) fn changes(facts: &[Fact]) -> Vec<Change> {
-    let change = |fact: &Fact| Change {
-        path: fact.path.to_string(),
-        kind: fact.kind,
-        before: file_digest(fact.before.as_ref()),
-        after: file_digest(fact.after.as_ref()),
-        what: fact.what(),
-        flags: fact.flags.iter().map(|&flag| flag.to_owned()).collect(),
-    };
-    facts.iter().map(change).collect()
-}
-
 /// What an effect commits, path by path, as a receipt lists it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CommittedFiles {
@@ -137,16 +28,16 @@ pub(crate) struct CommittedFiles {
     pub(crate) unlisted: i64,
 }
 
-/// The facts as a receipt lists them: the gravest, when there are more than it has room for. `changes` are the same facts as a subject lists them.
+/// The facts as a receipt lists them: the gravest, when there are more than it has room for. `changes` are the same facts, the gravest first, as a subject
+/// lists them.
 pub(crate) fn committed(facts: &[Fact], changes: &[Change]) -> CommittedFiles {
-    let mut gravest: Vec<(&Fact, &Change)> = facts.iter().zip(changes).collect();
-    gravest.sort_by_cached_key(|(_, change)| gravity(change));
+    let gravest = facts.iter().zip(changes);
     let mut bytes = 0;
     let has_room = |(_, change): &(&Fact, &Change)| {
         bytes += change.path.len();
         bytes <= MAX_LISTED_PATH_BYTES
     };
-    let mut listed: Vec<(&Fact, &Change)> = gravest.into_iter().take(MAX_LISTED_FILES).take_while(has_room).collect();
+    let mut listed: Vec<(&Fact, &Change)> = gravest.take(MAX_LISTED_FILES).take_while(has_room).collect();
     listed.sort_by_key(|(fact, _)| &fact.path);
     CommittedFiles {
         unlisted: i64::try_from(facts.len() - listed.len()).unwrap_or(i64::MAX),
@@ -186,28 +77,14 @@ fn wire_kind(kind: ChangeKind) -> v1::path_change::Kind {
     }
 }
 
-pub(crate) fn kind_for_policy(kind: ChangeKind) -> belay_policy::ChangeKind {
-    match kind {
-        ChangeKind::Created => belay_policy::ChangeKind::Created,
-        ChangeKind::Modified => belay_policy::ChangeKind::Modified,
-        ChangeKind::Deleted => belay_policy::ChangeKind::Deleted,
-    }
-}
-
-fn gravity(change: &Change) -> Gravity {
-    Gravity::of(&change.path, kind_for_policy(change.kind), &change.flags)
-}
-
-/// A summary of the changes, the gravest first.
+/// A summary of the changes, which are the gravest first.
 pub(crate) fn summary(changes: &[Change]) -> v1::EffectSummary {
     let count = |kind| i32::try_from(changes.iter().filter(|change| change.kind == kind).count()).unwrap_or(i32::MAX);
-    let mut gravest: Vec<&Change> = changes.iter().collect();
-    // The sort is stable: changes of equal gravity stay sorted by path.
-    gravest.sort_by_cached_key(|change| gravity(change));
-    let named = gravest.into_iter().take(MAX_NAMED_PATHS).map(|change| v1::PathChange {
+    let named = changes.iter().take(MAX_NAMED_PATHS).zip(0..).map(|(change, index)| v1::PathChange {
         path: change.path.clone(),
         kind: wire_kind(change.kind).into(),
-        flags: change.flags.clone(),
+        flags: change.all_flags().map(str::to_owned).collect(),
+        index,
     });
     v1::EffectSummary {
         created: count(ChangeKind::Created),
@@ -235,7 +112,7 @@ pub(crate) struct SubjectContext<'a> {
 pub(crate) struct ObservedEffect {
     /// The manifest's digest, as the contract writes it.
     pub(crate) digest: String,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Changes,
     /// The changes as a receipt lists them.
     pub(crate) committed: CommittedFiles,
 }
@@ -248,8 +125,9 @@ impl SubjectContext<'_> {
         let ObservedEffect { digest, changes, .. } = observed.unwrap_or_default();
         let words = |text: &str| self.secrets.text(text);
         let shown = |change: Change| Change { path: words(&change.path), what: words(&change.what), ..change };
+        let shown_folder = |folder: Folder| Folder { path: words(&folder.path), ..folder };
         Subject {
-            v: 1,
+            v: Subject::VERSION,
             kind,
             execution: execution.to_owned(),
             step: step.to_owned(),
@@ -264,7 +142,8 @@ impl SubjectContext<'_> {
             rule: self.decision.rule.clone(),
             reason: words(&self.decision.reason),
             effect_digest: digest,
-            changes: changes.into_iter().map(shown).collect(),
+            changes: changes.list.into_iter().map(shown).collect(),
+            folders: changes.folders.into_iter().map(shown_folder).collect(),
         }
     }
 }
@@ -282,9 +161,21 @@ pub(crate) fn parts(call: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use belay_workspace::{Change as Touched, FileTime, Fingerprint, Flagged};
+    use belay_workspace::{
+        Act, Change as Touched, Digest, FileTime, Fingerprint, Flag, Flagged, Manifest, Node, RelPath,
+    };
 
     use super::*;
+    use crate::{
+        changes::{changes, order},
+        facts::facts,
+    };
+
+    fn ordered(manifest: &Manifest) -> Vec<Fact> {
+        let mut facts = facts(manifest);
+        order(&mut facts);
+        facts
+    }
 
     fn node(path: &str, mode: u32, content: Content) -> Node {
         Node { path: RelPath::parse(path).unwrap(), mode, content }
@@ -330,7 +221,7 @@ mod tests {
             ],
             ..Manifest::default()
         };
-        let changes = changes(&facts(&manifest));
+        let changes = changes(&ordered(&manifest)).list;
         let listed: Vec<_> = changes
             .iter()
             .map(|change| (change.path.as_str(), change.kind, change.what.as_str(), change.flags.join(",")))
@@ -338,10 +229,10 @@ mod tests {
         assert_eq!(
             listed,
             [
-                ("a", ChangeKind::Deleted, "file 0644", String::new()),
-                ("d/gone", ChangeKind::Deleted, "file 0644", String::new()),
                 ("d/kept", ChangeKind::Modified, "file 0644", "odd_name".into()),
                 ("d/link", ChangeKind::Created, "link to ../x\\xff", "link_leaves".into()),
+                ("a", ChangeKind::Deleted, "file 0644", String::new()),
+                ("d/gone", ChangeKind::Deleted, "file 0644", String::new()),
                 ("d/other", ChangeKind::Modified, "file 0644", String::new()),
                 ("m", ChangeKind::Modified, "folder 0755", String::new()),
             ]
@@ -356,40 +247,11 @@ mod tests {
     fn a_summary_counts_all_and_names_the_first() {
         let nodes: Vec<_> = (0..150).map(|n| file(&format!("f{n:03}"), "x")).collect();
         let put = Act::Put { base: None, staged: fingerprint() };
-        let changes: Vec<_> =
-            nodes.into_iter().map(|node| touched(&node.path.to_string(), put, Vec::new(), vec![node])).collect();
-        let summary = summary(&super::changes(&facts(&Manifest { changes, ..Manifest::default() })));
+        let created = nodes.into_iter().map(|node| touched(&node.path.to_string(), put, Vec::new(), vec![node]));
+        let summary = summary(&changes(&ordered(&manifest(created.collect()))).list);
         assert_eq!(
             (summary.created, summary.changes.len(), summary.changes[99].path.as_str()),
             (150, MAX_NAMED_PATHS, "f099")
-        );
-    }
-
-    /// B-18: the gravest change is named first, however many harmless ones sort before it.
-    #[test]
-    fn a_summary_names_the_gravest_first() {
-        let mut changes: Vec<Change> = (0..300)
-            .map(|n| Change {
-                path: format!("+{n:03}"),
-                kind: ChangeKind::Created,
-                before: String::new(),
-                after: String::new(),
-                what: String::new(),
-                flags: vec!["executable".into()],
-            })
-            .collect();
-        for (path, kind) in [
-            ("a/.git/config", ChangeKind::Modified),
-            ("b", ChangeKind::Deleted),
-            ("c", ChangeKind::Modified),
-            ("d", ChangeKind::Created),
-        ] {
-            changes.push(Change { path: path.into(), kind, flags: Vec::new(), ..changes[0].clone() });
-        }
-        let named: Vec<String> = summary(&changes).changes.into_iter().map(|change| change.path).collect();
-        assert_eq!(
-            (&named[..4], named.len()),
-            (&["a/.git/config", "b", "c", "+000"].map(str::to_owned)[..], MAX_NAMED_PATHS)
         );
     }
 
@@ -398,8 +260,8 @@ mod tests {
     }
 
     fn listed(manifest: &Manifest) -> CommittedFiles {
-        let facts = facts(manifest);
-        committed(&facts, &changes(&facts))
+        let facts = ordered(manifest);
+        committed(&facts, &changes(&facts).list)
     }
 
     /// S2-X-29: a receipt lists each path with what is there now, and what was there before.

@@ -7,7 +7,10 @@ use belay_reasons as reasons;
 use tonic::Status;
 use tonic_types::StatusExt as _;
 
-use crate::{connect::Gate, failure::Failure};
+use crate::{
+    connect::Gate,
+    failure::{Failure, Report},
+};
 
 /// Lines of one page of a difference.
 const PAGE_LINES: i32 = 5_000;
@@ -26,16 +29,11 @@ pub(crate) async fn list(gate: &mut Gate, name: &str) -> Result<Vec<PathChange>,
     }
 }
 
-/// The whole difference in one file.
-pub(crate) async fn file(gate: &mut Gate, name: &str, path: &str) -> Result<FileDiff, Status> {
+/// The whole difference in one file: the change of this index.
+pub(crate) async fn file(gate: &mut Gate, name: &str, index: i32) -> Result<FileDiff, Status> {
     let (mut whole, mut page_token) = (None::<FileDiff>, String::new());
     loop {
-        let request = GetApprovalChangeRequest {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            page_size: PAGE_LINES,
-            page_token,
-        };
+        let request = GetApprovalChangeRequest { name: name.to_owned(), index, page_size: PAGE_LINES, page_token };
         let page = gate.get_approval_change(request).await?.into_inner();
         let part = page.change.unwrap_or_default();
         match &mut whole {
@@ -49,6 +47,23 @@ pub(crate) async fn file(gate: &mut Gate, name: &str, path: &str) -> Result<File
     }
 }
 
+/// The whole difference in each file that is listed under this path: several where paths with secrets read alike.
+pub(crate) async fn at(gate: &mut Gate, name: &str, path: &str) -> Result<Vec<FileDiff>, Failure> {
+    let listed = list(gate, name).await?;
+    let mut files = Vec::new();
+    for change in listed.into_iter().filter(|change| change.path == path) {
+        files.push(file(gate, name, change.index).await?);
+    }
+    if files.is_empty() {
+        let id = name.rsplit('/').next().unwrap_or(name);
+        let message = format!("Approval `{id}` does not change `{path}`.");
+        return Err(Report::new(reasons::CHANGE_NOT_FOUND, message)
+            .next(format!("belay approvals show {id} --all"))
+            .into());
+    }
+    Ok(files)
+}
+
 /// Replaces the preview by every change with its whole difference. The contents of a decided approval no longer exist: it gets every path,
 /// and the differences that the preview has.
 pub(crate) async fn complete(gate: &mut Gate, approval: &mut Approval) -> Result<(), Failure> {
@@ -58,12 +73,12 @@ pub(crate) async fn complete(gate: &mut Gate, approval: &mut Approval) -> Result
     let mut files = Vec::new();
     let shown = approval.preview.take().unwrap_or_default();
     for change in list(gate, &approval.name).await? {
-        let whole = match file(gate, &approval.name, &change.path).await {
+        let whole = match file(gate, &approval.name, change.index).await {
             Ok(whole) => whole,
             Err(gone) if is_gone(&gone) => shown
                 .files
                 .iter()
-                .find(|file| file.change.as_ref().is_some_and(|shown| shown.path == change.path))
+                .find(|file| file.change.as_ref().is_some_and(|shown| shown.index == change.index && file.count == 0))
                 .cloned()
                 .unwrap_or_else(|| FileDiff { change: Some(change), ..FileDiff::default() }),
             Err(status) => return Err(status.into()),

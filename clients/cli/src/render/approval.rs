@@ -281,6 +281,7 @@ mod tests {
             path: "notes.txt".to_owned(),
             kind: path_change::Kind::Deleted.into(),
             flags: vec!["odd_name".to_owned()],
+            index: 0,
         };
         let unified = "@@ -1 +0,0 @@\n-hello\n".to_owned();
         Approval {

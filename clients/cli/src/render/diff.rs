@@ -206,7 +206,7 @@ mod tests {
 
     fn file(path: &str, kind: path_change::Kind, unified: &str) -> FileDiff {
         FileDiff {
-            change: Some(PathChange { path: path.to_owned(), kind: kind.into(), flags: Vec::new() }),
+            change: Some(PathChange { path: path.to_owned(), kind: kind.into(), ..PathChange::default() }),
             unified: unified.to_owned(),
             ..Default::default()
         }

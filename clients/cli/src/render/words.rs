@@ -323,6 +323,7 @@ pub(crate) fn flag(flag: &str) -> String {
         "executable" => "becomes executable",
         "link_leaves" => "is a link that leads out of the workspace",
         "odd_name" => "has a name with characters that cannot be seen or do not belong in names",
+        "hidden_name" => "has a name that is not shown in full",
         "case_collision" => "differs from another name only in upper and lower case",
         "set_id_stripped" => "had its set-user-ID or set-group-ID bit removed",
         "made_writable" => "becomes writable by every user",

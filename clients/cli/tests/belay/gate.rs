@@ -49,8 +49,8 @@ impl ApprovalService for Scripted {
         &self,
         request: Request<ListApprovalChangesRequest>,
     ) -> Result<Response<ListApprovalChangesResponse>, Status> {
-        let changes: Vec<_> =
-            self.files(&request.into_inner().name).into_iter().filter_map(|file| file.change).collect();
+        let files = self.files(&request.into_inner().name);
+        let changes: Vec<_> = files.into_iter().filter_map(|file| file.change).collect();
         Ok(Response::new(ListApprovalChangesResponse { total: changes.len() as i32, changes, ..Default::default() }))
     }
 
@@ -61,9 +61,9 @@ impl ApprovalService for Scripted {
     ) -> Result<Response<GetApprovalChangeResponse>, Status> {
         let request = request.into_inner();
         let files = self.files(&request.name);
-        let file =
-            files.into_iter().find(|file| file.change.as_ref().is_some_and(|change| change.path == request.path));
-        let file = file.ok_or_else(|| Status::not_found("it does not change this path"))?;
+        let at_index = |file: &FileDiff| file.change.as_ref().is_some_and(|change| change.index == request.index);
+        let file = files.into_iter().find(at_index);
+        let file = file.ok_or_else(|| Status::not_found("it has no such change"))?;
         let at: usize = request.page_token.parse().unwrap_or(0);
         let unified: String = file.unified.split_inclusive('\n').skip(at).take(1).collect();
         let is_last = at + 1 >= file.unified.lines().count();

@@ -13,7 +13,7 @@ pub(crate) mod text;
 
 use std::collections::HashMap;
 
-use belay_grant::{Change, ChangeKind, Subject};
+use belay_grant::{Change, ChangeKind, Folder, Subject};
 use belay_proto::v1;
 use belay_redaction::Redactor;
 
@@ -40,10 +40,7 @@ const MAX_BYTES: usize = 3 * 1024 * 1024;
 const MAX_PATHS: usize = 100;
 
 /// The longest path, rule or reason that is shown in full, in characters.
-const MAX_TEXT_CHARS: usize = 1_000;
-
-/// The flag of a change to a protected path.
-const PROTECTED: &str = "protected";
+const MAX_TEXT_CHARS: usize = Subject::MAX_PATH_CHARS;
 
 /// The maximum number of flags shown for one path.
 const MAX_FLAGS: usize = 16;
@@ -53,7 +50,7 @@ pub(crate) type Contents = HashMap<String, Vec<u8>>;
 
 /// Renders a subject. Redacts the lines of files; [`hide_texts`] redacts the rest.
 pub(crate) fn preview(redactor: &Redactor, subject: &Subject, contents: &Contents) -> v1::Preview {
-    let entries = order::entries(&subject.changes);
+    let entries = order::entries(subject);
     let first = &entries[..entries.len().min(MAX_FILES)];
     let mut budget = Budget { lines: MAX_LINES, bytes: MAX_BYTES, work: MAX_WORK };
     let mut files = Vec::with_capacity(first.len());
@@ -61,17 +58,11 @@ pub(crate) fn preview(redactor: &Redactor, subject: &Subject, contents: &Content
         // The rest of the budget is shared among the files that are left, so that no file displaces another.
         let share = budget.share(first.len() - index, MAX_LINES_PER_FILE);
         files.push(match entry {
-            Entry::One(change) => file(redactor, change, contents, share, &mut budget),
-            Entry::Folder(folder, count) => new_folder(folder, *count),
+            Entry::One(place, change) => file(redactor, (*place, change), contents, share, &mut budget),
+            Entry::Folder(folder) => new_folder(folder),
         });
     }
-    let more: usize = entries[first.len()..]
-        .iter()
-        .map(|entry| match entry {
-            Entry::One(_) => 1,
-            Entry::Folder(_, count) => *count,
-        })
-        .sum();
+    let more: usize = entries[first.len()..].iter().map(|entry| entry.count()).sum();
     v1::Preview {
         headline: headline::headline(subject),
         working_directory: shown(&subject.working_directory),
@@ -82,47 +73,41 @@ pub(crate) fn preview(redactor: &Redactor, subject: &Subject, contents: &Content
     }
 }
 
-/// The complete diff of one file.
-pub(crate) fn whole_file(redactor: &Redactor, change: &Change, contents: &Contents) -> v1::FileDiff {
+/// The complete diff of one file, the change at a place of the subject.
+pub(crate) fn whole_file(redactor: &Redactor, (place, change): (usize, &Change), contents: &Contents) -> v1::FileDiff {
     let mut budget = Budget { lines: usize::MAX, bytes: usize::MAX, work: MAX_WORK };
     let share = Share { lines: usize::MAX, bytes: usize::MAX, line: usize::MAX };
-    let mut whole = file(redactor, change, contents, share, &mut budget);
+    let mut whole = file(redactor, (place, change), contents, share, &mut budget);
     hide_texts(redactor, &mut whole);
     whole
 }
 
 /// Every change, the gravest first, with paths redacted.
 pub(crate) fn listed(redactor: &Redactor, subject: &Subject) -> Vec<v1::PathChange> {
-    let listed = order::gravest_first(&subject.changes).into_iter().map(|change| {
-        let mut change = path_change(change);
+    let listed = subject.changes.iter().enumerate().map(|(place, change)| {
+        let mut change = path_change(place, change);
         hide_texts(redactor, &mut change);
         change
     });
     listed.collect()
 }
 
-/// The gravest change and its gravity; `None` when nothing changes.
-pub(crate) fn gravest(subject: &Subject) -> Option<(&Change, belay_policy::Gravity)> {
-    subject.changes.iter().map(|change| (change, order::gravity(change))).min_by_key(|(_, gravity)| *gravity)
+/// The gravest change; `None` when nothing changes.
+pub(crate) fn gravest(subject: &Subject) -> Option<&Change> {
+    subject.changes.iter().min_by_key(|change| change.gravity)
 }
 
-/// A path, redacted, for lists.
-fn listed_path(redactor: &Redactor, change: &Change) -> String {
-    let mut shown = path_change(change);
-    hide_texts(redactor, &mut shown);
-    shown.path
-}
-
-fn new_folder(folder: &str, count: usize) -> v1::FileDiff {
+fn new_folder(folder: &Folder) -> v1::FileDiff {
     let change = v1::PathChange {
-        path: format!("{}/", shown(folder)),
+        path: format!("{}/", shown(&folder.path)),
         kind: v1::path_change::Kind::Created.into(),
-        flags: Vec::new(),
+        ..v1::PathChange::default()
     };
+    let count = i32::try_from(folder.changes).unwrap_or(i32::MAX);
     v1::FileDiff {
         change: Some(change),
-        note: format!("{} created; no other changes in this folder", number(count)),
-        count: i32::try_from(count).unwrap_or(i32::MAX),
+        note: format!("{} created; no other changes in this folder", number(folder.changes as usize)),
+        count,
         ..v1::FileDiff::default()
     }
 }
@@ -133,11 +118,12 @@ pub(crate) fn summary(subject: &Subject) -> v1::EffectSummary {
         let count = subject.changes.iter().filter(|change| change.kind == kind).count();
         i32::try_from(count).unwrap_or(i32::MAX)
     };
+    let first = subject.changes.iter().enumerate().take(MAX_PATHS);
     v1::EffectSummary {
         created: count(ChangeKind::Created),
         modified: count(ChangeKind::Modified),
         deleted: count(ChangeKind::Deleted),
-        changes: order::gravest_first(&subject.changes).into_iter().take(MAX_PATHS).map(path_change).collect(),
+        changes: first.map(|(place, change)| path_change(place, change)).collect(),
     }
 }
 
@@ -146,16 +132,16 @@ pub(crate) fn shown(text: &str) -> String {
     visible(&shortened(text, MAX_TEXT_CHARS))
 }
 
-fn path_change(change: &Change) -> v1::PathChange {
+fn path_change(place: usize, change: &Change) -> v1::PathChange {
     use v1::path_change::Kind;
     let kind = match change.kind {
         ChangeKind::Created => Kind::Created,
         ChangeKind::Modified => Kind::Modified,
         ChangeKind::Deleted => Kind::Deleted,
     };
-    let protected = belay_policy::protection(&change.path).map(|_| PROTECTED.to_owned());
-    let flags = protected.into_iter().chain(change.flags.iter().take(MAX_FLAGS).map(|flag| shown(flag))).collect();
-    v1::PathChange { path: shown(&change.path), kind: kind.into(), flags }
+    let flags = change.all_flags().take(MAX_FLAGS).map(shown).collect();
+    let index = i32::try_from(place).unwrap_or(i32::MAX);
+    v1::PathChange { path: shown(&change.path), kind: kind.into(), flags, index }
 }
 
 /// What the call can access, derived from its sandbox layers.
@@ -179,9 +165,15 @@ fn reach(subject: &Subject) -> Vec<String> {
 /// Layers that are active only with a network namespace.
 const NETWORK_LAYERS: [&str; 2] = ["namespaces", "user namespace"];
 
-fn file(redactor: &Redactor, change: &Change, contents: &Contents, share: Share, budget: &mut Budget) -> v1::FileDiff {
-    let mut file = v1::FileDiff { change: Some(path_change(change)), ..v1::FileDiff::default() };
-    let mut notes: Vec<String> = belay_policy::protection(&change.path).map(str::to_owned).into_iter().collect();
+fn file(
+    redactor: &Redactor,
+    (place, change): (usize, &Change),
+    contents: &Contents,
+    share: Share,
+    budget: &mut Budget,
+) -> v1::FileDiff {
+    let mut file = v1::FileDiff { change: Some(path_change(place, change)), ..v1::FileDiff::default() };
+    let mut notes: Vec<String> = Some(shown(&change.protection)).filter(|why| !why.is_empty()).into_iter().collect();
     let what = shown(&change.what);
     if change.before == change.after {
         // A folder, a link, or a file of which only the permissions change.

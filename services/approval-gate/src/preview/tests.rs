@@ -1,4 +1,4 @@
-use belay_grant::{Change, ChangeKind, Kind, Subject, digest_of};
+use belay_grant::{Change, ChangeKind, Folder, Gravity, Kind, Subject, digest_of};
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ fn preview(subject: &Subject, contents: &Contents) -> v1::Preview {
 
 pub(crate) fn subject() -> Subject {
     Subject {
-        v: 1,
+        v: Subject::VERSION,
         kind: Kind::Effect,
         execution: "namespaces/default/executions/e".into(),
         step: "s".into(),
@@ -28,6 +28,7 @@ pub(crate) fn subject() -> Subject {
         reason: "Commands are looked at.".into(),
         effect_digest: digest_of(b"effect"),
         changes: Vec::new(),
+        folders: Vec::new(),
     }
 }
 
@@ -40,7 +41,17 @@ fn change(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> Change {
     };
     let digest = |side: Option<&[u8]>| side.map(digest_of).unwrap_or_default();
     let (before, after) = (digest(before), digest(after));
-    Change { path: path.into(), kind, before, after, what: "file 0644".into(), flags: Vec::new() }
+    Change {
+        path: path.into(),
+        kind,
+        gravity: Gravity::Modified,
+        protection: String::new(),
+        before,
+        after,
+        what: "file 0644".into(),
+        flags: Vec::new(),
+        folder: None,
+    }
 }
 
 fn contents(all: &[&[u8]]) -> Contents {
@@ -66,8 +77,7 @@ fn an_effect_is_shown_file_by_file() {
     let files: Vec<_> = shown.files.iter().map(|file| (file.unified.as_str(), file.added, file.removed)).collect();
     assert_eq!(
         files,
-        [("@@ -1 +0,0 @@\n-two\n", 0, 1), ("@@ -1,2 +1,2 @@\n x\n-y\n+z\n", 1, 1), ("@@ -0,0 +1 @@\n+one\n", 1, 0)],
-        "deletions come first, and creations last"
+        [("@@ -0,0 +1 @@\n+one\n", 1, 0), ("@@ -1 +0,0 @@\n-two\n", 0, 1), ("@@ -1,2 +1,2 @@\n x\n-y\n+z\n", 1, 1)],
     );
     let summary = summary(&subject);
     assert_eq!((summary.created, summary.modified, summary.deleted, summary.changes.len()), (1, 1, 1, 3));
@@ -112,58 +122,40 @@ fn paths(shown: &v1::Preview) -> Vec<String> {
     shown.files.iter().filter_map(|file| Some(file.change.clone()?.path)).collect()
 }
 
-/// B-18: protected and flagged paths first, then deletions, modifications, creations; creations are grouped by folder.
+/// B-18: what the subject has first is shown first, plain creations last, grouped as the runner grouped them, and each names its place in the subject.
 #[test]
-fn the_gravest_comes_first_and_nothing_is_pushed_out_of_sight() {
-    let mut changes: Vec<Change> = (0..401).map(|n| change(&format!("build/o{n:03}"), None, Some(b"x"))).collect();
-    changes.extend(
-        (0..210).map(|n| Change { flags: vec!["executable".into()], ..change(&format!("+{n:03}"), None, Some(b"x")) }),
-    );
-    changes.push(change("old.txt", Some(b"o"), None));
-    changes.push(change("src/auth.c", Some(b"a"), Some(b"b")));
-    changes.push(change("src/new.c", None, Some(b"n")));
-    changes.push(Change { flags: vec!["link_leaves".into()], ..change("z", None, Some(b"x")) });
-    changes.push(change("z/.git/config", Some(b"g"), Some(b"h")));
-    changes.sort_by(|a, b| a.path.cmp(&b.path));
-    let subject = Subject { changes, ..subject() };
-    let shown = preview(&subject, &contents(&[b"x", b"o", b"a", b"b", b"n", b"g", b"h"]));
-    assert_eq!(paths(&shown)[..5], ["z/.git/config", "z", "old.txt", "src/auth.c", "+000"]);
+fn changes_are_shown_in_the_order_of_the_subject() {
+    let protected = Change { protection: "Git runs it".into(), ..change("[REDACTED]", Some(b"g"), Some(b"h")) };
+    let mut changes = vec![
+        Change { gravity: Gravity::Protected, ..protected },
+        change("[REDACTED]", Some(b"a"), Some(b"b")),
+        Change { gravity: Gravity::Created, ..change("alone", None, Some(b"x")) },
+    ];
+    let made = |n| Change { gravity: Gravity::Created, folder: Some(0), ..change(&format!("d/{n}"), None, Some(b"x")) };
+    changes.extend((0..300).map(made));
+    let folders = vec![Folder { path: "d".into(), changes: 300 }];
+    let subject = Subject { changes, folders, ..subject() };
+    let known = contents(&[b"x", b"g", b"h", b"a", b"b"]);
+    let shown = preview(&subject, &known);
+    assert_eq!(paths(&shown), ["[REDACTED]", "[REDACTED]", "d/", "alone"]);
+    let places: Vec<_> = shown.files.iter().map(|file| (file.change.clone().unwrap().index, file.count)).collect();
+    assert_eq!((places, shown.more_files), (vec![(0, 0), (1, 0), (0, 300), (2, 0)], 0));
     assert_eq!(shown.files[0].change.clone().unwrap().flags, ["protected"]);
-    assert!(shown.files[0].unified.contains("+h"), "with what changes in it");
-    let named: i32 = shown.files.iter().map(|file| file.count.max(1)).sum();
-    assert_eq!(named + shown.more_files, i32::try_from(subject.changes.len()).unwrap());
+    assert!(shown.files[0].note.starts_with("Git runs it"), "{}", shown.files[0].note);
+    assert_eq!(shown.files[2].note, "300 created; no other changes in this folder");
+    // Whatever they are called, each has its own content.
+    for (file, content) in [(&shown.files[0], "+h"), (&shown.files[1], "+b")] {
+        assert!(file.unified.contains(content), "{}", file.unified);
+    }
+    let listed = listed(&REDACTOR, &subject);
+    assert_eq!((listed.len(), listed[0].index, listed[302].index), (303, 0, 302));
+    let opened = Opened::new("a".into(), subject.clone(), known);
+    let whole = |place| whole_file(&REDACTOR, (place, opened.change(place).unwrap()), &opened.contents).unified;
+    assert!(whole(0).contains("+h") && whole(1).contains("+b"), "{}{}", whole(0), whole(1));
+    assert_eq!(opened.change(303), None);
+    assert_eq!(gravest(&subject).unwrap().gravity, Gravity::Protected);
     let summary = summary(&subject);
-    assert_eq!(
-        summary.changes[..3].iter().map(|change| change.path.as_str()).collect::<Vec<_>>(),
-        ["z/.git/config", "z", "old.txt"]
-    );
-    let listed: Vec<String> = listed(&REDACTOR, &subject).into_iter().map(|change| change.path).collect();
-    assert_eq!(
-        (listed.len(), listed[0].as_str(), listed[2].as_str()),
-        (subject.changes.len(), "z/.git/config", "old.txt")
-    );
-}
-
-#[test]
-fn creations_are_grouped_by_folder() {
-    let mut changes: Vec<Change> =
-        (0..401).map(|n| change(&format!("build/d{}/o{n:03}", n % 3), None, Some(b"x"))).collect();
-    changes.push(change("build", None, None));
-    changes.push(change("lib/gone", Some(b"o"), None));
-    changes.extend((0..5).map(|n| change(&format!("lib/new/{n}"), None, Some(b"x"))));
-    changes.push(change("one", None, Some(b"x")));
-    changes.push(change("two/x", None, Some(b"x")));
-    let shown = preview(&Subject { changes, ..subject() }, &contents(&[b"x", b"o"]));
-    assert_eq!(paths(&shown), ["lib/gone", "build/", "lib/new/", "one", "two/x"]);
-    let counts: Vec<_> = shown.files.iter().map(|file| file.count).collect();
-    assert_eq!((counts, shown.more_files), (vec![0, 402, 5, 0, 0], 0));
-    assert_eq!(shown.files[1].note, "402 created; no other changes in this folder");
-    let few = (0..20).map(|n| change(&format!("d/{n:02}"), None, Some(b"x"))).collect();
-    assert_eq!(
-        preview(&Subject { changes: few, ..subject() }, &contents(&[b"x"])).files.len(),
-        20,
-        "few are shown one by one"
-    );
+    assert_eq!((summary.created, summary.modified, summary.changes.len()), (301, 2, MAX_PATHS));
 }
 
 /// B-18: no file displaces another.
@@ -178,7 +170,7 @@ fn a_preview_stays_within_its_limits_and_shares_them() {
     assert!(shown.files[0].note.ends_with(" more lines are not shown here"), "{}", shown.files[0].note);
     assert_eq!(shown.files[0].added, 20_000, "what is not shown is counted");
     assert_eq!(shown.files[19].unified, "@@ -0,0 +1 @@\n+small\n");
-    let whole = whole_file(&REDACTOR, &change("a", None, Some(text.as_bytes())), &contents(&[text.as_bytes()]));
+    let whole = whole_file(&REDACTOR, (0, &change("a", None, Some(text.as_bytes()))), &contents(&[text.as_bytes()]));
     assert_eq!(whole.unified.lines().count(), 20_001, "and all of it can be had");
 }
 

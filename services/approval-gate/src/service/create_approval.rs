@@ -1,5 +1,5 @@
-use belay_grant::{Kind, Subject, digest_of};
-use belay_policy::{Gravity, NonInteractive, Policy};
+use belay_grant::{Gravity, Kind, Subject, digest_of};
+use belay_policy::{NonInteractive, Policy};
 use belay_proto::{
     gate_v1,
     v1::{self, Approval, approval::State},
@@ -189,10 +189,10 @@ fn asked(
         NonInteractive::Fail => (State::Denied, "fail"),
     };
     // An approval in advance does not cover unexpected changes.
-    let grave = preview::gravest(subject).filter(|(_, gravity)| needs_a_person(*gravity, policy));
+    let grave = preview::gravest(subject).filter(|change| needs_a_person(change.gravity, policy));
     match grave.filter(|_| state == State::Approved) {
         None => decide::resolved(&approval, state, POLICY, &format!("non_interactive_policy: {word}"), now),
-        Some((change, _)) => {
+        Some(change) => {
             let reason = format!(
                 "`{}` is protected or flagged, and non_interactive_policy: auto does not approve such a change. Run with `--approve prompt`, \
                  or allow it with an effect rule that names the flag.",
@@ -206,8 +206,9 @@ fn asked(
 /// Whether a change requires a person's approval.
 fn needs_a_person(gravity: Gravity, policy: &Policy) -> bool {
     match gravity {
-        Gravity::Protected(_) => policy.protects(),
-        other => other.asks(),
+        Gravity::Protected => policy.protects(),
+        Gravity::Flagged => true,
+        Gravity::Deleted | Gravity::Modified | Gravity::Remarkable | Gravity::Created => false,
     }
 }
 

@@ -25,12 +25,13 @@ pub(super) async fn get_approval_change(
     let start = page_start(&request.page_token)?;
     let contents = contents(gate, &request.name).await?;
     let redactor = gate.redactor.clone();
-    let path = request.path.clone();
-    let find = move || Some(whole_file(&redactor, contents.change(&path)?, &contents.contents));
+    let place = usize::try_from(request.index)
+        .map_err(|_| Status::from(status::invalid("index", "is the `index` of a change, from 0 on")))?;
+    let find = move || Some(whole_file(&redactor, (place, contents.change(place)?), &contents.contents));
     let Some(whole) = gate.store.work(find).await else {
-        let message = format!("`{}` does not change `{}`.", request.name, request.path);
+        let message = format!("`{}` has no change {place}: its changes are counted from 0.", request.name);
         return Err(status::error(Code::NotFound, reasons::CHANGE_NOT_FOUND, message)
-            .with("path", request.path)
+            .with("index", place.to_string())
             .into());
     };
     let (page, next_page_token) = page(&whole.unified, start, lines)
@@ -57,10 +58,7 @@ async fn contents(gate: &Gate, name: &str) -> Result<Arc<Opened>, Status> {
         _ => refused,
     })?;
     let (subject, _, contents) = held.verified(&call, &approval.subject_digest)?;
-    let redactor = gate.redactor.clone();
-    let name = name.to_owned();
-    let open = move || Arc::new(Opened::new(name, subject, contents, &redactor));
-    let fresh = gate.store.work(open).await;
+    let fresh = Arc::new(Opened::new(name.to_owned(), subject, contents));
     *opened = Some(Arc::clone(&fresh));
     Ok(fresh)
 }

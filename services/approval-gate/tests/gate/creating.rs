@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::atomic::Ordering};
 
-use belay_grant::{Change, ChangeKind, Subject, digest_of};
+use belay_grant::{Change, ChangeKind, Gravity, Subject, digest_of};
 use belay_proto::{
     gate_v1,
     v1::{self, approval::State},
@@ -123,15 +123,18 @@ fn an_approval_hides_every_line_of_a_private_key() {
         let change = |path: &str, kind, before: &str, after: &str| Change {
             path: path.into(),
             kind,
+            gravity: Gravity::Modified,
+            protection: String::new(),
             before: if before.is_empty() { String::new() } else { digest_of(before.as_bytes()) },
             after: if after.is_empty() { String::new() } else { digest_of(after.as_bytes()) },
             what: "file 0600".into(),
             flags: Vec::new(),
+            folder: None,
         };
         let changes = vec![
             change("gone", ChangeKind::Deleted, &before, ""),
-            change("made", ChangeKind::Created, "", &after),
             change("turned", ChangeKind::Modified, &before, &after),
+            change("made", ChangeKind::Created, "", &after),
         ];
         let subject = Subject { changes, ..effect("e") };
         let contents = [&before, &after].map(|text| (digest_of(text.as_bytes()), text.clone()));
@@ -251,15 +254,20 @@ fn all_changes_can_be_read_page_by_page() {
         let change = |path: String, after: &[u8]| Change {
             path,
             kind: ChangeKind::Created,
+            gravity: Gravity::Created,
+            protection: String::new(),
             before: String::new(),
             after: digest_of(after),
             what: "file 0644".into(),
             flags: Vec::new(),
+            folder: None,
         };
-        let mut changes: Vec<Change> = (0..500).map(|n| change(format!("a{n:03}"), b"x")).collect();
+        let protected = change("z/.envrc".into(), b"export X=1\n");
+        let mut changes =
+            vec![Change { gravity: Gravity::Protected, protection: "direnv loads it".into(), ..protected }];
+        changes.extend((0..500).map(|n| change(format!("a{n:03}"), b"x")));
         changes.push(change("bytes".into(), b"\xff\xfe"));
         changes.push(change("long".into(), long.as_bytes()));
-        changes.push(change("z/.envrc".into(), b"export X=1\n"));
         let subject = Subject { changes, ..effect("e") };
         let bodies: Vec<&[u8]> = vec![b"x", b"\xff\xfe", long.as_bytes(), b"export X=1\n"];
         let contents: Vec<_> = bodies.iter().map(|body| (digest_of(body), *body)).collect();
@@ -285,11 +293,13 @@ fn all_changes_can_be_read_page_by_page() {
             (503, "z/.envrc", &vec!["protected".to_owned()])
         );
 
-        let whole = async |path: &str, page_size: i32| {
+        assert!(paths.iter().zip(0..).all(|(change, index)| change.index == index), "each has its place");
+        let index = |path: &str| paths.iter().find(|change| change.path == path).unwrap().index;
+        let whole = async |index: i32, page_size: i32| {
             let (mut unified, mut page_token) = (String::new(), String::new());
             loop {
-                let (name, path) = (name.clone(), path.to_owned());
-                let request = v1::GetApprovalChangeRequest { name, path, page_size, page_token };
+                let name = name.clone();
+                let request = v1::GetApprovalChangeRequest { name, index, page_size, page_token };
                 let page = world.person.people().get_approval_change(request).await?.into_inner();
                 unified.push_str(&page.change.unwrap().unified);
                 page_token = page.next_page_token;
@@ -298,12 +308,13 @@ fn all_changes_can_be_read_page_by_page() {
                 }
             }
         };
-        let shown = whole("long", 999).await.unwrap();
+        let shown = whole(index("long"), 999).await.unwrap();
         assert_eq!(shown.lines().count(), 30_001);
         assert!(shown.ends_with("+line 29999\n"));
-        assert!(whole("bytes", 0).await.unwrap().contains("ff fe"));
-        assert_eq!(whole("z/.envrc", 0).await.unwrap(), "@@ -0,0 +1 @@\n+export X=1\n");
-        assert_eq!(refusal(whole("nowhere", 0).await), (Code::NotFound, "CHANGE_NOT_FOUND".into()));
+        assert!(whole(index("bytes"), 0).await.unwrap().contains("ff fe"));
+        assert_eq!(whole(index("z/.envrc"), 0).await.unwrap(), "@@ -0,0 +1 @@\n+export X=1\n");
+        assert_eq!(refusal(whole(503, 0).await), (Code::NotFound, "CHANGE_NOT_FOUND".into()));
+        assert_eq!(whole(-1, 0).await.unwrap_err().code(), Code::InvalidArgument);
         let nobody =
             v1::ListApprovalChangesRequest { name: "namespaces/default/approvals/nobody".into(), ..Default::default() };
         assert_eq!(
@@ -316,11 +327,14 @@ fn all_changes_can_be_read_page_by_page() {
 /// S2-X-18: an approval in advance does not cover protected or flagged changes.
 #[test]
 fn the_policy_never_approves_what_is_protected_or_flagged() {
-    for (path, flags) in [(".git/hooks/pre-commit", vec![]), ("a", vec!["link_leaves".to_owned()])] {
+    // The runner judges: by the path as it is, of which the gate may know nothing.
+    for (path, gravity) in
+        [(".git/hooks/pre-commit", Gravity::Protected), ("[REDACTED]", Gravity::Protected), ("a", Gravity::Flagged)]
+    {
         world("non_interactive_policy: auto\n", async |world| {
             let mut subject = effect("e");
             subject.changes[0].path = path.into();
-            subject.changes[0].flags = flags.clone();
+            subject.changes[0].gravity = gravity;
             let decided = world.try_ask(&subject, v1::ApprovalMode::Auto).await.unwrap();
             assert_eq!((decided.state(), decided.decided_by.as_str()), (State::Denied, "policy"), "{path}");
             assert!(decided.decide_reason.contains(&format!("`{path}`")), "{}", decided.decide_reason);
@@ -329,7 +343,7 @@ fn the_policy_never_approves_what_is_protected_or_flagged() {
     }
     world("non_interactive_policy: auto\nprotect: false\n", async |world| {
         let mut subject = effect("e");
-        subject.changes[0].path = ".envrc".into();
+        subject.changes[0].gravity = Gravity::Protected;
         let decided = world.try_ask(&subject, v1::ApprovalMode::Auto).await.unwrap();
         assert_eq!(decided.state(), State::Approved, "`protect: false` disables protection");
     });

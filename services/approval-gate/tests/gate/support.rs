@@ -11,7 +11,7 @@ use std::{
 };
 
 use belay_approval_gate::{Gate, Parts, RunnerClient, Store, hosted, hosted_for_services, keys};
-use belay_grant::{Change, ChangeKind, Kind, Subject, digest_of};
+use belay_grant::{Change, ChangeKind, Gravity, Kind, Subject, digest_of};
 use belay_policy::Policies;
 use belay_proto::{
     gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
@@ -228,7 +228,7 @@ pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, Status>) -> (Code, S
 /// An effect of `make` in one step of one execution.
 pub(crate) fn effect(execution: &str) -> Subject {
     Subject {
-        v: 1,
+        v: Subject::VERSION,
         kind: Kind::Effect,
         execution: format!("namespaces/default/executions/{execution}"),
         step: "build".into(),
@@ -246,11 +246,15 @@ pub(crate) fn effect(execution: &str) -> Subject {
         changes: vec![Change {
             path: "out.txt".into(),
             kind: ChangeKind::Created,
+            gravity: Gravity::Created,
+            protection: String::new(),
             before: String::new(),
             after: digest_of(b"made\n"),
             what: "file 0644".into(),
             flags: Vec::new(),
+            folder: None,
         }],
+        folders: Vec::new(),
     }
 }
 

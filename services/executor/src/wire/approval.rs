@@ -259,16 +259,18 @@ fn policy_from(decision: v1::PolicyDecision) -> Result<PolicyDecision, NotUnders
 }
 
 fn effect_to(effect: &EffectSummary) -> v1::EffectSummary {
-    let change = |change: &PathChange| v1::PathChange {
+    // The runner lists the first of an effect's changes, in their order.
+    let change = |(change, index): (&PathChange, i32)| v1::PathChange {
         path: change.path.clone(),
         kind: change_to(change.kind).into(),
         flags: change.flags.clone(),
+        index,
     };
     v1::EffectSummary {
         created: count(effect.created),
         modified: count(effect.modified),
         deleted: count(effect.deleted),
-        changes: effect.changes.iter().map(change).collect(),
+        changes: effect.changes.iter().zip(0..).map(change).collect(),
     }
 }
 

@@ -21,7 +21,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subject {
-    /// The version of this message; 1 now.
+    /// The version of this message, [`Subject::VERSION`].
     pub v: u32,
     /// What the decision is about.
     pub kind: Kind,
@@ -51,18 +51,38 @@ pub struct Subject {
     pub reason: String,
     /// The digest of the effect's manifest; empty for a call.
     pub effect_digest: String,
-    /// What happens to each path, sorted; empty for a call.
+    /// What happens to each path, the gravest first, and equally grave ones by path; empty for a call. A change is referred to by its place here: the paths
+    /// of two of them may read alike where secrets are redacted.
     pub changes: Vec<Change>,
+    /// The folders in which only plain creations happen, and more of them than one would read one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folders: Vec<Folder>,
+}
+
+/// A folder whose creations are shown together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Folder {
+    /// Its path, as [`Change::path`].
+    pub path: String,
+    /// The number of changes in it.
+    pub changes: u32,
 }
 
 /// What happens to one path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The path, relative to the workspace; bytes that are not UTF-8 stand as `\xNN`.
+    /// The path, relative to the workspace, as tools take it: a name that is not UTF-8 stands as `hex:` and digits. In a subject its secrets are
+    /// redacted, so nothing may be concluded from it.
     pub path: String,
     /// What happens.
     pub kind: ChangeKind,
+    /// How grave it is, judged on the path as it is.
+    pub gravity: Gravity,
+    /// Why the path is protected, judged on the path as it is; empty for an ordinary one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub protection: String,
     /// The content's digest before, as `sha256:…`; empty for what is not a file or was not there.
     pub before: String,
     /// The content's digest after; empty for what is not a file or will not be there.
@@ -71,6 +91,41 @@ pub struct Change {
     pub what: String,
     /// What a person should check carefully, by flag name.
     pub flags: Vec<String>,
+    /// The index in [`Subject::folders`] of the folder with which it is shown; none for one that is shown by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<u32>,
+}
+
+impl Change {
+    /// The flag of a change whose path people are not shown in full. It requires approval: a path that is not seen cannot be judged.
+    pub const HIDDEN_NAME: &'static str = "hidden_name";
+
+    /// The flag with which people are shown that a path is protected.
+    pub const PROTECTED: &'static str = "protected";
+
+    /// The flags as people are shown them: with [`Self::PROTECTED`] when the path is protected.
+    pub fn all_flags(&self) -> impl Iterator<Item = &str> {
+        let protected = (!self.protection.is_empty()).then_some(Self::PROTECTED);
+        protected.into_iter().chain(self.flags.iter().map(String::as_str))
+    }
+}
+
+/// How grave a change is for the person who decides about it, the gravest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gravity {
+    /// Of a protected path.
+    Protected,
+    /// It has a flag that requires approval.
+    Flagged,
+    /// A deletion.
+    Deleted,
+    /// A modification.
+    Modified,
+    /// A creation with a flag that only informs.
+    Remarkable,
+    /// A creation.
+    Created,
 }
 
 /// What happens to a path.
@@ -89,6 +144,13 @@ impl Subject {
     /// Most bytes of a subject: 4 MiB of arguments, and some 200,000 changes.
     pub const MAX_BYTES: usize = 64 * 1024 * 1024;
 
+    /// The version that this build writes and reads.
+    pub const VERSION: u32 = 2;
+
+    /// The longest path that people are shown in full, in characters. What shortens a longer one, or redacts it, flags its change as
+    /// [`Change::HIDDEN_NAME`].
+    pub const MAX_PATH_CHARS: usize = 1_000;
+
     /// The bytes that are digested, stored and shown.
     pub fn canonical_bytes(&self) -> Vec<u8> {
         canonical(self)
@@ -102,11 +164,11 @@ impl Subject {
     /// Parses a subject.
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when the bytes are not a subject, not canonical, more than [`Subject::MAX_BYTES`], a call with changes, or an effect
-    /// without its digest.
+    /// [`Invalid::Malformed`] when the bytes are not a subject, not canonical, more than [`Subject::MAX_BYTES`], a call with changes, an effect
+    /// without its digest, or a change in a folder that is not listed.
     pub fn parse(bytes: &[u8]) -> Result<Self, Invalid> {
         let subject: Self = from_canonical(bytes, Self::MAX_BYTES)?;
-        if subject.v != 1 {
+        if subject.v != Self::VERSION {
             return Err(Invalid::Malformed(format!("version {} is not known here", subject.v)));
         }
         // A call that has not run changed nothing, and an effect is bound by its manifest.
@@ -114,6 +176,10 @@ impl Subject {
             Kind::Call => subject.effect_digest.is_empty() && subject.changes.is_empty(),
             Kind::Effect => !subject.effect_digest.is_empty(),
         };
+        let is_listed = |folder: u32| usize::try_from(folder).is_ok_and(|folder| folder < subject.folders.len());
+        if !subject.changes.iter().filter_map(|change| change.folder).all(is_listed) {
+            return Err(Invalid::Malformed("a change names a folder that is not listed".into()));
+        }
         if !fits {
             return Err(Invalid::Malformed("its kind does not fit its changes and its effect's digest".into()));
         }

@@ -12,11 +12,12 @@ pub use table::{PROTECTED_PATHS, ProtectedPaths};
 pub(crate) const PROTECTED: &str = "protected";
 
 /// The flags that a rule may name.
-pub(crate) const FLAGS: [&str; 8] = [
+pub(crate) const FLAGS: [&str; 9] = [
     PROTECTED,
     "link_leaves",
     "set_id_stripped",
     "odd_name",
+    "hidden_name",
     "case_collision",
     "bare_repository",
     "executable",
@@ -169,6 +170,9 @@ pub(crate) fn meaning(flag: &str) -> &'static str {
         "link_leaves" => "is a link that leads out of the workspace",
         "set_id_stripped" => "was given a set-user-id or set-group-id bit, which is not kept",
         "odd_name" => "has a name that misleads a reader",
+        "hidden_name" => {
+            "has a name that is not shown in full, because it is very long or has a secret of the call in it"
+        }
         "case_collision" => {
             "differs from another file's name only in upper and lower case: on some machines they are the same file"
         }

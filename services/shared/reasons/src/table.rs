@@ -411,8 +411,8 @@ table! {
     "`belay approvals show ID` has what was shown before; what was committed is in the workspace."
 
     CHANGE_NOT_FOUND Approvals 2 false [] [NotFound]
-    "The approval changes no such path."
-    "`belay approvals show ID --all` shows every path as it must be typed."
+    "The approval has no such change."
+    "`belay approvals show ID --all` shows every path as it must be typed; ListApprovalChanges gives the index of each change."
 
     SUBJECT_TOO_LARGE Approvals 2 false [] [FailedPrecondition]
     "The list of what a call changed is longer than 8 MiB, which no approval can show."

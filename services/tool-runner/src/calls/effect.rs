@@ -13,10 +13,13 @@ use super::{
 };
 use crate::{
     Staged, ToolFailure, View, WorkspaceDirectory,
+    changes::{self, displayed, judged, kind_for_policy},
     commit_log::{self, Overlap},
     contents::{self, Content},
+    facts,
     ledger::Basis,
     repository,
+    secrets::CallSecrets,
     subject::{self, ObservedEffect},
     workspace_locks::CommitWindow,
 };
@@ -32,13 +35,11 @@ pub(super) struct Judge {
 
 impl Judge {
     pub(super) fn judge(&self, changes: &[Change]) -> Decision {
+        let paths: Vec<String> = changes.iter().map(|change| judged(&change.path)).collect();
         let facts: Vec<ChangeFact<'_>> = changes
             .iter()
-            .map(|change| ChangeFact {
-                path: &change.path,
-                kind: subject::kind_for_policy(change.kind),
-                flags: &change.flags,
-            })
+            .zip(&paths)
+            .map(|(change, path)| ChangeFact { path, kind: kind_for_policy(change.kind), flags: &change.flags })
             .collect();
         self.policy.effect(&Effect {
             tool: &self.tool,
@@ -85,6 +86,8 @@ pub(super) struct Examination<'a> {
     pub(super) directory: &'a dyn WorkspaceDirectory,
     pub(super) view_id: &'a str,
     pub(super) judge: &'a Judge,
+    /// What people are not shown.
+    pub(super) secrets: &'a CallSecrets,
     pub(super) window: &'a CommitWindow,
     /// Returns true once the call was cancelled or its time is up.
     pub(super) stop: Stop<'a>,
@@ -105,16 +108,18 @@ impl Examination<'_> {
     }
 
     fn judge(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Examined, Stopped> {
-        let Self { directory, view_id, judge, window, stop } = *self;
-        let mut facts = subject::facts(manifest);
+        let Self { directory, view_id, judge, secrets, window, stop } = *self;
+        let mut facts = facts::facts(manifest);
         repository::flag(&mut facts, &*view);
-        let changes = subject::changes(&facts);
-        let committed = subject::committed(&facts, &changes);
-        let observed = ObservedEffect { digest: subject::prefixed(&manifest.digest()), changes, committed };
+        changes::flag_hidden(&mut facts, secrets);
+        changes::order(&mut facts);
+        let changes = changes::changes(&facts);
+        let committed = subject::committed(&facts, &changes.list);
+        let observed = ObservedEffect { digest: facts::prefixed(&manifest.digest()), changes, committed };
         if let Some(conflict) = overlapping(window, &observed) {
             return Ok(Examined::Failed(conflict));
         }
-        let decision = judge.judge(&observed.changes);
+        let decision = judge.judge(&observed.changes.list);
         let contents = match decide::after(decision.verdict, false) {
             After::Refuse => return Ok(Examined::Refused(decision)),
             After::Commit => Vec::new(),
@@ -133,8 +138,8 @@ impl Examination<'_> {
 
 /// The conflict, if another call's commit has touched one of these paths, a parent or a child of one since this call began.
 pub(super) fn overlapping(window: &CommitWindow, observed: &ObservedEffect) -> Option<Unsuccessful> {
-    let Overlap { paths, calls } = window.overlap(&commit_log::touched(&observed.changes))?;
-    let named = paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+    let Overlap { paths, calls } = window.overlap(&commit_log::touched(&observed.changes.list))?;
+    let named = paths.iter().take(5).map(|path| format!("`{}`", displayed(path))).collect::<Vec<_>>().join(", ");
     let more = match paths.len().saturating_sub(5) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -145,7 +150,7 @@ pub(super) fn overlapping(window: &CommitWindow, observed: &ObservedEffect) -> O
 
 /// The calls whose commits touched these paths since this call began.
 fn others(window: Option<&CommitWindow>, paths: &[RelPath]) -> Vec<String> {
-    let paths: Vec<String> = paths.iter().map(ToString::to_string).collect();
+    let paths: Vec<String> = paths.iter().map(RelPath::written).collect();
     window.map(|window| window.committers(&paths)).unwrap_or_default()
 }
 

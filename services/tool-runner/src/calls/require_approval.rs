@@ -80,7 +80,7 @@ impl Calls {
     ) -> (v1::ApprovalNeed, PendingApproval) {
         let (kind, effect) = match &observed {
             None => (approval_need::Kind::Call, None),
-            Some(observed) => (approval_need::Kind::Effect, Some(summary(&observed.changes))),
+            Some(observed) => (approval_need::Kind::Effect, Some(summary(&observed.changes.list))),
         };
         let context = SubjectContext {
             call: &job.call.started,
@@ -93,7 +93,7 @@ impl Calls {
         };
         let (changes, committed) = observed
             .as_ref()
-            .map(|observed| (observed.changes.clone(), observed.committed.clone()))
+            .map(|observed| (observed.changes.list.clone(), observed.committed.clone()))
             .unwrap_or_default();
         let subject = context.subject(observed).canonical_bytes();
         let requirement = v1::ApprovalNeed {

@@ -44,6 +44,7 @@ use crate::{
     ledger::{Basis, Row, Spent, Written},
     policy::CallPolicy,
     registry::Registered,
+    secrets::CallSecrets,
     stop::Stop,
     subject::{parts, summary},
     tier,
@@ -283,7 +284,8 @@ impl Calls {
         let examined = match (&outcome, view) {
             (Ok(_), Some(view)) if job.request.tool.spec.touches == Touches::Changes => {
                 let at = (&guard, &window);
-                match self.examine(at, view, view_id, job.judge(intent), cancelled, deadline).await {
+                let judge = (job.judge(intent), Arc::clone(&job.call.secrets));
+                match self.examine(at, view, view_id, judge, cancelled, deadline).await {
                     Ok((examined, left_out)) => {
                         receipt.left_out_count = i64::try_from(left_out.len()).unwrap_or(i64::MAX);
                         receipt.left_out = left_out.iter().take(MAX_LEFT_OUT).map(record::left_out).collect();
@@ -327,7 +329,7 @@ impl Calls {
         (guard, window): (&Arc<WorkspaceGuard>, &Arc<CommitWindow>),
         view: Box<dyn View>,
         view_id: String,
-        judge: Judge,
+        (judge, secrets): (Judge, Arc<CallSecrets>),
         cancelled: &mut watch::Receiver<Stop>,
         deadline: Instant,
     ) -> Result<(Examined, Vec<LeftOut>), StopCause> {
@@ -338,7 +340,7 @@ impl Calls {
             self.lanes.effects.run(move || {
                 let (directory, stop) = (guard.directory(), || stop.load(Ordering::Relaxed));
                 let (directory, view_id, judge, window) = (&*directory, &*view_id, &judge, &*window);
-                Examination { directory, view_id, judge, window, stop: &stop }.run(view)
+                Examination { directory, view_id, judge, secrets: &secrets, window, stop: &stop }.run(view)
             })
         };
         let mut examining = pin!(examining);
@@ -377,11 +379,11 @@ impl Calls {
             receipt.decision = Some(job.decision(&decision));
         }
         receipt.effect_digest.clone_from(&observed.digest);
-        receipt.effect = Some(summary(&observed.changes));
+        receipt.effect = Some(summary(&observed.changes.list));
         receipt.files.clone_from(&observed.committed.files);
         receipt.unlisted_file_count = observed.committed.unlisted;
         let call = self.ended(job, receipt, Ok(result));
-        let touched = commit_log::touched(&observed.changes);
+        let touched = commit_log::touched(&observed.changes.list);
         let running = Some(Running { window, lock, observed: &observed });
         let commit = Commit { staged: &staged, touched, call: &job.call, running };
         match self.commit(guard, commit, job.row(call.clone(), true), cancelled).await {

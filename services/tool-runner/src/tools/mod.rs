@@ -86,11 +86,8 @@ fn operation_on_path(arguments: &Value) -> Operation {
 /// A path as the policy judges it: as its author wrote it, but with the names themselves where one is given in hexadecimal digits, so that a rule about
 /// names sees them. Only bytes that are not UTF-8 are escaped, which no rule can name.
 fn judged(path: &str) -> String {
-    let Some(parsed) = RelPath::parse(path).ok().filter(|parsed| path.contains("hex:") && !parsed.is_root()) else {
-        return path.to_owned();
-    };
-    let escaped = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
-    parsed.as_bytes().utf8_chunks().map(|chunk| chunk.valid().to_owned() + &escaped(chunk.invalid())).collect()
+    let parsed = RelPath::parse(path).ok().filter(|parsed| path.contains("hex:") && !parsed.is_root());
+    parsed.map_or_else(|| path.to_owned(), |parsed| parsed.as_text())
 }
 
 #[cfg(test)]

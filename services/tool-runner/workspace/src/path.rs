@@ -186,6 +186,14 @@ impl RelPath {
         names.join("/")
     }
 
+    /// The names as text, for rules about names: only bytes that are not UTF-8 are escaped, which no rule can name. Two paths may have one text; see
+    /// [`Self::written`].
+    #[must_use]
+    pub fn as_text(&self) -> String {
+        let escaped = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+        self.0.utf8_chunks().map(|chunk| chunk.valid().to_owned() + &escaped(chunk.invalid())).collect()
+    }
+
     /// The bytes, as the kernel takes them; empty for the root.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

@@ -117,8 +117,8 @@ fn a_store_of_another_version_is_refused() {
     let home = with_keep();
     for (store, lacks) in [
         ("journal.db", "it lacks the folders of executions"),
-        ("ledger.db", "it lacks the checksums of rows"),
-        ("gate.db", "it lacks the answers to forms"),
+        ("ledger.db", "it lacks how grave the changes of a waiting call are"),
+        ("gate.db", "it lacks how grave the changes of an approval are"),
     ] {
         let open = || rusqlite::Connection::open(home.state().join(store)).unwrap();
         let set = |version: i64| open().pragma_update(None, "user_version", version).unwrap();

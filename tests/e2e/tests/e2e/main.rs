@@ -35,6 +35,7 @@ mod other_planners;
 mod pages;
 mod pauses;
 mod principals;
+mod protected;
 mod quickstart;
 mod requests;
 mod results;

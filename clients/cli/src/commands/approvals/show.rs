@@ -38,9 +38,9 @@ pub(crate) async fn show(context: &Context, verb: Show) -> Result<Exit, Failure>
             let mut shown = resolve(gate, &context.namespace, &verb.which).await?;
             match &verb.path {
                 Some(path) => {
-                    let file = changes::file(gate, &shown.name, path).await?;
+                    let files = changes::at(gate, &shown.name, path).await?;
                     let preview = shown.preview.take().unwrap_or_default();
-                    shown.preview = Some(Preview { files: vec![file], more_files: 0, ..preview });
+                    shown.preview = Some(Preview { files, more_files: 0, ..preview });
                 }
                 None if whole => changes::complete(gate, &mut shown).await?,
                 None => {}

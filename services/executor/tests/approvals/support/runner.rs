@@ -308,7 +308,8 @@ fn hold(call: &mut runner_v1::ToolCall, kind: Kind) {
         reason: "files change".into(),
         policy_revision: 7,
     };
-    let change = v1::PathChange { path: "a.txt".into(), kind: v1::path_change::Kind::Modified.into(), flags: vec![] };
+    let modified = v1::path_change::Kind::Modified.into();
+    let change = v1::PathChange { path: "a.txt".into(), kind: modified, ..v1::PathChange::default() };
     let effect = v1::EffectSummary { modified: 1, changes: vec![change], ..v1::EffectSummary::default() };
     call.state = State::AwaitingApproval.into();
     call.approval_need = Some(v1::ApprovalNeed {

@@ -1,6 +1,6 @@
 //! What a person decides about has one spelling and one digest.
 
-use belay_grant::{Change, ChangeKind, Invalid, Kind, Subject, digest_of};
+use belay_grant::{Change, ChangeKind, Folder, Gravity, Invalid, Kind, Subject, digest_of};
 use proptest::prelude::*;
 
 use crate::support::subject;
@@ -26,11 +26,11 @@ fn the_bytes_stay_as_they_are() {
         text,
         format!(
             concat!(
-                r#"{{"v":1,"kind":"effect","execution":"namespaces/default/executions/e","step":"s","tool":"run_terminal","#,
+                r#"{{"v":2,"kind":"effect","execution":"namespaces/default/executions/e","step":"s","tool":"run_terminal","#,
                 r#""arguments":"{{\"command\":[\"make\"]}}","arguments_digest":"{arguments}","command":["make","-j 2"],"#,
                 r#""working_directory":"","workspace":"/home/ann/project","enforced":["landlock"],"policy_revision":3,"#,
                 r#""rule":"terminal_commands","reason":"what a command changed is shown before it is kept","#,
-                r#""effect_digest":"{manifest}","changes":[{{"path":"out/a.txt","kind":"created","before":"","#,
+                r#""effect_digest":"{manifest}","changes":[{{"path":"out/a.txt","kind":"created","gravity":"remarkable","before":"","#,
                 r#""after":"{content}","what":"file 0644","flags":["executable"]}}]}}"#,
             ),
             arguments = digest_of(b"arguments"),
@@ -50,7 +50,7 @@ fn every_field_is_in_the_digest() {
         changed
     };
     let others = [
-        Subject { v: 2, ..base.clone() },
+        Subject { v: 3, ..base.clone() },
         Subject { kind: Kind::Call, ..base.clone() },
         Subject { execution: "namespaces/default/executions/f".into(), ..base.clone() },
         Subject { step: "t".into(), ..base.clone() },
@@ -73,6 +73,10 @@ fn every_field_is_in_the_digest() {
         change(|change| change.after = digest_of(b"other")),
         change(|change| change.what = "file 0755".into()),
         change(|change| change.flags.clear()),
+        change(|change| change.gravity = Gravity::Protected),
+        change(|change| change.protection = "is obeyed".into()),
+        change(|change| change.folder = Some(0)),
+        Subject { folders: vec![Folder { path: "out".into(), changes: 1 }], ..base.clone() },
     ];
     let mut digests: Vec<String> = others.iter().chain([&base]).map(Subject::digest).collect();
     digests.sort();
@@ -89,11 +93,11 @@ fn what_is_no_subject_is_refused() {
     };
     for bad in [
         format!("{good} "),
-        at(r#"{"v":1,"#, r#"{"v":1,"v":1,"#),
-        at(r#"{"v":1,"#, r#"{"v":1,"approved":true,"#),
+        at(r#"{"v":2,"#, r#"{"v":2,"v":2,"#),
+        at(r#"{"v":2,"#, r#"{"v":2,"approved":true,"#),
         at(r#"{"path""#, r#"{"safe":true,"path""#),
-        at(r#"{"v":1,"#, r#"{"v":2,"#),
-        at(r#"{"v":1,"#, r#"{"v":1.0,"#),
+        at(r#"{"v":2,"#, r#"{"v":1,"#),
+        at(r#"{"v":2,"#, r#"{"v":2.0,"#),
         at(r#""kind":"effect""#, r#""kind":"call""#),
         at(r#""kind":"effect""#, r#""kind":"Effect""#),
         at(&digest_of(b"manifest"), ""),
@@ -107,6 +111,11 @@ fn what_is_no_subject_is_refused() {
         assert!(matches!(Subject::parse(bad.as_bytes()), Err(Invalid::Malformed(_))), "{bad}");
     }
     assert!(Subject::parse(good.as_bytes()).is_ok(), "as it was");
+    let mut elsewhere = subject();
+    elsewhere.changes[0].folder = Some(0);
+    assert!(Subject::parse(&elsewhere.canonical_bytes()).is_err(), "in a folder that is not listed");
+    elsewhere.folders = vec![Folder { path: "out".into(), changes: 1 }];
+    assert_eq!(Subject::parse(&elsewhere.canonical_bytes()), Ok(elsewhere));
     let with_digest = Subject { effect_digest: digest_of(b"manifest"), ..call() };
     assert!(Subject::parse(&with_digest.canonical_bytes()).is_err(), "a call that has not run has no effect");
 }

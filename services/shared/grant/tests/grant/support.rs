@@ -1,6 +1,8 @@
 //! A gate's key, a grant, a subject, and signatures that a forger would make.
 
-use belay_grant::{Change, ChangeKind, Expected, Grant, Keys, Kind, Scope, Signed, SigningKey, Subject, key_id};
+use belay_grant::{
+    Change, ChangeKind, Expected, Grant, Gravity, Keys, Kind, Scope, Signed, SigningKey, Subject, key_id,
+};
 use ed25519_dalek::Signer as _;
 
 pub(crate) const GRANT: &str = "belay grant 1\n";
@@ -54,7 +56,7 @@ pub(crate) fn signed_by(key: &SigningKey, domain: &str, body: impl Into<Vec<u8>>
 
 pub(crate) fn subject() -> Subject {
     Subject {
-        v: 1,
+        v: Subject::VERSION,
         kind: Kind::Effect,
         execution: "namespaces/default/executions/e".into(),
         step: "s".into(),
@@ -72,10 +74,14 @@ pub(crate) fn subject() -> Subject {
         changes: vec![Change {
             path: "out/a.txt".into(),
             kind: ChangeKind::Created,
+            gravity: Gravity::Remarkable,
+            protection: String::new(),
             before: String::new(),
             after: belay_grant::digest_of(b"content"),
             what: "file 0644".into(),
             flags: vec!["executable".into()],
+            folder: None,
         }],
+        folders: Vec::new(),
     }
 }

@@ -1,0 +1,109 @@
+//! Protected paths whose names are hidden: what people and policies decide about is the path as it is.
+
+use std::fs;
+
+use belay_e2e::{Home, folder::content};
+use serde_json::{Value, json};
+
+/// A home with a workspace `w` that looks like a project in use: every folder that the attacks write to is there already.
+fn project() -> Home {
+    let home = Home::new();
+    for folder in
+        [".git/hooks", ".vscode", ".github/workflows", ".cursor", "password=Abc123xyz/.git/hooks", "token=abc123XYZ9"]
+    {
+        fs::create_dir_all(home.path("w").join(folder)).unwrap();
+    }
+    home.file("w/.git/config", "[core]\n\tbare = false\n");
+    home
+}
+
+/// A step that writes the file which a variable names, so that its path is a secret of the call.
+fn by_variable(name: &str, path: &str) -> Value {
+    let script = format!("printf '#!/bin/sh\\necho RAN\\n' > \"${name}\"; chmod +x \"${name}\"");
+    json!({"tool": "run_terminal", "arguments": {"command": ["sh", "-c", script], "env": {name: path}}})
+}
+
+/// A step that writes the file which an argument of a command names.
+fn by_argument(path: &str) -> Value {
+    let script = "echo RAN > \"$2\"";
+    json!({"tool": "run_terminal", "arguments": {"command": ["sh", "-c", script, "x", "--password", path]}})
+}
+
+/// A step that writes a file whose content says that the path is a secret.
+fn by_content(path: &str) -> Value {
+    json!({"tool": "write_file", "arguments": {"path": path, "content": format!("API_TOKEN=\"{path}\"\n")}})
+}
+
+/// A step that writes a file whose path reads like an assignment.
+fn by_path(path: &str) -> Value {
+    json!({"tool": "write_file", "arguments": {"path": path, "content": "RAN\n"}})
+}
+
+/// B-03, S2-X-18: a name that is taken for a secret hides no protected path. `--approve auto` does not commit it unasked.
+#[test]
+fn a_protected_path_that_is_hidden_is_not_committed_unasked() {
+    let home = project();
+    let before = content(&home.path("w"));
+    let attacks = [
+        by_variable("API_TOKEN", ".git/hooks/pre-commit"),
+        by_variable("API_TOKEN", ".vscode/tasks.json"),
+        by_variable("API_TOKEN", ".github/workflows/ci.yml"),
+        by_variable("API_TOKEN", ".git/config"),
+        by_variable("API_TOKEN", ".mcp.json"),
+        by_variable("DB_PASSWORD", ".envrc"),
+        by_variable("CLIENT_SECRET", "CLAUDE.md"),
+        by_variable("API_TOKEN", "Jenkinsfile"),
+        by_argument(".envrc"),
+        by_argument(".git/hooks/post-checkout"),
+        by_content("CLAUDE.md"),
+        by_path("token=abc123XYZ9/CLAUDE.md"),
+        by_path("password=Abc123xyz/.git/hooks/pre-commit"),
+    ];
+    for (number, attack) in attacks.into_iter().enumerate() {
+        let mut step = attack;
+        step["id"] = json!("attack");
+        let plan = home.file("plan.json", json!({"id": "p", "steps": [step]}).to_string());
+        let id = format!("e{number}");
+        let ended = home.run(["run", plan.as_str(), "--workspace", "w", "--approve", "auto", "--id", &id]);
+        assert_eq!(ended.code, 33, "{step}: {}", ended.talk);
+        assert!(ended.talk.contains("is protected or flagged"), "{step}: {}", ended.talk);
+        assert_eq!(content(&home.path("w")), before, "{step}: the workspace is as it was");
+    }
+}
+
+/// B-18: the person who is asked sees that the hidden path is protected, and each of two files with one shown name has its own content.
+#[test]
+fn a_person_sees_what_is_protected_and_each_content_once() {
+    let home = project();
+    let token = |last: char| ["gh", "p_", "0123456789abcdefghijABCDEFGHIJ45678", &last.to_string()].concat();
+    let script = format!("echo payload > {}; echo harmless > {}; echo RAN > \"$API_TOKEN\"", token('A'), token('B'));
+    let arguments = json!({"command": ["sh", "-c", script], "env": {"API_TOKEN": ".git/hooks/pre-commit"}});
+    let step = json!({"id": "a", "tool": "run_terminal", "arguments": arguments});
+    let plan = home.file("plan.json", json!({"id": "p", "steps": [step]}).to_string());
+    let mut run = home.start(["run", plan.as_str(), "--workspace", "w", "--approve", "prompt", "--id", "e1"]);
+    let line = run.wait_for("waiting for approval; next: belay approvals show ");
+    let approval = line.trim_end().rsplit(' ').next().unwrap().to_owned();
+
+    let shown = home.run(["approvals", "show", approval.as_str(), "--all"]).out;
+    let first = shown.lines().find(|line| line.trim_start().starts_with("creates")).unwrap();
+    assert!(first.contains("[protected"), "the hook comes first: {shown}");
+    for words in ["is protected", "has a name that is not shown in full", "payload", "harmless"] {
+        assert!(shown.contains(words), "{words:?} is not in:\n{shown}");
+    }
+    let (_, whole) = home.json(&["approvals", "show", approval.as_str()]);
+    let files = whole["preview"]["files"].as_array().unwrap();
+    let contents: Vec<&str> = files.iter().map(|file| file["unified"].as_str().unwrap()).collect();
+    for text in ["+payload", "+harmless", "+RAN"] {
+        assert_eq!(contents.iter().filter(|content| content.contains(text)).count(), 1, "{text}: {whole}");
+    }
+    // Files whose paths read alike are shown together.
+    let path = files[1]["change"]["path"].as_str().unwrap();
+    let both = home.run(["approvals", "show", approval.as_str(), "--path", path]).out;
+    assert!(both.contains("payload") && both.contains("harmless"), "{both}");
+    let none = home.run(["approvals", "show", approval.as_str(), "--path", "elsewhere"]);
+    assert_eq!(none.code, 2, "{}", none.talk);
+    assert!(none.talk.contains("does not change `elsewhere`") && none.talk.contains("--all"), "{}", none.talk);
+
+    assert_eq!(home.run(["deny", approval.as_str(), "--reason", "no"]).code, 0);
+    assert_eq!(run.end().code, 33);
+}
