@@ -131,9 +131,9 @@ impl State {
                 }
                 let Stored { row, transitions, folder, .. } =
                     self.executions.remove(&key).ok_or(Refused::Missing(key))?;
-                let NewExecution { namespace, id, shard, request_id, .. } = row.execution;
+                let NewExecution { namespace, id, shard, principal, request_id, .. } = row.execution;
                 let folder = folder.filter(|folder| !self.is_in_use(&namespace, folder));
-                let start_request = start_request(&request_id);
+                let start_request = start_request(&principal, &request_id);
                 let deletion = Deletion {
                     key,
                     namespace,
@@ -244,8 +244,8 @@ impl State {
             return Err(Refused::Gap { first: transition.first_sequence, last: 0 });
         }
         let same_request = |stored: &&Stored| {
-            let NewExecution { namespace, request_id, .. } = &stored.row.execution;
-            (namespace, request_id) == (&execution.namespace, &execution.request_id)
+            let NewExecution { namespace, principal, request_id, .. } = &stored.row.execution;
+            (namespace, principal, request_id) == (&execution.namespace, &execution.principal, &execution.request_id)
         };
         // The request id is checked first, because a repeated request usually has the same execution id too.
         if !execution.request_id.is_empty()
@@ -254,7 +254,7 @@ impl State {
             let same_request = row.execution.request_hash == execution.request_hash;
             return Err(Refused::RequestIdUsed { existing: row.key, same_request });
         }
-        let request = start_request(&execution.request_id);
+        let request = start_request(&execution.principal, &execution.request_id);
         let has_started = |(deletion, _): &&(Deletion, usize)| {
             request.is_some()
                 && (&deletion.namespace, &deletion.start_request) == (&execution.namespace, &request)

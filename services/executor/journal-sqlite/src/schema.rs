@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 15,
-    earlier_lacks: "the folders of executions",
+    format: 16,
+    earlier_lacks: "whose the ids of requests are",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -55,7 +55,7 @@ pub(crate) const SCHEMA: Schema = Schema {
             sum           INTEGER NOT NULL,
             head_sum      INTEGER NOT NULL DEFAULT 0,
             UNIQUE (namespace, id),
-            UNIQUE (namespace, request_id)
+            UNIQUE (namespace, principal, request_id)
         ) STRICT;
         -- What needs a driver when the executor starts, and what is due.
         CREATE INDEX execution_claimable ON execution (exec) WHERE ended = 0 AND parked = 0;

@@ -275,8 +275,8 @@ impl Transaction<'_> {
         if !execution.request_id.is_empty() {
             let used: Option<(i64, String)> = self
                 .connection
-                .prepare_cached("SELECT exec, request_hash FROM execution WHERE namespace = ?1 AND request_id = ?2")?
-                .query_row([&execution.namespace, &execution.request_id], |row| Ok((row.get(0)?, row.get(1)?)))
+                .prepare_cached("SELECT exec, request_hash FROM execution WHERE namespace = ?1 AND principal = ?2 AND request_id = ?3")?
+                .query_row([&execution.namespace, &execution.principal, &execution.request_id], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()?;
             if let Some((existing, hash)) = used {
                 let same_request = hash == execution.request_hash;

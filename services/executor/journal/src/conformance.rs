@@ -777,7 +777,7 @@ async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
         shard: 7,
         deleted_at: 600,
         request: DeleteRequest { id: "x".into(), hash: "hash".into() },
-        start_request: start_request("request of deleted"),
+        start_request: start_request(common::PRINCIPAL, "request of deleted"),
         folder: None,
         reusable_at: None,
     };
@@ -901,4 +901,10 @@ async fn continues_after_opening_again<W: JournalWriter>(store: &mut Opened<W>, 
     }
     let again = commit(store, vec![create(new_execution("again", "request", "hash", 300), fence)]).await;
     assert_eq!(again, vec![Err(Refused::RequestIdUsed { existing: key, same_request: true })]);
+    // An id belongs to its principal: that of another one is another request.
+    let others = NewExecution { principal: "person:other".into(), ..new_execution("others", "request", "hash", 300) };
+    let others = commit(store, vec![create(others.clone(), fence), create(others, fence)]).await;
+    let existing = created(&others[0]);
+    assert_ne!(existing, key);
+    assert_eq!(others[1], Err(Refused::RequestIdUsed { existing, same_request: true }));
 }

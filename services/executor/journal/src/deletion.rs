@@ -28,7 +28,7 @@ pub struct Deletion {
     pub deleted_at: i64,
     /// Who asked for it.
     pub request: DeleteRequest,
-    /// The [`digest`](start_request) of the id of the request that started it; `None` when that had none.
+    /// The [`digest`](start_request) of the request that started it; `None` when that had no id.
     pub start_request: Option<String>,
     /// The id of the folder that goes with it, which no other execution used when it was deleted; `None` when others did, or it had none.
     pub folder: Option<String>,
@@ -36,8 +36,9 @@ pub struct Deletion {
     pub reusable_at: Option<i64>,
 }
 
-/// The SHA-256, in hexadecimal, of the id of the request that started an execution: all that a store keeps of it once the execution is deleted. A
-/// repetition of the request is known by it. `None` for an empty id.
-pub fn start_request(request_id: &str) -> Option<String> {
-    (!request_id.is_empty()).then(|| format!("{:x}", Sha256::digest(request_id)))
+/// The SHA-256, in hexadecimal, of the principal and the id of the request that started an execution: all that a store keeps of it once the execution is
+/// deleted. A repetition of the request is known by it. `None` for an empty id.
+pub fn start_request(principal: &str, request_id: &str) -> Option<String> {
+    // No principal has a line break in its name.
+    (!request_id.is_empty()).then(|| format!("{:x}", Sha256::digest(format!("{principal}\n{request_id}"))))
 }

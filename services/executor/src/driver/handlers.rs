@@ -328,7 +328,7 @@ impl Driver {
     fn on_control(&mut self, control: Control, actor: Actor, etag: &str) -> Result<Vec<Event>, Status> {
         let current = wire::etag(&self.execution);
         // A repetition names the etag that the first request found.
-        if !etag.is_empty() && etag != current && !self.execution.has_seen(&actor.request_id) {
+        if !etag.is_empty() && etag != current && !self.execution.has_seen(&actor) {
             let message =
                 format!("The execution has changed: its etag is {current}, not {etag}. Get it again and retry.");
             return Err(status::error(Code::Aborted, reasons::ETAG_MISMATCH, message).into());

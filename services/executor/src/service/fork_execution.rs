@@ -11,7 +11,7 @@ use belay_journal::{NewExecution, Refused as NotStored};
 use belay_plan::Plan;
 use belay_proto::{payload::MAX_INLINE_BYTES, v1};
 use belay_reasons as reasons;
-use belay_service_kit::{Principal, status};
+use belay_service_kit::{Principal, check_decides, status};
 use prost::Message as _;
 use tonic::{Code, Request, Status};
 
@@ -54,6 +54,12 @@ pub(super) async fn fork_execution(
         reason => format!("taken over from `{origin}`: {reason}"),
     };
     let begun = registry.follower.look(&origin, |seen| begun(&origin, seen.execution, from.as_ref(), &why)).await??;
+    if begun.approval_mode == ApprovalMode::Auto {
+        check_decides(
+            &caller,
+            "A fork of an execution whose approvals are decided by the policy (approval_mode AUTO)",
+        )?;
+    }
     let catalogue = registry.runner.catalogue(false).await?;
     // The tools may be others by now.
     let (plan, tools) = accepted(registry, &Source::Message(wire::plan_message(&begun.plan))).await?;

@@ -11,7 +11,7 @@ use belay_proto::{
     v1::{self, start_execution_request::Source as StartSource, validate_plan_request::Source as ValidateSource},
 };
 use belay_reasons as reasons;
-use belay_service_kit::{Principal, status};
+use belay_service_kit::{Principal, check_decides, status};
 use prost::Message as _;
 use tonic::{Code, Request, Status};
 
@@ -103,12 +103,16 @@ pub(super) async fn start_execution(
     registry: &Arc<ExecutionRegistry>,
     request: Request<v1::StartExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
-    let principal = Principal::of(&request)?.to_string();
+    let caller = Principal::of(&request)?;
+    let principal = caller.to_string();
     let uid = registry.ids.next_id();
     let trace = trace::initial_trace(&registry.telemetry, request.metadata(), &uid);
     let request = request.into_inner();
     let request_hash = hash(&request);
     let mode = request.approval_mode();
+    if mode == v1::ApprovalMode::Auto {
+        check_decides(&caller, "An execution whose approvals are decided by the policy (approval_mode AUTO)")?;
+    }
     let v1::StartExecutionRequest {
         parent,
         execution_id,

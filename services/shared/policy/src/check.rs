@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use belay_yaml::{misleads, shown};
 
 use crate::{
-    Verdict, Violation, built_in,
+    NonInteractive, Verdict, Violation, built_in,
     document::{Document, Phase, Rule},
     examples,
     patterns::plain,
@@ -100,6 +100,13 @@ pub(crate) fn check(document: &Document, known: usize) -> Result<(Rules, Rules),
 fn amounts(document: &Document, findings: &mut Findings) {
     if document.approvals.expire_after.is_some_and(|seconds| !(1..=MAX_EXPIRY).contains(&seconds)) {
         findings.add("approvals.expire_after", "must be between 1s and 365d; leave it out for never");
+    }
+    if document.approvals.separate_duties && document.non_interactive_policy == NonInteractive::Auto {
+        findings.add(
+            "approvals.separate_duties",
+            "does not go with `non_interactive_policy: auto`, by which who starts an execution approves what it does: write `fail` or `skip` there, or \
+             `separate_duties: false`",
+        );
     }
     let rules = &document.rules;
     let globs = globs(document);

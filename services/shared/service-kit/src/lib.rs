@@ -39,6 +39,7 @@ pub use guard::RECHECK;
 pub use host::{Connection, Hosted, ServeError};
 pub use ids::Ids;
 pub use limits::{Limit, Taken};
+pub use methods::check_decides;
 pub use principal::{Principal, Role, Service};
 pub use retry::Retry;
 pub use shutdown::{Shutdown, Trigger};

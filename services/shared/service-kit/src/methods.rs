@@ -164,6 +164,25 @@ impl From<Denied> for Status {
     }
 }
 
+/// Refuses a caller who may not decide approvals something that decides them in advance: `what`, as the subject of a sentence.
+///
+/// # Errors
+/// PERMISSION_DENIED, ROLE_MISSING, with the command that grants the role.
+pub fn check_decides(caller: &Principal, what: &str) -> Result<(), Status> {
+    match caller {
+        caller if caller.may_decide() => Ok(()),
+        Principal::Service(_) => Err(Denied::NotAPerson { caller: caller.to_string(), method: what.to_owned() }.into()),
+        Principal::Person { name, roles } => Err(Denied::RoleMissing {
+            caller: caller.to_string(),
+            name: name.to_string(),
+            method: what.to_owned(),
+            needed: DECIDE,
+            held: roles.to_string(),
+        }
+        .into()),
+    }
+}
+
 /// Whether the caller may call the method at this path. Every authenticated caller may call methods that are not Belay's, such as reflection.
 pub(crate) fn check(caller: &Principal, path: &str) -> Result<(), Denied> {
     let name = path.strip_prefix('/').unwrap_or(path);

@@ -155,6 +155,11 @@ impl Principal {
         matches!(self, Self::Person { roles, .. } if roles.has(role))
     }
 
+    /// Whether this is a person who may decide approvals.
+    pub fn may_decide(&self) -> bool {
+        self.has(Role::Approver) || self.has(Role::Operator)
+    }
+
     /// Whether a name that was made by [`Principal`]'s `Display` is a person's.
     pub fn names_a_person(name: &str) -> bool {
         name.strip_prefix(PERSON).is_some_and(|name| !name.is_empty())

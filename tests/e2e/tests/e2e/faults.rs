@@ -116,7 +116,7 @@ fn a_damaged_store_is_refused_and_left_as_it_is() {
 fn a_store_of_another_version_is_refused() {
     let home = with_keep();
     for (store, lacks) in [
-        ("journal.db", "it lacks the folders of executions"),
+        ("journal.db", "it lacks whose the ids of requests are"),
         ("ledger.db", "it lacks how grave the changes of a waiting call are"),
         ("gate.db", "it lacks how grave the changes of an approval are"),
     ] {

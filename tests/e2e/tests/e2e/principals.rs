@@ -71,15 +71,18 @@ fn with<T>(token: &str, message: T) -> Request<T> {
     request
 }
 
-async fn start(channel: Channel, token: &str, id: &str) -> Result<v1::Execution, Status> {
+fn start_request(id: &str) -> v1::StartExecutionRequest {
     let document = v1::PlanDocument { format: v1::PlanFormat::Yaml.into(), text: ASKS.into() };
-    let request = v1::StartExecutionRequest {
+    v1::StartExecutionRequest {
         parent: "namespaces/default".into(),
         execution_id: id.into(),
         source: Some(v1::start_execution_request::Source::Document(document)),
         ..Default::default()
-    };
-    Executor::new(channel).start_execution(with(token, request)).await.map(tonic::Response::into_inner)
+    }
+}
+
+async fn start(channel: Channel, token: &str, id: &str) -> Result<v1::Execution, Status> {
+    Executor::new(channel).start_execution(with(token, start_request(id))).await.map(tonic::Response::into_inner)
 }
 
 /// The pending approval of an execution, as soon as there is one.
@@ -241,6 +244,41 @@ async fn one_person_is_one_over_every_endpoint() {
     }
     let bob = server.add("bob", "approver");
     assert_eq!(approve(server.tcp(), &bob, &asked).await.unwrap().decided_by, "person:bob");
+}
+
+/// B-19, S2-X-18: that the policy approves is for those to choose who may approve; a planner cannot have it by starting or forking an execution.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_who_may_decide_has_the_policy_approve() {
+    // As without a policy file, where what is started with this mode is approved.
+    let server = Server::start("non_interactive_policy: auto\n");
+    let auto =
+        |id: &str| v1::StartExecutionRequest { approval_mode: v1::ApprovalMode::Auto.into(), ..start_request(id) };
+    let planner = server.add("planner", "planner");
+    let refused = Executor::new(server.tcp()).start_execution(with(&planner, auto("e1"))).await.unwrap_err();
+    assert_eq!(reason(&refused), (Code::PermissionDenied, "ROLE_MISSING".into()));
+    assert!(refused.message().contains("AUTO") && refused.message().contains("approver or operator"), "{refused:?}");
+    assert_eq!(reason(&get(server.tcp(), &planner, "e1").await.unwrap_err()).1, "EXECUTION_NOT_FOUND");
+    start(server.tcp(), &planner, "asks").await.expect("a planner starts what asks");
+
+    let (_, added) = server.home.json(&["principals", "add", "both", "--role", "planner", "--role", "approver"]);
+    let both = added["token"].as_str().unwrap();
+    let request = |id: &str| with(both, auto(id));
+    Executor::new(server.tcp()).start_execution(request("e2")).await.expect("an approver chooses it");
+    let name = "namespaces/default/executions/e2".to_owned();
+    let wait = v1::WaitExecutionRequest { name: name.clone(), ..Default::default() };
+    let ended = Executor::new(server.tcp()).wait_execution(with(both, wait)).await.unwrap().into_inner();
+    assert_eq!(ended.state(), v1::execution::State::Completed);
+    let fork = || v1::ForkExecutionRequest { name: name.clone(), from_step: "w".into(), ..Default::default() };
+    Executor::new(server.tcp()).fork_execution(with(both, fork())).await.expect("and forks it");
+    assert_eq!(server.home.run(["principals", "update", "both", "--role", "planner"]).code, 0);
+    let refused = loop {
+        // The change is noticed within a second.
+        match Executor::new(server.tcp()).fork_execution(with(both, fork())).await {
+            Err(refused) => break refused,
+            Ok(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+        }
+    };
+    assert_eq!(reason(&refused), (Code::PermissionDenied, "ROLE_MISSING".into()));
 }
 
 /// Supervisors have no token. Everyone else needs one over TCP; and listening beyond loopback requires consent.

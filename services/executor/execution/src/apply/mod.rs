@@ -87,7 +87,7 @@ impl Execution {
         }?;
         let asked = actor.filter(|actor| !actor.request_id.is_empty());
         if let (Some(actor), Some(control)) = (asked, Control::of(&event.body)) {
-            self.requests.insert(&actor.request_id, control.digest(&actor.principal));
+            self.requests.insert(actor, control.digest(&actor.principal));
         }
         Ok(())
     }

@@ -304,7 +304,7 @@ impl Execution {
     /// # Errors
     /// [`Refused`]: why it cannot be carried out; the execution is unchanged then.
     pub fn control(&mut self, now: Timestamp, actor: Actor, control: Control) -> Result<Vec<Event>, Refused> {
-        if let Some(known) = self.requests.digest(&actor.request_id) {
+        if let Some(known) = self.requests.digest(&actor) {
             return if known == control.digest(&actor.principal) {
                 Ok(Vec::new())
             } else {

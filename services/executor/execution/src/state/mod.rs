@@ -606,8 +606,8 @@ impl Execution {
     }
 
     /// Whether a request with this id is remembered.
-    pub fn has_seen(&self, request_id: &str) -> bool {
-        self.requests.digest(request_id).is_some()
+    pub fn has_seen(&self, request: &Actor) -> bool {
+        self.requests.digest(request).is_some()
     }
 
     /// What the execution as a whole waits for; empty when it has ended or can make progress.

@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::Actor;
+
 /// How many requests are remembered. A client repeats a request within minutes, and an execution is seldom controlled a thousand times.
 pub(crate) const MAX_REQUESTS: usize = 1000;
 
-/// The last requests, by id.
+/// The last requests, by who sent them and their id: an id belongs to its principal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Requests {
     digests: BTreeMap<String, String>,
@@ -16,11 +18,12 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// Remembers a request, if it has an id.
-    pub(crate) fn insert(&mut self, id: &str, digest: String) {
-        if id.is_empty() || self.digests.insert(id.to_owned(), digest).is_some() {
+    pub(crate) fn insert(&mut self, by: &Actor, digest: String) {
+        let key = key(by);
+        if by.request_id.is_empty() || self.digests.insert(key.clone(), digest).is_some() {
             return;
         }
-        self.order.push_back(id.to_owned());
+        self.order.push_back(key);
         if self.order.len() > MAX_REQUESTS
             && let Some(oldest) = self.order.pop_front()
         {
@@ -28,8 +31,13 @@ impl Requests {
         }
     }
 
-    /// The digest of the request with this id.
-    pub(crate) fn digest(&self, id: &str) -> Option<&str> {
-        self.digests.get(id).map(String::as_str)
+    /// The digest of the request with this id of this principal.
+    pub(crate) fn digest(&self, by: &Actor) -> Option<&str> {
+        self.digests.get(&key(by)).map(String::as_str)
     }
+}
+
+/// No principal has a line break in its name.
+fn key(by: &Actor) -> String {
+    format!("{}\n{}", by.principal, by.request_id)
 }

@@ -55,7 +55,7 @@ impl Transaction<'_> {
             Ok(head) => head.map_or(0, |head| head.row),
             Err(row) => return damaged(row),
         };
-        let NewExecution { namespace, id, shard, created_at, labels, request_id, .. } = row.execution;
+        let NewExecution { namespace, id, shard, created_at, labels, principal, request_id, .. } = row.execution;
         let folder: Option<String> = self
             .connection
             .prepare_cached("SELECT folder FROM execution WHERE exec = ?1")?
@@ -85,7 +85,7 @@ impl Transaction<'_> {
             deleted_at,
             request.id,
             request.hash,
-            start_request(&request_id),
+            start_request(&principal, &request_id),
             folder,
             last_log,
             None::<i64>
@@ -230,7 +230,7 @@ impl Transaction<'_> {
         &self,
         execution: &NewExecution,
     ) -> Result<Result<(), Refused>, rusqlite::Error> {
-        let Some(request) = start_request(&execution.request_id) else { return Ok(Ok(())) };
+        let Some(request) = start_request(&execution.principal, &execution.request_id) else { return Ok(Ok(())) };
         let id = self
             .connection
             .prepare_cached(

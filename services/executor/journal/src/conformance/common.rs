@@ -23,6 +23,9 @@ pub(super) fn transition(first_sequence: u64, count: u32) -> Transition {
     }
 }
 
+/// Who starts the executions.
+pub(super) const PRINCIPAL: &str = "somebody";
+
 pub(super) fn new_execution(id: &str, request_id: &str, request_hash: &str, created_at: i64) -> NewExecution {
     NewExecution {
         namespace: "default".into(),
@@ -31,7 +34,7 @@ pub(super) fn new_execution(id: &str, request_id: &str, request_hash: &str, crea
         created_at,
         plan_id: "plan".into(),
         labels: BTreeMap::from([("id".into(), id.into())]),
-        principal: "somebody".into(),
+        principal: PRINCIPAL.into(),
         request_id: request_id.into(),
         request_hash: request_hash.into(),
         parent: None,

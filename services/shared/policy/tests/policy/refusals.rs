@@ -52,6 +52,20 @@ fn unknown_keys_name_the_nearest_known_one() {
     );
 }
 
+/// With separate duties, a policy cannot say that who starts an execution approves what it does; also not in a section that adds one of the two.
+#[test]
+fn separate_duties_and_approval_in_advance_exclude_each_other() {
+    let why = "does not go with `non_interactive_policy: auto`, by which who starts an execution approves what it does: write `fail` or `skip` there, or \
+               `separate_duties: false`";
+    let both = "non_interactive_policy: auto\napprovals: {separate_duties: true}";
+    assert!(one(both).ends_with(&format!("approvals.separate_duties: {why}")), "{}", one(both));
+    let section = "non_interactive_policy: auto\nnamespaces: {infra: {approvals: {separate_duties: true}}}";
+    assert!(one(section).contains("namespaces.infra.approvals.separate_duties: "), "{}", one(section));
+    for fits in ["non_interactive_policy: skip\napprovals: {separate_duties: true}", "non_interactive_policy: auto"] {
+        assert!(Policies::from_yaml(fits).is_ok(), "{fits}");
+    }
+}
+
 #[test]
 fn a_value_of_the_wrong_kind_is_refused_with_the_expected_kind() {
     for (text, expected) in [

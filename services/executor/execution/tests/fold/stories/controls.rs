@@ -47,12 +47,17 @@ fn a_request_with_an_id_is_carried_out_once() {
     for other in [cancel(), Control::Resume, other_reason, discarding, signal("1")] {
         assert_eq!(execution.control(START, actor("x"), other), Err(Refused::RequestIdReused));
     }
-    let somebody_else = Actor { principal: "bob".to_owned(), ..actor("x") };
-    assert_eq!(execution.control(START, somebody_else, pause()), Err(Refused::RequestIdReused));
     assert_eq!(execution, paused);
     // The repetition of a request is answered in whatever state the execution is by then.
     execution.control(START, actor("y"), cancel()).unwrap();
     assert_eq!(execution.control(START, actor("x"), pause()), Ok(vec![]));
+    // An id belongs to its principal: the same one of somebody else is another request.
+    let somebody_else = Actor { principal: "bob".to_owned(), ..actor("x") };
+    assert_eq!(
+        execution.control(START, somebody_else, pause()),
+        Err(Refused::WrongState(ExecutionState::Cancelling)),
+        "not a repetition"
+    );
     // Without an id each request stands for itself.
     assert_eq!(execution.control(START, actor(""), cancel()), Err(Refused::WrongState(ExecutionState::Cancelling)));
 }

@@ -58,12 +58,15 @@ fn only_what_waits_is_said_to_wait() {
 #[test]
 fn requests_are_remembered_by_their_id() {
     let mut play = story("a").rehearse();
-    let actor = Actor { request_id: "r-1".to_owned(), ..Actor::new("person") };
+    let request = |principal: &str, id: &str| Actor { request_id: id.to_owned(), ..Actor::new(principal) };
+    let actor = request("person", "r-1");
     let paused = ExecutionEvent::Paused { reason: String::new(), discard_calls: false, resume_at: None };
     play.execution.record(after(0), Some(actor), paused).unwrap();
-    assert!(play.execution.has_seen("r-1") && !play.execution.has_seen("r-2"));
+    assert!(play.execution.has_seen(&request("person", "r-1")));
+    assert!(!play.execution.has_seen(&request("person", "r-2")));
+    assert!(!play.execution.has_seen(&request("another", "r-1")), "an id belongs to its principal");
     let restored = Execution::restore(play.events[0].clone(), &play.execution.snapshot().unwrap()).unwrap();
-    assert!(restored.has_seen("r-1"), "a snapshot has the requests");
+    assert!(restored.has_seen(&request("person", "r-1")), "a snapshot has the requests");
 }
 
 // What a call failed with beside other commits is no failed attempt: it is called again, and the step remembers that this was tried.
