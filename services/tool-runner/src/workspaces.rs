@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use belay_proto::runner_v1::MadeFolder;
+use belay_workspace::is_own;
 use thiserror::Error;
 
 /// Which directories a caller may name.
@@ -90,6 +91,12 @@ impl Workspaces {
 
     /// Checks that a caller may name this canonical path.
     pub(crate) fn allow(&self, path: &Path) -> Result<(), NotAllowed> {
+        let elsewhere = |why| NotAllowed::Elsewhere { path: path.display().to_string(), why };
+        if path.components().any(|part| matches!(part, Component::Normal(name) if is_own(name))) {
+            return Err(elsewhere(
+                "Belay keeps in `.belay` what waits for a decision about another workspace; name the directory around it",
+            ));
+        }
         let Allowed::Roots(roots) = &self.allowed else {
             return Ok(());
         };
@@ -101,7 +108,7 @@ impl Workspaces {
         } else {
             "name a directory below a --workspace-root, or none"
         };
-        Err(NotAllowed::Elsewhere { path: path.display().to_string(), why })
+        Err(elsewhere(why))
     }
 }
 
@@ -133,6 +140,13 @@ mod tests {
         assert!(some.allow(Path::new("/srv/work-evil")).is_err());
         assert!(settings(Allowed::Roots(Vec::new())).allow(Path::new("/srv/work")).is_err());
         assert!(settings(Allowed::Any).allow(Path::new("/home/ada")).is_ok());
+        for own in ["/srv/work/.belay", "/srv/work/.belay/commits", "/srv/work/.Belay/views/x"] {
+            for allowed in [Allowed::Any, Allowed::Roots(vec!["/srv/work".into()])] {
+                let refused = settings(allowed).allow(Path::new(own)).unwrap_err().to_string();
+                assert!(refused.contains("name the directory around it"), "{refused}");
+            }
+        }
+        assert!(settings(Allowed::Any).allow(Path::new("/srv/.belay-notes")).is_ok());
         let relative = settings(Allowed::Any).named("work");
         assert_eq!(relative, Err(NotAllowed::Relative("work".into())));
     }

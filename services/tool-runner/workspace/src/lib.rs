@@ -60,7 +60,7 @@ pub use effect::EffectError;
 pub use manifest::{Act, Change, Flag, Flagged, Manifest};
 pub use open_error::OpenError;
 pub use order::Order;
-pub use path::{OWN, PathError, RelPath};
+pub use path::{OWN, PathError, RelPath, is_own};
 pub use remove::remove_workspace;
 pub use stat::{FileKind, FileTime};
 pub use stores::enclosing_state_directory;

@@ -262,7 +262,7 @@ fn is_ambiguous(name: &str) -> bool {
 }
 
 /// Whether a name is [`OWN`], ignoring case, because some file systems do.
-pub(crate) fn is_own(name: &OsStr) -> bool {
+pub fn is_own(name: &OsStr) -> bool {
     name.as_bytes().eq_ignore_ascii_case(OWN.as_bytes())
 }
 
