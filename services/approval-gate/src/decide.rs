@@ -3,7 +3,7 @@
 //! Each function takes a stored approval and returns its next state. Only [`decide`] records a person's approval. It requires the person's
 //! authenticated principal and the digest of what they saw, so no text, timeout or service can approve in their place.
 
-use belay_proto::v1::{Approval, Decision, approval::State, approval_need::Kind};
+use belay_proto::v1::{Approval, Decision, Reveal, approval::State, approval_need::Kind};
 use belay_service_kit::Principal;
 use thiserror::Error;
 
@@ -31,6 +31,10 @@ pub(crate) enum Refusal {
     OwnRequest(String),
     #[error("This request id was used for another decision. Use a new one for a new request.")]
     OtherRequest,
+    #[error(
+        "{MAX_REVEALS} changes of this approval were revealed already, and more cannot be noted. Nothing was revealed."
+    )]
+    Revealed,
     #[error("A form cannot be approved: answer it, deny it or skip it.")]
     IsForm,
     #[error("This asks for a decision and not for an answer: approve it, deny it or skip it.")]
@@ -121,6 +125,26 @@ pub(crate) fn ask_again(form: &Approval) -> Option<Approval> {
         decide_time: None,
         ..form.clone()
     })
+}
+
+/// The most reveals that an approval keeps: who reveals more has to decide first.
+const MAX_REVEALS: usize = 1_000;
+
+/// Adds who is shown what is hidden of a change; `None` when that is known already.
+///
+/// # Errors
+/// [`Refusal::Revealed`]: what cannot be kept is not revealed.
+pub(crate) fn reveal(approval: &Approval, reveal: Reveal) -> Result<Option<Approval>, Refusal> {
+    let is_same = |known: &Reveal| (&known.principal, known.index) == (&reveal.principal, reveal.index);
+    if approval.reveals.iter().any(is_same) {
+        return Ok(None);
+    }
+    if approval.reveals.len() >= MAX_REVEALS {
+        return Err(Refusal::Revealed);
+    }
+    let mut revealed = approval.clone();
+    revealed.reveals.push(reveal);
+    Ok(Some(revealed))
 }
 
 /// The approval with a decision.

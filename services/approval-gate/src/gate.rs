@@ -248,6 +248,7 @@ impl From<Refusal> for Status {
             Refusal::DigestMismatch { .. } => (reasons::DIGEST_MISMATCH, Code::FailedPrecondition),
             Refusal::AlreadyDecided { .. } => (reasons::ALREADY_DECIDED, Code::FailedPrecondition),
             Refusal::OtherRequest => (reasons::REQUEST_ID_REUSED, Code::AlreadyExists),
+            Refusal::Revealed => (reasons::TOO_MANY_REVEALS, Code::ResourceExhausted),
             Refusal::IsForm => (reasons::FORM_NEEDS_ANSWER, Code::FailedPrecondition),
             Refusal::NoForm => (reasons::NO_FORM, Code::FailedPrecondition),
         };

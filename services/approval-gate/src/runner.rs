@@ -161,7 +161,7 @@ impl Held {
             return Err(invalid(format!("it is about a call of {of}, not of {}/steps/{}", call.execution, call.step)));
         }
         let named: HashSet<&String> =
-            subject.changes.iter().flat_map(|change| [&change.before, &change.after]).collect();
+            subject.changes.iter().flat_map(|change| [&change.before, &change.after, &change.path_digest]).collect();
         let contents = self.contents.into_iter().filter(|(digest, (_, complete))| *complete && named.contains(digest));
         let mut verified = Contents::new();
         for (digest, (bytes, _)) in contents {
@@ -190,6 +190,7 @@ mod tests {
         let mut subject = crate::preview::tests::subject();
         let change = |path: &str, after: &[u8]| belay_grant::Change {
             path: path.into(),
+            path_digest: String::new(),
             kind: belay_grant::ChangeKind::Created,
             gravity: belay_grant::Gravity::Created,
             protection: String::new(),

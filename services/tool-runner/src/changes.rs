@@ -49,6 +49,7 @@ pub(crate) fn gravity(fact: &Fact) -> belay_policy::Gravity {
 pub(crate) fn changes(facts: &[Fact]) -> Changes {
     let change = |fact: &Fact| Change {
         path: fact.path.written(),
+        path_digest: String::new(),
         kind: fact.kind,
         gravity: signed(gravity(fact)),
         protection: protection(&fact.path.as_text()).unwrap_or_default().to_owned(),

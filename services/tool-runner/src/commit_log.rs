@@ -204,6 +204,7 @@ mod tests {
     fn only_the_mode_of_a_folder_touches_nothing_below_it() {
         let change = |kind, what: &str| Change {
             path: "d".into(),
+            path_digest: String::new(),
             kind,
             gravity: belay_grant::Gravity::Modified,
             protection: String::new(),

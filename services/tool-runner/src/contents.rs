@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use belay_grant::{Change, digest_of};
 use belay_policy::Gravity;
 use belay_workspace::{Content as Holds, Digest, Node};
 
@@ -51,6 +52,15 @@ pub(crate) fn collect(facts: &[Fact], base: &dyn View, view: &dyn View) -> Vec<C
         }
     }
     contents
+}
+
+/// The paths that people are not shown in full, as contents: who may decide can have them, by the digests in the subject.
+pub(crate) fn hidden_paths(changes: &[Change]) -> impl Iterator<Item = Content> {
+    let hidden = changes.iter().filter(|change| change.flags.iter().any(|flag| flag == Change::HIDDEN_NAME));
+    hidden.map(|change| {
+        let data = change.path.clone().into_bytes();
+        Content { digest: digest_of(&data), data }
+    })
 }
 
 /// 0: always needs approval. 1: existed before. 2: new.

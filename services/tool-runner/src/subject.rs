@@ -1,6 +1,6 @@
 //! Builds the subject of an approval from a call and its effect. Pure.
 
-use belay_grant::{Change, ChangeKind, Folder, Kind, Subject};
+use belay_grant::{Change, ChangeKind, Folder, Kind, Subject, digest_of};
 use belay_policy::Decision;
 use belay_proto::{runner_v1, v1};
 use belay_workspace::Content;
@@ -124,7 +124,11 @@ impl SubjectContext<'_> {
         let kind = if observed.is_some() { Kind::Effect } else { Kind::Call };
         let ObservedEffect { digest, changes, .. } = observed.unwrap_or_default();
         let words = |text: &str| self.secrets.text(text);
-        let shown = |change: Change| Change { path: words(&change.path), what: words(&change.what), ..change };
+        let shown = |change: Change| {
+            let path = words(&change.path);
+            let path_digest = if path == change.path { String::new() } else { digest_of(change.path.as_bytes()) };
+            Change { path, path_digest, what: words(&change.what), ..change }
+        };
         let shown_folder = |folder: Folder| Folder { path: words(&folder.path), ..folder };
         Subject {
             v: Subject::VERSION,

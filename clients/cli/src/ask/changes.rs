@@ -10,6 +10,7 @@ use tonic_types::StatusExt as _;
 use crate::{
     connect::Gate,
     failure::{Failure, Report},
+    render::diff::hides,
 };
 
 /// Lines of one page of a difference.
@@ -29,11 +30,20 @@ pub(crate) async fn list(gate: &mut Gate, name: &str) -> Result<Vec<PathChange>,
     }
 }
 
-/// The whole difference in one file: the change of this index.
-pub(crate) async fn file(gate: &mut Gate, name: &str, index: i32) -> Result<FileDiff, Status> {
+/// The whole difference in one file: the change of this index. With `reveal` as it is, when something of it is hidden.
+pub(crate) async fn file(gate: &mut Gate, name: &str, index: i32, reveal: bool) -> Result<FileDiff, Status> {
+    let shown = pages(gate, name, index, false).await?;
+    match reveal && hides(&shown) {
+        true => pages(gate, name, index, true).await,
+        false => Ok(shown),
+    }
+}
+
+async fn pages(gate: &mut Gate, name: &str, index: i32, reveal: bool) -> Result<FileDiff, Status> {
     let (mut whole, mut page_token) = (None::<FileDiff>, String::new());
     loop {
-        let request = GetApprovalChangeRequest { name: name.to_owned(), index, page_size: PAGE_LINES, page_token };
+        let request =
+            GetApprovalChangeRequest { name: name.to_owned(), index, page_size: PAGE_LINES, page_token, reveal };
         let page = gate.get_approval_change(request).await?.into_inner();
         let part = page.change.unwrap_or_default();
         match &mut whole {
@@ -48,11 +58,11 @@ pub(crate) async fn file(gate: &mut Gate, name: &str, index: i32) -> Result<File
 }
 
 /// The whole difference in each file that is listed under this path: several where paths with secrets read alike.
-pub(crate) async fn at(gate: &mut Gate, name: &str, path: &str) -> Result<Vec<FileDiff>, Failure> {
+pub(crate) async fn at(gate: &mut Gate, name: &str, path: &str, reveal: bool) -> Result<Vec<FileDiff>, Failure> {
     let listed = list(gate, name).await?;
     let mut files = Vec::new();
     for change in listed.into_iter().filter(|change| change.path == path) {
-        files.push(file(gate, name, change.index).await?);
+        files.push(file(gate, name, change.index, reveal).await?);
     }
     if files.is_empty() {
         let id = name.rsplit('/').next().unwrap_or(name);
@@ -66,14 +76,14 @@ pub(crate) async fn at(gate: &mut Gate, name: &str, path: &str) -> Result<Vec<Fi
 
 /// Replaces the preview by every change with its whole difference. The contents of a decided approval no longer exist: it gets every path,
 /// and the differences that the preview has.
-pub(crate) async fn complete(gate: &mut Gate, approval: &mut Approval) -> Result<(), Failure> {
+pub(crate) async fn complete(gate: &mut Gate, approval: &mut Approval, reveal: bool) -> Result<(), Failure> {
     if approval.kind() != approval_need::Kind::Effect {
         return Ok(());
     }
     let mut files = Vec::new();
     let shown = approval.preview.take().unwrap_or_default();
     for change in list(gate, &approval.name).await? {
-        let whole = match file(gate, &approval.name, change.index).await {
+        let whole = match file(gate, &approval.name, change.index, reveal).await {
             Ok(whole) => whole,
             Err(gone) if is_gone(&gone) => shown
                 .files

@@ -93,7 +93,7 @@ pub(crate) async fn ask(
             Reply::Help => HELP.iter().for_each(|line| screen.say(&Line::new(line))),
             Reply::ShowAll => {
                 let mut whole = asked.clone();
-                changes::complete(gate, &mut whole).await?;
+                changes::complete(gate, &mut whole, false).await?;
                 say(&approval::full(&whole, Extent::Full));
             }
             Reply::Leave => {

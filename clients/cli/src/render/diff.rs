@@ -1,6 +1,6 @@
 //! What would change in files, for a person who decides about it: nothing in a name or a line can hide or fake anything.
 
-use belay_proto::v1::{FileDiff, path_change};
+use belay_proto::v1::{Approval, FileDiff, path_change};
 
 use super::{
     text::{Line, Style, shorten, visible},
@@ -51,6 +51,23 @@ pub(crate) fn files(files: &[FileDiff], more: i32, extent: Extent) -> Vec<Line> 
         lines.push(Line::default().and(Style::Warn, format!("… {more} more paths change; --all shows them")));
     }
     lines
+}
+
+/// Whether something of a change is hidden as a secret: of its lines, or of its path.
+pub(crate) fn hides(file: &FileDiff) -> bool {
+    let flags = file.change.iter().flat_map(|change| &change.flags);
+    file.hidden_lines > 0 || flags.into_iter().any(|flag| flag == "hidden_name")
+}
+
+/// How much of an approval is hidden as a secret, and the command that shows it; nothing when nothing is.
+pub(crate) fn hidden(approval: &Approval) -> Option<Line> {
+    let files = approval.preview.iter().flat_map(|preview| &preview.files);
+    let (files, lines) =
+        files.filter(|file| hides(file)).fold((0, 0), |sum, file| (sum.0 + 1, sum.1 + file.hidden_lines));
+    let id = approval.name.rsplit('/').next().unwrap_or_default();
+    let told =
+        format!("hidden as secrets: {lines} lines in {files} files; see them: belay approvals show {id} --reveal");
+    (files > 0).then(|| Line::default().and(Style::Warn, told))
 }
 
 /// What a line of a difference is.

@@ -1,6 +1,6 @@
 //! The difference between two texts as hunks of a unified diff, within limits on size and work.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
 use belay_redaction::Redactor;
 use similar::{
@@ -60,6 +60,8 @@ pub(super) struct Difference {
     pub(super) removed: usize,
     /// The number of lines of hunks that are left out of `unified`.
     pub(super) more: usize,
+    /// How many lines of the hunks are not shown as they are, by the rule that hides something of them.
+    pub(super) hidden: BTreeMap<&'static str, usize>,
 }
 
 /// Compares two texts, and shows as many lines as the share allows, with secrets redacted. If not all fit, removed and added lines each get a
@@ -84,11 +86,14 @@ pub(super) fn difference(
         shown.other(&UnifiedHunkHeader::new(&group).to_string());
         for op in &group {
             let (tag, was, is) = op.as_tag_tuple();
+            // An unchanged line is one line of both.
+            let rules = old.rules(was.clone()).chain(new.rules(if tag == DiffTag::Equal { 0..0 } else { is.clone() }));
+            rules.for_each(|rule| *shown.difference.hidden.entry(rule).or_default() += 1);
             match tag {
-                DiffTag::Equal => shown.lines(ChangeTag::Equal, &old[was]),
+                DiffTag::Equal => shown.lines(ChangeTag::Equal, &old.lines[was]),
                 _ => {
-                    shown.lines(ChangeTag::Delete, &old[was]);
-                    shown.lines(ChangeTag::Insert, &new[is]);
+                    shown.lines(ChangeTag::Delete, &old.lines[was]);
+                    shown.lines(ChangeTag::Insert, &new.lines[is]);
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! context of the whole content, because a hunk may begin in the middle of a private key. The lines of a diff are computed before redaction, so a
 //! change from one secret to another stays visible as a change.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use belay_proto::texts::{Text, Texts};
 use belay_redaction::{Found, REDACTED, Redactor, each_string};
@@ -40,21 +40,41 @@ fn hide_schema(redactor: &Redactor, schema: &mut String) {
     }
 }
 
-/// The lines of a content, with their line ends, redacted.
-pub(crate) fn hidden_lines<'a>(redactor: &Redactor, content: &'a str) -> Vec<Cow<'a, str>> {
+/// The lines of a content, redacted.
+pub(crate) struct HiddenLines<'a> {
+    /// With their line ends.
+    pub(crate) lines: Vec<Cow<'a, str>>,
+    /// By line, what hides something of it first; empty when nothing of the content is hidden.
+    rules: Vec<Option<&'static str>>,
+}
+
+impl HiddenLines<'_> {
+    /// What hides something of these lines, a rule for each line that is not shown in full.
+    pub(crate) fn rules(&self, lines: Range<usize>) -> impl Iterator<Item = &'static str> {
+        self.rules.get(lines).unwrap_or_default().iter().flatten().copied()
+    }
+}
+
+/// Redacts the lines of a content.
+pub(crate) fn hidden_lines<'a>(redactor: &Redactor, content: &'a str) -> HiddenLines<'a> {
     let found = if redactor.may_hide(content) { redactor.redact_text(content).found } else { Vec::new() };
-    let mut found = found.as_slice();
+    let mut left = found.as_slice();
     let mut start = 0;
+    let mut rules = Vec::new();
     let lines = content.split_inclusive('\n').map(|line| {
         let end = start + line.len();
-        let first = found.partition_point(|found| found.end <= start);
-        found = &found[first..];
-        let inside = &found[..found.partition_point(|found| found.start < end)];
+        let first = left.partition_point(|found| found.end <= start);
+        left = &left[first..];
+        let inside = &left[..left.partition_point(|found| found.start < end)];
+        if !found.is_empty() {
+            rules.push(inside.first().map(|found| found.rule));
+        }
         let shown = if inside.is_empty() { Cow::Borrowed(line) } else { without(inside, start, line).into() };
         start = end;
         shown
     });
-    lines.collect()
+    let lines = lines.collect();
+    HiddenLines { lines, rules }
 }
 
 /// A line that begins at `start`, with the found secrets redacted; its line end stays.

@@ -82,6 +82,19 @@ pub(crate) fn whole_file(redactor: &Redactor, (place, change): (usize, &Change),
     whole
 }
 
+/// The same with everything that is otherwise hidden in it, for who may decide: the lines as they are, and the path.
+pub(crate) fn revealed_file((place, change): (usize, &Change), contents: &Contents) -> v1::FileDiff {
+    let mut whole = whole_file(&Redactor::off(), (place, change), contents);
+    let path = match contents.get(&change.path_digest) {
+        Some(path) => String::from_utf8_lossy(path).into_owned(),
+        None => change.path.clone(),
+    };
+    if let Some(change) = &mut whole.change {
+        change.path = visible(&path);
+    }
+    whole
+}
+
 /// Every change, the gravest first, with paths redacted.
 pub(crate) fn listed(redactor: &Redactor, subject: &Subject) -> Vec<v1::PathChange> {
     let listed = subject.changes.iter().enumerate().map(|(place, change)| {
@@ -194,6 +207,12 @@ fn file(
                 let sizes =
                     sizes.map(|(when, digest)| format!("{when} {} bytes, {digest}", number(contents[*digest].len())));
                 notes.push(format!("binary: {}", sizes.collect::<Vec<_>>().join("; ")));
+            }
+            let hidden = found.hidden.values().sum::<usize>();
+            file.hidden_lines = count(hidden);
+            if hidden > 0 {
+                let by: Vec<String> = found.hidden.iter().map(|(rule, lines)| format!("{rule} {lines}")).collect();
+                notes.push(format!("lines with something hidden: {}", by.join(", ")));
             }
             if found.more > 0 {
                 notes.push(format!("{} more lines are not shown here", number(found.more)));

@@ -43,6 +43,7 @@ fn change(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> Change {
     let (before, after) = (digest(before), digest(after));
     Change {
         path: path.into(),
+        path_digest: String::new(),
         kind,
         gravity: Gravity::Modified,
         protection: String::new(),

@@ -1,16 +1,17 @@
 use std::sync::Arc;
 
+use belay_grant::Change;
 use belay_proto::v1;
 use belay_reasons as reasons;
-use belay_service_kit::status;
+use belay_service_kit::{Principal, check_decides, status};
 use tonic::{Code, Status};
 
 use super::list_approval_changes::{no_changes, page_size, page_start};
 use crate::{
-    Gate,
-    gate::{no_approval, unreadable},
+    Gate, decide,
+    gate::{no_approval, unreadable, unwritable},
     names::{CallName, check_approval},
-    preview::{Opened, whole_file},
+    preview::{Opened, revealed_file, whole_file},
 };
 
 /// The maximum size of a page, in bytes. A longer line is split across pages.
@@ -18,16 +19,32 @@ const MAX_PAGE_BYTES: usize = 1024 * 1024;
 
 pub(super) async fn get_approval_change(
     gate: &Gate,
+    by: &Principal,
     request: v1::GetApprovalChangeRequest,
 ) -> Result<v1::GetApprovalChangeResponse, Status> {
     check_approval("name", &request.name)?;
+    if request.reveal {
+        check_decides(by, "Revealing what is hidden in an approval")?;
+    }
     let lines = page_size(request.page_size)?;
     let start = page_start(&request.page_token)?;
     let contents = contents(gate, &request.name).await?;
     let redactor = gate.redactor.clone();
     let place = usize::try_from(request.index)
         .map_err(|_| Status::from(status::invalid("index", "is the `index` of a change, from 0 on")))?;
-    let find = move || Some(whole_file(&redactor, (place, contents.change(place)?), &contents.contents));
+    if request.reveal
+        && let Some(change) = contents.change(place)
+    {
+        note_reveal(gate, by, &request.name, (request.index, change)).await?;
+    }
+    let reveal = request.reveal;
+    let find = move || {
+        let change = (place, contents.change(place)?);
+        Some(match reveal {
+            true => revealed_file(change, &contents.contents),
+            false => whole_file(&redactor, change, &contents.contents),
+        })
+    };
     let Some(whole) = gate.store.work(find).await else {
         let message = format!("`{}` has no change {place}: its changes are counted from 0.", request.name);
         return Err(status::error(Code::NotFound, reasons::CHANGE_NOT_FOUND, message)
@@ -38,6 +55,22 @@ pub(super) async fn get_approval_change(
         .ok_or_else(|| Status::from(status::invalid("page_token", "is beyond the end of the difference")))?;
     let unified = page.to_owned();
     Ok(v1::GetApprovalChangeResponse { change: Some(v1::FileDiff { unified, ..whole }), next_page_token })
+}
+
+/// Keeps who is about to be shown what is hidden of a change, before it is shown.
+async fn note_reveal(gate: &Gate, by: &Principal, name: &str, (index, change): (i32, &Change)) -> Result<(), Status> {
+    let now = gate.clock.now_micros();
+    let digest = if change.after.is_empty() { &change.before } else { &change.after };
+    let reveal = v1::Reveal {
+        principal: by.to_string(),
+        index,
+        digest: digest.clone(),
+        time: Some(belay_proto::timestamp(now)),
+    };
+    let noted = gate.store.change(name, now, None, move |approval| decide::reveal(approval, reveal));
+    let approval = noted.await.map_err(|error| unwritable(&error))??.ok_or_else(|| no_approval(name))?;
+    tracing::info!(approval = approval.name, index, by = %by, "What is hidden in an approval is revealed");
+    Ok(())
 }
 
 /// The contents of an approval, from the runner, verified against the digests in its subject. The contents of the last approval are cached,

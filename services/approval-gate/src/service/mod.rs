@@ -104,7 +104,8 @@ impl ApprovalService for ForPeople {
         &self,
         request: Request<v1::GetApprovalChangeRequest>,
     ) -> Result<Response<v1::GetApprovalChangeResponse>, Status> {
-        get_approval_change::get_approval_change(&self.gate, request.into_inner()).await.map(Response::new)
+        let by = Principal::of(&request)?;
+        get_approval_change::get_approval_change(&self.gate, &by, request.into_inner()).await.map(Response::new)
     }
 
     async fn decide_approval(

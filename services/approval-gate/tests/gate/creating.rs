@@ -7,6 +7,7 @@ use belay_proto::{
     gate_v1,
     v1::{self, approval::State},
 };
+use belay_service_kit::{Principal, Role};
 use belay_settings::GateLimits;
 use tonic::Code;
 
@@ -122,6 +123,7 @@ fn an_approval_hides_every_line_of_a_private_key() {
         let (before, after) = (key(&old), key(&new));
         let change = |path: &str, kind, before: &str, after: &str| Change {
             path: path.into(),
+            path_digest: String::new(),
             kind,
             gravity: Gravity::Modified,
             protection: String::new(),
@@ -160,6 +162,56 @@ fn an_approval_hides_every_line_of_a_private_key() {
         );
         let secrets: Vec<String> = old.iter().chain(&new).map(|line| line[..32].to_owned()).collect();
         assert_nowhere(&world.folder, &secrets);
+    });
+}
+
+/// B-18, B-19: who may decide can see what is hidden before deciding, and the approval keeps who did; nobody else can, and it is stored nowhere.
+#[test]
+fn who_may_decide_can_reveal_what_is_hidden() {
+    world("", async |world| {
+        let secret = ["gh", "p_", "0123456789abcdefghijABCDEFGHIJ456789"].concat();
+        let (path, content) = (format!("keys/{secret}"), format!("one\ntoken: {secret}\nthree\n"));
+        let mut subject = effect("e");
+        let change = &mut subject.changes[0];
+        (change.path, change.path_digest) = ("keys/[REDACTED]".into(), digest_of(path.as_bytes()));
+        (change.gravity, change.after) = (Gravity::Flagged, digest_of(content.as_bytes()));
+        change.flags = vec![Change::HIDDEN_NAME.into()];
+        let held = [&path, &content].map(|text| (digest_of(text.as_bytes()), text.clone()));
+        let held: Vec<_> = held.iter().map(|(digest, text)| (digest.as_str(), text.as_bytes())).collect();
+        world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &held);
+        let request = request(&subject, v1::ApprovalMode::Wait);
+        let asked = world.executor.services().create_approval(request).await.unwrap().into_inner();
+        let shown = world.get(&asked.name).await.preview.unwrap().files.remove(0);
+        assert_eq!(
+            (shown.unified.as_str(), shown.hidden_lines),
+            ("@@ -0,0 +1,3 @@\n+one\n+token: [REDACTED]\n+three\n", 1)
+        );
+        assert!(shown.note.contains("lines with something hidden: assigned-plain 1"), "{}", shown.note);
+
+        let reveal =
+            |name: &str| v1::GetApprovalChangeRequest { name: name.into(), reveal: true, ..Default::default() };
+        let viewer = world.client_for(&Principal::person("viewer", [Role::Viewer, Role::Planner]));
+        let refused = viewer.people().get_approval_change(reveal(&asked.name)).await;
+        assert_eq!(refusal(refused), (Code::PermissionDenied, "ROLE_MISSING".into()));
+        assert_eq!(world.get(&asked.name).await.reveals, []);
+        let hidden = v1::GetApprovalChangeRequest { name: asked.name.clone(), ..Default::default() };
+        let hidden = viewer.people().get_approval_change(hidden).await.unwrap().into_inner().change.unwrap();
+        assert!(!format!("{hidden:?}").contains(&secret), "{hidden:?}");
+
+        let ann = world.client_for(&Principal::person("ann", [Role::Approver]));
+        for _ in 0..2 {
+            let answer = ann.people().get_approval_change(reveal(&asked.name)).await.unwrap().into_inner();
+            let revealed = answer.change.unwrap();
+            assert_eq!(revealed.unified, format!("@@ -0,0 +1,3 @@\n+one\n+token: {secret}\n+three\n"));
+            assert_eq!((revealed.change.unwrap().path, revealed.hidden_lines), (path.clone(), 0));
+        }
+        let kept = world.get(&asked.name).await;
+        let told: Vec<_> =
+            kept.reveals.iter().map(|one| (one.principal.as_str(), one.index, one.digest.clone())).collect();
+        assert_eq!(told, [("person:ann", 0, digest_of(content.as_bytes()))], "once, however often she looks");
+        assert!(kept.reveals[0].time.is_some() && kept.state() == State::Pending);
+        assert!(!format!("{kept:?}").contains(&secret), "{kept:?}");
+        assert_nowhere(&world.folder, &[secret]);
     });
 }
 
@@ -253,6 +305,7 @@ fn all_changes_can_be_read_page_by_page() {
         let long: String = (0..30_000).map(|n| format!("line {n}\n")).collect();
         let change = |path: String, after: &[u8]| Change {
             path,
+            path_digest: String::new(),
             kind: ChangeKind::Created,
             gravity: Gravity::Created,
             protection: String::new(),
@@ -299,7 +352,7 @@ fn all_changes_can_be_read_page_by_page() {
             let (mut unified, mut page_token) = (String::new(), String::new());
             loop {
                 let name = name.clone();
-                let request = v1::GetApprovalChangeRequest { name, index, page_size, page_token };
+                let request = v1::GetApprovalChangeRequest { name, index, page_size, page_token, reveal: false };
                 let page = world.person.people().get_approval_change(request).await?.into_inner();
                 unified.push_str(&page.change.unwrap().unified);
                 page_token = page.next_page_token;

@@ -245,6 +245,7 @@ pub(crate) fn effect(execution: &str) -> Subject {
         effect_digest: digest_of(b"manifest"),
         changes: vec![Change {
             path: "out.txt".into(),
+            path_digest: String::new(),
             kind: ChangeKind::Created,
             gravity: Gravity::Created,
             protection: String::new(),

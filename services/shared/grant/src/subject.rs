@@ -76,6 +76,9 @@ pub struct Change {
     /// The path, relative to the workspace, as tools take it: a name that is not UTF-8 stands as `hex:` and digits. In a subject its secrets are
     /// redacted, so nothing may be concluded from it.
     pub path: String,
+    /// The digest of the path as it is, by which the runner gives it to who may see it; empty where `path` is all of it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub path_digest: String,
     /// What happens.
     pub kind: ChangeKind,
     /// How grave it is, judged on the path as it is.

@@ -414,6 +414,10 @@ table! {
     "The approval has no such change."
     "`belay approvals show ID --all` shows every path as it must be typed; ListApprovalChanges gives the index of each change."
 
+    TOO_MANY_REVEALS Approvals 2 false [] [ResourceExhausted]
+    "1,000 changes of the approval were revealed, and an approval keeps no more of them. Nothing was revealed."
+    "Decide about the approval, and let the step change less at once."
+
     SUBJECT_TOO_LARGE Approvals 2 false [] [FailedPrecondition]
     "The list of what a call changed is longer than 8 MiB, which no approval can show."
     "Change less in one step, or let a rule of the policy decide about these paths."

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     ToolFailure, Touches,
+    contents::hidden_paths,
     ledger::{PendingApproval, Row, WorkspaceEffect, Written},
     subject::{MAX_SUBJECT_BYTES, ObservedEffect, SubjectContext, summary},
     workspace_locks::WorkspaceGuard,
@@ -63,6 +64,7 @@ impl Calls {
             self.discard(guard, &staged).await;
             return self.end(job, receipt, Err((State::Failed, failed)), true).await;
         }
+        let contents = contents.into_iter().chain(hidden_paths(&pending.changes)).collect();
         let pending = PendingApproval { result: Some(result.to_string()), contents, ..pending };
         self.workspaces.keep_staged(&staged.id);
         let effect = WorkspaceEffect { workspace: guard.path().to_owned(), staged };

@@ -100,6 +100,16 @@ fn a_person_sees_what_is_protected_and_each_content_once() {
     let path = files[1]["change"]["path"].as_str().unwrap();
     let both = home.run(["approvals", "show", approval.as_str(), "--path", path]).out;
     assert!(both.contains("payload") && both.contains("harmless"), "{both}");
+    // What is hidden can be seen before deciding, and the approval keeps who did.
+    let command = "belay approvals show ".to_owned() + &approval + " --reveal";
+    assert!(shown.contains(&command), "{shown}");
+    let revealed = home.run(["approvals", "show", approval.as_str(), "--reveal"]).out;
+    for name in [".git/hooks/pre-commit", token('A').as_str(), token('B').as_str()] {
+        assert!(revealed.contains(name), "{name} is not in:\n{revealed}");
+    }
+    let (_, kept) = home.json(&["approvals", "show", approval.as_str()]);
+    assert_eq!(kept["reveals"].as_array().map(Vec::len), Some(3), "{kept}");
+    assert_eq!(kept["reveals"][0]["principal"], "person:owner");
     let none = home.run(["approvals", "show", approval.as_str(), "--path", "elsewhere"]);
     assert_eq!(none.code, 2, "{}", none.talk);
     assert!(none.talk.contains("does not change `elsewhere`") && none.talk.contains("--all"), "{}", none.talk);

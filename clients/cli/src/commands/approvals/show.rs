@@ -28,21 +28,28 @@ pub(crate) struct Show {
     /// Show every change with its whole difference
     #[arg(long)]
     all: bool,
+    /// Show what is hidden as a secret, too; the approval notes who asked
+    ///
+    /// Only who may decide may ask for it. Without --path it shows every change.
+    #[arg(long)]
+    reveal: bool,
 }
 
 /// Shows it.
 pub(crate) async fn show(context: &Context, verb: Show) -> Result<Exit, Failure> {
-    let whole = verb.all || (verb.path.is_none() && context.screen.format != Format::Text);
+    let whole = verb.all
+        || (verb.reveal && verb.path.is_none())
+        || (verb.path.is_none() && context.screen.format != Format::Text);
     let shown = context
         .ask_gate(async |gate, _| {
             let mut shown = resolve(gate, &context.namespace, &verb.which).await?;
             match &verb.path {
                 Some(path) => {
-                    let files = changes::at(gate, &shown.name, path).await?;
+                    let files = changes::at(gate, &shown.name, path, verb.reveal).await?;
                     let preview = shown.preview.take().unwrap_or_default();
                     shown.preview = Some(Preview { files, more_files: 0, ..preview });
                 }
-                None if whole => changes::complete(gate, &mut shown).await?,
+                None if whole => changes::complete(gate, &mut shown, verb.reveal).await?,
                 None => {}
             }
             Ok(shown)
@@ -56,6 +63,9 @@ pub(crate) async fn show(context: &Context, verb: Show) -> Result<Exit, Failure>
                 return Ok(Exit::OK);
             }
             let mut lines = approval::full(&shown, Extent::Full);
+            if !verb.reveal {
+                lines.extend(diff::hidden(&shown));
+            }
             lines.extend(approval::next_commands(&shown, ask::is_attended()));
             context.screen.print(&lines)?;
         }

@@ -74,6 +74,7 @@ fn every_field_is_in_the_digest() {
         change(|change| change.what = "file 0755".into()),
         change(|change| change.flags.clear()),
         change(|change| change.gravity = Gravity::Protected),
+        change(|change| change.path_digest = digest_of(b"path")),
         change(|change| change.protection = "is obeyed".into()),
         change(|change| change.folder = Some(0)),
         Subject { folders: vec![Folder { path: "out".into(), changes: 1 }], ..base.clone() },

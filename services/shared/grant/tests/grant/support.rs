@@ -73,6 +73,7 @@ pub(crate) fn subject() -> Subject {
         effect_digest: belay_grant::digest_of(b"manifest"),
         changes: vec![Change {
             path: "out/a.txt".into(),
+            path_digest: String::new(),
             kind: ChangeKind::Created,
             gravity: Gravity::Remarkable,
             protection: String::new(),
