@@ -12,7 +12,7 @@ pub use table::{PROTECTED_PATHS, ProtectedPaths};
 pub(crate) const PROTECTED: &str = "protected";
 
 /// The flags that a rule may name.
-pub(crate) const FLAGS: [&str; 9] = [
+pub(crate) const FLAGS: [&str; 10] = [
     PROTECTED,
     "link_leaves",
     "set_id_stripped",
@@ -20,6 +20,7 @@ pub(crate) const FLAGS: [&str; 9] = [
     "hidden_name",
     "case_collision",
     "bare_repository",
+    "named_by_config",
     "executable",
     "made_writable",
 ];
@@ -178,6 +179,9 @@ pub(crate) fn meaning(flag: &str) -> &'static str {
             "differs from another file's name only in upper and lower case: on some machines they are the same file"
         }
         "bare_repository" => "configures a bare Git repository: Git obeys it wherever it runs in that folder",
+        "named_by_config" => {
+            "is named by the configuration of a Git repository: Git runs it as a hook, or obeys it as configuration"
+        }
         _ => "should be checked carefully",
     }
 }

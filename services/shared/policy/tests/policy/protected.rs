@@ -168,6 +168,7 @@ fn some_flags_require_approval_and_some_only_inform() {
         ("odd_name", Prompt),
         ("case_collision", Prompt),
         ("bare_repository", Prompt),
+        ("named_by_config", Prompt),
         ("something_new", Prompt),
         ("executable", Auto),
         ("made_writable", Auto),
