@@ -239,6 +239,18 @@ commands:
     }
 
     #[test]
+    fn the_setting_that_a_refusal_names_lets_plans_set_the_variable() {
+        let reserved = belay_sandbox::RESERVED_VARIABLES.iter().flat_map(|row| row.names);
+        let in_another_case = ["NPM_CONFIG_SCRIPT_SHELL", "PIP_Python"].map(str::to_owned);
+        for name in reserved.map(|name| name.replace('*', "X")).chain(in_another_case) {
+            assert!(!settings("", None).plan_may_set(&name), "{name}");
+            let problem = belay_sandbox::reserved_variable_problem(&name);
+            let settings = settings(problem.split('`').nth(1).unwrap(), None);
+            assert!(settings.plan_may_set(&name) && settings.sandbox().calls_may_set == [name.as_str()], "{problem}");
+        }
+    }
+
+    #[test]
     fn a_receipt_names_the_mechanism_of_each_bound() {
         let bounds = |text: &str| -> Vec<(String, Mechanism, i64)> {
             let bounds = settings(text, None).write_bounds();

@@ -1,6 +1,13 @@
-//! Flags changes to bare Git repositories: a directory with `HEAD`, `objects` and `refs`, whose configuration Git obeys without a `.git`.
+//! Flags changes to what Git runs or obeys although its path does not say so: a bare repository, which is a directory with `HEAD`, `objects` and
+//! `refs` whose configuration Git obeys without a `.git`; and what the configuration of a repository names.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod git_config;
+mod named;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use belay_workspace::RelPath;
 
@@ -15,8 +22,24 @@ const MARKS: [&str; 3] = ["HEAD", "objects", "refs"];
 /// The entries of a repository that Git executes or obeys.
 const OBEYED: [&str; 4] = ["config", "config.worktree", "commondir", "hooks"];
 
-/// Flags the changes in `facts` that create a bare repository, or change what Git obeys in one, judged by `view`.
-pub(crate) fn flag(facts: &mut [Fact], view: &dyn View) {
+/// Flags the changes in `facts`, judged by `view`. `root` is the path of the workspace outside of the sandbox.
+pub(crate) fn flag(facts: &mut [Fact], view: &dyn View, root: &Path) {
+    flag_bare(facts, view);
+    named::flag(facts, view, root);
+}
+
+/// Whether [`flag_as_before`] has to be called as well.
+pub(crate) fn changes_configuration(facts: &[Fact]) -> bool {
+    named::changes_configuration(facts)
+}
+
+/// Flags the changes in `facts` to what a configuration named before the call, in the unmodified view `base`.
+pub(crate) fn flag_as_before(facts: &mut [Fact], base: &dyn View, root: &Path) {
+    named::flag(facts, base, root);
+}
+
+/// Flags the changes in `facts` that create a bare repository, or change what Git obeys in one.
+fn flag_bare(facts: &mut [Fact], view: &dyn View) {
     let mut known: BTreeMap<String, bool> = BTreeMap::new();
     let mut is_repository = |folder: &str| {
         let there = |name: &&str| {

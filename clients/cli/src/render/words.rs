@@ -320,6 +320,7 @@ pub(crate) fn flag(flag: &str) -> String {
     match flag {
         "protected" => "is protected: programs execute or obey it unasked",
         "bare_repository" => "steers a bare Git repository",
+        "named_by_config" => "is run or obeyed by Git, because a repository's configuration names it",
         "executable" => "becomes executable",
         "link_leaves" => "is a link that leads out of the workspace",
         "odd_name" => "has a name with characters that cannot be seen or do not belong in names",

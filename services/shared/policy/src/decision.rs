@@ -119,7 +119,7 @@ pub struct ChangeFact<'a> {
     /// What happened to it.
     pub kind: ChangeKind,
     /// What a person should check carefully: `executable`, `link_leaves`, `odd_name`, `case_collision`, `set_id_stripped`, `bare_repository`,
-    /// `made_writable`.
+    /// `named_by_config`, `made_writable`.
     pub flags: &'a [String],
 }
 

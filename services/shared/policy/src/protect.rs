@@ -12,7 +12,7 @@ pub use table::{PROTECTED_PATHS, ProtectedPaths};
 pub(crate) const PROTECTED: &str = "protected";
 
 /// The flags that a rule may name.
-pub(crate) const FLAGS: [&str; 9] = [
+pub(crate) const FLAGS: [&str; 10] = [
     PROTECTED,
     "link_leaves",
     "set_id_stripped",
@@ -20,6 +20,7 @@ pub(crate) const FLAGS: [&str; 9] = [
     "hidden_name",
     "case_collision",
     "bare_repository",
+    "named_by_config",
     "executable",
     "made_writable",
 ];
@@ -60,8 +61,8 @@ const GIT_DATA: &[&str] = &[
     "info/refs",
 ];
 
-/// The only name that is compared case-sensitively, and that does not cover a folder's contents: `head` is an ordinary name.
-const HEAD: &str = "HEAD";
+/// The names that are compared case-sensitively, and that do not cover a folder's contents: `head` and `owners` are ordinary names.
+const EXACT: [&str; 2] = ["HEAD", "OWNERS"];
 
 /// The compiled table.
 struct Lookup {
@@ -70,18 +71,19 @@ struct Lookup {
     /// Everything else, and the row of each glob.
     globs: GlobSet,
     owners: Vec<usize>,
-    /// The row of [`HEAD`].
-    head: Option<usize>,
+    /// The rows of [`EXACT`].
+    exact: HashMap<&'static str, usize>,
     /// [`GIT_DATA`], relative to the folder `.git`.
     git_data: GlobSet,
 }
 
 static LOOKUP: LazyLock<Lookup> = LazyLock::new(|| {
-    let (mut names, mut owners, mut globs, mut head) = (HashMap::new(), Vec::new(), GlobSetBuilder::new(), None);
+    let (mut names, mut exact) = (HashMap::new(), HashMap::new());
+    let (mut owners, mut globs) = (Vec::new(), GlobSetBuilder::new());
     for (row, protected) in PROTECTED_PATHS.iter().enumerate() {
         for path in protected.paths {
-            if *path == HEAD {
-                head = Some(row);
+            if EXACT.contains(path) {
+                exact.insert(*path, row);
                 continue;
             }
             let path = folded(path);
@@ -100,7 +102,7 @@ static LOOKUP: LazyLock<Lookup> = LazyLock::new(|| {
         git_data.add(own(path));
     }
     let built = |set: GlobSetBuilder| set.build().expect("the built-in patterns fit into a set");
-    Lookup { names, globs: built(globs), owners, head, git_data: built(git_data) }
+    Lookup { names, globs: built(globs), owners, exact, git_data: built(git_data) }
 });
 
 fn own(pattern: &str) -> globset::Glob {
@@ -112,11 +114,11 @@ fn own(pattern: &str) -> globset::Glob {
 /// Case does not matter, nor does anything else that a file system may fold: `.Git` is `.git` on another machine.
 pub(crate) fn row(path: &str) -> Option<usize> {
     let lookup = &*LOOKUP;
-    let is_head = path.rsplit('/').next() == Some(HEAD);
+    let exact = path.rsplit('/').next().and_then(|name| lookup.exact.get(name)).copied();
     let path = folded(path);
     let named = path.split('/').filter(|name| *name != ".git").filter_map(|name| lookup.names.get(name)).min().copied();
     let globbed = lookup.globs.matches(&path).into_iter().map(|glob| lookup.owners[glob]).min();
-    let found = named.into_iter().chain(globbed).chain(lookup.head.filter(|_| is_head)).min();
+    let found = named.into_iter().chain(globbed).chain(exact).min();
     match below_git(&path) {
         // Names below Git's data folders are not file names of tools: a branch may be called `Jenkinsfile`.
         Some(inside) if !inside.is_empty() && lookup.git_data.is_match(inside) => None,
@@ -177,6 +179,9 @@ pub(crate) fn meaning(flag: &str) -> &'static str {
             "differs from another file's name only in upper and lower case: on some machines they are the same file"
         }
         "bare_repository" => "configures a bare Git repository: Git obeys it wherever it runs in that folder",
+        "named_by_config" => {
+            "is named by the configuration of a Git repository: Git runs it as a hook, or obeys it as configuration"
+        }
         _ => "should be checked carefully",
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     error::LaunchError,
     limits::Limits,
     mounts::{self, Mount},
+    reserved::{is_reserved, reserved_variable_problem},
 };
 
 /// What is wrong with a time limit that has passed already.
@@ -84,29 +85,6 @@ impl WorkspaceMount {
     }
 }
 
-/// Variables that change what a program loads or executes before it starts, or that the sandbox sets.
-const RESERVED: [&str; 18] = [
-    "BASH_ENV",
-    "ENV",
-    "GCONV_PATH",
-    "HOME",
-    "IFS",
-    "JAVA_TOOL_OPTIONS",
-    "LOCPATH",
-    "NODE_OPTIONS",
-    "NODE_PATH",
-    "PATH",
-    "PERL5LIB",
-    "PERL5OPT",
-    "PROMPT_COMMAND",
-    "PS4",
-    "RUBYLIB",
-    "RUBYOPT",
-    "TMPDIR",
-    "ZDOTDIR",
-];
-const RESERVED_PREFIXES: [&str; 6] = ["BASH_FUNC_", "DYLD_", "GIT_", "GLIBC_", "LD_", "PYTHON"];
-
 impl Spec {
     pub(crate) fn check(&self, may_set: &[String]) -> Result<(), LaunchError> {
         if self.program.is_empty() {
@@ -161,23 +139,6 @@ impl WorkspaceMount {
     }
 }
 
-/// Whether programs or loaders obey a variable before a program starts, or the sandbox sets it. A call can set it only if
-/// [`crate::Settings::calls_may_set`] lists it.
-#[must_use]
-pub fn is_reserved(name: &str) -> bool {
-    RESERVED.contains(&name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-}
-
-/// Why a call must not set a reserved variable, and how an operator can allow it.
-#[must_use]
-pub fn reserved_variable_problem(name: &str) -> String {
-    let name = name.escape_debug();
-    format!(
-        "is reserved, because it decides what programs load or execute; to let plans set it, put \
-         `commands: {{plans_may_set: [{name}]}}` in the operator's settings"
-    )
-}
-
 fn check_variable(name: &str, value: &OsStr, may_set: &[String]) -> Result<(), LaunchError> {
     let field = format!("env.{}", name.escape_debug());
     if name.is_empty() || name.contains(['=', '\0']) {
@@ -210,6 +171,7 @@ fn stays_inside(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reserved::RESERVED_VARIABLES;
 
     fn problem(change: impl FnOnce(&mut Spec)) -> String {
         let mut spec = Spec::new("true", [""; 0], WorkspaceMount::read_only("/workspace"));
@@ -247,6 +209,21 @@ mod tests {
         for name in ["LD_PRELOAD", "BASH_ENV", "GIT_SSH_COMMAND", "PYTHONSTARTUP", "NODE_OPTIONS", "PATH", "A=B", ""] {
             assert!(problem(|spec| spec.env = vec![(name.into(), "x".into())]).starts_with("env."), "{name}");
         }
+    }
+
+    /// The refusal says what to write in the operator's settings, and the command runs then.
+    #[test]
+    fn every_reserved_variable_is_refused_until_the_setting_that_the_refusal_names() {
+        for name in RESERVED_VARIABLES.iter().flat_map(|row| row.names).map(|name| name.replace('*', "X_1")) {
+            let mut spec = Spec::new("true", [""; 0], WorkspaceMount::read_only("/workspace"));
+            spec.env = vec![(name.clone(), "x".into())];
+            let why = spec.check(&[]).unwrap_err().to_string();
+            let (_, setting) = why.split_once("`commands: {plans_may_set: [").unwrap();
+            let (allowed, _) = setting.split_once("]}`").unwrap();
+            assert!(why.starts_with(&format!("env.{name}: ")) && spec.check(&[allowed.to_owned()]).is_ok(), "{why}");
+        }
+        let why = problem(|spec| spec.env = vec![("BASH_FUNC_ls%%".into(), "() { :; }".into())]);
+        assert!(why.contains("is reserved") && why.contains("no setting"), "{why}");
     }
 
     #[test]

@@ -110,7 +110,15 @@ impl Examination<'_> {
     fn judge(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Examined, Stopped> {
         let Self { directory, view_id, judge, secrets, window, stop } = *self;
         let mut facts = facts::facts(manifest);
-        repository::flag(&mut facts, &*view);
+        let unmodified = || directory.view(&format!("{view_id}-base"));
+        repository::flag(&mut facts, &*view, directory.path());
+        let mut base = None;
+        if repository::changes_configuration(&facts) {
+            match unmodified() {
+                Ok(view) => repository::flag_as_before(&mut facts, &**base.insert(view), directory.path()),
+                Err(error) => return Ok(Examined::Failed(record::workspace_failed(&error))),
+            }
+        }
         changes::flag_hidden(&mut facts, secrets);
         changes::order(&mut facts);
         let changes = changes::changes(&facts);
@@ -122,8 +130,11 @@ impl Examination<'_> {
         let decision = judge.judge(&observed.changes.list);
         let contents = match decide::after(decision.verdict, false) {
             After::Refuse => return Ok(Examined::Refused(decision)),
-            After::Commit => Vec::new(),
-            After::Ask => match directory.view(&format!("{view_id}-base")) {
+            After::Commit => {
+                drop(base);
+                Vec::new()
+            }
+            After::Ask => match base.map_or_else(unmodified, Ok) {
                 Ok(base) => contents::collect(&facts, &*base, &*view),
                 Err(error) => return Ok(Examined::Failed(record::workspace_failed(&error))),
             },

@@ -331,6 +331,107 @@ async fn changes_to_a_bare_repository_need_approval() {
     }
 }
 
+/// Git runs and obeys these whatever they are called, because a repository's configuration names them.
+#[tokio::test]
+async fn changes_to_what_a_repository_names_need_approval() {
+    let bench = Bench::new();
+    let here = bench.workspace().canonicalize().unwrap();
+    let here = here.display();
+    for (path, text) in [
+        (
+            ".git/config",
+            format!(
+                "[core]\n\tbare = false\n\tHooksPath = \"tools/hooks\" ; in the work tree\n[include]\n\tpath = ../team/git.inc\n\
+                 [includeIf \"gitdir:~/x/\"]\n\tpath = {here}/absolute.inc\n[include]\npath = ~/own.inc\npath = /etc/gitconfig\n\
+                 [alias]\n\thooksPath = aliases\n"
+            ),
+        ),
+        ("team/git.inc", "[core]\nhooksPath = more/hooks\n[include]\npath = nested.inc\npath = git.inc\n".to_owned()),
+        ("team/nested.inc", "[core]\nhooksPath = linked".to_owned()),
+        ("sub/.git/config", "[core]\nhooksPath = ../shared".to_owned()),
+        ("lib/.git", "gitdir: ../.git/modules/lib\n".to_owned()),
+        (".git/modules/lib/config", "[core]\nhooksPath = own-hooks".to_owned()),
+        ("tree/.git", format!("gitdir: {here}/.git/worktrees/tree\n")),
+        (".git/worktrees/tree/commondir", "../..\n".to_owned()),
+        (".git/worktrees/tree/config.worktree", "[core]\nhooksPath = of-tree".to_owned()),
+        ("top/.git/config", "[core]\nhooksPath = .".to_owned()),
+        (".husky/config", String::new()),
+        ("behind/x", String::new()),
+    ] {
+        std::fs::create_dir_all(bench.workspace().join(path).parent().unwrap()).unwrap();
+        bench.put(path, &text);
+    }
+    std::os::unix::fs::symlink("behind", bench.workspace().join("linked")).unwrap();
+    let runner = bench.start(FREE).await;
+    let rule = |call: &runner_v1::ToolCall| call.receipt.clone().unwrap().decision.unwrap().rule;
+    for (n, path) in [
+        "tools/hooks/pre-commit",
+        "tools/hooks/lib/common.sh",
+        "TOOLS/hooks/pre-push",
+        "team/git.inc",
+        "absolute.inc",
+        "more/hooks/post-checkout",
+        "team/nested.inc",
+        "behind/post-merge",
+        "sub/src/../../sub/x/../../lib/own-hooks/pre-commit",
+        "tree/of-tree/pre-commit",
+        "tree/tools/hooks/pre-commit",
+        "top/pre-commit",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let call = runner.run(&format!("a{n}"), CHANGE, json!([["write", path, "x"]])).await;
+        assert_eq!((state(&call), rule(&call).as_str()), (State::AwaitingApproval, "named_by_config"), "{path}");
+    }
+    for (n, path) in [
+        "tools/hooks.md",
+        "tools/lint",
+        "own.inc",
+        "hooks/pre-commit",
+        "aliases/x",
+        "sub/tools/hook",
+        "lib/src/x",
+        "tree/x",
+        "top/src/pre-commit",
+        "nested.inc",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(
+            state(&runner.run(&format!("b{n}"), CHANGE, json!([["write", path, "x"]])).await),
+            State::Completed,
+            "{path}"
+        );
+    }
+}
+
+/// A call that changes the configuration is judged by what it named before and by what it names then.
+#[tokio::test]
+async fn a_configuration_counts_as_it_was_and_as_it_will_be() {
+    let bench = Bench::new();
+    std::fs::create_dir_all(bench.workspace().join(".git")).unwrap();
+    bench.put(".git/config", "[core]\nhooksPath = old\n");
+    let open = format!("protect: false\n{FREE}");
+    let runner = bench.start(&open).await;
+    let moved = json!([
+        ["write", ".git/config", "[core]\nhooksPath = new\n"],
+        ["write", "old/x", "x"],
+        ["write", "new/x", "x"],
+        ["write", "x", "x"]
+    ]);
+    let call = runner.run("a", CHANGE, moved).await;
+    assert_eq!(state(&call), State::AwaitingApproval);
+    let effect = call.approval_need.unwrap().effect.unwrap();
+    let flagged = effect.changes.iter().filter(|change| change.flags.iter().any(|flag| flag == "named_by_config"));
+    assert_eq!(
+        flagged.map(|change| change.path.as_str()).collect::<Vec<_>>(),
+        ["new", "new/x", "old", "old/x"],
+        "{effect:?}"
+    );
+}
+
 /// B-01: a call that is meant for another ledger is refused, unless this one has it: then the runner knows how it ended.
 #[tokio::test]
 async fn a_call_meant_for_another_ledger_is_refused_unless_this_one_has_it() {

@@ -133,7 +133,17 @@ fn its_environment_is_fixed_plus_that_of_the_call() {
 
 fn variables_that_loaders_obey_are_rejected() {
     let fixture = Fixture::new();
-    for name in ["LD_PRELOAD", "BASH_ENV", "GIT_SSH_COMMAND", "PYTHONPATH", "NODE_OPTIONS", "PATH", "A=B"] {
+    for name in [
+        "LD_PRELOAD",
+        "BASH_ENV",
+        "GIT_SSH_COMMAND",
+        "PYTHONPATH",
+        "NODE_OPTIONS",
+        "NPM_CONFIG_SCRIPT_SHELL",
+        "MAKEFLAGS",
+        "PATH",
+        "A=B",
+    ] {
         let refused = fixture.fail(json!({"command": ["true"], "env": {name: "x"}}));
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidArguments, "INVALID_ARGUMENTS"));
         assert!(refused.message.starts_with(&format!("arguments/env/{name}: ")), "{refused:?}");

@@ -218,7 +218,7 @@ fn rules_that_make_no_sense_are_refused() {
         ),
         (
             "id: a, on: effect, decide: deny, flags: [exec]".to_owned(),
-            "3 rules[0].flags[0]: `exec` is not a flag; use one of protected, link_leaves, set_id_stripped, odd_name, hidden_name, case_collision, bare_repository, executable, made_writable",
+            "3 rules[0].flags[0]: `exec` is not a flag; use one of protected, link_leaves, set_id_stripped, odd_name, hidden_name, case_collision, bare_repository, named_by_config, executable, made_writable",
         ),
         (
             "id: a, on: effect, decide: deny, changes: [create, remove]".to_owned(),
