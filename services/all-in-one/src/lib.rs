@@ -46,7 +46,6 @@ pub use belay_plan::{
 pub use belay_service_kit::telemetry::{InvalidLogFormat, LogFormat, init as log_to_stderr};
 pub use belay_telemetry::{Telemetry, TelemetryError, TraceContext};
 
-use belay_proto::runner_v1::EnforcementReport;
 use belay_service_kit::{
     Access, Clock, Ids, People, ServeError, Service, ServiceChannel, Services, Shutdown, SystemClock, Trigger,
     metrics::{AllMeasured, Measured, StoreFiles},
@@ -138,17 +137,9 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let opened = OpenStores::open(&state_dir, &ids, &registry, &seal_key, options.accept_older_store).await?;
     let OpenStores { journal, ledger, approvals, master_key } = opened;
     let journal_stores = Arc::clone(&journal.stores);
-    let calls = runner(
-        &state_dir,
-        clock.clone(),
-        &key,
-        ledger,
-        registry,
-        enforcement.to_proto(),
-        spans.runner.clone(),
-        limits.runner,
-    )
-    .await?;
+    let calls =
+        runner(&state_dir, clock.clone(), &key, ledger, registry, enforcement, spans.runner.clone(), limits.runner)
+            .await?;
 
     let tokens = ServiceTokens::new(&ids);
     let runner_socket = net::Address::Unix(state_dir.runner_socket());
@@ -287,7 +278,7 @@ async fn runner(
     key: &SigningKey,
     ledger: Ledger,
     registry: Registry,
-    enforcement: EnforcementReport,
+    enforcement: Enforcement,
     telemetry: Telemetry,
     limits: RunnerLimits,
 ) -> Result<Arc<Calls>, StartError> {

@@ -68,7 +68,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
         keys,
         workspaces,
         directories: Arc::new(HostDirectories),
-        enforcement: enforcement.to_proto(),
+        enforcement,
         telemetry: spans.clone(),
         threads: Threads::Real,
         limits: operator.services.runner,
