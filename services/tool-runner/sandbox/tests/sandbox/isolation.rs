@@ -8,7 +8,7 @@ use belay_sandbox::{
 };
 
 use crate::{
-    harness::{Test, tests},
+    harness::{Test, Verdict, tests},
     support::{
         Fixture, fail, fail_by, is_root, launch, launcher, nap, refusal, run, sleepers, status_field, succeed,
         succeed_by,
@@ -24,6 +24,7 @@ pub(crate) const TESTS: &[Test] = tests![
     cpu_time_is_limited,
     temporary_space_is_limited,
     open_files_and_memory_are_limited,
+    descriptors_in_flight_do_not_stop_other_commands,
     each_command_has_its_own_process_limit,
     a_toolchain_outside_usr_is_mounted_read_only,
     settings_that_weaken_the_sandbox_are_rejected,
@@ -138,6 +139,45 @@ fn open_files_and_memory_are_limited() {
         limits.address_space = Some(512 << 20);
     });
     assert_eq!(succeed(spec), format!("77\n{}\n0\n", 512 << 10));
+}
+
+/// The kernel counts the descriptors that a user has in flight over unix sockets, and each start of a command sends one.
+fn descriptors_in_flight_do_not_stop_other_commands() -> Verdict {
+    let fixture = Fixture::new();
+    if !matches!(run(fixture.script("command -v python3")).0.status, Status::Exited(0)) {
+        return Verdict::Skipped("python3, which can send descriptors, is not installed".to_owned());
+    }
+    let script = "
+import array, os, resource, socket, sys, time
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+fds = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1] * 253))]
+pairs = []
+try:
+    while True:
+        pairs.append(socket.socketpair())
+        pairs[-1][0].setblocking(False)
+        try:
+            while True:
+                pairs[-1][0].sendmsg([b'x'], fds)
+        except BlockingIOError:
+            pass
+except OSError as error:
+    print(error.errno, flush=True)
+time.sleep(100000)
+";
+    let attack = Spec::new("python3", ["-c", script], fixture.read_only());
+    let mut attacker = launch(attack);
+    let mut error = [0; 4];
+    attacker.stdout.as_mut().unwrap().read_exact(&mut error).unwrap();
+    // ETOOMANYREFS: there is no room for more.
+    assert_eq!(&error, b"109\n");
+    for _ in 0..3 {
+        assert_eq!(succeed(fixture.script("echo started")), "started\n");
+    }
+    attacker.kill_handle().kill().unwrap();
+    attacker.wait().unwrap();
+    Verdict::Passed
 }
 
 fn each_command_has_its_own_process_limit() {
