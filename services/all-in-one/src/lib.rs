@@ -118,6 +118,8 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     // Before anything is created: an invalid policy changes nothing.
     let policies = options.policy.read().map_err(StartError::Policy)?;
     let config = options.config.load().map_err(StartError::Config)?;
+    let commands = CommandSettings::of_runner(config.commands, &config.loaded, state_dir.path());
+    let commands = Arc::new(commands.map_err(StartError::Config)?);
     let webhooks = belay_executor::webhooks(&config.loaded).map_err(StartError::Config)?;
     let spans = Spans::from_env().map_err(StartError::Telemetry)?;
     let ids = Ids::from_system();
@@ -127,7 +129,6 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let key = keys::open(state_dir.path(), || ids.next_key()).map_err(StartError::Key)?;
     let seal_key = SealKeyFile::load(state_dir.path(), || ids.next_key()).map_err(StartError::SealKey)?;
     let limits = config.loaded.settings.services.clone();
-    let commands = Arc::new(CommandSettings::new(config.commands, Some(state_dir.path().join("caches"))));
     let sandbox = commands.sandbox();
     let enforcement = tokio::task::spawn_blocking(|| Enforcement::probed(sandbox)).await.map_err(internal)?;
     if let Err(refusal) = enforcement.launcher() {

@@ -1,10 +1,10 @@
 //! What a hostile command cannot do, and what is rejected before it starts.
 
-use std::{fs, io::Read as _, path::Path};
+use std::{fs, io::Read as _, os::unix::fs::symlink, path::Path};
 
 use belay_sandbox::{
-    LaunchError, Launcher as _, Layer, Limits, Mount, NamespaceLauncher, Scratch, ScratchPlace, Settings, Spec, Status,
-    WorkspaceMount, WriteBudget, self_test,
+    LaunchError, Launcher as _, Layer, Limits, Mount, MountKind, NamespaceLauncher, Scratch, ScratchPlace, Settings,
+    Spec, Status, WorkspaceMount, WriteBudget, self_test,
 };
 
 use crate::{
@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = tests![
     descriptors_in_flight_do_not_stop_other_commands,
     each_command_has_its_own_process_limit,
     a_toolchain_outside_usr_is_mounted_read_only,
+    no_source_is_followed_through_a_link,
     settings_that_weaken_the_sandbox_are_rejected,
     a_landlock_below_the_minimum_is_rejected,
     a_missing_workspace_is_rejected,
@@ -204,11 +205,45 @@ fn each_command_has_its_own_process_limit() {
 fn a_toolchain_outside_usr_is_mounted_read_only() {
     let fixture = Fixture::new();
     let shown = Path::new("/var/lib/dpkg");
-    let shown = if shown.is_dir() { shown } else { Path::new("/boot") };
+    let shown = if shown.is_dir() { shown } else { Path::new("/var/tmp") };
     let launcher =
         NamespaceLauncher::new(Settings { mounts: vec![Mount::read_only(shown)], ..Settings::default() }).unwrap();
     let script = format!("ls -d {0} && ! touch {0}/new", shown.display());
     assert_eq!(succeed_by(&launcher, fixture.script(&script)), format!("{}\n", shown.display()));
+}
+
+/// A link that was not there when the settings were checked leads nowhere.
+fn no_source_is_followed_through_a_link() {
+    let fixture = Fixture::new();
+    let ground = fixture.folder.path().canonicalize().unwrap();
+    fs::create_dir_all(ground.join("sdk/bin")).unwrap();
+    fs::create_dir(ground.join("secrets")).unwrap();
+    fs::write(ground.join("secrets/bin"), "canary").unwrap();
+    let mount = |kind| Mount { source: ground.join("sdk/bin"), target: "/opt/bin".into(), kind };
+    let started = |kind| {
+        let settings = Settings { mounts: vec![mount(kind)], ..Settings::default() };
+        NamespaceLauncher::new(settings)
+            .unwrap()
+            .launch(fixture.script("true"))
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
+    let kinds = [MountKind::ReadOnly, MountKind::Scratch, MountKind::Writable];
+    for kind in kinds {
+        assert_eq!(started(kind), Ok(()));
+    }
+    // The directory itself, then one above it.
+    fs::remove_dir(ground.join("sdk/bin")).unwrap();
+    symlink(ground.join("secrets"), ground.join("sdk/bin")).unwrap();
+    for kind in kinds {
+        assert!(started(kind).unwrap_err().contains("leads through a symbolic link"), "{kind:?}");
+    }
+    fs::remove_file(ground.join("sdk/bin")).unwrap();
+    fs::remove_dir(ground.join("sdk")).unwrap();
+    symlink(ground.join("secrets"), ground.join("sdk")).unwrap();
+    for kind in kinds {
+        assert!(started(kind).unwrap_err().contains("leads through a symbolic link"), "{kind:?}");
+    }
 }
 
 fn settings_that_weaken_the_sandbox_are_rejected() {

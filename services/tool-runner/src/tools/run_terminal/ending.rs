@@ -214,6 +214,10 @@ pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &Comman
         LaunchError::Spec { field, .. } if field.starts_with("workspace") => {
             ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, format!("{error}. This is a bug in Belay."))
         }
+        // The operator sets the mounts.
+        LaunchError::Spec { field, problem } if field.starts_with("mounts") => unavailable(&format!(
+            "a source of `commands.read_only` or `commands.caches` in the operator's settings is not what it was when they were read: {problem}"
+        )),
         LaunchError::Spec { field, problem } => invalid(format!("arguments/{}: {problem}", argument(field))),
         LaunchError::ProgramNotFound { program, .. } => {
             let why = settings.missing(program).unwrap_or_else(|| error.to_string());
@@ -405,6 +409,9 @@ mod tests {
             assert_eq!(refused(spec(field)).message, format!("arguments/{argument}: is odd"));
         }
         assert_eq!(refused(spec("timeout")).reason, "TIMEOUT");
+        let mount = refused(spec("mounts"));
+        assert_eq!(mount.reason, "SANDBOX_UNAVAILABLE");
+        assert!(mount.message.contains("`commands.read_only`"), "{mount:?}");
         assert_eq!(refused(spec("workspace.staging")).reason, "INTERNAL");
     }
 
