@@ -17,9 +17,10 @@ use crate::{
     error::LaunchError,
     launcher::NamespaceLauncher,
     limits::Limits,
+    mounts::{Mount, MountKind},
     output::OutputCaps,
     probe,
-    protocol::{ATTACKS, CANARY},
+    protocol::{ATTACKS, CANARY, SHOWN, SHOWN_SCRATCH},
     running::Status,
     spec::{Spec, WorkspaceMount},
 };
@@ -106,6 +107,15 @@ pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, Self
         fs::write(file, CANARY)?;
         fs::set_permissions(file, fs::Permissions::from_mode(0o666))?;
     }
+    let shown = folder.path().canonicalize()?.join("shown");
+    fs::create_dir(&shown)?;
+    fs::write(shown.join("file"), CANARY)?;
+    let mut in_folders = Vec::new();
+    for folder in [&workspace, &shown] {
+        let socket = folder.join("socket");
+        in_folders.push(UnixListener::bind(&socket)?);
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o777))?;
+    }
     symlink(&secret, workspace.join("link-to-secret"))?;
     symlink("/proc/1/root", workspace.join("link-to-root"))?;
 
@@ -130,6 +140,10 @@ pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, Self
     let mut spec = Spec::new(ATTACKS, targets, mount);
     spec.limits = Some(Limits { processes: 64, ..Limits::default() });
     spec.timeout = Some(probe::MAX_WAIT);
+    spec.mounts = vec![
+        Mount { source: shown.clone(), target: SHOWN.into(), kind: MountKind::ReadOnly },
+        Mount { source: shown, target: SHOWN_SCRATCH.into(), kind: MountKind::Scratch },
+    ];
     let mut attacks = launcher.launch_attacks(spec)?;
     let (outcome, output) = attacks.collect(OutputCaps::default())?;
     attacks.tear_down()?;

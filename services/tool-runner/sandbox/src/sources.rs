@@ -30,6 +30,9 @@ use crate::{
 /// Where programs and libraries are. Links on most systems (`/bin` to `/usr/bin`), directories on some.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
+/// What the administrator of the machine has installed.
+const LOCAL: &str = "/usr/local";
+
 /// Those of [`SYSTEM`] that exist.
 pub(crate) fn system_folders() -> impl Iterator<Item = PathBuf> {
     SYSTEM.iter().map(PathBuf::from).filter(|place| place.exists())
@@ -49,7 +52,7 @@ pub(crate) struct HostMount {
     pub(crate) folder: bool,
 }
 
-/// An operator's [`Mount`].
+/// An operator's [`Mount`], or one like it.
 pub(crate) struct Shown {
     pub(crate) piece: HostMount,
     pub(crate) kind: MountKind,
@@ -70,6 +73,8 @@ pub(crate) struct Sources {
     pub(crate) staging: Option<OwnedFd>,
     /// The directory of the scratch places. `None`: they are in memory.
     pub(crate) scratch: Option<OwnedFd>,
+    /// [`LOCAL`], if there is one.
+    pub(crate) local: Option<Shown>,
     /// The operator's mounts, in order.
     pub(crate) mounts: Vec<Shown>,
 }
@@ -106,6 +111,7 @@ pub(crate) fn take(command: &Command, authority: MountAuthority) -> Result<Sourc
         lower: Vec::new(),
         staging: None,
         scratch: None,
+        local: None,
         mounts: Vec::new(),
     };
     for place in SYSTEM.map(Path::new) {
@@ -140,6 +146,10 @@ pub(crate) fn take(command: &Command, authority: MountAuthority) -> Result<Sourc
     if let Some(folder) = &command.scratch_directory {
         let owner = owner_of(folder).at(Layer::View, || format!("inspecting {}", folder.display()))?;
         sources.scratch = Some(owners.take(folder, owner, NOT_TRUSTED, Layer::View)?);
+    }
+    // Administrators install programs with sockets there, unlike in the rest of /usr.
+    if fs::symlink_metadata(LOCAL).is_ok_and(|metadata| metadata.is_dir()) {
+        sources.local = Some(Shown { piece: piece(LOCAL.as_ref(), LOCAL.as_ref())?, kind: MountKind::ReadOnly });
     }
     for mount in &command.mounts {
         sources.mounts.push(take_mount(mount, &mut owners)?);
@@ -238,7 +248,7 @@ fn take_workspace(command: &Command, owners: &mut Owners, sources: &mut Sources)
 
 /// Opens the source of a mount without following links: what was checked is the path without any, and a link that was put there since leads
 /// elsewhere.
-fn open_source(source: &Path) -> Result<(OwnedFd, fs::Metadata), Failure> {
+pub(crate) fn open_source(source: &Path) -> Result<(OwnedFd, fs::Metadata), Failure> {
     let doing = || format!("opening {}", source.display());
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

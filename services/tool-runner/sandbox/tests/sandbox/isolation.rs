@@ -1,11 +1,21 @@
 //! What a hostile command cannot do, and what is rejected before it starts.
 
-use std::{fs, io::Read as _, os::unix::fs::symlink, path::Path};
+use std::{
+    ffi::CString,
+    fs,
+    io::Read as _,
+    os::unix::{
+        fs::{PermissionsExt as _, symlink},
+        net::{UnixDatagram, UnixListener},
+    },
+    path::Path,
+};
 
 use belay_sandbox::{
-    LaunchError, Launcher as _, Layer, Limits, Mount, MountKind, NamespaceLauncher, Scratch, ScratchPlace, Settings,
-    Spec, Status, WorkspaceMount, WriteBudget, self_test,
+    LaunchError, Launcher as _, Layer, Limits, Mount, MountKind, NamespaceLauncher, OutputCaps, Scratch, ScratchPlace,
+    Settings, Spec, Status, WorkspaceMount, WriteBudget, self_test,
 };
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::{
     harness::{Test, Verdict, tests},
@@ -28,6 +38,9 @@ pub(crate) const TESTS: &[Test] = tests![
     each_command_has_its_own_process_limit,
     a_toolchain_outside_usr_is_mounted_read_only,
     no_source_is_followed_through_a_link,
+    no_socket_of_the_host_is_reached,
+    mounts_below_a_source_are_shown,
+    where_no_overlay_can_be_mounted_a_socket_is_refused,
     settings_that_weaken_the_sandbox_are_rejected,
     a_landlock_below_the_minimum_is_rejected,
     a_missing_workspace_is_rejected,
@@ -212,13 +225,117 @@ fn a_toolchain_outside_usr_is_mounted_read_only() {
     assert_eq!(succeed_by(&launcher, fixture.script(&script)), format!("{}\n", shown.display()));
 }
 
+/// The listeners of other programs: in the workspace, staged and read-only, and in every kind of folder that a command sees.
+fn no_socket_of_the_host_is_reached() {
+    let fixture = Fixture::new();
+    let ground = fixture.folder.path().canonicalize().unwrap();
+    let mut listeners = Vec::new();
+    for folder in ["tool", "tool/deep", "cache", "workspace"] {
+        let folder = ground.join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("file"), "").unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let (stream, datagram) = (folder.join("stream"), folder.join("datagram"));
+        listeners.push((Some(UnixListener::bind(&stream).unwrap()), None));
+        listeners.push((None, Some(UnixDatagram::bind(&datagram).unwrap())));
+        for socket in [stream, datagram] {
+            fs::set_permissions(socket, fs::Permissions::from_mode(0o777)).unwrap();
+        }
+    }
+    let mount = |source: &str, target: &str, kind| Mount { source: ground.join(source), target: target.into(), kind };
+    let mounts =
+        vec![mount("tool", "/opt/tool", MountKind::ReadOnly), mount("cache", "/opt/cache", MountKind::Scratch)];
+    let launcher = NamespaceLauncher::new(Settings { mounts, ..Settings::default() }).unwrap();
+    let attack = r#"
+use IO::Socket::UNIX;
+for my $folder (@ARGV) {
+    -e "$folder/file" && -S "$folder/stream" && -S "$folder/datagram" or die "$folder is not shown";
+    die "connected in $folder" if IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => "$folder/stream");
+    die "connected in $folder" if IO::Socket::UNIX->new(Type => SOCK_DGRAM, Peer => "$folder/datagram");
+}
+# What it makes itself works, also where it found the others.
+for my $folder ("/tmp", split / /, $ENV{WRITABLE}) {
+    my $own = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$folder/own", Listen => 1) or die "$folder: $!";
+    IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => "$folder/own") or die "$folder: $!";
+}
+print "done";
+"#;
+    for (workspace, writable) in [(fixture.read_only(), "/opt/cache"), (fixture.staged().0, "/opt/cache /workspace")] {
+        let folders = ["/opt/tool", "/opt/tool/deep", "/opt/cache", "/workspace"];
+        let words = ["-e", attack].into_iter().chain(folders);
+        let mut spec = Spec::new("perl", words, workspace);
+        spec.env.push(("WRITABLE".to_owned(), writable.into()));
+        assert_eq!(succeed_by(&launcher, spec), "done");
+    }
+}
+
+/// Disks that are mounted below a directory are part of it.
+fn mounts_below_a_source_are_shown() -> Verdict {
+    if !is_root() {
+        return Verdict::Skipped("only root can mount".to_owned());
+    }
+    let fixture = Fixture::new();
+    let ground = fixture.folder.path().canonicalize().unwrap();
+    let below = ground.join("tool/with space/disk");
+    fs::create_dir_all(&below).unwrap();
+    fs::set_permissions(ground.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+    mount("tmpfs", &below, "tmpfs", MountFlags::empty(), Some(c"mode=755")).unwrap();
+    let listener = UnixListener::bind(below.join("socket"));
+    fs::set_permissions(below.join("socket"), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::write(below.join("file"), "of the disk").unwrap();
+    let mounts = vec![Mount { source: ground.join("tool"), target: "/opt/tool".into(), kind: MountKind::ReadOnly }];
+    let launcher = NamespaceLauncher::new(Settings { mounts, ..Settings::default() }).unwrap();
+    let attack = r#"use IO::Socket::UNIX; print IO::Socket::UNIX->new(Peer => "/opt/tool/with space/disk/socket") ? "connected" : "refused""#;
+    let seen = launcher.launch(
+        fixture.script("cat '/opt/tool/with space/disk/file'; ! touch '/opt/tool/with space/disk/new' 2>/dev/null"),
+    );
+    let seen = seen.map(|mut running| running.collect(OutputCaps::default()).unwrap().1.stdout.text());
+    let reached = launcher.launch(Spec::new("perl", ["-e", attack], fixture.read_only()));
+    let reached = reached.map(|mut running| running.collect(OutputCaps::default()).unwrap().1.stdout.text());
+    unmount(&below, UnmountFlags::DETACH).unwrap();
+    drop(listener);
+    assert_eq!(seen.unwrap(), "of the disk");
+    assert_eq!(reached.unwrap(), "refused");
+    Verdict::Passed
+}
+
+/// An overlay of two overlays cannot be a layer of a third one.
+fn where_no_overlay_can_be_mounted_a_socket_is_refused() -> Verdict {
+    if !is_root() {
+        return Verdict::Skipped("only root can mount".to_owned());
+    }
+    let fixture = Fixture::new();
+    let ground = fixture.folder.path().canonicalize().unwrap();
+    for folder in ["a/deep", "b", "one", "two"] {
+        fs::create_dir_all(ground.join(folder)).unwrap();
+    }
+    fs::write(ground.join("a/deep/file"), "shown").unwrap();
+    for (lower, at) in [("a", "one"), ("one", "two")] {
+        let options = CString::new(format!("lowerdir={0}/{lower}:{0}/b", ground.display())).unwrap();
+        mount("overlay", ground.join(at), "overlay", MountFlags::empty(), options.as_c_str()).unwrap();
+    }
+    let mounts = vec![Mount { source: ground.join("two"), target: "/opt/two".into(), kind: MountKind::ReadOnly }];
+    let launcher = NamespaceLauncher::new(Settings { mounts, ..Settings::default() }).unwrap();
+    let started = || launcher.launch(fixture.script("cat /opt/two/deep/file"));
+    let shown = started().map(|mut running| running.collect(OutputCaps::default()).unwrap().1.stdout.text());
+    let listener = UnixListener::bind(ground.join("a/deep/socket"));
+    let refused = started().map(|_| "it was started");
+    for at in ["two", "one"] {
+        unmount(ground.join(at), UnmountFlags::DETACH).unwrap();
+    }
+    drop(listener);
+    assert_eq!(shown.unwrap(), "shown");
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("/opt/two contains the socket deep/socket"), "{refused}");
+    Verdict::Passed
+}
+
 /// A link that was not there when the settings were checked leads nowhere.
 fn no_source_is_followed_through_a_link() {
     let fixture = Fixture::new();
     let ground = fixture.folder.path().canonicalize().unwrap();
     fs::create_dir_all(ground.join("sdk/bin")).unwrap();
-    fs::create_dir(ground.join("secrets")).unwrap();
-    fs::write(ground.join("secrets/bin"), "canary").unwrap();
+    fs::create_dir_all(ground.join("secrets/bin")).unwrap();
     let mount = |kind| Mount { source: ground.join("sdk/bin"), target: "/opt/bin".into(), kind };
     let started = |kind| {
         let settings = Settings { mounts: vec![mount(kind)], ..Settings::default() };
@@ -236,13 +353,15 @@ fn no_source_is_followed_through_a_link() {
     fs::remove_dir(ground.join("sdk/bin")).unwrap();
     symlink(ground.join("secrets"), ground.join("sdk/bin")).unwrap();
     for kind in kinds {
-        assert!(started(kind).unwrap_err().contains("leads through a symbolic link"), "{kind:?}");
+        let refused = started(kind).unwrap_err();
+        assert!(refused.contains("leads through a symbolic link"), "{kind:?}: {refused}");
     }
     fs::remove_file(ground.join("sdk/bin")).unwrap();
     fs::remove_dir(ground.join("sdk")).unwrap();
     symlink(ground.join("secrets"), ground.join("sdk")).unwrap();
     for kind in kinds {
-        assert!(started(kind).unwrap_err().contains("leads through a symbolic link"), "{kind:?}");
+        let refused = started(kind).unwrap_err();
+        assert!(refused.contains("leads through a symbolic link"), "{kind:?}: {refused}");
     }
 }
 
