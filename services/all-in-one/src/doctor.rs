@@ -111,11 +111,14 @@ impl Diagnosis {
 
 /// Examines the machine. Blocks for tens of milliseconds, and leaves only the state directory behind.
 pub fn doctor(probe: &Probe) -> Diagnosis {
-    let config = probe.config.load();
-    let commands = config.as_ref().map_or_else(
-        |_| CommandSettings::default(),
-        |config| CommandSettings::new(config.commands.clone(), Some(probe.state_dir.join("caches"))),
-    );
+    let checked = probe.config.load().and_then(|config| {
+        let commands = CommandSettings::of_runner(config.commands.clone(), &config.loaded, &probe.state_dir)?;
+        Ok((config, commands))
+    });
+    let (config, commands) = match checked {
+        Ok((config, commands)) => (Ok(config), commands),
+        Err(error) => (Err(error), CommandSettings::default()),
+    };
     let enforcement = Enforcement::probed(commands.sandbox());
     let policy = probe.policy.read().map(|policy| policy.unwrap_or_else(Policies::of_one_person));
     Diagnosis {

@@ -46,7 +46,6 @@ pub use belay_plan::{
 pub use belay_service_kit::telemetry::{InvalidLogFormat, LogFormat, init as log_to_stderr};
 pub use belay_telemetry::{Telemetry, TelemetryError, TraceContext};
 
-use belay_proto::runner_v1::EnforcementReport;
 use belay_service_kit::{
     Access, Clock, Ids, People, ServeError, Service, ServiceChannel, Services, Shutdown, SystemClock, Trigger,
     metrics::{AllMeasured, Measured, StoreFiles},
@@ -119,6 +118,8 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     // Before anything is created: an invalid policy changes nothing.
     let policies = options.policy.read().map_err(StartError::Policy)?;
     let config = options.config.load().map_err(StartError::Config)?;
+    let commands = CommandSettings::of_runner(config.commands, &config.loaded, state_dir.path());
+    let commands = Arc::new(commands.map_err(StartError::Config)?);
     let webhooks = belay_executor::webhooks(&config.loaded).map_err(StartError::Config)?;
     let spans = Spans::from_env().map_err(StartError::Telemetry)?;
     let ids = Ids::from_system();
@@ -128,7 +129,6 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let key = keys::open(state_dir.path(), || ids.next_key()).map_err(StartError::Key)?;
     let seal_key = SealKeyFile::load(state_dir.path(), || ids.next_key()).map_err(StartError::SealKey)?;
     let limits = config.loaded.settings.services.clone();
-    let commands = Arc::new(CommandSettings::new(config.commands, Some(state_dir.path().join("caches"))));
     let sandbox = commands.sandbox();
     let enforcement = tokio::task::spawn_blocking(|| Enforcement::probed(sandbox)).await.map_err(internal)?;
     if let Err(refusal) = enforcement.launcher() {
@@ -138,17 +138,9 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let opened = OpenStores::open(&state_dir, &ids, &registry, &seal_key, options.accept_older_store).await?;
     let OpenStores { journal, ledger, approvals, master_key } = opened;
     let journal_stores = Arc::clone(&journal.stores);
-    let calls = runner(
-        &state_dir,
-        clock.clone(),
-        &key,
-        ledger,
-        registry,
-        enforcement.to_proto(),
-        spans.runner.clone(),
-        limits.runner,
-    )
-    .await?;
+    let calls =
+        runner(&state_dir, clock.clone(), &key, ledger, registry, enforcement, spans.runner.clone(), limits.runner)
+            .await?;
 
     let tokens = ServiceTokens::new(&ids);
     let runner_socket = net::Address::Unix(state_dir.runner_socket());
@@ -287,7 +279,7 @@ async fn runner(
     key: &SigningKey,
     ledger: Ledger,
     registry: Registry,
-    enforcement: EnforcementReport,
+    enforcement: Enforcement,
     telemetry: Telemetry,
     limits: RunnerLimits,
 ) -> Result<Arc<Calls>, StartError> {

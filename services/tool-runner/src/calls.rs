@@ -44,7 +44,7 @@ use belay_telemetry::{RpcSpan, Telemetry, TraceContext};
 use tonic::{Code, Status, metadata::MetadataMap};
 
 use crate::{
-    Ledger, LedgerFailure, PolicyHolder, Registry, ToolFailure,
+    Enforcement, Ledger, LedgerFailure, PolicyHolder, Registry, ToolFailure,
     acknowledgements::Acknowledgements,
     digests::{arguments_digest, request_digest},
     lanes::Lanes,
@@ -66,7 +66,7 @@ use record::{failure, payload};
 /// The calls of this runner, running, waiting and ended.
 pub struct Calls {
     pub(crate) registry: Registry,
-    pub(crate) enforcement: runner_v1::EnforcementReport,
+    pub(crate) enforcement: Enforcement,
     pub(crate) workspaces: Arc<WorkspaceLocks>,
     policy: Arc<PolicyHolder>,
     ledger: Arc<Ledger>,

@@ -11,9 +11,10 @@ use std::{
 use belay_proto::v1::{self, write_bound::Mechanism};
 use belay_sandbox::{Limits, Mount, MountKind, Reserve, Scratch, ScratchPlace, Settings, WORKSPACE, WriteBudget};
 use belay_settings::{
-    Lookup, Place, Resolved, Shown, UsedCache, View,
+    ConfigError, Loaded, Lookup, Place, Resolved, Shown, UsedCache, View,
     toolchains::{Files as _, Host},
 };
+use belay_workspace::{contained_state_directory, enclosing_state_directory};
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
@@ -38,6 +39,25 @@ impl CommandSettings {
     pub fn new(here: Resolved, kept_in: Option<PathBuf>) -> Self {
         let view = here.view();
         Self { here, view, kept_in }
+    }
+
+    /// The settings of a runner with this state directory, which keeps caches in it. Found toolchains and caches that lie in a state directory, or
+    /// contain this one, are left out.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the settings name a directory that is, lies in or contains a state directory: commands could then decide about
+    /// themselves.
+    pub fn of_runner(mut here: Resolved, loaded: &Loaded, state_dir: &Path) -> Result<Self, ConfigError> {
+        loaded.refuse_state_directories(state_dir, &|path| {
+            enclosing_state_directory(path).or_else(|| contained_state_directory(path))
+        })?;
+        let own = fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
+        let is_apart = |path: &Path| {
+            !own.starts_with(path) && !path.starts_with(&own) && enclosing_state_directory(path).is_none()
+        };
+        here.toolchains.shown.retain(|found| is_apart(&found.shown.from));
+        here.caches.retain(|cache| cache.read_from.as_deref().is_none_or(is_apart));
+        Ok(Self::new(here, Some(own.join("caches"))))
     }
 
     /// The settings that hold for every command. Toolchains and caches are added per command, so that one that disappears does not fail
@@ -193,7 +213,8 @@ fn kept(kept_in: &Path, namespace: &str, workspace: &Path, name: &str) -> io::Re
     let whose = HEXLOWER.encode(&digest.finalize()[..16]);
     let folder = kept_in.join(whose).join(name);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    Ok(folder)
+    // Mounts are opened without following links, of which the path of the state directory may have some.
+    fs::canonicalize(folder)
 }
 
 #[cfg(test)]
@@ -296,6 +317,44 @@ commands:
         assert_ne!(one, source("default", "/w/b"));
         assert_ne!(one, source("other", "/w/a"));
         assert_eq!(settings.kept_caches().collect::<Vec<_>>(), ["writable cache cargo"]);
+    }
+
+    #[test]
+    fn no_source_is_or_contains_a_state_directory() {
+        use belay_settings::toolchains::Caller;
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        let state = home.join(".local/state/belay");
+        for made in [&state, &home.join(".m2/repository"), &home.join(".cargo/registry"), &home.join("sdk/other")] {
+            fs::create_dir_all(made).unwrap();
+        }
+        let load = |text: &str| {
+            let file = home.join("config.yaml");
+            fs::write(&file, text).unwrap();
+            belay_settings::load(Some(&file), &|_| None).unwrap()
+        };
+        let caller = Caller { home: Some(home.clone()), ..Caller::default() };
+        let of_runner = |loaded: &Loaded| {
+            let here = Resolved::of(loaded.settings.commands.clone(), Some(&caller), &Host);
+            CommandSettings::of_runner(here, loaded, &state).map_err(|error| error.to_string())
+        };
+        let one =
+            |from: &str| load(&format!("commands: {{read_only: [{{from: {}/{from}, at: /opt/x}}]}}", home.display()));
+        let said = of_runner(&one(".local")).unwrap_err();
+        assert!(said.contains("commands.read_only[0]") && said.contains("Name the subdirectory"), "{said}");
+        of_runner(&one("sdk")).unwrap();
+        // Another Belay's.
+        for file in ["seal.key", "ledger.db"] {
+            fs::write(home.join("sdk/other").join(file), "").unwrap();
+        }
+        assert!(of_runner(&one("sdk")).unwrap_err().contains("contains the state directory"));
+        assert!(of_runner(&one("sdk/other")).unwrap_err().contains("is, or lies in, the state directory"));
+        // What is found is left out.
+        for file in ["seal.key", "ledger.db"] {
+            fs::write(home.join(".m2/repository").join(file), "").unwrap();
+        }
+        let caches: Vec<_> = of_runner(&load("")).unwrap().here.caches.into_iter().map(|cache| cache.name).collect();
+        assert_eq!(caches, ["cargo"]);
     }
 
     // A toolchain may lie in a workspace, whose effects can replace it with a link.

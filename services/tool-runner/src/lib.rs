@@ -39,7 +39,7 @@ mod workspaces;
 
 pub use calls::Calls;
 pub use commands::CommandSettings;
-pub use enforcement::Enforcement;
+pub use enforcement::{Enforcement, LostTest, SandboxTest};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, check, measure};
 pub use policy::{Accepted, GateChannel, InvalidToken, PolicyHolder, Refused};
 pub use program::serve;
@@ -61,7 +61,7 @@ pub use belay_sandbox::{Settings as SandboxSettings, take_over_if_asked};
 use std::{sync::Arc, time::Duration};
 
 use belay_grant::Keys;
-use belay_proto::{payload::MAX_INLINE_BYTES, runner_v1};
+use belay_proto::payload::MAX_INLINE_BYTES;
 use belay_service_kit::Clock;
 use belay_settings::RunnerLimits;
 use belay_sqlite::Threads;
@@ -81,8 +81,8 @@ pub struct Parts {
     pub workspaces: Workspaces,
     /// How they are opened.
     pub directories: Arc<dyn WorkspaceDirectories>,
-    /// The sandbox layers, as probed.
-    pub enforcement: runner_v1::EnforcementReport,
+    /// The sandbox of commands.
+    pub enforcement: Enforcement,
     /// Where spans go.
     pub telemetry: Telemetry,
     /// Runs blocking work.

@@ -44,7 +44,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
 
     // A separate service has no caller with toolchains: commands see what the operator's settings name.
     let here = Resolved::of(operator.commands, None, &Host);
-    let commands = Arc::new(CommandSettings::new(here, Some(state_dir.join("caches"))));
+    let commands = Arc::new(CommandSettings::of_runner(here, &loaded, &state_dir)?);
     let enforcement = Enforcement::probed(commands.sandbox());
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
@@ -68,7 +68,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
         keys,
         workspaces,
         directories: Arc::new(HostDirectories),
-        enforcement: enforcement.to_proto(),
+        enforcement,
         telemetry: spans.clone(),
         threads: Threads::Real,
         limits: operator.services.runner,

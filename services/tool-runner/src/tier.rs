@@ -18,11 +18,12 @@ fn tier(tier: enforcement_report::Tier) -> Option<Tier> {
     }
 }
 
-/// Rejects commands if the sandbox is weaker than the policy or the runner requires, or if an attack succeeded.
+/// Rejects commands if the sandbox is weaker than the policy or the runner requires, or if an attack succeeded. `refusal` says why there is no
+/// launcher, if there is none.
 ///
 /// # Errors
 /// SANDBOX_UNAVAILABLE, with the missing layers.
-pub(crate) fn check(report: &EnforcementReport, policy: Tier) -> Result<(), ToolFailure> {
+pub(crate) fn check(report: &EnforcementReport, refusal: Option<&str>, policy: Tier) -> Result<(), ToolFailure> {
     let refused = |message| Err(ToolFailure::new(ErrorClass::SandboxViolation, reasons::SANDBOX_UNAVAILABLE, message));
     if !report.breaches.is_empty() {
         let attacks = report.breaches.join(", ");
@@ -42,6 +43,12 @@ pub(crate) fn check(report: &EnforcementReport, policy: Tier) -> Result<(), Tool
             fix => format!("{} ({}; {fix})", layer.name, layer.why),
         })
         .collect();
+    if missing.is_empty()
+        && let Some(why) = refusal
+    {
+        // The layers were not probed, so the machine is not what is wrong.
+        return refused(format!("Commands cannot run without a sandbox: {why}."));
+    }
     let missing = if missing.is_empty() { "the sandbox was not probed".to_owned() } else { missing.join(", ") };
     refused(format!("Commands require sandbox tier {needed:?}, which this machine does not reach. Missing: {missing}."))
 }
@@ -66,12 +73,15 @@ mod tests {
             tier: enforcement_report::Tier::C.into(),
             ..EnforcementReport::default()
         };
-        assert_eq!(check(&report, Tier::C), Ok(()));
-        let refused = check(&report, Tier::A).unwrap_err();
+        assert_eq!(check(&report, None, Tier::C), Ok(()));
+        let refused = check(&report, None, Tier::A).unwrap_err();
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE"));
         assert!(refused.message.contains("user namespace (EPERM; allow it)") && !refused.message.contains("landlock"));
         let leaky = EnforcementReport { breaches: vec!["host_pid_signal".into()], ..report };
-        assert!(check(&leaky, Tier::C).unwrap_err().message.contains("host_pid_signal"));
-        assert!(check(&EnforcementReport::default(), Tier::C).unwrap_err().message.contains("not probed"));
+        assert!(check(&leaky, None, Tier::C).unwrap_err().message.contains("host_pid_signal"));
+        let untested = EnforcementReport::default();
+        assert!(check(&untested, None, Tier::C).unwrap_err().message.contains("not probed"));
+        let refused = check(&untested, Some("commands.read_only: `/etc` is never shown"), Tier::C).unwrap_err();
+        assert!(refused.message.contains("commands.read_only") && !refused.message.contains("machine"), "{refused:?}");
     }
 }

@@ -20,7 +20,9 @@ use belay_service_kit::{Access, Clock, Hosted, Ids, Shutdown, Trigger};
 use belay_settings::{ExecutorLimits, RunnerLimits};
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::Telemetry;
-use belay_tool_runner::{Allowed, Calls, HostDirectories, Ledger, Registry, Secrets, Tool, Workspaces, tools::Noop};
+use belay_tool_runner::{
+    Allowed, Calls, Enforcement, HostDirectories, Ledger, Registry, Secrets, Tool, Workspaces, tools::Noop,
+};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf, duplex, split},
@@ -102,7 +104,7 @@ async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown, max_ca
         keys: Keys::new([key.verifying_key()]),
         workspaces: Workspaces { own: folder.join("own"), allowed: Allowed::Any, forbidden: Vec::new() },
         directories: Arc::new(HostDirectories),
-        enforcement: runner_v1::EnforcementReport::default(),
+        enforcement: Enforcement::reported(runner_v1::EnforcementReport::default()),
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
         threads: Threads::Inline,
         limits,

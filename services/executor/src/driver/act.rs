@@ -116,8 +116,8 @@ impl Driver {
             failed_copies: 0,
             waited_for_name: Duration::ZERO,
             has_warned: false,
-            delay: match self.obstacles.waits_for_disk(key.step) {
-                true => disk_delay(self.execution.tries(key)),
+            delay: match self.obstacles.waits_for_machine(key.step) {
+                true => machine_delay(self.execution.tries(key)),
                 false => Duration::ZERO,
             },
             log_span: Span::current(),
@@ -254,8 +254,8 @@ impl Driver {
     }
 }
 
-/// The delay before the call with this number, when the previous one found the disk full or read-only: doubles from a second to a minute.
-fn disk_delay(number: u32) -> Duration {
+/// The delay before the call with this number, when the machine could not carry out the previous one: doubles from a second to a minute.
+fn machine_delay(number: u32) -> Duration {
     Duration::from_secs(1 << number.saturating_sub(2).min(6)).min(Duration::from_secs(60))
 }
 
@@ -264,9 +264,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_delay_for_a_disk_doubles_from_a_second_to_a_minute() {
+    fn the_delay_for_a_machine_doubles_from_a_second_to_a_minute() {
         // The first call had none before it.
-        let seconds = [2, 3, 4, 5, 6, 7, 8, 9, 66, u32::MAX].map(|number| disk_delay(number).as_secs());
+        let seconds = [2, 3, 4, 5, 6, 7, 8, 9, 66, u32::MAX].map(|number| machine_delay(number).as_secs());
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
     }
 }

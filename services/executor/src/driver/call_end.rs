@@ -7,8 +7,8 @@ use belay_reasons as reasons;
 /// How many calls of one attempt the runner may cancel without a request; then the attempt fails.
 const MAX_UNREQUESTED_CANCELLATIONS: u32 = 10;
 
-/// The same when the workspace's disk is full or read-only: with at most a minute between two calls, about an hour.
-const MAX_DISK_CALLS: u32 = 66;
+/// The same when the machine is what a call waits for, such as a disk that is full: with at most a minute between two calls, about an hour.
+const MAX_MACHINE_CALLS: u32 = 66;
 
 /// How often one attempt makes a call again that conflicted with another commit.
 const MAX_RERUNS: u32 = 3;
@@ -34,19 +34,24 @@ pub(super) struct Facts {
     pub(super) failed_beside_commits: bool,
 }
 
-/// The reason why a workspace's disk takes nothing, until a person ends that.
+/// What the machine of the runner has not let a call do, although the call is not at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DiskObstacle {
+pub(super) enum MachineObstacle {
+    /// The workspace's disk is full.
     Full,
+    /// The workspace's file system is read-only.
     ReadOnly,
+    /// The sandbox could not be tested or started for now.
+    Sandbox,
 }
 
-impl DiskObstacle {
+impl MachineObstacle {
     /// The obstacle that a call's failure names.
     fn of(reason: &str) -> Option<Self> {
         match reason {
             reasons::WORKSPACE_FULL => Some(Self::Full),
             reasons::WORKSPACE_READ_ONLY => Some(Self::ReadOnly),
+            reasons::SANDBOX_UNAVAILABLE => Some(Self::Sandbox),
             _ => None,
         }
     }
@@ -58,8 +63,8 @@ pub(super) struct Recorded {
     pub(super) end: ToolCallEnd,
     /// Whether the runner keeps the call until it hears that its end is stored.
     pub(super) needs_acknowledgement: bool,
-    /// Why the next call waits for the workspace's disk; `None` when it does not.
-    pub(super) disk_obstacle: Option<DiskObstacle>,
+    /// Why the next call waits for the runner's machine; `None` when it does not.
+    pub(super) machine_obstacle: Option<MachineObstacle>,
 }
 
 /// Decides what to record.
@@ -70,11 +75,11 @@ pub(super) fn recorded(ended: ToolCallEnd, facts: Facts) -> Recorded {
     // What a call that was cancelled ends with is not looked into: it is not made again.
     let by_itself = !facts.was_cancelled;
     let found = match &ended {
-        ToolCallEnd::Cancelled { failure: Some(failure), .. } if by_itself => DiskObstacle::of(&failure.reason),
+        ToolCallEnd::Cancelled { failure: Some(failure), .. } if by_itself => MachineObstacle::of(&failure.reason),
         _ => None,
     };
-    let most = if found.is_some() { MAX_DISK_CALLS } else { MAX_UNREQUESTED_CANCELLATIONS };
-    let (end, disk_obstacle) = match ended {
+    let most = if found.is_some() { MAX_MACHINE_CALLS } else { MAX_UNREQUESTED_CANCELLATIONS };
+    let (end, machine_obstacle) = match ended {
         ToolCallEnd::Cancelled { failure, grant_nonce } if by_itself && facts.number >= most => {
             (given_up(failure, grant_nonce, facts.number), None)
         }
@@ -96,7 +101,7 @@ pub(super) fn recorded(ended: ToolCallEnd, facts: Facts) -> Recorded {
         ToolCallEnd::Completed { .. } if facts.is_unapproved => (unapproved_result(), None),
         end => (end, found),
     };
-    Recorded { end, needs_acknowledgement, disk_obstacle }
+    Recorded { end, needs_acknowledgement, machine_obstacle }
 }
 
 /// Whether a call that failed may have read a mixture of old and new files while others committed, and left nothing behind. Not after a
@@ -181,12 +186,12 @@ mod tests {
 
     /// As it was reported.
     fn as_reported(end: ToolCallEnd) -> Recorded {
-        Recorded { end, needs_acknowledgement: true, disk_obstacle: None }
+        Recorded { end, needs_acknowledgement: true, machine_obstacle: None }
     }
 
     /// The reason of a call that is given up, its message, and the nonce of its grant.
     fn given_up_with(recorded: Recorded) -> (String, String, String) {
-        assert_eq!(recorded.disk_obstacle, None);
+        assert_eq!(recorded.machine_obstacle, None);
         match recorded.end {
             ToolCallEnd::Failed { failure, receipt } => {
                 (failure.reason.to_string(), failure.message, receipt.grant_nonce)
@@ -226,16 +231,18 @@ mod tests {
         assert_eq!(message, "It was cancelled. This happened to 10 calls of this attempt.");
     }
 
-    // About an hour of waiting for the disk, and no other cancellation counts so long.
+    // About an hour of waiting for the machine, and no other cancellation counts so long.
     #[test]
-    fn a_full_or_read_only_disk_is_waited_for() {
-        for (reason, obstacle) in
-            [(reasons::WORKSPACE_FULL, DiskObstacle::Full), (reasons::WORKSPACE_READ_ONLY, DiskObstacle::ReadOnly)]
-        {
+    fn a_machine_that_cannot_carry_out_a_call_now_is_waited_for() {
+        for (reason, obstacle) in [
+            (reasons::WORKSPACE_FULL, MachineObstacle::Full),
+            (reasons::WORKSPACE_READ_ONLY, MachineObstacle::ReadOnly),
+            (reasons::SANDBOX_UNAVAILABLE, MachineObstacle::Sandbox),
+        ] {
             let found = || cancelled(reason);
             let at = |number| Facts { number, ..FIRST };
             for number in [1, 10, 65] {
-                let waits = Recorded { disk_obstacle: Some(obstacle), ..as_reported(found()) };
+                let waits = Recorded { machine_obstacle: Some(obstacle), ..as_reported(found()) };
                 assert_eq!(recorded(found(), at(number)), waits, "{number}");
                 let held = Facts { is_unapproved: true, was_held: true, ..at(number) };
                 assert_eq!(recorded(found(), held), waits, "{number}");
@@ -243,8 +250,8 @@ mod tests {
             assert_eq!(given_up_with(recorded(found(), at(66))).0, reason);
             assert_eq!(recorded(found(), Facts { was_cancelled: true, ..at(66) }), as_reported(found()));
         }
-        assert_eq!(recorded(cancelled("OTHER"), FIRST).disk_obstacle, None);
-        assert_eq!(recorded(completed(), FIRST).disk_obstacle, None);
+        assert_eq!(recorded(cancelled("OTHER"), FIRST).machine_obstacle, None);
+        assert_eq!(recorded(completed(), FIRST).machine_obstacle, None);
     }
 
     #[test]
@@ -275,7 +282,8 @@ mod tests {
             ..Receipt::default()
         };
         let end = || failed(ErrorClass::Fatal, beside(&["a", "b"], 2));
-        let Recorded { end: again, needs_acknowledgement: true, disk_obstacle: None } = recorded(end(), FIRST) else {
+        let Recorded { end: again, needs_acknowledgement: true, machine_obstacle: None } = recorded(end(), FIRST)
+        else {
             panic!("the runner keeps it")
         };
         let ToolCallEnd::Cancelled { failure: Some(failure), grant_nonce } = again else { panic!("{again:?}") };

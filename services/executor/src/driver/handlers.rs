@@ -137,8 +137,8 @@ impl Driver {
             conflicts: step.conflicts(),
             failed_beside_commits: step.failed_beside_commits(),
         };
-        let call_end::Recorded { end, needs_acknowledgement, disk_obstacle } = call_end::recorded(ended, facts);
-        self.obstacles.set_disk(key.step, disk_obstacle, self.registry.now());
+        let call_end::Recorded { end, needs_acknowledgement, machine_obstacle } = call_end::recorded(ended, facts);
+        self.obstacles.set_machine(key.step, machine_obstacle, self.registry.now());
         let call = self.execution.operation_id(key);
         // What is recorded instead of an unapproved result has none.
         if let ToolCallEnd::Completed { .. } = end

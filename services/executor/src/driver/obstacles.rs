@@ -1,11 +1,12 @@
-//! What an execution waits for that is in no event: services that do not answer or are at their limit, a full or read-only disk, calls that wait for others.
+//! What an execution waits for that is in no event: services that do not answer or are at their limit, a machine that cannot carry out calls
+//! now, calls that wait for others.
 
 use std::collections::BTreeMap;
 
 use belay_execution::{OperationKey, StepKey, Timestamp};
 use belay_proto::v1::{WaitingReason, waiting_reason::Kind};
 
-use super::call_end::DiskObstacle;
+use super::call_end::MachineObstacle;
 use crate::{
     availability::{self, reason},
     feeds::LiveWaits,
@@ -20,8 +21,8 @@ pub(super) struct Obstacles {
     gate_away: Option<Timestamp>,
     /// The runner's clock rejects a grant.
     clocks_differ: Option<Timestamp>,
-    /// Steps whose last call found the workspace's disk full or read-only.
-    disk: BTreeMap<StepKey, (Timestamp, DiskObstacle)>,
+    /// Steps whose last call found that the runner's machine cannot carry it out now, such as on a full disk.
+    machine: BTreeMap<StepKey, (Timestamp, MachineObstacle)>,
     /// Calls that wait for a service at its limit.
     busy: BTreeMap<OperationKey, (Timestamp, Busy)>,
     /// Calls that wait for an exclusive call, and that call.
@@ -70,16 +71,16 @@ impl Obstacles {
         self.behind.remove(&call);
     }
 
-    /// What the step's last call found of the workspace's disk.
-    pub(super) fn set_disk(&mut self, step: StepKey, found: Option<DiskObstacle>, now: Timestamp) {
+    /// What the step's last call found of the runner's machine.
+    pub(super) fn set_machine(&mut self, step: StepKey, found: Option<MachineObstacle>, now: Timestamp) {
         match found {
-            Some(found) => self.disk.entry(step).or_insert((now, found)).1 = found,
-            None => drop(self.disk.remove(&step)),
+            Some(found) => self.machine.entry(step).or_insert((now, found)).1 = found,
+            None => drop(self.machine.remove(&step)),
         }
     }
 
-    pub(super) fn waits_for_disk(&self, step: StepKey) -> bool {
-        self.disk.contains_key(&step)
+    pub(super) fn waits_for_machine(&self, step: StepKey) -> bool {
+        self.machine.contains_key(&step)
     }
 
     /// The reasons as readers see them: of the execution, each kind once and since the first of its calls waits, and of each step.
@@ -93,15 +94,21 @@ impl Obstacles {
             let who = "the clocks of the tool runner and the approval gate, which differ by more than a day: set them";
             reason(Kind::Runner, since, who)
         }));
-        for (obstacle, who) in [
-            (DiskObstacle::Full, "free space on the workspace's disk, which is full"),
+        for (obstacle, kind, who) in [
+            (MachineObstacle::Full, Kind::Workspace, "free space on the workspace's disk, which is full"),
             (
-                DiskObstacle::ReadOnly,
+                MachineObstacle::ReadOnly,
+                Kind::Workspace,
                 "the workspace's file system, which is read-only: check its disk and remount it for writing",
             ),
+            (
+                MachineObstacle::Sandbox,
+                Kind::Runner,
+                "the tool runner, which could not test or start its sandbox and tries again",
+            ),
         ] {
-            let since = self.disk.values().filter(|(_, found)| *found == obstacle).map(|(since, _)| *since).min();
-            waits.execution.extend(since.map(|since| reason(Kind::Workspace, since, who)));
+            let since = self.machine.values().filter(|(_, found)| *found == obstacle).map(|(since, _)| *since).min();
+            waits.execution.extend(since.map(|since| reason(kind, since, who)));
         }
         waits.execution.extend(self.gate_away.map(availability::gate_away));
         for service in [Busy::Runner, Busy::Gate] {
@@ -212,20 +219,24 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_shown_since_the_first_step_found_it_so_until_none_does() {
+    fn an_obstacle_is_shown_since_the_first_step_found_it_until_none_does() {
         let mut obstacles = Obstacles::default();
         let [first, second] = [0, 1].map(StepKey::new);
-        let (full, read_only) = (Some(DiskObstacle::Full), Some(DiskObstacle::ReadOnly));
-        obstacles.set_disk(first, full, at(8));
-        obstacles.set_disk(second, full, at(6));
-        obstacles.set_disk(second, full, at(9));
+        let (full, read_only) = (Some(MachineObstacle::Full), Some(MachineObstacle::ReadOnly));
+        obstacles.set_machine(first, full, at(8));
+        obstacles.set_machine(second, full, at(6));
+        obstacles.set_machine(second, full, at(9));
         let words = ["which is full", "remount it"];
         assert_eq!(seen(&obstacles, &words), (vec![(Kind::Workspace, 6, words[0])], vec![]));
-        obstacles.set_disk(second, read_only, at(10));
+        obstacles.set_machine(second, read_only, at(10));
         let both = vec![(Kind::Workspace, 8, words[0]), (Kind::Workspace, 6, words[1])];
         assert_eq!(seen(&obstacles, &words), (both, vec![]));
-        obstacles.set_disk(second, None, at(11));
-        assert_eq!((obstacles.waits_for_disk(first), obstacles.waits_for_disk(second)), (true, false));
+        obstacles.set_machine(second, None, at(11));
+        assert_eq!((obstacles.waits_for_machine(first), obstacles.waits_for_machine(second)), (true, false));
+        obstacles.set_machine(second, Some(MachineObstacle::Sandbox), at(12));
+        let (execution, _) = seen(&obstacles, &["which is full", "its sandbox"]);
+        assert_eq!(execution[1], (Kind::Runner, 12, "its sandbox"));
+        obstacles.set_machine(second, None, at(13));
         assert_eq!(seen(&obstacles, &words), (vec![(Kind::Workspace, 8, words[0])], vec![]));
     }
 }

@@ -351,8 +351,8 @@ table! {
     "`belay doctor` lists which of your programs commands see, and the settings that show the others. Name a program of the workspace by its path (`./build.sh`)."
 
     SANDBOX_UNAVAILABLE Tools 32 false [SandboxViolation Transient] []
-    "The machine cannot provide the sandbox that commands need, so no command runs. Other tools work."
-    "Do what the message says, then check with `belay doctor`."
+    "The machine cannot provide the sandbox that commands need, so no command runs. Other tools work. Or the test of the sandbox, or the start of a command, was lost: its processes were killed, or a limit that other processes share was reached. Then the call runs again after a growing delay, for about an hour, without using up an attempt."
+    "Do what the message says, then check with `belay doctor`. For a reached limit, end what uses it up or raise it."
 
     POLICY_DENIED Approvals 33 false [PolicyDenied] []
     "A rule of the policy denies the call or what it changed. Its changes were discarded."

@@ -36,6 +36,11 @@ pub(crate) enum AuthenticationError {
     User(u32),
     #[error("Only Belay's own services may call this endpoint, and user id {0} does not belong to one of them.")]
     NotAService(u32),
+    #[error(
+        "Your process is in another user namespace than this service, such as a sandbox or a container, or has ended, so its user does not identify \
+         you. Send a token as `authorization: Bearer …`."
+    )]
+    ForeignPeer,
     #[error("The `authorization` header must be `Bearer`, a space and a token, and be sent once.")]
     Malformed,
     #[error("Callers cannot be authenticated: {0}")]

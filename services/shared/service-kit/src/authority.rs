@@ -16,27 +16,30 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::UnixStream,
 };
-use tonic::transport::server::{Connected, UdsConnectInfo};
+use tonic::transport::server::Connected;
+
+use crate::peer::Peer;
 
 /// A connection on a unix socket whose requests have an acceptable `:authority`.
 #[derive(Debug)]
 pub struct NormalizedStream {
     stream: UnixStream,
     normalizer: Normalizer,
+    peer: Peer,
 }
 
 impl NormalizedStream {
     /// Wraps a connection that has just been accepted.
     pub fn new(stream: UnixStream) -> Self {
-        Self { stream, normalizer: Normalizer::default() }
+        Self { peer: Peer::of(&stream), stream, normalizer: Normalizer::default() }
     }
 }
 
 impl Connected for NormalizedStream {
-    type ConnectInfo = UdsConnectInfo;
+    type ConnectInfo = Peer;
 
-    fn connect_info(&self) -> UdsConnectInfo {
-        self.stream.connect_info()
+    fn connect_info(&self) -> Peer {
+        self.peer
     }
 }
 

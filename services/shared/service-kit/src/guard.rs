@@ -13,13 +13,14 @@ use futures::future::{Either, select};
 use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
 use http_body::Frame;
 use tokio::time::{Interval, MissedTickBehavior};
-use tonic::{Status, body::Body, transport::server::UdsConnectInfo};
+use tonic::{Status, body::Body};
 
 use crate::{
     Access,
     auth::{AuthenticationError, Credentials},
     methods,
     middleware::{Middleware, ResponseFuture, refuse},
+    peer::Peer,
     principal::Principal,
     register::TokenDigest,
 };
@@ -90,8 +91,13 @@ fn remove_reports(headers: &mut HeaderMap) {
 
 /// The credentials of this request and its connection.
 pub(crate) fn shown<B>(request: &Request<B>) -> Result<Credentials, AuthenticationError> {
-    let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
-    Ok(Credentials { uid: peer.map(|peer| peer.uid()), token: token(request.headers())? })
+    let token = token(request.headers())?;
+    let uid = match request.extensions().get::<Peer>() {
+        Some(Peer { is_foreign: true, .. }) if token.is_none() => return Err(AuthenticationError::ForeignPeer),
+        Some(Peer { uid, is_foreign: false }) => *uid,
+        Some(_) | None => None,
+    };
+    Ok(Credentials { uid, token })
 }
 
 fn token(headers: &HeaderMap) -> Result<Option<TokenDigest>, AuthenticationError> {

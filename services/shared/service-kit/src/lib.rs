@@ -18,6 +18,7 @@ mod methods;
 pub mod metrics;
 mod middleware;
 pub mod net;
+mod peer;
 pub mod principal;
 pub mod program;
 mod reflection;

@@ -20,6 +20,7 @@ mod services;
 mod settings;
 mod show;
 mod size;
+mod sources;
 pub mod toolchains;
 mod tools;
 mod view;

@@ -10,7 +10,7 @@ use std::{
 use belay_yaml::Violation;
 use thiserror::Error;
 
-use crate::{File, Origin, Settings};
+use crate::{File, Origin, Settings, sources};
 
 /// The file of the machine.
 const MACHINE: &str = "/etc/belay/config.yaml";
@@ -31,8 +31,6 @@ pub struct Loaded {
 impl Loaded {
     /// The error about a field of the file that only a service can judge, such as a schema.
     pub fn refuse(&self, field: &str, message: impl Into<String>) -> ConfigError {
-        let path = self.file.clone().unwrap_or_default();
-        let text = fs::read_to_string(&path).unwrap_or_default();
         let tool = self.settings.tools.iter().find(|tool| {
             field.strip_prefix("tools.").is_some_and(|rest| {
                 rest.strip_prefix(tool.value.name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -44,7 +42,13 @@ impl Loaded {
             Some(Origin::Line(line)) => *line,
             _ => 0,
         };
-        let violations = vec![Violation { field: field.to_owned(), line, message: message.into() }];
+        self.refused(vec![Violation { field: field.to_owned(), line, message: message.into() }])
+    }
+
+    /// The error about these fields of the file.
+    pub(crate) fn refused(&self, violations: Vec<Violation>) -> ConfigError {
+        let path = self.file.clone().unwrap_or_default();
+        let text = fs::read_to_string(&path).unwrap_or_default();
         ConfigError::Refused { path, text, violations }
     }
 }
@@ -134,7 +138,13 @@ fn read(path: &Path, home: Option<&Path>) -> Result<Settings, ConfigError> {
         return Err(ConfigError::Exposed { path: path.to_owned(), problem });
     }
     let text = io::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
-    File::parse(&text, home).map_err(|violations| ConfigError::Refused { path: path.to_owned(), text, violations })
+    let refused = |text: String, violations| ConfigError::Refused { path: path.to_owned(), text, violations };
+    let mut settings = match File::parse(&text, home) {
+        Ok(settings) => settings,
+        Err(violations) => return Err(refused(text, violations)),
+    };
+    let violations = sources::resolve(&mut settings, home);
+    if violations.is_empty() { Ok(settings) } else { Err(refused(text, violations)) }
 }
 
 /// Why a file with this owner and mode is unsafe: other users can change it.

@@ -39,19 +39,44 @@ pub(crate) fn absolute(text: &str, home: Option<&Path>) -> Result<PathBuf, Strin
     }
 }
 
-/// Why commands must not see a directory: the root, a home, or a system directory such as /proc.
+/// Host paths that expose the running system rather than files: nothing in them is visible to commands.
+const MACHINE: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/boot", "/var/run"];
+
+/// Host paths that are never visible as a whole.
+const WHOLE: [&str; 3] = ["/etc", "/var", "/var/lib"];
+
+/// Secrets of the machine, which no toolchain needs.
+const SECRETS: [&str; 12] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/krb5.keytab",
+    "/etc/letsencrypt",
+    "/etc/NetworkManager/system-connections",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/wireguard",
+];
+
+/// Why commands must not see a path without symbolic links: it is or contains the root, a home or secrets, or is part of the running system.
 pub(crate) fn too_much(path: &Path, home: Option<&Path>) -> Option<&'static str> {
     const ROOTS: [&str; 2] = ["/home", "/Users"];
     let is_home = path == Path::new("/root")
         || ROOTS.iter().any(|root| path == Path::new(root) || path.parent() == Some(Path::new(root)))
         || home.is_some_and(|home| home.starts_with(path));
-    const MACHINE: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/boot", "/var/run"];
     if path == Path::new("/") {
         Some("is the whole machine: name the directory of one toolchain")
     } else if is_home {
         Some("is, or contains, a home directory, which may hold credentials: name the directory of one toolchain")
-    } else if path == Path::new("/etc") || MACHINE.iter().any(|folder| path.starts_with(folder)) {
+    } else if WHOLE.iter().any(|whole| path == Path::new(whole))
+        || MACHINE.iter().any(|folder| path.starts_with(folder))
+    {
         Some("belongs to the running system and is never visible to commands: name the directory of one toolchain")
+    } else if SECRETS.iter().any(|secret| path.starts_with(secret) || Path::new(secret).starts_with(path)) {
+        Some("is, or contains, secrets of this machine: name only the files that are needed")
     } else {
         None
     }

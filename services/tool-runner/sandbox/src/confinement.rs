@@ -51,7 +51,9 @@ fn lower(resource: Resource, to: Option<u64>) -> io::Result<()> {
 /// A program may raise its soft limit up to the hard one.
 fn limit_open_files(limits: &Limits) -> io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let hard = maximum.map_or(limits.open_files, |hard| hard.min(limits.open_files));
+    // The kernel counts the descriptors in flight over unix sockets per user, and refuses more to a process than its own limit of open files.
+    // With half of the runner's, commands cannot put so many in flight that the runner and its launchers can send none.
+    let hard = maximum.map_or(limits.open_files, |hard| (hard / 2).min(limits.open_files));
     let soft = limits.open_files_at_start.or(current).map_or(hard, |soft| soft.min(hard));
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum: Some(hard) })?)
 }

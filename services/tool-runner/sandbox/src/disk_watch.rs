@@ -31,7 +31,7 @@ use crate::{
     mounts::MountKind,
     protocol::{Command, Context as _, Failure},
     scratch_directory,
-    sources::Sources,
+    sources::{Sources, open_source},
     usage::{FileSystemSpace, Walk, descendants, open_directory},
 };
 
@@ -155,8 +155,10 @@ impl DiskWatch {
             }
         }
         for (n, mount) in command.mounts.iter().enumerate().filter(|(_, mount)| mount.kind == MountKind::Writable) {
-            let taken = sources.and_then(|sources| Some(&sources.mounts.get(n)?.piece.mount));
-            let folder = open(&mount.source, taken)?;
+            let folder = match sources.and_then(|sources| Some(&sources.mounts.get(n)?.piece.mount)) {
+                Some(taken) => open(&mount.source, Some(taken))?,
+                None => open(&mount.source, Some(&open_source(&mount.source)?.0))?,
+            };
             watch.add(&mount.source, folder, c".", &mount.target, None, command.reserve)?;
         }
         if let (Some(row), Some(disk)) = (&watch.row, watch.disks.first()) {

@@ -15,6 +15,7 @@ use rustix::{
 use crate::{
     INNER_ID, command_process, confinement,
     ended::{End, Ended, Usage},
+    error::KILLED,
     host_ids::HostIds,
     layer::Layer,
     protocol::{Command, Context as _, Failure, Message},
@@ -101,7 +102,7 @@ fn start(
         None => Err(Failure::Layer(
             Layer::Limits,
             "the process of the command was killed before it started".to_owned(),
-            libc::ESRCH,
+            KILLED,
         )),
     }
 }
@@ -112,7 +113,7 @@ fn tie_to_launcher(launcher: PipeReader) -> io::Result<()> {
     // The launcher may have died before the signal was set.
     let mut fds = [PollFd::new(&launcher, PollFlags::empty())];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-    if fds[0].revents().contains(PollFlags::HUP) { Err(io::Error::other("the launcher is dead")) } else { Ok(()) }
+    if fds[0].revents().contains(PollFlags::HUP) { Err(io::Error::from_raw_os_error(KILLED)) } else { Ok(()) }
 }
 
 /// Maps this process to [`INNER_ID`], the only id in the namespace.

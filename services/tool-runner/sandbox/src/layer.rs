@@ -76,7 +76,9 @@ impl Layer {
     #[must_use]
     pub fn fix(self) -> &'static str {
         match self {
-            Self::Launcher => "set `Settings::executable` to the path of this binary, and do not kill the launcher",
+            Self::Launcher => {
+                "make sure that the file of this program can be executed, and that nothing kills the processes that it starts"
+            }
             Self::ServiceUser => {
                 "run as root with CAP_SETUID and CAP_SETGID, or as an ordinary user; choose a service uid that this user \
                  namespace maps (`cat /proc/self/uid_map`)"

@@ -14,7 +14,7 @@ pub struct Limits {
     /// The largest file that a process may write, in bytes; beyond it SIGXFSZ. Capped at the largest write budget, which is also the limit
     /// for `None`.
     pub file_size: Option<u64>,
-    /// Open files per process (hard RLIMIT_NOFILE: a program may raise its own limit up to this).
+    /// Open files per process (hard RLIMIT_NOFILE: a program may raise its own limit up to this). At most half of the runner's limit applies.
     pub open_files: u64,
     /// Initial soft RLIMIT_NOFILE. `None`: the one that the runner was started with.
     pub open_files_at_start: Option<u64>,
@@ -29,7 +29,7 @@ wire_struct!(Limits { cpu, file_size, open_files, open_files_at_start, processes
 
 impl Default for Limits {
     /// Limits that test suites of ordinary projects fit into: no limit on CPU time and address space, files of 8 GiB, 1,048,576 open files
-    /// (or the runner's limit), 4,096 processes and threads.
+    /// (or half of the runner's limit), 4,096 processes and threads.
     fn default() -> Self {
         Self {
             cpu: None,

@@ -66,7 +66,14 @@ fn launch(one: SingleThreaded, command: &Command, table: Option<OwnedFd>, mut ru
     let row = table.zip(command.row).map(|(table, row)| OwnRow::new(table, row));
     match start_init(one, command, row, runner) {
         Ok(mut init) => {
-            send_init(runner, init.pidfd.as_fd())?;
+            if let Err(error) = send_init(runner, init.pidfd.as_fd()) {
+                // The runner could neither wait for it nor kill it.
+                pidfd_send_signal(&init.pidfd, Signal::KILL)?;
+                sys::wait(init.pid)?;
+                let error = error.raw_os_error().unwrap_or(libc::EIO);
+                let failure = Failure::Layer(Layer::Launcher, "handing the process to the runner".to_owned(), error);
+                return runner.write_all(&frame(&Message::Failed(failure)));
+            }
             let ended = watch(&mut init, command.timeout, runner)?;
             // Its files are discarded, because others need the space.
             let over = matches!(ended, Some(Ended { end: End::DiskLimit(_), .. }));

@@ -15,7 +15,7 @@ use crate::{
 /// A directory or file of the host that a command sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// The path on the host. It must be absolute and exist when a command starts, or the command is refused.
+    /// The path on the host. It must be absolute, without symbolic links, and exist when a command starts, or the command is refused.
     pub source: PathBuf,
     /// The path in the view: absolute, without `..`. It may lie below `/opt`, `/usr/local` (where it must exist on the host), `/etc`, a
     /// home, [`crate::HOME`] or any new path, and below the target of another mount; not in `/proc`, `/sys`, `/dev` or the workspace, which
@@ -59,7 +59,10 @@ const BUILT_ITSELF: [&str; 14] = [
 ];
 
 /// Sources that expose the running system rather than files.
-const NEVER_MOUNTED: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
+const NEVER_MOUNTED: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/var/run", "/boot"];
+
+/// Sources that are too much, whatever they contain today.
+const NEVER_WHOLE: [&str; 5] = ["/home", "/root", "/Users", "/var", "/var/lib"];
 
 /// Secrets of the machine, which no toolchain needs.
 const SECRETS: [&str; 6] =
@@ -89,6 +92,9 @@ pub(crate) fn check(mounts: &[Mount], field: &str) -> Result<(), LaunchError> {
         }
         if let Some(never) = NEVER_MOUNTED.iter().find(|never| mount.source.starts_with(never)) {
             return refuse("source", format!("{never} belongs to the running system and is never mounted"));
+        }
+        if let Some(whole) = NEVER_WHOLE.iter().find(|whole| mount.source == Path::new(whole)) {
+            return refuse("source", format!("{whole} is never mounted as a whole: mount a directory in it"));
         }
         if let Some(built) = BUILT.iter().find(|built| mount.target.starts_with(built)) {
             return refuse("target", format!("the sandbox builds {built} itself"));

@@ -1,6 +1,6 @@
 //! Probes each layer on this machine separately, so that all missing ones are reported at once.
 
-use std::{io, process::Stdio};
+use std::{io, process::Stdio, time::Duration};
 
 use crate::{
     connection::receive,
@@ -60,7 +60,7 @@ pub struct Report {
 /// Probes each layer in its own process. Takes some milliseconds and changes nothing.
 ///
 /// # Errors
-/// When no launcher can be executed.
+/// When no launcher can be executed, or the probe of a layer was lost ([`LaunchError::is_lost`]), so that it shows nothing.
 pub fn probe(settings: &Settings) -> Result<Report, LaunchError> {
     if !role::can_launch() {
         return Err(LaunchError::NotReady);
@@ -69,13 +69,34 @@ pub fn probe(settings: &Settings) -> Result<Report, LaunchError> {
     let protocol = Request::Probe(settings.service_uid, settings.service_gid);
     let (mut control, mut launched) =
         spawn(settings, &protocol, None, ReleasedOnExit::default(), Stdio::null(), Stdio::null())?;
+    control
+        .set_read_timeout(Some(MAX_WAIT))
+        .map_err(|source| LaunchError::launcher("limiting the wait for the launcher", source))?;
     let reply = receive(&mut control).map_err(|source| LaunchError::launcher("reading from the launcher", source))?;
     // The launcher has nothing more to send, and its exit code does not matter.
     let _ = launched.wait();
     match reply {
-        Some((Message::Probed(probed), _)) => Ok(report(&probed)),
+        Some((Message::Probed(probed), _)) => match lost(&probed) {
+            Some(error) => Err(error),
+            None => Ok(report(&probed)),
+        },
         _ => Err(LaunchError::LauncherLost { program: "the probe".to_owned() }),
     }
+}
+
+/// How long a probe may take: far longer than on any machine that is not overloaded.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// The first probe that was lost, and so shows nothing about its layer.
+fn lost(probed: &[Probed]) -> Option<LaunchError> {
+    let error = |probed: &Probed| LaunchError::Layer {
+        layer: probed.layer,
+        doing: "probing it".to_owned(),
+        source: io::Error::from_raw_os_error(probed.error),
+    };
+    // No probe writes to a disk: ENOSPC is the answer of a layer.
+    let found = probed.iter().filter(|probed| !matches!(probed.error, 0 | libc::ENOSPC));
+    found.map(error).find(LaunchError::is_lost)
 }
 
 fn report(probed: &[Probed]) -> Report {
@@ -111,4 +132,25 @@ fn report(probed: &[Probed]) -> Report {
         Tier::Full
     };
     Report { layers, tier }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::KILLED;
+
+    fn probed(error: i32) -> Vec<Probed> {
+        vec![Probed { layer: Layer::Proc, error: 0 }, Probed { layer: Layer::UserNamespace, error }]
+    }
+
+    #[test]
+    fn a_killed_probe_is_lost_and_a_refused_one_is_a_missing_layer() {
+        for error in [KILLED, libc::EAGAIN, libc::ENOMEM, libc::EMFILE] {
+            assert!(lost(&probed(error)).is_some(), "{error}");
+        }
+        for error in [0, libc::EPERM, libc::ENOSPC, libc::ENOSYS] {
+            assert!(lost(&probed(error)).is_none(), "{error}");
+        }
+        assert_eq!(report(&probed(libc::EPERM)).tier, Tier::Landlock);
+    }
 }

@@ -76,6 +76,10 @@ wire_struct!(Command {
 /// The path of the attack binary in the view.
 pub(crate) const ATTACKS: &str = "/.attacks";
 
+/// Where a self-test shows a folder of the host read-only, and where below private changes.
+pub(crate) const SHOWN: &str = "/mnt/shown";
+pub(crate) const SHOWN_SCRATCH: &str = "/mnt/scratch";
+
 /// Marks the secrets of the targets, so that no attack succeeds by chance.
 pub(crate) const CANARY: &str = "belay-canary";
 

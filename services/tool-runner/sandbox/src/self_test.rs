@@ -17,8 +17,10 @@ use crate::{
     error::LaunchError,
     launcher::NamespaceLauncher,
     limits::Limits,
+    mounts::{Mount, MountKind},
     output::OutputCaps,
-    protocol::{ATTACKS, CANARY},
+    probe,
+    protocol::{ATTACKS, CANARY, SHOWN, SHOWN_SCRATCH},
     running::Status,
     spec::{Spec, WorkspaceMount},
 };
@@ -42,7 +44,10 @@ pub enum SelfTestError {
     Targets(#[from] io::Error),
     /// The sandbox did not start.
     #[error(transparent)]
-    Launch(#[from] LaunchError),
+    Launch(LaunchError),
+    /// The processes of the self-test were killed before the attacks started, or its time was over.
+    #[error("the processes of the self-test were killed before its attacks started")]
+    Killed,
     /// The attacks ended before all of them had run.
     #[error("the self-test's attacks ended early ({status:?}): {output}")]
     EndedEarly {
@@ -51,6 +56,37 @@ pub enum SelfTestError {
         /// Their output.
         output: String,
     },
+}
+
+impl From<LaunchError> for SelfTestError {
+    fn from(error: LaunchError) -> Self {
+        match error {
+            LaunchError::LauncherLost { .. } => Self::Killed,
+            // Its time was over before it had started.
+            LaunchError::Spec { field, .. } if field == "timeout" => Self::Killed,
+            error => Self::Launch(error),
+        }
+    }
+}
+
+impl SelfTestError {
+    /// Whether it says nothing about the sandbox on this machine: the self-test was killed, or it ran out of time, memory or space.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        match self {
+            Self::Targets(error) => LaunchError::launcher("setting up the targets", clone_of(error)).is_lost(),
+            Self::Launch(error) => error.is_lost(),
+            Self::Killed => true,
+            Self::EndedEarly { status, .. } => {
+                matches!(status, Status::Lost | Status::Killed | Status::TimedOut | Status::DiskLimit(_))
+                    || *status == Status::Signalled(libc::SIGKILL)
+            }
+        }
+    }
+}
+
+fn clone_of(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
 /// Runs the built-in attacks inside the sandbox, against targets created for them: a secret file, sockets, a listener, this process.
@@ -70,6 +106,15 @@ pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, Self
     for file in [&secret, &hidden.join("secret"), &workspace.join("file")] {
         fs::write(file, CANARY)?;
         fs::set_permissions(file, fs::Permissions::from_mode(0o666))?;
+    }
+    let shown = folder.path().canonicalize()?.join("shown");
+    fs::create_dir(&shown)?;
+    fs::write(shown.join("file"), CANARY)?;
+    let mut in_folders = Vec::new();
+    for folder in [&workspace, &shown] {
+        let socket = folder.join("socket");
+        in_folders.push(UnixListener::bind(&socket)?);
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o777))?;
     }
     symlink(&secret, workspace.join("link-to-secret"))?;
     symlink("/proc/1/root", workspace.join("link-to-root"))?;
@@ -94,6 +139,11 @@ pub fn self_test(launcher: &NamespaceLauncher) -> Result<Vec<AttackResult>, Self
     ];
     let mut spec = Spec::new(ATTACKS, targets, mount);
     spec.limits = Some(Limits { processes: 64, ..Limits::default() });
+    spec.timeout = Some(probe::MAX_WAIT);
+    spec.mounts = vec![
+        Mount { source: shown.clone(), target: SHOWN.into(), kind: MountKind::ReadOnly },
+        Mount { source: shown, target: SHOWN_SCRATCH.into(), kind: MountKind::Scratch },
+    ];
     let mut attacks = launcher.launch_attacks(spec)?;
     let (outcome, output) = attacks.collect(OutputCaps::default())?;
     attacks.tear_down()?;

@@ -13,7 +13,8 @@ use std::{
 };
 
 use rustix::{
-    fs::CWD,
+    fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2},
+    io::Errno,
     mount::{OpenTreeFlags, open_tree},
 };
 
@@ -28,6 +29,9 @@ use crate::{
 
 /// Where programs and libraries are. Links on most systems (`/bin` to `/usr/bin`), directories on some.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// What the administrator of the machine has installed.
+const LOCAL: &str = "/usr/local";
 
 /// Those of [`SYSTEM`] that exist.
 pub(crate) fn system_folders() -> impl Iterator<Item = PathBuf> {
@@ -48,7 +52,7 @@ pub(crate) struct HostMount {
     pub(crate) folder: bool,
 }
 
-/// An operator's [`Mount`].
+/// An operator's [`Mount`], or one like it.
 pub(crate) struct Shown {
     pub(crate) piece: HostMount,
     pub(crate) kind: MountKind,
@@ -69,6 +73,8 @@ pub(crate) struct Sources {
     pub(crate) staging: Option<OwnedFd>,
     /// The directory of the scratch places. `None`: they are in memory.
     pub(crate) scratch: Option<OwnedFd>,
+    /// [`LOCAL`], if there is one.
+    pub(crate) local: Option<Shown>,
     /// The operator's mounts, in order.
     pub(crate) mounts: Vec<Shown>,
 }
@@ -105,6 +111,7 @@ pub(crate) fn take(command: &Command, authority: MountAuthority) -> Result<Sourc
         lower: Vec::new(),
         staging: None,
         scratch: None,
+        local: None,
         mounts: Vec::new(),
     };
     for place in SYSTEM.map(Path::new) {
@@ -140,6 +147,10 @@ pub(crate) fn take(command: &Command, authority: MountAuthority) -> Result<Sourc
         let owner = owner_of(folder).at(Layer::View, || format!("inspecting {}", folder.display()))?;
         sources.scratch = Some(owners.take(folder, owner, NOT_TRUSTED, Layer::View)?);
     }
+    // Administrators install programs with sockets there, unlike in the rest of /usr.
+    if fs::symlink_metadata(LOCAL).is_ok_and(|metadata| metadata.is_dir()) {
+        sources.local = Some(Shown { piece: piece(LOCAL.as_ref(), LOCAL.as_ref())?, kind: MountKind::ReadOnly });
+    }
     for mount in &command.mounts {
         sources.mounts.push(take_mount(mount, &mut owners)?);
     }
@@ -162,6 +173,15 @@ fn clone(path: &Path, reach: Reach) -> io::Result<OwnedFd> {
     Ok(open_tree(CWD, path, flags)?)
 }
 
+/// A detached clone of what is open.
+fn clone_open(opened: BorrowedFd<'_>, reach: Reach) -> io::Result<OwnedFd> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    if reach == Reach::Tree {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    Ok(open_tree(opened, "", flags)?)
+}
+
 fn owner_of(path: &Path) -> io::Result<(u32, u32)> {
     let metadata = fs::metadata(path)?;
     Ok((metadata.uid(), metadata.gid()))
@@ -177,10 +197,23 @@ struct Owners {
 
 impl Owners {
     fn take(&mut self, folder: &Path, owner: (u32, u32), attributes: u64, layer: Layer) -> Result<OwnedFd, Failure> {
+        let doing = || format!("opening {}", folder.display());
+        let opened = openat(CWD, folder, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).at(layer, doing)?;
+        self.take_open(folder, opened.as_fd(), owner, attributes, layer)
+    }
+
+    fn take_open(
+        &mut self,
+        folder: &Path,
+        opened: BorrowedFd<'_>,
+        owner: (u32, u32),
+        attributes: u64,
+        layer: Layer,
+    ) -> Result<OwnedFd, Failure> {
         let (reach, to) = (self.authority.reach(), self.to);
         let mapping =
             self.mapping(owner).at(Layer::IdMappedWorkspace, || format!("mapping user {} to {}", owner.0, to.0))?;
-        let mount = clone(folder, reach).at(layer, || format!("cloning the mount of {}", folder.display()))?;
+        let mount = clone_open(opened, reach).at(layer, || format!("cloning the mount of {}", folder.display()))?;
         sys::mount_setattr(mount.as_fd(), reach, attributes, mapping)
             .at(Layer::IdMappedWorkspace, || format!("mapping the owner of {}", folder.display()))?;
         Ok(mount)
@@ -213,19 +246,51 @@ fn take_workspace(command: &Command, owners: &mut Owners, sources: &mut Sources)
     Ok(())
 }
 
+/// Opens the source of a mount without following links: what was checked is the path without any, and a link that was put there since leads
+/// elsewhere.
+pub(crate) fn open_source(source: &Path) -> Result<(OwnedFd, fs::Metadata), Failure> {
+    let doing = || format!("opening {}", source.display());
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match openat2(CWD, source, flags, Mode::empty(), resolve) {
+        Err(error @ (Errno::LOOP | Errno::NOENT | Errno::NOTDIR)) => {
+            let what = match error {
+                Errno::LOOP => "leads through a symbolic link, which is not followed",
+                _ => "does not exist",
+            };
+            Err(Failure::Spec("mounts".to_owned(), format!("`{}` {what}", source.display())))
+        }
+        opened => {
+            let opened = opened.at(Layer::View, doing)?;
+            let file = fs::File::from(opened);
+            let metadata = file.metadata().at(Layer::View, doing)?;
+            Ok((file.into(), metadata))
+        }
+    }
+}
+
 fn take_mount(mount: &Mount, owners: &mut Owners) -> Result<Shown, Failure> {
     let Mount { source, target, kind } = mount;
-    let metadata = fs::metadata(source).at(Layer::View, || format!("inspecting {}", source.display()))?;
+    let (opened, metadata) = open_source(source)?;
+    if !metadata.is_dir() && !metadata.is_file() {
+        let problem = format!("`{}` is neither a directory nor a regular file", source.display());
+        return Err(Failure::Spec("mounts".to_owned(), problem));
+    }
     let owner = (metadata.uid(), metadata.gid());
     let taken = match kind {
-        MountKind::ReadOnly => piece(source, target)?,
+        MountKind::ReadOnly => {
+            let doing = || format!("cloning the mount of {} read-only", source.display());
+            let mount = clone_open(opened.as_fd(), Reach::Tree).at(Layer::View, doing)?;
+            sys::mount_setattr(mount.as_fd(), Reach::Tree, READ_ONLY, None).at(Layer::View, doing)?;
+            HostMount { place: target.clone(), mount, folder: metadata.is_dir() }
+        }
         MountKind::Scratch | MountKind::Writable if !metadata.is_dir() => {
             let problem = format!("`{}` is not a directory: only directories can be writable", source.display());
             return Err(Failure::Spec("mounts".to_owned(), problem));
         }
         MountKind::Scratch | MountKind::Writable => {
             let attributes = if *kind == MountKind::Scratch { READ_ONLY } else { NOT_TRUSTED };
-            let mount = owners.take(source, owner, attributes, Layer::View)?;
+            let mount = owners.take_open(source, opened.as_fd(), owner, attributes, Layer::View)?;
             HostMount { place: target.clone(), mount, folder: true }
         }
     };

@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, chmodat, mkdirat, openat, openat2, statat, symlinkat},
+    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat},
     io::Errno,
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
@@ -22,12 +22,13 @@ use crate::{
     HOME, INNER_ID, UPPER, WORK,
     budget::WriteBudget,
     layer::Layer,
-    mounts::MountKind,
     protocol::{Command, Context as _, Failure},
     scratch,
-    sources::{HostMount, Shown, Sources},
+    sources::{HostMount, Sources},
     sys::{self, Reach},
 };
+
+mod folders;
 
 /// Where mounts are staged until the new root becomes the root. The directory exists wherever commands can run, and may be covered: its own
 /// content was cloned before.
@@ -41,6 +42,9 @@ const WORKSPACE: &str = "workspace";
 
 /// The scratch places on the scaffold if they are on disk; else the tmpfs that HOME and the overlays share.
 const SCRATCH: &str = "scratch";
+
+/// An empty directory on the scaffold: the second lower directory of overlays that have no upper one.
+const EMPTY: &str = "empty";
 
 /// Generated files of `/etc`, because the host's describe its users and network.
 const ETC: [(&str, &str); 5] = [
@@ -78,6 +82,7 @@ pub(crate) fn build(sources: Sources, command: &Command) -> Result<(), Failure> 
     let scaffold = fresh("tmpfs", &[("size", "64k"), ("mode", "700")], NOSUID_NODEV)
         .and_then(|scaffold| attach(scaffold.as_fd(), CWD, SCAFFOLD).map(|()| scaffold))
         .at(Layer::View, || "mounting the scaffold".to_owned())?;
+    mkdirat(&scaffold, EMPTY, Mode::from(0o755)).at(Layer::View, || "creating an empty directory".to_owned())?;
     let root = fresh("tmpfs", &[("size", "4m"), ("nr_inodes", "4096"), ("mode", "755")], NOSUID_NODEV)
         .and_then(|root| {
             mkdirat(&scaffold, ROOT, Mode::RWXU)?;
@@ -101,12 +106,10 @@ pub(crate) fn build(sources: Sources, command: &Command) -> Result<(), Failure> 
         .and_then(|shm| attach(shm.as_fd(), root, "dev/shm"))
         .at(Layer::View, || "mounting /dev/shm".to_owned())?;
     mount_scratch(scaffold.as_fd(), root, command, &sources).at(Layer::View, || "mounting /tmp and HOME".to_owned())?;
-    for (n, shown) in sources.mounts.iter().enumerate() {
-        mount_operators(scaffold.as_fd(), root, n, shown)
-            .at(Layer::View, || format!("mounting {}", shown.piece.place.display()))?;
-    }
+    let folders: Vec<_> = sources.local.iter().chain(&sources.mounts).collect();
+    folders::mount_all(scaffold.as_fd(), root, &folders)?;
 
-    mount_workspace(scaffold.as_fd(), root, &sources)?;
+    mount_workspace(scaffold.as_fd(), &sources)?;
     for folder in &command.hidden {
         hide(root, folder)?;
     }
@@ -262,40 +265,16 @@ fn mount_scratch(
     attach(part_of(scaffold, &user)?.as_fd(), root, HOME.trim_start_matches('/'))
 }
 
-/// Mounts the operator's mount number `n`.
-fn mount_operators(scaffold: BorrowedFd<'_>, root: BorrowedFd<'_>, n: usize, shown: &Shown) -> Result<(), Errno> {
-    if shown.kind != MountKind::Scratch {
-        return show(root, &shown.piece);
-    }
-    let (lower, changes) = (format!("l{n}"), Path::new(SCRATCH).join(scratch::HOME).join(n.to_string()));
-    mkdirat(scaffold, &lower, Mode::RWXU)?;
-    attach(shown.piece.mount.as_fd(), scaffold, &lower)?;
-    mkdirat(scaffold, &changes, Mode::RWXU)?;
-    // The upper directory represents the source itself.
-    let mode = Mode::from_raw_mode(statat(scaffold, &lower, AtFlags::empty())?.st_mode & 0o777);
-    for (name, mode) in [(UPPER, mode), (WORK, Mode::RWXU)] {
-        mkdirat(scaffold, changes.join(name), Mode::RWXU)?;
-        chmodat(scaffold, changes.join(name), mode, AtFlags::empty())?;
-    }
-    let target = shown.piece.place.strip_prefix("/").unwrap_or(&shown.piece.place);
-    drop(mount_point(root, target, true)?);
-    let changes = changes.display();
-    let options = format!("lowerdir={lower},userxattr,upperdir={changes}/{UPPER},workdir={changes}/{WORK},volatile");
-    fchdir(scaffold)?;
-    let options = CString::new(options).expect("made of names without NUL");
-    let place = Path::new(ROOT).join(target);
-    mount("overlay", &place, "overlay", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
-}
-
 /// Mounts the workspace.
-fn mount_workspace(scaffold: BorrowedFd<'_>, root: BorrowedFd<'_>, sources: &Sources) -> Result<(), Failure> {
+fn mount_workspace(scaffold: BorrowedFd<'_>, sources: &Sources) -> Result<(), Failure> {
     let (lower, staging) = (&sources.lower, &sources.staging);
-    if let ([only], None) = (&lower[..], staging) {
-        return attach(only.as_fd(), root, WORKSPACE).at(Layer::Workspace, || "mounting the workspace".to_owned());
-    }
     // Short names relative to the scaffold: all options of a mount have to fit on one page.
     let mut names: Vec<String> = (0..lower.len()).map(|n| n.to_string()).collect();
     let mut options = format!("lowerdir={},userxattr", names.join(":"));
+    if let (1, None) = (lower.len(), staging) {
+        // Without an upper directory there have to be two lower ones.
+        options = format!("lowerdir=0:{EMPTY},userxattr");
+    }
     if staging.is_some() {
         // Volatile: otherwise the end of each command would wait for a sync of the upper file system.
         options.push_str(&format!(",upperdir=s/{UPPER},workdir=s/{WORK},volatile"));

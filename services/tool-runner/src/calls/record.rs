@@ -99,15 +99,12 @@ pub(super) fn workspace_failed(error: &(dyn Error + 'static)) -> Unsuccessful {
     unsuccessful(ToolFailure::new(ErrorClass::Transient, reason, message))
 }
 
-/// The end of a failed call. A call that failed on a full or read-only disk has changed nothing: it ends as cancelled, so that the executor retries
-/// it later.
+/// The end of a failed call. A call that failed on a full or read-only disk, or whose sandbox could not be tested or started for now, has changed
+/// nothing: it ends as cancelled, so that the executor retries it later.
 pub(super) fn unsuccessful(failure: ToolFailure) -> Unsuccessful {
-    let state = if is_disk_reason(&failure.reason) && !is_planted(Defect::FullDiskFailsSteps) {
-        State::Cancelled
-    } else {
-        State::Failed
-    };
-    (state, failure)
+    let on_disk = is_disk_reason(&failure.reason) && !is_planted(Defect::FullDiskFailsSteps);
+    let without_sandbox = failure.reason == reasons::SANDBOX_UNAVAILABLE && failure.class == ErrorClass::Transient;
+    (if on_disk || without_sandbox { State::Cancelled } else { State::Failed }, failure)
 }
 
 /// The failure of a call that timed out. It names the field of the plan that sets the limit.
@@ -139,8 +136,10 @@ mod tests {
             let (state, failed) = workspace_failed(&std::io::Error::from_raw_os_error(code));
             assert_eq!((state, failed.reason.as_str()), (State::Cancelled, reason));
         }
-        let failed = ToolFailure::new(ErrorClass::Transient, reasons::WORKSPACE_FAILED, "failed");
-        assert_eq!(unsuccessful(failed).0, State::Failed);
+        let end = |class, reason: &str| unsuccessful(ToolFailure::new(class, reason, "failed")).0;
+        assert_eq!(end(ErrorClass::Transient, reasons::WORKSPACE_FAILED), State::Failed);
+        assert_eq!(end(ErrorClass::Transient, reasons::SANDBOX_UNAVAILABLE), State::Cancelled);
+        assert_eq!(end(ErrorClass::SandboxViolation, reasons::SANDBOX_UNAVAILABLE), State::Failed);
     }
 
     #[test]

@@ -191,9 +191,9 @@ impl Calls {
             return self.end(job, receipt, Err((State::Denied, record::denied(&intent.decision))), false).await;
         }
         if spec.kind == ToolKind::Terminal
-            && let Err(failure) = tier::check(&self.enforcement, job.policy.policy.min_tier())
+            && let Err(unsuccessful) = self.check_sandbox(job).await
         {
-            return self.end(job, receipt, Err((State::Failed, failure)), false).await;
+            return self.end(job, receipt, Err(unsuccessful), false).await;
         }
         if next == Before::Ask {
             return Box::pin(self.require_call_approval(job, receipt, &intent)).await;
@@ -213,6 +213,18 @@ impl Calls {
             return self.end(job, receipt, outcome, true).await;
         }
         Box::pin(self.run_in_workspace(job, receipt, arguments, &intent, &mut cancelled)).await
+    }
+
+    /// Checks that the sandbox suffices. If the tests of it were lost, waits for another one, or until the call is cancelled.
+    async fn check_sandbox(&self, job: &Job) -> Result<(), Unsuccessful> {
+        let mut cancelled = job.call.cancel.subscribe();
+        let tested = tokio::select! {
+            biased;
+            () = cancel_requested(&mut cancelled) => return Err((State::Cancelled, record::cancelled())),
+            tested = self.enforcement.tested() => tested.map_err(record::unsuccessful)?,
+        };
+        tier::check(tested.report(), tested.refusal(), job.policy.policy.min_tier())
+            .map_err(|failure| (State::Failed, failure))
     }
 
     /// Runs the tool and fills in the receipt.

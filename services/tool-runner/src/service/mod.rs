@@ -156,7 +156,7 @@ impl ToolRunnerService for Service {
         &self,
         _request: Request<runner_v1::GetEnforcementRequest>,
     ) -> Result<Response<runner_v1::EnforcementReport>, Status> {
-        Ok(Response::new(self.calls.enforcement.clone()))
+        Ok(Response::new(self.calls.enforcement.to_proto()))
     }
 
     async fn acknowledge_tool_calls(

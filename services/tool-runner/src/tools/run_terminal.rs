@@ -8,32 +8,22 @@ mod program;
 mod request;
 mod streams;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use belay_policy::ToolKind;
 use belay_proto::v1::WriteBound;
-use belay_sandbox::Launcher;
 use serde_json::Value;
 
 use super::files::{Work, no_view, read_arguments, stopped};
 use crate::{
-    Annotations, CommandSettings, Enforcement, Invocation, Operation, PlannedProblem, Recovery, Tool, ToolFailure,
-    ToolSpec, Touches,
+    Annotations, CommandSettings, Enforcement, Invocation, Operation, PlannedProblem, Recovery, Tool, ToolSpec, Touches,
 };
 use request::{Arguments, Asked};
 
 /// The tool.
 #[derive(Clone)]
 pub struct RunTerminal {
-    /// The launcher, or why no command can run.
-    launcher: Result<Arc<dyn Launcher>, ToolFailure>,
-    layers: Vec<String>,
-    /// The directories in which programs are looked up.
-    path: Vec<PathBuf>,
+    enforcement: Enforcement,
     settings: Arc<CommandSettings>,
     lanes: process::Lanes,
 }
@@ -41,15 +31,7 @@ pub struct RunTerminal {
 impl RunTerminal {
     /// Runs commands in this sandbox. If the sandbox is unavailable, every call is refused with what is missing.
     pub fn new(enforcement: &Enforcement) -> Self {
-        let launcher = enforcement.launcher();
-        let layers = if launcher.is_ok() { enforcement.active_layers() } else { Vec::new() };
-        Self {
-            launcher,
-            layers,
-            path: enforcement.path().to_vec(),
-            settings: Arc::default(),
-            lanes: process::Lanes::new(),
-        }
+        Self { enforcement: enforcement.clone(), settings: Arc::default(), lanes: process::Lanes::new() }
     }
 
     /// Sets the operator's settings of commands.
@@ -136,7 +118,7 @@ impl Tool for RunTerminal {
         // If the call sets PATH, the program may be anywhere.
         let program = command.first().filter(|_| !environment.iter().any(|name| name == "PATH"));
         Operation {
-            program: program.and_then(|program| program::outside(program, &self.path, is_there)),
+            program: program.and_then(|program| program::outside(program, self.enforcement.path(), is_there)),
             environment,
             command,
             working_directory: arguments["cwd"].as_str().unwrap_or_default().to_owned(),
@@ -165,12 +147,14 @@ impl Tool for RunTerminal {
     }
 
     fn enforced(&self) -> Vec<String> {
-        let kept = self.settings.kept_caches().filter(|_| !self.layers.is_empty());
-        self.layers.iter().cloned().chain(kept).collect()
+        if self.enforcement.launcher().is_err() {
+            return Vec::new();
+        }
+        self.enforcement.active_layers().into_iter().chain(self.settings.kept_caches()).collect()
     }
 
     fn write_bounds(&self) -> Vec<WriteBound> {
-        if self.launcher.is_ok() { self.settings.write_bounds() } else { Vec::new() }
+        if self.enforcement.launcher().is_ok() { self.settings.write_bounds() } else { Vec::new() }
     }
 
     fn stop_grace(&self) -> Duration {
@@ -178,7 +162,7 @@ impl Tool for RunTerminal {
     }
 
     fn call(&self, invocation: Invocation) -> Work {
-        let (launcher, settings, lanes) = (self.launcher.clone(), Arc::clone(&self.settings), self.lanes.clone());
+        let (launcher, settings, lanes) = (self.enforcement.launcher(), Arc::clone(&self.settings), self.lanes.clone());
         Box::pin(async move {
             let Invocation { name, arguments, view, output, trace, enforced, limit, mut stop, .. } = invocation;
             let launcher = launcher?;

@@ -25,9 +25,9 @@ use belay_settings::{RunnerLimits, Sourced};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{
-    Allowed, Annotations, Calls, HostDirectories, Invocation, Ledger, LedgerError, Operation, Parts, Recovery,
-    Registry, Secrets, Thresholds, Tool, ToolFailure, ToolResult, ToolSpec, Touches, WorkspaceDirectories, Workspaces,
-    hosted,
+    Allowed, Annotations, Calls, Enforcement, HostDirectories, Invocation, Ledger, LedgerError, Operation, Parts,
+    Recovery, Registry, Secrets, Thresholds, Tool, ToolFailure, ToolResult, ToolSpec, Touches, WorkspaceDirectories,
+    Workspaces, hosted,
 };
 use belay_workspace::RelPath;
 use serde_json::{Value, json};
@@ -335,7 +335,7 @@ impl Bench {
         let workspaces =
             Workspaces { own: state.join("own"), allowed: self.allowed.clone(), forbidden: vec![state.clone()] };
         let (directories, enforcement, max_calls) =
-            (self.directories.clone(), self.enforcement.clone(), self.max_calls);
+            (self.directories.clone(), Enforcement::reported(self.enforcement.clone()), self.max_calls);
         let started = tokio::task::spawn_blocking(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             let threads = Threads::Real;

@@ -7,6 +7,7 @@ mod endings;
 #[path = "../../sandbox/tests/sandbox/harness.rs"]
 mod harness;
 mod isolation;
+mod lost;
 mod programs;
 mod support;
 mod user;
@@ -16,6 +17,6 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     belay_sandbox::take_over_if_asked();
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let tests = [commands::TESTS, endings::TESTS, programs::TESTS, isolation::TESTS, user::TESTS].concat();
+    let tests = [commands::TESTS, endings::TESTS, programs::TESTS, isolation::TESTS, lost::TESTS, user::TESTS].concat();
     harness::run(&tests, &args)
 }

@@ -63,7 +63,7 @@ pub use order::Order;
 pub use path::{OWN, PathError, RelPath, is_own};
 pub use remove::remove_workspace;
 pub use stat::{FileKind, FileTime};
-pub use stores::enclosing_state_directory;
+pub use stores::{contained_state_directory, enclosing_state_directory};
 pub use tree::{Content, Digest, LeftOut, Limits, Node, Stop, TreeError};
 pub use view::{Metadata, UPPER, View, WORK};
 pub use view_error::ViewError;

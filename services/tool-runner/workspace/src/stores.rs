@@ -136,3 +136,11 @@ pub fn enclosing_state_directory(path: &Path) -> Option<PathBuf> {
         |folder: &&Path| openat(CWD, *folder, flags, Mode::empty()).and_then(is_state_directory).unwrap_or(false);
     path.ancestors().find(is_one).map(Path::to_owned)
 }
+
+/// A state directory that `path` contains, of the 20,000 directories nearest to it. Links are not followed.
+#[must_use]
+pub fn contained_state_directory(path: &Path) -> Option<PathBuf> {
+    let root = openat(CWD, path, DIRECTORY, Mode::empty()).ok()?;
+    let found = within(root.as_fd()).paths.into_iter().find(|found| !found.file_name().is_some_and(is_own))?;
+    Some(path.join(found))
+}

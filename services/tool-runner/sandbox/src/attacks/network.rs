@@ -7,12 +7,17 @@ use std::{
         linux::net::SocketAddrExt as _,
         unix::net::{SocketAddr, UnixStream},
     },
+    path::Path,
     time::Duration,
 };
 
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketType, netlink, recv, send, socket};
 
 use super::attack::{Attack, Verdict};
+use crate::{
+    WORKSPACE,
+    protocol::{SHOWN, SHOWN_SCRATCH},
+};
 
 pub(super) const ATTACKS: &[Attack] = &[
     ("connect to a TCP port of the host", |targets| {
@@ -55,6 +60,15 @@ pub(super) const ATTACKS: &[Attack] = &[
         Verdict::of(connect())
     }),
     ("connect to a socket file of the host", |targets| Verdict::of(UnixStream::connect(&targets.socket))),
+    ("connect to a socket in a folder of the host that it sees", |_| {
+        Verdict::any([WORKSPACE, SHOWN, SHOWN_SCRATCH].map(|folder| {
+            let folder = Path::new(folder);
+            match folder.join("file").exists() && folder.join("socket").exists() {
+                true => Verdict::of(UnixStream::connect(folder.join("socket"))),
+                false => Verdict::Possible(format!("could not be attempted: {} is not shown", folder.display())),
+            }
+        }))
+    }),
     ("open sockets that reach beyond its own network", |_| {
         use AddressFamily as F;
         let open = |family, kind| socket(family, kind, None).map_err(io::Error::from);

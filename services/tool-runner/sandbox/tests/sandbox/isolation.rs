@@ -1,14 +1,24 @@
 //! What a hostile command cannot do, and what is rejected before it starts.
 
-use std::{fs, io::Read as _, path::Path};
-
-use belay_sandbox::{
-    LaunchError, Launcher as _, Layer, Limits, Mount, NamespaceLauncher, Scratch, ScratchPlace, Settings, Spec, Status,
-    WorkspaceMount, WriteBudget, self_test,
+use std::{
+    ffi::CString,
+    fs,
+    io::Read as _,
+    os::unix::{
+        fs::{PermissionsExt as _, symlink},
+        net::{UnixDatagram, UnixListener},
+    },
+    path::Path,
 };
 
+use belay_sandbox::{
+    LaunchError, Launcher as _, Layer, Limits, Mount, MountKind, NamespaceLauncher, OutputCaps, Scratch, ScratchPlace,
+    Settings, Spec, Status, WorkspaceMount, WriteBudget, self_test,
+};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
 use crate::{
-    harness::{Test, tests},
+    harness::{Test, Verdict, tests},
     support::{
         Fixture, fail, fail_by, is_root, launch, launcher, nap, refusal, run, sleepers, status_field, succeed,
         succeed_by,
@@ -24,8 +34,13 @@ pub(crate) const TESTS: &[Test] = tests![
     cpu_time_is_limited,
     temporary_space_is_limited,
     open_files_and_memory_are_limited,
+    descriptors_in_flight_do_not_stop_other_commands,
     each_command_has_its_own_process_limit,
     a_toolchain_outside_usr_is_mounted_read_only,
+    no_source_is_followed_through_a_link,
+    no_socket_of_the_host_is_reached,
+    mounts_below_a_source_are_shown,
+    where_no_overlay_can_be_mounted_a_socket_is_refused,
     settings_that_weaken_the_sandbox_are_rejected,
     a_landlock_below_the_minimum_is_rejected,
     a_missing_workspace_is_rejected,
@@ -140,6 +155,45 @@ fn open_files_and_memory_are_limited() {
     assert_eq!(succeed(spec), format!("77\n{}\n0\n", 512 << 10));
 }
 
+/// The kernel counts the descriptors that a user has in flight over unix sockets, and each start of a command sends one.
+fn descriptors_in_flight_do_not_stop_other_commands() -> Verdict {
+    let fixture = Fixture::new();
+    if !matches!(run(fixture.script("command -v python3")).0.status, Status::Exited(0)) {
+        return Verdict::Skipped("python3, which can send descriptors, is not installed".to_owned());
+    }
+    let script = "
+import array, os, resource, socket, sys, time
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+fds = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1] * 253))]
+pairs = []
+try:
+    while True:
+        pairs.append(socket.socketpair())
+        pairs[-1][0].setblocking(False)
+        try:
+            while True:
+                pairs[-1][0].sendmsg([b'x'], fds)
+        except BlockingIOError:
+            pass
+except OSError as error:
+    print(error.errno, flush=True)
+time.sleep(100000)
+";
+    let attack = Spec::new("python3", ["-c", script], fixture.read_only());
+    let mut attacker = launch(attack);
+    let mut error = [0; 4];
+    attacker.stdout.as_mut().unwrap().read_exact(&mut error).unwrap();
+    // ETOOMANYREFS: there is no room for more.
+    assert_eq!(&error, b"109\n");
+    for _ in 0..3 {
+        assert_eq!(succeed(fixture.script("echo started")), "started\n");
+    }
+    attacker.kill_handle().kill().unwrap();
+    attacker.wait().unwrap();
+    Verdict::Passed
+}
+
 fn each_command_has_its_own_process_limit() {
     let fixture = Fixture::new();
     let nap = nap();
@@ -164,11 +218,151 @@ fn each_command_has_its_own_process_limit() {
 fn a_toolchain_outside_usr_is_mounted_read_only() {
     let fixture = Fixture::new();
     let shown = Path::new("/var/lib/dpkg");
-    let shown = if shown.is_dir() { shown } else { Path::new("/boot") };
+    let shown = if shown.is_dir() { shown } else { Path::new("/var/tmp") };
     let launcher =
         NamespaceLauncher::new(Settings { mounts: vec![Mount::read_only(shown)], ..Settings::default() }).unwrap();
     let script = format!("ls -d {0} && ! touch {0}/new", shown.display());
     assert_eq!(succeed_by(&launcher, fixture.script(&script)), format!("{}\n", shown.display()));
+}
+
+/// The listeners of other programs: in the workspace, staged and read-only, and in every kind of folder that a command sees.
+fn no_socket_of_the_host_is_reached() {
+    let fixture = Fixture::new();
+    let ground = fixture.folder.path().canonicalize().unwrap();
+    let mut listeners = Vec::new();
+    for folder in ["tool", "tool/deep", "cache", "workspace"] {
+        let folder = ground.join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("file"), "").unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let (stream, datagram) = (folder.join("stream"), folder.join("datagram"));
+        listeners.push((Some(UnixListener::bind(&stream).unwrap()), None));
+        listeners.push((None, Some(UnixDatagram::bind(&datagram).unwrap())));
+        for socket in [stream, datagram] {
+            fs::set_permissions(socket, fs::Permissions::from_mode(0o777)).unwrap();
+        }
+    }
+    let mount = |source: &str, target: &str, kind| Mount { source: ground.join(source), target: target.into(), kind };
+    let mounts =
+        vec![mount("tool", "/opt/tool", MountKind::ReadOnly), mount("cache", "/opt/cache", MountKind::Scratch)];
+    let launcher = NamespaceLauncher::new(Settings { mounts, ..Settings::default() }).unwrap();
+    let attack = r#"
+use IO::Socket::UNIX;
+for my $folder (@ARGV) {
+    -e "$folder/file" && -S "$folder/stream" && -S "$folder/datagram" or die "$folder is not shown";
+    die "connected in $folder" if IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => "$folder/stream");
+    die "connected in $folder" if IO::Socket::UNIX->new(Type => SOCK_DGRAM, Peer => "$folder/datagram");
+}
+# What it makes itself works, also where it found the others.
+for my $folder ("/tmp", split / /, $ENV{WRITABLE}) {
+    my $own = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$folder/own", Listen => 1) or die "$folder: $!";
+    IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => "$folder/own") or die "$folder: $!";
+}
+print "done";
+"#;
+    for (workspace, writable) in [(fixture.read_only(), "/opt/cache"), (fixture.staged().0, "/opt/cache /workspace")] {
+        let folders = ["/opt/tool", "/opt/tool/deep", "/opt/cache", "/workspace"];
+        let words = ["-e", attack].into_iter().chain(folders);
+        let mut spec = Spec::new("perl", words, workspace);
+        spec.env.push(("WRITABLE".to_owned(), writable.into()));
+        assert_eq!(succeed_by(&launcher, spec), "done");
+    }
+}
+
+/// Disks that are mounted below a directory are part of it.
+fn mounts_below_a_source_are_shown() -> Verdict {
+    if !is_root() {
+        return Verdict::Skipped("only root can mount".to_owned());
+    }
+    let fixture = Fixture::new();
+    let ground = fixture.folder.path().canonicalize().unwrap();
+    let below = ground.join("tool/with space/disk");
+    fs::create_dir_all(&below).unwrap();
+    fs::set_permissions(ground.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+    mount("tmpfs", &below, "tmpfs", MountFlags::empty(), Some(c"mode=755")).unwrap();
+    let listener = UnixListener::bind(below.join("socket"));
+    fs::set_permissions(below.join("socket"), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::write(below.join("file"), "of the disk").unwrap();
+    let mounts = vec![Mount { source: ground.join("tool"), target: "/opt/tool".into(), kind: MountKind::ReadOnly }];
+    let launcher = NamespaceLauncher::new(Settings { mounts, ..Settings::default() }).unwrap();
+    let attack = r#"use IO::Socket::UNIX; print IO::Socket::UNIX->new(Peer => "/opt/tool/with space/disk/socket") ? "connected" : "refused""#;
+    let seen = launcher.launch(
+        fixture.script("cat '/opt/tool/with space/disk/file'; ! touch '/opt/tool/with space/disk/new' 2>/dev/null"),
+    );
+    let seen = seen.map(|mut running| running.collect(OutputCaps::default()).unwrap().1.stdout.text());
+    let reached = launcher.launch(Spec::new("perl", ["-e", attack], fixture.read_only()));
+    let reached = reached.map(|mut running| running.collect(OutputCaps::default()).unwrap().1.stdout.text());
+    unmount(&below, UnmountFlags::DETACH).unwrap();
+    drop(listener);
+    assert_eq!(seen.unwrap(), "of the disk");
+    assert_eq!(reached.unwrap(), "refused");
+    Verdict::Passed
+}
+
+/// An overlay of two overlays cannot be a layer of a third one.
+fn where_no_overlay_can_be_mounted_a_socket_is_refused() -> Verdict {
+    if !is_root() {
+        return Verdict::Skipped("only root can mount".to_owned());
+    }
+    let fixture = Fixture::new();
+    let ground = fixture.folder.path().canonicalize().unwrap();
+    for folder in ["a/deep", "b", "one", "two"] {
+        fs::create_dir_all(ground.join(folder)).unwrap();
+    }
+    fs::write(ground.join("a/deep/file"), "shown").unwrap();
+    for (lower, at) in [("a", "one"), ("one", "two")] {
+        let options = CString::new(format!("lowerdir={0}/{lower}:{0}/b", ground.display())).unwrap();
+        mount("overlay", ground.join(at), "overlay", MountFlags::empty(), options.as_c_str()).unwrap();
+    }
+    let mounts = vec![Mount { source: ground.join("two"), target: "/opt/two".into(), kind: MountKind::ReadOnly }];
+    let launcher = NamespaceLauncher::new(Settings { mounts, ..Settings::default() }).unwrap();
+    let started = || launcher.launch(fixture.script("cat /opt/two/deep/file"));
+    let shown = started().map(|mut running| running.collect(OutputCaps::default()).unwrap().1.stdout.text());
+    let listener = UnixListener::bind(ground.join("a/deep/socket"));
+    let refused = started().map(|_| "it was started");
+    for at in ["two", "one"] {
+        unmount(ground.join(at), UnmountFlags::DETACH).unwrap();
+    }
+    drop(listener);
+    assert_eq!(shown.unwrap(), "shown");
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("/opt/two contains the socket deep/socket"), "{refused}");
+    Verdict::Passed
+}
+
+/// A link that was not there when the settings were checked leads nowhere.
+fn no_source_is_followed_through_a_link() {
+    let fixture = Fixture::new();
+    let ground = fixture.folder.path().canonicalize().unwrap();
+    fs::create_dir_all(ground.join("sdk/bin")).unwrap();
+    fs::create_dir_all(ground.join("secrets/bin")).unwrap();
+    let mount = |kind| Mount { source: ground.join("sdk/bin"), target: "/opt/bin".into(), kind };
+    let started = |kind| {
+        let settings = Settings { mounts: vec![mount(kind)], ..Settings::default() };
+        NamespaceLauncher::new(settings)
+            .unwrap()
+            .launch(fixture.script("true"))
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
+    let kinds = [MountKind::ReadOnly, MountKind::Scratch, MountKind::Writable];
+    for kind in kinds {
+        assert_eq!(started(kind), Ok(()));
+    }
+    // The directory itself, then one above it.
+    fs::remove_dir(ground.join("sdk/bin")).unwrap();
+    symlink(ground.join("secrets"), ground.join("sdk/bin")).unwrap();
+    for kind in kinds {
+        let refused = started(kind).unwrap_err();
+        assert!(refused.contains("leads through a symbolic link"), "{kind:?}: {refused}");
+    }
+    fs::remove_file(ground.join("sdk/bin")).unwrap();
+    fs::remove_dir(ground.join("sdk")).unwrap();
+    symlink(ground.join("secrets"), ground.join("sdk")).unwrap();
+    for kind in kinds {
+        let refused = started(kind).unwrap_err();
+        assert!(refused.contains("leads through a symbolic link"), "{kind:?}: {refused}");
+    }
 }
 
 fn settings_that_weaken_the_sandbox_are_rejected() {

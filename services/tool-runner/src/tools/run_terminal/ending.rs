@@ -214,6 +214,10 @@ pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &Comman
         LaunchError::Spec { field, .. } if field.starts_with("workspace") => {
             ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, format!("{error}. This is a bug in Belay."))
         }
+        // The operator sets the mounts.
+        LaunchError::Spec { field, problem } if field.starts_with("mounts") => unavailable(&format!(
+            "a source of `commands.read_only` or `commands.caches` in the operator's settings is not what it was when they were read: {problem}"
+        )),
         LaunchError::Spec { field, problem } => invalid(format!("arguments/{}: {problem}", argument(field))),
         LaunchError::ProgramNotFound { program, .. } => {
             let why = settings.missing(program).unwrap_or_else(|| error.to_string());
@@ -244,17 +248,22 @@ pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &Comman
             ToolFailure::new(ErrorClass::Transient, reasons::WORKSPACE_FULL, message)
         }
         LaunchError::Layer { source, .. } => {
-            // A temporary shortage of resources is worth a retry.
-            let short = matches!(
-                source.kind(),
-                io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory | io::ErrorKind::StorageFull
-            );
-            let failure = unavailable(&error.to_string());
-            if let Some(reason) = disk_reason(source) {
+            if error.reached_limit().is_none()
+                && let Some(reason) = disk_reason(source)
+            {
                 // The layer works; the disk that it is mounted on does not take it.
-                return ToolFailure { class: ErrorClass::Transient, reason: reason.into(), ..failure };
+                return ToolFailure {
+                    class: ErrorClass::Transient,
+                    reason: reason.into(),
+                    ..unavailable(&error.to_string())
+                };
             }
-            if short { ToolFailure { class: ErrorClass::Transient, ..failure } } else { failure }
+            if error.is_lost() {
+                let message =
+                    format!("The command was not started, because of other processes on this machine: {error}.");
+                return ToolFailure::new(ErrorClass::Transient, reasons::SANDBOX_UNAVAILABLE, message);
+            }
+            unavailable(&error.to_string())
         }
         LaunchError::LauncherLost { program } => lost(program, &error.to_string()),
         LaunchError::NotReady => unavailable(&error.to_string()),
@@ -400,6 +409,9 @@ mod tests {
             assert_eq!(refused(spec(field)).message, format!("arguments/{argument}: is odd"));
         }
         assert_eq!(refused(spec("timeout")).reason, "TIMEOUT");
+        let mount = refused(spec("mounts"));
+        assert_eq!(mount.reason, "SANDBOX_UNAVAILABLE");
+        assert!(mount.message.contains("`commands.read_only`"), "{mount:?}");
         assert_eq!(refused(spec("workspace.staging")).reason, "INTERNAL");
     }
 
@@ -414,7 +426,13 @@ mod tests {
         let refused = not_started(layer(95), Duration::from_secs(9), &CommandSettings::default());
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE"));
         assert!(refused.message.contains("`landlock`") && refused.message.contains(Layer::Landlock.fix()));
-        let short = not_started(layer(11), Duration::from_secs(9), &CommandSettings::default());
-        assert_eq!((short.class, short.reason.as_str()), (ErrorClass::Transient, "SANDBOX_UNAVAILABLE"));
+        // EAGAIN, ENOMEM, EMFILE, ENFILE, ETOOMANYREFS and a connection to a launcher that was killed.
+        for error in [11, 12, 24, 23, 109, 32] {
+            let short = not_started(layer(error), Duration::from_secs(9), &CommandSettings::default());
+            assert_eq!((short.class, short.reason.as_str()), (ErrorClass::Transient, "SANDBOX_UNAVAILABLE"));
+            assert!(!short.message.contains("to fix it") || error == 32, "{short:?}");
+        }
+        let full = not_started(layer(28), Duration::from_secs(9), &CommandSettings::default());
+        assert_eq!((full.class, full.reason.as_str()), (ErrorClass::Transient, reasons::WORKSPACE_FULL));
     }
 }

@@ -1,9 +1,12 @@
 //! Tests without a sandbox; the rest is in `tests/tools`, whose `main` can become the launcher.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 
 use belay_proto::v1::TraceContext;
-use belay_sandbox::{LaunchError, Layer, LayerReport, LayerState, Report, Running, Spec, Tier};
+use belay_sandbox::{LaunchError, Launcher, Layer, LayerReport, LayerState, Report, Running, Spec, Tier};
 use serde_json::json;
 
 use super::*;
@@ -26,7 +29,7 @@ fn recorder() -> (RunTerminal, Arc<Recorder>) {
     let layers = vec![LayerReport { layer: Layer::Landlock, state: LayerState::Active }];
     let recorder = Arc::new(Recorder::default());
     let enforcement =
-        Enforcement::new(Report { layers, tier: Tier::Full }, vec![], Arc::clone(&recorder) as Arc<dyn Launcher>);
+        Enforcement::new(&Report { layers, tier: Tier::Full }, vec![], Arc::clone(&recorder) as Arc<dyn Launcher>);
     (RunTerminal::new(&enforcement), recorder)
 }
 

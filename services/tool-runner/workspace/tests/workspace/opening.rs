@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use belay_workspace::{OpenError, Workspace, enclosing_state_directory};
+use belay_workspace::{OpenError, Workspace, contained_state_directory, enclosing_state_directory};
 
 use crate::support::{Ground, commit, path};
 
@@ -54,6 +54,9 @@ fn the_state_directory_around_a_folder_is_found() {
     let state = Some(ground.root.join("state"));
     assert_eq!((around("state"), around("state/workspaces/n/e")), (state.clone(), state));
     assert_eq!((around("."), around("apart"), around("missing")), (None, None, None));
+    let within = |folder: &str| contained_state_directory(&ground.root.join(folder));
+    assert_eq!(within("."), Some(ground.root.join(".").join("state")));
+    assert_eq!((within("apart"), within("state/workspaces"), within("missing")), (None, None, None));
 }
 
 /// A cloned repository can bring its own `.belay`.

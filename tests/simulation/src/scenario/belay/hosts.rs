@@ -20,7 +20,7 @@ use belay_proto::v1;
 use belay_service_kit::{Access, Clock, Hosted, Ids, Principal, Service, Shutdown, Trigger, host};
 use belay_sqlite::{Location, SqliteError, Synchronous, Threads};
 use belay_telemetry::Telemetry;
-use belay_tool_runner::{Allowed, Calls, GateChannel, Ledger, LedgerError, Registry, Secrets, Workspaces};
+use belay_tool_runner::{Allowed, Calls, Enforcement, GateChannel, Ledger, LedgerError, Registry, Secrets, Workspaces};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tonic::transport::{Channel, Endpoint};
@@ -422,7 +422,7 @@ async fn run_runner(site: Site) -> Outcome {
             forbidden: vec![FOLDER.into()],
         },
         directories: Arc::new(ModelDirectories::new(site.bugs.workspaces, &site.outside)),
-        enforcement: EnforcementReport::default(),
+        enforcement: Enforcement::reported(EnforcementReport::default()),
         threads: THREADS,
         thresholds: site.knobs.runner,
         telemetry: no_spans(site.seed),

@@ -1,0 +1,283 @@
+//! The files and directories of the host that the settings show to commands: what they are once symbolic links are followed.
+//!
+//! A link is followed once, when the settings are read. What is mounted for a command is opened at the path that was checked, without following
+//! links, so a link that is changed later has no effect.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use belay_yaml::Violation;
+
+use crate::{ConfigError, Loaded, Origin, Settings, paths};
+
+/// A host path that the settings show to commands.
+struct Source<'a> {
+    field: String,
+    origin: &'a Origin,
+    path: &'a mut PathBuf,
+}
+
+/// The sources that the settings name, not those that are found.
+fn sources(settings: &mut Settings) -> impl Iterator<Item = Source<'_>> {
+    let commands = &mut settings.commands;
+    let shown = commands.read_only.iter_mut().enumerate().map(|(n, shown)| Source {
+        field: format!("commands.read_only[{n}]"),
+        origin: &shown.origin,
+        path: &mut shown.value.from,
+    });
+    let caches = commands.caches.iter_mut().filter_map(|cache| {
+        let field = format!("commands.caches.{}.from", cache.value.name);
+        Some(Source { field, origin: &cache.origin, path: cache.value.from.as_mut()? })
+    });
+    shown.chain(caches)
+}
+
+fn violation(source: &Source<'_>, message: String) -> Violation {
+    let line = if let Origin::Line(line) = source.origin { *line } else { 0 };
+    Violation { field: source.field.clone(), line, message }
+}
+
+/// Follows the links of every source, and refuses those that lead to what commands must not see.
+pub(crate) fn resolve(settings: &mut Settings, home: Option<&Path>) -> Vec<Violation> {
+    let home = home.map(|home| fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()));
+    let mut refused = Vec::new();
+    for source in sources(settings) {
+        match real(source.path) {
+            Ok(real) => match why_refused(&real, home.as_deref()) {
+                Some(why) => refused.push(violation(&source, leads(source.path, &real, why))),
+                None => *source.path = real,
+            },
+            Err(why) => {
+                let message = format!("`{}` cannot be followed to where it leads: {why}", source.path.display());
+                refused.push(violation(&source, message));
+            }
+        }
+    }
+    refused
+}
+
+/// The message about a source, which names the link and where it leads.
+fn leads(path: &Path, real: &Path, why: &str) -> String {
+    if path == real {
+        format!("`{}` {why}", path.display())
+    } else {
+        format!("`{}` leads to `{}`, which {why}", path.display(), real.display())
+    }
+}
+
+/// The path without symbolic links. A path that does not exist yet has none: it is refused for a command if it has some by then.
+fn real(path: &Path) -> io::Result<PathBuf> {
+    let failed = match fs::canonicalize(path) {
+        Ok(real) => return Ok(real),
+        Err(error) => error,
+    };
+    // A link whose target is missing may lead anywhere later.
+    let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    match path.ancestors().find(|above| is_link(above)) {
+        Some(_) => Err(failed),
+        None => Ok(path.to_owned()),
+    }
+}
+
+/// Why commands must not see what is at this path.
+fn why_refused(real: &Path, home: Option<&Path>) -> Option<&'static str> {
+    if let Some(why) = paths::too_much(real, home) {
+        return Some(why);
+    }
+    if homes().iter().any(|home| home.starts_with(real)) {
+        return Some(
+            "is, or contains, the home directory of a user, which may hold credentials: name the directory of one toolchain",
+        );
+    }
+    match fs::metadata(real) {
+        Ok(metadata) if !metadata.is_dir() && !metadata.is_file() => {
+            Some("is neither a directory nor a regular file: commands see only these")
+        }
+        _ => None,
+    }
+}
+
+/// The home directories of the people that this machine knows, wherever they are.
+fn homes() -> Vec<PathBuf> {
+    /// The users below, except root, are of the system. Their homes are directories of programs.
+    const FIRST_PERSON: u32 = 1000;
+    const NOBODY: u32 = 65534;
+    let known = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let home = |line: &str| {
+        let mut fields = line.split(':').skip(2);
+        let uid: u32 = fields.next()?.parse().ok()?;
+        let home = PathBuf::from(fields.nth(2)?);
+        let is_person = uid == 0 || (uid >= FIRST_PERSON && uid != NOBODY);
+        (is_person && home.is_absolute()).then(|| fs::canonicalize(&home).unwrap_or(home))
+    };
+    known.lines().filter_map(home).collect()
+}
+
+impl Loaded {
+    /// Refuses settings that show the state directory of a Belay to commands, whose keys and sockets decide what commands may do. `state_dir`
+    /// is the service's own; `find` returns one that a path is, lies in, or contains.
+    ///
+    /// # Errors
+    /// [`ConfigError::Refused`] with all of them.
+    pub fn refuse_state_directories(
+        &self,
+        state_dir: &Path,
+        find: &dyn Fn(&Path) -> Option<PathBuf>,
+    ) -> Result<(), ConfigError> {
+        let own = fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
+        let overlaps = |path: &Path| own.starts_with(path) || path.starts_with(&own);
+        let mut settings = self.settings.clone();
+        let refuse = |source: Source<'_>| {
+            let found = Some(own.clone()).filter(|_| overlaps(source.path)).or_else(|| find(source.path))?;
+            let advice = "commands would reach its keys and its sockets. Name the subdirectory that they need";
+            let what = if source.path.starts_with(&found) { "is, or lies in," } else { "contains" };
+            let message = format!(
+                "`{}` {what} the state directory {} of Belay: {advice}",
+                source.path.display(),
+                found.display()
+            );
+            Some(violation(&source, message))
+        };
+        let violations: Vec<Violation> = sources(&mut settings).filter_map(refuse).collect();
+        if violations.is_empty() { Ok(()) } else { Err(self.refused(violations)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::{fs::symlink, net::UnixListener};
+
+    use super::*;
+    use crate::load;
+
+    /// What the settings in this file are refused with.
+    fn refusal(folder: &Path, text: &str) -> Option<String> {
+        let file = folder.join("config.yaml");
+        fs::write(&file, text).unwrap();
+        let home = folder.join("home");
+        let env = |name: &str| (name == "HOME").then(|| home.clone().into());
+        load(Some(&file), &env).err().map(|error| error.to_string())
+    }
+
+    fn one(from: &Path) -> String {
+        format!("commands:\n  read_only:\n  - {{from: {}, at: /opt/x}}\n", from.display())
+    }
+
+    /// A folder with a home and a link.
+    fn ground() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(path.join("home/sdk/bin")).unwrap();
+        (folder, path)
+    }
+
+    // Whatever its name says: each of these, a link to it, a link to a link, and a path through a linked directory.
+    #[test]
+    fn what_commands_must_not_see_is_refused_through_every_link() {
+        let (_folder, ground) = ground();
+        let home = ground.join("home");
+        let above = ground.clone();
+        let _listener = UnixListener::bind(ground.join("socket")).unwrap();
+        let socket = ground.join("socket");
+        let sources = [
+            Path::new("/"),
+            "/etc".as_ref(),
+            "/etc/shadow".as_ref(),
+            "/etc/shadow-".as_ref(),
+            "/etc/gshadow".as_ref(),
+            "/etc/gshadow-".as_ref(),
+            "/etc/ssh".as_ref(),
+            "/etc/ssl".as_ref(),
+            "/etc/ssl/private".as_ref(),
+            "/etc/sudoers".as_ref(),
+            "/proc".as_ref(),
+            "/proc/1".as_ref(),
+            "/proc/self/root".as_ref(),
+            "/proc/sys/kernel".as_ref(),
+            "/sys".as_ref(),
+            "/sys/kernel".as_ref(),
+            "/dev".as_ref(),
+            "/dev/shm".as_ref(),
+            "/dev/null".as_ref(),
+            "/run".as_ref(),
+            "/var/run".as_ref(),
+            "/var".as_ref(),
+            "/var/lib".as_ref(),
+            "/boot".as_ref(),
+            "/root".as_ref(),
+            "/home".as_ref(),
+            &home,
+            &above,
+            &socket,
+        ];
+        for (n, source) in sources.into_iter().enumerate() {
+            let (link, again, folder) =
+                (ground.join(format!("l{n}")), ground.join(format!("ll{n}")), ground.join(format!("f{n}")));
+            symlink(source, &link).unwrap();
+            symlink(&link, &again).unwrap();
+            for from in [source, &link, &again] {
+                let said = refusal(&ground, &one(from)).unwrap_or_else(|| panic!("{} is accepted", from.display()));
+                assert!(said.contains("line 3: commands.read_only[0]"), "{said}");
+                assert!(said.contains(&format!("`{}`", from.display())), "{said}");
+            }
+            if let (Some(parent), Some(name)) = (source.parent(), source.file_name())
+                && source.exists()
+            {
+                symlink(parent, &folder).unwrap();
+                assert!(
+                    refusal(&ground, &one(&folder.join(name))).is_some(),
+                    "{} through a linked directory",
+                    source.display()
+                );
+            }
+            let cache = format!("commands:\n  caches:\n    sbt: {{use: read, from: {}, at: .sbt}}\n", link.display());
+            let said = refusal(&ground, &cache).unwrap_or_else(|| panic!("{} as a cache", source.display()));
+            assert!(said.contains("line 3: commands.caches.sbt"), "{said}");
+        }
+        let link = ground.join("named");
+        symlink("/etc", &link).unwrap();
+        let said = refusal(&ground, &one(&link)).unwrap();
+        assert!(said.contains("named` leads to `/etc`, which belongs to the running system"), "{said}");
+    }
+
+    #[test]
+    fn a_link_to_a_toolchain_is_followed_once() {
+        let (_folder, ground) = ground();
+        symlink(ground.join("home/sdk"), ground.join("current")).unwrap();
+        let from = |name: &str| {
+            let file = ground.join("config.yaml");
+            fs::write(&file, one(&ground.join(name))).unwrap();
+            load(Some(&file), &|_| None).unwrap().settings.commands.read_only[0].value.from.clone()
+        };
+        assert_eq!(from("current"), ground.join("home/sdk"));
+        assert_eq!(from("later"), ground.join("later"), "it may not exist yet");
+    }
+
+    #[test]
+    fn a_state_directory_is_refused_with_what_to_do() {
+        let (_folder, ground) = ground();
+        let state = ground.join("home/sdk/state/belay");
+        fs::create_dir_all(&state).unwrap();
+        fs::create_dir_all(ground.join("home/other/inner")).unwrap();
+        let none = |_: &Path| None;
+        let refused = |from: &Path, find: &dyn Fn(&Path) -> Option<PathBuf>| {
+            let file = ground.join("config.yaml");
+            fs::write(&file, one(from)).unwrap();
+            let loaded = load(Some(&file), &|_| None).unwrap();
+            loaded.refuse_state_directories(&state, find).err().map(|error| error.to_string())
+        };
+        let said = refused(&ground.join("home/sdk"), &none).unwrap();
+        assert!(
+            said.contains("line 3: commands.read_only[0]") && said.contains("contains the state directory"),
+            "{said}"
+        );
+        assert!(said.contains("Name the subdirectory"), "{said}");
+        assert!(refused(&state, &none).unwrap().contains("is, or lies in, the state directory"));
+        let other = ground.join("home/other");
+        assert_eq!(refused(&other, &none), None);
+        let found = |path: &Path| Some(path.join("inner"));
+        assert!(refused(&other, &found).unwrap().contains("contains the state directory"));
+    }
+}
