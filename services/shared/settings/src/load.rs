@@ -29,6 +29,20 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// Refuses settings that show the state directory of a Belay to commands, whose keys and sockets decide what commands may do. `state_dir`
+    /// is the service's own; `find` returns one that a path is, lies in, or contains.
+    ///
+    /// # Errors
+    /// [`ConfigError::Refused`] with all of them.
+    pub fn refuse_state_directories(
+        &self,
+        state_dir: &Path,
+        find: &dyn Fn(&Path) -> Option<PathBuf>,
+    ) -> Result<(), ConfigError> {
+        let violations = sources::state_directories(&self.settings, state_dir, find);
+        if violations.is_empty() { Ok(()) } else { Err(self.refused(violations)) }
+    }
+
     /// The error about a field of the file that only a service can judge, such as a schema.
     pub fn refuse(&self, field: &str, message: impl Into<String>) -> ConfigError {
         let tool = self.settings.tools.iter().find(|tool| {

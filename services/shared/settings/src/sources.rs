@@ -10,7 +10,7 @@ use std::{
 
 use belay_yaml::Violation;
 
-use crate::{ConfigError, Loaded, Origin, Settings, paths};
+use crate::{Origin, Settings, paths};
 
 /// A host path that the settings show to commands.
 struct Source<'a> {
@@ -115,34 +115,25 @@ fn homes() -> Vec<PathBuf> {
     known.lines().filter_map(home).collect()
 }
 
-impl Loaded {
-    /// Refuses settings that show the state directory of a Belay to commands, whose keys and sockets decide what commands may do. `state_dir`
-    /// is the service's own; `find` returns one that a path is, lies in, or contains.
-    ///
-    /// # Errors
-    /// [`ConfigError::Refused`] with all of them.
-    pub fn refuse_state_directories(
-        &self,
-        state_dir: &Path,
-        find: &dyn Fn(&Path) -> Option<PathBuf>,
-    ) -> Result<(), ConfigError> {
-        let own = fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
-        let overlaps = |path: &Path| own.starts_with(path) || path.starts_with(&own);
-        let mut settings = self.settings.clone();
-        let refuse = |source: Source<'_>| {
-            let found = Some(own.clone()).filter(|_| overlaps(source.path)).or_else(|| find(source.path))?;
-            let advice = "commands would reach its keys and its sockets. Name the subdirectory that they need";
-            let what = if source.path.starts_with(&found) { "is, or lies in," } else { "contains" };
-            let message = format!(
-                "`{}` {what} the state directory {} of Belay: {advice}",
-                source.path.display(),
-                found.display()
-            );
-            Some(violation(&source, message))
-        };
-        let violations: Vec<Violation> = sources(&mut settings).filter_map(refuse).collect();
-        if violations.is_empty() { Ok(()) } else { Err(self.refused(violations)) }
-    }
+/// The sources that show the state directory of a Belay to commands, whose keys and sockets decide what commands may do. `state_dir` is the
+/// service's own; `find` returns one that a path is, lies in, or contains.
+pub(crate) fn state_directories(
+    settings: &Settings,
+    state_dir: &Path,
+    find: &dyn Fn(&Path) -> Option<PathBuf>,
+) -> Vec<Violation> {
+    let own = fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
+    let overlaps = |path: &Path| own.starts_with(path) || path.starts_with(&own);
+    let mut settings = settings.clone();
+    let refuse = |source: Source<'_>| {
+        let found = Some(own.clone()).filter(|_| overlaps(source.path)).or_else(|| find(source.path))?;
+        let advice = "commands would reach its keys and its sockets. Name the subdirectory that they need";
+        let what = if source.path.starts_with(&found) { "is, or lies in," } else { "contains" };
+        let message =
+            format!("`{}` {what} the state directory {} of Belay: {advice}", source.path.display(), found.display());
+        Some(violation(&source, message))
+    };
+    sources(&mut settings).filter_map(refuse).collect()
 }
 
 #[cfg(test)]
