@@ -8,12 +8,12 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat},
+    fs::{CWD, Mode, OFlags, mkdirat, openat, openat2, symlinkat},
     io::Errno,
     mount::{
-        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-        UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, mount_change,
-        move_mount, open_tree, unmount,
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, OpenTreeFlags, UnmountFlags,
+        fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, mount_change, open_tree,
+        unmount,
     },
     process::{chdir, fchdir, pivot_root},
 };
@@ -24,27 +24,16 @@ use crate::{
     layer::Layer,
     protocol::{Command, Context as _, Failure},
     scratch,
-    sources::{HostMount, Sources},
+    sources::Sources,
     sys::{self, Reach},
 };
 
 mod folders;
+mod places;
 
-/// Where mounts are staged until the new root becomes the root. The directory exists wherever commands can run, and may be covered: its own
-/// content was cloned before.
-const SCAFFOLD: &str = "/usr";
-
-/// The new root on the scaffold. The layers of the overlay are beside it and are removed with the old root: unmounting each separately
-/// would cost a kernel grace period each.
-const ROOT: &str = "root";
+use places::{EMPTY, ROOT, SCAFFOLD, SCRATCH, attach, folders_above, inside, show};
 
 const WORKSPACE: &str = "workspace";
-
-/// The scratch places on the scaffold if they are on disk; else the tmpfs that HOME and the overlays share.
-const SCRATCH: &str = "scratch";
-
-/// An empty directory on the scaffold: the second lower directory of overlays that have no upper one.
-const EMPTY: &str = "empty";
 
 /// Generated files of `/etc`, because the host's describe its users and network.
 const ETC: [(&str, &str); 5] = [
@@ -138,14 +127,6 @@ fn fresh(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Re
     fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-fn attach(mount: BorrowedFd<'_>, at: BorrowedFd<'_>, place: impl AsRef<Path>) -> Result<(), Errno> {
-    let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    if place.as_ref().as_os_str().is_empty() {
-        flags |= MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    }
-    move_mount(mount, "", at, place.as_ref(), flags)
-}
-
 fn populate_root(root: BorrowedFd<'_>, sources: &Sources) -> std::io::Result<()> {
     for folder in FOLDERS {
         mkdirat(root, folder, Mode::from(0o755))?;
@@ -178,55 +159,6 @@ fn populate_root(root: BorrowedFd<'_>, sources: &Sources) -> std::io::Result<()>
 fn write(root: BorrowedFd<'_>, name: impl rustix::path::Arg, contents: &[u8]) -> std::io::Result<()> {
     let file = openat(root, name, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from(0o644))?;
     std::fs::File::from(file).write_all(contents)
-}
-
-/// No symbolic links, and nothing outside: what a command left in a persistent directory must not choose what is covered.
-fn inside() -> ResolveFlags {
-    ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS
-}
-
-const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-
-/// Attaches a mount at its path.
-fn show(root: BorrowedFd<'_>, piece: &HostMount) -> Result<(), Errno> {
-    let place = mount_point(root, piece.place.strip_prefix("/").unwrap_or(&piece.place), piece.folder)?;
-    attach(piece.mount.as_fd(), place.as_fd(), "")
-}
-
-/// A mount point, created with its parents if missing.
-fn mount_point(root: BorrowedFd<'_>, place: &Path, folder: bool) -> Result<OwnedFd, Errno> {
-    let above = folders_above(root, place)?;
-    let name = place.file_name().ok_or(Errno::INVAL)?;
-    match openat2(&above, name, PLACE, Mode::empty(), inside()) {
-        Err(Errno::NOENT) => {}
-        found => return found,
-    }
-    if folder {
-        mkdirat(&above, name, Mode::from(0o755))?;
-    } else {
-        openat(&above, name, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from(0o644))?;
-    }
-    openat2(&above, name, PLACE, Mode::empty(), inside())
-}
-
-/// The parent directory of a path, created if missing.
-fn folders_above(root: BorrowedFd<'_>, place: &Path) -> Result<OwnedFd, Errno> {
-    let open = |at: BorrowedFd<'_>, path: &Path| openat2(at, path, PLACE | OFlags::DIRECTORY, Mode::empty(), inside());
-    let above = place.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(".".as_ref());
-    match open(root, above) {
-        Err(Errno::NOENT) => {}
-        found => return found,
-    }
-    let mut folder = open(root, ".".as_ref())?;
-    for part in above {
-        match mkdirat(&folder, part, Mode::from(0o755)) {
-            // It may exist already, or the mount may be read-only: opening it below reports an error if there is one.
-            Err(Errno::EXIST | Errno::ROFS) => {}
-            made => made?,
-        }
-        folder = open(folder.as_fd(), part.as_ref())?;
-    }
-    Ok(folder)
 }
 
 /// A tmpfs of this size.

@@ -20,7 +20,7 @@ use rustix::{
     process::fchdir,
 };
 
-use super::{EMPTY, ROOT, SCAFFOLD, SCRATCH, attach, mount_point, show};
+use super::places::{EMPTY, ROOT, SCAFFOLD, SCRATCH, attach, mount_point, show};
 use crate::{
     UPPER, WORK,
     layer::Layer,
