@@ -4,6 +4,7 @@
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -18,6 +19,7 @@ use tonic::{Status, body::Body};
 use crate::{
     Access,
     auth::{AuthenticationError, Credentials},
+    connections::Admission,
     methods,
     middleware::{Middleware, ResponseFuture, refuse},
     peer::Peer,
@@ -52,6 +54,9 @@ impl Middleware for Guard {
             Ok(principal) => principal,
             Err(status) => return refuse(status),
         };
+        if let Some(admission) = request.extensions().get::<Arc<Admission>>() {
+            admission.admit();
+        }
         // Only services report the positions of their stores.
         if !matches!(principal, Principal::Service(_)) {
             remove_reports(request.headers_mut());

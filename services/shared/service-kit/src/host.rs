@@ -1,6 +1,6 @@
 //! Serves gRPC services on a listener, with middleware, health and reflection.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, marker::PhantomData, sync::Arc, time::Duration};
 
 use belay_proto::stores::Stores;
 use futures::Stream;
@@ -15,6 +15,7 @@ use tower::ServiceBuilder;
 pub use crate::limits::MAX_MESSAGE_BYTES;
 use crate::{
     Access, Shutdown,
+    connections::{Bounds, Told, bounded},
     deadline::Deadline,
     guard::Guard,
     http_health::HttpHealth,
@@ -124,6 +125,7 @@ pub async fn serve<C: Connection>(
     let routes = reflection::add(routes.add_service(health), names.clone(), descriptors);
     let metrics = HttpMetrics { access: access.clone(), services: measured.into() };
     let layers = ServiceBuilder::new()
+        .layer(MiddlewareLayer(Told::<C::ConnectInfo>(PhantomData)))
         .layer(MiddlewareLayer(metrics))
         .layer(MiddlewareLayer(HttpHealth(shutdown.clone())))
         .layer(MiddlewareLayer(Guard(access)))
@@ -148,7 +150,7 @@ pub async fn serve<C: Connection>(
         .accept_http1(true)
         .layer(layers)
         .add_routes(routes)
-        .serve_with_incoming_shutdown(incoming, stop);
+        .serve_with_incoming_shutdown(bounded(incoming, Bounds::of_process()), stop);
     let grace_over = async {
         shutdown.requested().await;
         tokio::time::sleep(GRACE).await;

@@ -6,6 +6,7 @@ mod address;
 pub mod auth;
 mod authority;
 pub mod clock;
+mod connections;
 pub mod contract;
 mod deadline;
 mod guard;
