@@ -1,7 +1,8 @@
 //! Opening a database so that what it acknowledges survives a loss of power.
 
 use std::{
-    fs::{File, TryLockError},
+    fs::{File, OpenOptions, Permissions, TryLockError},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -113,6 +114,9 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
     if location.vfs.is_none() {
         check_room(location)?;
     }
+    if location.vfs.is_none() {
+        private(&location.path);
+    }
     let writer = connect(location).map_err(|error| match extended_code(&error) {
         Some(SQLITE_IOERR_SHMSIZE) => {
             SqliteError::Other(format!("{error}: {}-shm cannot be written", location.path.display()))
@@ -142,6 +146,18 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
         None => files(location)?,
     };
     Ok(Store { writer, readers: Arc::new(readers), files, ballast, _lock: lock })
+}
+
+/// Makes the database's file its owner's alone; SQLite gives its log and its index the same mode. The folder is private as well, so where this is not
+/// possible, as on a disk that is read-only for a while, nothing is lost, and the opening says what is wrong.
+fn private(path: &Path) {
+    let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path);
+    let mode = |file: &File| file.metadata().map(|metadata| metadata.permissions().mode());
+    if let Ok(file) = file
+        && mode(&file).is_ok_and(|mode| mode & 0o077 != 0)
+    {
+        drop(file.set_permissions(Permissions::from_mode(0o600)));
+    }
 }
 
 fn files(location: &Location) -> Result<Vec<(PathBuf, FileId)>, SqliteError> {
@@ -331,6 +347,22 @@ mod tests {
             connection.execute("INSERT INTO t VALUES (1)", []).unwrap();
             let count: i64 = connection.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
             assert_eq!(count, expected + 1);
+        }
+    }
+
+    /// A store is its owner's alone, also one that was made with another mode.
+    #[test]
+    fn nobody_else_may_read_a_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("store"));
+        for _ in 0..2 {
+            let store = open(&location, &GOOD).unwrap();
+            for name in ["store", "store-wal", "store-shm"] {
+                let mode = fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+                assert_eq!(mode & 0o7777, 0o600, "{name}");
+            }
+            drop(store);
+            fs::set_permissions(&location.path, Permissions::from_mode(0o644)).unwrap();
         }
     }
 
