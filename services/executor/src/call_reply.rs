@@ -338,6 +338,7 @@ mod tests {
         reasons::NO_FORM,
         reasons::CONTENTS_GONE,
         reasons::CHANGE_NOT_FOUND,
+        reasons::TOO_MANY_REVEALS,
         reasons::SUBJECT_TOO_LARGE,
         reasons::BLOB_NOT_FOUND,
         reasons::BLOB_OFFSET_OUT_OF_RANGE,

@@ -182,8 +182,8 @@ fn everything_can_be_looked_at() {
     let mut asked = approval("x7k2");
     let files = &mut asked.preview.as_mut().unwrap().files;
     files[0].unified = format!("@@ -1,300 +0,0 @@\n{}", (0..300).map(|n| format!("-line {n}\n")).collect::<String>());
-    let change =
-        PathChange { path: "other.txt".to_owned(), kind: path_change::Kind::Modified.into(), ..Default::default() };
+    let kind = path_change::Kind::Modified.into();
+    let change = PathChange { path: "other.txt".to_owned(), kind, index: 1, ..Default::default() };
     files.push(FileDiff { change: Some(change), unified: "@@ -1 +1 @@\n-a\n+b\n".to_owned(), ..Default::default() });
     let server = Server::start(World { approvals: vec![asked], ..Default::default() });
     let said = |arguments: &[&str]| {
