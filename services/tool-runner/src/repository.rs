@@ -52,11 +52,11 @@ fn flag_bare(facts: &mut [Fact], view: &dyn View) {
     let made: BTreeSet<String> = facts
         .iter()
         .filter(|fact| fact.before.is_none())
-        .filter_map(|fact| folder_of(&fact.path.to_string(), &MARKS))
+        .filter_map(|fact| folder_of(&fact.path.written(), &MARKS))
         .filter(|folder| is_repository(folder))
         .collect();
     for fact in facts {
-        let path = fact.path.to_string();
+        let path = fact.path.written();
         let steers = folder_of(&path, &OBEYED).is_some_and(|folder| is_repository(&folder));
         let makes = folder_of(&path, &MARKS).is_some_and(|folder| fact.before.is_none() && made.contains(&folder));
         if (steers || makes) && !path.split('/').any(|name| name.eq_ignore_ascii_case(".git")) {

@@ -27,7 +27,7 @@ use crate::{
     names,
     render::{
         approval::{self, Turn},
-        diff::Extent,
+        diff::{self, Extent},
         form::Shape,
         text::{Line, Style, visible},
         words,
@@ -80,6 +80,7 @@ pub(crate) async fn ask(
     let columns = screen.talk_columns().unwrap_or(COLUMNS);
     screen.say(&Line::default());
     say(&approval::question(&asked, turn, columns));
+    say(diff::hidden(&asked).as_slice());
     terminal.forget_typed();
     if asked.kind() == approval_need::Kind::Form {
         return ask_form(screen, gate, terminal, &asked).await;
@@ -95,6 +96,7 @@ pub(crate) async fn ask(
                 let mut whole = asked.clone();
                 changes::complete(gate, &mut whole, false).await?;
                 say(&approval::full(&whole, Extent::Full));
+                say(diff::hidden(&whole).as_slice());
             }
             Reply::Leave => {
                 screen.say(&Line::default());

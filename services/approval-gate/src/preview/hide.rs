@@ -49,7 +49,7 @@ pub(crate) struct HiddenLines<'a> {
 }
 
 impl HiddenLines<'_> {
-    /// What hides something of these lines, a rule for each line that is not shown in full.
+    /// Rules that hide something of these lines: one for each line that is not shown in full.
     pub(crate) fn rules(&self, lines: Range<usize>) -> impl Iterator<Item = &'static str> {
         self.rules.get(lines).unwrap_or_default().iter().flatten().copied()
     }

@@ -71,7 +71,7 @@ impl Obstacles {
         self.behind.remove(&call);
     }
 
-    /// What the step's last call found of the runner's machine.
+    /// Notes what the step's last call found of the runner's machine.
     pub(super) fn set_machine(&mut self, step: StepKey, found: Option<MachineObstacle>, now: Timestamp) {
         match found {
             Some(found) => self.machine.entry(step).or_insert((now, found)).1 = found,

@@ -71,8 +71,6 @@ pub enum Defect {
     ChildOfRunningTaken,
     /// A message for a webhook is sent again when the wall clock has come to its time, which one that was ahead has given it.
     WallClockMessages,
-    /// A test of the sandbox whose processes were killed is taken for a verdict: the runner refuses every command until it is started again.
-    LostSandboxTestKept,
 }
 
 /// Whether a defect is planted in this process.

@@ -199,36 +199,36 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Bounded<C> {
 
 /// What a connection's transport says of it, and whether its caller is known.
 #[derive(Clone, Debug)]
-pub(crate) struct Of<I> {
+pub(crate) struct BoundedInfo<I> {
     info: I,
     admission: Arc<Admission>,
 }
 
 impl<C: Connected> Connected for Bounded<C> {
-    type ConnectInfo = Of<C::ConnectInfo>;
+    type ConnectInfo = BoundedInfo<C::ConnectInfo>;
 
     fn connect_info(&self) -> Self::ConnectInfo {
-        Of { info: self.inner.connect_info(), admission: Arc::clone(&self.admission) }
+        BoundedInfo { info: self.inner.connect_info(), admission: Arc::clone(&self.admission) }
     }
 }
 
 /// Gives requests what the transport says of their connection, and the connection's [`Admission`], whose type is the same for all transports.
 #[derive(Debug)]
-pub(crate) struct Told<I>(pub(crate) std::marker::PhantomData<fn() -> I>);
+pub(crate) struct PassInfo<I>(pub(crate) std::marker::PhantomData<fn() -> I>);
 
-impl<I> Clone for Told<I> {
+impl<I> Clone for PassInfo<I> {
     fn clone(&self) -> Self {
         Self(std::marker::PhantomData)
     }
 }
 
-impl<I: Clone + Send + Sync + 'static> Middleware for Told<I> {
+impl<I: Clone + Send + Sync + 'static> Middleware for PassInfo<I> {
     fn handle<F, E>(&self, mut request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> ResponseFuture<E>
     where
         F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
         E: Send + 'static,
     {
-        if let Some(Of { info, admission }) = request.extensions_mut().remove::<Of<I>>() {
+        if let Some(BoundedInfo { info, admission }) = request.extensions_mut().remove::<BoundedInfo<I>>() {
             request.extensions_mut().insert(info);
             request.extensions_mut().insert(admission);
         }

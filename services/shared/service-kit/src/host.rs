@@ -15,7 +15,7 @@ use tower::ServiceBuilder;
 pub use crate::limits::MAX_MESSAGE_BYTES;
 use crate::{
     Access, Shutdown,
-    connections::{Bounds, Told, bounded},
+    connections::{Bounds, PassInfo, bounded},
     deadline::Deadline,
     guard::Guard,
     http_health::HttpHealth,
@@ -125,7 +125,7 @@ pub async fn serve<C: Connection>(
     let routes = reflection::add(routes.add_service(health), names.clone(), descriptors);
     let metrics = HttpMetrics { access: access.clone(), services: measured.into() };
     let layers = ServiceBuilder::new()
-        .layer(MiddlewareLayer(Told::<C::ConnectInfo>(PhantomData)))
+        .layer(MiddlewareLayer(PassInfo::<C::ConnectInfo>(PhantomData)))
         .layer(MiddlewareLayer(metrics))
         .layer(MiddlewareLayer(HttpHealth(shutdown.clone())))
         .layer(MiddlewareLayer(Guard(access)))

@@ -495,12 +495,12 @@ impl Calls {
     }
 }
 
-/// Evaluates the policy on the intent of a call. Paths are normalised first, so that their spelling does not matter.
+/// Evaluates the policy on the intent of a call. Paths are normalised first, so that their spelling does not matter; their names stay as they are.
 pub(super) fn judge_intent(policy: &Policy, tool: &Registered, arguments: &Value) -> JudgedIntent {
     let mut operation = tool.tool.operation(arguments);
     for path in operation.paths.iter_mut().chain([&mut operation.working_directory]) {
         if let Ok(plain) = RelPath::parse(path) {
-            *path = plain.to_string();
+            *path = if plain.is_root() { ".".to_owned() } else { plain.as_text() };
         }
     }
     let decision = policy.intent(&Intent {

@@ -55,7 +55,7 @@ impl Tool for ListDirectory {
         "additionalProperties": false,
         "required": ["path", "kind"],
         "properties": {
-          "path": {"type": "string", "description": "Relative to the workspace; bytes that are not UTF-8 appear as \\xNN."},
+          "path": {"type": "string", "description": "Relative to the workspace; a name that is not UTF-8 is `hex:` and the digits of its bytes."},
           "kind": {"enum": ["file", "directory", "symlink", "fifo", "socket", "device"]},
           "size_bytes": {"type": "integer", "description": "The size of a file."}
         }

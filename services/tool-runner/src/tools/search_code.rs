@@ -86,7 +86,7 @@ impl Tool for SearchCode {
         "additionalProperties": false,
         "required": ["path", "line", "text"],
         "properties": {
-          "path": {"type": "string", "description": "Relative to the workspace; bytes that are not UTF-8 appear as \\xNN."},
+          "path": {"type": "string", "description": "Relative to the workspace; a name that is not UTF-8 is `hex:` and the digits of its bytes."},
           "line": {"type": "integer", "description": "Counted from 1."},
           "text": {"type": "string", "description": "The line; of a long one, the part around the match."}
         }

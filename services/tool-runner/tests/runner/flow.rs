@@ -316,18 +316,39 @@ async fn changes_to_a_bare_repository_need_approval() {
     let bench = Bench::new();
     for (path, text) in
         [("r/HEAD", "ref: refs/heads/x\n"), ("r/objects/x", ""), ("r/refs/x", ""), ("s/HEAD", ""), ("s/objects/x", "")]
+            .into_iter()
+            .chain([("u\u{200b}/HEAD", "ref: refs/heads/x\n"), ("u\u{200b}/objects/x", ""), ("u\u{200b}/refs/x", "")])
     {
         std::fs::create_dir_all(bench.workspace().join(path).parent().unwrap()).unwrap();
         bench.put(path, text);
     }
     let runner = bench.start(FREE).await;
     let rule = |call: &runner_v1::ToolCall| call.receipt.clone().unwrap().decision.unwrap().rule;
-    for (id, path) in [("a", "r/config"), ("b", "r/hooks/post-update"), ("c", "s/refs/x")] {
+    // Whatever the folder is called.
+    for (id, path) in [("a", "r/config"), ("b", "r/hooks/post-update"), ("c", "s/refs/x"), ("g", "u\u{200b}/config")] {
         let call = runner.run(id, CHANGE, json!([["write", path, "x"]])).await;
         assert_eq!((state(&call), rule(&call).as_str()), (State::AwaitingApproval, "bare_repository"), "{path}");
     }
     for (id, path) in [("d", "config"), ("e", "s/config"), ("f", "r/objects/y")] {
         assert_eq!(state(&runner.run(id, CHANGE, json!([["write", path, "x"]])).await), State::Completed, "{path}");
+    }
+}
+
+/// A rule about a call sees the names that it gives as they are, and not as a message would show them.
+#[tokio::test]
+async fn a_rule_about_a_call_sees_names_as_they_are() {
+    let bench = Bench::new();
+    let policy = "rules: [{id: unseen, on: intent, paths: [\"**/u\\u200b.txt\"], decide: deny}]\n";
+    let runner = bench.start(policy).await;
+    for (id, path, expected) in [
+        ("a", "x/u\u{200b}.txt", State::Denied),
+        ("b", "x/../x/u\u{200b}.txt", State::Denied),
+        ("c", "x/u.txt", State::Completed),
+    ] {
+        let arguments = json!({"do": [], "paths": [path]}).to_string();
+        let arguments = Some(v1::Payload { content: Some(v1::payload::Content::Json(arguments)) });
+        let request = runner_v1::CallToolRequest { arguments, ..runner.request(id, CHANGE, json!([])) };
+        assert_eq!(state(&runner.call(request).await.unwrap()), expected, "{path:?}");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     names, next,
     render::{
         approval::{self, Turn},
-        diff::Extent,
+        diff::{self, Extent},
         text::Line,
         words,
     },
@@ -65,7 +65,9 @@ pub(crate) async fn approve(context: &Context, verb: Approve) -> Result<Exit, Fa
         refuse_decided(&asked)?;
         if verb.yes {
             if context.screen.format == Format::Text {
-                context.screen.print(&approval::full(&asked, Extent::Full))?;
+                let mut lines = approval::full(&asked, Extent::Full);
+                lines.extend(diff::hidden(&asked));
+                context.screen.print(&lines)?;
             }
             return ask::decide(gate, &asked, Decision::Approve, String::new()).await.map(Some);
         }

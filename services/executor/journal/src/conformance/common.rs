@@ -23,7 +23,7 @@ pub(super) fn transition(first_sequence: u64, count: u32) -> Transition {
     }
 }
 
-/// Who starts the executions.
+/// Principal that starts the executions.
 pub(super) const PRINCIPAL: &str = "somebody";
 
 pub(super) fn new_execution(id: &str, request_id: &str, request_hash: &str, created_at: i64) -> NewExecution {
