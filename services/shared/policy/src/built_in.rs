@@ -4,6 +4,7 @@ pub(crate) const FILE_READ: &str = "file_read";
 pub(crate) const FILE_WRITE: &str = "file_write";
 pub(crate) const FILE_DELETE: &str = "file_delete";
 pub(crate) const TERMINAL: &str = "terminal_commands";
+pub(crate) const PROGRAMS: &str = "allowed_commands";
 pub(crate) const NOOP: &str = "noop";
 pub(crate) const NO_MATCH: &str = "no_match";
 pub(crate) const INTENT: &str = "intent";
@@ -14,5 +15,5 @@ pub(crate) const NO_CHANGE: &str = "no_change";
 pub(crate) const SETTINGS: [&str; 3] = [FILE_WRITE, FILE_DELETE, TERMINAL];
 
 /// All of them: a policy's own rules must not use these ids.
-pub(crate) const IDS: [&str; 9] =
-    [FILE_READ, FILE_WRITE, FILE_DELETE, TERMINAL, NOOP, NO_MATCH, INTENT, GRANTED, NO_CHANGE];
+pub(crate) const IDS: [&str; 10] =
+    [FILE_READ, FILE_WRITE, FILE_DELETE, TERMINAL, PROGRAMS, NOOP, NO_MATCH, INTENT, GRANTED, NO_CHANGE];

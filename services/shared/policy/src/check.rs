@@ -63,6 +63,7 @@ pub(crate) fn globs(document: &Document) -> usize {
 pub(crate) fn check(document: &Document, known: usize) -> Result<(Rules, Rules), Vec<Violation>> {
     let mut findings = Findings::default();
     amounts(document, &mut findings);
+    programs(document.allowed_commands.as_deref().unwrap_or_default(), &mut findings);
     findings.none()?;
     let mut ids = HashSet::new();
     for (index, rule) in document.rules.iter().enumerate() {
@@ -119,6 +120,27 @@ fn amounts(document: &Document, findings: &mut Findings) {
         if number > most {
             findings.add("rules", format!("there are {number} {what} and the limit is {most}: combine or remove some"));
         }
+    }
+}
+
+/// Checks the programs that commands may start, which are names and no globs.
+fn programs(names: &[String], findings: &mut Findings) {
+    const FIELD: &str = "allowed_commands";
+    if names.len() > MAX_ENTRIES {
+        findings.add(FIELD, format!("has {} entries and the limit is {MAX_ENTRIES}", names.len()));
+    }
+    for (index, name) in names.iter().enumerate() {
+        let why = if let Some(why) = bad_entry("programs", name) {
+            why
+        } else if name.contains(['*', '?', '[', ']', '{', '}', '\\', ' ']) || name.chars().any(misleads) {
+            format!(
+                "`{}` is not the name of a program: write each name as it is, without wildcards and arguments",
+                shown(name)
+            )
+        } else {
+            continue;
+        };
+        findings.add(format!("{FIELD}[{index}]"), why);
     }
 }
 
@@ -185,7 +207,7 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
 
 /// What is wrong with an entry of a list, apart from glob syntax. Without this check, a condition that can never match would silently disable its
 /// rule.
-fn bad_entry(list: &str, entry: &str) -> Option<String> {
+pub(crate) fn bad_entry(list: &str, entry: &str) -> Option<String> {
     if entry.is_empty() || entry.len() > MAX_WORD {
         return Some(format!("must be 1 to {MAX_WORD} bytes"));
     }

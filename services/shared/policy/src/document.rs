@@ -25,6 +25,8 @@ pub(crate) struct Document {
     pub(crate) approvals: Approvals,
     pub(crate) protect: bool,
     pub(crate) rules: Vec<Rule>,
+    /// The programs that commands may start; `None`: all.
+    pub(crate) allowed_commands: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +100,7 @@ impl Default for Document {
             approvals: Approvals { expire_after: None, separate_duties: false },
             protect: true,
             rules: Vec::new(),
+            allowed_commands: None,
         }
     }
 }

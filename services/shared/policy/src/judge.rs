@@ -11,7 +11,9 @@ use std::{
 use belay_yaml::shown;
 
 use crate::{
-    ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, Policy, ToolKind, Verdict, built_in,
+    ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, Policy, ToolKind, Verdict,
+    allowing::plain_or_quoted,
+    built_in,
     document::{Document, Setting},
     patterns::{Hits, plain},
     policy::Section,
@@ -24,16 +26,18 @@ const NOOP: &str = "noop";
 
 /// Where a verdict comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source<'a> {
+pub(crate) enum Source<'a> {
     /// The rule at this index of the document.
     Rule(usize),
     /// A built-in rule, with its reason.
     BuiltIn(&'static str, &'static str),
     /// A flag.
     Flag(&'a str),
+    /// The program is not one of `allowed_commands`.
+    Program,
 }
 
-type Judged<'a> = (Verdict, Source<'a>);
+pub(crate) type Judged<'a> = (Verdict, Source<'a>);
 
 /// The strictest, and of equally strict ones the first.
 fn strictest<'a>(answers: impl IntoIterator<Item = Judged<'a>>) -> Option<Judged<'a>> {
@@ -43,6 +47,16 @@ fn strictest<'a>(answers: impl IntoIterator<Item = Judged<'a>>) -> Option<Judged
 impl Policy {
     /// Judges a call that has not run.
     pub fn intent(&self, intent: &Intent<'_>) -> Decision {
+        let (answer, exclusive) = self.judged_intent(intent);
+        let decision = Decision { exclusive, ..self.decision(answer, None) };
+        if answer.1 == Source::Program { Decision { reason: self.not_allowed(intent), ..decision } } else { decision }
+    }
+
+    /// The verdict on a call that has not run, and whether it must have the workspace to itself.
+    pub(crate) fn judged_intent(&self, intent: &Intent<'_>) -> (Judged<'static>, bool) {
+        if intent.kind == ToolKind::Terminal && !self.allows_program(intent.program) {
+            return ((Verdict::Deny, Source::Program), false);
+        }
         let rules = &self.intents;
         let (programs, arguments) = (rules.programs(intent.program), rules.arguments(intent.command));
         let directories = rules.directories(intent.working_directory);
@@ -76,24 +90,49 @@ impl Policy {
             [] => judge(None),
             paths => strictest(paths.iter().map(|path| judge(Some(path)))).expect("there is a path"),
         };
-        Decision { exclusive, ..self.decision(answer, None) }
+        (answer, exclusive)
     }
 
-    /// Judges what a call changed in its view.
-    pub fn effect(&self, effect: &Effect<'_>) -> Decision {
-        if effect.intent == Verdict::Deny {
-            let reason = "the call itself is denied, so its changes are discarded";
-            return self.decision((Verdict::Deny, Source::BuiltIn(built_in::INTENT, reason)), None);
-        }
+    /// Whether commands may start this program, which is `None` for one that is not on the `PATH` outside of the workspace.
+    fn allows_program(&self, program: Option<&str>) -> bool {
+        let Some(allowed) = &self.document.allowed_commands else { return true };
+        program.is_some_and(|program| allowed.iter().any(|name| name == program))
+    }
+
+    /// Why a command may not start, and the line by which it may.
+    fn not_allowed(&self, intent: &Intent<'_>) -> String {
+        let Some(program) = intent.program else {
+            let program = intent.command.first().map(|program| shown(program)).unwrap_or_default();
+            return format!(
+                "the policy's `allowed_commands` names programs on the PATH outside of the workspace, and `{program}` is none of them"
+            );
+        };
+        format!(
+            "`{}` is not one of the policy's `allowed_commands`; to allow it, write `{}`",
+            shown(program),
+            self.setting_for_program(program)
+        )
+    }
+
+    /// The line of the policy by which commands may start this program too.
+    pub fn setting_for_program(&self, program: &str) -> String {
+        let names = self.document.allowed_commands.iter().flatten().map(String::as_str);
+        let names: Vec<String> = names.chain([program]).map(plain_or_quoted).collect();
+        format!("allowed_commands: [{}]", names.join(", "))
+    }
+
+    /// The verdict on each change, in their order.
+    pub(crate) fn judged<'a, 'e>(
+        &'e self,
+        effect: &'e Effect<'a>,
+    ) -> impl Iterator<Item = (&'a ChangeFact<'a>, Judged<'a>)> + 'e {
         let rules = &self.effects;
         let document = &*self.document;
         let fitting: Vec<(usize, usize)> =
             rules.places().filter(|(_, place)| names(&document.rules[*place].tools, effect.tool)).collect();
         let granted: HashSet<_> = effect.granted_paths.iter().map(|path| plain(path)).collect();
         let mut hits = rules.new_hits();
-        // The strictest verdict, and of equally strict ones that of the gravest change: its path is what a person sees first.
-        let mut worst: Option<(Judged<'_>, Gravity, &str)> = None;
-        for change in effect.changes {
+        effect.changes.iter().map(move |change| {
             if !fitting.is_empty() {
                 rules.path(change.path, &mut hits);
             }
@@ -103,7 +142,19 @@ impl Policy {
                 (rule.paths.is_empty() || hits.met(*index)) && fits_change(rule, change, protected)
             });
             let matching: Vec<usize> = matching.map(|(_, place)| *place).collect();
-            let answer = self.change(effect, change, &matching, protected, granted.contains(change.path));
+            (change, self.change(effect, change, &matching, protected, granted.contains(change.path)))
+        })
+    }
+
+    /// Judges what a call changed in its view.
+    pub fn effect(&self, effect: &Effect<'_>) -> Decision {
+        if effect.intent == Verdict::Deny {
+            let reason = "the call itself is denied, so its changes are discarded";
+            return self.decision((Verdict::Deny, Source::BuiltIn(built_in::INTENT, reason)), None);
+        }
+        // The strictest verdict, and of equally strict ones that of the gravest change: its path is what a person sees first.
+        let mut worst: Option<(Judged<'_>, Gravity, &str)> = None;
+        for (change, answer) in self.judged(effect) {
             let gravity = Gravity::of(change.path, change.kind, change.flags);
             if worst.is_none_or(|(worst, known, _)| (answer.0, Reverse(gravity)) > (worst.0, Reverse(known))) {
                 worst = Some((answer, gravity, change.path));
@@ -157,6 +208,7 @@ impl Policy {
             }
             Source::BuiltIn(rule, reason) => (rule.to_owned(), format!("{about}{reason}")),
             Source::Flag(flag) => (shown(flag), format!("{about}{}", protect::meaning(flag))),
+            Source::Program => (built_in::PROGRAMS.to_owned(), String::new()),
         };
         // Who reads it finds the rule or the setting in the file.
         let reason = match &self.section {
@@ -175,6 +227,7 @@ fn is_of_section(section: &Section, source: Source<'_>) -> bool {
         Source::Rule(place) => place >= section.inherited,
         Source::BuiltIn(rule, _) => built_in::SETTINGS.contains(&rule),
         Source::Flag(_) => false,
+        Source::Program => true,
     }
 }
 

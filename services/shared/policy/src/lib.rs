@@ -9,6 +9,7 @@
 //!
 //! The approval gate publishes them as signed bytes ([`Revised`]), and every tool runner enforces it. Pure: no clock, no files.
 
+mod allowing;
 mod built_in;
 mod canonical;
 mod check;

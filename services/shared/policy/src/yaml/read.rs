@@ -20,10 +20,13 @@ const CHANGES: &[(&str, ChangeKind)] =
     &[("create", ChangeKind::Created), ("modify", ChangeKind::Modified), ("delete", ChangeKind::Deleted)];
 
 /// The keys of a policy file.
-const FILE: &str =
-    "file_write file_delete terminal_commands non_interactive_policy sandbox approvals protect rules namespaces";
+const FILE: &str = "preset file_write file_delete terminal_commands allowed_commands non_interactive_policy sandbox approvals protect rules \
+     namespaces";
 /// The keys of a namespace's section.
-const SECTION: &str = "file_write file_delete terminal_commands non_interactive_policy sandbox approvals protect rules";
+const SECTION: &str = "preset file_write file_delete terminal_commands allowed_commands non_interactive_policy sandbox approvals protect rules";
+/// What a preset allows commands to start: the default of S2-X-10, or everything.
+const PRESETS: &[(&str, &[&str])] =
+    &[("default", &[]), ("allow-list", &["dotnet", "npm", "yarn", "git", "make", "cargo", "go", "python", "node"])];
 /// The keys of a rule.
 const RULE: &str = "id on tools programs arguments cwd env paths changes flags decide exclusive reason match not_match";
 
@@ -98,6 +101,17 @@ impl ReadPolicy for Reader {
         match key {
             "file_write" => self.word(node, field, SETTINGS, &mut document.file_write),
             "file_delete" => self.word(node, field, SETTINGS, &mut document.file_delete),
+            "preset" => {
+                let mut programs: &[&str] = &[];
+                self.word(node, field, PRESETS, &mut programs);
+                // The file's own list holds, whichever of the two comes first.
+                let list = format!("{}allowed_commands", field.strip_suffix("preset").unwrap_or_default());
+                if !self.has_read(&list) {
+                    let names: Vec<String> = programs.iter().map(|&name| name.to_owned()).collect();
+                    document.allowed_commands = Some(names).filter(|names| !names.is_empty());
+                }
+            }
+            "allowed_commands" => document.allowed_commands = Some(self.list(node, field, Self::text)),
             "terminal_commands" => self.word(node, field, SETTINGS, &mut document.terminal_commands),
             "non_interactive_policy" => self.word(node, field, NON_INTERACTIVE, &mut document.non_interactive_policy),
             "protect" => self.switch(node, field, &mut document.protect),

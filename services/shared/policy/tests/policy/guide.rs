@@ -57,13 +57,13 @@ fn every_policy_of_the_guide_is_valid_and_what_it_calls_wrong_is_refused() {
 // S2-X-21, S2-NFR-013: a list of allowed commands.
 #[test]
 fn only_the_commands_of_a_list_are_allowed() {
-    let list = blocks("yaml").into_iter().find(|text| text.contains("allowed-commands")).unwrap();
+    let list = blocks("yaml").into_iter().find(|text| text.contains("allowed_commands: [")).unwrap();
     let policy = policy(list);
     for words in ["npm test", "dotnet build", "git status"] {
-        assert_eq!(brief(&command(&policy, words)), (Verdict::Preview, "allowed-commands"), "{words}");
+        assert_eq!(brief(&command(&policy, words)), (Verdict::Preview, "terminal_commands"), "{words}");
     }
     for words in ["curl x", "./npm test", "sh -c npm", "npmx"] {
-        assert_eq!(brief(&command(&policy, words)), (Verdict::Deny, "terminal_commands"), "{words}");
+        assert_eq!(brief(&command(&policy, words)), (Verdict::Deny, "allowed_commands"), "{words}");
     }
 }
 

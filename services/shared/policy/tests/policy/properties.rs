@@ -1,6 +1,6 @@
 //! Properties of every policy.
 
-use belay_policy::{ChangeKind, Gravity, Policies, Policy, Revised, ToolKind, Verdict};
+use belay_policy::{ChangeFact, ChangeKind, Effect, Gravity, Intent, Policies, Policy, Revised, ToolKind, Verdict};
 use proptest::{prelude::*, sample::select};
 
 use crate::support::*;
@@ -82,6 +82,18 @@ fn changes() -> impl Strategy<Value = Vec<(&'static str, ChangeKind, Vec<&'stati
 
 fn borrowed<'a>(changes: &'a [(&'static str, ChangeKind, Vec<&'static str>)]) -> Vec<Changed<'a>> {
     changes.iter().map(|(path, kind, flags)| (*path, *kind, flags.as_slice())).collect()
+}
+
+/// The policy of this text, which ends with its rules, with these entries after them.
+fn with_entries(text: &str, entries: &[String]) -> Policy {
+    let text = text.replace("rules: []", "rules:");
+    policy(&entries.iter().fold(text, |text, entry| text + "  - " + entry + "\n"))
+}
+
+/// A path as programs may make one, with characters of globs, of YAML and with such as nobody sees.
+fn any_path() -> impl Strategy<Value = String> {
+    let odd = "[a\\*?\\[\\]{}!\\\\'\" :,#&%@`|>~\u{200b}\u{202e}\u{e9}\u{1f600}\t\n-]{1,6}";
+    prop_oneof![select(PATHS.to_vec()).prop_map(str::to_owned), odd.prop_map(|name| format!("d/{name}x"))]
 }
 
 proptest! {
@@ -201,5 +213,70 @@ proptest! {
         let said = effect(&policy, Terminal, Preview, &[(&path, Created, &[])]).verdict;
         prop_assert!(said >= Verdict::Prompt);
         intent(&policy, FileWrite, "", &[&path]);
+    }
+
+    // What is printed as the way through is one, and no wider.
+    #[test]
+    fn the_rules_for_an_effect_allow_it_and_nothing_else(
+        settings in settings(), protect in any::<bool>(), rules in prop::collection::vec(rule(), 0..3),
+        kind in select(KINDS.to_vec()), said in select(vec![Auto, Preview, Prompt]), step in "[a-z~.é ]{1,70}",
+        changes in prop::collection::vec((any_path(), select(vec![Created, Modified, Deleted]),
+            prop::collection::vec(select(vec!["executable", "link_leaves", "odd_name"]), 0..3)), 1..4),
+        other in any_path(), other_kind in select(vec![Created, Modified, Deleted]), other_flag in prop::option::of(Just("set_id_stripped")),
+    ) {
+        let text = written(settings, protect, &rules, 0);
+        let before = policy(&text);
+        let flags: Vec<Vec<String>> = changes.iter().map(|(_, _, flags)| texts(flags)).collect();
+        let facts: Vec<ChangeFact<'_>> =
+            changes.iter().zip(&flags).map(|((path, kind, _), flags)| ChangeFact { path, kind: *kind, flags }).collect();
+        let effect = Effect { tool: tool(kind), kind, intent: said, granted_paths: &[], changes: &facts };
+        let decision = before.effect(&effect);
+        let entries = before.rules_for_effect(&step, &effect);
+        if entries.is_empty() {
+            // A rule that asks or denies is stricter than any that could be added.
+            let by_rule = facts.iter().any(|fact| before.effect(&Effect { changes: &[*fact], ..effect }).rule.starts_with('r'));
+            prop_assert!(decision.verdict == Auto || by_rule, "{decision:?}");
+        } else {
+            prop_assert!(decision.verdict > Auto);
+            let after = with_entries(&text, &entries);
+            prop_assert_eq!(after.effect(&effect).verdict, Auto, "{:?}", entries);
+            let flags: Vec<String> = other_flag.into_iter().map(str::to_owned).collect();
+            let another = ChangeFact { path: &other, kind: other_kind, flags: &flags };
+            if !facts.iter().any(|fact| fact.path == other && fact.kind == other_kind) || other_flag.is_some() {
+                let another = Effect { changes: &[another], ..effect };
+                prop_assert_eq!(before.effect(&another).verdict, after.effect(&another).verdict, "{:?}", entries);
+            }
+        }
+    }
+
+    #[test]
+    fn the_rule_for_a_call_lets_it_run_and_no_other(
+        settings in settings(), kind in select(KINDS.to_vec()), words in select(vec!["make all", "git push", "*"]),
+        path in any_path(), other in any_path(),
+    ) {
+        let text = written(settings, true, &[], 0);
+        let before = policy(&text);
+        let paths = if kind == Terminal { texts(&[]) } else { vec![path.clone()] };
+        let command = if kind == Terminal { texts(&words.split(' ').collect::<Vec<_>>()) } else { texts(&[]) };
+        let asked = Intent {
+            tool: tool(kind), kind, command: &command, program: command.first().map(String::as_str), working_directory: "",
+            environment: &[], paths: &paths,
+        };
+        let decision = before.intent(&asked);
+        let entries = before.rules_for_intent("s", &asked);
+        prop_assert_eq!(entries.is_empty(), decision.verdict < Prompt, "{:?}", decision);
+        if !entries.is_empty() {
+            let after = with_entries(&text, &entries);
+            prop_assert!(after.intent(&asked).verdict < Prompt, "{entries:?}");
+            let others = [other.clone()];
+            let another = if kind == Terminal {
+                Intent { program: Some("elsewhere"), ..asked }
+            } else {
+                Intent { paths: &others, ..asked }
+            };
+            if kind == Terminal || other != path {
+                prop_assert_eq!(before.intent(&another).verdict, after.intent(&another).verdict, "{:?}", entries);
+            }
+        }
     }
 }

@@ -37,7 +37,7 @@ fn unknown_keys_name_the_nearest_known_one() {
         ),
         (
             "colour: red",
-            "1 colour: there is no key `colour` here; use one of file_write, file_delete, terminal_commands, non_interactive_policy, sandbox, approvals, protect, rules, namespaces",
+            "1 colour: there is no key `colour` here; use one of preset, file_write, file_delete, terminal_commands, allowed_commands, non_interactive_policy, sandbox, approvals, protect, rules, namespaces",
         ),
     ] {
         assert_eq!(one(text), expected);

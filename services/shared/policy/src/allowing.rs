@@ -1,0 +1,163 @@
+//! The rules that would allow what a policy does not: what a person may add to the policy, so that the same call needs no approval next time.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt::Write as _,
+};
+
+use belay_yaml::misleads;
+
+use crate::{
+    ChangeKind, Effect, Intent, Policy, Verdict, check,
+    judge::Source,
+    protect::{self, PROTECTED},
+};
+
+/// The longest rule, in bytes: what a failure's metadata takes.
+const MAX_RULE: usize = 1_000;
+/// The most rules. An effect that needs more is better allowed by a rule about its folders, which only a person can choose.
+const MAX_RULES: usize = 8;
+/// The longest part of an id that comes from a step, in characters: ids have at most 64.
+const MAX_STEP: usize = 48;
+
+impl Policy {
+    /// Entries for the policy's `rules` that allow exactly these changes of this tool: their paths, kinds and flags, and no others. `step` becomes part
+    /// of their ids. Each is one line of YAML of at most 1,000 bytes, without characters that mislead.
+    ///
+    /// Empty when the effect is allowed; when a rule of the policy decides against it, since the strictest rule wins, whatever is added; when the
+    /// call itself is denied; and when the changes do not fit into eight such lines.
+    pub fn rules_for_effect(&self, step: &str, effect: &Effect<'_>) -> Vec<String> {
+        if effect.intent == Verdict::Deny {
+            return Vec::new();
+        }
+        let mut groups: BTreeMap<(ChangeKind, Vec<&str>), Vec<String>> = BTreeMap::new();
+        for (change, (verdict, source)) in self.judged(effect) {
+            if verdict == Verdict::Auto {
+                continue;
+            }
+            let path = literal(change.path);
+            if matches!(source, Source::Rule(_)) || check::bad_entry("paths", &path).is_some() {
+                return Vec::new();
+            }
+            let protected = self.document.protect && protect::is_protected(change.path);
+            let flags = protected.then_some(PROTECTED).into_iter();
+            let flags = flags.chain(change.flags.iter().map(String::as_str).filter(|flag| protect::asks(flag)));
+            let flags: Vec<&str> = flags.collect();
+            if flags.iter().any(|flag| !protect::FLAGS.contains(flag)) {
+                return Vec::new();
+            }
+            groups.entry((change.kind, flags)).or_default().push(path);
+        }
+        let mut rules = Vec::new();
+        for ((kind, flags), paths) in groups {
+            let flags = if flags.is_empty() { String::new() } else { format!(", flags: [{}]", flags.join(", ")) };
+            let end = format!("], changes: [{}]{flags}, decide: auto}}", word(kind));
+            let mut rest = paths.iter().map(|path| quoted(path)).peekable();
+            while rest.peek().is_some() {
+                let mut rule = format!(
+                    "{{id: {}, on: effect, tools: [{}], paths: [",
+                    self.id(step, rules.len()),
+                    quoted(effect.tool)
+                );
+                let mut entries = 0;
+                while let Some(path) = rest.next_if(|path| rule.len() + 2 + path.len() + end.len() <= MAX_RULE) {
+                    let comma = if entries == 0 { "" } else { ", " };
+                    let _ = write!(rule, "{comma}{path}");
+                    entries += 1;
+                }
+                if entries == 0 || rules.len() == MAX_RULES {
+                    return Vec::new();
+                }
+                rules.push(rule + &end);
+            }
+        }
+        rules
+    }
+
+    /// An entry for the policy's `rules` that lets exactly this call run: this tool with these paths, or this program in this directory. Its effect is
+    /// judged as any other. As [`Policy::rules_for_effect`].
+    pub fn rules_for_intent(&self, step: &str, intent: &Intent<'_>) -> Vec<String> {
+        let (verdict, source) = self.judged_intent(intent).0;
+        let is_command = !intent.command.is_empty();
+        if verdict < Verdict::Prompt
+            || !matches!(source, Source::BuiltIn(..))
+            || (is_command && intent.program.is_none())
+        {
+            return Vec::new();
+        }
+        let list = |name: &str, entries: Vec<String>| {
+            let entries: Vec<String> = entries.iter().map(|entry| quoted(entry)).collect();
+            if entries.is_empty() { String::new() } else { format!(", {name}: [{}]", entries.join(", ")) }
+        };
+        let paths: Vec<String> = intent.paths.iter().map(|path| literal(&crate::patterns::plain(path))).collect();
+        if paths.iter().any(|path| check::bad_entry("paths", path).is_some()) {
+            return Vec::new();
+        }
+        let variables =
+            if is_command { intent.environment.iter().map(|name| literal(name)).collect() } else { Vec::new() };
+        // What a command does is judged when it has run.
+        let decide = if is_command { "preview" } else { "auto" };
+        let rule = format!(
+            "{{id: {}, on: intent, tools: [{}]{}{}{}, decide: {decide}}}",
+            self.id(step, 0),
+            quoted(intent.tool),
+            list("programs", intent.program.map(literal).into_iter().collect()),
+            list("env", variables),
+            list("paths", paths),
+        );
+        if rule.len() > MAX_RULE { Vec::new() } else { vec![rule] }
+    }
+
+    /// An id that no rule has, the `index`th of those for a step.
+    fn id(&self, step: &str, index: usize) -> String {
+        let taken: HashSet<&str> = self.document.rules.iter().map(|rule| rule.id.as_str()).collect();
+        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+        let base: String = "allow-".chars().chain(step.chars().take(MAX_STEP).map(plain)).collect();
+        let numbered = |number: usize| if number == 0 { base.clone() } else { format!("{base}-{}", number + 1) };
+        let mut free = (0..).map(numbered).filter(|id| !taken.contains(id.as_str()));
+        free.nth(index).expect("there are more numbers than rules")
+    }
+}
+
+fn word(kind: ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Created => "create",
+        ChangeKind::Modified => "modify",
+        ChangeKind::Deleted => "delete",
+    }
+}
+
+/// The glob that matches this text alone.
+fn literal(text: &str) -> String {
+    let escaped = |c: char| matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\').then_some('\\');
+    text.chars().flat_map(|c| escaped(c).into_iter().chain([c])).collect()
+}
+
+/// A name as YAML writes it in a list.
+pub(crate) fn plain_or_quoted(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+'))
+        && !matches!(
+            name.to_ascii_lowercase().as_str(),
+            "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n"
+        );
+    if plain { name.to_owned() } else { quoted(name) }
+}
+
+/// The text as YAML writes it in double quotes, in visible characters.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            hidden if misleads(hidden) => {
+                let _ = write!(quoted, "\\U{:08X}", u32::from(hidden));
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
