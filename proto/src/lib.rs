@@ -43,12 +43,13 @@ mod annotations;
 pub mod check;
 pub mod codec;
 pub mod contract;
-pub mod facts;
 pub mod payload;
 pub mod session;
 pub mod stores;
 pub mod texts;
 pub mod watch;
+
+pub use belay_reasons::facts;
 
 /// The name of the tool call that an event of this execution is about; empty when it is about no operation.
 pub fn call_name(execution: &str, event: &v1::ExecutionEvent) -> String {

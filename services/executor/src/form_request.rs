@@ -24,6 +24,7 @@ pub(crate) fn create_request(wait: String, form: &Form, requested_by: String) ->
         requested_by,
         approval_mode: v1::ApprovalMode::Wait.into(),
         form: form.subject().as_str().as_bytes().to_vec(),
+        request_reason: String::new(),
     }
 }
 

@@ -168,6 +168,8 @@ pub(crate) struct ToolCallOperation {
     pub(crate) mode: ApprovalMode,
     /// Who started the execution.
     pub(crate) principal: String,
+    /// Why the step makes the call.
+    pub(crate) request_reason: String,
     pub(crate) fence: runner_v1::Fence,
     /// Whether an earlier operation may have sent the same request.
     pub(crate) maybe_sent: bool,
@@ -382,6 +384,7 @@ impl ToolCallOperation {
                 requested_by: self.principal.clone(),
                 approval_mode: wire::approval_mode_to(self.mode).into(),
                 form: Vec::new(),
+                request_reason: self.request_reason.clone(),
             };
             match self.registry.gate.create(request, &self.trace).await {
                 Ok(approval) => return Ok(Update::ApprovalRequested(self.key, Box::new(approval))),

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use belay_execution::{Json, ToolFacts, Workspace};
 use belay_journal::Folder;
 use belay_plan::{
-    CallPlace, Format, InvalidPlan, Plan, Planned, PlannedCall, PlannedStep, StepProblem, Violation, nearest,
+    COMMAND_TOOL, CallPlace, Format, InvalidPlan, Plan, Planned, PlannedCall, PlannedStep, StepProblem, Violation,
+    nearest,
 };
 use belay_proto::v1;
 use belay_reasons as reasons;
@@ -124,8 +125,14 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
     }
     let Some(arguments) = call.arguments else { return Vec::new() };
     let templates = arguments.reference_paths();
+    let is_known = !templates.iter().any(|pointer| matches!(pointer.as_str(), "/command" | "/command/0"));
+    let refused = (tool.name == COMMAND_TOOL && is_known)
+        .then(|| belay_plan::not_allowed(call.allowed_commands, arguments.source()))
+        .flatten()
+        .map(|message| call.problem("/arguments/command/0", message));
     let violations = schema.into_iter().flat_map(|schema| schema.violations_except(arguments.source(), &templates));
-    let mut problems: Vec<_> = violations.flat_map(|violation| problems_of(call, violation, tool)).collect();
+    let mut problems: Vec<_> =
+        violations.flat_map(|violation| problems_of(call, violation, tool)).chain(refused).collect();
     for name in path_arguments {
         let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
         let path = arguments.source()[name.as_str()].as_str().filter(|_| !templates.contains(&pointer));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use belay_json_schema::{InvalidSchema, Schema, Violation};
-use belay_policy::ToolKind;
+use belay_policy::{Intent, ToolKind};
 use belay_proto::v1;
 use serde_json::Value;
 use thiserror::Error;
@@ -80,6 +80,21 @@ pub struct Operation {
     pub working_directory: String,
     /// The paths that the arguments name.
     pub paths: Vec<String>,
+}
+
+impl Operation {
+    /// What a policy judges before the call runs.
+    pub(crate) fn intent<'a>(&'a self, tool: &'a Registered) -> Intent<'a> {
+        Intent {
+            tool: tool.spec.name,
+            kind: tool.spec.kind,
+            command: &self.command,
+            program: self.program.as_deref(),
+            working_directory: &self.working_directory,
+            environment: &self.environment,
+            paths: &self.paths,
+        }
+    }
 }
 
 /// A problem of a planned call.

@@ -1,13 +1,13 @@
 //! Builds the subject of an approval from a call and its effect. Pure.
 
-use belay_grant::{Change, ChangeKind, Folder, Kind, Subject, digest_of};
+use belay_grant::{Change, ChangeKind, Folder, Kind, Risk, Subject, digest_of};
 use belay_policy::Decision;
 use belay_proto::{runner_v1, v1};
 use belay_workspace::Content;
 use serde::{Deserialize, Serialize};
 
 use crate::json_of::json_of;
-use crate::{Operation, changes::Changes, facts::Fact, secrets::CallSecrets};
+use crate::{Operation, Recovery, changes::Changes, facts::Fact, secrets::CallSecrets};
 
 /// The limit of a subject, in bytes: what the gate accepts.
 pub(crate) const MAX_SUBJECT_BYTES: usize = 8 << 20;
@@ -105,6 +105,18 @@ pub(crate) struct SubjectContext<'a> {
     pub(crate) enforced: &'a [String],
     pub(crate) decision: &'a Decision,
     pub(crate) policy_revision: i64,
+    /// How to recover the tool's calls.
+    pub(crate) recovery: Recovery,
+}
+
+/// How much harm an effect may do, or a call that has not run: what it does outside of the workspace cannot be discarded.
+fn risk(effect: Option<&ObservedEffect>, recovery: Recovery) -> Risk {
+    match (effect, recovery) {
+        (Some(effect), _) => effect.changes.list.iter().map(|change| change.gravity.risk()).max().unwrap_or(Risk::Low),
+        (None, Recovery::ReadOnly) => Risk::Low,
+        (None, Recovery::Transactional) => Risk::Medium,
+        (None, Recovery::Idempotent | Recovery::Manual) => Risk::High,
+    }
 }
 
 /// The effect of a call.
@@ -122,6 +134,7 @@ impl SubjectContext<'_> {
     pub(crate) fn subject(self, observed: Option<ObservedEffect>) -> Subject {
         let (execution, step) = parts(&self.call.name);
         let kind = if observed.is_some() { Kind::Effect } else { Kind::Call };
+        let risk = risk(observed.as_ref(), self.recovery);
         let ObservedEffect { digest, changes, .. } = observed.unwrap_or_default();
         let words = |text: &str| self.secrets.text(text);
         let shown = |change: Change| {
@@ -146,6 +159,7 @@ impl SubjectContext<'_> {
             rule: self.decision.rule.clone(),
             reason: words(&self.decision.reason),
             effect_digest: digest,
+            risk,
             changes: changes.list.into_iter().map(shown).collect(),
             folders: changes.folders.into_iter().map(shown_folder).collect(),
         }

@@ -160,7 +160,7 @@ mod tests {
         assert!(text.starts_with("STORE_FULL\n  what happened  The disk of the state directory is full"), "{text}");
         assert!(text.contains("  exit code      1 (A fault of Belay"), "{text}");
         let text = screen(&exit_lines(exit_code(33).unwrap()));
-        assert!(text.starts_with("exit code 33\n") && text.contains("POLICY_DENIED, APPROVAL_DENIED"), "{text}");
+        assert!(text.starts_with("exit code 33\n") && text.contains("POLICY_DENIED, PROGRAM_NOT_ALLOWED"), "{text}");
     }
 
     #[test]

@@ -164,6 +164,8 @@ fn facts(approval: &Approval, extent: Extent) -> Vec<Vec<(Style, String)>> {
         ("workspace", folder),
         ("can access", access(&preview.reach)),
         ("why", approval.decision.as_ref().map(words::decision).unwrap_or_default()),
+        ("for", approval.request_reason.clone()),
+        ("risk", words::risk(approval.risk()).to_owned()),
         ("step", if is_brief { of + &by } else { of }),
         ("approval", if is_brief { String::new() } else { id }),
         ("asked", if is_brief { String::new() } else { asked + &by }),

@@ -391,14 +391,6 @@ pub(crate) fn report(execution: &Execution) -> Report {
         report.also.push(about(&["executions", "retry"], &execution.name, &[]));
         return report.next(get);
     }
-    let is_held = |step: &&Step| step.failure.as_ref().is_some_and(|failure| failure.reason == code);
-    if let Some(step) = failed(execution).find(is_held) {
-        report.details.push(format!(
-            "a rule that lets it through: {{id: allow-{}, on: effect, tools: [{}], decide: auto}}",
-            step.step_id,
-            call::kind_of(step)
-        ));
-    }
     match next::run_again(&["--approve", "prompt"]) {
         Some(again) => {
             report.also.push(get);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_proto::facts;
 use belay_proto::v1::{
-    EffectSummary, Execution, Failure, Payload, PolicyDecision, SkipReason, Step, StepTotals, TraceContext,
+    EffectSummary, Execution, Failure, Payload, PolicyDecision, Risk, SkipReason, Step, StepTotals, TraceContext,
     WaitingReason, approval, execution, payload::Content, step, tool_call, waiting_reason::Kind,
 };
 
@@ -108,6 +108,8 @@ pub(crate) fn details(failure: &Failure) -> Vec<String> {
         lines.push(format!("a retry can succeed after {}", time::short(time::duration(after))));
     }
     let causes = std::iter::successors(failure.cause.as_deref(), |cause| cause.cause.as_deref());
+    let fact = |key: &str| failure.metadata.get(key).map(String::as_str);
+    lines.extend(facts::allowing_rules(fact).iter().map(|rule| format!("the policy's rule that allows it: {rule}")));
     lines.extend(causes.map(|cause| format!("caused by: {}", self::failure(cause))));
     lines
 }
@@ -302,6 +304,16 @@ pub(crate) fn would(effect: &EffectSummary) -> String {
         (0, _, 0) => format!("modify {files}"),
         (0, 0, _) => format!("delete {files}"),
         _ => format!("change {files} ({})", self::effect(effect)),
+    }
+}
+
+/// How much harm a call may do; empty for a form.
+pub(crate) fn risk(risk: Risk) -> &'static str {
+    match risk {
+        Risk::Unspecified => "",
+        Risk::Low => "low",
+        Risk::Medium => "medium",
+        Risk::High => "high",
     }
 }
 

@@ -1,4 +1,4 @@
-use belay_grant::{Change, ChangeKind, Folder, Gravity, Kind, Subject, digest_of};
+use belay_grant::{Change, ChangeKind, Folder, Gravity, Kind, Risk, Subject, digest_of};
 
 use std::sync::LazyLock;
 
@@ -27,6 +27,7 @@ pub(crate) fn subject() -> Subject {
         rule: "terminal_commands".into(),
         reason: "Commands are looked at.".into(),
         effect_digest: digest_of(b"effect"),
+        risk: Risk::Low,
         changes: Vec::new(),
         folders: Vec::new(),
     }

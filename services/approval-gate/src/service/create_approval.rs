@@ -1,4 +1,4 @@
-use belay_grant::{Gravity, Kind, Subject, digest_of};
+use belay_grant::{Gravity, Kind, Risk, Subject, digest_of};
 use belay_policy::{NonInteractive, Policy};
 use belay_proto::{
     gate_v1,
@@ -22,6 +22,9 @@ use crate::{
 /// The maximum length of `requested_by`, in characters.
 const MAX_PRINCIPAL_CHARS: usize = 256;
 
+/// The maximum length of `request_reason`, in characters: that of a step's description, of which redaction may make more.
+const MAX_REASON_CHARS: usize = 2 * 4096;
+
 pub(super) async fn create_approval(
     gate: &Gate,
     request: gate_v1::CreateApprovalRequest,
@@ -31,6 +34,11 @@ pub(super) async fn create_approval(
     check_digest(&request.subject_digest)?;
     if request.requested_by.chars().count() > MAX_PRINCIPAL_CHARS {
         return Err(status::invalid("requested_by", format!("has more than {MAX_PRINCIPAL_CHARS} characters")).into());
+    }
+    let said = request.request_reason.chars().count();
+    if said > MAX_REASON_CHARS {
+        let message = format!("has {said} characters and the limit is {MAX_REASON_CHARS}: shorten it");
+        return Err(status::invalid("request_reason", message).into());
     }
     gate.expire_due().await?;
     let name = approval_of(&call.namespace, &request.call, &request.subject_digest);
@@ -175,6 +183,13 @@ fn asked(
         subject_digest: request.subject_digest.clone(),
         decision: Some(decision),
         effect: (subject.kind == Kind::Effect).then(|| preview::summary(subject)),
+        risk: match subject.risk {
+            Risk::Low => v1::Risk::Low,
+            Risk::Medium => v1::Risk::Medium,
+            Risk::High => v1::Risk::High,
+        }
+        .into(),
+        request_reason: request.request_reason.clone(),
         requested_by: shown(&request.requested_by),
         create_time: Some(belay_proto::timestamp(now)),
         trace: trace.map(trace_message),
@@ -195,7 +210,7 @@ fn asked(
         Some(change) => {
             let reason = format!(
                 "`{}` is protected or flagged, and non_interactive_policy: auto does not approve such a change. Run with `--approve prompt`, \
-                 or allow it with an effect rule that names the flag.",
+                 or add to the policy the rule that the step's failure names.",
                 shown(&change.path)
             );
             decide::resolved(&approval, State::Denied, POLICY, &reason, now)

@@ -23,6 +23,7 @@ fn form_with(schema: Value) -> gate_v1::CreateApprovalRequest {
         requested_by: "person:planner".into(),
         approval_mode: v1::ApprovalMode::Wait.into(),
         form,
+        request_reason: String::new(),
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use belay_approval_gate::{Gate, Parts, RunnerClient, Store, hosted, hosted_for_services, keys};
-use belay_grant::{Change, ChangeKind, Gravity, Kind, Subject, digest_of};
+use belay_grant::{Change, ChangeKind, Gravity, Kind, Risk, Subject, digest_of};
 use belay_policy::Policies;
 use belay_proto::{
     gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
@@ -243,6 +243,7 @@ pub(crate) fn effect(execution: &str) -> Subject {
         rule: "terminal_commands".into(),
         reason: "What commands change is looked at.".into(),
         effect_digest: digest_of(b"manifest"),
+        risk: Risk::Low,
         changes: vec![Change {
             path: "out.txt".into(),
             path_digest: String::new(),

@@ -25,6 +25,21 @@ pub struct ApprovalRequirement {
     pub decision: PolicyDecision,
     /// What would change; empty for [`SubjectKind::Call`].
     pub effect: EffectSummary,
+    /// Entries for the policy's rules that would allow exactly this; empty when none would.
+    pub allowing_rules: Vec<String>,
+    /// How much harm it may do, according to the runner.
+    pub risk: Risk,
+}
+
+/// How much harm may come of what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Risk {
+    /// It reads, or creates files without notable properties.
+    Low,
+    /// It modifies or deletes files, or can be discarded.
+    Medium,
+    /// It changes a protected or flagged path, or cannot be undone.
+    High,
 }
 
 /// What a policy allows, from the mildest to the strictest.
@@ -138,11 +153,15 @@ impl PendingApproval {
             (_, true) => format!("denied by {}: {said}", decided.principal),
             (_, false) if decided.principal.is_empty() => {
                 format!(
-                    "Rule {rule} requires approval ({why}), but this run cannot ask. Use `--approve prompt`, or allow it with a rule."
+                    "Rule {rule} requires approval ({why}), but this run cannot ask. Use `--approve prompt`, or allow it with a rule of the policy."
                 )
             }
             (_, false) => format!("Rule {rule} requires approval ({why}), and this execution asks no person: {said}"),
         };
-        Some(Failure::new(ErrorClass::ApprovalDenied, reason, message))
+        let mut failure = Failure::new(ErrorClass::ApprovalDenied, reason, message);
+        if !asked {
+            failure.metadata.extend(reasons::facts::allowing(&self.requirement.allowing_rules));
+        }
+        Some(failure)
     }
 }

@@ -193,7 +193,14 @@ mod tests {
         let rule = || "r".to_owned();
         let decision = PolicyDecision { verdict: Verdict::Prompt, rule: rule(), reason: rule(), policy_revision: 1 };
         let (kind, effect) = (SubjectKind::Call, EffectSummary::default());
-        ToolCallEvent::Held(Box::new(ApprovalRequirement { kind, subject_digest: digest.into(), decision, effect }))
+        ToolCallEvent::Held(Box::new(ApprovalRequirement {
+            kind,
+            subject_digest: digest.into(),
+            decision,
+            effect,
+            allowing_rules: Vec::new(),
+            risk: crate::Risk::Medium,
+        }))
     }
 
     /// A step whose two calls are in flight, both waiting for approval. No kind of step makes two calls yet, so the second is put there.

@@ -37,7 +37,8 @@ pub fn classify(exit_code: Option<i32>, ran_out_of_memory: bool, output: &LastOu
 
 /// A program's failure with the class that its output gives it; any other as it is.
 pub(crate) fn by_output(failure: &Failure) -> Failure {
-    let (Some(code), Some(output)) = (failure.metadata.get("exit_code"), &failure.last_output) else {
+    let (Some(code), Some(output)) = (failure.metadata.get(belay_reasons::facts::EXIT_CODE), &failure.last_output)
+    else {
         return failure.clone();
     };
     let class = classify(code.parse().ok(), false, output);

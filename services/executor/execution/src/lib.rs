@@ -35,8 +35,8 @@ mod transitions;
 pub use action::{Action, DecideContext, Verb};
 pub use apply::{ForbiddenChange, IllegalEvent};
 pub use approval::{
-    ApprovalRequirement, ChangeKind, Decided, EffectSummary, PathChange, PendingApproval, PolicyDecision, SubjectKind,
-    Verdict,
+    ApprovalRequirement, ChangeKind, Decided, EffectSummary, PathChange, PendingApproval, PolicyDecision, Risk,
+    SubjectKind, Verdict,
 };
 pub use canonical::{Json, digest};
 pub use classify::classify;

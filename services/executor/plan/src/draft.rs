@@ -40,6 +40,9 @@ pub struct PlanDraft {
     /// How much of the audit log is listed when nothing else is asked for; `None` means the standard. Everything is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit_level: Option<AuditLevel>,
+    /// The programs that its commands may start, of those that the policy allows; `None`: all of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_commands: Option<Vec<String>>,
 }
 
 /// How much of an execution's audit log is listed. Each level has what the one before has.
@@ -83,6 +86,9 @@ pub struct StepDraft {
     /// A short line for people; the id when empty.
     #[serde(default)]
     pub title: String,
+    /// What it is for, and why; shown to who decides about its calls.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
     /// Ids of steps that must have completed first. Steps named in templates need not be repeated here.
     #[serde(default)]
     pub depends_on: Vec<String>,

@@ -31,8 +31,8 @@ pub use error::{InvalidPlan, StepProblem, Violation};
 pub use escalation::{Escalation, Then};
 pub use nearest::nearest;
 pub use plan::{
-    CallPlace, Check, CheckPlace, FormSpec, Plan, PlanStep, Planned, PlannedCall, PlannedStep, StepKind, StepSpec,
-    ToolStep, WaitFor, WaitStep,
+    COMMAND_TOOL, CallPlace, Check, CheckPlace, FormSpec, Plan, PlanStep, Planned, PlannedCall, PlannedStep, StepKind,
+    StepSpec, ToolStep, WaitFor, WaitStep, not_allowed,
 };
 pub use retry::{Backoff, Never, Profile, QUEUE_DELAY, QueueForLater, RateLimit, RetryPolicy};
 pub use schema::schema;

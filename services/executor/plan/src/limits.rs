@@ -74,6 +74,15 @@ pub const MAX_NESTED_PLANS: usize = 5;
 /// The maximum number of other calls that a step falls back to.
 pub const MAX_FALLBACKS: usize = 10;
 
+/// The maximum length of a step's description, in characters.
+pub const MAX_DESCRIPTION_CHARS: usize = 4096;
+
+/// The maximum number of programs that a plan allows.
+pub const MAX_ALLOWED_COMMANDS: usize = 500;
+
+/// The maximum length of a program's name, in bytes: that of a file's.
+pub const MAX_PROGRAM_BYTES: usize = 255;
+
 /// The maximum number of checks before a step's call, and of those after it.
 pub const MAX_CHECKS: usize = 20;
 

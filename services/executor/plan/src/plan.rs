@@ -25,6 +25,7 @@ pub struct Plan {
     pub(crate) escalation: Option<Escalation>,
     pub(crate) resources: BTreeMap<String, u32>,
     pub(crate) audit_level: Option<AuditLevel>,
+    pub(crate) allowed_commands: Option<Vec<String>>,
     pub(crate) inputs: BTreeMap<String, Input>,
     pub(crate) steps: Vec<Arc<StepSpec>>,
     /// By step: the steps that depend on it, ascending.
@@ -38,6 +39,7 @@ pub struct StepSpec {
     pub(crate) id: String,
     /// As it was written: empty when the id serves.
     pub(crate) title: String,
+    pub(crate) description: String,
     pub(crate) depends_on: Vec<String>,
     pub(crate) dependencies: Vec<usize>,
     pub(crate) run_when: RunWhen,
@@ -72,7 +74,7 @@ impl Check {
     /// The tool that looks for a file.
     pub(crate) const FILE_TOOL: &str = "file_info";
     /// The tool that runs a command.
-    pub(crate) const COMMAND_TOOL: &str = "run_terminal";
+    pub(crate) const COMMAND_TOOL: &str = COMMAND_TOOL;
     /// Where the path and the command stand in the arguments of these tools.
     const PATH: &str = "path";
     const COMMAND: &str = "command";
@@ -283,6 +285,14 @@ impl<'a> Planned<'a> {
         }
     }
 
+    /// The same, in a plan whose commands may start these programs.
+    pub(crate) fn allowing(self, allowed_commands: Option<&'a [String]>) -> Self {
+        match self {
+            Self::Call(call) => Self::Call(PlannedCall { allowed_commands, ..call }),
+            Self::Form { .. } | Self::Output { .. } | Self::Condition { .. } => self,
+        }
+    }
+
     /// The same, of another step.
     pub(crate) fn of(self, step: PlannedStep<'a>) -> Self {
         match self {
@@ -305,6 +315,8 @@ pub struct PlannedCall<'a> {
     pub tool: &'a str,
     /// The arguments: always an object; `None` when they could not be read.
     pub arguments: Option<&'a Template>,
+    /// The programs that commands of its plan may start; `None`: any.
+    pub allowed_commands: Option<&'a [String]>,
 }
 
 impl PlannedCall<'_> {
@@ -352,6 +364,24 @@ pub struct ToolStep {
     pub arguments: Template,
 }
 
+/// The tool that runs a command, by its canonical name.
+pub const COMMAND_TOOL: &str = "run_terminal";
+
+/// Why a plan with this list of programs does not start the program of a command, given as the tool's arguments; `None` when it does, and where there is
+/// no program. Programs are compared as they are written: `/usr/bin/git` is not `git`.
+pub fn not_allowed(allowed_commands: Option<&[String]>, arguments: &Value) -> Option<String> {
+    let allowed = allowed_commands?;
+    let program = arguments["command"][0].as_str().filter(|program| allowed.iter().all(|name| name != program))?;
+    let list = match allowed {
+        [] => "is empty".to_owned(),
+        names => format!("has {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+    };
+    Some(format!(
+        "`{}` is not one of the programs that the plan's `allowed_commands` {list}: add it there, or use another",
+        shown(program)
+    ))
+}
+
 impl Plan {
     /// The author's name for the plan.
     pub fn id(&self) -> &str {
@@ -393,6 +423,11 @@ impl Plan {
         self.audit_level
     }
 
+    /// The programs that its commands may start, of those that the policy allows; `None`: all of these.
+    pub fn allowed_commands(&self) -> Option<&[String]> {
+        self.allowed_commands.as_deref()
+    }
+
     /// The values that an execution is started with, by their names.
     pub fn inputs(&self) -> &BTreeMap<String, Input> {
         &self.inputs
@@ -429,6 +464,7 @@ impl Plan {
             escalation: self.escalation.clone(),
             resources: self.resources.clone(),
             audit_level: self.audit_level,
+            allowed_commands: self.allowed_commands.clone(),
         }
     }
 }
@@ -442,6 +478,11 @@ impl StepSpec {
     /// A short line for people; the id when the author gave none.
     pub fn title(&self) -> &str {
         if self.title.is_empty() { &self.id } else { &self.title }
+    }
+
+    /// What the step is for, and why, as its author wrote it; often empty.
+    pub fn description(&self) -> &str {
+        &self.description
     }
 
     /// The positions of the steps that must have completed first, those named in templates included; ascending and unique.
@@ -579,6 +620,7 @@ impl StepSpec {
         StepDraft {
             id: self.id.clone(),
             title: self.title.clone(),
+            description: self.description.clone(),
             depends_on: self.depends_on.clone(),
             run_when: self.run_when,
             condition: self.condition.as_ref().map(|condition| condition.source().to_owned()).unwrap_or_default(),

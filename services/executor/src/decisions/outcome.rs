@@ -108,7 +108,14 @@ mod tests {
         let decision =
             PolicyDecision { verdict: Verdict::Prompt, rule: String::new(), reason: String::new(), policy_revision: 1 };
         let effect = EffectSummary { created: 0, modified: 0, deleted: 0, changes: vec![] };
-        let requirement = ApprovalRequirement { kind, subject_digest: "sha256:x".into(), decision, effect };
+        let requirement = ApprovalRequirement {
+            kind,
+            subject_digest: "sha256:x".into(),
+            decision,
+            effect,
+            allowing_rules: Vec::new(),
+            risk: belay_execution::Risk::Medium,
+        };
         about_call(ToolCallEvent::Held(Box::new(requirement)))
     }
 

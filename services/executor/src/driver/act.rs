@@ -8,8 +8,8 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Action, Body, Child, ChildPause, Event, OperationKey, RecoveryClass, Timestamp, Verb, WaitCondition, WaitEnd,
-    WaitEvent, Work,
+    Action, Body, Child, ChildPause, Event, OperationKey, RecoveryClass, StepKey, Timestamp, Verb, WaitCondition,
+    WaitEnd, WaitEvent, Work,
 };
 use belay_journal::ParentStep;
 use belay_plan::{PlanStep, StepKind};
@@ -106,6 +106,7 @@ impl Driver {
             pending_approval: in_flight.pending_approval.clone(),
             mode: created.approval_mode,
             principal: self.execution.principal().to_owned(),
+            request_reason: if verb == Verb::RequestApproval { self.request_reason(key.step) } else { String::new() },
             fence: self.registry.runner_fence(created.shard),
             maybe_sent: verb.stops() || self.in_doubt.contains_key(&key),
             updates: self.update_sender.clone(),
@@ -215,11 +216,19 @@ impl Driver {
                 requested_by,
                 approval_mode: wire::approval_mode_to(self.execution.created().approval_mode).into(),
                 form: Vec::new(),
+                request_reason: self.request_reason(key.step),
             },
             (None, Some(form)) => create_request(call, form, requested_by),
             (None, None) => return None,
         };
         Some((key, request, self.trace.call(&id)))
+    }
+
+    /// Why the step makes its calls, in its author's words, as people are shown them.
+    fn request_reason(&self, step: StepKey) -> String {
+        let spec = self.execution.step(step).spec();
+        let words = if spec.description().is_empty() { spec.title() } else { spec.description() };
+        self.secrets.shown(words.to_owned())
     }
 
     /// Withdraws the forms whose waits ended without a person. Called before the operations of these events are aborted.

@@ -2,7 +2,7 @@
 
 use belay_execution::{
     ApprovalRequirement, ChangeKind, CommittedFile, Decision, EffectSummary, FileType, PathChange, PolicyDecision,
-    Receipt, SubjectKind, Verdict, WriteBound, WriteMechanism,
+    Receipt, Risk, SubjectKind, Verdict, WriteBound, WriteMechanism,
 };
 use belay_proto::v1::{
     self, approval::State, approval_need::Kind, committed_file::Type, path_change::Kind as Change,
@@ -29,6 +29,13 @@ pub(crate) fn requirement_to(requirement: &ApprovalRequirement) -> v1::ApprovalN
         subject_digest: requirement.subject_digest.clone(),
         decision: Some(policy_to(&requirement.decision)),
         effect: Some(effect_to(&requirement.effect)),
+        allowing_rules: requirement.allowing_rules.clone(),
+        risk: match requirement.risk {
+            Risk::Low => v1::Risk::Low,
+            Risk::Medium => v1::Risk::Medium,
+            Risk::High => v1::Risk::High,
+        }
+        .into(),
     }
 }
 
@@ -42,6 +49,13 @@ pub(crate) fn requirement_from(
         subject_digest: need.subject_digest,
         decision: policy_from(need.decision.unwrap_or_default())?,
         effect: effect_from(need.effect.unwrap_or_default())?,
+        allowing_rules: need.allowing_rules,
+        risk: match known(need.risk, "the risk of a call")? {
+            v1::Risk::Low => Risk::Low,
+            v1::Risk::Medium => Risk::Medium,
+            // What is not known is taken for the worst.
+            v1::Risk::High | v1::Risk::Unspecified => Risk::High,
+        },
     })
 }
 

@@ -585,7 +585,14 @@ mod tests {
         let need = |kind| {
             let (decision, effect) = (decision(Verdict::Prompt), effect.clone());
             let subject_digest = "sha256:x".into();
-            call(ToolCallEvent::Held(Box::new(ApprovalRequirement { kind, subject_digest, decision, effect })))
+            call(ToolCallEvent::Held(Box::new(ApprovalRequirement {
+                kind,
+                subject_digest,
+                decision,
+                effect,
+                allowing_rules: vec!["{id: a, on: effect, decide: auto}".to_owned()],
+                risk: belay_execution::Risk::Medium,
+            })))
         };
         let receipt = |verdict| Receipt {
             ledger_id: "l".into(),

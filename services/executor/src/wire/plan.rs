@@ -107,6 +107,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         steps.push(StepDraft {
             id: step.id,
             title: step.title,
+            description: step.description,
             depends_on: step.depends_on,
             run_when: run_when_from(step.run_when, &at("run_when"), &mut violations),
             condition: step.condition,
@@ -146,6 +147,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         escalation,
         resources,
         audit_level: audit_level_from(message.audit_level, &mut violations),
+        allowed_commands: message.allowed_commands.map(|allowed| allowed.programs),
     };
     (draft, violations)
 }
@@ -359,6 +361,7 @@ fn draft_message(draft: PlanDraft) -> v1::Plan {
         escalation: draft.escalation.as_ref().map(escalation_message),
         resources: draft.resources.into_iter().map(resource_message).collect(),
         audit_level: audit_level_to(draft.audit_level).into(),
+        allowed_commands: draft.allowed_commands.map(|programs| v1::AllowedCommands { programs }),
     }
 }
 
@@ -453,6 +456,7 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
     v1::StepSpec {
         id: step.id,
         title: step.title,
+        description: step.description,
         depends_on: step.depends_on,
         // An older version has to refuse what it would not do, and not what it would do all the same.
         run_when: match step.run_when {

@@ -51,6 +51,8 @@ pub struct Subject {
     pub reason: String,
     /// The digest of the effect's manifest; empty for a call.
     pub effect_digest: String,
+    /// How much harm it may do.
+    pub risk: Risk,
     /// What happens to each path, the gravest first, and equally grave ones by path; empty for a call. A change is referred to by its place here: the paths
     /// of two of them may read alike where secrets are redacted.
     pub changes: Vec<Change>,
@@ -131,6 +133,29 @@ pub enum Gravity {
     Created,
 }
 
+/// How much harm may come of what is asked for. What it does decides, and not who asks or what they say of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    /// It reads, or creates files without notable properties.
+    Low,
+    /// It modifies or deletes files, or has not run and can be discarded.
+    Medium,
+    /// It changes a protected or flagged path, or has effects outside of the workspace that cannot be undone.
+    High,
+}
+
+impl Gravity {
+    /// The risk of a change.
+    pub fn risk(self) -> Risk {
+        match self {
+            Self::Protected | Self::Flagged => Risk::High,
+            Self::Deleted | Self::Modified => Risk::Medium,
+            Self::Remarkable | Self::Created => Risk::Low,
+        }
+    }
+}
+
 /// What happens to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -148,7 +173,7 @@ impl Subject {
     pub const MAX_BYTES: usize = 64 * 1024 * 1024;
 
     /// The version that this build writes and reads.
-    pub const VERSION: u32 = 2;
+    pub const VERSION: u32 = 3;
 
     /// The longest path that people are shown in full, in characters. What shortens a longer one, or redacts it, flags its change as
     /// [`Change::HIDDEN_NAME`].

@@ -5,18 +5,19 @@ use std::{
     fmt::Write as _,
 };
 
-use belay_yaml::misleads;
-
 use crate::{
     ChangeKind, Effect, Intent, Policy, Verdict, check,
     judge::Source,
     protect::{self, PROTECTED},
+    quote::quoted,
 };
 
 /// The longest rule, in bytes: what a failure's metadata takes.
 const MAX_RULE: usize = 1_000;
 /// The most rules. An effect that needs more is better allowed by a rule about its folders, which only a person can choose.
 const MAX_RULES: usize = 8;
+/// More paths than fit into so many rules.
+const MAX_PATHS: usize = MAX_RULES * MAX_RULE / 4;
 /// The longest part of an id that comes from a step, in characters: ids have at most 64.
 const MAX_STEP: usize = 48;
 
@@ -31,6 +32,7 @@ impl Policy {
             return Vec::new();
         }
         let mut groups: BTreeMap<(ChangeKind, Vec<&str>), Vec<String>> = BTreeMap::new();
+        let mut paths = 0;
         for (change, (verdict, source)) in self.judged(effect) {
             if verdict == Verdict::Auto {
                 continue;
@@ -47,6 +49,10 @@ impl Policy {
                 return Vec::new();
             }
             groups.entry((change.kind, flags)).or_default().push(path);
+            paths += 1;
+            if paths > MAX_PATHS {
+                return Vec::new();
+            }
         }
         let mut rules = Vec::new();
         for ((kind, flags), paths) in groups {
@@ -131,33 +137,4 @@ fn word(kind: ChangeKind) -> &'static str {
 fn literal(text: &str) -> String {
     let escaped = |c: char| matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\').then_some('\\');
     text.chars().flat_map(|c| escaped(c).into_iter().chain([c])).collect()
-}
-
-/// A name as YAML writes it in a list.
-pub(crate) fn plain_or_quoted(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+'))
-        && !matches!(
-            name.to_ascii_lowercase().as_str(),
-            "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n"
-        );
-    if plain { name.to_owned() } else { quoted(name) }
-}
-
-/// The text as YAML writes it in double quotes, in visible characters.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            hidden if misleads(hidden) => {
-                let _ = write!(quoted, "\\U{:08X}", u32::from(hidden));
-            }
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
-    quoted
 }

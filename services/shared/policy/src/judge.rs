@@ -11,13 +11,12 @@ use std::{
 use belay_yaml::shown;
 
 use crate::{
-    ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, Policy, ToolKind, Verdict,
-    allowing::plain_or_quoted,
-    built_in,
+    ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, Policy, ToolKind, Verdict, built_in,
     document::{Document, Setting},
     patterns::{Hits, plain},
     policy::Section,
     protect,
+    quote::plain_or_quoted,
     rules::{fits_change, fits_environment, names},
 };
 

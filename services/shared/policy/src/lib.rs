@@ -21,6 +21,7 @@ mod patterns;
 mod policies;
 mod policy;
 mod protect;
+mod quote;
 mod revised;
 mod rules;
 mod yaml;

@@ -5,6 +5,7 @@
 //! `tests/architecture` checks that.
 
 mod exit;
+pub mod facts;
 mod page;
 mod table;
 

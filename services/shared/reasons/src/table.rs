@@ -358,6 +358,10 @@ table! {
     "A rule of the policy denies the call or what it changed. Its changes were discarded."
     "Change the plan, or have the policy's owner change the rule that the message names."
 
+    PROGRAM_NOT_ALLOWED Approvals 33 false [PolicyDenied] []
+    "A command's program is not one of the plan's `allowed_commands`. It was not started. Those of the policy are told as POLICY_DENIED."
+    "Add the program to `allowed_commands` in the plan, as the message names it, or use one that is in the list."
+
     APPROVAL_DENIED Approvals 33 false [ApprovalDenied] []
     "A person denied the call, or the policy's time limit ended before a decision. Its changes were discarded."
     "Read the reason, change the plan and start it again. To leave a step out, skip it instead."
@@ -368,7 +372,7 @@ table! {
 
     NON_INTERACTIVE Approvals 33 false [ApprovalDenied] []
     "A rule of the policy requires approval, or a step waits for a person's answer to a form, and this execution cannot ask a person (`--approve fail`, or `auto` where a person is required). The call's changes were discarded."
-    "Use `--approve prompt` and decide or answer on the terminal, or with `belay approve` and `belay approvals answer`; or allow it with a rule: the message shows one with `decide: auto`."
+    "Use `--approve prompt` and decide or answer on the terminal, or with `belay approve` and `belay approvals answer`; or add to the policy's `rules` what the failure shows as the rule that allows it (`allowing_rule` in its metadata): that allows these changes of these paths and no others."
 
     APPROVAL_NOT_FOUND Approvals 2 false [] [NotFound]
     "No approval has this name, or an id that begins with what was typed."

@@ -145,12 +145,18 @@ impl Calls {
 
         // The policy may have changed since the approval was requested.
         let kind = self.registry.find(&waiting.tool).map_or(belay_policy::ToolKind::Other, |tool| tool.spec.kind);
-        let judge = Judge { policy: policy.policy.clone(), tool: waiting.tool.clone(), kind, basis: pending.basis };
+        let judge = Judge {
+            policy: policy.policy.clone(),
+            tool: waiting.tool.clone(),
+            kind,
+            step: String::new(),
+            basis: pending.basis,
+        };
         let decision = judge.judge(&pending.changes);
         if decide::after(decision.verdict, true) == After::Refuse {
             receipt.grant_nonce.clear();
             receipt.decision = Some(record::decision(&decision, policy.revision));
-            let ended = ending(State::Denied, Some(failure(record::denied(&decision))), receipt);
+            let ended = ending(State::Denied, Some(failure(record::denied(&decision, &[]))), receipt);
             self.write(row(call, ended.clone(), None)).await.map_err(not_durable)?;
             self.discard(&guard, &staged).await;
             return Ok(EndedCall::without_result(ended));

@@ -30,18 +30,30 @@ pub(super) struct Judge {
     pub(super) policy: Policy,
     pub(super) tool: String,
     pub(super) kind: ToolKind,
+    /// The id of the call's step.
+    pub(super) step: String,
     pub(super) basis: Basis,
 }
 
 impl Judge {
+    /// What to add to the policy's rules so that these changes need no approval.
+    pub(super) fn allowing(&self, changes: &[Change]) -> Vec<String> {
+        self.with_facts(changes, |effect| self.policy.rules_for_effect(&self.step, effect))
+    }
+
     pub(super) fn judge(&self, changes: &[Change]) -> Decision {
+        self.with_facts(changes, |effect| self.policy.effect(effect))
+    }
+
+    /// The changes as rules see them.
+    fn with_facts<T>(&self, changes: &[Change], judge: impl FnOnce(&Effect<'_>) -> T) -> T {
         let paths: Vec<String> = changes.iter().map(|change| judged(&change.path)).collect();
         let facts: Vec<ChangeFact<'_>> = changes
             .iter()
             .zip(&paths)
             .map(|(change, path)| ChangeFact { path, kind: kind_for_policy(change.kind), flags: &change.flags })
             .collect();
-        self.policy.effect(&Effect {
+        judge(&Effect {
             tool: &self.tool,
             kind: self.kind,
             intent: self.basis.intent,
@@ -56,7 +68,12 @@ pub(super) enum Examined {
     /// The call changed nothing.
     Nothing,
     /// The policy denies the effect; it was discarded.
-    Refused(Decision),
+    Refused {
+        /// Why.
+        decision: Decision,
+        /// What to add to the policy's rules so that it is allowed; see [`Judge::allowing`].
+        allowing: Vec<String>,
+    },
     /// The effect is staged.
     Staged(Box<Proposal>),
     /// The effect cannot be committed; it was discarded.
@@ -129,7 +146,10 @@ impl Examination<'_> {
         }
         let decision = judge.judge(&observed.changes.list);
         let contents = match decide::after(decision.verdict, false) {
-            After::Refuse => return Ok(Examined::Refused(decision)),
+            After::Refuse => {
+                let allowing = judge.allowing(&observed.changes.list);
+                return Ok(Examined::Refused { decision, allowing });
+            }
             After::Commit => {
                 drop(base);
                 Vec::new()

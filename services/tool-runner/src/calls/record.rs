@@ -65,9 +65,13 @@ pub(super) fn decision(decision: &Decision, revision: i64) -> v1::PolicyDecision
 }
 
 /// The failure of a call that the policy denies.
-pub(super) fn denied(decision: &Decision) -> ToolFailure {
+///
+/// `allowing` are entries for the policy's rules that would allow it.
+pub(super) fn denied(decision: &Decision, allowing: &[String]) -> ToolFailure {
     let message = format!("Policy rule `{}` denies it: {}", decision.rule, decision.reason);
-    ToolFailure::new(ErrorClass::PolicyDenied, reasons::POLICY_DENIED, message)
+    let mut failure = ToolFailure::new(ErrorClass::PolicyDenied, reasons::POLICY_DENIED, message);
+    failure.metadata.extend(facts::allowing(allowing));
+    failure
 }
 
 /// The failure of a call whose workspace changed under it. `others` are the calls that committed meanwhile.

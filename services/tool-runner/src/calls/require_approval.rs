@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_grant::digest_of;
+use belay_grant::{Risk, digest_of};
 use belay_policy::Decision;
 use belay_proto::{
     runner_v1,
@@ -92,17 +92,30 @@ impl Calls {
             enforced,
             decision,
             policy_revision: job.policy.revision,
+            recovery: job.request.tool.spec.recovery,
+        };
+        let allowing_rules = match &observed {
+            None => job.rules_for_intent(intent),
+            Some(observed) => job.rules_for_effect(intent, &observed.changes.list),
         };
         let (changes, committed) = observed
             .as_ref()
             .map(|observed| (observed.changes.list.clone(), observed.committed.clone()))
             .unwrap_or_default();
-        let subject = context.subject(observed).canonical_bytes();
+        let subject = context.subject(observed);
+        let risk = match subject.risk {
+            Risk::Low => v1::Risk::Low,
+            Risk::Medium => v1::Risk::Medium,
+            Risk::High => v1::Risk::High,
+        };
+        let subject = subject.canonical_bytes();
         let requirement = v1::ApprovalNeed {
             kind: kind.into(),
             subject_digest: digest_of(&subject),
             decision: Some(job.decision(decision)),
             effect,
+            allowing_rules,
+            risk: risk.into(),
         };
         let (basis, contents) = (job.judge(intent).basis, Vec::new());
         (requirement, PendingApproval { subject, basis, result: None, changes, committed, contents })

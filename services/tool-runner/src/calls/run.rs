@@ -12,7 +12,8 @@ use std::{
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_policy::{Decision, Intent, Policy, ToolKind};
+use belay_grant::Change;
+use belay_policy::{Decision, Policy, ToolKind};
 use belay_proto::{
     runner_v1,
     v1::{self, ErrorClass, tool_call::State},
@@ -99,7 +100,25 @@ impl Job {
         let by_person = self.approved.as_ref().is_some_and(|approved| approved.by_person);
         let covered = if by_person { intent.operation.paths.clone() } else { Vec::new() };
         let basis = Basis { intent: intent.decision.verdict, covered };
-        Judge { policy: self.policy.policy.clone(), tool: spec.name.to_owned(), kind: spec.kind, basis }
+        let step = parts(&self.request.name).1.to_owned();
+        Judge { policy: self.policy.policy.clone(), tool: spec.name.to_owned(), kind: spec.kind, step, basis }
+    }
+
+    /// What to add to the policy's rules so that the call may run; nothing where that would show a secret.
+    pub(super) fn rules_for_intent(&self, intent: &JudgedIntent) -> Vec<String> {
+        let asked = intent.operation.intent(&self.request.tool);
+        self.unhidden(self.policy.policy.rules_for_intent(parts(&self.request.name).1, &asked))
+    }
+
+    /// The same for what it has changed.
+    pub(super) fn rules_for_effect(&self, intent: &JudgedIntent, changes: &[Change]) -> Vec<String> {
+        self.unhidden(self.judge(intent).allowing(changes))
+    }
+
+    /// These rules, unless a secret is in one of them: as people are shown it, it would be another rule.
+    fn unhidden(&self, rules: Vec<String>) -> Vec<String> {
+        let is_whole = |rule: &String| self.call.secrets.text(rule) == *rule;
+        if rules.iter().all(is_whole) { rules } else { Vec::new() }
     }
 
     pub(super) fn decision(&self, decision: &Decision) -> v1::PolicyDecision {
@@ -188,7 +207,8 @@ impl Calls {
         let approved = job.approved.is_some();
         let next = decide::before(intent.decision.verdict, spec.recovery, spec.touches, approved);
         if next == Before::Refuse {
-            return self.end(job, receipt, Err((State::Denied, record::denied(&intent.decision))), false).await;
+            let denied = record::denied(&intent.decision, &job.rules_for_intent(&intent));
+            return self.end(job, receipt, Err((State::Denied, denied)), false).await;
         }
         if spec.kind == ToolKind::Terminal
             && let Err(unsuccessful) = self.check_sandbox(job).await
@@ -319,9 +339,10 @@ impl Calls {
                 self.end(job, receipt, Err(unsuccessful), true).await
             }
             (Ok(result), Examined::Nothing) => self.end(job, receipt, Ok(result), true).await,
-            (Ok(_), Examined::Refused(decision)) => {
+            (Ok(_), Examined::Refused { decision, allowing }) => {
                 let receipt = v1::Receipt { decision: Some(job.decision(&decision)), ..receipt };
-                self.end(job, receipt, Err((State::Denied, record::denied(&decision))), true).await
+                self.end(job, receipt, Err((State::Denied, record::denied(&decision, &job.unhidden(allowing)))), true)
+                    .await
             }
             (Ok(result), Examined::Staged(proposal)) if proposal.asks() => {
                 // A call that waits for approval does not block other commits.
@@ -503,14 +524,6 @@ pub(super) fn judge_intent(policy: &Policy, tool: &Registered, arguments: &Value
             *path = if plain.is_root() { ".".to_owned() } else { plain.as_text() };
         }
     }
-    let decision = policy.intent(&Intent {
-        tool: tool.spec.name,
-        kind: tool.spec.kind,
-        command: &operation.command,
-        program: operation.program.as_deref(),
-        working_directory: &operation.working_directory,
-        environment: &operation.environment,
-        paths: &operation.paths,
-    });
+    let decision = policy.intent(&operation.intent(tool));
     JudgedIntent { operation, decision }
 }

@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(super) const SCHEMA: Schema = Schema {
     // "BLYL"
     application_id: 0x424C_594C,
-    format: 7,
-    earlier_lacks: "how grave the changes of a waiting call are",
+    format: 8,
+    earlier_lacks: "how much harm may come of a waiting call",
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL, seal_key BLOB NOT NULL, sum INTEGER NOT NULL) STRICT;
         CREATE TABLE fence (shard INTEGER PRIMARY KEY, token INTEGER NOT NULL, sum INTEGER NOT NULL DEFAULT 0) STRICT;

@@ -117,8 +117,8 @@ fn a_store_of_another_version_is_refused() {
     let home = with_keep();
     for (store, lacks) in [
         ("journal.db", "it lacks whose the ids of requests are"),
-        ("ledger.db", "it lacks how grave the changes of a waiting call are"),
-        ("gate.db", "it lacks how grave the changes of an approval are"),
+        ("ledger.db", "it lacks how much harm may come of a waiting call"),
+        ("gate.db", "it lacks how much harm may come of what an approval is about"),
     ] {
         let open = || rusqlite::Connection::open(home.state().join(store)).unwrap();
         let set = |version: i64| open().pragma_update(None, "user_version", version).unwrap();

@@ -71,6 +71,7 @@ impl Scene {
             requested_by: "test".into(),
             approval_mode: v1::ApprovalMode::Wait.into(),
             form: Vec::new(),
+            request_reason: "as planned".into(),
         };
         retry(|| async { self.gate().create_approval(request.clone()).await }).await.unwrap()
     }

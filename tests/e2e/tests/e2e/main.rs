@@ -37,6 +37,7 @@ mod pauses;
 mod principals;
 mod protected;
 mod quickstart;
+mod remedies;
 mod requests;
 mod results;
 mod settings;

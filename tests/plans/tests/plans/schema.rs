@@ -214,6 +214,11 @@ fn the_limits_are_those_of_the_reader() {
         ("fallback", fallback(limits::MAX_FALLBACKS), fallback(limits::MAX_FALLBACKS + 1)),
         ("resources", resources(limits::MAX_RESOURCES, 1), resources(limits::MAX_RESOURCES + 1, 1)),
         ("a resource", resources(1, limits::MAX_RESOURCE_CHARS), resources(1, limits::MAX_RESOURCE_CHARS + 1)),
+        (
+            "description",
+            call(json!({"description": "é".repeat(limits::MAX_DESCRIPTION_CHARS)})),
+            call(json!({"description": "é".repeat(limits::MAX_DESCRIPTION_CHARS + 1)})),
+        ),
         ("order", call(json!({"order": u32::MAX})), call(json!({"order": u64::from(u32::MAX) + 1}))),
     ] {
         for (value, expected) in [(at, true), (beyond, false)] {
@@ -247,6 +252,9 @@ fn every_limit_stands_in_the_schema() {
         ("MAX_ITEM_BYTES", limits::MAX_ITEM_BYTES as u64),
         ("MAX_LIST_BYTES", limits::MAX_LIST_BYTES as u64),
         ("MAX_FALLBACKS", limits::MAX_FALLBACKS as u64),
+        ("MAX_DESCRIPTION_CHARS", limits::MAX_DESCRIPTION_CHARS as u64),
+        ("MAX_ALLOWED_COMMANDS", limits::MAX_ALLOWED_COMMANDS as u64),
+        ("MAX_PROGRAM_BYTES", limits::MAX_PROGRAM_BYTES as u64),
         ("MAX_CHECKS", limits::MAX_CHECKS as u64),
         ("MAX_NESTED_PLANS", limits::MAX_NESTED_PLANS as u64),
         ("MAX_ESCALATIONS", u64::from(limits::MAX_ESCALATIONS)),

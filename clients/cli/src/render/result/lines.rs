@@ -3,8 +3,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use belay_proto::v1::{
-    ErrorClass, ExecutionEvent, Failure, ToolCallCancelled, ToolCallDenied, ToolCallFailed, ToolCallOutcomeUnknown,
-    execution_event::Kind,
+    ApprovalNeed, ErrorClass, ExecutionEvent, Failure, ToolCallApprovalRequired, ToolCallCancelled, ToolCallDenied,
+    ToolCallEffectProposed, ToolCallFailed, ToolCallOutcomeUnknown, execution_event::Kind,
 };
 use pbjson_types::Timestamp;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::executor::{TASK, error_code, failed, stage_status, title};
 use crate::{
     failure,
-    render::{json, picture::Picture, result::message, time},
+    render::{json, picture::Picture, result::message, time, words},
 };
 
 /// How events are printed as lines for programs.
@@ -34,6 +34,8 @@ pub(crate) struct EventLines {
     steps: HashMap<String, Option<Timestamp>>,
     /// The calls that have not ended, by step: the tool, and the time at which it was called.
     calls: HashMap<String, (String, Option<Timestamp>)>,
+    /// What a person has to approve, by step, until it is asked for.
+    needs: HashMap<String, ApprovalNeed>,
 }
 
 impl EventLines {
@@ -89,7 +91,14 @@ impl EventLines {
                 Kind::ToolCallCancelled(ToolCallCancelled { failure, .. })
                 | Kind::ToolCallOutcomeUnknown(ToolCallOutcomeUnknown { failure, .. }),
             ) => ("tool_result", self.call_ended(event, "error", failure.as_ref(), None)),
-            Some(Kind::ApprovalRequested(asked)) => ("approval_request", json!({ "approval": asked.approval })),
+            Some(
+                Kind::ToolCallEffectProposed(ToolCallEffectProposed { need })
+                | Kind::ToolCallApprovalRequired(ToolCallApprovalRequired { need }),
+            ) => {
+                self.needs.insert(id.clone(), need.clone().unwrap_or_default());
+                return Ok(None);
+            }
+            Some(Kind::ApprovalRequested(asked)) => ("approval_request", self.approval(&asked.approval, id, picture)),
             Some(Kind::StepCompleted(_)) => ("step_complete", self.step_ended(event, picture, "success", None)),
             Some(Kind::StepFailed(step)) => {
                 let failure = step.failure.as_ref();
@@ -136,8 +145,6 @@ impl EventLines {
                 | Kind::ChildCreated(_)
                 | Kind::ChildPaused(_)
                 | Kind::ChildEnded(_)
-                | Kind::ToolCallEffectProposed(_)
-                | Kind::ToolCallApprovalRequired(_)
                 | Kind::ToolCallOutput(_)
                 | Kind::ToolCallDispatched(_)
                 | Kind::ApprovalDecided(_),
@@ -154,6 +161,24 @@ impl EventLines {
             line.extend(fields);
         }
         Ok(Some(line.into()))
+    }
+
+    /// What a person is asked: the operation, its files, why the plan does it, and how much harm it may do.
+    fn approval(&mut self, approval: &str, step: &str, picture: &Picture) -> Value {
+        // A watch that began after the call was held knows neither files nor risk.
+        let need = self.needs.remove(step);
+        let effect = need.as_ref().and_then(|need| need.effect.as_ref());
+        let files: Vec<&str> = effect.iter().flat_map(|effect| &effect.changes).map(|change| &*change.path).collect();
+        let risk = need.as_ref().map(|need| words::risk(need.risk())).filter(|risk| !risk.is_empty());
+        let planned = picture.execution().plan.as_ref().and_then(|plan| plan.steps.iter().find(|spec| spec.id == step));
+        let described = planned.map(|spec| spec.description.as_str()).filter(|description| !description.is_empty());
+        json!({
+            "approval": approval,
+            "operation": self.calls.get(step).map(|(tool, _)| tool),
+            "files": files,
+            "reason": described.or_else(|| picture.step(step).map(title)),
+            "risk": risk,
+        })
     }
 
     fn call_ended(

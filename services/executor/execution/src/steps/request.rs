@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_plan::{CheckPlace, ToolStep};
+use belay_plan::{COMMAND_TOOL, CheckPlace, ToolStep, not_allowed};
 use belay_reasons as reasons;
 
 use super::outputs::values;
@@ -29,7 +29,15 @@ pub(super) fn call(
         Err(failure) => return Some(execution.fail(step, failure)),
     };
     let arguments = match call.arguments.resolve(&|id, what| values.get(id, what)) {
-        Ok(arguments) => Json::canonical(&arguments),
+        Ok(arguments) => {
+            let allowed = execution.plan().allowed_commands().filter(|_| facts.tool == COMMAND_TOOL);
+            if let Some(message) = not_allowed(allowed, &arguments) {
+                let message = format!("The command was not started: {message}.");
+                let failure = Failure::new(ErrorClass::PolicyDenied, reasons::PROGRAM_NOT_ALLOWED, message);
+                return Some(execution.fail(step, failure));
+            }
+            Json::canonical(&arguments)
+        }
         Err(unresolved) => {
             let (class, message) = (ErrorClass::InvalidArguments, unresolved.to_string());
             return Some(execution.fail(step, Failure::new(class, reasons::UNRESOLVED_REFERENCE, message)));

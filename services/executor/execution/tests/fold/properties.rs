@@ -257,6 +257,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
         };
         let step = StepDraft {
             id: format!("s{place}"),
+            description: String::new(),
             title: String::new(),
             run_when: if depends_on.is_empty() { RunWhen::Success } else { seed.run_when },
             condition: match depends_first.as_deref() {

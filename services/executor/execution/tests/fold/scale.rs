@@ -14,6 +14,7 @@ const EVENTS_OF_A_STEP: usize = 4;
 fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
     StepDraft {
         id: format!("s{place}"),
+        description: String::new(),
         title: String::new(),
         depends_on: depends_on.map(|place| format!("s{place}")).into_iter().collect(),
         run_when: RunWhen::Success,

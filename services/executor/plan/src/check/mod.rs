@@ -16,8 +16,9 @@ use crate::{
     StepProblem, Then,
     error::{Findings, Problem},
     limits::{
-        MAX_DURATION, MAX_ESCALATIONS, MAX_ID_CHARS, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_NESTED_PLANS,
-        MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
+        MAX_ALLOWED_COMMANDS, MAX_DURATION, MAX_ESCALATIONS, MAX_ID_CHARS, MAX_INPUT_BYTES, MAX_INPUT_CHARS,
+        MAX_INPUTS, MAX_NESTED_PLANS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES,
+        MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
     },
     nearest,
     path::{FieldPath, look_alikes, shown},
@@ -188,6 +189,7 @@ fn nested(
             .chain(part.planned_others(step, of_step))
             .chain(part.planned_condition(step))
             .chain(part.planned_checks(step, of_step));
+        let planned = planned.map(|planned| planned.allowing(draft.allowed_commands.as_deref()));
         let problems: Vec<StepProblem> = planned.flat_map(&mut *check).collect();
         problems.into_iter().for_each(|problem| checker.findings.add(|| problem.into()));
     }
@@ -208,7 +210,10 @@ fn nested(
                 Vec::new()
             };
             let inner = nested(
-                (**inner).clone(),
+                PlanDraft {
+                    allowed_commands: both(draft.allowed_commands.as_deref(), inner.allowed_commands.as_deref()),
+                    ..(**inner).clone()
+                },
                 places.of_plan(step).unwrap_or(&Places::default()),
                 trust,
                 &mut check_inner,
@@ -242,11 +247,20 @@ fn nested(
         escalation: draft.escalation,
         resources: draft.resources,
         audit_level: draft.audit_level,
+        allowed_commands: draft.allowed_commands,
         inputs: draft.inputs.clone(),
         steps: draft.steps.into_iter().zip(parts).map(|(step, part)| Arc::new(part.complete(step))).collect(),
         dependents,
         index,
     })
+}
+
+/// The programs that commands may start in a plan that stands in another one.
+fn both(outer: Option<&[String]>, inner: Option<&[String]>) -> Option<Vec<String>> {
+    match (outer, inner) {
+        (Some(outer), Some(inner)) => Some(inner.iter().filter(|name| outer.contains(name)).cloned().collect()),
+        (list, None) | (None, list) => list.map(<[String]>::to_vec),
+    }
 }
 
 /// The rules, and the violations so far.
@@ -285,8 +299,27 @@ impl<'d> Checker<'d> {
         self.duration(&root.key("timeout"), draft.timeout);
         self.declared_inputs(&root.key("inputs"), &draft.inputs);
         self.capacities(&root.key("resources"), &draft.resources);
+        self.allowed_commands(&root.key("allowed_commands"), draft.allowed_commands.as_deref().unwrap_or_default());
         if let Some(escalation) = &draft.escalation {
             self.escalation(&root.key("escalation"), escalation);
+        }
+    }
+
+    fn allowed_commands(&mut self, path: &FieldPath, names: &[String]) {
+        if names.len() > MAX_ALLOWED_COMMANDS {
+            self.rule(path, || format!("has {} entries and the limit is {MAX_ALLOWED_COMMANDS}", names.len()));
+        }
+        for (index, name) in names.iter().enumerate() {
+            if name.is_empty() || name.len() > MAX_PROGRAM_BYTES {
+                self.rule(&path.index(index), || format!("must be 1 to {MAX_PROGRAM_BYTES} bytes"));
+            } else if name.contains(['/', ' ', '*', '?', '$']) || name.chars().any(char::is_control) {
+                self.rule(&path.index(index), || {
+                    format!(
+                        "`{}` is not the name of a program: write it without a folder, wildcards or arguments",
+                        shown(name)
+                    )
+                });
+            }
         }
     }
 
@@ -451,6 +484,7 @@ fn plan_size(draft: &PlanDraft) -> usize {
         let verbatim: usize = step.verbatim.iter().map(String::len).sum();
         step.id.len()
             + step.title.len()
+            + step.description.len()
             + step.condition.len()
             + list
             + fallback

@@ -7,8 +7,8 @@ use crate::{
     PlanStep, Planned, PlannedCall, PlannedStep, RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft,
     StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
     limits::{
-        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_FALLBACKS,
-        MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEMS, MAX_RESOURCE_CHARS, MAX_RESOURCES,
+        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
+        MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEMS, MAX_RESOURCE_CHARS, MAX_RESOURCES,
         MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_TOOL_CHARS,
     },
     nearest,
@@ -57,7 +57,7 @@ impl CallPart {
     fn planned<'a>(&'a self, step: usize, place: CallPlace, tool: &'a str) -> Option<Planned<'a>> {
         let step = outermost(step);
         let arguments = self.arguments_are_valid.then_some(&self.arguments);
-        self.has_tool.then_some(Planned::Call(PlannedCall { step, place, tool, arguments }))
+        self.has_tool.then_some(Planned::Call(PlannedCall { step, place, tool, arguments, allowed_commands: None }))
     }
 }
 
@@ -232,6 +232,7 @@ impl Part {
         StepSpec {
             id: draft.id,
             title: draft.title,
+            description: draft.description,
             depends_on: draft.depends_on,
             dependencies: self.dependencies,
             run_when: draft.run_when,
@@ -272,6 +273,12 @@ impl Checker<'_> {
             StepKindDraft::Wait { wait } => KindPart::Wait(self.wait(&path, step, wait)),
             StepKindDraft::Plan { plan, inputs } => KindPart::Plan(None, self.plan_inputs(&path, step, plan, inputs)),
         };
+        let described = step.description.chars().count();
+        if described > MAX_DESCRIPTION_CHARS {
+            self.rule(&path.key("description"), || {
+                format!("has {described} characters and the limit is {MAX_DESCRIPTION_CHARS}: shorten it")
+            });
+        }
         let condition = self.condition(&path.key("condition"), &step.condition);
         let for_each = step.for_each.as_ref().and_then(|list| self.list(&path.key("for_each"), list));
         let fallback = self.fallback(&path.key("fallback"), &step.fallback);

@@ -108,6 +108,8 @@ impl<'n> Reader<'n> {
         }
         let audit_level = fields.take_exactly("audit_level");
         draft.audit_level = audit_level.as_ref().and_then(|value| read_audit_level(value, &mut self.report));
+        let allowed_commands = fields.take_exactly("allowed_commands");
+        draft.allowed_commands = allowed_commands.as_ref().map(|value| read_names(value, &mut self.report));
         if let Some(inputs) = fields.take_exactly("inputs") {
             draft.inputs = self.inputs(&inputs);
         }
@@ -127,7 +129,13 @@ impl<'n> Reader<'n> {
             self.config(
                 &mut config,
                 &mut draft,
-                [timeout.is_some(), stop_on_error.is_some(), parallelism.is_some(), audit_level.is_some()],
+                [
+                    timeout.is_some(),
+                    stop_on_error.is_some(),
+                    parallelism.is_some(),
+                    audit_level.is_some(),
+                    allowed_commands.is_some(),
+                ],
             );
             config.finish(&mut self.report);
         }
@@ -271,6 +279,7 @@ impl<'n> Reader<'n> {
         let mut draft = StepDraft {
             id: String::new(),
             title: String::new(),
+            description: String::new(),
             depends_on: Vec::new(),
             run_when: RunWhen::default(),
             condition: String::new(),
@@ -293,8 +302,7 @@ impl<'n> Reader<'n> {
         };
         draft.id = fields.take(&mut self.report, "id").map_or_else(String::new, |id| id.text(&mut self.report));
         draft.title = self.optional_text(&mut fields, "title");
-        // For the people and models of other planners: the title is what is shown here.
-        self.optional_text(&mut fields, "description");
+        draft.description = self.optional_text(&mut fields, "description");
         draft.kind = match (fields.take_exactly("wait"), fields.take_exactly("plan")) {
             (None, Some(plan)) => {
                 let inputs = fields.take_exactly("inputs");
@@ -648,6 +656,12 @@ fn about(text: &str, why: &str) -> String {
         true => why.to_owned(),
         false => format!("`{}` {why}{}", shown(text), look_alikes(text)),
     }
+}
+
+/// A list of programs.
+fn read_names(value: &Value<'_>, report: &mut Report) -> Vec<String> {
+    let names = value.scalars(report, "names of programs");
+    names.iter().map(|name| name.text(report)).collect()
 }
 
 fn read_audit_level(value: &Value<'_>, report: &mut Report) -> Option<AuditLevel> {

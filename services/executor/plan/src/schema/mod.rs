@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::{
     AuditLevel,
     limits::{
-        MAX_ATTEMPTS, MAX_DURATION, MAX_ESCALATIONS, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM,
-        MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES,
-        MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES, MAX_STEPS,
+        MAX_ALLOWED_COMMANDS, MAX_ATTEMPTS, MAX_DURATION, MAX_ESCALATIONS, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS,
+        MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES,
+        MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES, MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES, MAX_STEPS,
     },
 };
 use parts::{absent, duration, id, object, optional, present};
@@ -120,6 +120,7 @@ fn plan() -> Value {
         "memory": memory.clone(),
         "working_memory": memory,
         "audit_level": audit_level("How much of the audit log is listed when nothing else is asked for. Everything is recorded."),
+        "allowed_commands": allowed_commands("The programs that commands may start, of those that the policy allows; all of these by default."),
         "metadata": {"description": "Anything about the plan's origin; ignored."},
     });
     let memory_once = [present("memory"), present("working_memory")];
@@ -145,6 +146,11 @@ fn input() -> Value {
         },
     });
     object(fields, json!({"description": "A value that an execution is started with."}))
+}
+
+fn allowed_commands(description: &str) -> Value {
+    let name = json!({"type": "string", "minLength": 1, "maxLength": MAX_PROGRAM_BYTES, "pattern": "^[^/ *?$\\u0000-\\u001f\\u007f-\\u009f]+$"});
+    optional(json!({"description": description, "type": "array", "maxItems": MAX_ALLOWED_COMMANDS, "items": name}))
 }
 
 fn audit_level(description: &str) -> Value {
@@ -186,10 +192,7 @@ fn request() -> Value {
             "description": "The tools of a plan are confined to its workspace in any case.",
             "enum": [true, null],
         },
-        "allowed_commands": {
-            "description": "Which programs are allowed, which a plan cannot say: use a rule of the policy.",
-            "enum": [null],
-        },
+        "allowed_commands": allowed_commands("The plan's `allowed_commands`."),
         "max_turns_per_step": optional(json!({
             "description": "A limit for steps that a model drives, of which a plan has none.",
             "type": "integer", "minimum": 1, "maximum": u32::MAX,
@@ -213,7 +216,7 @@ fn request() -> Value {
     let rules = json!({
         "description": "A plan with its context and settings, as other planners write it.",
         "required": ["plan"],
-        "allOf": [once("timeout", "timeout"), once("stopOnError", "stop_on_error"), once("parallel", "parallelism"), once("auditLevel", "audit_level")],
+        "allOf": [once("timeout", "timeout"), once("stopOnError", "stop_on_error"), once("parallel", "parallelism"), once("auditLevel", "audit_level"), once("allowed_commands", "allowed_commands")],
     });
     object(fields, rules)
 }

@@ -6,10 +6,10 @@ use super::parts::{absent, duration, id, object, optional, present, present_as_a
 use crate::{
     Profile, RunWhen,
     limits::{
-        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DURATION, MAX_FALLBACKS,
-        MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES, MAX_NESTED_GROUPS,
-        MAX_NESTED_PLANS, MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS,
-        MAX_STEP_ID_CHARS, MAX_TOOL_CHARS,
+        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
+        MAX_DURATION, MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS,
+        MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES,
+        MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TOOL_CHARS,
     },
 };
 
@@ -23,7 +23,10 @@ pub(super) fn step() -> Value {
     let shared = json!({
         "id": optional(id("Unique in the plan.", MAX_STEP_ID_CHARS)),
         "title": optional(json!({"type": "string", "description": "A short line for people; the id by default."})),
-        "description": optional(json!({"type": "string", "description": "What it is for, as other planners write it; ignored."})),
+        "description": optional(json!({
+            "type": "string", "maxLength": MAX_DESCRIPTION_CHARS,
+            "description": "What it is for, and why: shown to who decides about its calls.",
+        })),
         "depends_on": optional(texts("Ids of steps that must have completed first. Steps that templates name are added.")),
         "run_when": optional(json!({
             "description": "After which ends of the steps that it depends on it runs.", "enum": run_when, "default": "success",

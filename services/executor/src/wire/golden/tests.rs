@@ -139,8 +139,14 @@ fn story() -> Vec<Event> {
     let decision =
         PolicyDecision { verdict: Verdict::Prompt, rule: "ask".into(), reason: "why".into(), policy_revision: 4 };
     let (subject_digest, effect) = ("sha256:00".to_owned(), EffectSummary::default());
-    let requirement =
-        ApprovalRequirement { kind: SubjectKind::Call, subject_digest: subject_digest.clone(), decision, effect };
+    let requirement = ApprovalRequirement {
+        kind: SubjectKind::Call,
+        subject_digest: subject_digest.clone(),
+        decision,
+        effect,
+        allowing_rules: vec!["{id: a, on: effect, decide: auto}".to_owned()],
+        risk: belay_execution::Risk::Medium,
+    };
     story.call(&held, ToolCallEvent::Held(Box::new(requirement)));
     let approval = || "namespaces/n/approvals/a".to_owned();
     let requested = ApprovalEvent::Requested { approval: approval(), subject_digest };

@@ -317,6 +317,8 @@ fn hold(call: &mut runner_v1::ToolCall, kind: Kind) {
         subject_digest: format!("sha256:{} {kind:?}", call.name),
         decision: Some(decision),
         effect: Some(effect),
+        risk: v1::Risk::Medium.into(),
+        allowing_rules: vec!["{id: allow-a, on: effect, decide: auto}".to_owned()],
     });
 }
 

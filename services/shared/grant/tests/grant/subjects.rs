@@ -1,6 +1,6 @@
 //! What a person decides about has one spelling and one digest.
 
-use belay_grant::{Change, ChangeKind, Folder, Gravity, Invalid, Kind, Subject, digest_of};
+use belay_grant::{Change, ChangeKind, Folder, Gravity, Invalid, Kind, Risk, Subject, digest_of};
 use proptest::prelude::*;
 
 use crate::support::subject;
@@ -26,11 +26,11 @@ fn the_bytes_stay_as_they_are() {
         text,
         format!(
             concat!(
-                r#"{{"v":2,"kind":"effect","execution":"namespaces/default/executions/e","step":"s","tool":"run_terminal","#,
+                r#"{{"v":3,"kind":"effect","execution":"namespaces/default/executions/e","step":"s","tool":"run_terminal","#,
                 r#""arguments":"{{\"command\":[\"make\"]}}","arguments_digest":"{arguments}","command":["make","-j 2"],"#,
                 r#""working_directory":"","workspace":"/home/ann/project","enforced":["landlock"],"policy_revision":3,"#,
                 r#""rule":"terminal_commands","reason":"what a command changed is shown before it is kept","#,
-                r#""effect_digest":"{manifest}","changes":[{{"path":"out/a.txt","kind":"created","gravity":"remarkable","before":"","#,
+                r#""effect_digest":"{manifest}","risk":"low","changes":[{{"path":"out/a.txt","kind":"created","gravity":"remarkable","before":"","#,
                 r#""after":"{content}","what":"file 0644","flags":["executable"]}}]}}"#,
             ),
             arguments = digest_of(b"arguments"),
@@ -50,7 +50,8 @@ fn every_field_is_in_the_digest() {
         changed
     };
     let others = [
-        Subject { v: 3, ..base.clone() },
+        Subject { v: 4, ..base.clone() },
+        Subject { risk: Risk::High, ..base.clone() },
         Subject { kind: Kind::Call, ..base.clone() },
         Subject { execution: "namespaces/default/executions/f".into(), ..base.clone() },
         Subject { step: "t".into(), ..base.clone() },
@@ -94,11 +95,11 @@ fn what_is_no_subject_is_refused() {
     };
     for bad in [
         format!("{good} "),
-        at(r#"{"v":2,"#, r#"{"v":2,"v":2,"#),
-        at(r#"{"v":2,"#, r#"{"v":2,"approved":true,"#),
+        at(r#"{"v":3,"#, r#"{"v":3,"v":3,"#),
+        at(r#"{"v":3,"#, r#"{"v":3,"approved":true,"#),
         at(r#"{"path""#, r#"{"safe":true,"path""#),
-        at(r#"{"v":2,"#, r#"{"v":1,"#),
-        at(r#"{"v":2,"#, r#"{"v":2.0,"#),
+        at(r#"{"v":3,"#, r#"{"v":2,"#),
+        at(r#"{"v":3,"#, r#"{"v":3.0,"#),
         at(r#""kind":"effect""#, r#""kind":"call""#),
         at(r#""kind":"effect""#, r#""kind":"Effect""#),
         at(&digest_of(b"manifest"), ""),

@@ -1,7 +1,7 @@
 //! A gate's key, a grant, a subject, and signatures that a forger would make.
 
 use belay_grant::{
-    Change, ChangeKind, Expected, Grant, Gravity, Keys, Kind, Scope, Signed, SigningKey, Subject, key_id,
+    Change, ChangeKind, Expected, Grant, Gravity, Keys, Kind, Risk, Scope, Signed, SigningKey, Subject, key_id,
 };
 use ed25519_dalek::Signer as _;
 
@@ -71,6 +71,7 @@ pub(crate) fn subject() -> Subject {
         rule: "terminal_commands".into(),
         reason: "what a command changed is shown before it is kept".into(),
         effect_digest: belay_grant::digest_of(b"manifest"),
+        risk: Risk::Low,
         changes: vec![Change {
             path: "out/a.txt".into(),
             path_digest: String::new(),

@@ -173,8 +173,10 @@ fn an_execution_can_be_started_to_ask_nobody() {
     assert_eq!(failure.class, ErrorClass::ApprovalDenied);
     assert_eq!(
         failure.message,
-        "Rule rule requires approval (because), but this run cannot ask. Use `--approve prompt`, or allow it with a rule."
+        "Rule rule requires approval (because), but this run cannot ask. Use `--approve prompt`, or allow it with a rule of the policy."
     );
+    let facts: Vec<(&str, &str)> = failure.metadata.iter().map(|(key, fact)| (key.as_str(), fact.as_str())).collect();
+    assert_eq!(facts, [("allowing_rule", "{id: x}"), ("allowing_rule_2", "{id: y}")]);
     assert_eq!(
         told(ApprovalMode::Skip).picture(),
         [

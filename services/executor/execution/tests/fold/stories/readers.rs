@@ -97,7 +97,7 @@ fn a_denial_says_who_denied_and_why() {
     assert_eq!(denial(ApprovalMode::Wait, "ann", ""), "denied by ann: no reason given");
     assert_eq!(
         denial(ApprovalMode::Fail, "", ""),
-        "Rule rule requires approval (because), but this run cannot ask. Use `--approve prompt`, or allow it with a rule."
+        "Rule rule requires approval (because), but this run cannot ask. Use `--approve prompt`, or allow it with a rule of the policy."
     );
     assert_eq!(
         denial(ApprovalMode::Fail, "ann", "too late"),

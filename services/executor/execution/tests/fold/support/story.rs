@@ -34,6 +34,7 @@ pub(crate) fn story(steps: &str) -> Story {
         let (id, after) = words.split_once(" after ").unwrap_or((words, ""));
         StepDraft {
             id: id.trim().to_owned(),
+            description: String::new(),
             title: String::new(),
             depends_on: after.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect(),
             run_when: RunWhen::Success,
@@ -451,7 +452,14 @@ pub(crate) fn requirement(subject_digest: &str) -> ApprovalRequirement {
         policy_revision: 1,
     };
     let (kind, effect) = (SubjectKind::Effect, EffectSummary::default());
-    ApprovalRequirement { kind, subject_digest: subject_digest.to_owned(), decision, effect }
+    ApprovalRequirement {
+        kind,
+        subject_digest: subject_digest.to_owned(),
+        decision,
+        effect,
+        allowing_rules: vec!["{id: x}".to_owned(), "{id: y}".to_owned()],
+        risk: belay_execution::Risk::Medium,
+    }
 }
 
 /// The only thing that the driver has to do.

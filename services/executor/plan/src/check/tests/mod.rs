@@ -14,6 +14,7 @@ pub(super) fn step(id: &str, depends_on: &[&str]) -> StepDraft {
 pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> StepDraft {
     StepDraft {
         id: id.to_owned(),
+        description: String::new(),
         title: String::new(),
         depends_on: depends_on.iter().map(|&id| id.to_owned()).collect(),
         run_when: RunWhen::Success,

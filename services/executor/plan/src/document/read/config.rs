@@ -12,13 +12,13 @@ use super::{
         fields::{Fields, Report},
         tree::Kind,
     },
-    Reader, Value, milliseconds, read_audit_level,
+    Reader, Value, milliseconds, read_audit_level, read_names,
 };
 
 impl<'n> Reader<'n> {
     /// The settings next to a plan. `given` tells which of them the plan itself has.
-    pub(super) fn config(&mut self, config: &mut Fields<'n>, draft: &mut PlanDraft, given: [bool; 4]) {
-        let [timeout_given, stop_on_error_given, parallelism_given, audit_level_given] = given;
+    pub(super) fn config(&mut self, config: &mut Fields<'n>, draft: &mut PlanDraft, given: [bool; 5]) {
+        let [timeout_given, stop_on_error_given, parallelism_given, audit_level_given, allowed_commands_given] = given;
         let report = &mut self.report;
         let once = |value: &Value<'n>, given: bool, name: &str, report: &mut Report| {
             if given {
@@ -49,6 +49,10 @@ impl<'n> Reader<'n> {
         if let Some(value) = config.take_exactly("auditLevel") {
             once(&value, audit_level_given, "audit_level", report);
             draft.audit_level = read_audit_level(&value, report);
+        }
+        if let Some(value) = config.take_exactly("allowed_commands") {
+            once(&value, allowed_commands_given, "allowed_commands", report);
+            draft.allowed_commands = Some(read_names(&value, report));
         }
         self.executor_config(config, &mut draft.steps);
     }
@@ -81,11 +85,6 @@ impl<'n> Reader<'n> {
             && matches!(value.node.kind, Kind::Bool(_))
         {
             value.refuse(report, || "must be true: the tools of a plan are confined to its workspace".to_owned());
-        }
-        if let Some(value) = config.take_exactly("allowed_commands") {
-            value.refuse(report, || {
-                "is not a plan's to say: the operator allows programs by a rule of the policy (`programs`)".to_owned()
-            });
         }
         // No step takes turns of a model, or tokens, so these limits have nothing to bound.
         for (name, most) in [("max_turns_per_step", u32::MAX), ("token_budget_percent", 100)] {
