@@ -21,7 +21,7 @@ use tonic_types::StatusExt as _;
 
 /// Sends bytes as they are, and drops what is answered.
 #[derive(Default)]
-struct Bytes;
+pub(crate) struct Bytes;
 
 impl Codec for Bytes {
     type Encode = Vec<u8>;

@@ -40,6 +40,7 @@ mod quickstart;
 mod remedies;
 mod requests;
 mod results;
+mod roles;
 mod settings;
 mod starts;
 mod stopping;

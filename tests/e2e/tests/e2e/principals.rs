@@ -86,12 +86,9 @@ async fn start(channel: Channel, token: &str, id: &str) -> Result<v1::Execution,
 }
 
 /// The pending approval of an execution, as soon as there is one.
-async fn question(channel: &Channel, token: &str, execution: &str) -> Approval {
-    let request = v1::ListApprovalsRequest {
-        parent: "namespaces/default".into(),
-        execution: execution.into(),
-        ..Default::default()
-    };
+pub(crate) async fn question(channel: &Channel, token: &str, execution: &str) -> Approval {
+    let request =
+        v1::ListApprovalsRequest { parent: "namespaces/-".into(), execution: execution.into(), ..Default::default() };
     loop {
         let listed = retry(|| {
             let (mut approvals, request) = (Approvals::new(channel.clone()), with(token, request.clone()));
