@@ -14,13 +14,7 @@ use belay_proto::v1::{
 };
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::{
-    args::Cli,
-    connect::Session,
-    failure::Failure,
-    names,
-    render::{text::is_dangerous, time},
-};
+use crate::{args::Cli, connect::Session, failure::Failure, names, render::time};
 use line::{Asked, Noun};
 
 /// The first argument of the command, which no person types.
@@ -43,7 +37,7 @@ pub(crate) fn print_if_asked(arguments: &[String]) -> bool {
     let found = time::parse(limit).ok().zip(line::asked(&Cli::command(), &words));
     for candidate in found.map(|(limit, asked)| candidates(limit, asked)).unwrap_or_default() {
         // What could steer a terminal, or is more than one word, is no candidate.
-        if !candidate.contains(|c: char| is_dangerous(c) || c.is_whitespace()) {
+        if !candidate.contains(|c: char| !belay_text::is_plain(c) || c.is_whitespace()) {
             println!("{candidate}");
         }
     }

@@ -541,7 +541,7 @@ mod tests {
         let report = Report::of_status(&Status::with_error_details(Code::InvalidArgument, "refused\x1b[2J", details));
         assert_eq!(
             screen(&report),
-            "error: refused[2J\n  --label: at most 64\n  limit: 64\n  again in 1.5s\nnext: belay run\n\
+            "error: refused<U+001B>[2J\n  --label: at most 64\n  limit: 64\n  again in 1.5s\nnext: belay run\n\
              code: LABELS_TOO_MANY\n"
         );
         assert_eq!(

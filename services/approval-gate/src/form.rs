@@ -10,7 +10,7 @@ use belay_redaction::{Bound, Redactor, SealKey, open, seal};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::preview::{hide_texts, text::visible_line};
+use crate::preview::hide_texts;
 
 /// The maximum size of a form's subject, in bytes. A plan's limits for its title, description and schema are far below it.
 const MAX_SUBJECT_BYTES: usize = 256 * 1024;
@@ -55,8 +55,8 @@ impl Form {
     /// The form as people see it: with its secrets hidden, and without control characters.
     pub(crate) fn shown(&self, redactor: &Redactor) -> v1::Form {
         let mut form = v1::Form {
-            title: visible_line(&self.title),
-            description: self.description.lines().map(visible_line).collect::<Vec<_>>().join("\n"),
+            title: belay_text::visible_line(&self.title),
+            description: self.description.lines().map(belay_text::visible_line).collect::<Vec<_>>().join("\n"),
             schema: self.schema.to_string(),
         };
         hide_texts(redactor, &mut form);

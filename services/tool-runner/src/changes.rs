@@ -90,7 +90,7 @@ pub(crate) fn judged(written: &str) -> String {
 
 /// The path of a change in a message.
 pub(crate) fn displayed(written: &str) -> String {
-    RelPath::parse(written).map_or_else(|_| written.escape_debug().to_string(), |path| path.to_string())
+    belay_text::visible(written)
 }
 
 /// Puts many plain creations into the outermost folders in which nothing else changes, and returns these.

@@ -28,6 +28,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-policy", Values),
     ("belay-reasons", Values),
     ("belay-redaction", Values),
+    ("belay-text", Values),
     ("belay-yaml", Values),
     ("belay-execution", Machines),
     ("belay-journal", Contract),
@@ -65,10 +66,13 @@ const ALLOWED_WITHIN_LAYER: &[(&str, &str, &str)] = &[
     ("belay-soak", "belay-e2e", "both run the real programs, and talk to them as clients do"),
     ("belay-journal", "belay-proto", "a store reports its position, which services exchange"),
     ("belay-policy", "belay-yaml", "all files that people write are parsed in the same way"),
+    ("belay-plan", "belay-text", "what people are shown is written in one way"),
+    ("belay-policy", "belay-text", "what people are shown is written in one way"),
+    ("belay-yaml", "belay-text", "what people are shown is written in one way"),
 ];
 
 /// The crates that clients may import.
-const OPEN_TO_CLIENTS: &[&str] = &["belay-all-in-one", "belay-proto", "belay-reasons"];
+const OPEN_TO_CLIENTS: &[&str] = &["belay-all-in-one", "belay-proto", "belay-reasons", "belay-text"];
 
 /// Whether the crate is pure: no I/O, no async, no clock. See [`crate::pure`].
 pub(crate) fn is_pure(name: &str) -> bool {
@@ -225,7 +229,7 @@ fn the_command_line_knows_no_service() {
     assert_eq!(
         found,
         [
-            "`belay-cli` imports `belay-tool-runner`: a client may import only belay-all-in-one and belay-proto and belay-reasons"
+            "`belay-cli` imports `belay-tool-runner`: a client may import only belay-all-in-one and belay-proto and belay-reasons and belay-text"
         ]
     );
 }

@@ -217,7 +217,7 @@ mod tests {
             ("nightly", "`nightly` is none of stable, beta, 3"),
             ("stable", ""),
             ("1.5", "`1.5` is not a whole number"),
-            ("two\u{1b}[2J", "`two[2J` is not a whole number"),
+            ("two\u{1b}[2J", "`two<U+001B>[2J` is not a whole number"),
             ("2", ""),
             ("maybe", "type yes or no"),
             ("n", ""),

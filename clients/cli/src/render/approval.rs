@@ -403,7 +403,7 @@ mod tests {
             screen(&question(&asked, Turn::ONLY, 80)),
             "? ask asks you\n\
              \x20 Which version?\n\
-             \x20 It is released\\u{1b}[2J at once.\n\
+             \x20 It is released<U+001B>[2J at once.\n\
              \x20 Think.\n\
              \x20 - version (text)\n\
              \x20 step  ask of e1 for unix:1000\n"
@@ -428,7 +428,7 @@ mod tests {
             ..approval()
         };
         let shown = screen(&full(&decided, Extent::Full));
-        assert!(shown.contains("decided     2026-11-21 03:05:00Z by unix:1000: wrong\\u{1b}[2J file\n"), "{shown}");
+        assert!(shown.contains("decided     2026-11-21 03:05:00Z by unix:1000: wrong<U+001B>[2J file\n"), "{shown}");
         assert_eq!(screen(&next_commands(&decided, true)), "next: belay executions get e1\n");
     }
 

@@ -3,7 +3,7 @@
 use belay_proto::v1::{Artifact, GetProvenanceResponse, artifact::Kind, path_change};
 
 use super::{
-    text::{Line, Style, table},
+    text::{Line, Style, name, table},
     time,
 };
 use crate::names;
@@ -75,7 +75,7 @@ fn related(artifact: &Artifact) -> Vec<(Style, String)> {
 /// The path of a file, and the step of an output.
 fn subject(artifact: &Artifact) -> String {
     match artifact.kind() {
-        Kind::File => artifact.path.clone(),
+        Kind::File => name(&artifact.path),
         Kind::Output | Kind::Unspecified => artifact.step_id.clone(),
     }
 }

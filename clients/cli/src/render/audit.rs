@@ -49,7 +49,7 @@ mod tests {
             shown,
             [
                 "info   Execution started",
-                "error  Step `a` failed after 2 attempts: no[2J",
+                "error  Step `a` failed after 2 attempts: no<U+001B>[2J",
                 "warn   Cancellation requested (by unix:0)"
             ]
         );

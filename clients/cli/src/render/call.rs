@@ -206,7 +206,7 @@ mod tests {
             ("run_terminal", r#"{"command":["sh","-c","a; b"]}"#, "sh -c 'a; b'"),
             ("run_terminal", r#"{"command":"${a.b}"}"#, r#"run_terminal {"command":"${a.b}"}"#),
             ("search_code", r###"{"pattern":"^## ","path":"README.md"}"###, r###"search "^## " in README.md"###),
-            ("write_file", r#"{"path":"a\u001b[2Jb","content":"x"}"#, "write a[2Jb"),
+            ("write_file", r#"{"path":"a\u001b[2Jb","content":"x"}"#, "write a<U+001B>[2Jb"),
             ("list_directory", "{}", "list ."),
             ("noop", "{}", "noop"),
             ("other", "no json", "other no json"),

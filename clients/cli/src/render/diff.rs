@@ -260,8 +260,8 @@ mod tests {
         assert_eq!(
             told(&files(&[note], 0, Extent::Full)),
             [
-                "creates  a\\u{202e}txt.sh\\nnothing changes  (binary\\u{1b}[8m)",
-                "    1 + ok\\u{1b}[1A\\u{1b}[2K\\r+safe\\u{202e}\\u{200b}",
+                "creates  a<U+202E>txt.sh<U+000A>nothing changes  (binary<U+001B>[8m)",
+                "    1 + ok<U+001B>[1A<U+001B>[2K<U+000D>+safe<U+202E><U+200B>",
             ]
         );
     }

@@ -11,8 +11,8 @@ use belay_proto::v1::{Execution, ExecutionEvent};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::text::is_dangerous;
 use crate::{failure::Failure, next};
+use belay_text::is_plain;
 
 /// The fields of the contract whose type is `Payload`.
 const PAYLOADS: [&str; 10] =
@@ -65,12 +65,18 @@ pub(crate) fn duration(duration: Duration) -> Value {
 /// The value as text: on one line, or indented for reading. Characters that would steer a terminal are escaped, which JSON allows.
 pub(crate) fn text(value: &Value, indented: bool) -> String {
     let text = if indented { format!("{value:#}") } else { value.to_string() };
-    if !text.contains(|c| is_dangerous(c) && c != '\n') {
+    if !text.contains(|c| !is_plain(c) && c != '\n') {
         return text;
     }
-    text.chars()
-        .map(|c| if is_dangerous(c) && c != '\n' { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() })
-        .collect()
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_plain(c) || c == '\n' {
+            escaped.push(c);
+        } else {
+            escaped.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        }
+    }
+    escaped
 }
 
 fn plain(value: &mut Value) {
@@ -254,7 +260,7 @@ mod tests {
         let value = json!({"a": "\u{1b}[2J\u{9b}\u{202e}ü"});
         for indented in [false, true] {
             let text = text(&value, indented);
-            assert!(!text.contains(|c| is_dangerous(c) && c != '\n'), "{text:?}");
+            assert!(!text.contains(|c| !is_plain(c) && c != '\n'), "{text:?}");
             assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use belay_proto::v1::{ExecutionEvent, Failure, ToolCallOutput};
 
-use super::text::{Line, Style, seen, without_escapes};
+use super::text::{Harmless, Line, Style};
 
 /// A line without an end is shown when it is longer than this, in bytes.
 const MAX_LINE_BYTES: usize = 4_096;
@@ -78,7 +78,7 @@ impl Outputs {
 impl Stream {
     fn finish(&mut self, step: &str) -> Option<Line> {
         let begun = std::mem::take(&mut self.begun);
-        (!begun.is_empty()).then(|| line(step, Style::Plain, seen(&begun)))
+        (!begun.is_empty()).then(|| line(step, Style::Plain, Harmless::of_program(&begun).as_str()))
     }
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn last(failure: &Failure, most: usize) -> Vec<String> {
         if truncated || left_out > 0 {
             shown.push("│ …".to_owned());
         }
-        shown.extend(lines[left_out..].iter().map(|line| format!("│ {}", without_escapes(seen(line)))));
+        shown.extend(lines[left_out..].iter().map(|line| format!("│ {}", Harmless::of_program(line).as_str())));
     }
     shown
 }
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn no_output_steers_the_terminal_or_grows_without_end() {
         let mut outputs = Outputs::default();
-        assert_eq!(take(&mut outputs, 1, 0, "10%\r\x1b[2K20%\r\n"), ["  build │ [2K20%"]);
+        assert_eq!(take(&mut outputs, 1, 0, "10%\r\x1b[2K20%\r\n"), ["  build │ 20%"]);
         let long = "x".repeat(MAX_LINE_BYTES + 1);
         assert_eq!(take(&mut outputs, 1, 12, &long).len(), 1);
     }

@@ -113,8 +113,11 @@ mod tests {
         let lines = shown(&[call("/steps/0", &arguments, Verdict::Auto)]);
         assert_eq!(lines.len(), 4, "{lines:?}");
         assert_eq!(lines[..2], ["  write  messages[0].content, 3009 characters:", "    Write about tests."]);
-        assert!(lines[2].starts_with("    [2Jéé") && lines[2].ends_with("ééé"), "{lines:?}");
-        assert_eq!(lines[1].trim().chars().count() + 1 + 1 + lines[2].trim().chars().count(), MAX_TEXT);
+        assert!(lines[2].starts_with("    <U+001B>[2Jéé") && lines[2].ends_with("ééé"), "{lines:?}");
+        assert_eq!(
+            lines[1].trim().chars().count() + 1 + 1 + lines[2].trim().replace("<U+001B>", "").chars().count(),
+            MAX_TEXT
+        );
         assert_eq!(lines[3], "    … and 9 more characters");
     }
 

@@ -1,5 +1,6 @@
 //! A line of text for people, made of cleaned pieces: nothing a server says can move the cursor, ring the bell or reorder the line.
 
+use belay_text::steers;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 
 /// The fewest columns beside an indent; with less room a line continues near the left edge.
@@ -233,19 +234,14 @@ pub(crate) fn rows(lines: &[Line], columns: Option<usize>) -> Vec<Line> {
     }
 }
 
-/// Whether a terminal could take the character for a command, or a reader the line for another one: C0 and C1 controls,
-/// line separators, and the marks that reorder text.
-pub(crate) fn is_dangerous(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+/// The text on one line and harmless: tabs and line breaks become spaces, and everything that is not seen is written out.
+pub(crate) fn clean(text: &str) -> String {
+    belay_text::harmless(text)
 }
 
-/// The text on one line and harmless: tabs and line breaks become spaces, other dangerous characters are removed.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| if matches!(c, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}') { ' ' } else { c })
-        .filter(|c| !is_dangerous(*c))
-        .collect()
+/// The name of a file, as a service gives it: as it is. Two names never read alike.
+pub(crate) fn name(path: &str) -> String {
+    belay_text::visible(path)
 }
 
 /// What a program printed, with its lines and tabs, and without all that steers a terminal.
@@ -257,7 +253,15 @@ impl Harmless {
     pub(crate) fn of_program(text: &str) -> Harmless {
         let mut out = String::with_capacity(text.len());
         for line in text.split_inclusive('\n') {
-            out.extend(without_escapes(seen(line)).chars().filter(|c| *c == '\t' || !is_dangerous(*c)));
+            for c in without_escapes(seen(line)).chars() {
+                match c {
+                    '\t' => out.push('\t'),
+                    // What is left of sequences, and bells.
+                    c if c.is_control() => {}
+                    c if steers(c) => out.push_str(&belay_text::visible(c.encode_utf8(&mut [0; 4]))),
+                    c => out.push(c),
+                }
+            }
             out.extend(line.ends_with('\n').then_some('\n'));
         }
         Harmless(out)
@@ -276,13 +280,13 @@ impl Harmless {
 }
 
 /// What is seen of a line in the end: a carriage return writes over what stood there, as progress bars do.
-pub(super) fn seen(line: &str) -> &str {
+fn seen(line: &str) -> &str {
     let text = line.trim_end_matches(['\n', '\r']);
     text.rsplit('\r').next().unwrap_or(text)
 }
 
 /// A line without the sequences by which a program colours and moves on a terminal (ECMA-48 control sequences).
-pub(super) fn without_escapes(line: &str) -> String {
+fn without_escapes(line: &str) -> String {
     let mut parts = line.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -294,27 +298,11 @@ pub(super) fn without_escapes(line: &str) -> String {
     plain
 }
 
-/// Whether a character takes no room on the screen, so that text can hide in it: joiners, fillers, tags.
-fn is_unseen(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200d}'
-        | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
-}
-
-/// The text on one line with all that steers or hides written out, such as `\u{202e}`: for what a person decides about. Tabs become four
-/// spaces; spaces at the end become dots, since a change of them is a change.
+/// What a service has made visible for the decision about an approval, on one line. Tabs become four spaces; spaces at the end become dots, since a change
+/// of them is a change.
 pub(crate) fn visible(text: &str) -> String {
     let kept = text.trim_end_matches(' ');
-    let mut out = String::with_capacity(text.len());
-    for c in kept.chars() {
-        match c {
-            '\t' => out.push_str("    "),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            c if is_dangerous(c) || is_unseen(c) => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
+    let mut out = belay_text::visible_again(&kept.replace('\t', "    "));
     out.extend(std::iter::repeat_n('·', text.len() - kept.len()));
     out
 }
@@ -353,8 +341,9 @@ mod tests {
     #[test]
     fn nothing_that_steers_a_terminal_gets_through() {
         let hostile = "a\x1b[2Jb\u{9b}31mc\u{202e}d\u{2066}e\x07f\x7fg\r\nh\ti\u{2028}j";
+        let shown = "a<U+001B>[2Jb<U+009B>31mc<U+202E>d<U+2066>e<U+0007>f<U+007F>g  h i j";
         let line = Line::new(hostile).and(Style::Bad, hostile);
-        assert_eq!(line.render(false), "a[2Jb31mcdefg  h i ja[2Jb31mcdefg  h i j");
+        assert_eq!(line.render(false), format!("{shown}{shown}"));
         assert_eq!(line.render(true).matches('\x1b').count(), 2, "only the two colour codes of our own");
     }
 
@@ -363,22 +352,22 @@ mod tests {
         let printed =
             "a\tb\n\u{1b}[31mred\u{1b}[0m\r\n\n10%\r\u{1b}[2K20%\nx\u{9b}2J\u{202e}\u{1b}]0;title\u{7}\u{1b}[üo";
         let harmless = Harmless::of_program(printed);
-        assert_eq!(harmless.as_str(), "a\tb\nred\n\n20%\nx2J]0;titleo");
-        assert_eq!(harmless.indented().as_str(), "  a\tb\n  red\n\n  20%\n  x2J]0;titleo");
+        assert_eq!(harmless.as_str(), "a\tb\nred\n\n20%\nx2J<U+202E>]0;titleo");
+        assert_eq!(harmless.indented().as_str(), "  a\tb\n  red\n\n  20%\n  x2J<U+202E>]0;titleo");
         let all: String = (0..=0x10_ffff).filter_map(char::from_u32).collect();
         let is_kept = |c: char| c == '\n' || c == '\t';
-        assert!(!Harmless::of_program(&all).as_str().contains(|c| is_dangerous(c) && !is_kept(c)));
+        assert!(!Harmless::of_program(&all).as_str().contains(|c| steers(c) && !is_kept(c)));
     }
 
     // S2-X-17: what is shown for a decision hides nothing.
     #[test]
     fn nothing_is_hidden_from_the_person_who_decides() {
-        assert_eq!(visible("a\tb\r"), "a    b\\r");
-        assert_eq!(visible("rm\u{200b}\u{202e}txt.\u{e0041}\x1b[2K"), "rm\\u{200b}\\u{202e}txt.\\u{e0041}\\u{1b}[2K");
+        assert_eq!(visible("a\tb\r"), "a    b<U+000D>");
+        assert_eq!(visible("rm\u{200b}\u{202e}txt.\u{e0041}\x1b[2K"), "rm<U+200B><U+202E>txt.<U+E0041><U+001B>[2K");
         assert_eq!(visible("x  "), "x··");
         assert_eq!(visible("größe 日本 👍"), "größe 日本 👍");
         let all: String = (0..=0x10_ffff).filter_map(char::from_u32).collect();
-        assert!(!visible(&all).contains(is_dangerous));
+        assert!(visible(&all).chars().all(belay_text::is_plain));
     }
 
     #[test]

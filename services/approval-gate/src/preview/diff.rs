@@ -11,8 +11,9 @@ use similar::{
 };
 
 use super::{
+    bytes::visible_line,
     hide::hidden_lines,
-    text::{number, shortened, visible_line},
+    text::{number, shortened},
 };
 
 /// The number of unchanged lines around a change.

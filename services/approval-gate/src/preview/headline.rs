@@ -3,7 +3,9 @@
 use belay_grant::{Kind, Subject};
 use serde_json::Value;
 
-use super::text::{number, shortened, visible};
+use belay_text::visible;
+
+use super::text::{number, shortened};
 
 /// The longest command that is shown in full, in characters.
 const MAX_COMMAND_CHARS: usize = 8_000;

@@ -1,7 +1,7 @@
 //! The preview on which a person decides: rendered only from the subject's bytes and from contents that match the digests in them, so a caller
 //! cannot show something else next to a true digest.
 //!
-//! Pure. Every text in a preview has passed [`text::visible`], so that no text can manipulate the terminal.
+//! Pure. Every text in a preview has passed [`belay_text::visible`], so that no text can manipulate the terminal.
 
 mod bytes;
 mod diff;
@@ -21,10 +21,11 @@ pub(crate) use headline::operation;
 pub(crate) use hide::{hide, hide_texts};
 pub(crate) use opened::Opened;
 
+use belay_text::visible;
 use bytes::AsText;
 use diff::{Budget, MAX_WORK, Share, difference};
 use order::Entry;
-use text::{number, shortened, visible};
+use text::{number, shortened};
 
 /// The maximum number of files shown with their diffs.
 const MAX_FILES: usize = 200;

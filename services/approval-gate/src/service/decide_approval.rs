@@ -9,7 +9,7 @@ use crate::{
     decide::{Choice, MAX_REASON_CHARS, decide},
     gate::{no_approval, unwritable},
     names::{check_approval, namespace_of},
-    preview::{hide, text::visible_line},
+    preview::hide,
     store::RequestId,
 };
 
@@ -35,7 +35,7 @@ pub(super) async fn decide_approval(
         return Err(status::invalid("request_id", format!("has more than {MAX_REQUEST_ID_CHARS} characters")).into());
     }
     let request_id = request_id(&by, &request);
-    let mut reason = request.reason.lines().map(visible_line).collect::<Vec<_>>().join("\n");
+    let mut reason = request.reason.lines().map(belay_text::visible_line).collect::<Vec<_>>().join("\n");
     hide(&gate.redactor, &mut reason);
     let by = by.to_string();
     let separate_duties = gate.policy().revised.policies.of(namespace_of(&request.name)).separate_duties();

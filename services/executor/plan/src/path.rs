@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, fmt};
 
+use belay_text::is_plain;
+
 /// One segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
@@ -75,7 +77,7 @@ impl fmt::Display for FieldPath {
         for (depth, segment) in self.0.iter().enumerate() {
             match segment {
                 Segment::Index(index) => write!(f, "[{index}]")?,
-                Segment::Key(key) if is_plain(key) => write!(f, "{}{key}", if depth == 0 { "" } else { "." })?,
+                Segment::Key(key) if is_word(key) => write!(f, "{}{key}", if depth == 0 { "" } else { "." })?,
                 Segment::Key(key) => write!(f, "[{}]", quoted(key))?,
             }
         }
@@ -83,32 +85,16 @@ impl fmt::Display for FieldPath {
     }
 }
 
-fn is_plain(key: &str) -> bool {
+fn is_word(key: &str) -> bool {
     !key.is_empty() && key.len() <= MAX_SHOWN && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-$".contains(&b))
 }
 
 /// The maximum number of characters of an author's text that a message repeats.
 const MAX_SHOWN: usize = 80;
 
-/// An author's text for a message: truncated, with what nobody can see escaped.
+/// An author's text for a message: truncated, with what nobody can see written out.
 pub(crate) fn shown(text: &str) -> String {
-    let mut shown = String::new();
-    for c in text.chars().take(MAX_SHOWN) {
-        match is_hidden(c) {
-            true => shown.extend(c.escape_debug()),
-            false => shown.push(c),
-        }
-    }
-    if text.chars().nth(MAX_SHOWN).is_some() {
-        shown.push('…');
-    }
-    shown
-}
-
-/// Control, bidirectional and zero-width characters.
-pub(crate) fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    belay_text::shown(text, MAX_SHOWN)
 }
 
 /// The maximum number of characters that a message names by their numbers.
@@ -120,7 +106,7 @@ pub(crate) fn look_alikes(name: &str) -> String {
     let mut foreign: Vec<char> = name.chars().filter(|c| !c.is_ascii()).collect();
     foreign.sort_unstable();
     foreign.dedup();
-    let named = foreign.iter().take(MAX_NUMBERED).map(|c| match is_hidden(*c) {
+    let named = foreign.iter().take(MAX_NUMBERED).map(|c| match !is_plain(*c) {
         true => format!("U+{:04X}, which cannot be seen", u32::from(*c)),
         false => format!("`{c}` is U+{:04X}", u32::from(*c)),
     });

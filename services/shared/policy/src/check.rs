@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use belay_yaml::{misleads, shown};
+use belay_text::is_plain;
+use belay_yaml::shown;
 
 use crate::{
     NonInteractive, Verdict, Violation, built_in,
@@ -132,7 +133,7 @@ fn programs(names: &[String], findings: &mut Findings) {
     for (index, name) in names.iter().enumerate() {
         let why = if let Some(why) = bad_entry("programs", name) {
             why
-        } else if name.contains(['*', '?', '[', ']', '{', '}', '\\', ' ']) || name.chars().any(misleads) {
+        } else if name.contains(['*', '?', '[', ']', '{', '}', '\\', ' ']) || !name.chars().all(is_plain) {
             format!(
                 "`{}` is not the name of a program: write each name as it is, without wildcards and arguments",
                 shown(name)
@@ -152,7 +153,7 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
     } else if built_in::IDS.contains(&rule.id.as_str()) || protect::FLAGS.contains(&rule.id.as_str()) {
         findings.add(format!("{at}.id"), format!("`{}` is the id of a built-in rule: choose another", rule.id));
     }
-    if rule.reason.chars().count() > MAX_REASON || rule.reason.chars().any(misleads) {
+    if rule.reason.chars().count() > MAX_REASON || !rule.reason.chars().all(is_plain) {
         findings.add(
             format!("{at}.reason"),
             format!("must be one line of at most {MAX_REASON} characters, all of them visible"),

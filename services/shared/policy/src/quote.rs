@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use belay_yaml::misleads;
+use belay_text::is_plain;
 
 /// A name as YAML writes it in a list.
 pub(crate) fn plain_or_quoted(name: &str) -> String {
@@ -23,7 +23,7 @@ pub(crate) fn quoted(text: &str) -> String {
             '"' | '\\' => quoted.extend(['\\', character]),
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
-            hidden if misleads(hidden) => {
+            hidden if !is_plain(hidden) => {
                 let _ = write!(quoted, "\\U{:08X}", u32::from(hidden));
             }
             other => quoted.push(other),

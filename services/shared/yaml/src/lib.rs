@@ -13,6 +13,6 @@ mod violation;
 pub use duration::seconds;
 pub use nearest::nearest;
 pub use reader::Reader;
-pub use shown::{misleads, shown};
+pub use shown::shown;
 pub use tree::{Bounds, Entry, Node, Value, parse};
 pub use violation::Violation;

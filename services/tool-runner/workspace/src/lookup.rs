@@ -18,7 +18,7 @@ use crate::{
     disk::{At as _, Disk},
     open::{DIRECTORY, names, open_entry, stat_entry},
     overlay_format::{is_opaque, is_whiteout},
-    path::{RelPath, is_own, printable},
+    path::{RelPath, is_own},
     stat::{FileKind, Stat},
     stores,
     view_error::ViewError,
@@ -159,11 +159,14 @@ pub(crate) fn find<'a>(root: &Merged<'a>, path: &RelPath, follow: Follow) -> Res
                 let target = target.into_bytes();
                 links += 1;
                 if follow == Follow::None || links > MAX_LINKS {
-                    return Err(ViewError::Link { path: at.to_string(), target: printable(&target) });
+                    return Err(ViewError::Link { path: at.to_string(), target: belay_text::visible_bytes(&target) });
                 }
                 // Restarts at the root, so that links in the target are followed too.
                 let end = follow_text(&folder.path, &target).filter(|end| !end.is_own());
-                let end = end.ok_or_else(|| ViewError::Outside { path: at.to_string(), target: printable(&target) })?;
+                let end = end.ok_or_else(|| ViewError::Outside {
+                    path: at.to_string(),
+                    target: belay_text::visible_bytes(&target),
+                })?;
                 ahead.extend(end.names().rev().map(OsStr::to_owned));
                 folders.truncate(1);
             }

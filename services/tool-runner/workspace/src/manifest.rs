@@ -155,7 +155,7 @@ pub(crate) fn flags(before: &[Node], after: &[Node]) -> Vec<Flagged> {
 }
 
 fn is_odd(name: &std::ffi::OsStr) -> bool {
-    name.to_str().is_none_or(|name| name.chars().any(crate::path::misleads))
+    name.to_str().is_none_or(|name| !name.chars().all(belay_text::is_plain))
 }
 
 /// Whether a link at `path` leaves the workspace, by its text. Every absolute target does, because it depends on where the workspace is.

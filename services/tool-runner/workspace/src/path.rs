@@ -11,6 +11,7 @@ use std::{
     path::Path,
 };
 
+use belay_text::{visible, visible_bytes};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Belay's own directory at the top of a workspace. One deeper down belongs to another workspace: no view shows either, and no path names
@@ -90,12 +91,12 @@ impl RelPath {
     /// itself, and paths below it are relative to it. Other backslashes are ordinary characters, and so is a percent sign: nothing is
     /// decoded but the names that [`Self::written`] gives in digits.
     pub fn parse(text: &str) -> Result<Self, PathError> {
-        let outside = |why| PathError::Outside { path: printable(text.as_bytes()), why };
+        let outside = |why| PathError::Outside { path: visible_bytes(text.as_bytes()), why };
         if text.is_empty() {
             return Err(PathError::Empty);
         }
         if text.contains('\0') {
-            return Err(PathError::Nul { path: printable(text.as_bytes()) });
+            return Err(PathError::Nul { path: visible_bytes(text.as_bytes()) });
         }
         let inside = match text.strip_prefix(MOUNT_POINT) {
             Some(inside) if inside.is_empty() || inside.starts_with('/') => inside,
@@ -117,7 +118,7 @@ impl RelPath {
                 name if name.starts_with(HEX) => match decoded(name) {
                     Some(name) if name.len() > MAX_NAME_BYTES => return Err(PathError::TooLong),
                     Some(name) => path = path.join(OsStr::from_bytes(&name)),
-                    None => return Err(PathError::Hex { path: printable(text.as_bytes()) }),
+                    None => return Err(PathError::Hex { path: visible_bytes(text.as_bytes()) }),
                 },
                 name if name.len() > MAX_NAME_BYTES => return Err(PathError::TooLong),
                 name => path = path.join(name.as_ref()),
@@ -127,7 +128,7 @@ impl RelPath {
             return Err(PathError::TooLong);
         }
         if path.is_own() {
-            return Err(PathError::Reserved { path: printable(text.as_bytes()) });
+            return Err(PathError::Reserved { path: visible_bytes(text.as_bytes()) });
         }
         Ok(path)
     }
@@ -209,10 +210,9 @@ impl AsRef<Path> for RelPath {
 }
 
 impl fmt::Display for RelPath {
-    /// For people: escapes characters that could mislead a reader or a terminal. Two paths may be shown alike; see [`RelPath::written`].
+    /// For people: what is not seen is written out. Two paths never have one form; for tools and programs, see [`RelPath::written`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_root() { "." } else { "" })?;
-        f.write_str(&printable(&self.0))
+        f.write_str(&visible(&self.written()))
     }
 }
 
@@ -304,30 +304,6 @@ pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     digits.then(|| text.as_bytes().chunks(2).map(pair).collect()).flatten()
 }
 
-/// Formats bytes for people: escapes invalid UTF-8 and characters that are invisible or affect a terminal.
-pub(crate) fn printable(bytes: &[u8]) -> String {
-    let mut shown = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            if misleads(character) {
-                shown.extend(character.escape_default());
-            } else {
-                shown.push(character);
-            }
-        }
-        for byte in chunk.invalid() {
-            write!(shown, "\\x{byte:02x}").expect("writing to a string cannot fail");
-        }
-    }
-    shown
-}
-
-/// Control, bidirectional and zero-width characters.
-pub(crate) fn misleads(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -400,7 +376,7 @@ mod tests {
         assert_eq!(RelPath::parse(""), Err(PathError::Empty));
         assert_eq!(
             RelPath::parse("a\0b").unwrap_err().to_string(),
-            r"`a\u{0}b` contains a NUL character, which is not allowed in a file name"
+            "`a<U+0000>b` contains a NUL character, which is not allowed in a file name"
         );
         assert_eq!(RelPath::parse(&"x".repeat(256)), Err(PathError::TooLong));
         assert_eq!(RelPath::parse(&"xy/".repeat(1400)), Err(PathError::TooLong));
@@ -490,12 +466,15 @@ mod tests {
                 RelPath::parse(other)
             );
         }
-        assert_eq!(RelPath::parse("secrets/hex:ff").unwrap().to_string(), r"secrets/\xff");
+        assert_eq!(RelPath::parse("secrets/hex:ff").unwrap().to_string(), "secrets/hex:ff");
     }
 
     #[test]
     fn misleading_characters_are_escaped() {
-        assert_eq!(RelPath(b"a\x1b[31m\xe2\x80\xaeb\n\xff".to_vec()).to_string(), r"a\u{1b}[31m\u{202e}b\n\xff");
+        assert_eq!(RelPath(b"a\x1b[31m\xe2\x80\xaeb\n".to_vec()).to_string(), "a<U+001B>[31m<U+202E>b<U+000A>");
+        assert_eq!(RelPath(b"d/a\n\xff".to_vec()).to_string(), "d/hex:610aff");
+        // B-30: nor can a name pass for the form of another.
+        assert_eq!(RelPath(b"<U+202E>b".to_vec()).to_string(), "<U+003C>U+202E>b");
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub struct Metadata {
 
 impl View {
     pub(crate) fn begin(workspace: Arc<Inner>, id: &str) -> Result<Self, ViewError> {
-        let refused = |why| ViewError::Id { id: crate::path::printable(id.as_bytes()), why };
+        let refused = |why| ViewError::Id { id: belay_text::visible_bytes(id.as_bytes()), why };
         if !is_plain(id) {
             return Err(refused("is not 1 to 64 letters, digits, `-` and `_`"));
         }
@@ -176,7 +176,7 @@ impl View {
             .then(|| readlinkat(found.folder.layer(entry.layer), &**name, Vec::new()))
             .transpose()
             .at("reading the link", path)?;
-        Ok(metadata(&entry.stat, target.map(|target| crate::path::printable(target.as_bytes()))))
+        Ok(metadata(&entry.stat, target.map(|target| belay_text::visible_bytes(target.as_bytes()))))
     }
 
     /// The entries of a directory with their types, sorted by path. Follows symbolic links to the directory, not those in it.
@@ -349,6 +349,6 @@ fn link(folder: &Merged<'_>, name: &OsStr, entry: Entry) -> Result<ViewError, Io
     let target = readlinkat(folder.layer(entry.layer), name, Vec::new()).at("reading the link", &path)?;
     let target = target.into_bytes();
     let leads = crate::lookup::follow_text(&folder.path, &target).filter(|end| !end.is_own());
-    let (path, target) = (path.to_string(), crate::path::printable(&target));
+    let (path, target) = (path.to_string(), belay_text::visible_bytes(&target));
     Ok(if leads.is_some() { ViewError::Link { path, target } } else { ViewError::Outside { path, target } })
 }

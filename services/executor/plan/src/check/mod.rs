@@ -312,7 +312,7 @@ impl<'d> Checker<'d> {
         for (index, name) in names.iter().enumerate() {
             if name.is_empty() || name.len() > MAX_PROGRAM_BYTES {
                 self.rule(&path.index(index), || format!("must be 1 to {MAX_PROGRAM_BYTES} bytes"));
-            } else if name.contains(['/', ' ', '*', '?', '$']) || name.chars().any(char::is_control) {
+            } else if name.contains(['/', ' ', '*', '?', '$']) || !name.chars().all(belay_text::is_plain) {
                 self.rule(&path.index(index), || {
                     format!(
                         "`{}` is not the name of a program: write it without a folder, wildcards or arguments",

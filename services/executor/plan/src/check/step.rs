@@ -12,7 +12,7 @@ use crate::{
         MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_TOOL_CHARS,
     },
     nearest,
-    path::{FieldPath, is_hidden, look_alikes, shown},
+    path::{FieldPath, look_alikes, shown},
     plan::{OtherCall, call_of},
     template::{Reference, json_size},
 };
@@ -436,7 +436,7 @@ impl Checker<'_> {
 
     /// The name of a resource.
     pub(super) fn resource(&mut self, path: &FieldPath, name: &str) {
-        let allowed = |c: char| !is_hidden(c) && !c.is_whitespace();
+        let allowed = |c: char| belay_text::is_plain(c) && !c.is_whitespace();
         if name.is_empty() || name.chars().count() > MAX_RESOURCE_CHARS || !name.chars().all(allowed) {
             self.rule(path, || {
                 format!(
@@ -659,7 +659,9 @@ impl Checker<'_> {
     fn tool(&mut self, path: &FieldPath, tool: &str) -> bool {
         if tool.is_empty() {
             self.rule(path, || "is required: name the tool that the step calls".to_owned());
-        } else if tool.chars().count() > MAX_TOOL_CHARS || tool.contains(|c: char| is_hidden(c) || c.is_whitespace()) {
+        } else if tool.chars().count() > MAX_TOOL_CHARS
+            || tool.contains(|c: char| !belay_text::is_plain(c) || c.is_whitespace())
+        {
             self.rule(path, || {
                 format!(
                     "`{}` is not a tool's name: it has 1 to {MAX_TOOL_CHARS} characters and no spaces{}",

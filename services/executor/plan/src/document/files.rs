@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Violation,
     limits::MAX_PLAN_BYTES,
-    path::{FieldPath, is_hidden, shown},
+    path::{FieldPath, shown},
 };
 
 /// A plan's text, parsed, before the files that its steps name are in place.
@@ -316,7 +316,7 @@ pub fn refused_name(name: &str) -> Option<String> {
             shown(name)
         ));
     }
-    if let Some(hidden) = name.chars().find(|c| is_hidden(*c) && *c != '\n') {
+    if let Some(hidden) = name.chars().find(|c| !belay_text::is_plain(*c) && *c != '\n') {
         return Some(format!(
             "names a file with a character that cannot be seen, U+{:04X}: type the name again, `{}`",
             u32::from(hidden),

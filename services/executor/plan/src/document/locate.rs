@@ -75,7 +75,7 @@ impl Origin<'_> {
         let mut field = self.plan_path.clone();
         let mut node = Some(self.plan);
         let mut offset = self.plan.offset;
-        if let [Segment::Key(key)] = segments
+        if let [Segment::Key(key), ..] = segments
             && find(self.plan, key).is_none()
             && let Some(config) = self.config
             && find(config, key).is_some()

@@ -53,8 +53,11 @@ fn an_answer_names_the_path_and_the_reason() {
     assert_eq!(free.reason, "the policy allowed the call to do this", "`Auto` covers all paths");
     let odd = format!("x\n\u{202e}{}", "y".repeat(300));
     let decision = effect(&preset, Terminal, Preview, &[(&odd, Created, &["new\nflag"])]);
-    assert_eq!(decision.rule, "new\\nflag");
-    assert!(decision.reason.starts_with("`x\\n\\u{202e}yyy") && decision.reason.chars().count() < 300, "{decision:?}");
+    assert_eq!(decision.rule, "new<U+000A>flag");
+    assert!(
+        decision.reason.starts_with("`x<U+000A><U+202E>yyy") && decision.reason.chars().count() < 300,
+        "{decision:?}"
+    );
 
     let silent = ruled(&["{id: mine, on: effect, paths: [a], decide: deny}"]);
     let decision = effect(&silent, FileWrite, Auto, &[("a", Created, &[])]);

@@ -204,8 +204,8 @@ fn what_deserves_a_second_look_is_flagged() {
     let mut found = flags(&effect(&view));
     found.sort();
     let mut expected = [
-        ("bi\\u{202e}di", Flag::OddName),
-        ("bytes\\xff", Flag::OddName),
+        ("bi<U+202E>di", Flag::OddName),
+        ("hex:6279746573ff", Flag::OddName),
         ("makefile", Flag::CaseCollision),
         ("n/A", Flag::CaseCollision),
         ("n/a", Flag::CaseCollision),

@@ -105,7 +105,7 @@ fn unknown_fields_are_named_with_the_nearest() {
                 (2, 17),
             ),
             (
-                "steps[0][\"ti\\u{200b}tle\"]: there is no field `ti\\u{200b}tle` here; did you mean `title`? (not ASCII: U+200B, \
+                "steps[0][\"ti<U+200B>tle\"]: there is no field `ti<U+200B>tle` here; did you mean `title`? (not ASCII: U+200B, \
                  which cannot be seen)",
                 (2, 26),
             ),
