@@ -236,7 +236,7 @@ impl<'de> Deserialize<'de> for RelPath {
 }
 
 /// A name as [`RelPath::written`] gives it.
-fn encoded(name: &[u8]) -> String {
+pub(crate) fn encoded(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) if !is_ambiguous(text) => text.to_owned(),
         _ => format!("{HEX}{}", hex(name)),

@@ -176,7 +176,7 @@ impl View {
             .then(|| readlinkat(found.folder.layer(entry.layer), &**name, Vec::new()))
             .transpose()
             .at("reading the link", path)?;
-        Ok(metadata(&entry.stat, target.map(|target| belay_text::visible_bytes(target.as_bytes()))))
+        Ok(metadata(&entry.stat, target.map(|target| crate::path::encoded(target.as_bytes()))))
     }
 
     /// The entries of a directory with their types, sorted by path. Follows symbolic links to the directory, not those in it.
