@@ -40,7 +40,7 @@ fn the_threats_of_the_executor_stage_are_refused() {
     }
 }
 
-/// S3-10: the operations of the executor agent's `FILESYSTEM` are Belay's file tools. Its other tools are refused by field until the settings declare
+/// S3-10, S3-12: the operations of the executor agent's `FILESYSTEM` are Belay's file tools. Its other tools are refused by field until the settings declare
 /// them; absolute paths are refused everywhere.
 #[test]
 fn the_tools_of_the_executor_agent_run_once_they_are_declared() {

@@ -39,7 +39,7 @@ fn by_path(path: &str) -> Value {
     json!({"tool": "write_file", "arguments": {"path": path, "content": "RAN\n"}})
 }
 
-/// B-03, S2-X-18: a name that is taken for a secret hides no protected path. `--approve auto` does not commit it unasked.
+/// B-29, B-03, S2-X-18: a name that is taken for a secret hides no protected path. `--approve auto` does not commit it unasked.
 #[test]
 fn a_protected_path_that_is_hidden_is_not_committed_unasked() {
     let home = project();
@@ -71,7 +71,7 @@ fn a_protected_path_that_is_hidden_is_not_committed_unasked() {
     }
 }
 
-/// B-18: the person who is asked sees that the hidden path is protected, and each of two files with one shown name has its own content.
+/// B-18, B-29: the person who is asked sees that the hidden path is protected, and each of two files with one shown name has its own content.
 #[test]
 fn a_person_sees_what_is_protected_and_each_content_once() {
     let home = project();

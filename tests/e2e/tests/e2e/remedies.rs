@@ -134,7 +134,7 @@ fn no_rule_shows_a_secret() {
     assert!(!ended.talk.contains("Zq9rT7wXk2LmN4pS"), "{}", ended.talk);
 }
 
-/// S2-FR-076, S2-NFR-013, S2-X-09: a program that the policy does not list is refused before it starts, by name, and the line that is printed lets it start.
+/// S2-FR-074, S2-FR-076, S2-NFR-013, S2-X-09: a program that the policy does not list is refused before it starts, by name, and the line that is printed lets it start.
 #[test]
 fn a_program_that_is_not_listed_does_not_start() {
     let home = Home::new();
@@ -199,7 +199,7 @@ fn a_plan_narrows_which_programs_may_start() {
     assert_eq!(ended.code, 33, "{}", ended.talk);
 }
 
-/// S2-X-17, S2-FR-074: an approval says how much harm it may do, judged by what it does, and why the plan does it, beside the rule's reason.
+/// S2-X-17: an approval says how much harm it may do, judged by what it does, and why the plan does it, beside the rule's reason.
 #[test]
 fn an_approval_has_a_risk_and_the_reason_of_who_asks() {
     let home = Home::new();
