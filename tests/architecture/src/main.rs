@@ -5,6 +5,7 @@
 
 mod circles;
 mod errors;
+mod formats;
 mod house;
 mod layers;
 mod manners;

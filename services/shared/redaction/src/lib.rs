@@ -1,6 +1,6 @@
 //! Detects and redacts secrets before a text is stored or shown, and seals the originals.
 //!
-//! A [`Redactor`] knows about a hundred shapes of secrets, the names that secrets are assigned to, and the exact values that it was given
+//! A [`Redactor`] knows about 180 shapes of secrets, the names that secrets are assigned to, and the exact values that it was given
 //! ([`Redactor::with_literals`]). It shows each as [`REDACTED`]: in text ([`Redactor::redact_text`]), in JSON, from where the value can be
 //! restored ([`Redactor::redact_json`], [`restore`]), and in output that arrives in pieces ([`Stream`]).
 //!
@@ -14,6 +14,7 @@
 mod bytes;
 mod encode;
 mod engine;
+mod formats;
 mod json;
 mod known;
 mod literals;
@@ -26,6 +27,7 @@ mod text;
 mod values;
 
 pub use engine::{Found, Redactor};
+pub use formats::{FORMATS_CHANGED, Format, formats};
 pub use json::{Hidden, NotRestored, RedactedJson, each_string, restore};
 pub use known::is_telling;
 pub use literals::LiteralRefused;

@@ -174,6 +174,24 @@ pub(crate) fn mixed(value: &[u8]) -> bool {
             || (inner.iter().any(u8::is_ascii_uppercase) && inner.iter().any(u8::is_ascii_lowercase)))
 }
 
+/// Letters of both cases behind the prefix, as almost every token of 20 and more random letters has: a name of lower-case words has not.
+pub(crate) fn both_cases(value: &[u8]) -> bool {
+    // Vendors' prefixes have at most this many bytes, and one case.
+    let value = value.get(4..).unwrap_or_default();
+    value.iter().any(u8::is_ascii_uppercase) && value.iter().any(u8::is_ascii_lowercase)
+}
+
+/// Letters of both cases, and not `getUserOrders`: in words most letters and the next are lower-case, in random ones every sixth.
+pub(crate) fn no_words(value: &[u8]) -> bool {
+    let lower = value.windows(2).filter(|pair| pair.iter().all(u8::is_ascii_lowercase)).count();
+    both_cases(value) && lower * 2 <= value.len()
+}
+
+/// A digit, which a constant's name in capitals seldom has.
+pub(crate) fn any_digit(value: &[u8]) -> bool {
+    value.iter().any(u8::is_ascii_digit)
+}
+
 /// What follows `Authorization:`.
 pub(crate) fn header(value: &[u8]) -> bool {
     // A sentence about the header has spaces and no parameters.

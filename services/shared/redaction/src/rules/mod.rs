@@ -12,6 +12,11 @@ pub(crate) fn all() -> impl Iterator<Item = Rule> {
     services::RULES.iter().chain(structure::RULES).chain(assigned::RULES).copied()
 }
 
+/// The formats of vendors' tokens.
+pub(crate) fn of_services() -> impl Iterator<Item = Rule> {
+    services::RULES.iter().copied()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -1,10 +1,21 @@
 //! Tokens of services with characteristic prefixes. Publishable keys and ids are left out, because they are public.
 
 use super::rule::Rule;
+use crate::values;
 
 const fn token(id: &'static str, keywords: &'static [&'static str], regex: &'static str) -> Rule {
     Rule::prefixed(id, keywords, regex)
 }
+
+/// The first three letters of a number of 17 to 20 digits in base64.
+const DISCORD: &[&str] = &[
+    "mta", "mte", "mti", "mtm", "mtq", "mtu", "mty", "mtc", "mtg", "mtk", "mja", "mje", "mji", "mjm", "mjq", "mju",
+    "mjy", "mjc", "mjg", "mjk", "mza", "mze", "mzi", "mzm", "mzq", "mzu", "mzy", "mzc", "mzg", "mzk", "nda", "nde",
+    "ndi", "ndm", "ndq", "ndu", "ndy", "ndc", "ndg", "ndk", "nta", "nte", "nti", "ntm", "ntq", "ntu", "nty", "ntc",
+    "ntg", "ntk", "nja", "nje", "nji", "njm", "njq", "nju", "njy", "njc", "njg", "njk", "nza", "nze", "nzi", "nzm",
+    "nzq", "nzu", "nzy", "nzc", "nzg", "nzk", "oda", "ode", "odi", "odm", "odq", "odu", "ody", "odc", "odg", "odk",
+    "ota", "ote", "oti", "otm", "otq", "otu", "oty", "otc", "otg", "otk",
+];
 
 pub(super) const RULES: &[Rule] = &[
     // Clouds
@@ -45,6 +56,15 @@ pub(super) const RULES: &[Rule] = &[
     token("databricks-token", &["dapi"], r"dapi[a-f0-9]{32}(?:-\d)?\b"),
     token("prefect-key", &["pnu_", "pnb_"], r"pn[ub]_[A-Za-z0-9]{36}\b"),
     token("dropbox-token", &["sl."], r"sl\.(?:u\.)?[A-Za-z0-9_-]{60,}"),
+    token("scalingo-token", &["tk-us-"], r"tk-us-[\w-]{48,}").accept(values::both_cases),
+    token("openshift-token", &["sha256~"], r"sha256~[\w-]{43}"),
+    token("clickhouse-cloud-key", &["4b1d"], r"4b1d[A-Za-z0-9]{38}\b").accept(values::both_cases),
+    token("vercel-token", &["vcp_", "vci_", "vca_", "vcr_", "vck_"], r"vc[piark]_[A-Za-z0-9]{24,}")
+        .accept(values::both_cases),
+    token("render-key", &["rnd_"], r"rnd_[A-Za-z0-9]{28,}").accept(values::both_cases),
+    token("neon-key", &["napi_"], r"napi_[a-z0-9]{60,}"),
+    token("aiven-password", &["avns_"], r"AVNS_[\w-]{16,}").accept(values::both_cases),
+    token("yandex-cloud-key", &["aqvn"], r"AQVN[A-Za-z0-9_-]{35,}"),
     // Belay itself
     token("belay-key", &["belay-seal-", "belay-gate-", "belay-token-"], r"belay-(?:seal|gate|token)-[A-Za-z0-9]{32,}"),
     // Infrastructure
@@ -55,6 +75,17 @@ pub(super) const RULES: &[Rule] = &[
     token("1password-token", &["ops_eyj"], r"ops_eyJ[A-Za-z0-9+/_-]{40,}={0,2}"),
     token("age-secret-key", &["age-secret-key-1"], r"AGE-SECRET-KEY-1[0-9A-Z]{40,}"),
     token("tailscale-key", &["tskey-"], r"tskey-[a-z]+-[0-9A-Za-z-]{16,}"),
+    token(
+        "1password-secret-key",
+        &["a3-"],
+        r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}\b",
+    ),
+    token("infracost-key", &["ico-"], r"ico-[A-Za-z0-9]{32}\b").accept(values::both_cases),
+    token("harness-token", &["pat.", "sat."], r"[ps]at\.[\w-]{22}\.[0-9a-fA-F]{24}\.[A-Za-z0-9]{20}\b"),
+    token("octopus-deploy-key", &["api-"], r"API-[A-Z0-9]{26,32}\b").accept(values::any_digit),
+    token("okta-token", &["ssws"], r"(?i)SSWS[ \t]+(00[\w=-]{38,})"),
+    Rule::around("okta-token-named", &["okta"], 0, r"(?i)okta[^\r\n]{0,40}?[^\w-](00[\w-]{40})\b")
+        .accept(values::both_cases),
     // Forges and registries
     token("github-token", &["ghp_", "gho_", "ghu_", "ghs_", "ghr_"], r"gh[pousr]_[A-Za-z0-9]{30,}"),
     token("github-fine-grained-token", &["github_pat_"], r"github_pat_[A-Za-z0-9_]{22,}"),
@@ -76,6 +107,19 @@ pub(super) const RULES: &[Rule] = &[
     token("circleci-token", &["ccipat_", "ccipr"], r"CCIP(?:AT|RJ)_[A-Za-z0-9]{16,}_[a-f0-9]{40}"),
     token("buildkite-token", &["bkua_", "bkat_", "bkct_"], r"bk(?:ua|at|ct)_[a-f0-9]{40}"),
     token("sonarqube-token", &["sqp_", "squ_", "sqa_"], r"sq[pua]_[a-f0-9]{40}\b"),
+    // Sourcegraph's have 40 digits, Segment's 64 letters and digits.
+    token(
+        "sourcegraph-token",
+        &["sgp_", "sgph_", "slk_"],
+        r"(?:sgph?_(?:[A-Za-z0-9]{1,32}_)?[a-fA-F0-9]{40}|slk_[a-f0-9]{64})\b",
+    ),
+    token("segment-token", &["sgp_"], r"sgp_[A-Za-z0-9]{64}\b"),
+    token("hugging-face-organization-token", &["api_org_"], r"api_org_[A-Za-z]{34}\b").accept(values::both_cases),
+    token("trello-token", &["atta"], r"ATTA[a-f0-9]{64,}"),
+    token("jfrog-reference-token", &["cmvmdgtu"], r"cmVmdGtu[A-Za-z0-9]{56}"),
+    token("gitlab-runner-registration-token", &["gr1348941"], r"GR1348941[\w-]{20}"),
+    token("gitlab-oauth-secret", &["gloas-"], r"gloas-[\w-]{40,}"),
+    token("apify-token", &["apify_api_"], r"apify_api_[A-Za-z0-9]{30,}"),
     // Messages and mail
     token(
         "slack-token",
@@ -96,6 +140,8 @@ pub(super) const RULES: &[Rule] = &[
         0,
         r"(?i)webhook\.office\.com/webhookb2/([A-Za-z0-9@/-]{40,})",
     ),
+    // The first part is the bot's number in base64, whose first letters can only be these.
+    token("discord-bot-token", DISCORD, r"[MNO][TDjz][AEIMQUYcgk][\w-]{20,25}\.[\w-]{6}\.[\w-]{27,}"),
     Rule::around("telegram-bot-token", &[":aa"], 12, r"\b(\d{8,10}:AA[A-Za-z0-9_-]{32,34})\b"),
     Rule::around("twilio-key", &["twilio"], 0, r"(?i)twilio[^\r\n]{0,64}?\b((?:SK)?[0-9a-f]{32})\b"),
     token(
@@ -112,6 +158,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule::prefixed("mailgun-key", &["key-"], r"key-[0-9a-f]{32}\b"),
     Rule::around("mailchimp-key", &["-us"], 32, r"\b([0-9a-f]{32}-us\d{1,2})\b"),
     token("brevo-key", &["xkeysib-"], r"xkeysib-[a-f0-9]{64}-[A-Za-z0-9]{16}"),
+    token("mailersend-token", &["mlsn."], r"mlsn\.[a-f0-9]{64}\b"),
+    token("resend-key", &["re_"], r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{24}\b").accept(values::both_cases),
+    token("adafruit-key", &["aio_"], r"aio_[A-Za-z0-9]{28}\b").accept(values::both_cases),
     // Money and shops
     token("stripe-key", &["sk_live_", "sk_test_", "rk_live_", "rk_test_"], r"[sr]k_(?:live|test)_[A-Za-z0-9]{10,}"),
     token("webhook-signing-secret", &["whsec_"], r"whsec_[A-Za-z0-9+/]{20,}={0,2}"),
@@ -119,6 +168,16 @@ pub(super) const RULES: &[Rule] = &[
     token("shopify-token", &["shpat_", "shpca_", "shppa_", "shpss_"], r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
     token("braintree-token", &["access_token$"], r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}"),
     token("plaid-token", &["access-sandbox-", "access-production-"], r"access-(?:sandbox|production)-[0-9a-f-]{36}"),
+    token("duffel-token", &["duffel_test_", "duffel_live_"], r"duffel_(?:test|live)_[\w=-]{43,}")
+        .accept(values::both_cases),
+    token("easypost-key", &["ezak", "eztk"], r"EZ[AT]K[A-Za-z0-9]{54}\b"),
+    token("flutterwave-key", &["flwseck"], r"FLWSECK(?:_TEST)?-[A-Za-z0-9]{12,}(?:-X)?"),
+    // Words can stand behind these, in names of functions and files.
+    token("gocardless-token", &["live_", "sandbox_"], r"(?:live|sandbox)_[\w=-]{40,48}").accept(values::no_words),
+    token("paddle-key", &["pdl_"], r"pdl_(?:live|sdbx)_apikey_[a-z0-9]{26}_[A-Za-z0-9]{22}_[A-Za-z0-9]{3}\b"),
+    token("xendit-key", &["xnd_"], r"xnd_(?:production|development)_[A-Za-z0-9]{30,}").accept(values::both_cases),
+    token("polar-token", &["polar_"], r"polar_(?:oat|pat|whs)_[A-Za-z0-9]{32,}").accept(values::both_cases),
+    token("extended-private-key", &["xprv9"], r"xprv9[A-HJ-NP-Za-km-z1-9]{100,110}\b"),
     // Models
     token("anthropic-key", &["sk-ant-"], r"sk-ant-[\w-]{20,}"),
     token(
@@ -136,6 +195,16 @@ pub(super) const RULES: &[Rule] = &[
     token("nvidia-key", &["nvapi-"], r"nvapi-[\w-]{40,}"),
     token("langsmith-key", &["lsv2_"], r"lsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10}"),
     token("tavily-key", &["tvly-"], r"tvly-[A-Za-z0-9-]{20,}"),
+    token("cerebras-key", &["csk-"], r"csk-[a-z0-9]{48}\b"),
+    token("firecrawl-key", &["fc-"], r"fc-[a-f0-9]{32}\b"),
+    token("e2b-key", &["e2b_"], r"e2b_[a-f0-9]{40}\b"),
+    token("together-key", &["tgp_v1_"], r"tgp_v1_[\w-]{40,}"),
+    token("pinecone-key", &["pcsk_"], r"pcsk_[A-Za-z0-9]{5,6}_[A-Za-z0-9]{60,}"),
+    token("llamacloud-key", &["llx-"], r"llx-[A-Za-z0-9]{40,}").accept(values::both_cases),
+    token("jina-key", &["jina_"], r"jina_[a-f0-9]{32}[\w-]{28}"),
+    token("langfuse-key", &["sk-lf-"], r"sk-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    token("elevenlabs-key", &["sk_"], r"sk_[a-f0-9]{48}\b"),
+    token("runpod-key", &["rpa_"], r"rpa_[A-Z0-9]{32,}[a-z0-9]{0,8}\b"),
     // Watching and working
     token("new-relic-key", &["nrak-"], r"NRAK-[A-Z0-9]{27}"),
     token("grafana-token", &["glsa_", "glc_"], r"(?:glsa_[A-Za-z0-9]{32}_[a-f0-9]{8}|glc_[A-Za-z0-9+/]{32,}={0,2})"),
@@ -149,4 +218,19 @@ pub(super) const RULES: &[Rule] = &[
     token("shippo-token", &["shippo_live_", "shippo_test_"], r"shippo_(?:live|test)_[a-f0-9]{40}"),
     token("figma-token", &["figd_"], r"figd_[\w-]{36,}"),
     token("postman-key", &["pmak-"], r"PMAK-[a-f0-9]{24}-[a-f0-9]{34}"),
+    token("contentful-token", &["cfpat-"], r"CFPAT-[\w-]{43}"),
+    token("frame-io-token", &["fio-u-"], r"fio-u-[\w=-]{64}").accept(values::both_cases),
+    token("readme-key", &["rdme_"], r"rdme_[a-z0-9]{70}\b"),
+    token(
+        "hubspot-token",
+        &["pat-na", "pat-eu", "pat-ap"],
+        r"pat-(?:na|eu|ap)\d-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    ),
+    token("clickup-token", &["pk_"], r"pk_\d{5,10}_[A-Z0-9]{32}\b"),
+    token("posthog-key", &["phx_"], r"phx_[A-Za-z0-9]{40,}").accept(values::both_cases),
+    token("honeycomb-key", &["hcaik_", "hcxik_", "hcxmk_"], r"hc[ax][im]k_[a-z0-9]{40,}"),
+    token("axiom-token", &["xaat-", "xapt-"], r"xa[ap]t-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    token("launchdarkly-key", &["sdk-"], r"sdk-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    token("elastic-token", &["essu_"], r"essu_[A-Za-z0-9+/_-]{40,}={0,2}"),
+    Rule::around("maxmind-key", &["_mmk"], 36, r"\b([A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)\b"),
 ];
