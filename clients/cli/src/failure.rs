@@ -169,8 +169,10 @@ impl Report {
     /// Operator's settings that cannot be used.
     pub(crate) fn of_config(error: &ConfigError) -> Report {
         let name = error.path().display().to_string();
-        let ConfigError::Refused { text, violations, .. } = error else {
-            return Report::new(reasons::CONFIG_INVALID, error.to_string());
+        let (what, text, violations) = match error {
+            ConfigError::Refused { text, violations, .. } => ("settings file", text, violations),
+            ConfigError::RulesRefused { text, violations, .. } => ("file of rules", text, violations),
+            _ => return Report::new(reasons::CONFIG_INVALID, error.to_string()),
         };
         let violations: Vec<Located> = violations
             .iter()
@@ -182,8 +184,9 @@ impl Report {
             field: first_field(&violations),
             violations,
             source: Some(Source { name: name.clone(), text: text.clone() }),
-            next: Some(next::command(&["config", "show", "--config", &name])),
-            ..Report::new(reasons::CONFIG_INVALID, format!("the settings file {name} is refused: {problems}"))
+            next: matches!(error, ConfigError::Refused { .. })
+                .then(|| next::command(&["config", "show", "--config", &name])),
+            ..Report::new(reasons::CONFIG_INVALID, format!("the {what} {name} is refused: {problems}"))
         }
     }
 

@@ -121,7 +121,8 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
     let commands = CommandSettings::of_runner(config.commands, &config.loaded, state_dir.path());
     let commands = Arc::new(commands.map_err(StartError::Config)?);
     let webhooks = belay_executor::webhooks(&config.loaded).map_err(StartError::Config)?;
-    let spans = Spans::from_env().map_err(StartError::Telemetry)?;
+    let spans = Spans::from_env(&config.loaded.redactor).map_err(StartError::Telemetry)?;
+    let redactor = config.loaded.redactor.clone();
     let ids = Ids::from_system();
     let (trigger, stop) = Shutdown::new();
     let clock = Arc::new(SystemClock);
@@ -135,7 +136,8 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         tracing::warn!("{}", refusal.message);
     }
     let registry = tools::registry(&enforcement, &commands, &config.loaded).map_err(StartError::Config)?;
-    let opened = OpenStores::open(&state_dir, &ids, &registry, &seal_key, options.accept_older_store).await?;
+    let opened =
+        OpenStores::open(&state_dir, &ids, &registry, &seal_key, &redactor, options.accept_older_store).await?;
     let OpenStores { journal, ledger, approvals, master_key } = opened;
     let journal_stores = Arc::clone(&journal.stores);
     let calls =
@@ -172,6 +174,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         spans.gate.clone(),
         stop.clone(),
         limits.gate,
+        redactor.clone(),
     )
     .await?;
     let of_executor = |address| ServiceChannel::new(net::connect_lazy(address), Arc::clone(&journal_stores));
@@ -184,7 +187,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         gate: belay_executor::Gate::new(of_executor(&gate_service_socket), Some(to_gate)).map_err(internal)?,
         clock,
         ids,
-        redactor: Redactor::new(),
+        redactor: redactor.clone(),
         master_key,
         telemetry: spans.executor.clone(),
         shutdown: stop.clone(),
@@ -317,6 +320,7 @@ async fn gate(
     telemetry: Telemetry,
     shutdown: Shutdown,
     limits: GateLimits,
+    redactor: Redactor,
 ) -> Result<Arc<Gate>, StartError> {
     let path = state_dir.approvals();
     let ids = Ids::from_system();
@@ -325,7 +329,6 @@ async fn gate(
     let runner = net::connect_lazy(&net::Address::Unix(state_dir.runner_socket()));
     let runner = ServiceChannel::new(runner, Arc::clone(store.stores()));
     let runner = RunnerClient::new(runner, Some(runner_token)).map_err(internal)?;
-    let redactor = Redactor::new();
     let parts =
         belay_approval_gate::Parts { store, key, policies, runner, clock, ids, redactor, telemetry, shutdown, limits };
     let gate = Gate::open(parts).await.map_err(|error| StartError::gate(&path, &error))?;

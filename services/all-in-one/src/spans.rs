@@ -22,11 +22,11 @@ pub(crate) struct Spans {
 
 impl Spans {
     /// Configures the exporters from the environment.
-    pub(crate) fn from_env() -> Result<Self, TelemetryError> {
+    pub(crate) fn from_env(redactor: &Redactor) -> Result<Self, TelemetryError> {
         Ok(Self {
-            executor: telemetry("belay-executor")?,
-            runner: telemetry("belay-tool-runner")?,
-            gate: telemetry("belay-approval-gate")?,
+            executor: with_redactor("belay-executor", redactor)?,
+            runner: with_redactor("belay-tool-runner", redactor)?,
+            gate: with_redactor("belay-approval-gate", redactor)?,
         })
     }
 
@@ -54,13 +54,18 @@ pub async fn end_of_command(sender: &Telemetry) {
     end(&[sender], LAST_FLUSH_OF_COMMAND).await;
 }
 
-/// Configures an exporter from the environment, with this service name unless the environment sets one.
+/// Configures an exporter from the environment, with this service name unless the environment sets one. It knows the built-in rules for secrets
+/// alone: what a client's own spans say is not made of texts.
 ///
 /// # Errors
 /// [`TelemetryError`], which names the invalid variable.
 pub fn telemetry(service_name: &str) -> Result<Telemetry, TelemetryError> {
+    with_redactor(service_name, &Redactor::new())
+}
+
+fn with_redactor(service_name: &str, redactor: &Redactor) -> Result<Telemetry, TelemetryError> {
     let entropy = Ids::from_system();
-    Telemetry::from_env(service_name, Redactor::new(), move |bytes| entropy.fill(bytes))
+    Telemetry::from_env(service_name, redactor.clone(), move |bytes| entropy.fill(bytes))
 }
 
 /// The running exports of the bundled services' metrics, each under the service name that it has as a separate process.

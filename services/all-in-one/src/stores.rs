@@ -27,6 +27,7 @@ impl OpenStores {
         ids: &Ids,
         registry: &Registry,
         seal_key: &SealKeyFile,
+        redactor: &Redactor,
         accept_older_store: bool,
     ) -> Result<Self, StartError> {
         let mut accepted = Vec::new();
@@ -43,7 +44,7 @@ impl OpenStores {
             let master_key = master_key.map_err(|error| StartError::seal_key(&journal, error))?;
             let random = Ids::from_system();
             let secrets =
-                Secrets::new(Redactor::new(), master_key.clone(), registry.clone(), move || random.next_key());
+                Secrets::new(redactor.clone(), master_key.clone(), registry.clone(), move || random.next_key());
             let opened = Self {
                 journal: opened_journal,
                 ledger: Ledger::open(&location(Service::Runner, &ledger), Threads::Real, secrets, || ids.next_id())

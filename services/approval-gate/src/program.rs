@@ -3,7 +3,6 @@
 use std::{error::Error, path::Path, sync::Arc};
 
 use belay_policy::Policies;
-use belay_redaction::Redactor;
 use belay_service_kit::{
     Access, Clock as _, Ids, People, ServiceChannel, Services, Shutdown, SystemClock,
     metrics::{self, AllMeasured, Measured, StoreFiles},
@@ -23,7 +22,8 @@ use crate::{Gate, Parts, RunnerClient, Settings, Store, hosted, hosted_for_servi
 /// # Errors
 /// When it cannot start, or its store can no longer be written.
 pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let operator = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?.settings;
+    let loaded = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?;
+    let (operator, redactor) = (loaded.settings, loaded.redactor);
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     if let Some(problem) = settings.problem() {
         return Err(problem.into());
@@ -36,7 +36,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     program::state_folder(&settings.state_dir)?;
 
     let entropy = Ids::from_system();
-    let spans = Telemetry::from_env("belay-approval-gate", Redactor::new(), move |bytes| entropy.fill(bytes))?;
+    let spans = Telemetry::from_env("belay-approval-gate", redactor.clone(), move |bytes| entropy.fill(bytes))?;
     let ids = Ids::from_system();
     let key = keys::open(&settings.state_dir, || ids.next_key())?;
     if let Some(path) = &settings.verification_key_file {
@@ -50,7 +50,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     let (trigger, stop) = Shutdown::new();
     let (clock, shutdown) = (Arc::new(SystemClock), stop.clone());
     let telemetry = spans.clone();
-    let (redactor, limits) = (Redactor::new(), operator.services.gate);
+    let limits = operator.services.gate;
     let gate =
         Gate::open(Parts { store, key, policies, runner, clock, ids, redactor, telemetry, shutdown, limits }).await?;
 

@@ -15,7 +15,7 @@ use belay_sqlite::{Location, Threads};
 use belay_telemetry::{LAST_FLUSH, MetricsExport, Telemetry};
 
 use crate::{
-    ExecutionRegistry, Gate, Parts, Redactor, Runner, SealKeyFile, Settings, Thresholds, hosted, store_reason, webhooks,
+    ExecutionRegistry, Gate, Parts, Runner, SealKeyFile, Settings, Thresholds, hosted, store_reason, webhooks,
 };
 
 /// Serves until SIGINT or SIGTERM.
@@ -25,10 +25,11 @@ use crate::{
 pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
     let loaded = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?;
     let webhooks = webhooks(&loaded)?;
+    let redactor = loaded.redactor;
     let operator = loaded.settings;
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     let entropy = Ids::from_system();
-    let spans = Telemetry::from_env("belay-executor", Redactor::new(), move |bytes| entropy.fill(bytes))?;
+    let spans = Telemetry::from_env("belay-executor", redactor.clone(), move |bytes| entropy.fill(bytes))?;
     let people = People::new(settings.token.as_deref(), settings.principals)?;
     let access = Access::people(&settings.listen, people)?;
     let reach =
@@ -55,7 +56,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
         gate,
         clock: Arc::new(SystemClock),
         ids,
-        redactor: Redactor::new(),
+        redactor,
         master_key,
         telemetry: spans.clone(),
         shutdown: stop.clone(),

@@ -2,7 +2,7 @@
 
 use std::{error::Error, fs::canonicalize, path::PathBuf, sync::Arc};
 
-use belay_redaction::{MasterKey, Redactor};
+use belay_redaction::MasterKey;
 use belay_service_kit::{
     Access, Clock as _, Ids, ServiceChannel, Services, Shutdown, SystemClock, key_file,
     metrics::{Measured as _, StoreFiles},
@@ -29,7 +29,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     let operator = loaded.settings.clone();
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     let entropy = Ids::from_system();
-    let spans = Telemetry::from_env("belay-tool-runner", Redactor::new(), move |bytes| entropy.fill(bytes))?;
+    let spans = Telemetry::from_env("belay-tool-runner", loaded.redactor.clone(), move |bytes| entropy.fill(bytes))?;
     let access = Access::services(&settings.listen, Services::new(settings.users(), &settings.tokens()))?;
     let reach =
         Reach { group: settings.listen_group, insecure_beyond_loopback: settings.insecure_listen_beyond_loopback };
@@ -54,7 +54,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     let seal_key = key_file::load(&state_dir.join("seal.key"), key_file::SEAL, || ids.next_key())?;
     let master_key = MasterKey::new(seal_key.key());
     let id = ids.next_id();
-    let secrets = Secrets::new(Redactor::new(), master_key, registry.clone(), move || ids.next_key());
+    let secrets = Secrets::new(loaded.redactor.clone(), master_key, registry.clone(), move || ids.next_key());
     let accepted = settings.accept_older_store.then(|| SystemClock.now_micros());
     let location = Location { accepted, ..Location::file(state_dir.join("ledger.db")) };
     let ledger = Ledger::open(&location, Threads::Real, secrets, || id)?;

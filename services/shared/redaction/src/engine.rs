@@ -11,7 +11,9 @@ use regex::bytes::{Captures, Regex, RegexBuilder};
 use crate::{
     bytes::{is_line_end, is_token},
     literals::{LiteralRefused, Literals},
-    names, pem,
+    names,
+    own::{self, OwnRule, OwnRules, TooLarge},
+    pem,
     rules::{self, At, Rule},
     values,
 };
@@ -27,7 +29,7 @@ const MAX_OPERATOR_DISTANCE: usize = 48;
 /// A secret in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The rule that found it: `github-token`, or `literal` for a value that was given.
+    /// The rule that found it: `github-token`, one of the operator's, or `literal` for a value that was given.
     pub rule: &'static str,
     /// Where it begins in the original, in bytes.
     pub start: usize,
@@ -39,6 +41,7 @@ pub struct Found {
 #[derive(Clone, Debug)]
 pub struct Redactor {
     rules: Arc<Rules>,
+    own: Option<Arc<OwnRules>>,
     literals: Option<Arc<Literals>>,
 }
 
@@ -106,14 +109,23 @@ impl Redactor {
     /// The built-in rules, which all of a process share.
     pub fn new() -> Self {
         static RULES: LazyLock<Arc<Rules>> = LazyLock::new(|| Arc::new(Rules::new()));
-        Self { rules: Arc::clone(&RULES), literals: None }
+        Self { rules: Arc::clone(&RULES), own: None, literals: None }
     }
 
     /// Finds nothing: for who may see everything.
     pub fn off() -> Self {
         static NONE: LazyLock<Arc<Rules>> =
             LazyLock::new(|| Arc::new(Rules { rules: Vec::new(), keywords: Rules::search(&[]), wanted: Vec::new() }));
-        Self { rules: Arc::clone(&NONE), literals: None }
+        Self { rules: Arc::clone(&NONE), own: None, literals: None }
+    }
+
+    /// Adds the operator's rules, in place of earlier ones of the operator's.
+    ///
+    /// # Errors
+    /// [`TooLarge`] when their patterns are too large together.
+    pub fn with_rules(&self, rules: Vec<OwnRule>) -> Result<Self, TooLarge> {
+        let own = OwnRules::new(rules)?.map(Arc::new);
+        Ok(Self { rules: Arc::clone(&self.rules), own, literals: self.literals.clone() })
     }
 
     /// Adds literal values to the rules: as they are, and in base64, hex, URL and JSON encoding. Earlier values stay.
@@ -122,7 +134,7 @@ impl Redactor {
     /// [`LiteralRefused`] for a value that is too short to be distinguished from ordinary text, or too long to be buffered in a stream.
     pub fn with_literals<L: AsRef<[u8]>>(&self, literals: impl IntoIterator<Item = L>) -> Result<Self, LiteralRefused> {
         let literals = Literals::new(self.literals.as_deref(), literals)?;
-        Ok(Self { rules: Arc::clone(&self.rules), literals: literals.map(Arc::new) })
+        Ok(Self { rules: Arc::clone(&self.rules), own: self.own.clone(), literals: literals.map(Arc::new) })
     }
 
     /// The longest encoding of a literal value, in bytes; and of one with several lines.
@@ -134,22 +146,28 @@ impl Redactor {
     /// never false for one that it changes.
     pub fn may_hide(&self, text: &str) -> bool {
         let text = text.as_bytes();
-        self.rules.may_hide(text) || self.literals.as_ref().is_some_and(|literals| literals.find(text).next().is_some())
+        // The text may be JSON that is not unescaped, where a rule of the operator's can match only later: so they are asked then.
+        self.own.is_some()
+            || self.rules.may_hide(text)
+            || self.literals.as_ref().is_some_and(|literals| literals.find(text).next().is_some())
     }
 
     /// The same for [`Self::redact_json`], before the text is parsed.
     pub fn may_hide_json(&self, text: &str) -> bool {
         // An escape can encode any letter of a keyword. Serializers rarely escape letters, and hardly ever slashes.
         let escapes = text.as_bytes().windows(2).any(|pair| pair == br"\u" || pair == br"\/");
-        escapes || names::in_quotes(text.as_bytes()) || self.may_hide(text)
+        self.own.is_some() || escapes || names::in_quotes(text.as_bytes()) || self.may_hide(text)
     }
 
     /// Every secret in the text, in order, without overlaps. They begin and end at character boundaries if the text is UTF-8.
     pub(crate) fn scan(&self, text: &[u8]) -> Vec<Found> {
         let mut found = Vec::new();
         self.rules.scan(text, &mut found);
+        if let Some(own) = &self.own {
+            own.scan(text, &mut found);
+        }
         if let Some(literals) = &self.literals {
-            found.extend(literals.find(text).map(|(start, end)| Found { rule: "literal", start, end }));
+            found.extend(literals.find(text).map(|(start, end)| Found { rule: own::LITERAL, start, end }));
         }
         for found in &mut found {
             found.start = floor(text, found.start);
@@ -184,7 +202,7 @@ impl Rules {
                 let Some(shape) = self.rules.get(index) else {
                     for (start, end) in pem::bodies(text, hit.start()) {
                         done[index] = end;
-                        found.push(Found { rule: "private-key", start, end });
+                        found.push(Found { rule: pem::RULE, start, end });
                     }
                     continue;
                 };

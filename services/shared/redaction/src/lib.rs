@@ -1,7 +1,7 @@
 //! Detects and redacts secrets before a text is stored or shown, and seals the originals.
 //!
 //! A [`Redactor`] knows about 180 shapes of secrets, the names that secrets are assigned to, and the exact values that it was given
-//! ([`Redactor::with_literals`]). It shows each as [`REDACTED`]: in text ([`Redactor::redact_text`]), in JSON, from where the value can be
+//! ([`Redactor::with_literals`]); an operator may add rules ([`Redactor::with_rules`]). It shows each as [`REDACTED`]: in text ([`Redactor::redact_text`]), in JSON, from where the value can be
 //! restored ([`Redactor::redact_json`], [`restore`]), and in output that arrives in pieces ([`Stream`]).
 //!
 //! What has to come back later is sealed: one [`SealKey`] an execution, itself wrapped by the [`MasterKey`].
@@ -19,6 +19,7 @@ mod json;
 mod known;
 mod literals;
 mod names;
+mod own;
 mod pem;
 mod rules;
 mod seal;
@@ -31,6 +32,7 @@ pub use formats::{FORMATS_CHANGED, Format, formats};
 pub use json::{Hidden, NotRestored, RedactedJson, each_string, restore};
 pub use known::is_telling;
 pub use literals::LiteralRefused;
+pub use own::{MAX_PATTERN, MAX_RULE_NAME, MAX_RULES, OwnRule, RuleRefused, TooLarge};
 pub use seal::{
     Bound, ChunkPlace, MasterKey, NotOpened, SEALED_LONGER, SealKey, blob_digest, open, open_chunk, seal, seal_chunk,
 };

@@ -2,6 +2,9 @@
 
 use crate::bytes::is_line_end;
 
+/// The name of what is found here.
+pub(crate) const RULE: &str = "private-key";
+
 /// The keyword of a search.
 pub(crate) const KEYWORD: &str = "-----begin ";
 /// The maximum distance from the first line to the last, in bytes. A 16384-bit RSA key takes 12.5 KiB.

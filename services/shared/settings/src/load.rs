@@ -7,10 +7,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use belay_redaction::Redactor;
 use belay_yaml::Violation;
 use thiserror::Error;
 
-use crate::{File, Origin, Settings, sources};
+use crate::{
+    File, Origin, Settings,
+    secrets::{self, RulesRefused},
+    sources,
+};
 
 /// The file of the machine.
 const MACHINE: &str = "/etc/belay/config.yaml";
@@ -26,6 +31,8 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// The searched locations, in order; empty if the caller named a file.
     pub looked_in: Vec<PathBuf>,
+    /// What hides secrets, with the rules of `secrets.rules_file`.
+    pub redactor: Redactor,
 }
 
 impl Loaded {
@@ -96,13 +103,26 @@ pub enum ConfigError {
         /// All violations.
         violations: Vec<Violation>,
     },
+    /// The file of rules that the settings name is invalid.
+    #[error("the file of rules {} (secrets.rules_file) is invalid: {}", .path.display(), messages(.violations))]
+    RulesRefused {
+        /// The file of rules.
+        path: PathBuf,
+        /// Its text.
+        text: String,
+        /// All violations.
+        violations: Vec<Violation>,
+    },
 }
 
 impl ConfigError {
     /// The file.
     pub fn path(&self) -> &Path {
         match self {
-            Self::Unreadable { path, .. } | Self::Exposed { path, .. } | Self::Refused { path, .. } => path,
+            Self::Unreadable { path, .. }
+            | Self::Exposed { path, .. }
+            | Self::Refused { path, .. }
+            | Self::RulesRefused { path, .. } => path,
         }
     }
 }
@@ -122,11 +142,8 @@ pub fn load(named: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Res
     let home = from("HOME").filter(|home| home.is_absolute());
     // An empty variable counts as unset.
     if let Some(path) = named.filter(|path| !path.as_os_str().is_empty()) {
-        return Ok(Loaded {
-            settings: read(path, home.as_deref())?,
-            file: Some(path.to_owned()),
-            looked_in: Vec::new(),
-        });
+        let (settings, redactor) = read(path, home.as_deref())?;
+        return Ok(Loaded { settings, file: Some(path.to_owned()), looked_in: Vec::new(), redactor });
     }
     let own = from("XDG_CONFIG_HOME").filter(|folder| folder.is_absolute());
     let own = own.or_else(|| home.as_ref().map(|home| home.join(".config")));
@@ -134,11 +151,12 @@ pub fn load(named: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Res
         own.into_iter().map(|folder| folder.join("belay/config.yaml")).chain([MACHINE.into()]).collect();
     // A file that exists and cannot be read is an error, not a reason to use the next one.
     let file = looked_in.iter().find(|file| file.try_exists().unwrap_or(true)).cloned();
-    let settings = file.as_deref().map(|file| read(file, home.as_deref())).transpose()?.unwrap_or_default();
-    Ok(Loaded { settings, file, looked_in })
+    let read = file.as_deref().map(|file| read(file, home.as_deref())).transpose()?;
+    let (settings, redactor) = read.unwrap_or_default();
+    Ok(Loaded { settings, file, looked_in, redactor })
 }
 
-fn read(path: &Path, home: Option<&Path>) -> Result<Settings, ConfigError> {
+fn read(path: &Path, home: Option<&Path>) -> Result<(Settings, Redactor), ConfigError> {
     let unreadable = |why: String| ConfigError::Unreadable { path: path.to_owned(), why };
     let file = fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
     let metadata = file.metadata().map_err(|error| unreadable(error.to_string()))?;
@@ -158,11 +176,25 @@ fn read(path: &Path, home: Option<&Path>) -> Result<Settings, ConfigError> {
         Err(violations) => return Err(refused(text, violations)),
     };
     let violations = sources::resolve(&mut settings, home);
-    if violations.is_empty() { Ok(settings) } else { Err(refused(text, violations)) }
+    if !violations.is_empty() {
+        return Err(refused(text, violations));
+    }
+    let Some(rules_file) = settings.secrets.rules_file.clone() else { return Ok((settings, Redactor::new())) };
+    let rules = secrets::read(&rules_file.value).map_err(|why| match why {
+        RulesRefused::Content(text, violations) => {
+            ConfigError::RulesRefused { path: rules_file.value.clone(), text, violations }
+        }
+        RulesRefused::File(message) => {
+            let line = if let Origin::Line(line) = rules_file.origin { line } else { 0 };
+            refused(text, vec![Violation { field: "secrets.rules_file".to_owned(), line, message }])
+        }
+    })?;
+    settings.secrets.rules = rules.names;
+    Ok((settings, rules.redactor))
 }
 
 /// Why a file with this owner and mode is unsafe: other users can change it.
-fn exposed(owner: u32, mode: u32, own: u32) -> Option<String> {
+pub(crate) fn exposed(owner: u32, mode: u32, own: u32) -> Option<String> {
     if owner != 0 && owner != own {
         Some(format!("belongs to another user (uid {owner}): change its owner to yourself or root"))
     } else if mode & 0o002 != 0 {
@@ -199,6 +231,37 @@ mod tests {
         let other = folder.path().join("other.yaml");
         fs::write(&other, "").unwrap();
         assert_eq!(load(Some(&other), &env).unwrap().file, Some(other), "a named file is the only one that counts");
+    }
+
+    #[test]
+    fn the_rules_of_the_file_that_is_named_hide_what_they_match() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, rules) = (folder.path().join("config.yaml"), folder.path().join("rules.yaml"));
+        fs::write(&path, format!("log: {{level: warn}}\nsecrets:\n  rules_file: {}\n", rules.display())).unwrap();
+        let load = || load(Some(&path), &|_| None);
+
+        let error = load().unwrap_err().to_string();
+        assert!(
+            error.contains("line 3: secrets.rules_file: ") && error.contains("rules.yaml` cannot be read"),
+            "{error}"
+        );
+
+        fs::write(&rules, "rules:\n- {name: acme-token, pattern: 'acme_[0-9]{4}('}\n").unwrap();
+        let error = load().unwrap_err();
+        assert_eq!(error.path(), rules);
+        let error = error.to_string();
+        assert!(error.contains("rules.yaml (secrets.rules_file) is invalid: line 2: rules[0].pattern: "), "{error}");
+        assert!(error.contains("unclosed group (rule `acme-token`)"), "{error}");
+
+        fs::write(&rules, "rules:\n- {name: acme-token, pattern: 'acme_[0-9]{4}'}\n").unwrap();
+        let loaded = load().unwrap();
+        assert_eq!(loaded.settings.secrets.rules, ["acme-token"]);
+        assert_eq!(loaded.redactor.redact_text("an acme_1234 token").text, "an [REDACTED] token");
+
+        let mut mode = fs::metadata(&rules).unwrap().permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o666);
+        fs::set_permissions(&rules, mode).unwrap();
+        assert!(load().unwrap_err().to_string().contains("is writable by all users"));
     }
 
     #[test]

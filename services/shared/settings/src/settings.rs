@@ -1,6 +1,6 @@
 //! All settings.
 
-use crate::{CommandTool, Commands, Origin, Retention, Services, Sourced, Webhook};
+use crate::{CommandTool, Commands, Origin, Retention, Secrets, Services, Sourced, Webhook};
 
 /// The log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,8 @@ pub struct Settings {
     pub retention: Retention,
     /// The tools that the operator declares.
     pub tools: Vec<Sourced<CommandTool>>,
+    /// What is hidden besides what the built-in rules recognize.
+    pub secrets: Secrets,
     /// Who is told what happens to executions.
     pub webhooks: Vec<Webhook>,
 }

@@ -128,6 +128,15 @@ pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<O
         &retention.keep_last,
         limit(retention.keep_last.value, |kept| kept.to_string()),
     ));
+    rows.push(match &settings.secrets.rules_file {
+        Some(file) => {
+            let rules = &settings.secrets.rules;
+            let count = if rules.len() == 1 { "1 rule".to_owned() } else { format!("{} rules", rules.len()) };
+            let names = if rules.is_empty() { String::new() } else { format!(": {}", rules.join(", ")) };
+            row("secrets.rules_file", file, format!("{} ({count}{names})", file.value.display()))
+        }
+        None => none("secrets.rules_file"),
+    });
     rows.extend(settings.tools.iter().map(|tool| row(format!("tools.{}", tool.value.name), tool, tool.value.shown())));
     rows.extend(settings.webhooks.iter().flat_map(of_webhook));
     rows

@@ -41,6 +41,7 @@ mod remedies;
 mod requests;
 mod results;
 mod roles;
+mod secrets;
 mod settings;
 mod starts;
 mod stopping;
