@@ -37,14 +37,17 @@ pub enum StartError {
     /// The state directory belongs to another user.
     #[error("the state directory {} belongs to another user", .0.display())]
     ForeignStateDir(PathBuf),
-    /// Other users can read the state directory, which also contains files that are not of Belay.
-    #[error("other users can read {} (mode {mode:04o}), and it contains other files: use an empty directory", .path.display())]
+    /// Other users can access the state directory, and it contains files that are not of Belay or every user can create some.
+    #[error("{}: {}", belay_service_kit::program::shared(.path, *.mode), how_to_restrict(.path, *.mode))]
     SharedStateDir {
         /// Its path.
         path: PathBuf,
         /// Its mode.
         mode: u32,
     },
+    /// The owner's token, in the state directory, was replaced by one that can be guessed.
+    #[error("{0}")]
+    WeakToken(String),
     /// Another process holds the lock of the state directory and does not respond.
     #[error("another belay holds {} and does not respond", .0.display())]
     HolderSilent(PathBuf),
@@ -80,6 +83,14 @@ pub enum StartError {
     /// An internal error.
     #[error("{0}")]
     Internal(String),
+}
+
+/// What to do about a state directory that others can access.
+fn how_to_restrict(path: &Path, mode: u32) -> String {
+    match mode & 0o002 {
+        0 => "use an empty directory".to_owned(),
+        _ => format!("use another directory, or if it is only for Belay run `chmod 700 {}`", path.display()),
+    }
 }
 
 impl StartError {
@@ -145,7 +156,7 @@ impl StartError {
     /// The reason code: a name in `belay_reasons`.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NoStateDir | Self::StateDir { .. } | Self::ForeignStateDir(_) | Self::SharedStateDir { .. } => {
+            Self::NoStateDir | Self::StateDir { .. } | Self::ForeignStateDir(_) | Self::SharedStateDir { .. } | Self::WeakToken(_) => {
                 reasons::STATE_DIR_UNUSABLE
             }
             Self::HolderSilent(_) => reasons::STORE_LOCKED,

@@ -176,7 +176,13 @@ impl StateDir {
         let path = self.0.join("token");
         let unusable = |source| StartError::StateDir { path: path.clone(), source };
         match fs::read_to_string(&path) {
-            Ok(token) if !token.trim().is_empty() => return Ok(token.trim().to_owned()),
+            Ok(token) if !token.trim().is_empty() => {
+                let (token, shown) = (token.trim().to_owned(), path.display().to_string());
+                return match register::token_problem(&format!("the token in {shown}"), &token) {
+                    None => Ok(token),
+                    Some(problem) => Err(StartError::WeakToken(format!("{problem}, or remove the file for a new one"))),
+                };
+            }
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(unusable(error)),
@@ -290,6 +296,10 @@ mod tests {
         let state_dir = StateDir::prepare(folder.path()).unwrap();
         let token = state_dir.token(&Ids::seeded(1)).unwrap();
         assert_eq!(state_dir.token(&Ids::seeded(2)).unwrap(), token);
+        fs::write(state_dir.path().join("token"), "t0p5ecret\n").unwrap();
+        let refused = state_dir.token(&Ids::seeded(3)).unwrap_err().to_string();
+        assert!(refused.contains("shorter than 16 characters") && !refused.contains("t0p5"), "{refused}");
+        fs::write(state_dir.path().join("token"), &token).unwrap();
         assert_eq!(fs::metadata(folder.path().join("token")).unwrap().mode() & 0o777, 0o600);
         assert!(token.starts_with(register::TOKEN_PREFIX) && token.len() == register::TOKEN_PREFIX.len() + 64);
     }

@@ -1,48 +1,8 @@
-//! Parses resource names: of calls, which the executor assigns, and of approvals, which the gate assigns.
+//! Parses the names of approvals, which the gate assigns; those of calls and executions are the executor's.
 
-use belay_service_kit::{
-    ids::{id_of, is_call_id},
-    status,
-};
+pub(crate) use belay_service_kit::names::{CallName, check_execution};
+use belay_service_kit::{ids::id_of, names::is_id, status};
 use tonic::Status;
-
-/// The maximum length of a name, in bytes.
-const MAX_NAME_BYTES: usize = 512;
-
-/// `namespaces/*/executions/*/steps/*/calls/*`, in parts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CallName {
-    pub(crate) namespace: String,
-    /// `namespaces/*/executions/*`.
-    pub(crate) execution: String,
-    pub(crate) step: String,
-}
-
-impl CallName {
-    pub(crate) fn parse(field: &str, name: &str) -> Result<Self, Status> {
-        let parts: Vec<&str> = name.split('/').collect();
-        match parts[..] {
-            ["namespaces", namespace, "executions", execution, "steps", step, "calls", call]
-                if is_id(namespace)
-                    && is_id(execution)
-                    && !step.is_empty()
-                    && is_call_id(call)
-                    && name.len() <= MAX_NAME_BYTES =>
-            {
-                Ok(Self {
-                    namespace: namespace.into(),
-                    execution: format!("namespaces/{namespace}/executions/{execution}"),
-                    step: step.into(),
-                })
-            }
-            _ => {
-                let message =
-                    format!("`{name}` is not the name of a call: write namespaces/N/executions/E/steps/S/calls/CALL");
-                Err(status::invalid(field, message).into())
-            }
-        }
-    }
-}
 
 /// The name of the approval for one subject of one call. It is derived from both, so creating an approval is idempotent.
 pub(crate) fn approval_of(namespace: &str, call: &str, subject_digest: &str) -> String {
@@ -68,18 +28,6 @@ pub(crate) fn check_approval(field: &str, name: &str) -> Result<(), Status> {
     }
 }
 
-/// Whether this is `namespaces/*/executions/*`.
-pub(crate) fn check_execution(field: &str, name: &str) -> Result<(), Status> {
-    let parts: Vec<&str> = name.split('/').collect();
-    match parts[..] {
-        ["namespaces", namespace, "executions", id] if is_id(namespace) && is_id(id) => Ok(()),
-        _ => {
-            let message = format!("`{name}` is not the name of an execution: write namespaces/NAMESPACE/executions/ID");
-            Err(status::invalid(field, message).into())
-        }
-    }
-}
-
 /// The namespace in a list's `parent`, `namespaces/*`; `None` for `namespaces/-`, which means all.
 pub(crate) fn parent(parent: &str) -> Result<Option<String>, Status> {
     let wrong = |message| Err(status::invalid("parent", message).into());
@@ -91,38 +39,9 @@ pub(crate) fn parent(parent: &str) -> Result<Option<String>, Status> {
     }
 }
 
-/// 1 to 64 lower-case letters, digits and `-`, beginning with a letter or a digit.
-fn is_id(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-        && !text.starts_with('-')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_call_s_name_says_where_it_belongs() {
-        let call = CallName::parse("call", "namespaces/default/executions/a-1/steps/Build it/calls/2.1").unwrap();
-        assert_eq!(call.execution, "namespaces/default/executions/a-1");
-        assert_eq!((call.namespace.as_str(), call.step.as_str()), ("default", "Build it"));
-        assert!(CallName::parse("call", "namespaces/default/executions/a/steps/s/calls/turn-3.model").is_ok());
-        for bad in [
-            "",
-            "namespaces/default/executions/a/steps/s",
-            "namespaces/default/executions/a/steps//calls/1.1",
-            "namespaces/default/executions/A/steps/s/calls/1.1",
-            "namespaces/-/executions/a/steps/s/calls/1.1",
-            "namespaces/default/executions/a/steps/s/calls/",
-            "namespaces/default/executions/a/steps/s/calls/1 1",
-            "namespaces/default/executions/a/steps/s/calls/1.1/x",
-        ] {
-            assert!(CallName::parse("call", bad).unwrap_err().message().starts_with("call: "), "{bad:?}");
-        }
-        let long = format!("namespaces/default/executions/a/steps/{}/calls/1.1", "s".repeat(MAX_NAME_BYTES));
-        assert!(CallName::parse("call", &long).is_err());
-    }
 
     #[test]
     fn an_approval_s_name_is_derived_from_call_and_subject() {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use belay_service_kit::{
     Service,
     net::Address,
+    register::token_problem,
     users::{Group, User},
 };
 use clap::Parser;
@@ -90,11 +91,15 @@ impl Settings {
         tokens.into_iter().filter_map(|(service, token)| Some((service, token.as_deref()?))).collect()
     }
 
-    /// What is wrong with the combination of settings: two callers must not have the same token.
+    /// What is wrong with the tokens: none may be short, and two callers must not have the same.
     pub fn problem(&self) -> Option<String> {
         let owner = self.token.as_deref().map(|token| ("--token", token));
         let executor = self.token_from_executor.as_deref().map(|token| ("--token-from-executor", token));
         let runner = self.token_from_runner.as_deref().map(|token| ("--token-from-runner", token));
+        let short = [owner, executor, runner].into_iter().flatten().find_map(|(flag, token)| token_problem(flag, token));
+        if short.is_some() {
+            return short;
+        }
         let pairs = [(owner, executor), (owner, runner), (executor, runner)];
         let same = pairs.into_iter().find_map(|(one, other)| Some((one?, other?)).filter(|(a, b)| a.1 == b.1));
         same.map(|((one, _), (other, _))| format!("{one} and {other} are the same: use a different token for each"))
@@ -104,6 +109,10 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const A: &str = "aaaaaaaaaaaaaaaa";
+    const B: &str = "bbbbbbbbbbbbbbbb";
+    const C: &str = "cccccccccccccccc";
 
     fn settings(more: &[&str]) -> Settings {
         let needed =
@@ -121,17 +130,21 @@ mod tests {
     #[test]
     fn each_caller_has_a_token_of_its_own() {
         assert_eq!(
-            settings(&["--token", "a", "--token-from-executor", "b", "--token-from-runner", "c"]).problem(),
+            settings(&["--token", A, "--token-from-executor", B, "--token-from-runner", C]).problem(),
             None
         );
         for (flags, named) in [
-            (["--token", "a", "--token-from-executor", "a"], "--token and --token-from-executor"),
+            (["--token", A, "--token-from-executor", A], "--token and --token-from-executor"),
             (
-                ["--token-from-runner", "a", "--token-from-executor", "a"],
+                ["--token-from-runner", A, "--token-from-executor", A],
                 "--token-from-executor and --token-from-runner",
             ),
         ] {
             assert!(settings(&flags).problem().unwrap().starts_with(named), "{named}");
+        }
+        for flag in ["--token", "--token-from-executor", "--token-from-runner"] {
+            let problem = settings(&[flag, "t0ps3cret"]).problem().unwrap();
+            assert!(problem.starts_with(&format!("{flag} is shorter than 16")) && !problem.contains("t0p"), "{problem}");
         }
         let by_user = settings(&["--executor-user", "901", "--runner-user", "902"]);
         assert_eq!(by_user.users(), [(Service::Executor, 901), (Service::ToolRunner, 902)]);

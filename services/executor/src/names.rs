@@ -2,6 +2,7 @@
 
 use belay_execution::digest;
 use belay_journal::SHARDS;
+pub(crate) use belay_service_kit::names::is_id;
 use belay_service_kit::status;
 use tonic::Status;
 
@@ -91,13 +92,6 @@ pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
         Some(namespace) if is_id(namespace) => Ok(namespace.into()),
         _ => Err(status::invalid(field, format!("`{parent}` is not a namespace: use namespaces/NAMESPACE")).into()),
     }
-}
-
-/// Whether it is 1 to 64 lower-case letters, digits and `-`, starting with a letter or a digit.
-pub(crate) fn is_id(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-        && !text.starts_with('-')
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ use belay_service_kit::{
     metrics::{self, AllMeasured, Measured, StoreFiles},
     net,
     net::Reach,
-    program, shutdown,
+    program,
+    register::token_problem,
+    shutdown,
     telemetry::{self, LogFormat},
 };
 use belay_sqlite::{Location, Threads};
@@ -30,6 +32,9 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     let entropy = Ids::from_system();
     let spans = Telemetry::from_env("belay-executor", redactor.clone(), move |bytes| entropy.fill(bytes))?;
+    if let Some(problem) = settings.token.as_deref().and_then(|token| token_problem("--token", token)) {
+        return Err(problem.into());
+    }
     let people = People::new(settings.token.as_deref(), settings.principals)?;
     let access = Access::people(&settings.listen, people)?;
     let reach =

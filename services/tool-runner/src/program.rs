@@ -30,6 +30,9 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
     let entropy = Ids::from_system();
     let spans = Telemetry::from_env("belay-tool-runner", loaded.redactor.clone(), move |bytes| entropy.fill(bytes))?;
+    if let Some(problem) = settings.problem() {
+        return Err(problem.into());
+    }
     let access = Access::services(&settings.listen, Services::new(settings.users(), &settings.tokens()))?;
     let reach =
         Reach { group: settings.listen_group, insecure_beyond_loopback: settings.insecure_listen_beyond_loopback };

@@ -6,6 +6,7 @@ use belay_grant::Keys;
 use belay_service_kit::{
     Service,
     net::Address,
+    register::token_problem,
     users::{Group, User},
 };
 use clap::Parser;
@@ -75,6 +76,13 @@ impl Settings {
     pub fn users(&self) -> Vec<(Service, u32)> {
         let users = [(Service::Executor, self.executor_user), (Service::ApprovalGate, self.gate_user)];
         users.into_iter().filter_map(|(service, user)| Some((service, user?.0))).collect()
+    }
+
+    /// What is wrong with the tokens that services send: none may be short.
+    pub fn problem(&self) -> Option<String> {
+        let executor = self.token_from_executor.as_deref().map(|token| ("--token-from-executor", token));
+        let gate = self.token_from_gate.as_deref().map(|token| ("--token-from-gate", token));
+        [executor, gate].into_iter().flatten().find_map(|(flag, token)| token_problem(flag, token))
     }
 
     /// The services by the tokens they send.

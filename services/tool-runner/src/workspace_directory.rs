@@ -52,6 +52,11 @@ pub trait WorkspaceDirectory: Send + Sync {
     /// Its canonical path.
     fn path(&self) -> &Path;
 
+    /// Whether the directory was removed or replaced by another since it was opened, so that it has to be opened anew.
+    fn is_replaced(&self) -> bool {
+        false
+    }
+
     /// Removes what a crashed process left behind: every view, and every staged effect that `keep` does not know.
     ///
     /// # Errors

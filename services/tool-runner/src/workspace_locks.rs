@@ -195,27 +195,54 @@ impl WorkspaceLocks {
     }
 
     /// The canonical path of a workspace, if it is allowed. Creates the runner's own.
-    pub(crate) async fn resolve(&self, chosen: Chosen) -> Result<PathBuf> {
-        let (directories, settings) = (Arc::clone(&self.directories), self.settings.clone());
-        let resolve = move || {
-            if chosen.own {
-                directories.make(&chosen.path)?;
-                return Ok(directories.resolve(&chosen.path)?);
-            }
-            let path = directories.resolve(&chosen.path)?;
-            settings.allow(&path)?;
-            match directories.enclosing_state_directory(&path) {
-                Some(forbidden) => Err(OpenError::Forbidden { path, forbidden }.into()),
-                None => Ok(path),
-            }
-        };
-        self.lanes.quick.run(resolve).await
+    pub(crate) async fn resolve(self: &Arc<Self>, chosen: Chosen) -> Result<PathBuf> {
+        let locks = Arc::clone(self);
+        self.lanes.quick.run(move || locks.resolve_now(&chosen)).await
+    }
+
+    fn resolve_now(&self, chosen: &Chosen) -> Result<PathBuf> {
+        let directories = &self.directories;
+        if chosen.own {
+            directories.make(&chosen.path)?;
+            return Ok(directories.resolve(&chosen.path)?);
+        }
+        let path = directories.resolve(&chosen.path)?;
+        self.settings.allow(&path)?;
+        match directories.enclosing_state_directory(&path) {
+            Some(forbidden) => Err(OpenError::Forbidden { path, forbidden }.into()),
+            None => Ok(path),
+        }
+    }
+
+    /// Lets go of an open workspace whose directory was removed or replaced, so that the next user opens the one that is there now. Calls that
+    /// run in the old one end as they can.
+    fn forget_replaced(&self, path: &Path) {
+        let open = |state: &State| state.open.get(path).map(|entry| Arc::clone(&entry.workspace));
+        let Some(workspace) = open(&self.state()) else { return };
+        if !workspace.directory.get().is_some_and(|directory| directory.is_replaced()) {
+            return;
+        }
+        let mut state = self.state();
+        if open(&state).is_some_and(|now| Arc::ptr_eq(&now, &workspace)) {
+            drop(state.open.remove(path));
+        }
+        drop(state);
+        tracing::info!(path = %path.display(), "The directory of a workspace was replaced; it is opened again");
+        // They are gone with the directory: there is nothing left to sync.
+        let applied = std::mem::take(&mut workspace.applied().effects);
+        self.synced(applied);
     }
 
     /// Opens a workspace, or joins its users if it is open.
     pub(crate) async fn open(self: &Arc<Self>, chosen: Chosen) -> Result<WorkspaceGuard> {
         let own = chosen.own;
-        let path = self.resolve(chosen).await?;
+        let locks = Arc::clone(self);
+        let resolve = move || {
+            let path = locks.resolve_now(&chosen)?;
+            locks.forget_replaced(&path);
+            Ok::<_, WorkspaceUnavailable>(path)
+        };
+        let path = self.lanes.quick.run(resolve).await?;
         let guard = {
             let mut state = self.state();
             let entry = state.open.entry(path.clone()).or_insert_with(|| Entry {
@@ -360,10 +387,12 @@ impl WorkspaceLocks {
         self.lanes.opens.run(remove).await
     }
 
-    fn leave(self: &Arc<Self>, path: &Path) {
+    fn leave(self: &Arc<Self>, path: &Path, workspace: &Arc<OpenWorkspace>) {
         let generation = {
             let mut state = self.state();
-            let Some(entry) = state.open.get_mut(path) else { return };
+            // Another one has taken its place if its directory was replaced.
+            let entry = state.open.get_mut(path).filter(|entry| Arc::ptr_eq(&entry.workspace, workspace));
+            let Some(entry) = entry else { return };
             entry.users -= 1;
             if entry.users > 0 {
                 return;
@@ -412,7 +441,7 @@ pub(crate) struct WorkspaceGuard {
 
 impl Drop for WorkspaceGuard {
     fn drop(&mut self) {
-        self.locks.leave(&self.path);
+        self.locks.leave(&self.path, &self.workspace);
     }
 }
 

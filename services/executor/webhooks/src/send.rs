@@ -88,6 +88,8 @@ impl Receiver {
     pub fn new(url: &str, secret: Secret, timeout: Duration) -> Result<Self, InvalidReceiver> {
         let url: Uri = url.parse().map_err(|_| InvalidReceiver::Url)?;
         let host = url.host().filter(|host| !host.is_empty()).ok_or(InvalidReceiver::Url)?;
+        let authority = url.authority().ok_or(InvalidReceiver::Url)?;
+        let has_port = authority.as_str().rsplit('@').next().is_some_and(|address| address.len() > host.len());
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let (tls, port) = match url.scheme_str() {
             Some("http") => (None, 80),
@@ -97,11 +99,15 @@ impl Receiver {
             }
             _ => return Err(InvalidReceiver::Url),
         };
-        let authority = url.authority().ok_or(InvalidReceiver::Url)?;
+        let port = match authority.port_u16() {
+            Some(port) => port,
+            None if has_port => return Err(InvalidReceiver::Url),
+            None => port,
+        };
         let target = url.path_and_query().map_or("/", |target| target.as_str());
         Ok(Self {
             host: HeaderValue::from_str(authority.as_str()).map_err(|_| InvalidReceiver::Url)?,
-            address: (host, authority.port_u16().unwrap_or(port)),
+            address: (host, port),
             target: target.parse().map_err(|_| InvalidReceiver::Url)?,
             tls,
             secret,

@@ -61,26 +61,9 @@ pub fn id_of(mut bits: u128) -> String {
         .collect()
 }
 
-/// Whether `text` can be the id of a call, the last part of its name: 1 to 128 letters, digits, `.`, `_`, `~`, `:` and `-`. What the id means is
-/// known only to the executor that derived it.
-pub fn is_call_id(text: &str) -> bool {
-    (1..=128).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b':' | b'-'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_id_of_a_call_says_nothing_to_others() {
-        for id in ["1.1", "2", "turn-3.model", "item~7:2.1", &"a".repeat(128)] {
-            assert!(is_call_id(id), "{id}");
-        }
-        for id in ["", "a/b", "a b", "ü", "${x}", "\u{1b}", &"a".repeat(129)] {
-            assert!(!is_call_id(id), "{id:?}");
-        }
-    }
 
     #[test]
     fn a_seed_gives_the_same_ids_and_they_differ() {

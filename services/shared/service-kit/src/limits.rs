@@ -148,6 +148,13 @@ fn too_large(length: usize) -> Status {
 
 /// Replaces code and reason of a response that tonic created about the caller's message.
 fn rephrased(answer: Response<Body>) -> Response<Body> {
+    let status = Status::from_header_map(answer.headers());
+    status.as_ref().and_then(rephrased_status).map_or(answer, Status::into_http)
+}
+
+/// The status with code and reason, if `status` is tonic's own about a message of the caller that cannot be decoded or is too large. Streams of
+/// requests need it: their errors are not in a response's headers.
+pub fn rephrased_status(status: &Status) -> Option<Status> {
     /// How tonic's messages begin when a request's message cannot be decoded.
     const UNREADABLE: [&str; 4] = [
         "failed to decode Protobuf message",
@@ -155,21 +162,20 @@ fn rephrased(answer: Response<Body>) -> Response<Body> {
         "Unexpected EOF decoding stream",
         "Missing request message",
     ];
-    let Some(status) = Status::from_header_map(answer.headers()).filter(|status| status.details().is_empty()) else {
-        return answer;
-    };
+    if !status.details().is_empty() {
+        return None;
+    }
     let message = status.message();
     match status.code() {
         Code::Internal if UNREADABLE.iter().any(|begins| message.starts_with(begins)) => {
             let message = format!("The message is not a valid request of this method: {message}.");
-            Status::from(status::error(Code::InvalidArgument, reasons::MESSAGE_MALFORMED, message)).into_http()
+            Some(status::error(Code::InvalidArgument, reasons::MESSAGE_MALFORMED, message).into())
         }
         // A service with a lower limit, or a compressed message: tonic's message names both numbers.
         Code::OutOfRange if message.contains("decoded message length too large") => {
-            Status::from(status::error(Code::ResourceExhausted, reasons::MESSAGE_TOO_LARGE, format!("{message}.")))
-                .into_http()
+            Some(status::error(Code::ResourceExhausted, reasons::MESSAGE_TOO_LARGE, format!("{message}.")).into())
         }
-        _ => answer,
+        _ => None,
     }
 }
 

@@ -39,17 +39,24 @@ pub enum FolderError {
     /// It belongs to another user.
     #[error("the folder {} belongs to another user: use one of your own", .0.display())]
     Foreign(PathBuf),
-    /// Others may access it, and it holds more than Belay's state, so its mode stays as it is.
-    #[error(
-        "other users can access the folder {} (mode {mode:04o}), and it holds other files: use a folder for Belay only",
-        .path.display()
-    )]
+    /// Others may access it, and it holds more than Belay's state or every user can put files into it, so its mode stays as it is.
+    #[error("{}: use a folder for Belay only{}", shared(.path, *.mode), if mode & 0o002 == 0 { "" } else { ", or take the right to write away with `chmod o-w`" })]
     Shared {
         /// Which folder.
         path: PathBuf,
         /// Its mode.
         mode: u32,
     },
+}
+
+/// Why a folder that others can access is not restricted. `mode`: its permission bits.
+pub fn shared(path: &Path, mode: u32) -> String {
+    let path = path.display();
+    // Such as /tmp, of which others rely on that they can use it.
+    if mode & 0o002 != 0 {
+        return format!("every user can create files in {path} (mode {mode:04o})");
+    }
+    format!("other users can access {path} (mode {mode:04o}), and it contains other files")
 }
 
 /// Returns the path, without symbolic links, of a folder for a service's state that only its owner can access.
@@ -131,10 +138,16 @@ mod tests {
             assert_eq!(state_folder(&taken).unwrap(), taken.canonicalize().unwrap());
             assert_eq!(mode(&taken), 0o700, "{}", taken.display());
         }
-        for (shared, open) in [(there("used", 0o755, "letter"), 0o755), (there("tmp", 0o1777, ""), 0o1777)] {
+        let cases = [
+            (there("used", 0o755, "letter"), 0o755, "it contains other files: use"),
+            (there("tmp", 0o1777, ""), 0o1777, "every user can create files in"),
+            (there("open", 0o777, ""), 0o777, "(mode 0777): use a folder for Belay only, or take the right to write away"),
+        ];
+        for (shared, open, says) in cases {
             let refused = state_folder(&shared).unwrap_err();
             assert!(matches!(refused, FolderError::Shared { mode, .. } if mode == open), "{refused:?}");
             assert!(refused.to_string().contains("use a folder for Belay only"), "{refused}");
+            assert!(refused.to_string().contains(says), "{refused}");
             assert_eq!(mode(&shared), open, "it stays as it is");
         }
         fs::write(folder.path().join("file"), "").unwrap();

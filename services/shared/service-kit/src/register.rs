@@ -42,6 +42,19 @@ impl fmt::Debug for TokenDigest {
 /// The prefix of tokens, by which people and secret scanners recognize them.
 pub const TOKEN_PREFIX: &str = "belay-token-";
 
+/// The least length of a token that a person chooses, in bytes. Failed attempts are not counted, so a short one can be guessed.
+pub const MIN_TOKEN_BYTES: usize = 16;
+
+/// What is wrong with a token that a person has chosen. `name`: the flag or the file that it is from. The message does not contain the token.
+pub fn token_problem(name: &str, token: &str) -> Option<String> {
+    let fix = "use 32 random bytes, such as from `openssl rand -hex 32`";
+    if token.len() < MIN_TOKEN_BYTES {
+        return Some(format!("{name} is shorter than {MIN_TOKEN_BYTES} characters, so it can be guessed: {fix}"));
+    }
+    let is_sendable = token.bytes().all(|byte| byte.is_ascii_graphic());
+    (!is_sendable).then(|| format!("{name} has a space or a character that no header can have: {fix}"))
+}
+
 /// A token from 32 random bytes.
 pub fn token(random: [u8; 32]) -> String {
     format!("{TOKEN_PREFIX}{}", HEXLOWER.encode(&random))

@@ -1,6 +1,6 @@
 //! Reads the section `webhooks`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::Ipv6Addr, path::PathBuf, time::Duration};
 
 use belay_yaml::{Node, Reader, Value, seconds};
 
@@ -109,7 +109,7 @@ fn url(reader: &mut Reader, node: &Node, field: &str) -> Option<String> {
                 _ if url.contains(['#', ' ']) || !url.is_ascii() => {
                     Some("must be a URL of ASCII characters without spaces and `#`")
                 }
-                _ => None,
+                _ => authority_problem(authority),
             }
         }
         _ => Some("must begin with https:// or http://"),
@@ -119,6 +119,26 @@ fn url(reader: &mut Reader, node: &Node, field: &str) -> Option<String> {
         return None;
     }
     Some(url)
+}
+
+/// What is wrong with the host and port of a URL.
+fn authority_problem(authority: &str) -> Option<&'static str> {
+    let (is_host, port) = match authority.strip_prefix('[').map(|rest| rest.split_once(']')) {
+        Some(None) => return Some("must close the `[` of an IPv6 address with `]`, such as http://[::1]:8080/belay"),
+        Some(Some((address, port))) => (address.parse::<Ipv6Addr>().is_ok(), port),
+        None => {
+            let (host, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
+            let is_host = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
+            (is_host && !host.is_empty(), port)
+        }
+    };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse().is_ok_and(|n: u16| n > 0);
+    match port.strip_prefix(':') {
+        _ if !is_host => Some("must name a host: letters, digits, `.`, `-` and `_`, or an IPv6 address in `[` and `]`"),
+        None if port.is_empty() => None,
+        Some(port) if is_port(port) => None,
+        _ => Some("must have a port from 1 to 65535 after the host's `:`, such as https://hooks.example.com:8443/belay"),
+    }
 }
 
 #[cfg(test)]
@@ -150,12 +170,29 @@ webhooks:
     }
 
     #[test]
+    fn a_host_may_have_a_port_or_be_an_address() {
+        for url in ["http://[::1]/x", "http://[fe80::2]:65535", "https://10.0.0.1:8443/b?c=[1", "http://hook_1"] {
+            let text = GOOD.replacen("https://hooks.example.com/belay", &format!("'{url}'"), 1);
+            assert_eq!(File::parse(&text, None).unwrap().webhooks[0].url.value, url);
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_refused_by_its_field() {
         let cases = [
             ("https://hooks.example.com/belay", "ftp://x/y", "webhooks.alerts.url: must begin with https://"),
             ("https://hooks.example.com/belay", "https:///y", "webhooks.alerts.url: must name a host"),
             ("hooks.example.com", "me:pass@hooks.example.com", "webhooks.alerts.url: must not contain credentials"),
             ("hooks.example.com", "hooks.exämple.com", "webhooks.alerts.url: must be a URL of ASCII"),
+            ("hooks.example.com", "hooks.example.com:99999", "webhooks.alerts.url: must have a port from 1 to 65535"),
+            ("hooks.example.com", "hooks.example.com:", "webhooks.alerts.url: must have a port"),
+            ("hooks.example.com", "hooks.example.com:+80", "webhooks.alerts.url: must have a port"),
+            ("hooks.example.com", "hooks.example.com:0", "webhooks.alerts.url: must have a port"),
+            ("https://hooks.example.com/belay", "'http://[::1/x'", "webhooks.alerts.url: must close the `[`"),
+            ("https://hooks.example.com/belay", "'http://[::1]8080/x'", "webhooks.alerts.url: must have a port"),
+            ("https://hooks.example.com/belay", "'http://[::x]/x'", "webhooks.alerts.url: must name a host"),
+            ("https://hooks.example.com/belay", "'http://::1/x'", "webhooks.alerts.url: must name a host"),
+            ("hooks.example.com", "hooks<example", "webhooks.alerts.url: must name a host"),
             ("[execution.waiting, execution.failed, execution.failed]", "[]", "webhooks.alerts.events"),
             ("execution.waiting,", "execution.done,", "webhooks.alerts.events[0]"),
             ("/etc/belay/alerts.secret", "alerts.secret", "webhooks.alerts.secret_file: must be an absolute path"),

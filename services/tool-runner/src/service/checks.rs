@@ -1,7 +1,7 @@
 //! What the fields of requests have to be.
 
 use belay_proto::runner_v1::MadeFolder;
-use belay_service_kit::{ids::is_call_id, status};
+use belay_service_kit::{names::CallName, status};
 use tonic::Status;
 
 use crate::{Calls, NotAllowed, workspace_locks::WorkspaceUnavailable, workspaces::Chosen};
@@ -20,37 +20,7 @@ pub(super) fn workspace_of(calls: &Calls, directory: &str, made: Option<&MadeFol
     }
 }
 
-/// Checks that a name has the form `namespaces/*/executions/*`.
-pub(super) fn check_execution(field: &str, name: &str) -> Result<(), Status> {
-    let parts: Vec<&str> = name.split('/').collect();
-    match parts[..] {
-        ["namespaces", namespace, "executions", execution]
-            if name.len() <= 512 && [namespace, execution].iter().all(|part| !part.is_empty()) =>
-        {
-            Ok(())
-        }
-        _ => {
-            let message = format!("`{name}` is not the name of an execution: use namespaces/N/executions/E");
-            Err(status::invalid(field, message).into())
-        }
-    }
-}
-
-/// Checks that a name has the form `namespaces/*/executions/*/steps/*/calls/*`.
+/// Checks that this is the name of a call.
 pub(super) fn check_name(name: &str) -> Result<(), Status> {
-    let parts: Vec<&str> = name.split('/').collect();
-    match parts[..] {
-        ["namespaces", namespace, "executions", execution, "steps", step, "calls", call]
-            if name.len() <= 512
-                && [namespace, execution, step].iter().all(|part| !part.is_empty())
-                && is_call_id(call) =>
-        {
-            Ok(())
-        }
-        _ => {
-            let message =
-                format!("`{name}` is not a valid call name: use namespaces/N/executions/E/steps/S/calls/CALL");
-            Err(status::invalid("name", message).into())
-        }
-    }
+    CallName::parse("name", name).map(drop)
 }

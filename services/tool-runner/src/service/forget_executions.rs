@@ -1,10 +1,9 @@
 use std::sync::Arc;
 
 use belay_proto::runner_v1;
-use belay_service_kit::status;
+use belay_service_kit::{names::check_execution, status};
 use tonic::Status;
 
-use super::checks::check_execution;
 use crate::Calls;
 
 /// The maximum number of executions in one request.

@@ -16,7 +16,7 @@ use belay_proto::{
     session::{ReceivedPositions, ReceivedRequest, SentPositions},
     v1,
 };
-use belay_service_kit::{Shutdown, stores};
+use belay_service_kit::{Shutdown, rephrased_status, stores};
 use futures::{
     FutureExt as _, Stream, StreamExt as _,
     future::BoxFuture,
@@ -174,7 +174,7 @@ impl Stream for Session {
             let has_read = read.is_ready();
             let taken = match read {
                 Poll::Ready(Some(Ok(message))) => this.on_message(message),
-                Poll::Ready(Some(Err(status))) => Err(status),
+                Poll::Ready(Some(Err(status))) => Err(rephrased_status(&status).unwrap_or(status)),
                 // The executor has ended the session; calls go on.
                 Poll::Ready(None) => {
                     this.received = None;

@@ -58,6 +58,10 @@ impl WorkspaceDirectory for Workspace {
         Self::path(self)
     }
 
+    fn is_replaced(&self) -> bool {
+        Self::is_replaced(self)
+    }
+
     fn sweep(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure> {
         Self::sweep(self, keep)
     }

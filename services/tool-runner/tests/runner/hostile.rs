@@ -152,13 +152,21 @@ async fn an_unknown_call_is_not_committed() {
     assert_eq!(runner.commit("never", runner_v1::Grant::default()).await.unwrap_err().code(), Code::NotFound);
     assert_eq!(runner.discard("never").await.unwrap_err().code(), Code::NotFound);
     assert_eq!(runner.effect("never").await.unwrap_err().code(), Code::NotFound);
-    for bad in ["", "a", "namespaces/n/executions/e/steps/s/calls/a b", "namespaces/n/executions/e/steps/s/calls/1.1/x"]
-    {
-        let request = runner_v1::CommitEffectRequest { name: bad.into(), ..Default::default() };
+    // Only the executor derives names, so nothing else is one.
+    let calls = "namespaces/n/executions/e/steps/s/calls";
+    for bad in [
+        "".to_owned(),
+        "a".to_owned(),
+        format!("{calls}/a b"),
+        format!("{calls}/1.1/x"),
+        format!("{calls}/.."),
+        format!("{calls}/1.1\n"),
+        format!("{calls}/1.\u{202e}1"),
+        format!("{calls}/12345678901234567890.1"),
+        "namespaces/N/executions/E/steps/s/calls/1.1".to_owned(),
+        "namespaces/n/executions/../steps/s/calls/1.1".to_owned(),
+    ] {
+        let request = runner_v1::CommitEffectRequest { name: bad.clone(), ..Default::default() };
         assert_eq!(client.commit_effect(request).await.unwrap_err().code(), Code::InvalidArgument, "{bad:?}");
     }
-    // The id of a call is the executor's own: a runner takes any.
-    let name = "namespaces/n/executions/e/steps/s/calls/turn-3.model".into();
-    let request = runner_v1::CommitEffectRequest { name, ..Default::default() };
-    assert_eq!(client.commit_effect(request).await.unwrap_err().code(), Code::NotFound);
 }

@@ -338,6 +338,30 @@ async fn what_is_not_known_is_refused() {
     assert_eq!((status.code(), refusal(&status)), (Code::InvalidArgument, "UNKNOWN_FIELD".into()));
 }
 
+/// As for unary calls: bytes that are no message are the caller's fault, with a reason, before and after hello.
+#[tokio::test]
+async fn bytes_that_are_no_message_are_refused_with_a_reason() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    // A field that ends before it has begun; text that is not UTF-8; a field of another type; a number that never ends.
+    for garbage in [vec![0x1a, 0x7f], vec![0x0a, 0x03, 0x0a, 0x01, 0xff], vec![0x08, 1], vec![0xff; 20]] {
+        for says_hello in [false, true] {
+            let mut peer = Raw::new(&runner).await;
+            if says_hello {
+                peer.say(hello(5).encode_to_vec());
+            }
+            peer.say(garbage.clone());
+            let status = loop {
+                if let Err(status) = peer.next().await {
+                    break status;
+                }
+            };
+            let expected = (Code::InvalidArgument, "MESSAGE_MALFORMED".into());
+            assert_eq!((status.code(), refusal(&status)), expected, "{garbage:?}: {status:?}");
+        }
+    }
+}
+
 /// A peer that never reads, and one that stops in the middle of a message, hold up nobody else.
 #[tokio::test]
 async fn a_peer_that_never_reads_or_stops_holds_up_nobody() {

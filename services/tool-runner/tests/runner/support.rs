@@ -214,6 +214,8 @@ pub(crate) struct Bench {
     pub(crate) allowed: Allowed,
     pub(crate) directories: Arc<dyn WorkspaceDirectories>,
     pub(crate) max_calls: u32,
+    /// How long a workspace stays open that no call uses.
+    pub(crate) linger: Duration,
     /// The folder of the runner's state, and what a new ledger in it is called.
     pub(crate) state: (&'static str, &'static str),
 }
@@ -246,6 +248,7 @@ impl Bench {
             allowed: Allowed::Any,
             directories: Arc::new(HostDirectories),
             max_calls: 1000,
+            linger: Thresholds::default().linger,
             state: ("state", "a ledger"),
         }
     }
@@ -332,6 +335,7 @@ impl Bench {
         let (state, ledger_id) = (self.path().join(self.state.0), self.state.1.to_owned());
         let (registry, clock) = (Registry::new(tools(&self.signals)).unwrap(), self.clock.clone());
         let keys = Keys::new([self.key.verifying_key()]);
+        let thresholds = Thresholds { linger: self.linger, ..Thresholds::default() };
         let workspaces =
             Workspaces { own: state.join("own"), allowed: self.allowed.clone(), forbidden: vec![state.clone()] };
         let (directories, enforcement, max_calls) =
@@ -364,7 +368,7 @@ impl Bench {
                 telemetry,
                 threads,
                 limits,
-                thresholds: Thresholds::default(),
+                thresholds,
             };
             let calls = runtime.block_on(Calls::recover(parts)).unwrap();
             let (trigger, stop) = Shutdown::new();

@@ -1,6 +1,6 @@
 //! Which directories calls may use as workspaces.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, time::Duration};
 
 use belay_proto::{runner_v1, v1::tool_call::State};
 use belay_tool_runner::Allowed;
@@ -55,6 +55,31 @@ async fn a_call_has_ended_though_its_workspace_was_deleted() {
     let runner = bench.start(FREE).await;
     assert_eq!(runner.get("a").await.unwrap(), done);
     assert_eq!(runner.unacknowledged().await, [name("a")]);
+}
+
+/// A person may remove a workspace and make it again, or clean it of what is not in version control, while the runner has it open.
+#[tokio::test]
+async fn a_workspace_that_was_made_again_is_opened_again() {
+    // Longer than the test: the workspace stays open between calls.
+    let mut bench = Bench::new();
+    bench.linger = Duration::from_secs(3600);
+    let runner = bench.start(FREE).await;
+    assert_eq!(state(&runner.run("a", CHANGE, json!([["write", "x", "1"]])).await), State::Completed);
+    fs::remove_dir_all(bench.workspace()).unwrap();
+    fs::create_dir(bench.workspace()).unwrap();
+    let done = runner.run("b", CHANGE, json!([["write", "y", "2"]])).await;
+    assert_eq!(state(&done), State::Completed, "{done:?}");
+    assert_eq!((bench.text("y").as_str(), bench.workspace().join("x").exists()), ("2", false));
+    fs::remove_dir_all(bench.workspace().join(".belay")).unwrap();
+    let done = runner.run("c", CHANGE, json!([["write", "y", "3"]])).await;
+    assert_eq!((state(&done), bench.text("y").as_str()), (State::Completed, "3"), "{done:?}");
+    let unreachable = bench.path().join("moved");
+    fs::rename(bench.workspace(), &unreachable).unwrap();
+    let failed = runner.run("d", CHANGE, json!([["write", "y", "4"]])).await;
+    assert_eq!(state(&failed), State::Failed);
+    fs::rename(&unreachable, bench.workspace()).unwrap();
+    let done = runner.run("e", CHANGE, json!([["write", "y", "5"]])).await;
+    assert_eq!((state(&done), bench.text("y").as_str()), (State::Completed, "5"), "{done:?}");
 }
 
 /// Checked by canonical path.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{Access, AtFlags, FlockOperation, Mode, OFlags, accessat, flock, fstat, openat},
+    fs::{Access, AtFlags, FlockOperation, Mode, OFlags, accessat, flock, fstat, openat, statat},
     io::Errno,
     process::geteuid,
 };
@@ -117,6 +117,17 @@ impl Workspace {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.inner.path
+    }
+
+    /// Whether the directory, or Belay's own in it, was removed or replaced since it was opened: no view can be created in this one any more.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        let Inner { path, own, .. } = &*self.inner;
+        let opened = fstat(own).map(|stat| (stat.st_dev, stat.st_ino));
+        match statat(rustix::fs::CWD, path.join(OWN), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) => opened.is_ok_and(|opened| opened != (there.st_dev, there.st_ino)),
+            Err(error) => matches!(error, Errno::NOENT | Errno::NOTDIR),
+        }
     }
 
     /// Creates a view for one call. It is removed, with everything written to it, when the value is dropped.

@@ -27,6 +27,8 @@ use crate::{net, trace};
 /// The receiver's host.
 pub(super) const RECEIVER: &str = "receiver";
 const PORT: u16 = 7300;
+/// The webhook of the settings.
+const WEBHOOK: &str = "alerts";
 const URL: &str = "http://receiver:7300/hook";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// How long the receiver has to answer.
@@ -148,7 +150,7 @@ pub(super) fn webhook(seed: u64, mailbox: &Mailbox) -> Webhook {
     });
     let secret = Secret::parse(SECRET).expect("it is one");
     Webhook {
-        name: "alerts".to_owned(),
+        name: WEBHOOK.to_owned(),
         events: vec![WebhookEvent::Failed, WebhookEvent::Waiting, WebhookEvent::Finished],
         give_up_after: Terms::of(seed).give_up_after,
         receiver: Receiver::new(URL, secret, TIMEOUT).expect("the URL is valid").on(connect),
@@ -243,7 +245,7 @@ pub(super) fn audit(evidence: &Evidence<'_>, mailbox: &Mailbox, seed: u64, viola
         for event in &kept.events {
             let Some(Kind::ExecutionFinished(finished)) = &event.kind else { continue };
             let stored = evidence.owners.stored_at(name, event.sequence).unwrap_or_default();
-            let id = |word: &str| format!("{}.{}.execution.{word}", kept.execution.uid, event.sequence);
+            let id = |word: &str| format!("{}.{}.execution.{word}.{WEBHOOK}", kept.execution.uid, event.sequence);
             expected.entry(id("finished")).or_insert(stored);
             use execution::State as S;
             if matches!(finished.state(), S::Failed | S::Partial | S::TimedOut) {
@@ -282,7 +284,8 @@ fn made_up(
     at: i64,
 ) -> Option<String> {
     let (uid, rest) = id.split_once('.')?;
-    let (sequence, word) = rest.split_once('.')?;
+    let (sequence, rest) = rest.split_once('.')?;
+    let Some((word, WEBHOOK)) = rest.rsplit_once('.') else { return Some("its id names another webhook".to_owned()) };
     let found = evidence.stored.executions.iter().find(|(_, kept)| kept.execution.uid == uid);
     let Some((name, kept)) = found else { return Some("no execution is in the journal with its uid".to_owned()) };
     let sequence: i64 = sequence.parse().ok()?;
