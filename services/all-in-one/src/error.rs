@@ -156,9 +156,11 @@ impl StartError {
     /// The reason code: a name in `belay_reasons`.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NoStateDir | Self::StateDir { .. } | Self::ForeignStateDir(_) | Self::SharedStateDir { .. } | Self::WeakToken(_) => {
-                reasons::STATE_DIR_UNUSABLE
-            }
+            Self::NoStateDir
+            | Self::StateDir { .. }
+            | Self::ForeignStateDir(_)
+            | Self::SharedStateDir { .. }
+            | Self::WeakToken(_) => reasons::STATE_DIR_UNUSABLE,
             Self::HolderSilent(_) => reasons::STORE_LOCKED,
             Self::Store { code, .. } => code,
             Self::Bind(BindError::PathTooLong(_)) => reasons::STATE_DIR_UNUSABLE,

@@ -37,6 +37,8 @@ use belay_approval_gate::{Gate, RunnerClient, Store, keys};
 use belay_executor::{ExecutionRegistry, Redactor, Runner, SealKeyFile};
 use belay_grant::{Keys, SigningKey};
 use belay_policy::Policies;
+// Re-exported for clients that read JSON as the services do.
+pub use belay_json as json;
 // Re-exported for clients that read a plan with the files that its steps name.
 pub use belay_plan::{
     Composed, Format as PlanTextFormat, PlanText, Violation as PlanTextViolation, limits::MAX_NESTED_PLANS,

@@ -96,7 +96,8 @@ impl Settings {
         let owner = self.token.as_deref().map(|token| ("--token", token));
         let executor = self.token_from_executor.as_deref().map(|token| ("--token-from-executor", token));
         let runner = self.token_from_runner.as_deref().map(|token| ("--token-from-runner", token));
-        let short = [owner, executor, runner].into_iter().flatten().find_map(|(flag, token)| token_problem(flag, token));
+        let short =
+            [owner, executor, runner].into_iter().flatten().find_map(|(flag, token)| token_problem(flag, token));
         if short.is_some() {
             return short;
         }
@@ -129,22 +130,19 @@ mod tests {
     /// B-19: a service's token cannot decide.
     #[test]
     fn each_caller_has_a_token_of_its_own() {
-        assert_eq!(
-            settings(&["--token", A, "--token-from-executor", B, "--token-from-runner", C]).problem(),
-            None
-        );
+        assert_eq!(settings(&["--token", A, "--token-from-executor", B, "--token-from-runner", C]).problem(), None);
         for (flags, named) in [
             (["--token", A, "--token-from-executor", A], "--token and --token-from-executor"),
-            (
-                ["--token-from-runner", A, "--token-from-executor", A],
-                "--token-from-executor and --token-from-runner",
-            ),
+            (["--token-from-runner", A, "--token-from-executor", A], "--token-from-executor and --token-from-runner"),
         ] {
             assert!(settings(&flags).problem().unwrap().starts_with(named), "{named}");
         }
         for flag in ["--token", "--token-from-executor", "--token-from-runner"] {
             let problem = settings(&[flag, "t0ps3cret"]).problem().unwrap();
-            assert!(problem.starts_with(&format!("{flag} is shorter than 16")) && !problem.contains("t0p"), "{problem}");
+            assert!(
+                problem.starts_with(&format!("{flag} is shorter than 16")) && !problem.contains("t0p"),
+                "{problem}"
+            );
         }
         let by_user = settings(&["--executor-user", "901", "--runner-user", "902"]);
         assert_eq!(by_user.users(), [(Service::Executor, 901), (Service::ToolRunner, 902)]);

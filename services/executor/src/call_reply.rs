@@ -25,6 +25,8 @@ pub(crate) enum RunnerReply {
     Whole(CallReply),
     /// The call has completed, and its result has to be copied.
     Uncopied(Uncopied),
+    /// Either of them, and values that are secrets from now on.
+    WithSecrets(Vec<String>, Box<Self>),
 }
 
 /// A call that has completed, with a reference to its result.
@@ -166,14 +168,16 @@ fn is_about_time(status: &Status) -> bool {
 }
 
 /// What a call's state means. From a call that this version does not understand nothing follows: the runner keeps it, and is asked again.
-pub(crate) fn reply_of(reported: runner_v1::ToolCall) -> RunnerReply {
-    understood(reported).unwrap_or_else(|problem| {
+pub(crate) fn reply_of(mut reported: runner_v1::ToolCall) -> RunnerReply {
+    let secrets = std::mem::take(&mut reported.secrets);
+    let reply = understood(reported).unwrap_or_else(|problem| {
         let message = format!(
             "The tool runner's reply cannot be understood: {problem}. Upgrade the executor, or correct the runner."
         );
         let status = status::error(Code::Internal, reasons::REPLY_NOT_UNDERSTOOD, message).into();
         RunnerReply::Whole(CallReply::Unavailable(status))
-    })
+    });
+    if secrets.is_empty() { reply } else { RunnerReply::WithSecrets(secrets, Box::new(reply)) }
 }
 
 fn understood(reported: runner_v1::ToolCall) -> Result<RunnerReply, NotUnderstood> {

@@ -91,7 +91,7 @@ fn as_wanted(schema: &Schema, value: Value) -> Value {
     if schema.violations(&value).is_empty() {
         return value;
     }
-    match serde_json::from_str::<Value>(text) {
+    match belay_json::read(text) {
         Ok(read) if schema.violations(&read).is_empty() => read,
         Ok(_) | Err(_) => value,
     }

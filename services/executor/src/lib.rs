@@ -30,6 +30,7 @@ mod inputs;
 mod journal_reads;
 mod link;
 mod loading;
+mod marks;
 mod measures;
 mod messages;
 mod metrics;

@@ -62,6 +62,8 @@ pub(crate) enum Update {
     GateUnavailable,
     /// By the runner's clock, no grant of the gate is valid now.
     ClocksDiffer,
+    /// The runner has recognized these values as secrets in the output of a call.
+    SecretsFound(Vec<String>),
     /// The gate refuses to ask the form.
     FormRefused(OperationKey, String),
     /// What the gate had lost has been requested again, by the request with this number.
@@ -544,6 +546,10 @@ impl ToolCallOperation {
         match reply {
             RunnerReply::Whole(reply) => Ok(reply),
             RunnerReply::Uncopied(uncopied) => Box::pin(self.copy(uncopied)).await,
+            RunnerReply::WithSecrets(secrets, reply) => {
+                self.updates.send(Update::SecretsFound(secrets)).map_err(|_| DriverGone)?;
+                Box::pin(self.copied(*reply)).await
+            }
         }
     }
 
@@ -794,7 +800,13 @@ impl crate::link::Operation for ToolCallOperation {
         if end.as_ref().is_ok_and(|call| call.encoded_len() > MAX_INLINE_END_BYTES) {
             return Some((self, First::End(end)));
         }
-        let update = match reply_to(end) {
+        let mut reply = reply_to(end);
+        if let RunnerReply::WithSecrets(secrets, inner) = reply {
+            // An error means that the driver has ended.
+            drop(self.updates.send(Update::SecretsFound(secrets)));
+            reply = *inner;
+        }
+        let update = match reply {
             RunnerReply::Whole(CallReply::Ended(end)) => self.ended(end),
             RunnerReply::Whole(CallReply::Held(requirement)) => Update::Held(self.key, requirement),
             RunnerReply::Whole(CallReply::Fenced) => Update::Fenced,

@@ -2,12 +2,15 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use belay_execution::Failure;
-use belay_json_schema::Schema;
+use belay_json_schema::{Schema, secret_places};
 use belay_proto::{
     runner_v1::{
         self, SessionOperation, call_tool_response::Event, session_operation::Operation,
@@ -42,6 +45,8 @@ pub struct Runner {
     client: ToolRunnerServiceClient<ServiceChannel>,
     authorization: Option<MetadataValue<tonic::metadata::Ascii>>,
     catalogue: Arc<Mutex<Option<Arc<Catalogue>>>>,
+    /// Whether a session was opened since the tools were listed: the runner may be another one by now, with other tools.
+    is_catalogue_old: Arc<AtomicBool>,
     stores: Option<Arc<Stores>>,
     link: Arc<Link>,
 }
@@ -64,6 +69,10 @@ struct Parameters {
     schema: Option<Schema>,
     /// The arguments that are paths, by name.
     path_arguments: Vec<String>,
+    /// The arguments that are secrets, as JSON pointers.
+    secret_arguments: Vec<String>,
+    /// The parts of its result that are secrets.
+    secret_result: Vec<String>,
 }
 
 /// A tool of the catalogue.
@@ -73,6 +82,10 @@ pub(crate) struct FoundTool<'c> {
     pub(crate) schema: Option<&'c Schema>,
     /// The arguments that are paths, by name.
     pub(crate) path_arguments: &'c [String],
+    /// The arguments that are secrets, as JSON pointers in which `*` stands for every member or item.
+    pub(crate) secret_arguments: &'c [String],
+    /// The parts of its result that are secrets.
+    pub(crate) secret_result: &'c [String],
 }
 
 impl Catalogue {
@@ -86,9 +99,15 @@ impl Catalogue {
             .flat_map(|(index, tool)| names(tool).into_iter().map(move |name| (name, index)))
             .collect();
         // The runner has checked its schemas and checks every call; one that cannot be read here only means a later refusal.
-        let parameters = tools.iter().map(|tool| Parameters {
-            schema: Schema::new(&tool.parameters_schema).ok(),
-            path_arguments: path_arguments(&serde_json::from_str(&tool.parameters_schema).unwrap_or_default()),
+        let parameters = tools.iter().map(|tool| {
+            let parameters = serde_json::from_str(&tool.parameters_schema).unwrap_or_default();
+            let result = serde_json::from_str(&tool.result_schema).unwrap_or_default();
+            Parameters {
+                schema: Schema::new(&tool.parameters_schema).ok(),
+                path_arguments: path_arguments(&parameters),
+                secret_arguments: secret_places(&parameters),
+                secret_result: secret_places(&result),
+            }
         });
         let parameters = parameters.collect();
         Self { ledger_id, tools, by_name, parameters }
@@ -97,8 +116,9 @@ impl Catalogue {
     /// A tool by any of its names.
     pub(crate) fn find(&self, name: &str) -> Option<FoundTool<'_>> {
         let &index = self.by_name.get(name)?;
-        let Parameters { schema, path_arguments } = &self.parameters[index];
-        Some(FoundTool { tool: &self.tools[index], schema: schema.as_ref(), path_arguments })
+        let Parameters { schema, path_arguments, secret_arguments, secret_result } = &self.parameters[index];
+        let (tool, schema) = (&self.tools[index], schema.as_ref());
+        Some(FoundTool { tool, schema, path_arguments, secret_arguments, secret_result })
     }
 
     /// Every name of a tool, the canonical ones first.
@@ -121,7 +141,14 @@ impl Runner {
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let authorization =
             token.map(|token| format!("Bearer {token}").parse().map_err(|_| InvalidToken)).transpose()?;
-        Ok(Self { client, authorization, catalogue: Arc::default(), stores, link: Arc::default() })
+        Ok(Self {
+            client,
+            authorization,
+            catalogue: Arc::default(),
+            is_catalogue_old: Arc::default(),
+            stores,
+            link: Arc::default(),
+        })
     }
 
     /// The session with this runner.
@@ -142,7 +169,9 @@ impl Runner {
         &self,
         requests: impl Stream<Item = runner_v1::SessionRequest> + Send + 'static,
     ) -> Result<tonic::Streaming<runner_v1::SessionResponse>, Status> {
-        Ok(self.client.clone().session(self.request(requests)).await?.into_inner())
+        let session = self.client.clone().session(self.request(requests)).await?.into_inner();
+        self.is_catalogue_old.store(true, Ordering::Release);
+        Ok(session)
     }
 
     /// The end of an operation, by the session or by its own method.
@@ -190,12 +219,28 @@ impl Runner {
         request
     }
 
-    /// Returns the tools as last listed; lists them again when there is no list yet or `fresh` is set.
+    /// Returns the tools as last listed; lists them again when there is no list yet, `fresh` is set or a session was opened meanwhile. In the last case the
+    /// list that is known serves while the runner is unavailable.
     pub(crate) async fn catalogue(&self, fresh: bool) -> Result<Arc<Catalogue>, Status> {
         let known = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(known) = known.filter(|_| !fresh) {
+        let Some(known) = known.filter(|_| !fresh) else { return self.listed().await };
+        if !self.is_catalogue_old.load(Ordering::Acquire) {
             return Ok(known);
         }
+        Ok(self.listed().await.unwrap_or(known))
+    }
+
+    async fn listed(&self) -> Result<Arc<Catalogue>, Status> {
+        // A session that is opened from here on makes the list old again.
+        let was_old = self.is_catalogue_old.swap(false, Ordering::AcqRel);
+        let listed = self.list().await;
+        if listed.is_err() {
+            self.is_catalogue_old.fetch_or(was_old, Ordering::AcqRel);
+        }
+        listed
+    }
+
+    async fn list(&self) -> Result<Arc<Catalogue>, Status> {
         let (mut tools, mut page_token) = (Vec::new(), String::new());
         loop {
             let mut request = self.request(runner_v1::ListToolsRequest { page_size: 1000, page_token });

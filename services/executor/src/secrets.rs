@@ -42,8 +42,11 @@ pub(crate) struct Vault {
 /// The secrets of one execution, as far as its events go.
 pub(crate) struct Secrets {
     redactor: Redactor,
-    /// Values that were found to be secrets, by their form or their field's name; they are hidden wherever they occur.
+    /// Values that were found to be secrets, by their form, their field's name or a tool's schema. They are hidden wherever they occur; those that are too short or
+    /// too ordinary for that, which only a schema marks, where they are the whole of a value.
     known: BTreeSet<String>,
+    /// Those that a tool's schema or output has marked since the last transition: they are stored with the next.
+    marked: Vec<String>,
     /// Created with the first blob or the first transition that has something to seal.
     key: Option<SealKey>,
     /// Whether the journal has the key, or is about to.
@@ -98,7 +101,13 @@ pub(crate) enum SecretsError {
 impl Vault {
     /// The secrets of an execution without events.
     pub(crate) fn secrets(&self) -> Secrets {
-        Secrets { redactor: self.redactor.clone(), known: BTreeSet::new(), key: None, is_key_stored: false }
+        Secrets {
+            redactor: self.redactor.clone(),
+            known: BTreeSet::new(),
+            marked: Vec::new(),
+            key: None,
+            is_key_stored: false,
+        }
     }
 
     /// Hides the secrets in messages, and returns the transition to store. `uid` is the execution's; `random` returns 32 random bytes.
@@ -113,6 +122,9 @@ impl Vault {
     ) -> Sealed {
         let mut shown = Vec::with_capacity(messages.iter().map(|message| message.encoded_len() + 4).sum());
         let mut originals = Vec::new();
+        if let Some(first) = messages.first_mut() {
+            first.secrets = std::mem::take(&mut secrets.marked);
+        }
         for message in &mut *messages {
             let start = shown.len();
             message.encode_length_delimited(&mut shown).expect("a vector grows");
@@ -162,7 +174,7 @@ impl Vault {
                 let shown = messages[from..].iter_mut().find(|shown| shown.sequence == original.sequence);
                 let shown = shown.ok_or(SecretsError::Misplaced(sequence(&original)))?;
                 secrets.hide(&mut original.clone());
-                *shown = original;
+                *shown = v1::ExecutionEvent { secrets: Vec::new(), ..original };
             }
         }
         Ok((messages, secrets))
@@ -214,7 +226,7 @@ impl Vault {
         let content: SnapshotContent = postcard::from_bytes(content).map_err(|error| {
             SecretsError::Undecodable(DecodeError::Damaged(format!("the snapshot cannot be decoded: {error}")))
         })?;
-        secrets.learn(content.known.into_iter().collect());
+        secrets.learn_all(content.known);
         Ok((messages, content.state, secrets))
     }
 
@@ -237,11 +249,6 @@ impl Vault {
     pub(crate) fn labels(&self, mut labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
         hide::show(&self.redactor, Text::Labels(&mut labels));
         labels
-    }
-
-    /// Hides secrets in a call that belongs to no execution.
-    pub(crate) fn planned_call(&self, call: v1::PlannedCall) -> v1::PlannedCall {
-        shown(&self.redactor, call)
     }
 
     /// Hides secrets in a plan that belongs to no execution.
@@ -307,7 +314,11 @@ impl Secrets {
     pub(crate) fn fork(&self) -> Fork {
         let (redactor, known, key) = (self.redactor.clone(), self.known.clone(), self.key.clone());
         let (count, has_new_key) = (known.len(), key.is_none());
-        Fork { secrets: Self { redactor, known, key, is_key_stored: false }, known: count, has_new_key }
+        Fork {
+            secrets: Self { redactor, known, marked: Vec::new(), key, is_key_stored: false },
+            known: count,
+            has_new_key,
+        }
     }
 
     /// Whether what a fork has sealed can be used: with the execution's key, and no secret shown that has become known since.
@@ -321,7 +332,7 @@ impl Secrets {
         if has_new_key {
             self.key = secrets.key;
         }
-        self.learn(secrets.known.into_iter().collect());
+        self.learn_all(secrets.known);
     }
 
     /// Learns the secrets in the original of a blob.
@@ -340,14 +351,39 @@ impl Secrets {
 
     /// Hides the secrets in a message; returns whether that changed it.
     fn hide(&mut self, message: &mut v1::ExecutionEvent) -> bool {
-        let mut found = Vec::new();
-        let mut changed = false;
+        let marked = std::mem::take(&mut message.secrets);
+        let (mut found, mut changed) = (Vec::new(), !marked.is_empty());
+        self.learn_all(marked);
         message.texts(&mut |text| changed |= hide::hide(&self.redactor, text, &mut found));
         if self.learn(found) {
             // A value found in one text may occur in an earlier one, where only the value identifies it.
             message.texts(&mut |text| changed |= hide::hide(&self.redactor, text, &mut Vec::new()));
         }
         changed
+    }
+
+    /// Learns values that are secrets wherever they occur, whatever they look like. They are stored with the next transition.
+    pub(crate) fn mark(&mut self, values: Vec<String>) {
+        let new: BTreeSet<String> = values.into_iter().filter(|value| !value.is_empty()).collect();
+        let new: Vec<String> = new.difference(&self.known).cloned().collect();
+        self.learn_all(new.iter().cloned());
+        self.marked.extend(new);
+    }
+
+    /// The same for values that output has shown, as far as they can be looked for in texts.
+    pub(crate) fn mark_telling(&mut self, mut values: Vec<String>) {
+        values.retain(|value| is_telling(value));
+        self.mark(values);
+    }
+
+    /// Remembers values, those that are too short or too ordinary to be looked for in texts as well.
+    fn learn_all(&mut self, values: impl IntoIterator<Item = String>) {
+        let (telling, other): (Vec<String>, Vec<String>) = values.into_iter().partition(|value| is_telling(value));
+        self.learn(telling);
+        if !other.is_empty() {
+            self.known.extend(other.iter().cloned());
+            self.redactor = self.redactor.with_whole_values(other);
+        }
     }
 
     /// Remembers new secret values; returns whether there were any.

@@ -114,13 +114,15 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
         let message = format!("Tool '{}' not found{way_out}", call.tool);
         return vec![call.problem("/tool", message)];
     };
-    let FoundTool { tool, schema, path_arguments } = found;
+    let FoundTool { tool, schema, path_arguments, secret_arguments, secret_result } = found;
     if !tools.iter().any(|facts| facts.used_as == call.tool) {
         tools.push(ToolFacts {
             used_as: call.tool.to_owned(),
             tool: tool.name.clone(),
             recovery: wire::recovery_from(tool.recovery()),
             default_timeout: tool.default_timeout.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
+            secret_arguments: secret_arguments.to_vec(),
+            secret_result: secret_result.to_vec(),
         });
     }
     let Some(arguments) = call.arguments else { return Vec::new() };

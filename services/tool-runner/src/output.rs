@@ -1,7 +1,7 @@
 //! Buffers the output of a running call from its first byte, so that a subscriber that connects late or again continues where it left off.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicI64, Ordering},
@@ -25,6 +25,10 @@ const MAX_TAIL_BYTES: usize = 4 << 10;
 /// multi-line secret that starts before the cut is still recognised.
 const MAX_UNREDACTED_TAIL_BYTES: usize = 64 << 10;
 
+/// The most values that are reported as secrets, and the most bytes of them together.
+const MAX_FOUND: usize = 256;
+const MAX_FOUND_BYTES: usize = 64 << 10;
+
 const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 
 /// The redacted output of one call. Writing never waits for a reader.
@@ -32,6 +36,10 @@ const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 pub(crate) struct OutputBuffer {
     written: Mutex<Written>,
     redactor: Redactor,
+    /// Whether nothing of the standard output is shown: it is the result, and has parts that its schema marks as secret.
+    hides_stdout: bool,
+    /// The values that were recognized as secrets in either stream.
+    found: Mutex<BTreeSet<String>>,
     wake: watch::Sender<()>,
 }
 
@@ -91,8 +99,28 @@ impl StreamBuffer {
 
 impl OutputBuffer {
     /// An empty buffer.
-    pub(crate) fn new(redactor: &Redactor) -> Self {
-        Self { written: Mutex::new(Written::Empty), redactor: redactor.clone(), wake: watch::Sender::new(()) }
+    pub(crate) fn new(redactor: &Redactor, hides_stdout: bool) -> Self {
+        let (written, found) = (Mutex::new(Written::Empty), Mutex::default());
+        Self { written, redactor: redactor.clone(), hides_stdout, found, wake: watch::Sender::new(()) }
+    }
+
+    /// The values that were recognized as secrets in the output so far; so many that a message can have them.
+    pub(crate) fn found(&self) -> Vec<String> {
+        let mut bytes = 0;
+        let fits = |value: &&String| {
+            bytes += value.len();
+            bytes <= MAX_FOUND_BYTES
+        };
+        lock(&self.found).iter().take(MAX_FOUND).take_while(fits).cloned().collect()
+    }
+
+    /// Takes what a stream has recognized, and hides it in both from now on.
+    fn learn(&self, streams: &mut [StreamBuffer; 2], values: &[String]) {
+        let mut found = lock(&self.found);
+        let new: Vec<String> = values.iter().filter(|value| found.insert((*value).clone())).cloned().collect();
+        if !new.is_empty() {
+            streams.iter_mut().filter_map(|stream| stream.redacting.as_mut()).for_each(|stream| stream.learn(&new));
+        }
     }
 
     /// Ends the streams: bytes held back are redacted and published, and later writes are ignored.
@@ -102,9 +130,11 @@ impl OutputBuffer {
             Written::Empty => return *written = Written::EndedEmpty,
             Written::EndedEmpty => return,
             Written::Streams(streams) => {
-                for stream_buffer in streams.iter_mut() {
-                    let rest = stream_buffer.redacting.take().map(Hidden::finish);
-                    stream_buffer.keep(&rest.unwrap_or_default());
+                for index in 0..streams.len() {
+                    let Some(mut redacting) = streams[index].redacting.take() else { continue };
+                    let rest = redacting.end();
+                    self.learn(streams, &redacting.take_found());
+                    streams[index].keep(&rest);
                 }
             }
         }
@@ -124,6 +154,9 @@ impl OutputBuffer {
 
 impl crate::Output for OutputBuffer {
     fn write(&self, stream: Stream, bytes: &[u8]) {
+        if self.hides_stdout && stream == Stream::Stdout {
+            return;
+        }
         let Some(index) = STREAMS.iter().position(|known| *known == stream) else { return };
         let mut written = self.written();
         if matches!(*written, Written::Empty) {
@@ -138,7 +171,11 @@ impl crate::Output for OutputBuffer {
             return;
         };
         let shown = redacting.push(bytes);
-        if stream_buffer.keep(&shown) {
+        let found = redacting.take_found();
+        if !found.is_empty() {
+            self.learn(streams, &found);
+        }
+        if streams[index].keep(&shown) {
             drop(written);
             self.wake.send_replace(());
         }
@@ -214,8 +251,9 @@ impl OutputBuffer {
     /// The redacted ends of the streams; `None` if both are empty.
     pub(crate) fn tail(&self) -> Option<LastOutput> {
         let Written::Streams(streams) = &*self.written() else { return None };
+        let redactor = self.redactor.with_literals(self.found()).unwrap_or_else(|_| self.redactor.clone());
         let [(stdout, stdout_truncated), (stderr, stderr_truncated)] =
-            [streams[0].tail(&self.redactor), streams[1].tail(&self.redactor)];
+            [streams[0].tail(&redactor), streams[1].tail(&redactor)];
         let is_empty = stdout.is_empty() && stderr.is_empty();
         (!is_empty).then_some(LastOutput { stdout, stderr, stdout_truncated, stderr_truncated })
     }
@@ -266,7 +304,7 @@ mod tests {
 
     #[test]
     fn chunks_are_bounded_and_never_cut_a_character() {
-        let buffer = OutputBuffer::new(&Redactor::new());
+        let buffer = OutputBuffer::new(&Redactor::new(), false);
         let text = "é".repeat(MAX_CHUNK_BYTES);
         buffer.write(Stream::Stdout, format!("x{text}").as_bytes());
         buffer.finish();
@@ -282,7 +320,7 @@ mod tests {
 
     #[test]
     fn an_incomplete_character_is_held_back_until_the_end() {
-        let buffer = OutputBuffer::new(&Redactor::new());
+        let buffer = OutputBuffer::new(&Redactor::new(), false);
         buffer.write(Stream::Stderr, b"");
         let stderr = |bytes: &[u8]| match &mut *buffer.written() {
             Written::Streams(streams) => streams[1].keep(bytes),
@@ -295,9 +333,35 @@ mod tests {
         assert_eq!(all(&buffer, Position::after(0, 1), false), [(1, "€!".to_owned())]);
     }
 
+    /// S2-FR-077: what one stream shows as a secret is hidden in both from then on, and in the ends that a failure shows, those before it too.
+    #[test]
+    fn what_is_recognized_once_is_hidden_in_both_streams() {
+        let buffer = OutputBuffer::new(&Redactor::new(), false);
+        let value = "waldfee7moos";
+        buffer.write(Stream::Stderr, format!("early {value}\n").as_bytes());
+        buffer.write(Stream::Stdout, format!("API_TOKEN={value}\n").as_bytes());
+        buffer.write(Stream::Stderr, format!("late {value}\n").as_bytes());
+        buffer.finish();
+        let shown: String = all(&buffer, Position::default(), true).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(shown, format!("API_TOKEN=[REDACTED]\nearly {value}\nlate [REDACTED]\n"), "what was shown is shown");
+        let last = buffer.tail().unwrap();
+        assert_eq!(last.stderr, "early [REDACTED]\nlate [REDACTED]\n");
+        assert_eq!(buffer.found(), [value]);
+    }
+
+    #[test]
+    fn standard_output_that_is_a_marked_result_is_not_shown() {
+        let buffer = OutputBuffer::new(&Redactor::new(), true);
+        buffer.write(Stream::Stdout, b"{\"session\": \"hush\"}\n");
+        buffer.write(Stream::Stderr, b"working\n");
+        buffer.finish();
+        assert_eq!(all(&buffer, Position::default(), true), [(0, "working\n".to_owned())]);
+        assert_eq!(buffer.tail().unwrap().stdout, "");
+    }
+
     #[test]
     fn invalid_utf8_is_replaced() {
-        let buffer = OutputBuffer::new(&Redactor::new());
+        let buffer = OutputBuffer::new(&Redactor::new(), false);
         buffer.write(Stream::Stdout, b"\xff\xfeok");
         buffer.finish();
         assert_eq!(all(&buffer, Position::default(), false), [(0, "\u{fffd}\u{fffd}ok".to_owned())]);
@@ -308,7 +372,7 @@ mod tests {
     /// S2-FR-077a: a line is published when it is complete, because a secret may arrive in parts.
     #[test]
     fn a_secret_written_in_parts_is_redacted() {
-        let buffer = OutputBuffer::new(&Redactor::new());
+        let buffer = OutputBuffer::new(&Redactor::new(), false);
         buffer.write(Stream::Stdout, b"done\ntoken = ghp_Zx81mQ7Lr0aVt5KcNw");
         assert_eq!(all(&buffer, Position::default(), false), [(0, "done\n".to_owned())]);
         buffer.write(Stream::Stdout, b"3Yb9Ud2Ef6Hg4Js1Pk");
@@ -321,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_failure_shows_the_ends_of_both_streams() {
-        let buffer = OutputBuffer::new(&Redactor::new());
+        let buffer = OutputBuffer::new(&Redactor::new(), false);
         assert_eq!(buffer.tail(), None);
         buffer.write(Stream::Stdout, b"one\ntwo\n");
         let last = buffer.tail().unwrap();
@@ -339,7 +403,7 @@ mod tests {
     /// S2-FR-077a
     #[test]
     fn a_failure_shows_no_secret_that_begins_before_its_tail() {
-        let buffer = OutputBuffer::new(&Redactor::new());
+        let buffer = OutputBuffer::new(&Redactor::new(), false);
         let pem = |what: &str| format!("-----{what} RSA PRIVATE KEY-----\n");
         let body = "MIIEowIBAAKCAQEAn0\n".repeat(400);
         buffer.write(Stream::Stdout, [&pem("BEGIN"), &*body, &pem("END"), "failed\n"].concat().as_bytes());
@@ -355,7 +419,7 @@ mod tests {
 
     #[test]
     fn the_buffer_is_bounded() {
-        let buffer = OutputBuffer::new(&Redactor::new());
+        let buffer = OutputBuffer::new(&Redactor::new(), false);
         for _ in 0..64 {
             buffer.write(Stream::Stdout, &[b'x'; 64 << 10]);
         }

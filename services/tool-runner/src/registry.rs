@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use belay_json_schema::{InvalidSchema, Schema, Violation};
+use belay_json_schema::{InvalidSchema, Schema, Violation, secret_places};
 use belay_policy::{Intent, ToolKind};
 use belay_proto::v1;
 use serde_json::Value;
@@ -239,6 +239,8 @@ pub(crate) struct Registered {
     pub(crate) spec: ToolSpec,
     pub(crate) parameters: Parameters,
     pub(crate) result: Schema,
+    /// The parts of the result that its schema marks as secret, as JSON pointers in which `*` stands for every member or item.
+    pub(crate) secret_result: Vec<String>,
     pub(crate) tool: Box<dyn Tool>,
 }
 
@@ -253,8 +255,7 @@ impl Parameters {
     fn new(text: &'static str) -> Result<Self, InvalidSchema> {
         let schema = Schema::new(text)?;
         let text: Value = serde_json::from_str(text).expect("a schema is JSON");
-        let mut secret = Vec::new();
-        mark(&text, String::new(), &mut secret);
+        let secret = secret_places(&text);
         Ok(Self { schema, text, secret })
     }
 
@@ -273,24 +274,6 @@ impl Parameters {
             }
         }
         violations
-    }
-}
-
-/// Collects the JSON pointers of what a schema marks as secret (`"writeOnly": true` or `"x-secret": true`). References are not followed:
-/// the mark has to be on the parameter itself.
-fn mark(schema: &Value, place: String, secret: &mut Vec<String>) {
-    if schema["writeOnly"] == true || schema["x-secret"] == true {
-        secret.push(place);
-        return;
-    }
-    for (name, member) in schema["properties"].as_object().into_iter().flatten() {
-        mark(member, format!("{place}/{}", name.replace('~', "~0").replace('/', "~1")), secret);
-    }
-    for every in ["items", "additionalProperties"] {
-        schema.get(every).into_iter().for_each(|member| mark(member, format!("{place}/*"), secret));
-    }
-    for choice in ["allOf", "anyOf", "oneOf"] {
-        schema[choice].as_array().into_iter().flatten().for_each(|part| mark(part, place.clone(), secret));
     }
 }
 
@@ -336,7 +319,8 @@ impl Registry {
             let refused = |part| move |source| RegistryError::Schema { tool: spec.name, part, source };
             let parameters = Parameters::new(spec.parameters).map_err(refused("parameters"))?;
             let result = Schema::new(spec.result).map_err(refused("result"))?;
-            let registered = Arc::new(Registered { spec: spec.clone(), parameters, result, tool });
+            let secret_result = secret_places(&serde_json::from_str(spec.result).expect("a schema is JSON"));
+            let registered = Arc::new(Registered { spec: spec.clone(), parameters, result, secret_result, tool });
             for name in std::iter::once(spec.name).chain(spec.aliases.iter().copied()) {
                 if by_name.insert(name, Arc::clone(&registered)).is_some() {
                     return Err(RegistryError::NameTaken(name));

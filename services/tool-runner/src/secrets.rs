@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use belay_proto::{runner_v1, v1::payload::Content};
 use belay_redaction::{
-    Bound, Hidden, MasterKey, NotOpened, REDACTED, RedactedJson, Redactor, SealKey, is_telling, open, seal,
+    Bound, Hidden, MasterKey, NotOpened, REDACTED, RedactedJson, Redactor, SealKey, is_telling, leaves, open, seal,
 };
 use serde_json::Value;
 
@@ -49,15 +49,24 @@ impl Secrets {
     /// Redacts the secrets of a call of this tool with these arguments.
     pub(crate) fn of_call(&self, tool: &str, arguments: &str) -> CallSecrets {
         let tool = self.0.registry.find(tool);
-        let marked = tool.map_or_else(Vec::new, |tool| tool.parameters.secret().to_vec());
-        let mut secrets = CallSecrets { redactor: self.0.redactor.clone(), marked };
-        let mut known = BTreeSet::new();
+        let marked = tool.as_ref().map_or_else(Vec::new, |tool| tool.parameters.secret().to_vec());
+        let marked_result = tool.map_or_else(Vec::new, |tool| tool.secret_result.clone());
+        let mut secrets = CallSecrets { redactor: self.0.redactor.clone(), marked, marked_result };
+        let (mut known, mut marked) = (BTreeSet::new(), BTreeSet::new());
         if let Some(RedactedJson { shown, hidden }) = secrets.hidden(arguments, &secrets.marked) {
             for Hidden { pointer, original } in &hidden {
                 let whole = shown.pointer(pointer).and_then(Value::as_str) == Some(REDACTED);
                 learn(&secrets.redactor, original, whole, &mut known);
             }
+            // What is too short to be looked for in texts is still hidden where it is a whole argument or word: a command gets it as one.
+            let value = serde_json::from_str(arguments).unwrap_or_default();
+            for (_, value) in belay_redaction::marked(&value, &secrets.marked) {
+                leaves(value, &mut |value| {
+                    marked.insert(value);
+                });
+            }
         }
+        secrets.redactor = secrets.redactor.with_whole_values(marked);
         if !known.is_empty() {
             secrets.redactor = secrets.redactor.with_literals(known).expect("their lengths are within what is taken");
         }
@@ -112,7 +121,7 @@ impl Sealer {
 
     /// Redacts the secrets of a call.
     pub(crate) fn of_call(&self, call: &runner_v1::ToolCall) -> CallSecrets {
-        self.secrets.of_call(&call.tool, &json_of(call.arguments.as_ref()))
+        self.secrets.of_call(&call.tool, &json_of(call.arguments.as_ref())).with_found(&call.secrets)
     }
 }
 
@@ -122,13 +131,27 @@ pub(crate) struct CallSecrets {
     redactor: Redactor,
     /// The arguments that the schema marks as secret, as JSON pointers.
     marked: Vec<String>,
+    /// The parts of the result that the schema marks.
+    marked_result: Vec<String>,
 }
 
 impl CallSecrets {
     /// Those that this redactor finds.
     #[cfg(test)]
     pub(crate) fn with(redactor: Redactor) -> Self {
-        Self { redactor, marked: Vec::new() }
+        Self { redactor, marked: Vec::new(), marked_result: Vec::new() }
+    }
+
+    /// Whether the schema marks parts of the result.
+    pub(crate) fn marks_result(&self) -> bool {
+        !self.marked_result.is_empty()
+    }
+
+    /// The same with values that the call's output has shown to be secrets.
+    pub(crate) fn with_found(&self, values: &[String]) -> Self {
+        let telling = values.iter().filter(|value| is_telling(value));
+        let redactor = self.redactor.with_literals(telling).unwrap_or_else(|_| self.redactor.clone());
+        Self { redactor, marked: self.marked.clone(), marked_result: self.marked_result.clone() }
     }
 
     pub(crate) fn redactor(&self) -> &Redactor {
@@ -137,12 +160,12 @@ impl CallSecrets {
 
     /// The redacted call.
     pub(crate) fn call(&self, call: &runner_v1::ToolCall) -> runner_v1::ToolCall {
-        let mut shown = call.clone();
+        let mut shown = runner_v1::ToolCall { secrets: Vec::new(), ..call.clone() };
         if let Some(Content::Json(json)) = shown.arguments.as_mut().and_then(|payload| payload.content.as_mut()) {
             *json = self.arguments(json);
         }
         if let Some(Content::Json(json)) = shown.result.as_mut().and_then(|payload| payload.content.as_mut()) {
-            *json = self.json(json, &[]);
+            *json = self.json(json, &self.marked_result);
         }
         if let Some(failure) = &mut shown.failure {
             failure.message = self.text(&failure.message);

@@ -106,9 +106,9 @@ impl FormPrompt {
                 let place = *place;
                 self.field(place, line)
             }
-            At::Json => match serde_json::from_str(line) {
+            At::Json => match belay_all_in_one::json::read(line) {
                 Ok(value) => self.confirm(value),
-                Err(error) => Reply::Again(format!("this is not JSON: {error}")),
+                Err(refused) => Reply::Again(format!("this cannot be taken: {refused}")),
             },
             At::Confirming(answer) => match line.to_lowercase().as_str() {
                 "y" | "yes" => Reply::Answered(answer.clone()),
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn any_other_answer_is_asked_as_json() {
         let mut form = prompt(&json!({"type": "array"}));
-        assert!(matches!(after(&mut form, &["a", "[1"]), Reply::Again(hint) if hint.starts_with("this is not JSON")));
+        assert!(matches!(after(&mut form, &["a", "[1"]), Reply::Again(hint) if hint.contains("is not JSON")));
         assert_eq!(after(&mut form, &["[1]", "y"]), Reply::Answered(json!([1])));
     }
 

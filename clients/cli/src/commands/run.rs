@@ -257,11 +257,11 @@ fn inputs(verb: &Run) -> Result<Option<Payload>, Failure> {
         Some(path) => {
             let name = path.display();
             let invalid = |why: String| Report::new(reasons::INVALID_ARGUMENT, format!("the inputs in {name} {why}"));
-            let text = std::fs::read_to_string(path).map_err(|error| invalid(format!("cannot be read: {error}")))?;
-            match serde_json::from_str(&text) {
+            let text = std::fs::read(path).map_err(|error| invalid(format!("cannot be read: {error}")))?;
+            match belay_all_in_one::json::read_bytes(&text) {
                 Ok(serde_json::Value::Object(values)) => values,
                 Ok(_) => return Err(invalid("are not a JSON object with a value for each input".to_owned()).into()),
-                Err(error) => return Err(invalid(format!("are not JSON: {error}")).into()),
+                Err(refused) => return Err(invalid(format!("cannot be taken: {refused}")).into()),
             }
         }
     };

@@ -1,5 +1,6 @@
 //! The fields of a form, as far as a command line can ask for them.
 
+use belay_all_in_one::json;
 use serde_json::Value;
 
 use super::text::{clean, shorten};
@@ -101,12 +102,13 @@ impl Field {
     pub(crate) fn read(&self, line: &str) -> Result<Value, String> {
         match &self.kind {
             Kind::Text => Ok(Value::from(line)),
-            Kind::Integer => match serde_json::from_str::<Value>(line) {
+            Kind::Integer => match json::read(line) {
                 Ok(value) if value.is_i64() || value.is_u64() => Ok(value),
                 _ => Err(format!("`{}` is not a whole number", clean(line))),
             },
-            Kind::Number => match serde_json::from_str::<Value>(line) {
+            Kind::Number => match json::read(line) {
                 Ok(value) if value.is_number() => Ok(value),
+                Err(refused) if line.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => Err(refused.message),
                 _ => Err(format!("`{}` is not a number", clean(line))),
             },
             Kind::Flag => match line.to_lowercase().as_str() {

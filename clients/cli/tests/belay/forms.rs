@@ -65,7 +65,7 @@ fn a_script_answers_a_form() {
     let answer = |value: &str| belay(&server, &["approvals", "answer", "f7k2", "--value", value]).output().unwrap();
     let bad = answer("{");
     assert_eq!(bad.status.code(), Some(2));
-    assert!(text(&bad.stderr).contains("--value is not JSON"), "{}", text(&bad.stderr));
+    assert!(text(&bad.stderr).contains("--value cannot be taken: is not JSON"), "{}", text(&bad.stderr));
     server.world().refused_answers.push("\"x\" does not match".to_owned());
     let refused = answer(r#"{"version":"x"}"#);
     assert_eq!(refused.status.code(), Some(2));

@@ -66,7 +66,7 @@ fn value_of(answer: Option<&v1::Payload>) -> Result<Value, Status> {
         let message = format!("has {} bytes and the limit is {MAX_ANSWER_BYTES}", text.len());
         return Err(status::invalid("answer.json", message).into());
     }
-    serde_json::from_str(text).map_err(|error| status::invalid("answer.json", format!("is not JSON: {error}")).into())
+    belay_json::read(text).map_err(|refused| status::invalid("answer.json", refused.to_string()).into())
 }
 
 /// Each violation at its JSON pointer below `answer`.

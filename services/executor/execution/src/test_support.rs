@@ -13,6 +13,8 @@ pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
         tool: tool.into(),
         recovery,
         default_timeout: std::time::Duration::from_secs(1),
+        secret_arguments: Vec::new(),
+        secret_result: Vec::new(),
     };
     let created = Created {
         uid: "u".into(),

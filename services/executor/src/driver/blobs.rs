@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     blobs::{Opener, Unreadable, owner, unwritten},
+    marks,
     operation::{Large, ReportFault, SealedResult, Update},
     registry::unwritable,
 };
@@ -68,6 +69,15 @@ impl Driver {
             random: &|| self.registry.ids.next_key(),
         };
         work(&mut self.execution, &at_hand)
+    }
+
+    /// Learns the secrets that the tool's schema marks in the result of a call that has ended.
+    pub(super) fn mark_result(&mut self, operation: OperationKey, end: &ToolCallEnd) {
+        let ToolCallEnd::Completed { result: Payload::Inline(result), .. } = end else { return };
+        let request = self.execution.operation(operation).and_then(|operation| operation.tool_call());
+        let facts = request.and_then(|call| self.execution.tools().iter().find(|facts| facts.tool == call.tool));
+        let marked = facts.map_or_else(Vec::new, |facts| marks::at(&facts.secret_result, result));
+        self.secrets.mark(marked);
     }
 
     /// Hides and seals the result of a call apart from this task, when it is too large for an event: for the largest that takes seconds, in which

@@ -27,6 +27,7 @@ impl Driver {
         let now = self.now();
         match update {
             Update::RunnerUnavailable(answer) => self.obstacles.set_runner_away(answer, now),
+            Update::SecretsFound(values) => self.secrets.mark_telling(values),
             Update::ClocksDiffer => self.obstacles.set_clocks_differ(now),
             Update::GateUnavailable => self.obstacles.set_gate_away(now),
             Update::Busy(call, service) => {
@@ -76,6 +77,7 @@ impl Driver {
             Update::Ended { operation: call, end, is_copied } => {
                 self.obstacles.clear_services();
                 // The reply to a call may arrive just before an operation to cancel it starts.
+                self.mark_result(call, &end);
                 if self.execution.operation(call).is_some()
                     && let Some(end) = self.seal_if_large(call, end, is_copied)
                 {

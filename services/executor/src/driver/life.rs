@@ -28,6 +28,7 @@ use crate::{
     commits::Write,
     feeds::Push,
     journal_reads::unreadable,
+    marks,
     messages::Command,
     names::ExecutionName,
     progress::Progress,
@@ -78,6 +79,8 @@ impl Driver {
         let trace = Trace::of(&registry.telemetry, &name, &execution);
         let mut messages = messages_of(&events);
         let mut secrets = registry.vault.secrets();
+        secrets.mark(marks::of_created(execution.created()));
+        events.iter().for_each(|event| secrets.mark(marks::of_event(&execution, event, &|_| None)));
         let Sealed { mut transition, new_key: seal_key } =
             registry.vault.seal(&mut secrets, &execution.created().uid, &mut messages, &|| registry.ids.next_key());
         transition.facts = wire::facts_beside(&events);

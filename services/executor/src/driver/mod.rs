@@ -20,7 +20,7 @@ use std::{
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_execution::{Body, Event, Execution, ExecutionEvent, OperationId, OperationKey, Timestamp};
+use belay_execution::{BlobRef, Body, Event, Execution, ExecutionEvent, OperationId, OperationKey, Timestamp};
 use belay_journal::{
     ExecutionKey, ExecutionRow, ExecutionSummary, InboxChanges, InboxContent, InboxMessage, Operation, OutboxMessage,
     TakenMessage, Waits,
@@ -39,6 +39,7 @@ use crate::{
     decisions::outcome,
     feeds::{EventFeed, LiveWaits, Push},
     in_doubt::InDoubt,
+    marks,
     messages::{Command, EndedChild, GateNotice, Reply},
     names::ExecutionName,
     operation::{OperationHandle, Update},
@@ -330,6 +331,10 @@ impl Driver {
             messages.reverse();
             messages.iter_mut().zip(sequences).for_each(|(message, sequence)| message.sequence = sequence);
         }
+        let original = |blob: &BlobRef| self.made.originals.get(&blob.digest).cloned();
+        let marked: Vec<String> =
+            events.iter().flat_map(|event| marks::of_event(&self.execution, event, &original)).collect();
+        self.secrets.mark(marked);
         self.write_blobs().await?;
         let random = || self.registry.ids.next_key();
         let Sealed { mut transition, new_key: seal_key } =

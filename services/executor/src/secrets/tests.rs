@@ -263,3 +263,30 @@ fn what_a_newer_version_stored_is_not_read_and_not_called_corrupt() {
     let (reason, message) = status(Transition { shown: with_more(&stored.shown, &[0x0b]), ..stored });
     assert_eq!(reason, "STORE_CORRUPT", "{message}");
 }
+
+/// What a schema marks has no form of its own: it is stored sealed with the events that it was learned with, in no other place, and known again when they are
+/// read.
+#[test]
+fn marked_values_are_hidden_and_known_again_after_they_are_read() {
+    let vault = vault(1);
+    let mut secrets = vault.secrets();
+    secrets.mark(vec!["4711".into(), "Waldfee7".into(), String::new()]);
+    let mut first = [created(), requested(2, &json!({"pin": "4711", "text": "the word Waldfee7, and 4711"}))];
+    let Sealed { transition, new_key } = sealed(&vault, &mut secrets, &mut first);
+    assert_eq!(content(&first[1]), json!({"pin": "[REDACTED]", "text": "the word [REDACTED], and 4711"}).to_string());
+    assert!(!transition.shown.windows(8).any(|bytes| bytes == b"Waldfee7"));
+
+    let (opened, mut again) = vault.open(std::slice::from_ref(&transition), new_key.as_deref()).unwrap();
+    assert_eq!(content(&opened[1]), json!({"pin": "4711", "text": "the word Waldfee7, and 4711"}).to_string());
+    assert!(first.iter().chain(&opened).all(|message| message.secrets.is_empty()), "no reader gets them");
+    for secrets in [&mut secrets, &mut again] {
+        let mut next = [completed(3, &json!(["4711", "Waldfee7", "47110"]))];
+        let Sealed { transition, .. } = sealed(&vault, secrets, &mut next);
+        assert_eq!(content(&next[0]), json!(["[REDACTED]", "[REDACTED]", "47110"]).to_string());
+        assert!(transition.sealed.is_some());
+    }
+    // A value that is known already adds nothing.
+    secrets.mark(vec!["4711".into()]);
+    let mut plain = [message(4, Kind::StepStarted(v1::StepStarted {}))];
+    assert!(sealed(&vault, &mut secrets, &mut plain).transition.sealed.is_none());
+}

@@ -147,6 +147,8 @@ fn events(steps: usize, file: impl Fn(usize) -> CommittedFile) -> (Vec<Transitio
         tool: "t".into(),
         recovery: RecoveryClass::Transactional,
         default_timeout: Duration::from_secs(60),
+        secret_arguments: Vec::new(),
+        secret_result: Vec::new(),
     };
     let created = Created {
         uid: "8x4k2m9q1p7r3s5t6v8w".into(),

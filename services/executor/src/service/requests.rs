@@ -116,8 +116,8 @@ pub(super) fn json_within(
         let message = format!("has {} bytes and the limit is {longest}: send a reference", text.len());
         return Err(status::invalid(&field, message).into());
     }
-    let value: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|error| Status::from(status::invalid(&field, format!("is not JSON: {error}"))))?;
+    let value =
+        belay_json::read(&text).map_err(|refused| Status::from(status::invalid(&field, refused.to_string())))?;
     Ok(Json::canonical(&value))
 }
 

@@ -23,7 +23,9 @@ use super::{
 use crate::{
     ExecutionRegistry,
     driver::Driver,
+    marks,
     names::{ExecutionName, is_id, namespace, shard_of},
+    secrets::shown,
     submitted::{CallKey, Source, accepted, checked, inputs_of, key_of, located, plan_with, violations},
     trace, wire,
 };
@@ -264,8 +266,10 @@ fn preview(
 ) -> Result<v1::Execution, Status> {
     let execution = belay_execution::Execution::create(first)
         .map_err(|illegal| Status::internal(format!("a new execution cannot begin: {illegal}")))?;
-    let planned_calls = planned_calls.into_iter().map(|call| registry.vault.planned_call(call)).collect();
-    Ok(v1::Execution { planned_calls, ..registry.vault.secrets().summarize(name, &execution) })
+    let mut secrets = registry.vault.secrets();
+    secrets.mark(marks::of_created(execution.created()));
+    let planned_calls = planned_calls.into_iter().map(|call| shown(secrets.redactor(), call)).collect();
+    Ok(v1::Execution { planned_calls, ..secrets.summarize(name, &execution) })
 }
 
 /// Replies to a repeated request with the execution that it started, and to any other request with the same name or request id with an

@@ -46,6 +46,8 @@ fn first(trace: (String, String)) -> Event {
         tool: "noop".into(),
         recovery: RecoveryClass::Transactional,
         default_timeout: Duration::from_secs(120),
+        secret_arguments: Vec::new(),
+        secret_result: Vec::new(),
     };
     let created = Created {
         uid: "8x4k2m9q1p7r3s5t6v8w".into(),

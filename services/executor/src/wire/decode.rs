@@ -234,6 +234,8 @@ fn tools_from(tools: Vec<runner_v1::ToolFacts>, sequence: i64) -> Result<Vec<Too
             used_as: facts.used_as,
             tool: facts.tool,
             default_timeout: duration(facts.default_timeout),
+            secret_arguments: facts.secret_arguments,
+            secret_result: facts.secret_result,
         })
     };
     tools.into_iter().map(tool).collect()
@@ -678,6 +680,8 @@ mod tests {
                 tool: "noop".into(),
                 recovery: belay_execution::RecoveryClass::ReadOnly,
                 default_timeout: Duration::from_millis(1500),
+                secret_arguments: Vec::new(),
+                secret_result: Vec::new(),
             }],
             deadline: Some(time),
             trace: ("t".into(), "s".into()),

@@ -197,6 +197,8 @@ fn facts(facts: &ToolFacts) -> runner_v1::ToolFacts {
         used_as: facts.used_as.clone(),
         recovery: recovery_to(facts.recovery).into(),
         default_timeout: Some(belay_proto::duration(facts.default_timeout)),
+        secret_arguments: facts.secret_arguments.clone(),
+        secret_result: facts.secret_result.clone(),
     }
 }
 

@@ -221,8 +221,8 @@ fn arguments_from(arguments: Option<v1::Payload>, field: String, violations: &mu
 
 fn json_from(content: Content, field: String, violations: &mut Vec<Violation>) -> serde_json::Value {
     match content {
-        Content::Json(text) => serde_json::from_str(&text).unwrap_or_else(|error| {
-            violations.push(violation(field, format!("is not JSON: {error}")));
+        Content::Json(text) => belay_json::read(&text).unwrap_or_else(|refused| {
+            violations.push(violation(field, refused.to_string()));
             serde_json::Value::Null
         }),
         Content::Blob(_) => {
@@ -406,9 +406,9 @@ fn inputs_from(inputs: Vec<v1::PlanInput>, violations: &mut Vec<Violation>) -> B
     let mut read = BTreeMap::new();
     for (index, v1::PlanInput { name, description, schema, default_value }) in inputs.into_iter().enumerate() {
         let mut json = |field: &str, payload: Option<v1::Payload>| match payload?.content? {
-            Content::Json(text) => serde_json::from_str(&text)
-                .map_err(|error| {
-                    violations.push(violation(format!("inputs[{index}].{field}"), format!("is not JSON: {error}")));
+            Content::Json(text) => belay_json::read(&text)
+                .map_err(|refused| {
+                    violations.push(violation(format!("inputs[{index}].{field}"), refused.to_string()));
                 })
                 .ok(),
             Content::Blob(_) => {

@@ -38,6 +38,62 @@ pub struct Violation {
     pub unknown: Vec<String>,
 }
 
+/// The places that a schema marks as secret (`"writeOnly": true` or `"x-secret": true`), as JSON pointers (RFC 6901) into the values that it describes, in which `*`
+/// stands for every member or item. References to other parts of the schema (`#/…`) are followed, each at most once on one path: deeper in a value that
+/// contains itself nothing is marked.
+pub fn secret_places(schema: &Value) -> Vec<String> {
+    let mut places = std::collections::BTreeSet::new();
+    marks(schema, schema, String::new(), &mut Vec::new(), &mut places);
+    places.into_iter().collect()
+}
+
+fn marks<'s>(
+    root: &'s Value,
+    schema: &'s Value,
+    place: String,
+    followed: &mut Vec<&'s str>,
+    places: &mut std::collections::BTreeSet<String>,
+) {
+    if schema["writeOnly"] == true || schema["x-secret"] == true {
+        places.insert(place);
+        return;
+    }
+    for key in REFERENCES {
+        if let Some(pointer) = schema[key].as_str().and_then(|reference| reference.strip_prefix('#'))
+            && !followed.contains(&pointer)
+            && let Some(other) = root.pointer(pointer)
+        {
+            followed.push(pointer);
+            marks(root, other, place.clone(), followed, places);
+            followed.pop();
+        }
+    }
+    for (name, member) in schema["properties"].as_object().into_iter().flatten() {
+        let name = name.replace('~', "~0").replace('/', "~1");
+        marks(root, member, format!("{place}/{name}"), followed, places);
+    }
+    for (index, item) in schema["prefixItems"].as_array().into_iter().flatten().enumerate() {
+        marks(root, item, format!("{place}/{index}"), followed, places);
+    }
+    for every in ["items", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains"] {
+        schema.get(every).into_iter().for_each(|member| marks(root, member, format!("{place}/*"), followed, places));
+    }
+    for (_, member) in schema["patternProperties"].as_object().into_iter().flatten() {
+        marks(root, member, format!("{place}/*"), followed, places);
+    }
+    for choice in ["allOf", "anyOf", "oneOf"] {
+        for part in schema[choice].as_array().into_iter().flatten() {
+            marks(root, part, place.clone(), followed, places);
+        }
+    }
+    for choice in ["if", "then", "else"] {
+        schema.get(choice).into_iter().for_each(|part| marks(root, part, place.clone(), followed, places));
+    }
+    for (_, part) in schema["dependentSchemas"].as_object().into_iter().flatten() {
+        marks(root, part, place.clone(), followed, places);
+    }
+}
+
 impl Schema {
     /// Compiles a schema. References to other documents are rejected; nothing is fetched.
     ///
@@ -130,6 +186,35 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn marks_are_found_wherever_a_schema_can_have_them() {
+        let schema = serde_json::json!({
+            "properties": {
+                "pin": {"type": "string", "writeOnly": true},
+                "a/b": {"x-secret": true},
+                "list": {"items": {"properties": {"key": {"x-secret": true}}}},
+                "pair": {"prefixItems": [true, {"x-secret": true}]},
+                "any": {"anyOf": [{"type": "null"}, {"properties": {"z": {"writeOnly": true}}}]},
+                "ref": {"$ref": "#/$defs/token"},
+                "tree": {"$ref": "#/$defs/tree"},
+                "not": {"writeOnly": false, "x-secret": "true"},
+            },
+            "patternProperties": {"^k": {"properties": {"v": {"x-secret": true}}}},
+            "then": {"properties": {"later": {"x-secret": true}}},
+            "$defs": {
+                "token": {"type": "string", "x-secret": true},
+                "tree": {"properties": {"value": {"x-secret": true}, "next": {"$ref": "#/$defs/tree"}}},
+            },
+        });
+        let places = ["/*/v", "/any/z", "/a~1b", "/later", "/list/*/key", "/pair/1", "/pin", "/ref", "/tree/value"];
+        assert_eq!(
+            secret_places(&schema).into_iter().collect::<std::collections::BTreeSet<_>>(),
+            places.map(str::to_owned).into()
+        );
+        assert_eq!(secret_places(&serde_json::json!({"x-secret": true})), [""]);
+        assert_eq!(secret_places(&serde_json::json!(true)), Vec::<String>::new());
+    }
 
     fn schema() -> Schema {
         Schema::new(

@@ -179,7 +179,7 @@ table! {
     "`belay tools describe TOOL` shows the types; look at the output of the step that the template names."
 
     INVALID_RESULT Calls 30 true [InvalidResult] []
-    "A tool returned a result that does not match its own schema. The result is dropped."
+    "A tool returned a result that does not match its own schema, or that cannot be taken as it is: no JSON, a name twice in an object, a number whose digits would be lost, bytes that are no UTF-8. The result is dropped."
     "Give the step a `retry` if it happens now and then; otherwise fix the tool or its schema."
 
     PRECONDITION_FAILED Calls 30 false [PreconditionFailed] []

@@ -3,12 +3,16 @@
 //! One pass of Aho-Corasick finds the rules' keywords; a rule's regular expression then looks at a window around its keyword, within the
 //! line. A second pass finds the exact values that were given.
 
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, LazyLock, OnceLock},
+};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
 use crate::{
+    Found,
     bytes::{is_line_end, is_token},
     literals::{LiteralRefused, Literals},
     names,
@@ -26,23 +30,14 @@ const MAX_WINDOW: usize = 8 * 1024;
 /// The maximum distance of an assignment operator after its keyword.
 const MAX_OPERATOR_DISTANCE: usize = 48;
 
-/// A secret in a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// The rule that found it: `github-token`, one of the operator's, or `literal` for a value that was given.
-    pub rule: &'static str,
-    /// Where it begins in the original, in bytes.
-    pub start: usize,
-    /// Where it ends in the original, in bytes.
-    pub end: usize,
-}
-
 /// Finds secrets and replaces them with [`REDACTED`](crate::REDACTED). Create it once; clones share the rules.
 #[derive(Clone, Debug)]
 pub struct Redactor {
     rules: Arc<Rules>,
     own: Option<Arc<OwnRules>>,
     literals: Option<Arc<Literals>>,
+    /// Texts and numbers that are hidden in JSON where they are the whole of a value.
+    whole: Option<Arc<BTreeSet<String>>>,
 }
 
 /// A rule with its regular expression, which is compiled when a text first has one of its keywords: all together take three megabytes.
@@ -109,14 +104,14 @@ impl Redactor {
     /// The built-in rules, which all of a process share.
     pub fn new() -> Self {
         static RULES: LazyLock<Arc<Rules>> = LazyLock::new(|| Arc::new(Rules::new()));
-        Self { rules: Arc::clone(&RULES), own: None, literals: None }
+        Self { rules: Arc::clone(&RULES), own: None, literals: None, whole: None }
     }
 
     /// Finds nothing: for who may see everything.
     pub fn off() -> Self {
         static NONE: LazyLock<Arc<Rules>> =
             LazyLock::new(|| Arc::new(Rules { rules: Vec::new(), keywords: Rules::search(&[]), wanted: Vec::new() }));
-        Self { rules: Arc::clone(&NONE), own: None, literals: None }
+        Self { rules: Arc::clone(&NONE), own: None, literals: None, whole: None }
     }
 
     /// Adds the operator's rules, in place of earlier ones of the operator's.
@@ -125,7 +120,7 @@ impl Redactor {
     /// [`TooLarge`] when their patterns are too large together.
     pub fn with_rules(&self, rules: Vec<OwnRule>) -> Result<Self, TooLarge> {
         let own = OwnRules::new(rules)?.map(Arc::new);
-        Ok(Self { rules: Arc::clone(&self.rules), own, literals: self.literals.clone() })
+        Ok(Self { own, ..self.clone() })
     }
 
     /// Adds literal values to the rules: as they are, and in base64, hex, URL and JSON encoding. Earlier values stay.
@@ -134,7 +129,21 @@ impl Redactor {
     /// [`LiteralRefused`] for a value that is too short to be distinguished from ordinary text, or too long to be buffered in a stream.
     pub fn with_literals<L: AsRef<[u8]>>(&self, literals: impl IntoIterator<Item = L>) -> Result<Self, LiteralRefused> {
         let literals = Literals::new(self.literals.as_deref(), literals)?;
-        Ok(Self { rules: Arc::clone(&self.rules), own: self.own.clone(), literals: literals.map(Arc::new) })
+        Ok(Self { literals: literals.map(Arc::new), ..self.clone() })
+    }
+
+    /// Adds texts, and numbers as JSON writes them, that are too short or too ordinary to be looked for in texts: in JSON they are hidden where
+    /// they are the whole of a value. Earlier ones stay.
+    #[must_use]
+    pub fn with_whole_values(&self, values: impl IntoIterator<Item = String>) -> Self {
+        let mut whole = self.whole.as_deref().cloned().unwrap_or_default();
+        whole.extend(values.into_iter().filter(|value| !value.is_empty()));
+        Self { whole: (!whole.is_empty()).then(|| Arc::new(whole)), ..self.clone() }
+    }
+
+    /// Whether the text, or the number as JSON writes it, is one of those that are hidden where they are the whole of a value.
+    pub(crate) fn is_whole(&self, value: &str) -> bool {
+        self.whole.as_ref().is_some_and(|whole| whole.contains(value))
     }
 
     /// The longest encoding of a literal value, in bytes; and of one with several lines.
@@ -156,7 +165,11 @@ impl Redactor {
     pub fn may_hide_json(&self, text: &str) -> bool {
         // An escape can encode any letter of a keyword. Serializers rarely escape letters, and hardly ever slashes.
         let escapes = text.as_bytes().windows(2).any(|pair| pair == br"\u" || pair == br"\/");
-        self.own.is_some() || escapes || names::in_quotes(text.as_bytes()) || self.may_hide(text)
+        self.own.is_some()
+            || self.whole.is_some()
+            || escapes
+            || names::in_quotes(text.as_bytes())
+            || self.may_hide(text)
     }
 
     /// Every secret in the text, in order, without overlaps. They begin and end at character boundaries if the text is UTF-8.

@@ -66,6 +66,51 @@ pub fn restore(mut shown: Value, hidden: Vec<Hidden>) -> Result<Value, NotRestor
     Ok(shown)
 }
 
+/// The parts of a value at these JSON pointers, in which `*` stands for every member or item, each with its own pointer. What lies in another such part is
+/// not repeated.
+pub fn marked<'v, P: AsRef<str>>(value: &'v Value, pointers: &[P]) -> Vec<(String, &'v Value)> {
+    fn visit<'v>(value: &'v Value, place: String, marks: &[&[String]], found: &mut Vec<(String, &'v Value)>) {
+        if marks.iter().any(|mark| mark.is_empty()) {
+            return found.push((place, value));
+        }
+        let below = |token: &str| -> Vec<&[String]> {
+            let fits = |mark: &&&[String]| mark[0] == "*" || mark[0] == token;
+            marks.iter().filter(fits).map(|mark| &mark[1..]).collect()
+        };
+        let mut descend = |token: String, member: &'v Value| {
+            let marks = below(&token);
+            if !marks.is_empty() {
+                visit(member, format!("{place}/{}", token.replace('~', "~0").replace('/', "~1")), &marks, found);
+            }
+        };
+        match value {
+            Value::Array(items) => items.iter().enumerate().for_each(|(index, item)| descend(index.to_string(), item)),
+            Value::Object(members) => members.iter().for_each(|(name, member)| descend(name.clone(), member)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let marks: Vec<Vec<String>> = pointers.iter().map(|pointer| tokens(pointer.as_ref())).collect();
+    let mut found = Vec::new();
+    if !marks.is_empty() {
+        visit(value, String::new(), &marks.iter().map(Vec::as_slice).collect::<Vec<_>>(), &mut found);
+    }
+    found
+}
+
+/// Every text and number in a value that is secret as a whole, and every name of a member; numbers as JSON writes them.
+pub fn leaves(value: &Value, each: &mut dyn FnMut(String)) {
+    match value {
+        Value::String(text) if text != REDACTED => each(text.clone()),
+        Value::Number(number) => each(number.to_string()),
+        Value::Array(items) => items.iter().for_each(|item| leaves(item, each)),
+        Value::Object(members) => members.iter().for_each(|(name, member)| {
+            each(name.clone());
+            leaves(member, each);
+        }),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
 impl Redactor {
     /// The value without its secrets: those in its texts and names, the whole of each member whose name says secret, what follows a flag
     /// that says so in a list, and the whole of what `schema_secret_pointers` name. In such a pointer `*` stands for every member or item.
@@ -92,6 +137,10 @@ impl Walk<'_> {
             return self.hide(value, REDACTED.into());
         }
         match value {
+            Value::String(text) if self.redactor.is_whole(text) && text != REDACTED => {
+                self.hide(value, REDACTED.into())
+            }
+            Value::Number(number) if self.redactor.is_whole(&number.to_string()) => self.hide(value, REDACTED.into()),
             Value::String(text) => {
                 let redacted = self.redactor.redact_text(text);
                 match redacted.found.is_empty() {

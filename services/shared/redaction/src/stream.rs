@@ -3,6 +3,8 @@
 use crate::{
     Redactor,
     bytes::{is_line_end, is_token},
+    known::is_telling,
+    own::LITERAL,
     pem, text,
 };
 
@@ -24,12 +26,14 @@ pub struct Stream {
     shown: usize,
     /// Whether the last secret may continue.
     inside: bool,
+    /// The values that rules have found since they were taken.
+    found: Vec<String>,
 }
 
 impl Stream {
     /// A stream without input.
     pub fn new(redactor: Redactor) -> Self {
-        Self { redactor, buffer: Vec::new(), shown: 0, inside: false }
+        Self { redactor, buffer: Vec::new(), shown: 0, inside: false, found: Vec::new() }
     }
 
     /// Adds the next chunk, and returns what can be shown now.
@@ -50,7 +54,24 @@ impl Stream {
 
     /// Ends the stream, and returns the rest.
     pub fn finish(mut self) -> Vec<u8> {
+        self.end()
+    }
+
+    /// The same for a stream whose [`Self::take_found`] is wanted afterwards. What is pushed later begins anew.
+    pub fn end(&mut self) -> Vec<u8> {
         self.show(self.buffer.len())
+    }
+
+    /// The secrets in what has been shown since this was called last, without those that were given: values that are worth hiding elsewhere.
+    pub fn take_found(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.found)
+    }
+
+    /// Hides these values as well from now on. Those that cannot be looked for are left out.
+    pub fn learn(&mut self, values: &[String]) {
+        if let Ok(redactor) = self.redactor.with_literals(values.iter().filter(|value| is_telling(value))) {
+            self.redactor = redactor;
+        }
     }
 
     /// The number of buffered bytes.
@@ -90,6 +111,9 @@ impl Stream {
         if let Some(across) = found.iter().find(|found| found.start < to && to < found.end) {
             to = across.end;
         }
+        let new = found.iter().filter(|found| found.rule != LITERAL && self.shown <= found.start && found.end <= to);
+        let values = new.filter_map(|found| std::str::from_utf8(&self.buffer[found.start..found.end]).ok());
+        self.found.extend(values.filter(|value| is_telling(value)).map(str::to_owned));
         self.inside = to == self.buffer.len() && found.last().is_some_and(|last| last.end == to);
         let shown = text::replaced(&self.buffer, self.shown, to, &found);
         let line_ended = to == 0 || is_line_end(self.buffer[to - 1]);

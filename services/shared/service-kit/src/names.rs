@@ -135,8 +135,22 @@ mod tests {
             bad.push(name("n", "e", step, "1.1"));
         }
         for call in [
-            "1", "1.", ".1", "0.1", "1.0", "01.1", "+1.1", "1.1.1", "1.-1", "turn-3.model", "1.1\n", "1.\u{202e}1",
-            "12345678901234567890.1", "1.12345678901234567890", "4294967296.1", "١.1",
+            "1",
+            "1.",
+            ".1",
+            "0.1",
+            "1.0",
+            "01.1",
+            "+1.1",
+            "1.1.1",
+            "1.-1",
+            "turn-3.model",
+            "1.1\n",
+            "1.\u{202e}1",
+            "12345678901234567890.1",
+            "1.12345678901234567890",
+            "4294967296.1",
+            "١.1",
         ] {
             bad.push(name("n", "e", "s", call));
         }
@@ -151,9 +165,14 @@ mod tests {
     #[test]
     fn an_execution_s_name_is_checked_in_the_same_way() {
         assert!(check_execution("name", "namespaces/n/executions/e-1").is_ok());
-        for bad in ["", "namespaces/n/executions/", "namespaces/n/executions/..", "namespaces/n/executions/a/b",
-            "namespaces/N/executions/e", "namespaces/n/executions/e\n"]
-        {
+        for bad in [
+            "",
+            "namespaces/n/executions/",
+            "namespaces/n/executions/..",
+            "namespaces/n/executions/a/b",
+            "namespaces/N/executions/e",
+            "namespaces/n/executions/e\n",
+        ] {
             assert!(check_execution("name", bad).unwrap_err().message().starts_with("name: "), "{bad:?}");
         }
     }

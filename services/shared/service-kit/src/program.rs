@@ -141,7 +141,11 @@ mod tests {
         let cases = [
             (there("used", 0o755, "letter"), 0o755, "it contains other files: use"),
             (there("tmp", 0o1777, ""), 0o1777, "every user can create files in"),
-            (there("open", 0o777, ""), 0o777, "(mode 0777): use a folder for Belay only, or take the right to write away"),
+            (
+                there("open", 0o777, ""),
+                0o777,
+                "(mode 0777): use a folder for Belay only, or take the right to write away",
+            ),
         ];
         for (shared, open, says) in cases {
             let refused = state_folder(&shared).unwrap_err();

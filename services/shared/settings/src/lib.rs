@@ -6,12 +6,14 @@
 
 mod caches;
 mod commands;
+mod exposure;
 mod file;
 mod load;
 mod origin;
 mod paths;
 mod read;
 mod read_env;
+mod read_rules;
 mod read_tools;
 mod read_webhooks;
 mod resolve;

@@ -13,7 +13,8 @@ use thiserror::Error;
 
 use crate::{
     File, Origin, Settings,
-    secrets::{self, RulesRefused},
+    exposure::exposed,
+    read_rules::{self, RulesRefused},
     sources,
 };
 
@@ -180,7 +181,7 @@ fn read(path: &Path, home: Option<&Path>) -> Result<(Settings, Redactor), Config
         return Err(refused(text, violations));
     }
     let Some(rules_file) = settings.secrets.rules_file.clone() else { return Ok((settings, Redactor::new())) };
-    let rules = secrets::read(&rules_file.value).map_err(|why| match why {
+    let rules = read_rules::read(&rules_file.value).map_err(|why| match why {
         RulesRefused::Content(text, violations) => {
             ConfigError::RulesRefused { path: rules_file.value.clone(), text, violations }
         }
@@ -191,17 +192,6 @@ fn read(path: &Path, home: Option<&Path>) -> Result<(Settings, Redactor), Config
     })?;
     settings.secrets.rules = rules.names;
     Ok((settings, rules.redactor))
-}
-
-/// Why a file with this owner and mode is unsafe: other users can change it.
-pub(crate) fn exposed(owner: u32, mode: u32, own: u32) -> Option<String> {
-    if owner != 0 && owner != own {
-        Some(format!("belongs to another user (uid {owner}): change its owner to yourself or root"))
-    } else if mode & 0o002 != 0 {
-        Some(format!("is writable by all users (mode {:04o}): run chmod o-w", mode & 0o7777))
-    } else {
-        None
-    }
 }
 
 #[cfg(test)]

@@ -137,7 +137,9 @@ fn authority_problem(authority: &str) -> Option<&'static str> {
         _ if !is_host => Some("must name a host: letters, digits, `.`, `-` and `_`, or an IPv6 address in `[` and `]`"),
         None if port.is_empty() => None,
         Some(port) if is_port(port) => None,
-        _ => Some("must have a port from 1 to 65535 after the host's `:`, such as https://hooks.example.com:8443/belay"),
+        _ => {
+            Some("must have a port from 1 to 65535 after the host's `:`, such as https://hooks.example.com:8443/belay")
+        }
     }
 }
 

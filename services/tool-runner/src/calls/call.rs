@@ -77,7 +77,7 @@ impl Call {
             progress: Arc::new(watch::Sender::new(progress)),
             cancel: Arc::new(watch::Sender::new(Stop::No)),
             waits_for: Arc::new(watch::Sender::new(None)),
-            output: Arc::new(OutputBuffer::new(secrets.redactor())),
+            output: Arc::new(OutputBuffer::new(secrets.redactor(), secrets.marks_result())),
             started: Arc::new(started),
             secrets,
         }

@@ -480,11 +480,13 @@ impl Calls {
 
     /// Builds the message of the ended call.
     fn ended(&self, job: &Job, mut receipt: v1::Receipt, outcome: Result<Value, Unsuccessful>) -> runner_v1::ToolCall {
+        let secrets = job.call.output.found();
         let (state, result, failed) = match outcome {
             Ok(result) => (State::Completed, Some(record::payload(result.to_string())), None),
             Err((state, mut failed)) => {
-                failed.message = job.call.secrets.text(&failed.message);
-                failed.metadata.values_mut().for_each(|fact| *fact = job.call.secrets.text(fact));
+                let call_secrets = job.call.secrets.with_found(&secrets);
+                failed.message = call_secrets.text(&failed.message);
+                failed.metadata.values_mut().for_each(|fact| *fact = call_secrets.text(fact));
                 // Output does not explain a cancellation.
                 let last_output = job.call.output.tail().filter(|_| state != State::Cancelled);
                 (state, None, Some(v1::Failure { last_output, ..record::failure(failed) }))
@@ -499,6 +501,7 @@ impl Calls {
             failure: failed,
             end_time: Some(belay_proto::timestamp(self.clock.now_micros())),
             receipt: Some(receipt),
+            secrets,
             ..(*job.call.started).clone()
         }
     }

@@ -43,7 +43,8 @@ pub(super) async fn work(
     enforced: Arc<OnceLock<Vec<String>>>,
     cancelled: &watch::Receiver<Stop>,
 ) -> Result<Value, Unsuccessful> {
-    let Registered { spec, result: result_schema, tool, .. } = &*request.tool;
+    let Registered { spec, result: result_schema, secret_result, tool, .. } = &*request.tool;
+    let hides_result = !secret_result.is_empty();
     let limit = limit_of(request);
     let invocation = Invocation {
         name: request.name.clone(),
@@ -85,9 +86,14 @@ pub(super) async fn work(
                 length => Err((State::Failed, too_large(length))),
             },
             Some(violation) => {
+                // The violation may quote a value that the schema marks as secret.
+                let message = match hides_result {
+                    true => "it is not said how, because the schema marks parts of it as secret",
+                    false => violation.message.as_str(),
+                };
                 let message = format!(
-                    "The result of `{}` does not match its schema: {}: {}",
-                    spec.name, violation.pointer, violation.message
+                    "The result of `{}` does not match its schema: {}: {message}",
+                    spec.name, violation.pointer
                 );
                 Err((State::Failed, ToolFailure::new(ErrorClass::InvalidResult, reasons::INVALID_RESULT, message)))
             }

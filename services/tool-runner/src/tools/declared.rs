@@ -162,10 +162,14 @@ impl Declaration {
                     "printed {bytes} bytes, of which the middle is not kept: write large results to a file of the workspace."
                 )))
             }
+            // U+FFFD would stand for them, and nobody would know for what.
+            ToolOutput::Json | ToolOutput::Text if ended["stdout_lossy"] == true => Err(unusable(
+                "printed bytes that are no UTF-8: have it print text in UTF-8, or write them to a file of the workspace.".to_owned(),
+            )),
             ToolOutput::Text => Ok(printed.strip_suffix('\n').unwrap_or(printed).into()),
-            ToolOutput::Json => serde_json::from_str(printed).map_err(|error| {
+            ToolOutput::Json => belay_json::read(printed).map_err(|refused| {
                 unusable(format!(
-                    "has to print one JSON value to its standard output, and printed something else: {error}."
+                    "has to print one JSON value to its standard output, and printed what cannot be taken: {refused}."
                 ))
             }),
         }

@@ -93,7 +93,9 @@ impl Tool for RunTerminal {
     "stderr": {"type": "string", "description": "The standard error, likewise."},
     "stdout_bytes": {"type": "integer", "description": "The full length of the standard output, in bytes."},
     "stderr_bytes": {"type": "integer", "description": "The full length of the standard error, in bytes."},
-    "truncated": {"type": "boolean", "description": "Whether the middle of either stream was left out."}
+    "truncated": {"type": "boolean", "description": "Whether the middle of either stream was left out."},
+    "stdout_lossy": {"type": "boolean", "description": "Set when `stdout` has bytes that are no UTF-8: U+FFFD stands for them."},
+    "stderr_lossy": {"type": "boolean", "description": "The same of `stderr`."}
   }
 }"#,
             recovery: Recovery::Transactional,

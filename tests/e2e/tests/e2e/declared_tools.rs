@@ -134,6 +134,56 @@ tools:
     }
 }
 
+/// What a tool prints, and what is given as inputs and signals, is taken exactly or refused by the place in it: no digit, key or byte is lost in silence.
+#[test]
+fn json_from_outside_is_taken_exactly_or_refused() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    home.file("w/big", "{\"a\":123456789012345678901234567890}");
+    home.file("w/dup", "{\"a\":1,\"a\":2}");
+    home.file("w/bad", b"{\"a\":\"\xff\"}");
+    home.file("w/bom", "\u{feff}{\"a\":0.5}");
+    let mut settings = "tools:\n".to_owned();
+    for name in ["big", "dup", "bad", "bom"] {
+        settings += &format!("  {name}: {{command: [cat, {name}], output: json, recovery: read_only}}\n");
+    }
+    home.file("config.yaml", settings);
+    let run = |arguments: &[&str]| {
+        let ended = home.run(
+            ["run", "plan.yaml", "--workspace", "w", "--config", "config.yaml", "-o", "json"].iter().chain(arguments),
+        );
+        (ended.code, serde_json::from_str::<Value>(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}")))
+    };
+    for (tool, says) in [
+        ("big", "/a: is a whole number beyond 64 bits, whose digits would be lost: give it as text"),
+        ("dup", "/a: is given twice in one object"),
+        ("bad", "printed bytes that are no UTF-8"),
+    ] {
+        home.file("plan.yaml", format!("id: p\nsteps: [{{id: s, tool: {tool}}}]\n"));
+        let (code, ended) = run(&[]);
+        let failure = &ended["steps"][0]["failure"];
+        assert_eq!((code, &failure["code"]), (30, &json!("INVALID_RESULT")), "{ended:#}");
+        assert!(failure["message"].as_str().unwrap().contains(says), "{failure:#}");
+    }
+    home.file("plan.yaml", "id: p\nsteps: [{id: s, tool: bom}]\n");
+    assert_eq!(run(&[]).1["steps"][0]["output"], json!({"a": 0.5}));
+
+    home.file("plan.yaml", "id: p\ninputs: {i: {}}\nsteps: [{id: s, wait: {for: 1ms}}]\n");
+    for (content, says) in [
+        (&b"{\"i\": 1, \"i\": 2}"[..], "/i: is given twice"),
+        (b"{\"i\": 1e-400}", "/i: is a number whose digits would be lost"),
+        (b"{\"i\": \"\xff\"}", "no UTF-8 (0xff)"),
+    ] {
+        home.file("in.json", content);
+        let (code, refused) = run(&["--input-file", "in.json"]);
+        assert_eq!((code, &refused["code"]), (2, &json!("INVALID_ARGUMENT")), "{refused:#}");
+        assert!(refused["message"].as_str().unwrap().contains(says), "{refused:#}");
+    }
+    home.file("in.json", "\u{feff}{\"i\": 1}");
+    let (code, ended) = run(&["--input-file", "in.json"]);
+    assert_eq!((code, &ended["inputs"]), (0, &json!({"i": 1})), "{ended:#}");
+}
+
 /// S2-FR-061: the services are killed while a call runs that must not be made twice. A person finds out what it did, and the plan goes on from there.
 #[test]
 fn a_lost_call_of_a_manual_tool_is_resolved_by_a_person() {

@@ -91,3 +91,76 @@ fn what_a_rule_of_the_operator_matches_is_hidden_everywhere() {
         assert!(refused.talk.contains(words), "{words}: {}", refused.talk);
     }
 }
+
+/// S2-FR-077a: what the schemas of a declared tool mark is hidden as a whole, however short it is: written in the plan, given as an input, handed from step to
+/// step, and returned. The tools have the real values.
+#[test]
+fn what_a_tools_schema_marks_is_hidden_everywhere() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let config = home.file(
+        "config.yaml",
+        "
+tools:
+  login:
+    command: [sh, -c, 'printf \"%s %s\" \"$1\" \"$2\" | tr a-z A-Z > \"$3\"; printf \"{\\\"session\\\": \\\"%s-tail\\\", \\\"user\\\": \\\"bob\\\"}\" \"$1\"', sh, '${pin}', '${phrase}', '${to}']
+    parameters:
+      required: [pin, phrase, to]
+      properties:
+        pin: {type: string, writeOnly: true}
+        phrase: {type: string, x-secret: true}
+        to: {type: string}
+    output: json
+    result: {type: object, properties: {session: {type: string, x-secret: true}}}
+    recovery: idempotent
+  use:
+    command: [sh, -c, 'test \"$1\" = 4711-tail && echo fine', sh, '${session}']
+    parameters: {required: [session], properties: {session: {type: string}}}
+    output: text
+    recovery: read_only
+",
+    );
+    let with = ["--config", config.as_str()];
+    let plan = json!({"id": "p", "inputs": {"phrase": {}}, "steps": [
+        {"id": "login", "tool": "login", "arguments": {"pin": "4711", "phrase": "${inputs.phrase}", "to": "a"}},
+        {"id": "use", "depends_on": ["login"], "tool": "use", "arguments": {"session": "${login.result.session}"}},
+        {"id": "again", "depends_on": ["use"], "tool": "login", "arguments": {"pin": "${login.result.session}", "phrase": "hush", "to": "b"}},
+        {"id": "inner", "depends_on": ["again"], "inputs": {"word": "kaffee"}, "plan": {
+            "id": "child", "inputs": {"word": {}},
+            "steps": [{"id": "deep", "tool": "login", "arguments": {"pin": "0815x", "phrase": "${inputs.word}", "to": "c"}}],
+        }},
+    ]});
+    let plan = home.file("plan.json", plan.to_string());
+    let arguments =
+        ["run", &plan, "--workspace", "w", "--approve", "auto", "--id", "e", "--input", "phrase=lieb", "-o", "json"];
+    let ended = home.run(arguments.iter().chain(&with));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let seen = ["a", "b", "c"].map(|name| fs::read_to_string(home.path("w").join(name)).unwrap());
+    assert_eq!(seen, ["4711 LIEB", "4711-TAIL HUSH", "0815X KAFFEE"], "tools have the real values");
+    // In quotes, because ids and times may have four digits, too.
+    let secrets = ["\"4711\"", "\"lieb\"", "4711-tail", "\"hush\"", "\"0815x\"", "\"kaffee\"", "0815x-tail"];
+    assert!(!secrets.iter().any(|secret| ended.out.contains(secret) || ended.talk.contains(secret)), "{ended:?}");
+    assert!(ended.out.contains("bob"), "what is not marked stays: {ended:?}");
+    assert_eq!(places(&home, "e", &secrets, &with), Vec::<String>::new());
+}
+
+/// S2-FR-077: what live output of a call without a result has shown as a secret is hidden in the failure that follows, and from then on.
+#[test]
+fn what_live_output_recognizes_is_hidden_in_what_follows() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let value = ["wald", "fee7", "moos"].concat();
+    // The value stands in the message without the name that it is recognized by.
+    let check = "echo \"API_TOKEN=$(cat value)\"; echo \"the value is $(cat value)\" >&2; exit 1";
+    home.file("w/value", &value);
+    let plan = json!({"id": "p", "steps": [
+        {"id": "s", "tool": "run_terminal", "arguments": {"command": ["true"]},
+         "postconditions": [{"command": ["sh", "-c", check]}]},
+    ]});
+    let plan = home.file("plan.json", plan.to_string());
+    let ended = home.run(["run", &plan, "--workspace", "w", "--approve", "auto", "--id", "e", "-o", "json"]);
+    assert_eq!(ended.code, 30, "{ended:?}");
+    assert!(ended.out.contains("POSTCONDITION_FAILED") && ended.out.contains("the value is"), "{ended:?}");
+    assert!(!format!("{ended:?}").contains(&value), "{ended:?}");
+    assert_eq!(places(&home, "e", &[&value], &[]), Vec::<String>::new());
+}

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read as _};
 
+use belay_all_in_one::json;
 use belay_proto::v1::approval_need;
 use belay_reasons as reasons;
 use serde_json::Value;
@@ -74,14 +75,14 @@ pub(crate) async fn answer(context: &Context, verb: Answer) -> Result<Exit, Fail
 fn given(value: String) -> Result<Value, Failure> {
     let text = match value.as_str() {
         "-" => {
-            let mut text = String::new();
-            let read = io::stdin().lock().take(MAX_INPUT_BYTES).read_to_string(&mut text);
+            let mut text = Vec::new();
+            let read = io::stdin().lock().take(MAX_INPUT_BYTES).read_to_end(&mut text);
             read.map_err(|error| invalid(format!("standard input cannot be read: {error}")))?;
             text
         }
-        _ => value,
+        _ => value.into_bytes(),
     };
-    serde_json::from_str(&text).map_err(|error| invalid(format!("--value is not JSON: {error}")).into())
+    json::read_bytes(&text).map_err(|refused| invalid(format!("--value cannot be taken: {refused}")).into())
 }
 
 fn invalid(message: String) -> Report {

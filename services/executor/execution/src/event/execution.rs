@@ -135,6 +135,10 @@ pub struct ToolFacts {
     pub recovery: RecoveryClass,
     /// The time limit of one call when the plan sets none.
     pub default_timeout: Duration,
+    /// The arguments that the tool's schema marks as secret, as JSON pointers in which `*` stands for every member or item.
+    pub secret_arguments: Vec<String>,
+    /// The same of the result.
+    pub secret_result: Vec<String>,
 }
 
 /// A signal.

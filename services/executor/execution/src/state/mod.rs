@@ -642,7 +642,6 @@ impl Execution {
 
     /// The facts about the tool that the plan names `used_as`.
     pub(crate) fn tool(&self, used_as: &str) -> Option<&ToolFacts> {
-        let tools = self.revised.as_ref().map_or(&self.created.tools, |revised| &revised.tools);
-        tools.iter().find(|facts| facts.used_as == used_as)
+        self.tools().iter().find(|facts| facts.used_as == used_as)
     }
 }

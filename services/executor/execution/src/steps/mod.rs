@@ -15,7 +15,9 @@ pub(crate) mod wait;
 
 use belay_plan::StepKind;
 
-use crate::{Blobs, Body, DecideContext, Execution, Operation, OperationKey, RecoveryClass, StepKey, Verb, Work};
+use crate::{
+    Blobs, Body, DecideContext, Execution, Operation, OperationKey, RecoveryClass, StepKey, ToolFacts, Verb, Work,
+};
 
 /// The event with which a started step requests its next operation, or fails; `None` while it needs a blob that is not at hand.
 pub(crate) fn next(
@@ -40,6 +42,11 @@ pub(crate) fn next(
 }
 
 impl Execution {
+    /// The facts about the tools of the plan that is carried out now.
+    pub fn tools(&self) -> &[ToolFacts] {
+        self.revised.as_ref().map_or(&self.created.tools, |revised| &revised.tools)
+    }
+
     /// How to recover a call in flight when its outcome is not known; `None` for any other operation.
     pub fn recovery(&self, operation: OperationKey) -> Option<RecoveryClass> {
         let request = self.operation(operation)?.tool_call()?;

@@ -604,7 +604,7 @@ impl<'n> Reader<'n> {
         read.map_err(|message| value.refuse(&mut self.report, || message)).ok()
     }
 
-    /// Refuses integers that would silently become another number.
+    /// Refuses numbers that would silently become another number.
     fn refuse_imprecise(&mut self, path: &FieldPath, node: &Node) {
         match &node.kind {
             Kind::Number(_) => {
@@ -634,6 +634,14 @@ pub(super) fn imprecise(text: &str, node: &Node) -> Option<&'static str> {
     let rest = &text[node.offset..];
     let written = &rest[..rest.find(end).unwrap_or(rest.len())];
     let digits = written.trim_start_matches(['-', '+']);
+    let decimal = written.replace('_', "");
+    if number.is_f64()
+        && decimal.contains(['.', 'e', 'E'])
+        && decimal.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte))
+        && number.as_f64().is_some_and(|value| !belay_json::is_exact(decimal.trim_start_matches('+'), value))
+    {
+        return Some("is a number whose digits would be lost: write it as text, in quotes, or with fewer digits");
+    }
     // Zero is exact however it is written, and `-0` is the only integer that is a float.
     if !number.is_f64()
         || digits.is_empty()

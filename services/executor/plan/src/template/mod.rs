@@ -111,6 +111,11 @@ impl Template {
         self.sites.iter().filter(|site| site.references().next().is_some()).map(|site| site.path.pointer()).collect()
     }
 
+    /// The strings that name inputs of the plan, as RFC 6901 JSON pointers, each with the name of an input.
+    pub fn named_inputs(&self) -> impl Iterator<Item = (String, &str)> {
+        self.references().filter_map(|(path, reference)| Some((path.pointer(), reference.input()?)))
+    }
+
     /// Each reference with the place of the string that contains it.
     pub(crate) fn references(&self) -> impl Iterator<Item = (&FieldPath, &Reference)> {
         self.sites.iter().flat_map(|site| site.references().map(|reference| (&site.path, reference)))

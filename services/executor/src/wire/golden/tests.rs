@@ -56,6 +56,8 @@ impl Story {
             tool: "noop".into(),
             recovery: RecoveryClass::Transactional,
             default_timeout: Duration::from_secs(120),
+            secret_arguments: Vec::new(),
+            secret_result: Vec::new(),
         };
         let now = Timestamp::from_micros(1_796_115_600_000_000);
         let plan = Plan::parse(Format::Yaml, PLAN).unwrap();

@@ -135,3 +135,33 @@ fn a_working_directory_and_a_version_are_no_secrets_under_any_name() {
     let shown = Redactor::new().redact_json::<&str>(&value, &[]).shown;
     assert_eq!(shown, serde_json::json!({"PWD": "[REDACTED]", "password": "1.2", "db_password": "[REDACTED]"}));
 }
+
+/// What a schema marks and is too short to be looked for in texts is hidden where it is the whole of a value, and nowhere else.
+#[test]
+fn a_short_value_is_hidden_as_a_whole_alone() {
+    let redactor =
+        Redactor::new().with_whole_values(["4711".to_owned(), "hush".to_owned()]).with_whole_values(["7".to_owned()]);
+    let value =
+        json!({"pin": "4711", "n": 4711, "seven": [7, "7", 70], "text": "hush 4711", "word": "hush", "hush": 1});
+    let shown = redactor.redact_json::<&str>(&value, &[]);
+    let wanted = json!({"pin": "[REDACTED]", "n": "[REDACTED]", "seven": ["[REDACTED]", "[REDACTED]", 70], "text": "hush 4711", "word": "[REDACTED]", "hush": 1});
+    assert_eq!(shown.shown, wanted);
+    assert_eq!(belay_redaction::restore(shown.shown, shown.hidden).unwrap(), value);
+    assert!(redactor.may_hide_json(&value.to_string()));
+    assert_eq!(redactor.redact_text("4711").text, "4711");
+}
+
+#[test]
+fn marked_parts_are_those_that_redaction_would_hide() {
+    let value = json!({"a": [{"k": 1, "x": 2}, {"k": {"deep": "s"}}], "b/c": true, "d": {"k": 3}});
+    let places = |pointers: &[&str]| {
+        belay_redaction::marked(&value, pointers).into_iter().map(|(place, _)| place).collect::<Vec<_>>()
+    };
+    assert_eq!(places(&["/a/*/k", "/b~1c", "/none"]), ["/a/0/k", "/a/1/k", "/b~1c"]);
+    assert_eq!(places(&["/*/k", "/d"]), ["/d"], "what lies in another part is not repeated");
+    assert_eq!(places(&[""]), [""]);
+    assert_eq!(places(&[]), Vec::<String>::new());
+    let mut leaves = Vec::new();
+    belay_redaction::leaves(&value["a"][1], &mut |leaf| leaves.push(leaf));
+    assert_eq!(leaves, ["k", "deep", "s"]);
+}

@@ -97,7 +97,21 @@ fn what_it_prints_is_its_result() {
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::InvalidResult, "INVALID_RESULT"), "{stdout}");
         assert!(refused.message.contains("`t`"), "{refused:?}");
     }
+    for (stdout, says) in [
+        ("{\"a\": 1, \"a\": 2}", "/a: is given twice"),
+        ("{\"n\": 123456789012345678901234567890}", "/n: is a whole number beyond 64 bits"),
+        ("[0.10000000000000001]", "/0: is a number whose digits would be lost"),
+    ] {
+        let refused = json.0.result(ended(stdout, false)).unwrap_err();
+        assert!(refused.reason == "INVALID_RESULT" && refused.message.contains(says), "{refused:?}");
+    }
+    assert_eq!(json.0.result(ended("\u{feff}1", false)).unwrap(), json!(1));
     let text = with("text");
+    for tool in [&json, &text] {
+        let lossy = json!({"exit_code": 0, "stdout": "\"\u{fffd}\"", "truncated": false, "stdout_lossy": true});
+        let refused = tool.0.result(lossy).unwrap_err();
+        assert!(refused.reason == "INVALID_RESULT" && refused.message.contains("no UTF-8"), "{refused:?}");
+    }
     assert_eq!(text.0.result(ended("a\nb\n\n", false)).unwrap(), json!("a\nb\n"));
     assert_eq!(text.0.result(ended("x", true)).unwrap_err().reason, "INVALID_RESULT");
     let command = with("command");

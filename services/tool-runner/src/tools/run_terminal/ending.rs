@@ -7,7 +7,7 @@ use belay_reasons as reasons;
 use belay_sandbox::{DiskLimit, LaunchError, Outcome, Output, Status, Unit, WriteBound};
 use serde_json::json;
 
-use super::streams::text;
+use super::streams::{is_lossy, text};
 use crate::{
     CommandSettings, ToolFailure, ToolResult,
     calls::timed_out,
@@ -35,14 +35,17 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, asked: Ask
     let killed =
         |why: &str| ToolFailure::new(ErrorClass::Crash, reasons::COMMAND_KILLED, format!("`{program}` {why}."));
     match outcome.status {
-        Status::Exited(code) if code == 0 || !check => Ok(json!({
-            "exit_code": code,
-            "stdout": text(&output.stdout),
-            "stderr": text(&output.stderr),
-            "stdout_bytes": output.stdout.total,
-            "stderr_bytes": output.stderr.total,
-            "truncated": output.stdout.dropped() + output.stderr.dropped() > 0,
-        })),
+        Status::Exited(code) if code == 0 || !check => Ok(with_lossy(
+            output,
+            json!({
+                "exit_code": code,
+                "stdout": text(&output.stdout),
+                "stderr": text(&output.stderr),
+                "stdout_bytes": output.stdout.total,
+                "stderr_bytes": output.stderr.total,
+                "truncated": output.stdout.dropped() + output.stderr.dropped() > 0,
+            }),
+        )),
         // The exit codes by which shells report that a program could not be run.
         Status::Exited(code @ (126 | 127)) => {
             let why = if code == 126 { "is not executable" } else { "was not found" };
@@ -87,6 +90,16 @@ pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, asked: Ask
             Err(killed("was killed together with its sandbox, perhaps by the kernel because memory ran out"))
         }
     }
+}
+
+/// The result with what is said only of output that is not all UTF-8.
+fn with_lossy(output: &Output, mut result: serde_json::Value) -> serde_json::Value {
+    for (name, stream) in [("stdout_lossy", &output.stdout), ("stderr_lossy", &output.stderr)] {
+        if is_lossy(stream) {
+            result[name] = true.into();
+        }
+    }
+    result
 }
 
 /// The failure of a command that exceeded a bound on the disk. It names the setting that raises the bound.

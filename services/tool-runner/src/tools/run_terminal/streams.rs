@@ -71,6 +71,15 @@ pub(super) fn text(kept: &Kept) -> String {
     format!("{head}\n[{} bytes left out]\n{tail}", kept.dropped())
 }
 
+/// Whether [`text`] has something else in place of bytes that are no UTF-8. Where the middle is missing, a character that was cut there is one of these.
+pub(super) fn is_lossy(kept: &Kept) -> bool {
+    let tail: Vec<u8> = kept.tail.iter().copied().collect();
+    match kept.dropped() {
+        0 => std::str::from_utf8(&[kept.head.as_slice(), &tail].concat()).is_err(),
+        _ => std::str::from_utf8(&kept.head).is_err() || std::str::from_utf8(&tail).is_err(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

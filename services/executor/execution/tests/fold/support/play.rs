@@ -36,6 +36,8 @@ pub(crate) fn created(plan: Plan) -> Created {
         tool: tool.tool.clone(),
         recovery: RecoveryClass::Transactional,
         default_timeout: Duration::from_secs(120),
+        secret_arguments: Vec::new(),
+        secret_result: Vec::new(),
     };
     let calls = plan.steps().iter().flat_map(|step| {
         step.calls()
