@@ -141,6 +141,7 @@ fn the_texts_of_an_event_are_visited_and_its_names_are_not() {
     let step = v1::StepSpec {
         id: "id".into(),
         title: "title".into(),
+        description: "what for".into(),
         condition: "condition".into(),
         kind: Some(v1::step_spec::Kind::Tool(tool)),
         ..Default::default()
@@ -166,6 +167,7 @@ fn the_texts_of_an_event_are_visited_and_its_names_are_not() {
             "words title",
             "words condition",
             "schema ",
+            "words what for",
             "json arguments",
             r#"labels {"key": "value"}"#
         ]

@@ -261,7 +261,14 @@ fn inputs(verb: &Run) -> Result<Option<Payload>, Failure> {
             match belay_all_in_one::json::read_bytes(&text) {
                 Ok(serde_json::Value::Object(values)) => values,
                 Ok(_) => return Err(invalid("are not a JSON object with a value for each input".to_owned()).into()),
-                Err(refused) => return Err(invalid(format!("cannot be taken: {refused}")).into()),
+                Err(refused) => {
+                    let why = refused.to_string();
+                    let why = match why.strip_prefix("is ") {
+                        Some(rest) => format!("are {rest}"),
+                        None => format!("cannot be taken: {why}"),
+                    };
+                    return Err(invalid(why).into());
+                }
             }
         }
     };

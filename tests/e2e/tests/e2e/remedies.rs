@@ -38,6 +38,9 @@ fn workspace(home: &Home, prepare: &dyn Fn(&Path)) {
     prepare(&folder);
 }
 
+/// The policy, the step that it refuses, and what is in the workspace before.
+type Case<'a> = (&'a str, Value, &'a dyn Fn(&Path));
+
 /// B-29: the printed rule lets through exactly the change that was refused, in every kind of refusal, and no other.
 #[test]
 fn the_rule_that_a_refusal_names_lets_exactly_that_through() {
@@ -49,7 +52,7 @@ fn the_rule_that_a_refusal_names_lets_exactly_that_through() {
     };
     let write = |path: &str| json!({"id": "change", "tool": "write_file", "arguments": {"path": path, "content": "x"}});
     let delete = json!({"id": "change", "tool": "delete_file", "arguments": {"path": "f"}});
-    let cases: [(&str, Value, &dyn Fn(&Path)); 12] = [
+    let cases: [Case<'_>; 12] = [
         ("{}", command("echo x > plain"), &nothing),
         ("{}", command("rm f"), &file),
         ("{}", command("echo x > .envrc"), &nothing),

@@ -147,7 +147,7 @@ async fn a_message_comes_again_until_it_is_accepted_also_after_the_executor_is_k
     let message = json["data"]["failure"]["message"].as_str().unwrap();
     assert!(message.contains("the disk said") && !message.contains("ghp_"), "{message}");
     let uid = client.get("one").await.uid;
-    assert!(first.id().starts_with(&uid) && first.id().ends_with(".execution.failed"), "{uid}: {}", first.id());
+    assert!(first.id().starts_with(&uid) && first.id().ends_with(".execution.failed.alerts"), "{uid}: {}", first.id());
     let python = "import json, sys\nverify(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3].encode())";
     verify("python3", "python", python, &first);
     let node = "verify(process.argv[2], JSON.parse(process.argv[3]), Buffer.from(process.argv[4]));";
