@@ -204,7 +204,7 @@ mod tests {
         let mut bytes = Vec::new();
         let mut rest = shown;
         while let Some(first) = rest.chars().next() {
-            let number = |prefix: &str| rest.strip_prefix(prefix)?.split_once('>').map(|(digits, rest)| (digits, rest));
+            let number = |prefix: &str| rest.strip_prefix(prefix)?.split_once('>');
             if let Some((digits, after)) = number("<U+") {
                 let character = char::from_u32(u32::from_str_radix(digits, 16).unwrap()).unwrap();
                 bytes.extend(character.to_string().bytes());
