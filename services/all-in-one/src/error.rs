@@ -85,7 +85,7 @@ pub enum StartError {
     Internal(String),
 }
 
-/// What to do about a state directory that others can access.
+/// The advice for a state directory that others can access.
 fn how_to_restrict(path: &Path, mode: u32) -> String {
     match mode & 0o002 {
         0 => "use an empty directory".to_owned(),

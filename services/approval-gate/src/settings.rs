@@ -91,7 +91,7 @@ impl Settings {
         tokens.into_iter().filter_map(|(service, token)| Some((service, token.as_deref()?))).collect()
     }
 
-    /// What is wrong with the tokens: none may be short, and two callers must not have the same.
+    /// The fault of the tokens, if there is one: none may be short, and two callers must not have the same.
     pub fn problem(&self) -> Option<String> {
         let owner = self.token.as_deref().map(|token| ("--token", token));
         let executor = self.token_from_executor.as_deref().map(|token| ("--token-from-executor", token));

@@ -78,7 +78,7 @@ impl Settings {
         users.into_iter().filter_map(|(service, user)| Some((service, user?.0))).collect()
     }
 
-    /// What is wrong with the tokens that services send: none may be short.
+    /// The fault of the tokens that services send, if there is one: none may be short.
     pub fn problem(&self) -> Option<String> {
         let executor = self.token_from_executor.as_deref().map(|token| ("--token-from-executor", token));
         let gate = self.token_from_gate.as_deref().map(|token| ("--token-from-gate", token));

@@ -57,11 +57,12 @@ async fn pages(gate: &mut Gate, name: &str, index: i32, reveal: bool) -> Result<
     }
 }
 
-/// The whole difference in each file that is listed under this path: several where paths with secrets read alike.
+/// The whole difference in each file that is listed under this path, which may be given as it is or as it is shown: several where paths with secrets read
+/// alike.
 pub(crate) async fn at(gate: &mut Gate, name: &str, path: &str, reveal: bool) -> Result<Vec<FileDiff>, Failure> {
     let listed = list(gate, name).await?;
-    let mut files = Vec::new();
-    for change in listed.into_iter().filter(|change| change.path == path) {
+    let (mut files, shown) = (Vec::new(), belay_text::visible(path));
+    for change in listed.into_iter().filter(|change| change.path == path || change.path == shown) {
         files.push(file(gate, name, change.index, reveal).await?);
     }
     if files.is_empty() {

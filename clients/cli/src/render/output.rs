@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use belay_proto::v1::{ExecutionEvent, Failure, ToolCallOutput};
 
-use super::text::{Harmless, Line, Style};
+use super::text::{Harmless, Line, REDACTED, Style};
 
 /// A line without an end is shown when it is longer than this, in bytes.
 const MAX_LINE_BYTES: usize = 4_096;
-/// What stands for a secret in a piece. Around it lengths and offsets do not agree.
-const REDACTED: &str = "[REDACTED]";
 
 /// The streams of all calls that run.
 #[derive(Default)]
@@ -48,7 +46,7 @@ impl Outputs {
             lines.push(line(&event.step_id, Style::Dim, "… some output was left out; the result has it"));
         }
         let length = i64::try_from(piece.text.len()).unwrap_or(i64::MAX);
-        // A replaced byte is longer than it was, a secret may be shorter.
+        // A replaced byte is longer than it was, a secret may be shorter: lengths and offsets do not agree.
         let is_literal = !piece.text.contains(['\u{fffd}']) && !piece.text.contains(REDACTED);
         stream.next = is_literal.then(|| piece.offset.saturating_add(length));
         for part in piece.text.split_inclusive('\n') {

@@ -6,6 +6,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 /// The fewest columns beside an indent; with less room a line continues near the left edge.
 const MIN_COLUMNS: usize = 24;
 
+/// The text that services show in place of a secret.
+pub(crate) const REDACTED: &str = "[REDACTED]";
+
 /// How a piece of a line looks where colours are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
@@ -298,7 +301,7 @@ fn without_escapes(line: &str) -> String {
     plain
 }
 
-/// What a service has made visible for the decision about an approval, on one line. Tabs become four spaces; spaces at the end become dots, since a change
+/// A text that a service has made visible for the decision about an approval, on one line. Tabs become four spaces; spaces at the end become dots, since a change
 /// of them is a change.
 pub(crate) fn visible(text: &str) -> String {
     let kept = text.trim_end_matches(' ');

@@ -9,7 +9,7 @@ use belay_proto::v1::{
 };
 
 use super::{
-    text::{Style, clean, shorten},
+    text::{REDACTED, Style, clean, shorten},
     time,
 };
 
@@ -109,7 +109,9 @@ pub(crate) fn details(failure: &Failure) -> Vec<String> {
     }
     let causes = std::iter::successors(failure.cause.as_deref(), |cause| cause.cause.as_deref());
     let fact = |key: &str| failure.metadata.get(key).map(String::as_str);
-    lines.extend(facts::allowing_rules(fact).iter().map(|rule| format!("the policy's rule that allows it: {rule}")));
+    // A rule with something hidden in it would be another rule.
+    let rules = facts::allowing_rules(fact).into_iter().filter(|rule| !rule.contains(REDACTED));
+    lines.extend(rules.map(|rule| format!("the policy's rule that allows it: {rule}")));
     lines.extend(causes.map(|cause| format!("caused by: {}", self::failure(cause))));
     lines
 }
@@ -373,6 +375,14 @@ mod tests {
     use super::*;
 
     // Every state that a person meets is explained.
+    #[test]
+    fn a_rule_in_which_something_is_hidden_is_not_shown_as_the_way_through() {
+        let metadata =
+            facts::allowing(&["{id: a}".to_owned(), "{id: b, paths: [\"[REDACTED]\"]}".to_owned()]).collect();
+        let failure = Failure { metadata, ..Default::default() };
+        assert_eq!(details(&failure), ["the policy's rule that allows it: {id: a}"]);
+    }
+
     #[test]
     fn every_state_is_in_the_glossary() {
         let glossary = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/glossary.md");

@@ -22,8 +22,8 @@ use crate::{
 /// The maximum length of `requested_by`, in characters.
 const MAX_PRINCIPAL_CHARS: usize = 256;
 
-/// The maximum length of `request_reason`, in characters: that of a step's description, of which redaction may make more.
-const MAX_REASON_CHARS: usize = 2 * 4096;
+/// The maximum length of `request_reason`, in characters: that of a step's description.
+const MAX_REASON_CHARS: usize = 4096;
 
 pub(super) async fn create_approval(
     gate: &Gate,
@@ -210,7 +210,7 @@ fn asked(
         Some(change) => {
             let reason = format!(
                 "`{}` is protected or flagged, and non_interactive_policy: auto does not approve such a change. Run with `--approve prompt`, \
-                 or add to the policy the rule that the step's failure names.",
+                 or add to the policy the rules that the step's failure names, if it names any.",
                 shown(&change.path)
             );
             decide::resolved(&approval, State::Denied, POLICY, &reason, now)

@@ -86,7 +86,7 @@ pub struct StepDraft {
     /// A short line for people; the id when empty.
     #[serde(default)]
     pub title: String,
-    /// What it is for, and why; shown to who decides about its calls.
+    /// Its purpose and the reason for it, shown to those who decide about its calls.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Ids of steps that must have completed first. Steps named in templates need not be repeated here.

@@ -12,7 +12,7 @@ use belay_execution::{
     WaitEnd, WaitEvent, Work,
 };
 use belay_journal::ParentStep;
-use belay_plan::{PlanStep, StepKind};
+use belay_plan::{PlanStep, StepKind, limits::MAX_DESCRIPTION_CHARS};
 use belay_proto::{gate_v1, v1};
 use belay_service_kit::Retry;
 use belay_telemetry::TraceContext;
@@ -224,11 +224,16 @@ impl Driver {
         Some((key, request, self.trace.call(&id)))
     }
 
-    /// Why the step makes its calls, in its author's words, as people are shown them.
+    /// The reason for the step's calls, in its author's words, as people are shown them: at most as many characters as the gate takes. A title has no limit
+    /// of its own, and what redaction puts in place of a secret may be longer.
     fn request_reason(&self, step: StepKey) -> String {
         let spec = self.execution.step(step).spec();
         let words = if spec.description().is_empty() { spec.title() } else { spec.description() };
-        self.secrets.shown(words.to_owned())
+        let shown = self.secrets.shown(words.to_owned());
+        match shown.chars().nth(MAX_DESCRIPTION_CHARS) {
+            None => shown,
+            Some(_) => shown.chars().take(MAX_DESCRIPTION_CHARS - 1).chain(['…']).collect(),
+        }
     }
 
     /// Withdraws the forms whose waits ended without a person. Called before the operations of these events are aborted.

@@ -10,6 +10,7 @@ use crate::{
     judge::Source,
     protect::{self, PROTECTED},
     quote::quoted,
+    rules::directory_name,
 };
 
 /// The longest rule, in bytes: what a failure's metadata takes.
@@ -80,12 +81,14 @@ impl Policy {
         rules
     }
 
-    /// An entry for the policy's `rules` that lets exactly this call run: this tool with these paths, or this program in this directory. Its effect is
-    /// judged as any other. As [`Policy::rules_for_effect`].
+    /// An entry for the policy's `rules` that lets this call run: this tool with these paths; or this program in this directory, with any arguments, and
+    /// where the call has variables, with one of these. What a command changes is judged as any other effect, so that its arguments allow nothing. As
+    /// [`Policy::rules_for_effect`].
     pub fn rules_for_intent(&self, step: &str, intent: &Intent<'_>) -> Vec<String> {
         let (verdict, source) = self.judged_intent(intent).0;
         let is_command = !intent.command.is_empty();
-        if verdict < Verdict::Prompt
+        if !self.allows_program_of(intent)
+            || verdict < Verdict::Prompt
             || !matches!(source, Source::BuiltIn(..))
             || (is_command && intent.program.is_none())
         {
@@ -99,15 +102,25 @@ impl Policy {
         if paths.iter().any(|path| check::bad_entry("paths", path).is_some()) {
             return Vec::new();
         }
+        let directory = directory_name(intent.working_directory);
+        let directory = if is_command {
+            vec![if directory == "." { ".".to_owned() } else { literal(&directory) }]
+        } else {
+            Vec::new()
+        };
+        if directory.iter().any(|directory| check::bad_entry("cwd", directory).is_some()) {
+            return Vec::new();
+        }
         let variables =
             if is_command { intent.environment.iter().map(|name| literal(name)).collect() } else { Vec::new() };
         // What a command does is judged when it has run.
         let decide = if is_command { "preview" } else { "auto" };
         let rule = format!(
-            "{{id: {}, on: intent, tools: [{}]{}{}{}, decide: {decide}}}",
+            "{{id: {}, on: intent, tools: [{}]{}{}{}{}, decide: {decide}}}",
             self.id(step, 0),
             quoted(intent.tool),
             list("programs", intent.program.map(literal).into_iter().collect()),
+            list("cwd", directory),
             list("env", variables),
             list("paths", paths),
         );

@@ -32,8 +32,6 @@ pub(crate) enum Source<'a> {
     BuiltIn(&'static str, &'static str),
     /// A flag.
     Flag(&'a str),
-    /// The program is not one of `allowed_commands`.
-    Program,
 }
 
 pub(crate) type Judged<'a> = (Verdict, Source<'a>);
@@ -46,16 +44,16 @@ fn strictest<'a>(answers: impl IntoIterator<Item = Judged<'a>>) -> Option<Judged
 impl Policy {
     /// Judges a call that has not run.
     pub fn intent(&self, intent: &Intent<'_>) -> Decision {
+        if !self.allows_program_of(intent) {
+            let reason = self.placed(self.not_allowed(intent), Source::BuiltIn(built_in::PROGRAMS, ""));
+            return Decision { verdict: Verdict::Deny, rule: built_in::PROGRAMS.to_owned(), reason, exclusive: false };
+        }
         let (answer, exclusive) = self.judged_intent(intent);
-        let decision = Decision { exclusive, ..self.decision(answer, None) };
-        if answer.1 == Source::Program { Decision { reason: self.not_allowed(intent), ..decision } } else { decision }
+        Decision { exclusive, ..self.decision(answer, None) }
     }
 
-    /// The verdict on a call that has not run, and whether it must have the workspace to itself.
+    /// The verdict of rules and settings on a call that has not run, and whether it must have the workspace to itself.
     pub(crate) fn judged_intent(&self, intent: &Intent<'_>) -> (Judged<'static>, bool) {
-        if intent.kind == ToolKind::Terminal && !self.allows_program(intent.program) {
-            return ((Verdict::Deny, Source::Program), false);
-        }
         let rules = &self.intents;
         let (programs, arguments) = (rules.programs(intent.program), rules.arguments(intent.command));
         let directories = rules.directories(intent.working_directory);
@@ -92,10 +90,13 @@ impl Policy {
         (answer, exclusive)
     }
 
-    /// Whether commands may start this program, which is `None` for one that is not on the `PATH` outside of the workspace.
-    fn allows_program(&self, program: Option<&str>) -> bool {
-        let Some(allowed) = &self.document.allowed_commands else { return true };
-        program.is_some_and(|program| allowed.iter().any(|name| name == program))
+    /// Whether `allowed_commands` lets the call run. No rule changes that.
+    pub(crate) fn allows_program_of(&self, intent: &Intent<'_>) -> bool {
+        let Some(allowed) = self.document.allowed_commands.as_ref().filter(|_| intent.kind == ToolKind::Terminal)
+        else {
+            return true;
+        };
+        intent.program.is_some_and(|program| allowed.iter().any(|name| name == program))
     }
 
     /// Why a command may not start, and the line by which it may.
@@ -114,7 +115,7 @@ impl Policy {
     }
 
     /// The line of the policy by which commands may start this program too.
-    pub fn setting_for_program(&self, program: &str) -> String {
+    fn setting_for_program(&self, program: &str) -> String {
         let names = self.document.allowed_commands.iter().flatten().map(String::as_str);
         let names: Vec<String> = names.chain([program]).map(plain_or_quoted).collect();
         format!("allowed_commands: [{}]", names.join(", "))
@@ -207,16 +208,18 @@ impl Policy {
             }
             Source::BuiltIn(rule, reason) => (rule.to_owned(), format!("{about}{reason}")),
             Source::Flag(flag) => (shown(flag), format!("{about}{}", protect::meaning(flag))),
-            Source::Program => (built_in::PROGRAMS.to_owned(), String::new()),
         };
-        // Who reads it finds the rule or the setting in the file.
-        let reason = match &self.section {
+        Decision { verdict, rule, reason: self.placed(reason, source), exclusive: false }
+    }
+
+    /// The reason with the namespace whose section may have decided: who reads it finds the rule or the setting in the file.
+    fn placed(&self, reason: String, source: Source<'_>) -> String {
+        match &self.section {
             Some(section) if is_of_section(section, source) => {
                 format!("{reason} (in namespace `{}`)", section.namespace)
             }
             Some(_) | None => reason,
-        };
-        Decision { verdict, rule, reason, exclusive: false }
+        }
     }
 }
 
@@ -226,7 +229,6 @@ fn is_of_section(section: &Section, source: Source<'_>) -> bool {
         Source::Rule(place) => place >= section.inherited,
         Source::BuiltIn(rule, _) => built_in::SETTINGS.contains(&rule),
         Source::Flag(_) => false,
-        Source::Program => true,
     }
 }
 

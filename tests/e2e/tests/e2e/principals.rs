@@ -26,14 +26,14 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 const ASKS: &str = "id: asks\nsteps: [{id: w, tool: write_file, arguments: {path: a.txt, content: new}}]\n";
 
 /// A server on a unix socket and on TCP, whose policy requires approval for writing files.
-struct Server {
-    home: Home,
+pub(crate) struct Server {
+    pub(crate) home: Home,
     url: String,
     _running: Running,
 }
 
 impl Server {
-    fn start(more_policy: &str) -> Self {
+    pub(crate) fn start(more_policy: &str) -> Self {
         let home = Home::new();
         let policy = home.file("policy.yaml", format!("file_write: prompt\n{more_policy}"));
         let mut running = home.start(["serve", "--listen", "127.0.0.1:0", "--policy", &policy]);
@@ -42,7 +42,7 @@ impl Server {
         Self { home, url, _running: running }
     }
 
-    fn tcp(&self) -> Channel {
+    pub(crate) fn tcp(&self) -> Channel {
         Endpoint::from_shared(self.url.clone()).unwrap().connect_lazy()
     }
 
@@ -51,7 +51,7 @@ impl Server {
     }
 
     /// Adds a principal, and gives its token.
-    fn add(&self, name: &str, role: &str) -> String {
+    pub(crate) fn add(&self, name: &str, role: &str) -> String {
         let (code, added) = self.home.json(&["principals", "add", name, "--role", role]);
         assert_eq!((code, added["name"].as_str()), (0, Some(name)), "{added}");
         added["token"].as_str().expect("it is shown once").to_owned()

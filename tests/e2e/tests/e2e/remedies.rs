@@ -2,8 +2,15 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-use belay_e2e::{Home, belay::Ended, folder::content};
+use belay_e2e::{
+    Home,
+    belay::Ended,
+    client::{channel, name},
+    folder::content,
+};
 use serde_json::{Value, json};
+
+use crate::principals::question;
 
 /// Runs a plan of these steps in the workspace `w` without a person, under a policy.
 fn run(home: &Home, id: &str, steps: &Value, policy: &str) -> Ended {
@@ -242,8 +249,8 @@ fn an_approval_has_a_risk_and_the_reason_of_who_asks() {
         all.iter().find(|approval| approval["stepId"] == step).unwrap().clone()
     };
     assert_eq!((&of("delete")["risk"], &of("delete")["requestReason"]), (&json!("RISK_MEDIUM"), &json!(described)));
-    let name = of("obey")["name"].as_str().unwrap().to_owned();
-    let shown = home.run(["approvals", "show", name.rsplit('/').next().unwrap()]);
+    let obey = of("obey")["name"].as_str().unwrap().to_owned();
+    let shown = home.run(["approvals", "show", obey.rsplit('/').next().unwrap()]);
     let words = shown.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("risk high"), "{}", shown.out);
     for approval in ["delete", "create", "obey"] {
@@ -251,4 +258,26 @@ fn an_approval_has_a_risk_and_the_reason_of_who_asks() {
         assert_eq!(home.run(["approvals", "skip", name.as_str()]).code, 0);
     }
     watch.end();
+}
+
+/// S2-X-17: a title of any length is the reason of who asks, cut: the person is asked all the same. B-30: a change is found by its name as it is, and by the
+/// form in which it is shown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_title_does_not_keep_anybody_from_being_asked() {
+    let home = Home::new();
+    workspace(&home, &|_| ());
+    let _serve = home.serve();
+    let mut step = command("echo x > $'nu\\u200bll'");
+    step["title"] = "t".repeat(20_000).into();
+    let plan = home.file("plan.json", json!({"id": "p", "steps": [step]}).to_string());
+    let started = home.run(["run", plan.as_str(), "--workspace", "w", "--id", "e", "--detach", "--approve", "prompt"]);
+    assert_eq!(started.code, 0, "{}", started.talk);
+    let asked = question(&channel(&home.state().join("executor.sock")), "", &name("e")).await;
+    assert_eq!(asked.request_reason, format!("{}…", "t".repeat(4095)));
+    let id = asked.name.rsplit('/').next().unwrap();
+    for path in ["nu\u{200b}ll", "nu<U+200B>ll"] {
+        let shown = home.run(["approvals", "show", id, "--path", path]);
+        assert!(shown.code == 0 && shown.out.contains("nu<U+200B>ll"), "{path:?}: {} {}", shown.out, shown.talk);
+    }
+    assert_ne!(home.run(["approvals", "show", id, "--path", "null"]).code, 0);
 }

@@ -2,17 +2,16 @@
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use belay_e2e::{Home, belay::Running, client::channel, runner::reason};
+use belay_e2e::{client::channel, runner::reason};
 use belay_proto::v1;
 use prost::{Message as _, encoding};
 use prost_types::FileDescriptorSet;
-use tonic::{
-    Code, Request, Status,
-    codegen::http::uri::PathAndQuery,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Code, Request, Status, codegen::http::uri::PathAndQuery, transport::Channel};
 
-use crate::{contract::Bytes, principals::question};
+use crate::{
+    contract::Bytes,
+    principals::{Server, question},
+};
 
 /// By method: the roles that may call it. `p` planner, `v` viewer, `a` approver, `o` operator; none for methods of services alone.
 const ALLOWED: [(&str, &str); 62] = [
@@ -113,38 +112,14 @@ fn methods() -> BTreeSet<String> {
     all.collect()
 }
 
-struct Server {
-    home: Home,
-    url: String,
-    _running: Running,
-}
-
-impl Server {
-    fn start() -> Self {
-        let home = Home::new();
-        let policy = home.file("policy.yaml", "file_write: prompt\n");
-        let mut running = home.start(["serve", "--listen", "127.0.0.1:0", "--policy", &policy]);
-        let url = running.wait_for("and at").split_whitespace().last().unwrap().to_owned();
-        running.wait_for("keeps data in");
-        Self { home, url, _running: running }
-    }
-
-    fn add(&self, name: &str, role: &str) -> String {
-        let (code, added) = self.home.json(&["principals", "add", name, "--role", role]);
-        assert_eq!(code, 0, "{added}");
-        added["token"].as_str().unwrap().to_owned()
-    }
-
-    /// Where people reach everything, and where services reach each other.
-    fn endpoints(&self) -> Vec<(String, Channel)> {
-        let sockets = std::fs::read_dir(self.home.state()).unwrap().map(|entry| entry.unwrap().path());
-        let mut sockets: Vec<_> = sockets.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect();
-        sockets.sort();
-        assert!(sockets.len() >= 2, "{sockets:?}");
-        let unix = sockets.iter().map(|path: &std::path::PathBuf| (name_of(path), channel(path)));
-        let tcp = Endpoint::from_shared(self.url.clone()).unwrap().connect_lazy();
-        unix.chain([("tcp".to_owned(), tcp)]).collect()
-    }
+/// The endpoints at which people reach everything, and those where services reach each other.
+fn endpoints(server: &Server) -> Vec<(String, Channel)> {
+    let sockets = std::fs::read_dir(server.home.state()).unwrap().map(|entry| entry.unwrap().path());
+    let mut sockets: Vec<_> = sockets.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect();
+    sockets.sort();
+    assert!(sockets.len() >= 2, "{sockets:?}");
+    let unix = sockets.iter().map(|path: &std::path::PathBuf| (name_of(path), channel(path)));
+    unix.chain([("tcp".to_owned(), server.tcp())]).collect()
 }
 
 fn name_of(path: &Path) -> String {
@@ -195,11 +170,11 @@ async fn call(channel: &Channel, token: &str, method: &str, name: &str) -> Resul
 async fn each_method_answers_to_the_roles_of_the_table_alone() {
     let listed: BTreeSet<String> = ALLOWED.iter().map(|(method, _)| (*method).to_owned()).collect();
     assert_eq!(listed, methods(), "every method of the contract has a row");
-    let server = Server::start();
+    let server = Server::start("");
     let roles = [('p', "planner"), ('v', "viewer"), ('a', "approver"), ('o', "operator")];
     let tokens = roles.map(|(letter, role)| (letter, server.add(&format!("the-{role}"), role)));
     let mut called = 0;
-    for (endpoint, channel) in server.endpoints() {
+    for (endpoint, channel) in endpoints(&server) {
         for (method, allowed) in ALLOWED {
             let what = |letter| format!("{letter} calls {method} at {endpoint}");
             for (letter, token) in &tokens {
@@ -235,7 +210,7 @@ async fn each_method_answers_to_the_roles_of_the_table_alone() {
 /// B-19: whoever may read reads every namespace, and a planner controls nothing that another principal has started, in none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn others_executions_are_read_and_not_controlled() {
-    let server = Server::start();
+    let server = Server::start("");
     let plan =
         server.home.file("plan.yaml", "id: p\nsteps: [{id: w, tool: write_file, arguments: {path: a, content: x}}]\n");
     let started = server.home.run([
@@ -266,7 +241,7 @@ async fn others_executions_are_read_and_not_controlled() {
         _ => execution.to_owned(),
     };
     let tokens = ["planner", "viewer", "approver"].map(|role| (role, server.add(&format!("some-{role}"), role)));
-    let tcp = server.endpoints().pop().unwrap().1;
+    let tcp = endpoints(&server).pop().unwrap().1;
     for (role, token) in &tokens {
         for (method, allowed) in ALLOWED {
             if waits(method)

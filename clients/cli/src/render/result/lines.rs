@@ -34,7 +34,7 @@ pub(crate) struct EventLines {
     steps: HashMap<String, Option<Timestamp>>,
     /// The calls that have not ended, by step: the tool, and the time at which it was called.
     calls: HashMap<String, (String, Option<Timestamp>)>,
-    /// What a person has to approve, by step, until it is asked for.
+    /// The approvals that steps need, by step, until they are asked for.
     needs: HashMap<String, ApprovalNeed>,
 }
 
@@ -163,7 +163,7 @@ impl EventLines {
         Ok(Some(line.into()))
     }
 
-    /// What a person is asked: the operation, its files, why the plan does it, and how much harm it may do.
+    /// The fields of a request for an approval: the operation, its files, why the plan does it, and how much harm it may do.
     fn approval(&mut self, approval: &str, step: &str, picture: &Picture) -> Value {
         // A watch that began after the call was held knows neither files nor risk.
         let need = self.needs.remove(step);

@@ -253,15 +253,17 @@ proptest! {
     #[test]
     fn the_rule_for_a_call_lets_it_run_and_no_other(
         settings in settings(), kind in select(KINDS.to_vec()), words in select(vec!["make all", "git push", "*"]),
-        path in any_path(), other in any_path(),
+        path in any_path(), other in any_path(), directory in prop_oneof![Just(String::new()), any_path()],
+        variables in prop::collection::vec(select(vec!["CI", "A*B"]), 0..3),
     ) {
         let text = written(settings, true, &[], 0);
+        let variables = texts(&variables);
         let before = policy(&text);
         let paths = if kind == Terminal { texts(&[]) } else { vec![path.clone()] };
         let command = if kind == Terminal { texts(&words.split(' ').collect::<Vec<_>>()) } else { texts(&[]) };
         let asked = Intent {
-            tool: tool(kind), kind, command: &command, program: command.first().map(String::as_str), working_directory: "",
-            environment: &[], paths: &paths,
+            tool: tool(kind), kind, command: &command, program: command.first().map(String::as_str), working_directory: &directory,
+            environment: &variables, paths: &paths,
         };
         let decision = before.intent(&asked);
         let entries = before.rules_for_intent("s", &asked);
@@ -270,13 +272,16 @@ proptest! {
             let after = with_entries(&text, &entries);
             prop_assert!(after.intent(&asked).verdict < Prompt, "{entries:?}");
             let others = [other.clone()];
-            let another = if kind == Terminal {
-                Intent { program: Some("elsewhere"), ..asked }
+            let more = if kind == Terminal {
+                vec![Intent { program: Some("elsewhere"), ..asked }, Intent { working_directory: &other, ..asked }]
             } else {
-                Intent { paths: &others, ..asked }
+                vec![Intent { paths: &others, ..asked }]
             };
-            if kind == Terminal || other != path {
-                prop_assert_eq!(before.intent(&another).verdict, after.intent(&another).verdict, "{:?}", entries);
+            let key = |of: &Intent<'_>| (of.paths.to_vec(), of.program.map(str::to_owned), of.working_directory.to_owned());
+            for another in more {
+                if key(&another) != key(&asked) {
+                    prop_assert_eq!(before.intent(&another).verdict, after.intent(&another).verdict, "{:?}", entries);
+                }
             }
         }
     }

@@ -185,6 +185,12 @@ fn a_preset_and_a_list_go_together_in_any_order() {
     {
         let policy = sections.of(namespace);
         assert_eq!((command(policy, "git").verdict, command(policy, "tar").verdict), (git, tar), "{namespace}");
+        let refused = command(policy, "curl");
+        assert!(
+            refused.verdict != Deny
+                || refused.reason.ends_with(&format!("(in namespace `{namespace}`)")) == (namespace != "x"),
+            "{refused:?}"
+        );
     }
 }
 
