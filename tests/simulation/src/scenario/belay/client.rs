@@ -404,10 +404,12 @@ async fn is_still_paused(
     }
 }
 
-/// Whether a person has to find out what a step's call did. Only calls with external effects, and calls of a lost ledger or of a damaged row, can have
-/// an unknown outcome. Anything else that is stuck stays so, and is found.
+/// Whether a person has to find out what a step's call did. Only calls with external effects, calls of a lost ledger or of a damaged row, and calls whose
+/// outcome a replaced journal no longer has and the runner has forgotten, can have an unknown outcome. Anything else that is stuck stays so, and is found.
 fn is_in_doubt(observed: &Observations, step: &v1::Step) -> bool {
-    let is_lost = step.failure.as_ref().is_some_and(|failure| failure.reason == "LEDGER_CHANGED")
+    let failed_for = |reason: &str| step.failure.as_ref().is_some_and(|failure| failure.reason == reason);
+    let is_lost = failed_for("LEDGER_CHANGED")
+        || (failed_for("CALL_ACKNOWLEDGED") && !observed.journal_remembers())
         || observed.is_row_damaged(&step.name);
     step.state() == step::State::OutcomeUnknown
         && (matches!(&step.detail, Some(step::Detail::Tool(detail)) if tools::reaches_out(&detail.tool)) || is_lost)

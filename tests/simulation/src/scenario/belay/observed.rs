@@ -281,6 +281,11 @@ impl Observations {
         !self.journal_remembers || self.restores() > 0
     }
 
+    /// Whether the journal keeps what was written in it: false where a copy from before takes its place.
+    pub(super) fn journal_remembers(&self) -> bool {
+        self.journal_remembers
+    }
+
     /// Whether an execution is known in the history that is left.
     pub(super) fn is_known(&self, name: &str) -> bool {
         self.journal_remembers && self.state().executions.get(name).is_some_and(|known| !known.uid.is_empty())
