@@ -54,6 +54,7 @@ mod session;
 mod settings;
 mod snapshots;
 mod startup;
+mod steps_in_memory;
 mod submitted;
 mod thresholds;
 mod timers;

@@ -30,6 +30,7 @@ impl Measured for ExecutionRegistry {
                 "Executions in memory; parked ones are not",
                 self.in_memory(),
             ));
+            metrics.push(gauge("belay.executor.steps_in_memory", "Steps of executions in memory", self.steps.count()));
             metrics.push(gauge(
                 "belay.executor.calls_in_doubt",
                 "Calls that an earlier process may have sent to the tool runner and whose end is not known yet",

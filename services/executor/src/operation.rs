@@ -93,11 +93,12 @@ pub(crate) struct Large {
     pub(crate) secrets: Fork,
 }
 
-/// Which service is at its limit.
+/// Which service is at its limit, or the executor itself with the steps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Busy {
     Runner,
     Gate,
+    Steps,
 }
 
 /// The gate's reply to a request for a grant.

@@ -43,6 +43,7 @@ use crate::{
     queue::{Queue, Queued, queue},
     runner::Runner,
     secrets::Vault,
+    steps_in_memory::StepsInMemory,
     thresholds::Thresholds,
     unowned_decisions::UnownedDecisions,
     wake_ups::WakeUps,
@@ -150,6 +151,8 @@ pub struct ExecutionRegistry {
     pub(crate) journal: Arc<str>,
     /// Limits the executions in memory that a start may add to.
     in_memory: Limit,
+    /// Limits the steps of the executions in memory.
+    pub(crate) steps: StepsInMemory,
     /// Limits the requests that wait for something to happen.
     pub(crate) watchers: Limit,
     live: Mutex<HashMap<ExecutionKey, mpsc::UnboundedSender<Command>>>,
@@ -237,6 +240,7 @@ impl ExecutionRegistry {
             fence,
             journal: journal.into(),
             in_memory: Limit::new("services.executor.executions", "executions in memory", limits.executions.value),
+            steps: StepsInMemory::new(limits.steps.value),
             watchers: Limit::new("services.executor.watchers", "waiting requests", limits.watchers.value),
             live: Mutex::default(),
             creating: Mutex::default(),

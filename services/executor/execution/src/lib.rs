@@ -50,7 +50,7 @@ pub use event::{
     WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
-pub use payload::{BlobRef, BlobValue, Blobs, Evaluated, MAX_READ_BYTES, NoBlobs, Payload};
+pub use payload::{BlobRef, BlobValue, Blobs, Evaluated, MAX_READ_BYTES, NoBlobs, Payload, Room};
 pub use state::{
     Authorization, ChildPause, Execution, FailedAttempt, Life, MAX_SIGNALS, NotRestored, Operation, OperationKey,
     SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting, Work,

@@ -6,7 +6,7 @@ use belay_plan::{CheckPlace, Condition};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Json;
+use crate::{Json, StepKey};
 
 /// How many bytes of blobs one step's templates may read.
 pub const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
@@ -85,6 +85,17 @@ pub enum Evaluated {
     Wanted,
 }
 
+/// Whether an execution may have more steps in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Yes.
+    Free,
+    /// Not now. The caller gets room and decides again; the steps are not added before.
+    Wanted,
+    /// Never: it would have more steps than this, the most that one execution may have.
+    Beyond(usize),
+}
+
 /// The blobs of an execution, as far as its decisions need them. Reading and writing them is left to the caller.
 pub trait Blobs {
     /// The value of a blob that a template reads. The implementation remembers the blobs that it does not have.
@@ -107,6 +118,12 @@ pub trait Blobs {
     /// Whether the output of the step with this id fits a schema; [`Evaluated::Failed`] says what does not. As [`Self::evaluate`], it may have the answer
     /// the next time.
     fn validate(&self, step: &str, schema: &Value, output: Value) -> Evaluated;
+
+    /// Whether this many steps may be added for the entries of a step's list. The implementation remembers what was asked for.
+    fn room(&self, step: StepKey, steps: usize) -> Room {
+        let _ = (step, steps);
+        Room::Free
+    }
 }
 
 /// An execution without blobs: every value is inline, and conditions wait for a driver that evaluates them.

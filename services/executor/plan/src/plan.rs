@@ -398,6 +398,15 @@ impl Plan {
         self.stop_on_error
     }
 
+    /// How many levels of plans are in the plans of its steps: 0 when no step has one.
+    pub fn nested_levels(&self) -> usize {
+        let of_step = |step: &Arc<StepSpec>| match step.kind() {
+            StepKind::Plan(PlanStep { plan, .. }) => 1 + plan.nested_levels(),
+            StepKind::Tool(_) | StepKind::Wait(_) => 0,
+        };
+        self.steps.iter().map(of_step).max().unwrap_or(0)
+    }
+
     /// How many steps may run at once; at least 1.
     pub fn parallelism(&self) -> usize {
         self.parallelism

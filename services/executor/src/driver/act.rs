@@ -158,6 +158,7 @@ impl Driver {
                 labels: created.labels.clone(),
                 principal: self.execution.principal().to_owned(),
                 trace: self.trace.attempt(step.id(), key.attempt),
+                tree: Arc::clone(self.steps.tree()),
             },
             updates: self.update_sender.clone(),
         }

@@ -1,8 +1,12 @@
 //! The blobs that the decisions of one driver read and make.
 
-use std::{cell::RefCell, collections::HashMap, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    sync::Arc,
+};
 
-use belay_execution::{BlobRef, BlobValue, Evaluated, Json, Payload};
+use belay_execution::{BlobRef, BlobValue, Evaluated, Json, Payload, Room, StepKey};
 use belay_plan::{CheckPlace, Condition};
 use serde_json::Value;
 
@@ -20,6 +24,10 @@ pub(crate) struct AtHand<'a> {
     pub(crate) known: &'a Known,
     pub(crate) secrets: RefCell<&'a mut Secrets>,
     pub(crate) made: RefCell<&'a mut Made>,
+    /// The steps that the execution has or will have by its decisions, how many it may have now, and the most that it may ever have.
+    pub(crate) steps: Cell<usize>,
+    pub(crate) room: usize,
+    pub(crate) most_steps: usize,
     /// What a decision needs and is not at hand.
     pub(crate) wanted: RefCell<Wanted>,
     pub(crate) random: &'a dyn Fn() -> [u8; 32],
@@ -39,12 +47,8 @@ pub(crate) struct Known {
 pub(crate) struct Wanted {
     pub(crate) blobs: Vec<BlobRef>,
     pub(crate) evaluations: Vec<ToEvaluate>,
-}
-
-impl Wanted {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.blobs.is_empty() && self.evaluations.is_empty()
-    }
+    /// How many steps the execution has to have in memory, and for the list of which step.
+    pub(crate) room: Option<(StepKey, usize)>,
 }
 
 /// The blobs that a driver has made since its last commit, and their originals until the operations have started.
@@ -91,6 +95,19 @@ impl belay_execution::Blobs for AtHand<'_> {
 
     fn validate(&self, step: &str, schema: &Value, output: Value) -> Evaluated {
         self.ask(step, Question::Output, || Evaluation::Output { schema: schema.clone(), output })
+    }
+
+    fn room(&self, step: StepKey, steps: usize) -> Room {
+        let all = self.steps.get() + steps;
+        if steps > 0 && all > self.most_steps {
+            return Room::Beyond(self.most_steps);
+        }
+        if steps == 0 || all <= self.room {
+            self.steps.set(all);
+            return Room::Free;
+        }
+        self.wanted.borrow_mut().room = Some((step, all));
+        Room::Wanted
     }
 }
 

@@ -1,6 +1,10 @@
 //! The blobs of one execution, as its driver reads and writes them.
 
-use std::{cell::RefCell, mem, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    mem,
+    sync::Arc,
+};
 
 use belay_execution::{
     BlobRef, DecideContext, Event, Execution, Json, OperationKey, Payload, Receipt, Timestamp, ToolCallEnd, Verb,
@@ -19,14 +23,24 @@ use crate::{
 };
 
 impl Driver {
-    /// Decides what can be decided now, and gets the blobs and evaluates the conditions that it takes.
+    /// Decides what can be decided now, and gets the blobs, evaluates the conditions and asks for the room that it takes.
     pub(super) async fn decide(&mut self, now: Timestamp, events: &mut Vec<Event>) -> Result<(), Exit> {
         let mut known = Known::default();
         loop {
-            let Wanted { blobs, evaluations } = match self.advance(now, &known, events) {
-                wanted if wanted.is_empty() => return Ok(()),
-                wanted => wanted,
-            };
+            let wanted = self.advance(now, &known, events);
+            let gets_more = !wanted.blobs.is_empty() || !wanted.evaluations.is_empty();
+            let Wanted { blobs, evaluations, room } = wanted;
+            match room {
+                Some((_, steps)) if self.steps.ask(steps) => continue,
+                Some((step, _)) => self.obstacles.set_without_room(Some(step), now),
+                None => {
+                    self.obstacles.set_without_room(None, now);
+                    self.steps.set(self.execution.steps().len());
+                }
+            }
+            if !gets_more {
+                return Ok(());
+            }
             for blob in blobs {
                 let value = match self.value(&blob).await {
                     Err(unreadable) if unreadable.is_temporary() => {
@@ -60,6 +74,9 @@ impl Driver {
     /// Does something with the execution that needs what is known, and may make new blobs.
     fn with_at_hand<T>(&mut self, known: &Known, work: impl FnOnce(&mut Execution, &AtHand<'_>) -> T) -> T {
         let at_hand = AtHand {
+            steps: Cell::new(self.execution.steps().len()),
+            room: self.steps.steps(),
+            most_steps: self.steps.most(),
             uid: &self.uid,
             max_inline: self.registry.thresholds.max_inline,
             known,

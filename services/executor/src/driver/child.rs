@@ -29,8 +29,9 @@ use crate::{
     journal_reads::unreadable,
     messages::{Command, EndedChild},
     names::{ExecutionName, shard_of},
-    operation::{OperationHandle, ReportFault, Update},
+    operation::{Busy, OperationHandle, ReportFault, Update},
     registry::ExecutionRegistry,
+    steps_in_memory::{Owner, StepShare, too_many_steps},
     submitted::{self, Source, shared_folder},
     wire,
 };
@@ -68,6 +69,8 @@ pub(crate) struct Inherited {
     pub(crate) principal: String,
     /// The span of the step's attempt.
     pub(crate) trace: TraceContext,
+    /// See [`Owner::tree`].
+    pub(crate) tree: Arc<str>,
 }
 
 /// Why nothing could be done.
@@ -171,7 +174,8 @@ impl ChildOperation {
             Some(row) => (row, false),
             None if self.is_created && !is_planted(Defect::LostChildStartedAgain) => return Err(Problem::Lost),
             None => {
-                self.create(verb != Verb::Dispatch).await?;
+                let steps = self.room(verb).await?;
+                self.create(verb != Verb::Dispatch, steps).await?;
                 (self.found().await?.ok_or(Problem::Lost)?, true)
             }
         };
@@ -189,14 +193,33 @@ impl ChildOperation {
         }
     }
 
-    async fn create(&self, is_held_back: bool) -> Result<(), Problem> {
+    /// Room for the child's steps in memory. One that is held back waits for none: what needs it is to come to an end.
+    async fn room(&self, verb: Verb) -> Result<StepShare, Problem> {
+        let (principal, height) = (self.inherited.principal.as_str().into(), self.plan.nested_levels());
+        let owner = Owner { principal, tree: Arc::clone(&self.inherited.tree), height };
+        let (mut share, steps) = (self.registry.steps.enter(owner), self.plan.steps().len());
+        if verb != Verb::Dispatch {
+            share.set(steps);
+            return Ok(share);
+        }
+        if steps > share.most() {
+            return Err(Problem::Refused(too_many_steps(steps, share.most())));
+        }
+        if !share.ask(steps) {
+            drop(self.updates.send(Update::Busy(self.key, Busy::Steps)));
+            share.granted().await;
+        }
+        Ok(share)
+    }
+
+    async fn create(&self, is_held_back: bool, steps: StepShare) -> Result<(), Problem> {
         let registry = &self.registry;
         let source = Source::Message(wire::plan_message(&self.plan));
         let (plan, tools) = submitted::accepted(registry, &source).await?;
         let inputs = submitted::inputs_of(registry, &plan, self.child.inputs.clone())?;
         let catalogue = registry.runner.catalogue(false).await?;
         let (now, shard) = (registry.now(), shard_of(&self.name.namespace, &self.name.id));
-        let Inherited { approval_mode, workspace, labels, principal, trace } = &self.inherited;
+        let Inherited { approval_mode, workspace, labels, principal, trace, tree: _ } = &self.inherited;
         let (workspace, folder) = match workspace {
             Workspace::MadeFolder(_) if is_planted(Defect::ChildInAnotherFolder) => {
                 let id = self.name.id.clone();
@@ -239,8 +262,8 @@ impl ChildOperation {
         let paused = ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None };
         let then = if is_held_back { vec![(Actor::new(self.parent_step.clone()), paused.into())] } else { Vec::new() };
         // A task of its own: what is stored must have a driver, also when this operation is replaced meanwhile.
-        let create =
-            Driver::create(Arc::clone(registry), row, folder, first, then, catalogue.ledger_id.as_str().into());
+        let ledger_id = catalogue.ledger_id.as_str().into();
+        let create = Driver::create(Arc::clone(registry), row, folder, first, then, ledger_id, steps);
         let stopping =
             || Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping."));
         match tokio::spawn(create).await.map_err(|_| stopping())?? {

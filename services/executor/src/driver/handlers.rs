@@ -52,6 +52,7 @@ impl Driver {
                 return Err(Exit::Lost(Status::aborted("another executor owns the execution")));
             }
             Update::Child { key: child, number, news } => {
+                self.obstacles.remove(child);
                 let under_way = self.operations.get(&child);
                 let is_replaced = under_way.is_none_or(|operation| operation.number != number);
                 let is_stopping = under_way.is_some_and(|operation| operation.verb.stops());

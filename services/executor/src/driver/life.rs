@@ -7,7 +7,8 @@
 use std::{cell::Cell, panic::AssertUnwindSafe, sync::Arc};
 
 use belay_execution::{
-    Actor, BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Event, Execution, Json, NoBlobs, Payload,
+    Actor, BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Event, Execution, Json, NoBlobs, Payload, Room,
+    StepKey,
 };
 use belay_journal::{
     Done, ExecutionKey, ExecutionRow, Folder, InboxChanges, InboxContent, InboxMessage, NewExecution, Operation,
@@ -34,6 +35,7 @@ use crate::{
     progress::Progress,
     registry::{ExecutionRegistry, unwritable},
     secrets::Sealed,
+    steps_in_memory::StepShare,
     trace::Trace,
     webhooks::{self, About},
     wire,
@@ -52,7 +54,8 @@ enum First {
 }
 
 impl Driver {
-    /// Creates an execution: stores it with its first events, and starts its driver. `folder`: the folder of its workspace, if that is one.
+    /// Creates an execution: stores it with its first events, and starts its driver. `folder`: the folder of its workspace, if that is one; `steps`: the room
+    /// for its steps in memory.
     pub(crate) async fn create(
         registry: Arc<ExecutionRegistry>,
         mut row: NewExecution,
@@ -60,6 +63,7 @@ impl Driver {
         first: Event,
         then: Vec<(Actor, Body)>,
         ledger_id: Arc<str>,
+        mut steps: StepShare,
     ) -> Result<Result<Box<v1::Execution>, Refused>, Status> {
         let illegal = |error| Status::internal(format!("a new execution cannot begin: {error}"));
         let mut execution = Execution::create(first.clone()).map_err(illegal)?;
@@ -75,6 +79,7 @@ impl Driver {
             events.extend(execution.advance_with(DecideContext { now, ledger_id: &ledger_id }, &conditions));
             is_decided = !conditions.0.get();
         }
+        steps.set(execution.steps().len());
         let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
         let trace = Trace::of(&registry.telemetry, &name, &execution);
         let mut messages = messages_of(&events);
@@ -129,7 +134,8 @@ impl Driver {
             return Ok(Ok(described));
         };
         drop(reserved);
-        let taken = Loaded { key, name, execution, secrets, trace, summary, snapshot_at: 0, ledger_id, parent };
+        let snapshot_at = 0;
+        let taken = Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent, steps };
         let mut driver = Self::new(Arc::clone(&registry), taken);
         driver.trace.record(&driver.execution, &events);
         driver.registry.measures.record(&facts);
@@ -299,7 +305,7 @@ mod tests {
     }
 }
 
-/// Conditions of an execution that has no driver yet, which evaluates them: whether one was asked for.
+/// What an execution that has no driver yet waits for, which evaluates its conditions and gets room for its lists: whether it was asked for.
 #[derive(Default)]
 struct Unevaluated(Cell<bool>);
 
@@ -320,5 +326,13 @@ impl Blobs for Unevaluated {
     fn validate(&self, _: &str, _: &Value, _: Value) -> Evaluated {
         self.0.set(true);
         Evaluated::Wanted
+    }
+
+    fn room(&self, _: StepKey, steps: usize) -> Room {
+        if steps == 0 {
+            return Room::Free;
+        }
+        self.0.set(true);
+        Room::Wanted
     }
 }

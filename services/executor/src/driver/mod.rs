@@ -39,6 +39,7 @@ use crate::{
     decisions::outcome,
     feeds::{EventFeed, LiveWaits, Push},
     in_doubt::InDoubt,
+    journal_reads::unreadable,
     marks,
     messages::{Command, EndedChild, GateNotice, Reply},
     names::ExecutionName,
@@ -48,6 +49,7 @@ use crate::{
     replayed::Replayed,
     secrets::{Sealed, Secrets},
     snapshots,
+    steps_in_memory::{Owner, StepShare},
     trace::Trace,
     webhooks::{self, About},
     wire,
@@ -105,6 +107,8 @@ pub(crate) struct Driver {
     uid: Arc<str>,
     /// The blobs that it made.
     made: Made,
+    /// Its steps in memory.
+    steps: StepShare,
 }
 
 /// Approvals and forms that the gate is asked for again.
@@ -128,13 +132,18 @@ struct Loaded {
     snapshot_at: u64,
     ledger_id: Arc<str>,
     parent: Option<ExecutionKey>,
+    steps: StepShare,
 }
 
 impl Driver {
     async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<Loaded, Status> {
         let Replayed { execution, secrets, snapshot_at, blobs, .. } = registry.reads.replay(row.key).await?;
-        let parent = row.execution.parent.map(|parent| parent.execution);
+        let parent = row.execution.parent.as_ref().map(|parent| parent.execution);
+        let tree = tree_of(registry, &row).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
+        let (principal, height) = (execution.principal().into(), execution.plan().nested_levels());
+        let mut steps = registry.steps.enter(Owner { principal, tree, height });
+        steps.set(execution.steps().len());
         // Without a key it has no blobs, but perhaps one that a crash left before the key was stored: the next load removes it.
         if let Some(named) = blobs.filter(|_| secrets.own_key().is_some()) {
             remove_unnamed_blobs(registry, &name, named).await;
@@ -146,11 +155,11 @@ impl Driver {
         };
         let trace = Trace::of(&registry.telemetry, &name, &execution);
         let (key, summary) = (row.key, row.summary);
-        Ok(Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent })
+        Ok(Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent, steps })
     }
 
     fn new(registry: Arc<ExecutionRegistry>, taken: Loaded) -> Self {
-        let Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent } = taken;
+        let Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent, steps } = taken;
         // Not bounded: each operation in flight reports a few times, and again only after a delay; a driver that has ended must not hold it up.
         let (update_sender, updates) = mpsc::unbounded_channel();
         // Not less than when it left memory: since its last event it has gone by the service's clock.
@@ -190,6 +199,7 @@ impl Driver {
             reviews_children: false,
             taken_messages: Vec::new(),
             made: Made::default(),
+            steps,
         }
     }
 
@@ -269,7 +279,8 @@ impl Driver {
             if self.summary.ended {
                 self.requesting_again = None;
             }
-            if self.requesting_again.is_none() && (self.summary.parked || self.summary.ended) {
+            let stays = self.requesting_again.is_some() || self.obstacles.is_without_room();
+            if !stays && (self.summary.parked || self.summary.ended) {
                 if let Some(wake_at) = self.execution.wake_at().filter(|_| !self.summary.ended) {
                     self.registry.set_timer(wake_at.as_micros().saturating_sub(self.ahead), self.ahead, self.key);
                 }
@@ -297,6 +308,7 @@ impl Driver {
             () = stop => return Err(Exit::Stopping),
             Some(update) = self.updates.recv() => self.on_update(update, events)?,
             Some(command) = commands.recv() => self.on_command(command, events, replies),
+            () = self.steps.granted(), if self.obstacles.is_without_room() => {}
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
         while let Ok(update) = self.updates.try_recv() {
@@ -347,7 +359,7 @@ impl Driver {
             &self.secrets,
             now,
             self.registry.thresholds.park_after,
-            Decided::Yes,
+            if self.obstacles.is_without_room() { Decided::No } else { Decided::Yes },
         );
         // One that is retried and ends again with one transition may look as before. It has a new end all the same.
         let ends = events.iter().any(is_end);
@@ -388,7 +400,7 @@ impl Driver {
 
     /// When an execution that waits for nothing but its children leaves memory: not at once, since most of them end soon.
     fn leaves_children_at(&self) -> Option<Timestamp> {
-        let waits = !self.summary.parked && self.execution.waits_for_children();
+        let waits = !self.summary.parked && self.execution.waits_for_children() && !self.obstacles.is_without_room();
         waits.then(|| self.execution.last_time().saturating_add(self.registry.thresholds.park_after))
     }
 
@@ -437,6 +449,18 @@ impl Driver {
             }
         });
     }
+}
+
+/// See [`Owner::tree`]. Of a parent that was deleted, nothing is known any more: its child begins the tree then.
+async fn tree_of(registry: &ExecutionRegistry, row: &ExecutionRow) -> Result<Arc<str>, Status> {
+    let (mut top, mut parent) = (row.execution.id.clone(), row.execution.parent.clone());
+    while let Some(above) = parent {
+        let key = above.execution;
+        let row = registry.reads.read(move |reader| reader.get(key)).await.map_err(|error| unreadable(&error))?;
+        parent = row.and_then(|row| row.execution.parent);
+        top = above.execution_id;
+    }
+    Ok(ExecutionName { namespace: row.execution.namespace.clone(), id: top }.to_string().into())
 }
 
 /// Removes the blobs that a crash has left without an event.

@@ -25,6 +25,8 @@ pub(super) struct Obstacles {
     machine: BTreeMap<StepKey, (Timestamp, MachineObstacle)>,
     /// Calls that wait for a service at its limit.
     busy: BTreeMap<OperationKey, (Timestamp, Busy)>,
+    /// The step whose list has no room for its steps in memory.
+    without_room: Option<(Timestamp, StepKey)>,
     /// Calls that wait for an exclusive call, and that call.
     behind: BTreeMap<OperationKey, (Timestamp, String)>,
 }
@@ -45,6 +47,16 @@ impl Obstacles {
     /// Both services answer, and their clocks agree.
     pub(super) fn clear_services(&mut self) {
         (self.runner_away, self.gate_away, self.clocks_differ) = (None, None, None);
+    }
+
+    /// The list of this step has no room; `None`: none waits for room.
+    pub(super) fn set_without_room(&mut self, step: Option<StepKey>, now: Timestamp) {
+        let since = self.without_room.map_or(now, |(since, _)| since);
+        self.without_room = step.map(|step| (since, step));
+    }
+
+    pub(super) fn is_without_room(&self) -> bool {
+        self.without_room.is_some()
     }
 
     /// A service at its limit has refused the call for now.
@@ -111,7 +123,12 @@ impl Obstacles {
             waits.execution.extend(since.map(|since| reason(kind, since, who)));
         }
         waits.execution.extend(self.gate_away.map(availability::gate_away));
-        for service in [Busy::Runner, Busy::Gate] {
+        if let Some((since, step)) = self.without_room {
+            let waiting = limit_reached(Busy::Steps, since);
+            waits.execution.push(waiting.clone());
+            waits.steps.push((step, waiting));
+        }
+        for service in [Busy::Runner, Busy::Gate, Busy::Steps] {
             let waiting = || self.busy.iter().filter(|(_, (_, busy))| *busy == service);
             let longest = waiting().map(|(_, (since, _))| *since).min();
             waits.execution.extend(longest.map(|since| limit_reached(service, since)));
@@ -132,6 +149,7 @@ fn limit_reached(service: Busy, since: Timestamp) -> WaitingReason {
         Busy::Gate => {
             "the approval gate, which is at its limit of open approvals or previews (`services.gate`): decide open approvals"
         }
+        Busy::Steps => "other executions, which have as many steps in memory as they may (`services.executor.steps`)",
     };
     reason(Kind::Limit, since, who)
 }

@@ -17,7 +17,7 @@ use tonic::{Code, Request, Status};
 
 use super::{
     requests::{check, check_may_control},
-    start_execution::{check_id, create, described},
+    start_execution::{check_id, create, described, room},
 };
 use crate::{
     ExecutionRegistry,
@@ -86,6 +86,7 @@ pub(super) async fn fork_execution(
         request_hash,
         parent: None,
     };
+    let steps = room(registry, &row, &plan)?;
     let created = Created {
         uid,
         deadline: plan.timeout().map(|timeout| now.saturating_add(timeout)),
@@ -110,7 +111,7 @@ pub(super) async fn fork_execution(
     };
     let paused = start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None }.into());
     let then = begun.taken_over.into_iter().chain(paused).map(|body| (by.clone(), body)).collect();
-    let created = create(registry, row, folder, first, then, catalogue.ledger_id.as_str().into()).await?;
+    let created = create(registry, row, folder, first, then, catalogue.ledger_id.as_str().into(), steps).await?;
     if let Err(NotStored::FolderGone(_)) = created {
         let message =
             format!("Execution `{}` was deleted meanwhile, and its folder with it; nothing was started.", origin.id);

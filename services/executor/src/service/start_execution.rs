@@ -3,7 +3,7 @@ use std::{collections::HashMap, sync::Arc};
 use belay_execution::{Actor, Body, Created, Event, ExecutionEvent, Timestamp, Workspace, digest};
 use belay_journal::{Folder, NewExecution, Refused};
 use belay_plan::{
-    Planned, StepProblem,
+    Plan, Planned, StepProblem,
     limits::{self, MAX_INPUT_BYTES},
 };
 use belay_proto::{
@@ -26,6 +26,7 @@ use crate::{
     marks,
     names::{ExecutionName, is_id, namespace, shard_of},
     secrets::shown,
+    steps_in_memory::{Owner, StepShare, too_many_steps},
     submitted::{CallKey, Source, accepted, checked, inputs_of, key_of, located, plan_with, violations},
     trace, wire,
 };
@@ -202,17 +203,21 @@ pub(super) async fn start_execution(
     let then = if start_paused { vec![(Actor::new(actor.principal.clone()), paused.into())] } else { Vec::new() };
     let ledger_id: Arc<str> = catalogue.ledger_id.as_str().into();
     let Workspace::MadeFolder(folder) = &created.workspace else {
-        let created = create(registry, row, None, first(created), then, ledger_id).await?;
+        let steps = room(registry, &row, &created.plan)?;
+        let created = create(registry, row, None, first(created), then, ledger_id, steps).await?;
         return described(registry, created).await;
     };
     // A fork of a deleted execution with this id may work in the folder with this id.
     let other_folder = format!("{id}.{}", created.uid);
     let elsewhere = Created { workspace: Workspace::MadeFolder(other_folder.clone()), ..created.clone() };
     let folder = Some(Folder::New(folder.clone()));
-    let created = create(registry, row.clone(), folder, first(created), then.clone(), Arc::clone(&ledger_id)).await?;
+    let steps = room(registry, &row, &created.plan)?;
+    let (created, ledger) = (first(created), Arc::clone(&ledger_id));
+    let created = create(registry, row.clone(), folder, created, then.clone(), ledger, steps).await?;
     let created = match created {
         Err(Refused::FolderInUse(_)) => {
-            create(registry, row, Some(Folder::New(other_folder)), first(elsewhere), then, ledger_id).await?
+            let (folder, steps) = (Some(Folder::New(other_folder)), room(registry, &row, &elsewhere.plan)?);
+            create(registry, row, folder, first(elsewhere), then, ledger_id, steps).await?
         }
         created => created,
     };
@@ -230,6 +235,20 @@ pub(super) fn check_id(execution_id: &str) -> Result<(), Status> {
     Err(status::invalid("execution_id", message).into())
 }
 
+/// Room for the steps of an execution in memory that is to start.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED with a delay while others have it; INVALID_ARGUMENT when the plan has more steps than one execution may have.
+pub(super) fn room(registry: &ExecutionRegistry, row: &NewExecution, plan: &Plan) -> Result<StepShare, Status> {
+    let tree = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() }.to_string().into();
+    let owner = Owner { principal: row.principal.as_str().into(), tree, height: plan.nested_levels() };
+    let (mut share, steps) = (registry.steps.enter(owner), plan.steps().len());
+    if steps > share.most() {
+        return Err(status::invalid("plan", too_many_steps(steps, share.most())).into());
+    }
+    if share.ask(steps) { Ok(share) } else { Err(registry.steps.reached()) }
+}
+
 /// Stores an execution with its first events, and starts its driver.
 pub(super) async fn create(
     registry: &Arc<ExecutionRegistry>,
@@ -238,9 +257,10 @@ pub(super) async fn create(
     first: Event,
     then: Vec<(Actor, Body)>,
     ledger_id: Arc<str>,
+    steps: StepShare,
 ) -> Result<Result<Box<v1::Execution>, Refused>, Status> {
     // A task of its own: a caller that disconnects between the commit and the registration must not leave an execution without a driver.
-    let create = Driver::create(Arc::clone(registry), row, folder, first, then, ledger_id);
+    let create = Driver::create(Arc::clone(registry), row, folder, first, then, ledger_id, steps);
     tokio::spawn(create).await.map_err(|_| {
         Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry."))
     })?

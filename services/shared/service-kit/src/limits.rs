@@ -117,7 +117,7 @@ impl Limit {
     pub fn take(&self) -> Result<Taken, Status> {
         match Arc::clone(&self.free).try_acquire_owned() {
             Ok(permit) => Ok(Taken { _permit: permit }),
-            Err(_) => Err(self.reached()),
+            Err(_) => Err(self.is_reached()),
         }
     }
 
@@ -126,11 +126,16 @@ impl Limit {
     /// # Errors
     /// RESOURCE_EXHAUSTED with the limit and a delay.
     pub fn check(&self, now: usize) -> Result<(), Status> {
-        if now < self.allowed { Ok(()) } else { Err(self.reached()) }
+        if now < self.allowed { Ok(()) } else { Err(self.is_reached()) }
     }
 
-    fn reached(&self) -> Status {
-        let Self { setting, what, allowed, .. } = self;
+    fn is_reached(&self) -> Status {
+        Self::reached(self.setting, self.what, self.allowed)
+    }
+
+    /// The refusal of one more than the limit `setting` allows: RESOURCE_EXHAUSTED with the limit and a delay.
+    #[must_use]
+    pub fn reached(setting: &str, what: &str, allowed: usize) -> Status {
         let message = format!(
             "The service has {allowed} {what}, which is its limit (`{setting}`): retry in {} s.",
             RETRY_AFTER.as_secs()

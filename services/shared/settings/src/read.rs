@@ -25,7 +25,7 @@ const VIEW: &str = "size files";
 const SCRATCH: &str = "place tmp home shm files";
 const LIMITS: &str = "processes open_files file_size address_space cpu_time";
 const SERVICES: &str = "executor runner gate";
-const EXECUTOR: &str = "executions watchers";
+const EXECUTOR: &str = "executions steps watchers";
 const RUNNER: &str = "calls";
 const GATE: &str = "approvals previews watchers";
 const RETENTION: &str = "finished_for keep_last";
@@ -96,7 +96,10 @@ fn services(reader: &mut Reader, node: &Node, field: &str, to: &mut Services) {
         let (known, limits): (_, Vec<(&str, &mut Sourced<u32>)>) = match key {
             "executor" => {
                 let to = &mut to.executor;
-                (EXECUTOR, vec![("executions", &mut to.executions), ("watchers", &mut to.watchers)])
+                (
+                    EXECUTOR,
+                    vec![("executions", &mut to.executions), ("steps", &mut to.steps), ("watchers", &mut to.watchers)],
+                )
             }
             "runner" => (RUNNER, vec![("calls", &mut to.runner.calls)]),
             "gate" => {

@@ -7,6 +7,8 @@ use crate::Sourced;
 pub struct ExecutorLimits {
     /// Executions in memory: those that run, not those that wait for a decision or a long delay.
     pub executions: Sourced<u32>,
+    /// Steps of executions in memory: one principal may have half of them, and one execution with those of its steps' plans a quarter.
+    pub steps: Sourced<u32>,
     /// Open WatchExecution and WaitExecution requests.
     pub watchers: Sourced<u32>,
 }
@@ -41,9 +43,13 @@ pub struct Services {
 }
 
 impl Default for ExecutorLimits {
-    /// 10,000 executions at about 50 KiB of memory each, and as many watchers.
+    /// 10,000 executions at about 50 KiB of memory each, 200,000 steps at about 3 KiB, and 10,000 watchers.
     fn default() -> Self {
-        Self { executions: Sourced::default_of(10_000), watchers: Sourced::default_of(10_000) }
+        Self {
+            executions: Sourced::default_of(10_000),
+            steps: Sourced::default_of(200_000),
+            watchers: Sourced::default_of(10_000),
+        }
     }
 }
 
@@ -67,10 +73,11 @@ impl Default for GateLimits {
 
 impl Services {
     /// Each limit with its name in the file.
-    pub(crate) fn rows(&self) -> [(&'static str, &Sourced<u32>); 6] {
+    pub(crate) fn rows(&self) -> [(&'static str, &Sourced<u32>); 7] {
         let Self { executor, runner, gate } = self;
         [
             ("executor.executions", &executor.executions),
+            ("executor.steps", &executor.steps),
             ("executor.watchers", &executor.watchers),
             ("runner.calls", &runner.calls),
             ("gate.approvals", &gate.approvals),

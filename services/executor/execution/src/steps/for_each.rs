@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use super::outputs::values;
 use crate::{
-    BlobValue, Blobs, Body, ErrorClass, Execution, Failure, Json, Payload, SkipReason, StepEvent, StepKey, StepState,
-    StepTrigger, Timestamp,
+    BlobValue, Blobs, Body, ErrorClass, Execution, Failure, Json, Payload, Room, SkipReason, StepEvent, StepKey,
+    StepState, StepTrigger, Timestamp,
     state::{OperationEnd, StepRecord},
 };
 
@@ -29,7 +29,14 @@ pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> O
     let record = &execution.steps[step];
     let list = record.spec.for_each()?;
     let decided = match record.items.listed {
-        None => read(execution, step, list, blobs)?.map(|items| StepEvent::ItemsListed { items }),
+        None => match read(execution, step, list, blobs)? {
+            Ok(items) => match blobs.room(step, items.len().saturating_sub(record.items.steps.len())) {
+                Room::Free => Ok(StepEvent::ItemsListed { items }),
+                Room::Wanted => return None,
+                Room::Beyond(most) => Err(too_many_steps(items.len(), most)),
+            },
+            Err(failure) => Err(failure),
+        },
         Some(_) => collect(execution, record, blobs)?.map(|output| StepEvent::ItemsCollected { output }),
     };
     Some(match decided {
@@ -60,6 +67,14 @@ fn read(
         }
         Err(unresolved) => Err(invalid(reasons::UNRESOLVED_REFERENCE, unresolved.to_string())),
     })
+}
+
+fn too_many_steps(entries: usize, most: usize) -> Failure {
+    let message = format!(
+        "for_each: with a step for each of the {entries} entries the execution would have more than {most} steps, and that is the limit \
+         (`services.executor.steps` for the executions in memory; one gets a quarter): give each entry more to do, or let a step's plan have the list."
+    );
+    Failure::new(ErrorClass::InvalidArguments, reasons::LIST_REFUSED, message)
 }
 
 fn items(entries: &[Value]) -> Result<Vec<Json>, String> {

@@ -226,8 +226,9 @@ fn every_service_limit_is_at_least_one() {
         one("services: {gate: {approval: 5}}"),
         "1 services.gate.approval: there is no key `approval` here; did you mean `approvals`?"
     );
-    let services = File::parse("services: {executor: {executions: 3, watchers: 7}}", None).unwrap().services;
-    assert_eq!((services.executor.executions.value, services.executor.watchers.value), (3, 7));
+    let services = File::parse("services: {executor: {executions: 3, steps: 5, watchers: 7}}", None).unwrap().services;
+    let executor = services.executor;
+    assert_eq!((executor.executions.value, executor.steps.value, executor.watchers.value), (3, 5, 7));
 }
 
 /// B-26: everything is kept unless the operator says otherwise.
@@ -308,6 +309,7 @@ commands.caches.go = off (default)
 commands.caches.maven = off (default)
 commands.caches.gradle = off (default)
 services.executor.executions = 10000 (default)
+services.executor.steps = 200000 (default)
 services.executor.watchers = 10000 (default)
 services.runner.calls = 4 (/etc/belay/config.yaml:5)
 services.gate.approvals = 10000 (default)

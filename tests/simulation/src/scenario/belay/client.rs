@@ -24,9 +24,10 @@ use crate::trace;
 pub(super) const RPC_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// Expected reasons: the request may be sent again later, or the execution's state forbids it.
-const EXPECTED: [&str; 12] = [
+const EXPECTED: [&str; 13] = [
     "EXECUTION_ENDED",
     "FENCED",
+    "LIMIT_REACHED",
     "NOTHING_TO_RETRY",
     "PLAN_REFUSED",
     "PLAN_REVISION_MISMATCH",

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use belay_executor::Thresholds;
 use belay_journal_sqlite::Intervals;
+use belay_settings::ExecutorLimits;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -13,6 +14,8 @@ use crate::machine::Interleaving;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Knobs {
     pub(super) executor: Thresholds,
+    /// How many steps executions may have in memory.
+    pub(super) steps: u32,
     pub(super) journal: Intervals,
     /// How many answers of the journal to commits are lost, in each run of the executor: none, as with an embedded store, or some.
     pub(super) max_lost_answers: usize,
@@ -64,7 +67,19 @@ impl Knobs {
             ..runner
         };
         let interleaving = interleaving(&mut StdRng::seed_from_u64(!seed));
-        Self { executor, journal, max_lost_answers, store_batch, runner, interleaving }
+        // So few that executions wait for others to leave memory.
+        let steps =
+            [ExecutorLimits::default().steps.value, 160, 80][StdRng::seed_from_u64(seed ^ 0x57e9).random_range(0..3)];
+        Self { executor, steps, journal, max_lost_answers, store_batch, runner, interleaving }
+    }
+}
+
+impl Knobs {
+    /// The limits of the executor.
+    pub(super) fn limits(&self) -> ExecutorLimits {
+        let mut limits = ExecutorLimits::default();
+        limits.steps.value = self.steps;
+        limits
     }
 }
 

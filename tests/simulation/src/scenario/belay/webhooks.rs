@@ -259,7 +259,10 @@ pub(super) fn audit(evidence: &Evidence<'_>, mailbox: &Mailbox, seed: u64, viola
             trace::count("messages delivered");
             continue;
         }
-        let attempts: Vec<i64> = state.tried.iter().copied().filter(|at| at >= stored).collect();
+        // Ten attempts of its own, or ten in a row of which the receiver accepted none: these may have begun before it was stored.
+        let accepted = state.got.iter().filter(|delivery| delivery.accepted && delivery.at <= *stored);
+        let since = accepted.map(|delivery| delivery.at).max().unwrap_or_default();
+        let attempts: Vec<i64> = state.tried.iter().copied().filter(|at| *at > since).collect();
         let tried_for = attempts.last().map_or(0, |last| last - stored);
         if attempts.len() < MIN_ATTEMPTS || u128::try_from(tried_for).unwrap_or(0) < terms.give_up_after.as_micros() {
             let attempts = attempts.len();
