@@ -90,7 +90,8 @@ impl ApprovalService for ForPeople {
         &self,
         request: Request<v1::WatchApprovalsRequest>,
     ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
-        watch_approvals::watch_approvals(&self.gate, request.into_inner()).await.map(Response::new)
+        let caller = Principal::of(&request)?;
+        watch_approvals::watch_approvals(&self.gate, &caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_approval_changes(
@@ -181,7 +182,8 @@ impl ApprovalGateService for ForServices {
         &self,
         request: Request<gate_v1::WatchDecisionsRequest>,
     ) -> Result<Response<Self::WatchDecisionsStream>, Status> {
-        watch_decisions::watch_decisions(&self.gate, request.into_inner()).await.map(Response::new)
+        let caller = Principal::of(&request)?;
+        watch_decisions::watch_decisions(&self.gate, &caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn cancel_approval(

@@ -3,7 +3,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use belay_proto::v1::{self, Approval, watch_approvals_response::Content};
 use belay_reasons as reasons;
 use belay_service_kit::{
-    Taken, status,
+    Principal, Taken, status,
     watch::{Wake, heartbeat_interval, wake},
 };
 use futures::StreamExt as _;
@@ -18,6 +18,7 @@ const PAGE: usize = 256;
 
 pub(super) async fn watch_approvals(
     gate: &Arc<Gate>,
+    caller: &Principal,
     request: v1::WatchApprovalsRequest,
 ) -> Result<Messages<v1::WatchApprovalsResponse>, Status> {
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
@@ -33,7 +34,7 @@ pub(super) async fn watch_approvals(
     if is_reset {
         tracing::warn!(after, last, is_foreign, "A watcher's cursor is not one of this store; its watch is reset");
     }
-    let updates = watch(gate, filter, false, if is_reset { 0 } else { after }, heartbeat).await?;
+    let updates = watch(gate, caller, filter, false, if is_reset { 0 } else { after }, heartbeat).await?;
     let reset = is_reset.then_some(Ok(Update::Reset(last)));
     Ok(Box::pin(futures::stream::iter(reset).chain(updates).map(move |update| {
         let content = match update? {
@@ -59,12 +60,13 @@ pub(super) enum Update {
 /// has acknowledged.
 pub(super) async fn watch(
     gate: &Arc<Gate>,
+    caller: &Principal,
     filter: Filter,
     undelivered: bool,
     after: i64,
     heartbeat: Duration,
 ) -> Result<impl futures::Stream<Item = Result<Update, Status>> + Send + use<>, Status> {
-    let taken = gate.watchers.take()?;
+    let taken = gate.watchers.take_for(caller)?;
     gate.expire_due().await?;
     let head = gate.store.follow();
     Ok(Watch { _taken: taken, gate: Arc::clone(gate), head, filter, undelivered, heartbeat, cursor: after }.stream())

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use belay_proto::gate_v1::{self, watch_decisions_response::Content};
 use belay_proto::v1::{self, approval::State};
-use belay_service_kit::watch::heartbeat_interval;
+use belay_service_kit::{Principal, watch::heartbeat_interval};
 use futures::StreamExt as _;
 use tonic::Status;
 
@@ -14,10 +14,11 @@ use crate::{Gate, gate::unreadable, store::Filter};
 
 pub(super) async fn watch_decisions(
     gate: &Arc<Gate>,
+    caller: &Principal,
     request: gate_v1::WatchDecisionsRequest,
 ) -> Result<Messages<gate_v1::WatchDecisionsResponse>, Status> {
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
-    let updates = watch(gate, Filter::default(), true, 0, heartbeat).await?;
+    let updates = watch(gate, caller, Filter::default(), true, 0, heartbeat).await?;
     let gate = Arc::clone(gate);
     Ok(Box::pin(updates.then(move |update| {
         let gate = Arc::clone(&gate);

@@ -33,7 +33,7 @@ use belay_proto::{
     },
     watch::WatchMessage,
 };
-use belay_service_kit::{Hosted, host::MAX_MESSAGE_BYTES};
+use belay_service_kit::{Hosted, Principal, host::MAX_MESSAGE_BYTES};
 use tonic::{Request, Response, Status, service::Routes};
 
 use self::watch_execution::Messages;
@@ -149,21 +149,24 @@ impl ExecutorService for Service {
         &self,
         request: Request<v1::WatchExecutionRequest>,
     ) -> Result<Response<Self::WatchExecutionStream>, Status> {
-        watch_execution::watch_execution(&self.registry, request.into_inner()).await.map(Response::new)
+        let caller = Principal::of(&request)?;
+        watch_execution::watch_execution(&self.registry, &caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn watch_executions(
         &self,
         request: Request<v1::WatchExecutionsRequest>,
     ) -> Result<Response<Self::WatchExecutionsStream>, Status> {
-        watch_executions::watch_executions(&self.registry, request.into_inner()).await.map(Response::new)
+        let caller = Principal::of(&request)?;
+        watch_executions::watch_executions(&self.registry, &caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn wait_execution(
         &self,
         request: Request<v1::WaitExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        wait_execution::wait_execution(&self.registry, request.into_inner()).await.map(Response::new)
+        let caller = Principal::of(&request)?;
+        wait_execution::wait_execution(&self.registry, &caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn cancel_execution(

@@ -2,7 +2,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use belay_proto::v1::{self, ExecutionView};
 use belay_reasons as reasons;
-use belay_service_kit::status;
+use belay_service_kit::{Principal, status};
 use tokio::sync::watch;
 use tonic::{Code, Status};
 
@@ -15,6 +15,7 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Returns the execution when it has ended, or as it is when the wait has lasted as long as it may, and never before either.
 pub(super) async fn wait_execution(
     registry: &Arc<ExecutionRegistry>,
+    caller: &Principal,
     request: v1::WaitExecutionRequest,
 ) -> Result<v1::Execution, Status> {
     let name = ExecutionName::parse("name", &request.name)?;
@@ -24,7 +25,7 @@ pub(super) async fn wait_execution(
             .ok_or_else(|| Status::from(status::invalid("longest_wait", "must not be negative")))?
             .min(MAX_WAIT),
     };
-    let _taken = registry.watchers.take()?;
+    let _taken = registry.watchers.take_for(caller)?;
     let mut is_over = pin!(tokio::time::sleep(longest));
     let row = registry.follower.find(&name).await?;
     let feed = registry.feed(row.key);

@@ -8,7 +8,7 @@ use belay_proto::{
 };
 use belay_reasons as reasons;
 use belay_service_kit::{
-    Taken, status,
+    Principal, Taken, status,
     watch::{Wake, heartbeat_interval, wake},
 };
 use futures::{FutureExt as _, Stream};
@@ -37,11 +37,12 @@ const MIN_PACE: Duration = Duration::from_millis(1);
 
 pub(super) async fn watch_execution(
     registry: &Arc<ExecutionRegistry>,
+    caller: &Principal,
     request: v1::WatchExecutionRequest,
 ) -> Result<Messages<WatchMessage>, Status> {
     let name = ExecutionName::parse("name", &request.name)?;
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
-    let taken = registry.watchers.take()?;
+    let taken = registry.watchers.take_for(caller)?;
     let row = registry.follower.find(&name).await?;
     // Subscribed before the snapshot is taken, so that no event in between is missed.
     let feed = registry.feed(row.key);

@@ -4,7 +4,7 @@ use belay_journal::{Cursor, ExecutionKey, Order, Position, Query, StoreError};
 use belay_proto::v1::{self, watch_executions_response::Content};
 use belay_reasons as reasons;
 use belay_service_kit::{
-    Taken, status,
+    Principal, Taken, status,
     watch::{Wake, heartbeat_interval, wake},
 };
 use tonic::{Code, Status};
@@ -65,6 +65,7 @@ fn parse(cursor: &str, list: &str) -> Result<(Place, String), Status> {
 
 pub(super) async fn watch_executions(
     registry: &Arc<ExecutionRegistry>,
+    caller: &Principal,
     request: v1::WatchExecutionsRequest,
 ) -> Result<Messages<v1::WatchExecutionsResponse>, Status> {
     let v1::WatchExecutionsRequest { parent, filter, cursor, heartbeat_interval: interval, include_children } = request;
@@ -77,7 +78,7 @@ pub(super) async fn watch_executions(
         "" => None,
         cursor => Some(parse(cursor, &list)?),
     };
-    let taken = registry.watchers.take()?;
+    let taken = registry.watchers.take_for(caller)?;
     // Subscribed before the place is taken, so that no commit after it is missed.
     let committed = registry.follower.subscribe();
     let changes = registry.follower.read(|reader| reader.latest()).await.map_err(|error| unreadable(&error))?;

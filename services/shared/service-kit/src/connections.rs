@@ -60,7 +60,7 @@ impl Bounds {
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     is_known: AtomicBool,
-    gives_way: AtomicBool,
+    is_closing: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -74,9 +74,15 @@ impl Admission {
         self.is_known.load(Ordering::Relaxed)
     }
 
-    fn give_way(&self) {
-        self.gives_way.store(true, Ordering::Relaxed);
+    /// Ends the connection, whatever is open on it.
+    pub(crate) fn close(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
         self.waker.wake();
+    }
+
+    /// Whether it was told to end.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Relaxed)
     }
 }
 
@@ -102,7 +108,7 @@ impl Connections {
         if unknown.len() >= self.bounds.unknown
             && let Some(oldest) = unknown.pop_front().and_then(|oldest| oldest.upgrade())
         {
-            oldest.give_way();
+            oldest.close();
         }
         unknown.push_back(Arc::downgrade(&admission));
         Some((Place(Arc::clone(self)), admission))
@@ -155,17 +161,24 @@ pub(crate) struct Bounded<C> {
     _place: Place,
 }
 
+impl<C> Bounded<C> {
+    /// Fails when the connection was told to end; otherwise it is polled again then.
+    fn check(&self, context: &mut Context<'_>) -> io::Result<()> {
+        self.admission.waker.register(context.waker());
+        if self.admission.is_closing() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+}
+
 impl<C: AsyncRead + Unpin> AsyncRead for Bounded<C> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        this.check(context)?;
         if this.admission.is_known() {
             this.until = None;
-        } else if let Some(until) = &mut this.until {
-            this.admission.waker.register(context.waker());
-            let is_over = until.as_mut().poll(context).is_ready();
-            if is_over || this.admission.gives_way.load(Ordering::Relaxed) {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
+        } else if let Some(until) = &mut this.until
+            && until.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         Pin::new(&mut this.inner).poll_read(context, buffer)
     }
@@ -173,6 +186,7 @@ impl<C: AsyncRead + Unpin> AsyncRead for Bounded<C> {
 
 impl<C: AsyncWrite + Unpin> AsyncWrite for Bounded<C> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.check(context)?;
         Pin::new(&mut self.get_mut().inner).poll_write(context, bytes)
     }
 
@@ -181,6 +195,7 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Bounded<C> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.check(context)?;
         Pin::new(&mut self.get_mut().inner).poll_write_vectored(context, slices)
     }
 

@@ -32,6 +32,7 @@ pub mod status;
 pub mod stores;
 mod supervise;
 pub mod telemetry;
+mod unread;
 pub mod users;
 pub mod watch;
 

@@ -5,6 +5,7 @@
 //! INVALID_ARGUMENT, because the caller is at fault.
 
 use std::{
+    collections::HashMap,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
@@ -20,6 +21,7 @@ use tonic::{Code, Status, body::Body, codegen::Bytes};
 use crate::{
     contract,
     middleware::{Middleware, ResponseFuture, refuse},
+    principal::Principal,
     status,
 };
 
@@ -94,12 +96,34 @@ pub struct Limit {
     what: &'static str,
     allowed: usize,
     free: Arc<Semaphore>,
+    /// How many each principal has, of those that have some.
+    principals: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 /// One unit of a [`Limit`], held until it is dropped.
 #[derive(Debug)]
 pub struct Taken {
     _permit: OwnedSemaphorePermit,
+    _by: Option<TakenBy>,
+}
+
+/// One unit that a principal has.
+#[derive(Debug)]
+struct TakenBy {
+    principal: String,
+    principals: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Drop for TakenBy {
+    fn drop(&mut self) {
+        let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = principals.get_mut(&self.principal) {
+            *count -= 1;
+            if *count == 0 {
+                principals.remove(&self.principal);
+            }
+        }
+    }
 }
 
 impl Limit {
@@ -107,7 +131,7 @@ impl Limit {
     #[must_use]
     pub fn new(setting: &'static str, what: &'static str, allowed: u32) -> Self {
         let allowed = usize::try_from(allowed).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
-        Self { setting, what, allowed, free: Arc::new(Semaphore::new(allowed)) }
+        Self { setting, what, allowed, free: Arc::new(Semaphore::new(allowed)), principals: Arc::default() }
     }
 
     /// Takes one unit.
@@ -116,9 +140,36 @@ impl Limit {
     /// RESOURCE_EXHAUSTED with the limit and a delay.
     pub fn take(&self) -> Result<Taken, Status> {
         match Arc::clone(&self.free).try_acquire_owned() {
-            Ok(permit) => Ok(Taken { _permit: permit }),
+            Ok(permit) => Ok(Taken { _permit: permit, _by: None }),
             Err(_) => Err(self.is_reached()),
         }
+    }
+
+    /// Takes one unit for a principal, who may have three quarters of them, so that the rest is left for others.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED with the limit and a delay.
+    pub fn take_for(&self, principal: &Principal) -> Result<Taken, Status> {
+        let taken = self.take()?;
+        if matches!(principal, Principal::Service(_)) {
+            return Ok(taken);
+        }
+        let (principal, most) = (principal.to_string(), self.allowed.saturating_mul(3).div_ceil(4));
+        let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = principals.entry(principal.clone()).or_default();
+        if *count >= most {
+            let Self { setting, what, .. } = self;
+            let message = format!(
+                "`{principal}` has {most} {what}, three quarters of the service's limit (`{setting}`), which is all that one principal gets: end some \
+                 of them, or retry in {} s.",
+                RETRY_AFTER.as_secs()
+            );
+            return Err(refusal(setting, most, message));
+        }
+        *count += 1;
+        drop(principals);
+        let by = TakenBy { principal, principals: Arc::clone(&self.principals) };
+        Ok(Taken { _by: Some(by), ..taken })
     }
 
     /// Checks a count that the caller keeps itself: `now` exist already.
@@ -140,9 +191,13 @@ impl Limit {
             "The service has {allowed} {what}, which is its limit (`{setting}`): retry in {} s.",
             RETRY_AFTER.as_secs()
         );
-        let error = status::error(Code::ResourceExhausted, reasons::LIMIT_REACHED, message).retry_after(RETRY_AFTER);
-        error.with("limit", setting).with("allowed", allowed).into()
+        refusal(setting, allowed, message)
     }
+}
+
+fn refusal(setting: &str, allowed: usize, message: String) -> Status {
+    let error = status::error(Code::ResourceExhausted, reasons::LIMIT_REACHED, message).retry_after(RETRY_AFTER);
+    error.with("limit", setting).with("allowed", allowed).into()
 }
 
 fn too_large(length: usize) -> Status {

@@ -126,3 +126,38 @@ fn what_cannot_be_a_list_or_a_fallback_is_named() {
     let ended = home.run(["run", "plan.yaml", "--input", "files=a.txt"]);
     assert!(ended.code == 30 && ended.talk.contains("`${inputs.files}` is text, and must be a list"), "{ended:?}");
 }
+
+/// B-31: a small plan whose lists and nested plans become many steps takes no more memory than the operator allows: what does not fit waits for others to end,
+/// also where executions wait for the executions of their own steps, and what never fits is refused by its setting.
+#[test]
+fn lists_in_the_plans_of_lists_wait_for_room_in_memory_and_all_of_them_end() {
+    let home = Home::new();
+    // An execution with those of its steps' plans has room for 15 steps.
+    home.file("config.yaml", "services: {executor: {steps: 60}}");
+    let with = ["--config", "config.yaml", "-o", "json"];
+    let six = "[0, 1, 2, 3, 4, 5]";
+    let inner = format!("{{id: inner, steps: [{{id: n, tool: noop, for_each: {six}, arguments: {{}}}}]}}");
+    let middle = format!("{{id: middle, steps: [{{id: m, for_each: {six}, plan: {inner}}}]}}");
+    home.file("nested.yaml", format!("id: outer\nsteps: [{{id: o, for_each: {six}, plan: {middle}}}]"));
+    let run = |plan: &str| home.run(["run", plan, "--id", plan.split('.').next().unwrap()].iter().chain(&with));
+    let ended = run("nested.yaml");
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let (_, executions) = home.json(&["executions", "list", "--children", "--limit", "100"]);
+    let executions = executions["executions"].as_array().unwrap_or_else(|| panic!("{executions}"));
+    let count = |state: &str| executions.iter().filter(|one| one["state"] == state).count();
+    assert_eq!(count("STATE_COMPLETED"), executions.len(), "{executions:?}");
+    assert_eq!(executions.iter().map(|one| one["totals"]["total"].as_u64().unwrap()).sum::<u64>(), 7 + 6 * 7 + 36 * 7);
+
+    let twenty: Vec<usize> = (0..20).collect();
+    home.file("long.yaml", format!("id: p\nsteps: [{{id: n, tool: noop, for_each: {twenty:?}, arguments: {{}}}}]"));
+    let refused = run("long.yaml");
+    assert_eq!(refused.code, 30, "{refused:?}");
+    for word in ["LIST_REFUSED", "more than 15 steps", "services.executor.steps"] {
+        assert!(refused.out.contains(word), "{word}: {refused:?}");
+    }
+    let steps: String = (0..16).map(|n| format!("  - {{id: s{n}, tool: noop, arguments: {{}}}}\n")).collect();
+    home.file("many.yaml", format!("id: p\nsteps:\n{steps}"));
+    let refused = home.run(["run", "many.yaml", "--config", "config.yaml"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.talk.contains("has 16 steps, and an execution may have 15"), "{refused:?}");
+}

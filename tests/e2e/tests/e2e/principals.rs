@@ -1,6 +1,6 @@
 //! Who may call a server, and what each may do, over the real program.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use belay_e2e::{
     Home,
@@ -314,4 +314,87 @@ async fn no_other_program_is_accepted_as_a_bundled_service() {
         let refused = Gate::new(socket("gate.sock")).get_grant(request).await.unwrap_err();
         assert_eq!(reason(&refused), (Code::PermissionDenied, "NOT_A_SERVICE".into()), "not even the owner");
     }
+}
+
+/// B-31: a viewer whose streams take nothing delays nobody, whatever it streams and whoever asks; and where it leaves more unread than one principal may, its
+/// connection ends and the memory comes back. It can come back itself, with the cursor that it had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_viewer_does_not_read_delays_nobody_and_is_bounded() {
+    let server = Server::start("");
+    let (own, viewer) = (server.own_token(), server.add("eve", "viewer"));
+    let executor = Executor::new(server.unix());
+    let document = |id: &str, steps: &str| v1::StartExecutionRequest {
+        execution_id: id.into(),
+        source: Some(v1::start_execution_request::Source::Document(v1::PlanDocument {
+            format: v1::PlanFormat::Yaml.into(),
+            text: format!("id: {id}\nsteps:\n{steps}"),
+        })),
+        ..start_request(id)
+    };
+    // Many events, each large: more than the memory keeps for watchers.
+    let output = "x".repeat(20_000);
+    let steps: String =
+        (0..100).map(|n| format!("  - {{id: s{n}, tool: noop, arguments: {{output: {output}}}}}\n")).collect();
+    let mut own_executor = executor.clone();
+    own_executor.start_execution(with(&own, document("long", &steps))).await.unwrap();
+    own_executor.start_execution(with(&own, start_request("asks"))).await.unwrap();
+    let wait = v1::WaitExecutionRequest { name: name("long"), ..Default::default() };
+    own_executor.wait_execution(with(&own, wait.clone())).await.unwrap();
+
+    let taking_nothing =
+        Endpoint::from_shared(server.url.clone()).unwrap().initial_stream_window_size(0).connect_lazy();
+    let mut unread = Executor::new(taking_nothing.clone());
+    let mut streams = Vec::new();
+    let all = v1::WatchExecutionRequest { name: name("long"), after_sequence: Some(0), ..Default::default() };
+    for _ in 0..16 {
+        streams.push(unread.watch_execution(with(&viewer, all.clone())).await.unwrap().into_inner());
+    }
+    let (mut of_lists, mut of_approvals) = (Vec::new(), Vec::new());
+    for _ in 0..8 {
+        let list = v1::WatchExecutionsRequest { parent: "namespaces/default".into(), ..Default::default() };
+        of_lists.push(unread.watch_executions(with(&viewer, list)).await.unwrap().into_inner());
+        let approvals = v1::WatchApprovalsRequest { parent: "namespaces/default".into(), ..Default::default() };
+        let watched = Approvals::new(taking_nothing.clone()).watch_approvals(with(&viewer, approvals)).await;
+        of_approvals.push(watched.unwrap().into_inner());
+    }
+    let others = async |round: u32| {
+        for (channel, token) in [(server.unix(), &own), (server.tcp(), &own), (server.tcp(), &viewer)] {
+            let mut client = Executor::new(channel.clone());
+            let get = v1::GetExecutionRequest { name: name("long"), ..Default::default() };
+            client.get_execution(with(token, get)).await.unwrap();
+            let list = v1::ListExecutionsRequest { parent: "namespaces/default".into(), ..Default::default() };
+            client.list_executions(with(token, list)).await.unwrap();
+            let mut watched = client.watch_execution(with(token, all.clone())).await.unwrap().into_inner();
+            while watched.message().await.unwrap().is_some() {}
+            let listed = v1::ListApprovalsRequest { parent: "namespaces/default".into(), ..Default::default() };
+            Approvals::new(channel).list_approvals(with(token, listed)).await.unwrap();
+        }
+        let id = format!("soon-over-{round}");
+        let mut client = Executor::new(server.unix());
+        client.start_execution(with(&own, start_request(&id))).await.unwrap();
+        let cancel = v1::CancelExecutionRequest { name: name(&id), ..Default::default() };
+        client.cancel_execution(with(&own, cancel)).await.unwrap();
+    };
+    tokio::time::timeout(Duration::from_secs(100), others(1)).await.expect("all others are answered meanwhile");
+
+    // Until the server ends the connection: what it holds for each of these is a page of events.
+    let mut ended = None;
+    let small = v1::WatchExecutionRequest { name: name("asks"), ..all.clone() };
+    for number in 0..6_000 {
+        match unread.watch_execution(with(&viewer, small.clone())).await {
+            Ok(stream) => streams.push(stream.into_inner()),
+            Err(status) => {
+                ended = Some((number, status));
+                break;
+            }
+        }
+    }
+    let (number, status) = ended.expect("what one principal does not read is bounded");
+    assert!(number > 500, "{number}: {status:?}");
+    let last = streams.first_mut().unwrap().message().await;
+    assert!(last.is_err(), "{last:?}");
+    tokio::time::timeout(Duration::from_secs(100), others(2)).await.expect("all others are answered");
+    let mut back = Executor::new(server.tcp());
+    let from_there = v1::WatchExecutionRequest { after_sequence: Some(1), ..all.clone() };
+    assert!(back.watch_execution(with(&viewer, from_there)).await.unwrap().into_inner().message().await.is_ok());
 }
