@@ -169,10 +169,24 @@ pub(crate) fn not_understood(problem: &NotUnderstood) -> Status {
 }
 
 /// Only a refusal of the gate itself is permanent: a status from a proxy or the transport says nothing.
+/// Whether a refusal of the gate, which asked for the approval of a call that the runner holds, will be the same the next time. One about what the runner
+/// held at that moment may not be; and who may ask is the operator's to change.
+pub(crate) fn refuses_for_good(status: &Status) -> bool {
+    let is_of_the_moment = matches!(
+        status::reason(status).as_deref(),
+        Some(reasons::SUBJECT_CHANGED | reasons::CALL_NOT_HELD | reasons::RUNNER_UNAVAILABLE)
+    );
+    matches!(status.code(), Code::FailedPrecondition | Code::InvalidArgument | Code::AlreadyExists) && !is_of_the_moment
+}
+
 fn gate_error(status: Status) -> GateError {
     let final_code = matches!(
         status.code(),
-        Code::FailedPrecondition | Code::NotFound | Code::InvalidArgument | Code::PermissionDenied
+        Code::FailedPrecondition
+            | Code::NotFound
+            | Code::InvalidArgument
+            | Code::PermissionDenied
+            | Code::AlreadyExists
     );
     match status::reason(&status).as_deref() {
         Some(reasons::OVERLOADED | reasons::LIMIT_REACHED) => GateError::Busy(status),

@@ -407,6 +407,11 @@ impl ToolCallOperation {
                     CallReply::Unavailable(status) | CallReply::Busy(status) => {
                         self.runner_unavailable(&status).await?
                     }
+                    CallReply::Held(_) if gate::refuses_for_good(&status) => {
+                        let why =
+                            format!("The approval gate cannot ask a person about this call: {}", status.message());
+                        return self.fail_discarded(reasons::APPROVAL_REFUSED, self.registry.vault.shown(why)).await;
+                    }
                     CallReply::Held(_) | CallReply::GrantRefused(_) | CallReply::GrantNotValidNow(_) => {
                         self.gate_unavailable(&status).await?
                     }
@@ -467,8 +472,13 @@ impl ToolCallOperation {
 
     /// The runner rejects the grant, or there is none: the call is discarded, and fails as an internal error.
     async fn fail_unusable_approval(&mut self, why: String) -> Result<Update, DriverGone> {
-        let message = format!("The approval of this call could not be used: {why}.");
-        let failure = Failure::new(ErrorClass::Internal, reasons::GRANT_REFUSED, message);
+        self.fail_discarded(reasons::GRANT_REFUSED, format!("The approval of this call could not be used: {why}."))
+            .await
+    }
+
+    /// Discards the call, which fails for this reason.
+    async fn fail_discarded(&mut self, reason: &str, message: String) -> Result<Update, DriverGone> {
+        let failure = Failure::new(ErrorClass::Internal, reason, message);
         let Some(end) = self.discard_call(&failure).await? else { return Ok(Update::Fenced) };
         Ok(self.ended(match end {
             ToolCallEnd::Denied { receipt, .. } => ToolCallEnd::Failed { failure, receipt },

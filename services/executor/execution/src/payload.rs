@@ -6,7 +6,7 @@ use belay_plan::{CheckPlace, Condition};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Json, StepKey};
+use crate::Json;
 
 /// How many bytes of blobs one step's templates may read.
 pub const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
@@ -119,8 +119,8 @@ pub trait Blobs {
     /// the next time.
     fn validate(&self, step: &str, schema: &Value, output: Value) -> Evaluated;
 
-    /// Whether this many steps may be added for the entries of a step's list. The implementation remembers what was asked for.
-    fn room(&self, step: StepKey, steps: usize) -> Room {
+    /// Whether this many steps may be added for the entries of the list of the step with this id. The implementation remembers what was asked for.
+    fn room(&self, step: &str, steps: usize) -> Room {
         let _ = (step, steps);
         Room::Free
     }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use belay_execution::{BlobRef, BlobValue, Evaluated, Json, Payload, Room, StepKey};
+use belay_execution::{BlobRef, BlobValue, Evaluated, Json, Payload, Room};
 use belay_plan::{CheckPlace, Condition};
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ pub(crate) struct Wanted {
     pub(crate) blobs: Vec<BlobRef>,
     pub(crate) evaluations: Vec<ToEvaluate>,
     /// How many steps the execution has to have in memory, and for the list of which step.
-    pub(crate) room: Option<(StepKey, usize)>,
+    pub(crate) room: Option<(String, usize)>,
 }
 
 /// The blobs that a driver has made since its last commit, and their originals until the operations have started.
@@ -97,7 +97,7 @@ impl belay_execution::Blobs for AtHand<'_> {
         self.ask(step, Question::Output, || Evaluation::Output { schema: schema.clone(), output })
     }
 
-    fn room(&self, step: StepKey, steps: usize) -> Room {
+    fn room(&self, step: &str, steps: usize) -> Room {
         let all = self.steps.get() + steps;
         if steps > 0 && all > self.most_steps {
             return Room::Beyond(self.most_steps);
@@ -106,7 +106,7 @@ impl belay_execution::Blobs for AtHand<'_> {
             self.steps.set(all);
             return Room::Free;
         }
-        self.wanted.borrow_mut().room = Some((step, all));
+        self.wanted.borrow_mut().room = Some((step.to_owned(), all));
         Room::Wanted
     }
 }

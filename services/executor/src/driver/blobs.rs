@@ -32,7 +32,7 @@ impl Driver {
             let Wanted { blobs, evaluations, room } = wanted;
             match room {
                 Some((_, steps)) if self.steps.ask(steps) => continue,
-                Some((step, _)) => self.obstacles.set_without_room(Some(step), now),
+                Some((step, _)) => self.obstacles.set_without_room(self.execution.step_key(&step), now),
                 None => {
                     self.obstacles.set_without_room(None, now);
                     self.steps.set(self.execution.steps().len());

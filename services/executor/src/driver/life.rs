@@ -8,7 +8,6 @@ use std::{cell::Cell, panic::AssertUnwindSafe, sync::Arc};
 
 use belay_execution::{
     Actor, BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Event, Execution, Json, NoBlobs, Payload, Room,
-    StepKey,
 };
 use belay_journal::{
     Done, ExecutionKey, ExecutionRow, Folder, InboxChanges, InboxContent, InboxMessage, NewExecution, Operation,
@@ -328,7 +327,7 @@ impl Blobs for Unevaluated {
         Evaluated::Wanted
     }
 
-    fn room(&self, _: StepKey, steps: usize) -> Room {
+    fn room(&self, _: &str, steps: usize) -> Room {
         if steps == 0 {
             return Room::Free;
         }

@@ -1,6 +1,7 @@
 //! Requests while a call waits for approval.
 
 use belay_proto::v1::{self, ApprovalMode, approval::State, step};
+use tonic::Code;
 
 use crate::support::World;
 
@@ -33,6 +34,33 @@ async fn cancelling_an_execution_cancels_its_approval() {
     executor.cancel(&name).await;
     assert_eq!(executor.end(&name).await.state(), v1::execution::State::Cancelled);
     world.gate.until("the cancellation", |seen| seen.cancelled.contains(&approval.name)).await;
+}
+
+/// A request that the gate will refuse again ends its step with the gate's words, and nothing is committed; what may pass is waited for.
+#[tokio::test]
+async fn an_approval_that_the_gate_refuses_to_ask_for_fails_its_step() {
+    let world = World::new().await;
+    let executor = world.executor().await;
+    let large =
+        (Code::FailedPrecondition, "SUBJECT_TOO_LARGE", "The list of what the call changed is longer than 8 MiB.");
+    world.gate.set(|seen| seen.refuses_approvals = Some(large));
+    let ended = executor.end(&executor.run("a: effect").await).await;
+    let failure = ended.steps[0].failure.as_ref().unwrap();
+    assert_eq!((ended.state(), failure.reason.as_str()), (v1::execution::State::Failed, "APPROVAL_REFUSED"));
+    let words = "The approval gate cannot ask a person about this call: The list of what the call changed is longer than 8 MiB.";
+    assert_eq!(failure.message, words);
+    assert_eq!(world.runner.seen().asked_to_commit, 0);
+
+    for (code, reason) in [(Code::FailedPrecondition, "CALL_NOT_HELD"), (Code::PermissionDenied, "NOT_A_SERVICE")] {
+        world.gate.set(|seen| seen.refuses_approvals = Some((code, reason, "Not now.")));
+        let name = executor.run("a: effect").await;
+        let waits = |execution: &v1::Execution| execution.waiting.iter().any(|wait| wait.who.contains("approval gate"));
+        executor.until(&name, "the wait for the gate", waits).await;
+        world.gate.set(|seen| seen.refuses_approvals = None);
+        let approval = world.gate.pending_approval("a").await;
+        world.gate.approve(&approval.name);
+        executor.assert_completes(&name).await;
+    }
 }
 
 // A late decision is acknowledged, so that the gate does not send it forever.

@@ -430,6 +430,10 @@ table! {
     "A call was approved, and the tool runner does not accept the grant: another gate signed it, it is about something else, was used before, or belongs to an older policy. Nothing was committed."
     "Start the plan again and approve again. If it repeats, compare the gate's key with the one that the runner trusts."
 
+    APPROVAL_REFUSED Approvals 1 false [Internal] []
+    "The approval gate cannot ask a person about the call: what the call changes is too much to show, or the gate does not take the request. The call was discarded, and nothing was committed."
+    "The message has the gate's words. Change less in one step, or let a rule of the policy decide about these paths; then `belay executions retry ID`."
+
     POLICY_MISSING Approvals 1 true [] [Unavailable]
     "The tool runner has no policy yet, and runs nothing without one. It gets it from the approval gate."
     "Start the gate, and give the runner its address (`--gate`) and key (`--gate-key`). Executions wait and then continue automatically."

@@ -30,7 +30,7 @@ pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> O
     let list = record.spec.for_each()?;
     let decided = match record.items.listed {
         None => match read(execution, step, list, blobs)? {
-            Ok(items) => match blobs.room(step, items.len().saturating_sub(record.items.steps.len())) {
+            Ok(items) => match blobs.room(record.id.as_str(), items.len().saturating_sub(record.items.steps.len())) {
                 Room::Free => Ok(StepEvent::ItemsListed { items }),
                 Room::Wanted => return None,
                 Room::Beyond(most) => Err(too_many_steps(items.len(), most)),

@@ -35,6 +35,8 @@ pub(crate) struct Seen {
     pub(crate) loses_outcomes: bool,
     /// Why it refuses every form.
     pub(crate) refuses_forms: Option<&'static str>,
+    /// With what requests for approvals are refused: the code, the reason and the words.
+    pub(crate) refuses_approvals: Option<(Code, &'static str, &'static str)>,
     /// The execution whose requests for forms are not answered for now.
     pub(crate) holds_forms_of: Option<String>,
     /// How many requests were held so, and how many of them were answered afterwards.
@@ -146,6 +148,9 @@ impl ApprovalGateService for Gate {
         let is_form = !request.form.is_empty();
         if let Some(why) = self.seen().refuses_forms.filter(|_| is_form) {
             return Err(status::error(Code::InvalidArgument, "INVALID_ARGUMENT", why).into());
+        }
+        if let Some((code, reason, why)) = self.seen().refuses_approvals.filter(|_| !is_form) {
+            return Err(status::error(code, reason, why).into());
         }
         let checked = is_form
             || self
