@@ -4,6 +4,7 @@
 //! approval, `approvals` resumes or discards it, `commit` applies its effect, and `recover` restores calls from the ledger at startup.
 
 mod approvals;
+mod caches;
 mod call;
 mod commit;
 mod decide;

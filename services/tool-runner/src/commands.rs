@@ -135,12 +135,22 @@ impl CommandSettings {
         for UsedCache { name, read_from, at } in &self.here.caches {
             let (source, kind) = match (read_from, &self.kept_in) {
                 (Some(from), _) if is_still_there(from) => (from.clone(), MountKind::Scratch),
-                (None, Some(kept_in)) => (kept(kept_in, namespace, workspace, name)?, MountKind::Writable),
+                (None, Some(kept_in)) => (kept(kept_in, namespace, workspace, name)?, MountKind::Staged),
                 _ => continue,
             };
             mounts.push(Mount { source, target: at.clone(), kind });
         }
         Ok(mounts)
+    }
+
+    /// The directories of the caches that commands of this namespace and workspace may change.
+    ///
+    /// # Errors
+    /// When one cannot be created.
+    pub(crate) fn kept_folders(&self, namespace: &str, workspace: &Path) -> io::Result<Vec<PathBuf>> {
+        let Some(kept_in) = &self.kept_in else { return Ok(Vec::new()) };
+        let names = self.here.caches.iter().filter(|cache| cache.read_from.is_none()).map(|cache| &cache.name);
+        names.map(|name| kept(kept_in, namespace, workspace, name)).collect()
     }
 
     /// The persistent caches that a command can write to, as its receipt names them.
@@ -307,7 +317,7 @@ commands:
         let settings = settings("commands: {caches: {cargo: keep}}", Some(folder.path().join("caches")));
         let source = |namespace: &str, workspace: &str| {
             let mounts = settings.mounts(namespace, Path::new(workspace)).unwrap();
-            assert_eq!((mounts.len(), mounts[0].kind), (1, MountKind::Writable));
+            assert_eq!((mounts.len(), mounts[0].kind), (1, MountKind::Staged));
             assert_eq!(mounts[0].target, Path::new("/home/belay/.cargo/registry"));
             assert!(mounts[0].source.is_dir() && mounts[0].source.starts_with(folder.path()));
             mounts[0].source.clone()

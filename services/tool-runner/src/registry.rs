@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
+    fmt, io,
+    path::{Path, PathBuf},
     pin::Pin,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -223,6 +224,15 @@ pub trait Tool: Send + Sync + 'static {
     /// The bounds on what it can write, and what enforces them; none for a tool that runs inside the runner.
     fn write_bounds(&self) -> Vec<v1::WriteBound> {
         Vec::new()
+    }
+
+    /// The directories of the caches that its calls may change in this namespace and workspace. They see them below changes of their own, which are merged
+    /// when the call commits.
+    ///
+    /// # Errors
+    /// When a directory cannot be made.
+    fn kept_caches(&self, _namespace: &str, _workspace: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(Vec::new())
     }
 
     /// How long a call has to end after it was asked to ([`Invocation::stop`]), before its future is dropped. What it returns meanwhile does not count.

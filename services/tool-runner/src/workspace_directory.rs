@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use belay_workspace::{CommitError, EffectError, IoFailure, Manifest, OpenError, Stop, ViewError};
+use belay_workspace::{CacheChanges, CommitError, EffectError, IoFailure, Manifest, OpenError, Stop, ViewError};
 use serde::{Deserialize, Serialize};
 
 use crate::View;
@@ -83,6 +83,22 @@ pub trait WorkspaceDirectory: Send + Sync {
     /// # Errors
     /// [`CommitError::Conflict`] when a touched path has changed.
     fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError>;
+
+    /// Keeps what a command has left in the caches of a view, until [`WorkspaceDirectory::caches`] takes it or its effect is discarded.
+    ///
+    /// # Errors
+    /// An error of the file system.
+    fn stage_caches(&self, _view: &dyn View) -> Result<(), IoFailure> {
+        Ok(())
+    }
+
+    /// What the command of the call with this view left in caches, which is removed when the value is dropped.
+    ///
+    /// # Errors
+    /// An error of the file system.
+    fn caches(&self, _view: &str) -> Result<Option<CacheChanges>, IoFailure> {
+        Ok(None)
+    }
 
     /// Checks that a staged effect can be applied now.
     ///

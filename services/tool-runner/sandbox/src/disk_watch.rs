@@ -31,7 +31,7 @@ use crate::{
     mounts::MountKind,
     protocol::{Command, Context as _, Failure},
     scratch_directory,
-    sources::{Sources, open_source},
+    sources::Sources,
     usage::{FileSystemSpace, Walk, descendants, open_directory},
 };
 
@@ -154,12 +154,10 @@ impl DiskWatch {
                 watch.add(path, folder, below, Path::new(inside), Some((bound, budget)), command.reserve)?;
             }
         }
-        for (n, mount) in command.mounts.iter().enumerate().filter(|(_, mount)| mount.kind == MountKind::Writable) {
-            let folder = match sources.and_then(|sources| Some(&sources.mounts.get(n)?.piece.mount)) {
-                Some(taken) => open(&mount.source, Some(taken))?,
-                None => open(&mount.source, Some(&open_source(&mount.source)?.0))?,
-            };
-            watch.add(&mount.source, folder, c".", &mount.target, None, command.reserve)?;
+        let staged = command.mounts.iter().find(|mount| mount.kind == MountKind::Staged);
+        if let Some((path, mount)) = command.staging.as_ref().zip(staged) {
+            let folder = open(path, sources.and_then(|sources| sources.staging.as_ref()))?;
+            watch.add(path, folder, c"caches", &mount.target, None, command.reserve)?;
         }
         if let (Some(row), Some(disk)) = (&watch.row, watch.disks.first()) {
             let entry = Entry { state: State::Running, disk: disk.id, held: NOTHING };

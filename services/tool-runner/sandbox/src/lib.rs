@@ -81,6 +81,10 @@ pub const HOME: &str = "/home/belay";
 /// The directory of [`WorkspaceMount::staging`] that receives the changes (the upper directory of the overlay).
 pub const UPPER: &str = "upper";
 
+/// The directory of a staging directory for the changes of [`MountKind::Staged`] mounts: for each a directory named as its source, with [`UPPER`] and
+/// [`WORK`].
+pub const CACHES: &str = "caches";
+
 /// The directory of [`WorkspaceMount::staging`] that the overlay uses internally.
 pub const WORK: &str = "work";
 

@@ -33,13 +33,13 @@ pub enum MountKind {
     /// Read, write and execute; changes are private to the command and dropped when it ends. The source is a directory and is never
     /// written. Mounts below it are not visible.
     Scratch,
-    /// Read, write and execute; changes persist. The source is a directory of Belay: later commands see what a command leaves there, so
-    /// nothing outside a sandbox may read it. If the runner is root, files get the owner of the source.
-    Writable,
+    /// Read, write and execute; changes go to the staging directory of the call, see [`crate::CACHES`], and the source is never written. Without a
+    /// staging directory as [`MountKind::Scratch`]. The source is a directory; mounts below it are not visible.
+    Staged,
 }
 
 wire_struct!(Mount { source, target, kind });
-wire_enum!(MountKind { 0 = ReadOnly, 1 = Scratch, 2 = Writable });
+wire_enum!(MountKind { 0 = ReadOnly, 1 = Scratch, 2 = Staged });
 
 impl Mount {
     /// A read-only mount at the same path.
@@ -70,7 +70,7 @@ const SECRETS: [&str; 6] =
 
 /// Rejects mounts that would weaken the sandbox, or that are impossible. `field`: their path, for the message.
 pub(crate) fn check(mounts: &[Mount], field: &str) -> Result<(), LaunchError> {
-    let mut targets = BTreeSet::new();
+    let (mut targets, mut staged) = (BTreeSet::new(), BTreeSet::new());
     for (n, mount) in mounts.iter().enumerate() {
         let refuse = |part: &str, problem: String| Err(LaunchError::spec(format!("{field}[{n}].{part}"), problem));
         for (part, path) in [("source", &mount.source), ("target", &mount.target)] {
@@ -101,6 +101,9 @@ pub(crate) fn check(mounts: &[Mount], field: &str) -> Result<(), LaunchError> {
         }
         if let Some(built) = BUILT_ITSELF.iter().find(|built| mount.target == Path::new(built)) {
             return refuse("target", format!("the sandbox builds {built} itself: mount something below it"));
+        }
+        if mount.kind == MountKind::Staged && !staged.insert(mount.source.file_name()) {
+            return refuse("source", "has the last name of another source whose changes are staged".to_owned());
         }
         if !targets.insert(&mount.target) {
             return refuse("target", format!("`{}` is the target of two mounts", mount.target.display()));

@@ -19,7 +19,7 @@ use rustix::{
 };
 
 use crate::{
-    UPPER, WORK, etc,
+    CACHES, UPPER, WORK, etc,
     host_ids::HostIds,
     layer::Layer,
     mounts::{Mount, MountKind},
@@ -56,6 +56,8 @@ pub(crate) struct HostMount {
 pub(crate) struct Shown {
     pub(crate) piece: HostMount,
     pub(crate) kind: MountKind,
+    /// The directory for its changes in the staging directory; `None` when they are dropped.
+    pub(crate) changes: Option<PathBuf>,
 }
 
 /// All sources.
@@ -149,10 +151,14 @@ pub(crate) fn take(command: &Command, authority: MountAuthority) -> Result<Sourc
     }
     // Administrators install programs with sockets there, unlike in the rest of /usr.
     if fs::symlink_metadata(LOCAL).is_ok_and(|metadata| metadata.is_dir()) {
-        sources.local = Some(Shown { piece: piece(LOCAL.as_ref(), LOCAL.as_ref())?, kind: MountKind::ReadOnly });
+        sources.local =
+            Some(Shown { piece: piece(LOCAL.as_ref(), LOCAL.as_ref())?, kind: MountKind::ReadOnly, changes: None });
     }
     for mount in &command.mounts {
-        sources.mounts.push(take_mount(mount, &mut owners)?);
+        let is_staged = mount.kind == MountKind::Staged && command.staging.is_some();
+        let name = mount.source.file_name().filter(|_| is_staged);
+        let changes = name.map(|name| Path::new(CACHES).join(name));
+        sources.mounts.push(take_mount(mount, changes, &mut owners)?);
     }
     Ok(sources)
 }
@@ -240,7 +246,8 @@ fn take_workspace(command: &Command, owners: &mut Owners, sources: &mut Sources)
         sources.lower.push(owners.take(folder, owner, READ_ONLY, Layer::Workspace)?);
     }
     if let Some(staging) = &command.staging {
-        prepare(staging, &metadata, owners.authority)?;
+        let has_caches = command.mounts.iter().any(|mount| mount.kind == MountKind::Staged);
+        prepare(staging, &metadata, has_caches, owners.authority)?;
         sources.staging = Some(owners.take(staging, owner, NOT_TRUSTED, Layer::Workspace)?);
     }
     Ok(())
@@ -269,7 +276,7 @@ pub(crate) fn open_source(source: &Path) -> Result<(OwnedFd, fs::Metadata), Fail
     }
 }
 
-fn take_mount(mount: &Mount, owners: &mut Owners) -> Result<Shown, Failure> {
+fn take_mount(mount: &Mount, changes: Option<PathBuf>, owners: &mut Owners) -> Result<Shown, Failure> {
     let Mount { source, target, kind } = mount;
     let (opened, metadata) = open_source(source)?;
     if !metadata.is_dir() && !metadata.is_file() {
@@ -284,27 +291,32 @@ fn take_mount(mount: &Mount, owners: &mut Owners) -> Result<Shown, Failure> {
             sys::mount_setattr(mount.as_fd(), Reach::Tree, READ_ONLY, None).at(Layer::View, doing)?;
             HostMount { place: target.clone(), mount, folder: metadata.is_dir() }
         }
-        MountKind::Scratch | MountKind::Writable if !metadata.is_dir() => {
+        MountKind::Scratch | MountKind::Staged if !metadata.is_dir() => {
             let problem = format!("`{}` is not a directory: only directories can be writable", source.display());
             return Err(Failure::Spec("mounts".to_owned(), problem));
         }
-        MountKind::Scratch | MountKind::Writable => {
-            let attributes = if *kind == MountKind::Scratch { READ_ONLY } else { NOT_TRUSTED };
-            let mount = owners.take_open(source, opened.as_fd(), owner, attributes, Layer::View)?;
+        MountKind::Scratch | MountKind::Staged => {
+            let mount = owners.take_open(source, opened.as_fd(), owner, READ_ONLY, Layer::View)?;
             HostMount { place: target.clone(), mount, folder: true }
         }
     };
-    Ok(Shown { piece: taken, kind: *kind })
+    Ok(Shown { piece: taken, kind: *kind, changes })
 }
 
-/// Creates the two directories of the overlay. The upper one represents the root of the workspace, so it gets its mode; both get its owner.
-fn prepare(staging: &Path, workspace: &fs::Metadata, authority: MountAuthority) -> Result<(), Failure> {
+/// Creates the two directories of the overlay, and that of caches. The upper one represents the root of the workspace, so it gets its mode; all get its
+/// owner.
+fn prepare(
+    staging: &Path,
+    workspace: &fs::Metadata,
+    has_caches: bool,
+    authority: MountAuthority,
+) -> Result<(), Failure> {
     let own = |path: &Path| match authority {
         MountAuthority::Root(_) => chown(path, Some(workspace.uid()), Some(workspace.gid())),
         MountAuthority::User => Ok(()),
     };
     own(staging).at(Layer::Workspace, || format!("changing the owner of {}", staging.display()))?;
-    for name in [UPPER, WORK] {
+    for name in [UPPER, WORK].into_iter().chain(has_caches.then_some(CACHES)) {
         let path = staging.join(name);
         match fs::create_dir(&path) {
             // A volatile overlay can be mounted only once.

@@ -31,7 +31,7 @@ use crate::{
 mod folders;
 mod places;
 
-use places::{EMPTY, ROOT, SCAFFOLD, SCRATCH, attach, folders_above, inside, show};
+use places::{EMPTY, ROOT, SCAFFOLD, SCRATCH, STAGING, attach, folders_above, inside, show};
 
 const WORKSPACE: &str = "workspace";
 
@@ -95,6 +95,11 @@ pub(crate) fn build(sources: Sources, command: &Command) -> Result<(), Failure> 
         .and_then(|shm| attach(shm.as_fd(), root, "dev/shm"))
         .at(Layer::View, || "mounting /dev/shm".to_owned())?;
     mount_scratch(scaffold.as_fd(), root, command, &sources).at(Layer::View, || "mounting /tmp and HOME".to_owned())?;
+    if let Some(staging) = &sources.staging {
+        mkdirat(&scaffold, STAGING, Mode::RWXU)
+            .and_then(|()| attach(staging.as_fd(), scaffold.as_fd(), STAGING))
+            .at(Layer::Workspace, || "mounting the staging directory".to_owned())?;
+    }
     let folders: Vec<_> = sources.local.iter().chain(&sources.mounts).collect();
     folders::mount_all(scaffold.as_fd(), root, &folders)?;
 
@@ -201,7 +206,7 @@ fn mount_scratch(
 fn mount_workspace(scaffold: BorrowedFd<'_>, sources: &Sources) -> Result<(), Failure> {
     let (lower, staging) = (&sources.lower, &sources.staging);
     // Short names relative to the scaffold: all options of a mount have to fit on one page.
-    let mut names: Vec<String> = (0..lower.len()).map(|n| n.to_string()).collect();
+    let names: Vec<String> = (0..lower.len()).map(|n| n.to_string()).collect();
     let mut options = format!("lowerdir={},userxattr", names.join(":"));
     if let (1, None) = (lower.len(), staging) {
         // Without an upper directory there have to be two lower ones.
@@ -209,13 +214,12 @@ fn mount_workspace(scaffold: BorrowedFd<'_>, sources: &Sources) -> Result<(), Fa
     }
     if staging.is_some() {
         // Volatile: otherwise the end of each command would wait for a sync of the upper file system.
-        options.push_str(&format!(",upperdir=s/{UPPER},workdir=s/{WORK},volatile"));
-        names.push("s".to_owned());
+        options.push_str(&format!(",upperdir={STAGING}/{UPPER},workdir={STAGING}/{WORK},volatile"));
     }
     let options = CString::new(options).expect("made of names without NUL");
     let overlay = || -> Result<(), Errno> {
         fchdir(scaffold)?;
-        for (name, layer) in names.iter().zip(lower.iter().chain(staging)) {
+        for (name, layer) in names.iter().zip(lower) {
             mkdirat(scaffold, name, Mode::RWXU)?;
             attach(layer.as_fd(), scaffold, name)?;
         }

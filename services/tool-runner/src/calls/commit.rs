@@ -86,6 +86,7 @@ impl Calls {
         self.workspaces.keep_staged(&staged.id);
         row.staged = Some(WorkspaceEffect { workspace: guard.path().to_owned(), staged: staged.clone() });
         let name = row.call.name.clone();
+        let tool = self.registry.find(&row.call.tool);
         match self.write(row).await {
             Ok(Written::Done) => self.acknowledgements.committed(&name),
             Ok(Written::GrantSpent) => return CommitOutcome::GrantSpent,
@@ -94,8 +95,10 @@ impl Calls {
         if let Err(error) = self.apply(guard, staged).await {
             return CommitOutcome::NotApplied(not_committed(&error, window));
         }
+        let caches = tool.map(|tool| Self::kept_caches(&tool, &name, guard)).unwrap_or_default();
         guard.applied(name, staged, touched);
         drop(lock);
+        self.merge_caches(guard, staged.id.clone(), caches).await;
         self.finish_later(Arc::clone(guard), staged.clone());
         CommitOutcome::Done
     }

@@ -312,7 +312,12 @@ impl Calls {
         let deadline = Instant::now() + work::limit_of(&job.request);
         let (outcome, mut receipt) = self.work(job, receipt, arguments, Some(view.clone()), cancelled).await;
         // Waits until the tool has released the view.
-        let view = view.take().await;
+        let mut view = view.take().await;
+        let caches = Self::kept_caches(&job.request.tool, &job.request.name, &guard);
+        if let Some(changed) = view.take_if(|_| !caches.is_empty()) {
+            view = Some(self.stage_caches(&guard, changed).await);
+        }
+        let cached = view_id.clone();
         let examined = match (&outcome, view) {
             (Ok(_), Some(view)) if job.request.tool.spec.touches == Touches::Changes => {
                 let at = (&guard, &window);
@@ -334,7 +339,10 @@ impl Calls {
         self.clear_later(&guard);
         let ConcurrentCommits { calls, count } = window.concurrent();
         (receipt.commits_beside, receipt.commit_count_beside) = (calls, i64::try_from(count).unwrap_or(i64::MAX));
-        match (outcome, examined) {
+        // What a call that commits an effect leaves in its caches is merged with the commit.
+        let commits = matches!(examined, Examined::Staged(_));
+        let succeeds = outcome.is_ok() && matches!(examined, Examined::Nothing);
+        let progress = match (outcome, examined) {
             (Err(unsuccessful), _) | (Ok(_), Examined::Failed(unsuccessful)) => {
                 self.end(job, receipt, Err(unsuccessful), true).await
             }
@@ -353,7 +361,13 @@ impl Calls {
                 let ran_in = RanIn { guard: &guard, window: &window, lock };
                 self.commit_now(job, receipt, ran_in, result, *proposal, cancelled).await
             }
+        };
+        match &progress {
+            _ if caches.is_empty() || commits => {}
+            Progress::Ended(_) if succeeds => self.merge_caches(&guard, cached, caches).await,
+            _ => self.drop_caches(&guard, cached).await,
         }
+        progress
     }
 
     /// Examines what a call changed. Stops when the call is cancelled or its time is up.

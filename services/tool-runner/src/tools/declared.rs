@@ -216,6 +216,10 @@ impl Tool for Declared {
         self.0.terminal.write_bounds()
     }
 
+    fn kept_caches(&self, namespace: &str, workspace: &std::path::Path) -> std::io::Result<Vec<std::path::PathBuf>> {
+        self.0.terminal.kept_caches(namespace, workspace)
+    }
+
     fn stop_grace(&self) -> std::time::Duration {
         self.0.terminal.stop_grace()
     }

@@ -8,7 +8,12 @@ mod program;
 mod request;
 mod streams;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use belay_policy::ToolKind;
 use belay_proto::v1::WriteBound;
@@ -157,6 +162,10 @@ impl Tool for RunTerminal {
 
     fn write_bounds(&self) -> Vec<WriteBound> {
         if self.enforcement.launcher().is_ok() { self.settings.write_bounds() } else { Vec::new() }
+    }
+
+    fn kept_caches(&self, namespace: &str, workspace: &Path) -> io::Result<Vec<PathBuf>> {
+        self.settings.kept_folders(namespace, workspace)
     }
 
     fn stop_grace(&self) -> Duration {

@@ -10,7 +10,8 @@ use std::{
 };
 
 use belay_workspace::{
-    Commit, CommitError, Digest, EffectError, IoFailure, Limits, Manifest, OpenError, Stop, ViewError, Workspace,
+    CacheChanges, Commit, CommitError, Digest, EffectError, IoFailure, Limits, Manifest, OpenError, Stop, ViewError,
+    Workspace,
 };
 
 use super::{Staged, WorkspaceDirectories, WorkspaceDirectory};
@@ -95,6 +96,16 @@ impl WorkspaceDirectory for Workspace {
         }
     }
 
+    fn stage_caches(&self, view: &dyn View) -> Result<(), IoFailure> {
+        let view: &dyn Any = view;
+        let view = view.downcast_ref::<belay_workspace::View>().expect("the view belongs to this workspace");
+        Self::stage_caches(self, view)
+    }
+
+    fn caches(&self, view: &str) -> Result<Option<CacheChanges>, IoFailure> {
+        Self::caches(self, view)
+    }
+
     fn check(&self, staged: &Staged) -> Result<(), CommitError> {
         Self::check(self, &commit(staged)?)
     }
@@ -118,7 +129,11 @@ impl WorkspaceDirectory for Workspace {
     }
 
     fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
-        Self::discard(self, &commit(staged)?)
+        Self::discard(self, &commit(staged)?)?;
+        if let Err(error) = Self::caches(self, &staged.id).map(drop) {
+            tracing::warn!(%error, "Cannot remove what a call has left in its caches; it stays until the workspace is next opened");
+        }
+        Ok(())
     }
 
     fn finish(&self, staged: &Staged) -> Result<(), CommitError> {

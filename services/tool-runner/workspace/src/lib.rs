@@ -31,6 +31,7 @@
 //! changes the disk goes through one seam ([`Seam`]), so that a test can kill the process before any of them.
 
 mod apply;
+mod caches;
 mod commit;
 mod conflict;
 mod disk;
@@ -53,6 +54,7 @@ mod view;
 mod view_error;
 mod workspace;
 
+pub use caches::CacheChanges;
 pub use commit::{Commit, CommitError, Op};
 pub use conflict::Fingerprint;
 pub use disk::{Call, IoFailure, Seam, Undisturbed};
@@ -65,6 +67,6 @@ pub use remove::remove_workspace;
 pub use stat::{FileKind, FileTime};
 pub use stores::{contained_state_directory, enclosing_state_directory};
 pub use tree::{Content, Digest, LeftOut, Limits, Node, Stop, TreeError};
-pub use view::{Metadata, UPPER, View, WORK};
+pub use view::{CACHES, Metadata, UPPER, View, WORK};
 pub use view_error::ViewError;
 pub use workspace::Workspace;

@@ -104,7 +104,7 @@ fn empty(disk: &Disk, top: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// Opens a directory after giving its owner all permissions.
-fn open_writable(disk: &Disk, folder: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_writable(disk: &Disk, folder: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     if stat_entry(folder, name)?.is_some_and(|found| found.mode & 0o700 != 0o700) {
         disk.set_mode_of(folder, name, 0o700)?;
     }

@@ -36,6 +36,9 @@ pub const UPPER: &str = "upper";
 /// The directory of a view that a mounted overlay uses internally.
 pub const WORK: &str = "work";
 
+/// The directory of a view for the changes of the caches that a command sees: for each a directory of its name, with [`UPPER`] and [`WORK`].
+pub const CACHES: &str = "caches";
+
 /// Where a file is written before it is renamed into place.
 const INCOMING: &str = "incoming";
 
@@ -252,6 +255,11 @@ impl View {
             disk.make_whiteout(upper, name).at("marking as removed", path)?;
         }
         Ok(())
+    }
+
+    /// The directory of the view.
+    pub(crate) fn own(&self) -> &OwnedFd {
+        &self.own
     }
 
     /// The upper directory, if it exists yet.

@@ -17,6 +17,7 @@ use rustix::{
 };
 
 use crate::{
+    caches,
     disk::{At as _, Disk, IoFailure, Seam, Undisturbed},
     inner::{Inner, Lock},
     open::{DIRECTORY, names, open_entry, stat_entry},
@@ -173,7 +174,7 @@ impl Workspace {
         }
     }
 
-    /// Removes what a crashed process left: every view, and every staged commit that `keep` rejects. Call it after opening, before the
+    /// Removes what a crashed process left: every view, and every staged commit that `keep` rejects, with its changes of caches. Call it after opening, before the
     /// first view, with the commits in the ledger.
     ///
     /// # Errors
@@ -190,7 +191,7 @@ impl Workspace {
                 inner.discard(&inner.commits, &commit).at("removing the staged files of commit", commit.display())?;
             }
         }
-        Ok(())
+        caches::sweep(inner, keep)
     }
 }
 

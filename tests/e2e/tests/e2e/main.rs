@@ -26,6 +26,7 @@ mod forks;
 mod groups;
 mod health;
 mod hostile;
+mod kept_caches;
 mod lists;
 mod logs;
 mod made_folders;

@@ -20,7 +20,7 @@ use rustix::{
     process::fchdir,
 };
 
-use super::places::{EMPTY, ROOT, SCAFFOLD, SCRATCH, attach, mount_point, show};
+use super::places::{EMPTY, ROOT, SCAFFOLD, SCRATCH, STAGING, attach, mount_point, show};
 use crate::{
     UPPER, WORK,
     layer::Layer,
@@ -54,7 +54,7 @@ const OF_THE_SYSTEM: [&str; 14] = [
 /// Mounts the directories and files in this order.
 pub(super) fn mount_all(scaffold: BorrowedFd<'_>, root: BorrowedFd<'_>, mounts: &[&Shown]) -> Result<(), Failure> {
     let mounting = |shown: &Shown| format!("mounting {}", shown.piece.place.display());
-    let is_layer = |shown: &Shown| shown.piece.folder && shown.kind != MountKind::Writable;
+    let is_layer = |shown: &Shown| shown.piece.folder;
     for (n, shown) in mounts.iter().enumerate().filter(|(_, shown)| is_layer(shown)) {
         let lower = lower(n);
         mkdirat(scaffold, &lower, Mode::RWXU)
@@ -66,8 +66,8 @@ pub(super) fn mount_all(scaffold: BorrowedFd<'_>, root: BorrowedFd<'_>, mounts: 
         let doing = || mounting(shown);
         match shown.kind {
             _ if !is_layer(shown) => show(root, &shown.piece).at(Layer::View, doing)?,
-            MountKind::Scratch => private(scaffold, root, n, shown).at(Layer::View, doing)?,
-            MountKind::ReadOnly | MountKind::Writable => {
+            MountKind::Scratch | MountKind::Staged => private(scaffold, root, n, shown).at(Layer::View, doing)?,
+            MountKind::ReadOnly => {
                 let place = shown.piece.place.strip_prefix("/").unwrap_or(&shown.piece.place);
                 drop(mount_point(root, place, true).at(Layer::View, doing)?);
                 read_only(scaffold, root, &lower(n), place)?;
@@ -208,9 +208,13 @@ fn refuse_sockets(lower: &Path, place: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Mounts a directory of the host below changes that are private to the command.
+/// Mounts a directory of the host below changes that are private to the command, or staged.
 fn private(scaffold: BorrowedFd<'_>, root: BorrowedFd<'_>, n: usize, shown: &Shown) -> Result<(), Errno> {
-    let (lower, changes) = (lower(n), Path::new(SCRATCH).join(scratch::HOME).join(n.to_string()));
+    let lower = lower(n);
+    let changes = match &shown.changes {
+        Some(changes) => Path::new(STAGING).join(changes),
+        None => Path::new(SCRATCH).join(scratch::HOME).join(n.to_string()),
+    };
     mkdirat(scaffold, &changes, Mode::RWXU)?;
     // The upper directory represents the source itself.
     let mode = Mode::from_raw_mode(statat(scaffold, &lower, AtFlags::empty())?.st_mode & 0o777);

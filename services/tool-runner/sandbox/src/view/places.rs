@@ -24,6 +24,9 @@ pub(super) const ROOT: &str = "root";
 /// The scratch places on the scaffold if they are on disk; else the tmpfs that HOME and the overlays share.
 pub(super) const SCRATCH: &str = "scratch";
 
+/// The staging directory of the call, on the scaffold.
+pub(super) const STAGING: &str = "s";
+
 /// An empty directory on the scaffold: the second lower directory of overlays that have no upper one.
 pub(super) const EMPTY: &str = "empty";
 

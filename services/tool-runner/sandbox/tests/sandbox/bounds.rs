@@ -290,16 +290,17 @@ fn only_the_command_that_fills_the_disk_is_terminated() -> Verdict {
         assert_eq!(bound_of(end.status).0, WriteBound::Reserve);
     }
     assert_eq!(end_of(&disk, "idle-2", idle), Status::Exited(0));
-    // A persistent cache is bounded by the reserve only.
+    // What is staged of a cache is bounded by the reserve only.
     let cache = disk.0.join("cache");
     fs::create_dir(&cache).unwrap();
     let idle = waiting(&launcher, &disk, "idle-3", "head -c 3000000 /dev/zero > ~/cache");
     let script = format!("{SLOW}slow > /opt/cache/a");
     let mut spec = Spec::new("sh", ["-c", &script], disk.workspace("keeps"));
-    spec.mounts = vec![Mount { source: cache.clone(), target: "/opt/cache".into(), kind: MountKind::Writable }];
+    spec.mounts = vec![Mount { source: cache.clone(), target: "/opt/cache".into(), kind: MountKind::Staged }];
     let (outcome, _) = run_by(&launcher, spec);
     assert_eq!(bound_of(outcome.status).0, WriteBound::Reserve);
-    fs::remove_dir_all(cache).unwrap();
+    assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
+    fs::remove_dir_all(disk.0.join("keeps-staging")).unwrap();
     assert_eq!(end_of(&disk, "idle-3", idle), Status::Exited(0));
     Verdict::Passed
 }

@@ -30,7 +30,7 @@ pub(crate) const TESTS: &[Test] = tests![
     inaccessible_scratch_is_removed,
     scratch_is_removed_afterwards,
     scratch_in_a_configured_directory,
-    mounts_are_read_only_private_or_persistent,
+    mounts_are_read_only_private_or_staged,
     mounts_lie_below_home_and_below_each_other,
     etc_has_the_link_targets_of_toolchains,
     names_are_resolved_from_the_file_alone,
@@ -299,7 +299,7 @@ fn scratch_in_a_configured_directory() {
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
 }
 
-fn mounts_are_read_only_private_or_persistent() {
+fn mounts_are_read_only_private_or_staged() {
     let fixture = Fixture::new();
     let source = |name: &str| {
         let folder = fixture.folder.path().join(name);
@@ -314,15 +314,17 @@ fn mounts_are_read_only_private_or_persistent() {
         mount(&dropped, "/opt/dropped", MountKind::Scratch),
     ];
     let launcher = NamespaceLauncher::new(Settings { mounts, ..Settings::default() }).unwrap();
-    for staged in [true, false] {
+    let mut changes = Vec::new();
+    for staged in [true, true, false] {
         let workspace = if staged { fixture.staged().0 } else { fixture.read_only() };
+        changes.extend(workspace.staging.as_ref().map(|staging| staging.join("caches/kept/upper")));
         let script = "cat /opt/*/there; echo; \
             ! echo x 2>/dev/null > /opt/only-read/new; ! rm -f /opt/only-read/there 2>/dev/null; \
             rm /opt/dropped/there; echo x > /opt/dropped/new; ls /opt/dropped; \
             echo $((1 + $(ls /opt/kept | wc -l))) > /opt/kept/count; ! touch /opt/beside 2>/dev/null";
         let mut spec = Spec::new("sh", ["-c", script], workspace);
         // A mount of the call, such as a cache of its workspace.
-        spec.mounts.push(mount(&kept, "/opt/kept", MountKind::Writable));
+        spec.mounts.push(mount(&kept, "/opt/kept", MountKind::Staged));
         assert_eq!(succeed_by(&launcher, spec), "droppedkeptonly-read\nnew\n");
     }
     let names = |folder: &Path| {
@@ -331,9 +333,13 @@ fn mounts_are_read_only_private_or_persistent() {
         names
     };
     assert_eq!((names(&only_read), names(&dropped)), (vec!["there".into()], vec!["there".into()]));
-    assert_eq!(names(&kept), ["count", "there"]);
-    assert_eq!(fs::read_to_string(kept.join("count")).unwrap(), "3\n");
-    assert_eq!(fs::metadata(kept.join("count")).unwrap().uid(), fs::metadata(&kept).unwrap().uid());
+    assert_eq!(names(&kept), ["there"], "no command has seen what another has left");
+    let owner = fs::metadata(&fixture.workspace).unwrap().uid();
+    for changes in changes {
+        assert_eq!(names(&changes), ["count"]);
+        assert_eq!(fs::read_to_string(changes.join("count")).unwrap(), "2\n");
+        assert_eq!(fs::metadata(changes.join("count")).unwrap().uid(), owner);
+    }
 }
 
 fn mounts_lie_below_home_and_below_each_other() {

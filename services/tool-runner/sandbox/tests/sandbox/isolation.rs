@@ -345,7 +345,7 @@ fn no_source_is_followed_through_a_link() {
             .map(drop)
             .map_err(|error| error.to_string())
     };
-    let kinds = [MountKind::ReadOnly, MountKind::Scratch, MountKind::Writable];
+    let kinds = [MountKind::ReadOnly, MountKind::Scratch, MountKind::Staged];
     for kind in kinds {
         assert_eq!(started(kind), Ok(()));
     }
