@@ -216,7 +216,7 @@ fn who_may_decide_can_reveal_what_is_hidden() {
     });
 }
 
-/// B-18, B-30: of two changes that read alike each is shown with its own content, whichever comes first.
+/// B-18, B-29: of two changes that read alike each is shown with its own content, whichever comes first.
 #[test]
 fn changes_that_read_alike_have_each_its_content() {
     assert_attack_needs(Defect::ContentByShownPath, "change 0 is shown as `+harmless`", || {
