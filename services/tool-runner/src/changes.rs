@@ -64,6 +64,14 @@ pub(crate) fn changes(facts: &[Fact]) -> Changes {
     Changes { list, folders }
 }
 
+/// A change that is judged by its path as it is shown: what must never be. Only a planted defect does it.
+pub(crate) fn judged_as_shown(change: Change, shown: &str) -> Change {
+    let flags: Vec<String> = change.flags.into_iter().filter(|flag| flag != Change::HIDDEN_NAME).collect();
+    let gravity = signed(belay_policy::Gravity::of(shown, kind_for_policy(change.kind), &flags));
+    let protection = protection(shown).unwrap_or_default().to_owned();
+    Change { gravity, protection, flags, ..change }
+}
+
 fn signed(gravity: belay_policy::Gravity) -> Gravity {
     match gravity {
         belay_policy::Gravity::Protected(_) => Gravity::Protected,

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use belay_defects::{Defect, is_planted};
 use belay_proto::{
     runner_v1::{self, enforcement_report},
     v1::ErrorClass,
@@ -129,7 +130,14 @@ impl Enforcement {
         path: Vec<PathBuf>,
         test: impl Fn() -> Result<SandboxTest, LostTest> + Send + Sync + 'static,
     ) -> Self {
-        let state = test().map_or_else(State::Lost, |test| State::Tested(Arc::new(test)));
+        let state = match test() {
+            Ok(test) => State::Tested(Arc::new(test)),
+            Err(LostTest(why)) if is_planted(Defect::LostTestIsFinal) => {
+                let untested = Report { layers: Vec::new(), tier: Tier::None };
+                State::Tested(Arc::new(SandboxTest::refused(&untested, why)))
+            }
+            Err(lost) => State::Lost(lost),
+        };
         let retry = Arc::new(tokio::sync::Mutex::new(Retry::after(FIRST_DELAY)));
         Self(Arc::new(Shared { path, state: Mutex::new(state), retry, test: Box::new(test) }))
     }

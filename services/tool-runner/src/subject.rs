@@ -1,5 +1,6 @@
 //! Builds the subject of an approval from a call and its effect. Pure.
 
+use belay_defects::{Defect, is_planted};
 use belay_grant::{Change, ChangeKind, Folder, Kind, Risk, Subject, digest_of};
 use belay_policy::Decision;
 use belay_proto::{runner_v1, v1};
@@ -7,7 +8,12 @@ use belay_workspace::Content;
 use serde::{Deserialize, Serialize};
 
 use crate::json_of::json_of;
-use crate::{Operation, Recovery, changes::Changes, facts::Fact, secrets::CallSecrets};
+use crate::{
+    Operation, Recovery,
+    changes::{self, Changes},
+    facts::Fact,
+    secrets::CallSecrets,
+};
 
 /// The limit of a subject, in bytes: what the gate accepts.
 pub(crate) const MAX_SUBJECT_BYTES: usize = 8 << 20;
@@ -140,6 +146,10 @@ impl SubjectContext<'_> {
         let shown = |change: Change| {
             let path = words(&change.path);
             let path_digest = if path == change.path { String::new() } else { digest_of(change.path.as_bytes()) };
+            let change = match is_planted(Defect::ShownPathJudged) && path != change.path {
+                true => changes::judged_as_shown(change, &path),
+                false => change,
+            };
             Change { path, path_digest, what: words(&change.what), ..change }
         };
         let shown_folder = |folder: Folder| Folder { path: words(&folder.path), ..folder };
@@ -179,13 +189,18 @@ pub(crate) fn parts(call: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
+    use belay_defects::assert_attack_needs;
+    use belay_grant::Gravity;
+    use belay_policy::Verdict;
+    use belay_redaction::{MasterKey, Redactor};
     use belay_workspace::{
         Act, Change as Touched, Digest, FileTime, Fingerprint, Flag, Flagged, Manifest, Node, RelPath,
     };
 
     use super::*;
     use crate::{
-        changes::{changes, order},
+        Registry, Secrets,
+        changes::{changes, flag_hidden, order},
         facts::facts,
     };
 
@@ -259,6 +274,57 @@ mod tests {
         assert_eq!(changes[4].after, belay_grant::digest_of(b"4"));
         let summary = summary(&changes);
         assert_eq!((summary.created, summary.modified, summary.deleted), (1, 3, 2));
+    }
+
+    /// B-29, S2-X-18: what looks like a secret of the call in a protected path does not keep the gate from seeing that it is protected.
+    #[test]
+    fn a_protected_path_is_signed_as_one_however_it_is_shown() {
+        assert_attack_needs(Defect::ShownPathJudged, "`.git/hooks/pre-commit`, shown as `[REDACTED]`", || {
+            let by_variable = |name: &str, path| (path, format!(r#"{{"command":["sh"],"env":{{"{name}":"{path}"}}}}"#));
+            let attacks = [
+                by_variable("API_TOKEN", ".git/hooks/pre-commit"),
+                by_variable("API_TOKEN", ".vscode/tasks.json"),
+                by_variable("DB_PASSWORD", ".envrc"),
+                by_variable("CLIENT_SECRET", "CLAUDE.md"),
+                ("Jenkinsfile", r#"{"command":["sh","--password","Jenkinsfile"]}"#.to_owned()),
+                ("token=abc123XYZ9/CLAUDE.md", r#"{"path":"token=abc123XYZ9/CLAUDE.md"}"#.to_owned()),
+            ];
+            attacks.iter().try_for_each(|(path, arguments)| creation_of(path, arguments))
+        });
+    }
+
+    /// Has a call with these arguments create a file, and looks for that in the subject of its approval.
+    fn creation_of(path: &str, arguments: &str) -> Result<(), String> {
+        let registry = Registry::new(Vec::new()).unwrap();
+        let secrets = Secrets::new(Redactor::new(), MasterKey::new([8; 32]), registry, || [1; 32]);
+        let secrets = secrets.of_call("run_terminal", arguments);
+        let put = Act::Put { base: None, staged: fingerprint() };
+        let mut facts = facts(&manifest(vec![touched(path, put, Vec::new(), vec![file(path, "x")])]));
+        flag_hidden(&mut facts, &secrets);
+        order(&mut facts);
+        let observed = ObservedEffect { changes: changes(&facts), ..ObservedEffect::default() };
+        let decision = Decision {
+            verdict: Verdict::Prompt,
+            rule: "protected".to_owned(),
+            reason: String::new(),
+            exclusive: false,
+        };
+        let context = SubjectContext {
+            call: &runner_v1::ToolCall::default(),
+            secrets: &secrets,
+            operation: &Operation::default(),
+            workspace: "/w",
+            enforced: &[],
+            decision: &decision,
+            policy_revision: 1,
+            recovery: Recovery::Transactional,
+        };
+        let change = context.subject(Some(observed)).changes.remove(0);
+        assert_ne!(change.path, path, "it is hidden");
+        match change.gravity {
+            Gravity::Protected if !change.protection.is_empty() => Ok(()),
+            other => Err(format!("`{path}`, shown as `{}`, is signed as {other:?}", change.path)),
+        }
     }
 
     #[test]

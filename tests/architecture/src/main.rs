@@ -4,6 +4,7 @@
 //! Every rule is a function of its input, so that it is also tested with invented cases that it has to reject.
 
 mod circles;
+mod defects;
 mod errors;
 mod formats;
 mod house;

@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::atomic::Ordering};
 
+use belay_defects::{Defect, assert_attack_needs};
 use belay_grant::{Change, ChangeKind, Gravity, Subject, digest_of};
 use belay_proto::{
     gate_v1,
@@ -212,6 +213,41 @@ fn who_may_decide_can_reveal_what_is_hidden() {
         assert!(kept.reveals[0].time.is_some() && kept.state() == State::Pending);
         assert!(!format!("{kept:?}").contains(&secret), "{kept:?}");
         assert_nowhere(&world.folder, &[secret]);
+    });
+}
+
+/// B-18, B-29: of two changes that read alike each is shown with its own content, whichever comes first.
+#[test]
+fn changes_that_read_alike_have_each_its_content() {
+    assert_attack_needs(Defect::ContentByShownPath, "change 0 is shown as `+harmless`", || {
+        world("", async |world| {
+            let names = ["payload", "harmless"].map(|content| (format!("keys/of-{content}"), format!("{content}\n")));
+            let change = |(path, content): &(String, String)| Change {
+                path: "keys/[REDACTED]".into(),
+                path_digest: digest_of(path.as_bytes()),
+                gravity: Gravity::Flagged,
+                after: digest_of(content.as_bytes()),
+                flags: vec![Change::HIDDEN_NAME.into()],
+                ..effect("e").changes.remove(0)
+            };
+            let subject = Subject { changes: names.iter().map(change).collect(), ..effect("e") };
+            let held = names.iter().flat_map(|(path, content)| [path, content]);
+            let held: Vec<_> = held.map(|text| (digest_of(text.as_bytes()), text.as_bytes())).collect();
+            let held: Vec<_> = held.iter().map(|(digest, text)| (digest.as_str(), *text)).collect();
+            world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &held);
+            let request = request(&subject, v1::ApprovalMode::Wait);
+            let asked = world.executor.services().create_approval(request).await.unwrap().into_inner();
+            for (index, content) in (0..).zip(["+payload", "+harmless"]) {
+                let request = v1::GetApprovalChangeRequest { name: asked.name.clone(), index, ..Default::default() };
+                let answer = world.person.people().get_approval_change(request).await.unwrap().into_inner();
+                let unified = answer.change.unwrap().unified;
+                let shown = unified.lines().last().unwrap_or_default();
+                if shown != content {
+                    return Err(format!("change {index} is shown as `{shown}`"));
+                }
+            }
+            Ok(())
+        })
     });
 }
 

@@ -1,10 +1,16 @@
 //! What is checked, and passed on, when an execution starts.
 
+use std::sync::Arc;
+
+use belay_defects::{Defect, assert_attack_needs};
 use belay_proto::v1;
-use belay_service_kit::{Clock as _, SystemClock};
+use belay_service_kit::{Access, Clock as _, Principal, Role, Shutdown, SystemClock, host, net};
 use tonic::{Code, Request};
 
-use crate::support::{World, plan};
+use crate::{
+    memory::inside,
+    support::{Executor, World, plan},
+};
 
 // The workspace is checked before anything exists, and kept as the runner knows it.
 #[tokio::test]
@@ -27,6 +33,39 @@ async fn a_workspace_is_checked_at_the_runner() {
         .unwrap();
     assert!(listed.into_inner().executions.is_empty());
     assert_eq!(start("/link").await.unwrap().into_inner().workspace, "/real");
+}
+
+/// B-19, S2-X-18: that the policy approves is for those to choose who may approve.
+#[test]
+fn a_planner_cannot_have_the_policy_approve() {
+    assert_attack_needs(Defect::AutoForEveryone, "a planner has the policy approve", || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(start_with_auto_as_a_planner())
+    });
+}
+
+async fn start_with_auto_as_a_planner() -> Result<(), String> {
+    let world = World::new().await;
+    let inside = inside(&world).await;
+    // Served by this thread, which may have the defect.
+    let socket = world.folder.path().join("for-planner");
+    let incoming = net::UnixSocket::bind(&socket).unwrap().incoming();
+    let (_trigger, shutdown) = Shutdown::new();
+    let callers = Access::Unauthenticated(Principal::person("bot", [Role::Planner]));
+    tokio::spawn(host::serve(incoming, belay_executor::hosted(Arc::clone(&inside.executions)), callers, shutdown));
+    let mut client = Executor::at(&net::Address::Unix(socket)).client;
+    client.start_execution(plan("a")).await.expect("a planner starts what asks");
+    let request = v1::StartExecutionRequest { approval_mode: v1::ApprovalMode::Auto.into(), ..plan("b") };
+    let answer = client.start_execution(request).await;
+    inside.stop();
+    match answer {
+        Ok(started) => Err(format!("a planner has the policy approve in {}", started.into_inner().name)),
+        Err(refused) => {
+            assert_eq!(refused.code(), Code::PermissionDenied, "{refused:?}");
+            assert!(refused.message().contains("AUTO"), "{refused:?}");
+            Ok(())
+        }
+    }
 }
 
 // B-11: a call belongs to the trace that its execution was started in.

@@ -1,7 +1,7 @@
-//! Defects that Belay once had or must never have, so that the simulation can plant them and show that it finds each of them.
+//! Defects that Belay once had or must never have, so that tests can plant them and show that they find each of them: the simulation, and attacks.
 //!
 //! The code that prevents each calls [`is_planted`] and does not prevent it when that returns true. Without the feature `plant`, which only the simulation
-//! enables, it is the constant `false`.
+//! and dev-dependencies enable, it is the constant `false`.
 
 /// A defect to plant. Each comment describes what goes wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,34 +71,172 @@ pub enum Defect {
     ChildOfRunningTaken,
     /// A message for a webhook is sent again when the wall clock has come to its time, which one that was ahead has given it.
     WallClockMessages,
+    /// Whether a change is protected is judged by its path as it is shown: one with what looks like a secret in it is committed unasked.
+    ShownPathJudged,
+    /// The settings can show a state directory to commands, with the keys and sockets that decide what commands may do.
+    StateDirectoryShown,
+    /// A folder of the host that a command sees is mounted as it is: the command connects to the sockets in it.
+    HostSocketsReached,
+    /// What the settings show to commands is checked by its name: a symbolic link leads around the check.
+    LinkedSourceTrusted,
+    /// In the block of a private key everything is hidden, also code that whoever approves the file has to see.
+    CodeHiddenAsKey,
+    /// The content of a change is looked up by its shown path: two changes that read alike have one content.
+    ContentByShownPath,
+    /// Who may not decide approvals can have the policy decide them.
+    AutoForEveryone,
+    /// A future that waits for a slot of a store gets it and keeps it, also when nobody polls it any more.
+    UnpolledKeepsSlot,
+    /// A path in a tool's result is written as people are shown it: another tool takes it for another file, or for none.
+    PrintedPathHandedOn,
+    /// A command that was not started because others have used up a limit fails for good, as if the machine could not run any.
+    SharedLimitIsFinal,
+    /// A command may open as many files as the runner: it puts so many descriptors in flight over sockets that no other command starts.
+    RunnersOpenFiles,
+    /// A test of the sandbox that was lost counts as one that has failed: no command runs until the runner is started again.
+    LostTestIsFinal,
 }
 
-/// Whether a defect is planted in this process.
+/// Whether a defect is planted: in this process, or for this thread.
 #[cfg(feature = "plant")]
 pub fn is_planted(defect: Defect) -> bool {
-    planted::DEFECT.load(std::sync::atomic::Ordering::Relaxed) == defect as u8
+    planted::is_planted(defect)
 }
 
-/// Whether a defect is planted in this process: none can be.
+/// Whether a defect is planted: none can be.
 #[cfg(not(feature = "plant"))]
 pub const fn is_planted(_: Defect) -> bool {
     false
 }
 
+/// What another process of this program has to be given, so that what is planted for this thread is planted there, too: for [`take_over`].
 #[cfg(feature = "plant")]
-pub use planted::plant;
+pub fn handed_on() -> Option<String> {
+    planted::handed_on()
+}
+
+/// What another process has to be given: nothing.
+#[cfg(not(feature = "plant"))]
+pub const fn handed_on() -> Option<String> {
+    None
+}
+
+/// Plants in this process what [`handed_on`] has returned in the one that started it.
+#[cfg(feature = "plant")]
+pub fn take_over(handed_on: Option<&str>) {
+    planted::take_over(handed_on);
+}
+
+/// Plants nothing.
+#[cfg(not(feature = "plant"))]
+pub const fn take_over(_: Option<&str>) {}
+
+#[cfg(feature = "plant")]
+pub use planted::{assert_attack_needs, plant, with_planted};
 
 #[cfg(feature = "plant")]
 mod planted {
-    use std::sync::atomic::{AtomicU8, Ordering};
+    use std::{
+        cell::Cell,
+        sync::atomic::{AtomicU8, Ordering},
+    };
 
     use super::Defect;
 
-    /// The planted defect's number; 0 for none.
-    pub(super) static DEFECT: AtomicU8 = AtomicU8::new(0);
+    /// The number of the defect of this process; 0 for none.
+    static DEFECT: AtomicU8 = AtomicU8::new(0);
+
+    thread_local! {
+        /// The defect of this thread.
+        static DEFECT_HERE: Cell<Option<Defect>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn is_planted(defect: Defect) -> bool {
+        DEFECT.load(Ordering::Relaxed) == defect as u8 || DEFECT_HERE.get() == Some(defect)
+    }
 
     /// Plants a defect in this process, for good. One process has one at most.
     pub fn plant(defect: Defect) {
         DEFECT.store(defect as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn handed_on() -> Option<String> {
+        let here = DEFECT_HERE.get().map_or_else(|| DEFECT.load(Ordering::Relaxed), |defect| defect as u8);
+        (here != 0).then(|| here.to_string())
+    }
+
+    pub(super) fn take_over(handed_on: Option<&str>) {
+        if let Some(number) = handed_on.and_then(|number| number.parse().ok()) {
+            DEFECT.store(number, Ordering::Relaxed);
+        }
+    }
+
+    /// Plants a defect for what this thread does in `attack`. Other threads do not have it, so that the tests beside this one are not disturbed.
+    pub fn with_planted<T>(defect: Defect, attack: impl FnOnce() -> T) -> T {
+        /// Restores what was planted before, also after a panic.
+        struct Before(Option<Defect>);
+
+        impl Drop for Before {
+            fn drop(&mut self) {
+                DEFECT_HERE.set(self.0);
+            }
+        }
+
+        let _before = Before(DEFECT_HERE.replace(Some(defect)));
+        attack()
+    }
+
+    /// Runs an attack, which returns as an error what it has achieved, without the defect and with it.
+    ///
+    /// # Panics
+    /// Unless the attack achieves nothing without the defect, and with it something in whose description `achieved` stands.
+    #[track_caller]
+    pub fn assert_attack_needs(defect: Defect, achieved: &str, attack: impl Fn() -> Result<(), String>) {
+        if let Err(what) = attack() {
+            panic!("{what}");
+        }
+        match with_planted(defect, attack) {
+            Ok(()) => {
+                panic!("the attack achieves nothing with {defect:?} planted, so it does not test what prevents it")
+            }
+            Err(what) => {
+                assert!(what.contains(achieved), "with {defect:?} planted the attack achieves something else: {what}")
+            }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        /// An attack that only the defect lets through.
+        fn attack() -> Result<(), String> {
+            if is_planted(Defect::GrantReuse) { Err("a grant was used twice".to_owned()) } else { Ok(()) }
+        }
+
+        fn refusal(achieved: &'static str, attack: fn() -> Result<(), String>) -> String {
+            let run = || assert_attack_needs(Defect::GrantReuse, achieved, attack);
+            let panic = std::panic::catch_unwind(run).unwrap_err();
+            panic.downcast_ref::<String>().unwrap().clone()
+        }
+
+        #[test]
+        fn an_attack_has_to_need_the_defect() {
+            assert_attack_needs(Defect::GrantReuse, "used twice", attack);
+            assert!(refusal("used thrice", attack).contains("something else: a grant was used twice"));
+            assert!(refusal("", || Ok(())).contains("achieves nothing with GrantReuse"));
+            assert_eq!(refusal("broken", || Err("is broken".to_owned())), "is broken");
+            assert!(!is_planted(Defect::GrantReuse), "a panic leaves nothing planted");
+        }
+
+        #[test]
+        fn only_one_thread_and_one_defect_are_concerned() {
+            with_planted(Defect::GrantReuse, || {
+                assert!(is_planted(Defect::GrantReuse) && !is_planted(Defect::NoFence));
+                with_planted(Defect::NoFence, || assert!(!is_planted(Defect::GrantReuse)));
+                assert!(is_planted(Defect::GrantReuse));
+            });
+            assert!(!is_planted(Defect::GrantReuse));
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Private keys between `-----BEGIN …` and `-----END …`, over many lines or on one.
 
+use belay_defects::{Defect, is_planted};
+
 use crate::bytes::is_line_end;
 
 /// The name of what is found here.
@@ -20,6 +22,7 @@ pub(crate) fn bodies(text: &[u8], at: usize) -> Vec<(usize, usize)> {
     // Where another one begins first, this one was cut off.
     let until = find(rest, b"-----BEGIN ").unwrap_or(rest.len());
     match find(&rest[..until], b"-----END ") {
+        Some(end) if is_planted(Defect::CodeHiddenAsKey) => vec![(start, start + end)],
         Some(end) => runs(&rest[..end]).into_iter().map(|(from, to)| (start + from, start + to)).collect(),
         None => {
             let body = &rest[..cut_short(&rest[..until])];

@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use belay_defects::{Defect, is_planted};
 use belay_yaml::Violation;
 
 use crate::{Origin, Settings, paths};
@@ -69,6 +70,9 @@ fn leads(path: &Path, real: &Path, why: &str) -> String {
 
 /// The path without symbolic links. A path that does not exist yet has none: it is refused for a command if it has some by then.
 fn real(path: &Path) -> io::Result<PathBuf> {
+    if is_planted(Defect::LinkedSourceTrusted) {
+        return Ok(path.to_owned());
+    }
     let failed = match fs::canonicalize(path) {
         Ok(real) => return Ok(real),
         Err(error) => error,
@@ -123,6 +127,9 @@ pub(crate) fn state_directories(
     find: &dyn Fn(&Path) -> Option<PathBuf>,
 ) -> Vec<Violation> {
     let own = fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
+    if is_planted(Defect::StateDirectoryShown) {
+        return Vec::new();
+    }
     let overlaps = |path: &Path| own.starts_with(path) || path.starts_with(&own);
     let mut settings = settings.clone();
     let refuse = |source: Source<'_>| {
@@ -139,6 +146,8 @@ pub(crate) fn state_directories(
 #[cfg(test)]
 mod tests {
     use std::os::unix::{fs::symlink, net::UnixListener};
+
+    use belay_defects::assert_attack_needs;
 
     use super::*;
     use crate::load;
@@ -167,6 +176,10 @@ mod tests {
     // Whatever its name says: each of these, a link to it, a link to a link, and a path through a linked directory.
     #[test]
     fn what_commands_must_not_see_is_refused_through_every_link() {
+        assert_attack_needs(Defect::LinkedSourceTrusted, "/l0 is accepted", links_to_what_commands_must_not_see);
+    }
+
+    fn links_to_what_commands_must_not_see() -> Result<(), String> {
         let (_folder, ground) = ground();
         let home = ground.join("home");
         let above = ground.clone();
@@ -209,7 +222,7 @@ mod tests {
             symlink(source, &link).unwrap();
             symlink(&link, &again).unwrap();
             for from in [source, &link, &again] {
-                let said = refusal(&ground, &one(from)).unwrap_or_else(|| panic!("{} is accepted", from.display()));
+                let said = refusal(&ground, &one(from)).ok_or_else(|| format!("{} is accepted", from.display()))?;
                 assert!(said.contains("line 3: commands.read_only[0]"), "{said}");
                 assert!(said.contains(&format!("`{}`", from.display())), "{said}");
             }
@@ -217,20 +230,19 @@ mod tests {
                 && source.exists()
             {
                 symlink(parent, &folder).unwrap();
-                assert!(
-                    refusal(&ground, &one(&folder.join(name))).is_some(),
-                    "{} through a linked directory",
-                    source.display()
-                );
+                refusal(&ground, &one(&folder.join(name)))
+                    .ok_or_else(|| format!("{} is accepted through a linked directory", source.display()))?;
             }
             let cache = format!("commands:\n  caches:\n    sbt: {{use: read, from: {}, at: .sbt}}\n", link.display());
-            let said = refusal(&ground, &cache).unwrap_or_else(|| panic!("{} as a cache", source.display()));
+            let said =
+                refusal(&ground, &cache).ok_or_else(|| format!("{} is accepted as a cache", source.display()))?;
             assert!(said.contains("line 3: commands.caches.sbt"), "{said}");
         }
         let link = ground.join("named");
         symlink("/etc", &link).unwrap();
         let said = refusal(&ground, &one(&link)).unwrap();
         assert!(said.contains("named` leads to `/etc`, which belongs to the running system"), "{said}");
+        Ok(())
     }
 
     #[test]
@@ -248,6 +260,10 @@ mod tests {
 
     #[test]
     fn a_state_directory_is_refused_with_what_to_do() {
+        assert_attack_needs(Defect::StateDirectoryShown, "home/sdk is accepted", folders_with_a_state_directory);
+    }
+
+    fn folders_with_a_state_directory() -> Result<(), String> {
         let (_folder, ground) = ground();
         let state = ground.join("home/sdk/state/belay");
         fs::create_dir_all(&state).unwrap();
@@ -259,16 +275,21 @@ mod tests {
             let loaded = load(Some(&file), &|_| None).unwrap();
             loaded.refuse_state_directories(&state, find).err().map(|error| error.to_string())
         };
-        let said = refused(&ground.join("home/sdk"), &none).unwrap();
+        let accepted = |from: &Path| format!("{} is accepted", from.display());
+        let sdk = ground.join("home/sdk");
+        let said = refused(&sdk, &none).ok_or_else(|| accepted(&sdk))?;
         assert!(
             said.contains("line 3: commands.read_only[0]") && said.contains("contains the state directory"),
             "{said}"
         );
         assert!(said.contains("Name the subdirectory"), "{said}");
-        assert!(refused(&state, &none).unwrap().contains("is, or lies in, the state directory"));
+        assert!(
+            refused(&state, &none).ok_or_else(|| accepted(&state))?.contains("is, or lies in, the state directory")
+        );
         let other = ground.join("home/other");
         assert_eq!(refused(&other, &none), None);
         let found = |path: &Path| Some(path.join("inner"));
-        assert!(refused(&other, &found).unwrap().contains("contains the state directory"));
+        assert!(refused(&other, &found).ok_or_else(|| accepted(&other))?.contains("contains the state directory"));
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use belay_defects::{Defect, is_planted};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinHandle,
@@ -53,6 +54,9 @@ impl Lane {
         if let Ok(held) = Arc::clone(&self.slots).try_acquire_owned() {
             return Slot { threads: self.threads, held }.run(work).await;
         }
+        if is_planted(Defect::UnpolledKeepsSlot) {
+            return self.slot().await.run(work).await;
+        }
         let lane = self.clone();
         let mut waiting = Waiting(tokio::spawn(async move { lane.slot().await.run(work).await }));
         joined(&mut waiting.0).await
@@ -86,10 +90,15 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Barrier,
-        atomic::{AtomicUsize, Ordering},
+    use std::{
+        sync::{
+            Barrier,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
     };
+
+    use belay_defects::assert_attack_needs;
 
     use super::*;
 
@@ -127,8 +136,16 @@ mod tests {
     }
 
     /// A watch whose client does not read is such a future.
-    #[tokio::test]
-    async fn a_future_that_is_not_polled_any_more_holds_no_slot() {
+    #[test]
+    fn a_future_that_is_not_polled_any_more_holds_no_slot() {
+        assert_attack_needs(Defect::UnpolledKeepsSlot, "nobody else gets a slot", || {
+            // The clock advances when nothing happens any more.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+            runtime.unwrap().block_on(waiting_without_being_polled())
+        });
+    }
+
+    async fn waiting_without_being_polled() -> Result<(), String> {
         let lane = Lane::new(Threads::Real, 1);
         let barrier = Arc::new(Barrier::new(2));
         let (inside, go_on) = (lane.clone(), Arc::clone(&barrier));
@@ -147,8 +164,10 @@ mod tests {
         drop(dropped);
         Threads::Real.run(move || barrier.wait()).await;
         long.await.unwrap();
-        assert_eq!(lane.run(|| 1).await, 1);
+        let other = tokio::time::timeout(Duration::from_secs(60), lane.run(|| 1)).await;
+        assert_eq!(other.map_err(|_| "nobody else gets a slot".to_owned())?, 1);
         assert_eq!((left.await, began.load(Ordering::SeqCst)), (0, 1), "the work of what was dropped has not begun");
+        Ok(())
     }
 
     fn poll_once<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use belay_defects::{Defect, is_planted};
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, LandlockStatus, PathBeneath, PathFd, Ruleset,
     RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
@@ -53,7 +54,8 @@ fn limit_open_files(limits: &Limits) -> io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // The kernel counts the descriptors in flight over unix sockets per user, and refuses more to a process than its own limit of open files.
     // With half of the runner's, commands cannot put so many in flight that the runner and its launchers can send none.
-    let hard = maximum.map_or(limits.open_files, |hard| (hard / 2).min(limits.open_files));
+    let share = if is_planted(Defect::RunnersOpenFiles) { 1 } else { 2 };
+    let hard = maximum.map_or(limits.open_files, |hard| (hard / share).min(limits.open_files));
     let soft = limits.open_files_at_start.or(current).map_or(hard, |soft| soft.min(hard));
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum: Some(hard) })?)
 }

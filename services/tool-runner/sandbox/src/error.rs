@@ -2,6 +2,8 @@
 
 use std::{fs, io, path::PathBuf};
 
+use belay_defects::{Defect, is_planted};
+
 use crate::{
     budget::{DiskLimit, WriteBudget},
     layer::Layer,
@@ -130,6 +132,9 @@ fn advice(layer: Layer, source: &io::Error) -> String {
 }
 
 fn reached_limit(layer: Layer, error: i32) -> Option<&'static str> {
+    if is_planted(Defect::SharedLimitIsFinal) && !matches!(error, libc::EAGAIN | libc::ENOMEM) {
+        return None;
+    }
     Some(match error {
         libc::ETOOMANYREFS => {
             "the number of file descriptors in flight over unix sockets, which is the runner's limit of open files \

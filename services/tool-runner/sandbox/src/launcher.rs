@@ -226,6 +226,8 @@ pub(crate) fn spawn(
     // No option here makes std use fork instead of posix_spawn, whose cost does not grow with the runner.
     let child = std::process::Command::new(&settings.executable)
         .arg0(role::LAUNCHER)
+        // Nothing, but in tests.
+        .args(belay_defects::handed_on())
         .env_clear()
         // A terminal sends Ctrl-C, Ctrl-Z and Ctrl-\ to the process group of the runner. Only the runner decides what happens to the
         // command.

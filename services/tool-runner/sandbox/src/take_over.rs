@@ -16,7 +16,10 @@ use crate::{
 pub fn take_over_if_asked() {
     let mut args = env::args_os();
     match args.next().as_deref().and_then(|name| name.to_str()) {
-        Some(LAUNCHER) => sys::exit(monitor::serve()),
+        Some(LAUNCHER) => {
+            belay_defects::take_over(args.next().as_deref().and_then(|defect| defect.to_str()));
+            sys::exit(monitor::serve())
+        }
         // The command of the self-test: in the sandbox it is executed from this path.
         Some(ATTACKS) => sys::exit(attacks::run(args)),
         _ => role::is_runner(),

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use belay_defects::{Defect, assert_attack_needs};
 use belay_proto::{runner_v1::enforcement_report::Tier, v1::ErrorClass};
 use belay_tool_runner::{Enforcement, SandboxSettings};
 
@@ -18,6 +19,10 @@ pub(crate) const TESTS: &[Test] = tests![a_test_whose_launcher_is_killed_is_no_v
 
 /// The launcher is killed at the start. The next command tests the sandbox again, and commands run from then on.
 fn a_test_whose_launcher_is_killed_is_no_verdict() {
+    assert_attack_needs(Defect::LostTestIsFinal, "commands are refused for good", a_killed_launcher);
+}
+
+fn a_killed_launcher() -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (killed, executable) = (folder.path().join("killed"), folder.path().join("launcher"));
@@ -28,7 +33,14 @@ fn a_test_whose_launcher_is_killed_is_no_verdict() {
     let settings = SandboxSettings { executable: executable.clone(), ..SandboxSettings::default() };
     let enforcement = Enforcement::probed(settings);
     let lost = enforcement.launcher().err().unwrap();
-    assert_eq!((lost.class, lost.reason.as_str()), (ErrorClass::Transient, "SANDBOX_UNAVAILABLE"), "{lost:?}");
+    assert_eq!(lost.reason, "SANDBOX_UNAVAILABLE", "{lost:?}");
+    if lost.class != ErrorClass::Transient {
+        // Nor does it help that nobody kills the launcher any more.
+        fs::copy(std::env::current_exe().unwrap(), &killed).unwrap();
+        block_on(enforcement.tested()).unwrap();
+        let refused = enforcement.launcher().err().map(|refused| refused.message);
+        return Err(format!("commands are refused for good: {refused:?}"));
+    }
     assert!(lost.message.contains("was lost") && !lost.message.contains("::"), "{lost:?}");
     assert_eq!(enforcement.to_proto().tier(), Tier::None);
 
@@ -46,4 +58,5 @@ fn a_test_whose_launcher_is_killed_is_no_verdict() {
     tested.unwrap();
     assert!(enforcement.launcher().is_ok());
     assert_eq!((enforcement.to_proto().tier(), enforcement.to_proto().breaches.len()), (Tier::A, 0));
+    Ok(())
 }

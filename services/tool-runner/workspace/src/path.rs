@@ -11,6 +11,7 @@ use std::{
     path::Path,
 };
 
+use belay_defects::{Defect, is_planted};
 use belay_text::{visible, visible_bytes};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -183,6 +184,9 @@ impl RelPath {
         if self.is_root() {
             return ".".to_owned();
         }
+        if is_planted(Defect::PrintedPathHandedOn) {
+            return visible(&self.as_text());
+        }
         let names: Vec<String> = self.names().map(|name| encoded(name.as_bytes())).collect();
         names.join("/")
     }
@@ -306,6 +310,8 @@ pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use belay_defects::assert_attack_needs;
+
     use super::*;
 
     fn parsed(text: &str) -> String {
@@ -406,6 +412,10 @@ mod tests {
     /// A path that a tool returns is read as the same path, for any bytes as names; and two names never have one form.
     #[test]
     fn what_is_written_is_read_as_the_same_path() {
+        assert_attack_needs(Defect::PrintedPathHandedOn, "new<U+000A>line` names another file", odd_names_handed_on);
+    }
+
+    fn odd_names_handed_on() -> Result<(), String> {
         let names: [&[u8]; 24] = [
             b"a",
             b"caf\xc3\xa9",
@@ -435,15 +445,16 @@ mod tests {
         let mut forms = std::collections::BTreeMap::new();
         let mut check = |path: RelPath| {
             let text = path.written();
-            assert_eq!(RelPath::parse(&text).as_ref(), Ok(&path), "{text}");
+            let is_read = RelPath::parse(&text).as_ref() == Ok(&path);
             let other = forms.insert(text.clone(), path.clone());
-            assert!(other.is_none_or(|other| other == path), "{text}");
+            let is_its_own = other.is_none_or(|other| other == path);
+            if is_read && is_its_own { Ok(()) } else { Err(format!("`{text}` names another file")) }
         };
-        check(RelPath::root());
+        check(RelPath::root())?;
         for one in names {
-            check(RelPath(one.to_vec()));
+            check(RelPath(one.to_vec()))?;
             for other in names {
-                check(RelPath([one, b"/", other].concat()));
+                check(RelPath([one, b"/", other].concat()))?;
             }
         }
         let mut random = 1_u64;
@@ -453,7 +464,7 @@ mod tests {
             let name: Vec<u8> =
                 bytes[..1 + (random >> 61) as usize].iter().copied().filter(|byte| !matches!(byte, 0 | b'/')).collect();
             if !matches!(&name[..], b"" | b"." | b"..") {
-                check(RelPath(name));
+                check(RelPath(name))?;
             }
         }
         // Each path has one form only: rules about it see every way to name it.
@@ -467,6 +478,7 @@ mod tests {
             );
         }
         assert_eq!(RelPath::parse("secrets/hex:ff").unwrap().to_string(), "secrets/hex:ff");
+        Ok(())
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use belay_defects::{Defect, is_planted};
 use rustix::{
     fs::{AtFlags, Mode, chmodat, mkdirat, statat},
     io::Errno,
@@ -54,7 +55,8 @@ const OF_THE_SYSTEM: [&str; 14] = [
 /// Mounts the directories and files in this order.
 pub(super) fn mount_all(scaffold: BorrowedFd<'_>, root: BorrowedFd<'_>, mounts: &[&Shown]) -> Result<(), Failure> {
     let mounting = |shown: &Shown| format!("mounting {}", shown.piece.place.display());
-    let is_layer = |shown: &Shown| shown.piece.folder;
+    let is_plain = |kind| kind == MountKind::ReadOnly && is_planted(Defect::HostSocketsReached);
+    let is_layer = |shown: &Shown| shown.piece.folder && !is_plain(shown.kind);
     for (n, shown) in mounts.iter().enumerate().filter(|(_, shown)| is_layer(shown)) {
         let lower = lower(n);
         mkdirat(scaffold, &lower, Mode::RWXU)

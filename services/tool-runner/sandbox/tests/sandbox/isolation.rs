@@ -9,18 +9,23 @@ use std::{
         net::{UnixDatagram, UnixListener},
     },
     path::Path,
+    process::{Command, ExitCode},
 };
 
+use belay_defects::{Defect, assert_attack_needs};
 use belay_sandbox::{
     LaunchError, Launcher as _, Layer, Limits, Mount, MountKind, NamespaceLauncher, OutputCaps, Scratch, ScratchPlace,
     Settings, Spec, Status, WorkspaceMount, WriteBudget, self_test,
 };
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::{
+    mount::{MountFlags, UnmountFlags, mount, unmount},
+    process::{Resource, Rlimit, setrlimit},
+};
 
 use crate::{
     harness::{Test, Verdict, tests},
     support::{
-        Fixture, fail, fail_by, is_root, launch, launcher, nap, refusal, run, sleepers, status_field, succeed,
+        Fixture, fail, fail_by, is_root, launch, launcher, nap, refusal, run, run_by, sleepers, status_field, succeed,
         succeed_by,
     },
 };
@@ -161,6 +166,24 @@ fn descriptors_in_flight_do_not_stop_other_commands() -> Verdict {
     if !matches!(run(fixture.script("command -v python3")).0.status, Status::Exited(0)) {
         return Verdict::Skipped("python3, which can send descriptors, is not installed".to_owned());
     }
+    let status = Command::new(std::env::current_exe().unwrap()).arg(WITH_FEW_OPEN_FILES).status().unwrap();
+    assert!(status.success(), "{status}");
+    Verdict::Passed
+}
+
+/// The argument with which this binary runs [`with_few_open_files`].
+pub(crate) const WITH_FEW_OPEN_FILES: &str = "--run-with-few-open-files";
+
+/// A runner that may open fewer files than others, so that what the attack puts in flight does not stop the commands of other tests.
+pub(crate) fn with_few_open_files() -> ExitCode {
+    let few = Some(4096);
+    setrlimit(Resource::Nofile, Rlimit { current: few, maximum: few }).unwrap();
+    assert_attack_needs(Defect::RunnersOpenFiles, "another command was not started", descriptors_in_flight);
+    ExitCode::SUCCESS
+}
+
+fn descriptors_in_flight() -> Result<(), String> {
+    let fixture = Fixture::new();
     let script = "
 import array, os, resource, socket, sys, time
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -186,12 +209,16 @@ time.sleep(100000)
     attacker.stdout.as_mut().unwrap().read_exact(&mut error).unwrap();
     // ETOOMANYREFS: there is no room for more.
     assert_eq!(&error, b"109\n");
-    for _ in 0..3 {
-        assert_eq!(succeed(fixture.script("echo started")), "started\n");
-    }
+    let others = (0..3).try_for_each(|_| match launcher().launch(fixture.script("echo started")) {
+        Ok(mut running) => {
+            assert_eq!(running.collect(OutputCaps::default()).unwrap().1.stdout.text(), "started\n");
+            Ok(())
+        }
+        Err(error) => Err(format!("another command was not started: {error}")),
+    });
     attacker.kill_handle().kill().unwrap();
     attacker.wait().unwrap();
-    Verdict::Passed
+    others
 }
 
 fn each_command_has_its_own_process_limit() {
@@ -227,6 +254,10 @@ fn a_toolchain_outside_usr_is_mounted_read_only() {
 
 /// The listeners of other programs: in the workspace, staged and read-only, and in every kind of folder that a command sees.
 fn no_socket_of_the_host_is_reached() {
+    assert_attack_needs(Defect::HostSocketsReached, "connected in /opt/tool", connections_to_sockets_of_the_host);
+}
+
+fn connections_to_sockets_of_the_host() -> Result<(), String> {
     let fixture = Fixture::new();
     let ground = fixture.folder.path().canonicalize().unwrap();
     let mut listeners = Vec::new();
@@ -265,8 +296,13 @@ print "done";
         let words = ["-e", attack].into_iter().chain(folders);
         let mut spec = Spec::new("perl", words, workspace);
         spec.env.push(("WRITABLE".to_owned(), writable.into()));
-        assert_eq!(succeed_by(&launcher, spec), "done");
+        let (outcome, output) = run_by(&launcher, spec);
+        if outcome.status != Status::Exited(0) {
+            return Err(output.stderr.text());
+        }
+        assert_eq!(output.stdout.text(), "done");
     }
+    Ok(())
 }
 
 /// Disks that are mounted below a directory are part of it.
@@ -332,6 +368,10 @@ fn where_no_overlay_can_be_mounted_a_socket_is_refused() -> Verdict {
 
 /// A link that was not there when the settings were checked leads nowhere.
 fn no_source_is_followed_through_a_link() {
+    assert_attack_needs(Defect::LinkedSourceTrusted, "ReadOnly: it was started", links_in_place_of_sources);
+}
+
+fn links_in_place_of_sources() -> Result<(), String> {
     let fixture = Fixture::new();
     let ground = fixture.folder.path().canonicalize().unwrap();
     fs::create_dir_all(ground.join("sdk/bin")).unwrap();
@@ -346,23 +386,24 @@ fn no_source_is_followed_through_a_link() {
             .map_err(|error| error.to_string())
     };
     let kinds = [MountKind::ReadOnly, MountKind::Scratch, MountKind::Staged];
+    let refused = || {
+        kinds.into_iter().try_for_each(|kind| {
+            let refused = started(kind).err().ok_or_else(|| format!("{kind:?}: it was started"))?;
+            assert!(refused.contains("leads through a symbolic link"), "{kind:?}: {refused}");
+            Ok::<_, String>(())
+        })
+    };
     for kind in kinds {
         assert_eq!(started(kind), Ok(()));
     }
     // The directory itself, then one above it.
     fs::remove_dir(ground.join("sdk/bin")).unwrap();
     symlink(ground.join("secrets"), ground.join("sdk/bin")).unwrap();
-    for kind in kinds {
-        let refused = started(kind).unwrap_err();
-        assert!(refused.contains("leads through a symbolic link"), "{kind:?}: {refused}");
-    }
+    refused()?;
     fs::remove_file(ground.join("sdk/bin")).unwrap();
     fs::remove_dir(ground.join("sdk")).unwrap();
     symlink(ground.join("secrets"), ground.join("sdk")).unwrap();
-    for kind in kinds {
-        let refused = started(kind).unwrap_err();
-        assert!(refused.contains("leads through a symbolic link"), "{kind:?}: {refused}");
-    }
+    refused()
 }
 
 fn settings_that_weaken_the_sandbox_are_rejected() {

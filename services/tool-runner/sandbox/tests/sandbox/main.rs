@@ -29,6 +29,11 @@ fn main() -> ExitCode {
     {
         return endings::run_at_a_terminal(folder.as_ref());
     }
+    if let [role] = &args[..]
+        && role == isolation::WITH_FEW_OPEN_FILES
+    {
+        return isolation::with_few_open_files();
+    }
     let tests = [
         commands::TESTS,
         bounds::TESTS,

@@ -298,6 +298,7 @@ fn argument(field: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use belay_defects::{Defect, assert_attack_needs};
     use belay_sandbox::{Layer, Usage};
 
     use super::*;
@@ -439,13 +440,29 @@ mod tests {
         let refused = not_started(layer(95), Duration::from_secs(9), &CommandSettings::default());
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE"));
         assert!(refused.message.contains("`landlock`") && refused.message.contains(Layer::Landlock.fix()));
-        // EAGAIN, ENOMEM, EMFILE, ENFILE, ETOOMANYREFS and a connection to a launcher that was killed.
-        for error in [11, 12, 24, 23, 109, 32] {
-            let short = not_started(layer(error), Duration::from_secs(9), &CommandSettings::default());
-            assert_eq!((short.class, short.reason.as_str()), (ErrorClass::Transient, "SANDBOX_UNAVAILABLE"));
-            assert!(!short.message.contains("to fix it") || error == 32, "{short:?}");
-        }
         let full = not_started(layer(28), Duration::from_secs(9), &CommandSettings::default());
         assert_eq!((full.class, full.reason.as_str()), (ErrorClass::Transient, reasons::WORKSPACE_FULL));
+    }
+
+    /// What other processes have used up says nothing about this machine: the command may start later.
+    #[test]
+    fn a_limit_that_others_have_reached_fails_no_command_for_good() {
+        assert_attack_needs(Defect::SharedLimitIsFinal, "SandboxViolation", || {
+            // EAGAIN, ENOMEM, EMFILE, ENFILE, ETOOMANYREFS and a connection to a launcher that was killed.
+            for error in [11, 12, 24, 23, 109, 32] {
+                let refused = LaunchError::Layer {
+                    layer: Layer::Launcher,
+                    doing: "sending the request to the launcher".into(),
+                    source: io::Error::from_raw_os_error(error),
+                };
+                let short = not_started(refused, Duration::from_secs(9), &CommandSettings::default());
+                assert_eq!(short.reason, "SANDBOX_UNAVAILABLE");
+                if short.class != ErrorClass::Transient {
+                    return Err(format!("a command fails for good because of error {error}: {short:?}"));
+                }
+                assert!(!short.message.contains("to fix it") || error == 32, "{short:?}");
+            }
+            Ok(())
+        });
     }
 }
