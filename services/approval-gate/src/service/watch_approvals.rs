@@ -177,6 +177,7 @@ mod tests {
             let gate = gate(folder.path()).await;
             let mut watch = watch_approvals(
                 &gate,
+                &Principal::owner(),
                 v1::WatchApprovalsRequest { parent: "namespaces/-".into(), ..Default::default() },
             )
             .await
@@ -210,6 +211,7 @@ mod tests {
             gate.store.change(&asked.name, 0, None, cancel).await.unwrap().unwrap();
             let mut watch = watch_approvals(
                 &gate,
+                &Principal::owner(),
                 v1::WatchApprovalsRequest { parent: "namespaces/-".into(), ..Default::default() },
             )
             .await
