@@ -107,8 +107,12 @@ pub(super) fn workspace_failed(error: &(dyn Error + 'static)) -> Unsuccessful {
 /// nothing: it ends as cancelled, so that the executor retries it later.
 pub(super) fn unsuccessful(failure: ToolFailure) -> Unsuccessful {
     let on_disk = is_disk_reason(&failure.reason) && !is_planted(Defect::FullDiskFailsSteps);
-    let without_sandbox = failure.reason == reasons::SANDBOX_UNAVAILABLE && failure.class == ErrorClass::Transient;
-    (if on_disk || without_sandbox { State::Cancelled } else { State::Failed }, failure)
+    (if on_disk || never_started(&failure) { State::Cancelled } else { State::Failed }, failure)
+}
+
+/// Whether the command of a call was not started, because the sandbox could not be tested or started for now: it has had no effect of any kind.
+pub(super) fn never_started(failure: &ToolFailure) -> bool {
+    failure.reason == reasons::SANDBOX_UNAVAILABLE && failure.class == ErrorClass::Transient
 }
 
 /// The failure of a call that timed out. It names the field of the plan that sets the limit.

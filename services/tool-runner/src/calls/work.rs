@@ -99,7 +99,9 @@ pub(super) async fn work(
             }
         },
         // A MANUAL call may have had an effect before it hit the full disk.
-        End::Returned(Err(failure)) if spec.recovery == Recovery::Manual => Err((State::Failed, failure)),
+        End::Returned(Err(failure)) if spec.recovery == Recovery::Manual && !record::never_started(&failure) => {
+            Err((State::Failed, failure))
+        }
         End::Returned(Err(failure)) => Err(record::unsuccessful(failure)),
         End::Cancelled => Err(stopped_by(request, StopCause::Cancelled)),
         End::TimedOut => Err(stopped_by(request, StopCause::TimedOut)),

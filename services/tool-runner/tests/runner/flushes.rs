@@ -236,3 +236,19 @@ async fn a_manual_call_that_did_not_start_stays_ended() {
     assert_eq!(runner.call(request).await.unwrap(), end);
     assert_eq!(bench.signals.runs(), 0);
 }
+
+/// A command that could not be started because others have used up what it needs has had no effect, also outside of the workspace: the executor makes the
+/// call again, and the step uses up no attempt.
+#[tokio::test]
+async fn a_manual_call_whose_command_could_not_be_started_now_is_made_again() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    for (name, tool, ends) in [("a", SEND, State::Cancelled), ("b", REACH, State::Cancelled)] {
+        let mut request = runner.request(name, tool, json!([["unstarted"]]));
+        request.workspace = bench.workspace().to_str().unwrap().to_owned();
+        let end = runner.call(request).await.unwrap();
+        assert_eq!((state(&end), end.failure.as_ref().unwrap().reason.as_str()), (ends, "SANDBOX_UNAVAILABLE"));
+    }
+    let failed = runner.call(runner.request("c", SEND, json!([["fail", "disk"]]))).await.unwrap();
+    assert_eq!(state(&failed), State::Failed, "one that ran and failed is not");
+}

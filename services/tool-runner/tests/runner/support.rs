@@ -134,6 +134,10 @@ impl Tool for Scripted {
                             format!("failed as scripted: {path}"),
                         ));
                     }
+                    "unstarted" => {
+                        let message = "The command was not started, because of other processes on this machine.";
+                        return Err(ToolFailure::new(ErrorClass::Transient, "SANDBOX_UNAVAILABLE", message));
+                    }
                     "answer" => return Ok(json!(path)),
                     "fill" => return Ok(json!(filled(path.parse().expect("a length")))),
                     "panic" => panic!("as scripted"),

@@ -328,10 +328,10 @@ mod tests {
         fs::write(upper.join("link/f"), "inside").unwrap();
         fs::write(upper.join("g"), "file").unwrap();
         symlink("/etc/passwd", upper.join("to")).unwrap();
-        rustix::fs::mkfifoat(&File::open(upper).unwrap(), "pipe", Mode::RWXU).unwrap();
+        rustix::fs::mkfifoat(File::open(upper).unwrap(), "pipe", Mode::RWXU).unwrap();
         fs::create_dir(upper.join("shut")).unwrap();
         fs::write(upper.join("shut/f"), "f").unwrap();
-        fs::set_permissions(upper.join("shut"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(upper.join("shut"), fs::Permissions::from_mode(0o0)).unwrap();
         let own = scene.view.directory().ancestors().nth(2).unwrap().to_owned();
         let merged = scene.merge();
         let expected = [
@@ -401,10 +401,12 @@ mod tests {
             for (path, change) in &changes {
                 let below = scene.cache.join(path);
                 match change {
-                    Some(content) if !below.is_dir() && !below.parent().unwrap().is_file() => {
-                        if write(&scene.upper, path, content) {
-                            seen.insert(PathBuf::from(path), content.clone());
-                        }
+                    Some(content)
+                        if !below.is_dir()
+                            && !below.parent().unwrap().is_file()
+                            && write(&scene.upper, path, content) =>
+                    {
+                        seen.insert(PathBuf::from(path), content.clone());
                     }
                     None if below.is_file() && !scene.upper.join(path).exists() => {
                         fs::create_dir_all(scene.upper.join(path).parent().unwrap()).unwrap();
