@@ -27,7 +27,6 @@ use crate::{
     remove::{open_writable, remove_tree},
     stat::{FileKind, Stat},
     view::{CACHES, UPPER, View},
-    workspace::Workspace,
 };
 
 /// The name of a file that is being copied into a cache from another file system.
@@ -49,41 +48,30 @@ impl fmt::Debug for CacheChanges {
     }
 }
 
-impl Workspace {
-    /// Keeps the changes of caches in a view when that is staged or dropped, until [`Workspace::caches`] takes them; a sweep removes those of unknown
-    /// commits.
-    ///
-    /// # Errors
-    ///
-    /// An error of the file system.
-    pub fn stage_caches(&self, view: &View) -> Result<(), IoFailure> {
-        let Inner { disk, own, .. } = &*self.inner;
-        if stat_entry(view.own(), CACHES.as_ref()).at("looking for the caches of view", view.id())?.is_none() {
-            return Ok(());
-        }
-        match disk.create_directory(own, CACHES.as_ref(), 0o700) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error).at("creating", CACHES),
-        }
-        let kept = open_entry(own, CACHES.as_ref(), DIRECTORY).at("opening", CACHES)?;
-        let (from, to) = ((view.own(), CACHES.as_ref()), (&kept, view.id().as_ref()));
-        disk.rename(from, to, Rename::New).at("taking the caches of view", view.id())
+/// See [`crate::Workspace::stage_caches`].
+pub(crate) fn stage(inner: &Inner, view: &View) -> Result<(), IoFailure> {
+    let Inner { disk, own, .. } = inner;
+    if stat_entry(view.own(), CACHES.as_ref()).at("looking for the caches of view", view.id())?.is_none() {
+        return Ok(());
     }
+    match disk.create_directory(own, CACHES.as_ref(), 0o700) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error).at("creating", CACHES),
+    }
+    let kept = open_entry(own, CACHES.as_ref(), DIRECTORY).at("opening", CACHES)?;
+    let (from, to) = ((view.own(), CACHES.as_ref()), (&kept, view.id().as_ref()));
+    disk.rename(from, to, Rename::New).at("taking the caches of view", view.id())
+}
 
-    /// The changes of caches that the call with this view left, if it left any.
-    ///
-    /// # Errors
-    ///
-    /// An error of the file system.
-    pub fn caches(&self, id: &str) -> Result<Option<CacheChanges>, IoFailure> {
-        let folder = match open_entry(&self.inner.own, CACHES.as_ref(), DIRECTORY) {
-            Err(Errno::NOENT) => return Ok(None),
-            opened => opened.at("opening", CACHES)?,
-        };
-        let is_there = stat_entry(&folder, id.as_ref()).at("looking for the caches of view", id)?.is_some();
-        let workspace = Arc::clone(&self.inner);
-        Ok(is_there.then(|| CacheChanges { workspace, folder, id: id.into() }))
-    }
+/// See [`crate::Workspace::caches`].
+pub(crate) fn of_view(inner: &Arc<Inner>, id: &str) -> Result<Option<CacheChanges>, IoFailure> {
+    let folder = match open_entry(&inner.own, CACHES.as_ref(), DIRECTORY) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened.at("opening", CACHES)?,
+    };
+    let is_there = stat_entry(&folder, id.as_ref()).at("looking for the caches of view", id)?.is_some();
+    let workspace = Arc::clone(inner);
+    Ok(is_there.then(|| CacheChanges { workspace, folder, id: id.into() }))
 }
 
 /// Removes the changes of caches that `keep` rejects.

@@ -17,7 +17,7 @@ use rustix::{
 };
 
 use crate::{
-    caches,
+    caches::{self, CacheChanges},
     disk::{At as _, Disk, IoFailure, Seam, Undisturbed},
     inner::{Inner, Lock},
     open::{DIRECTORY, names, open_entry, stat_entry},
@@ -172,6 +172,25 @@ impl Workspace {
             // Each commit was synced when it was applied.
             Order::Unknown => Ok(()),
         }
+    }
+
+    /// Keeps the changes of caches in a view when that is staged or dropped, until [`Workspace::caches`] takes them; a sweep removes those of unknown
+    /// commits.
+    ///
+    /// # Errors
+    ///
+    /// An error of the file system.
+    pub fn stage_caches(&self, view: &View) -> Result<(), IoFailure> {
+        caches::stage(&self.inner, view)
+    }
+
+    /// The changes of caches that the call with this view left, if it left any.
+    ///
+    /// # Errors
+    ///
+    /// An error of the file system.
+    pub fn caches(&self, id: &str) -> Result<Option<CacheChanges>, IoFailure> {
+        caches::of_view(&self.inner, id)
     }
 
     /// Removes what a crashed process left: every view, and every staged commit that `keep` rejects, with its changes of caches. Call it after opening, before the

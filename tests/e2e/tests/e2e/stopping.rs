@@ -8,23 +8,7 @@ use belay_e2e::{
 };
 use serde_json::Value;
 
-/// What a program writes to its cache is the only thing of a cancelled call that stays.
-const SETTINGS: &str = "commands: {caches: {cargo: keep}, stop_grace: GRACE}";
-
-/// What the programs have written to their cache.
-fn said(home: &Home) -> String {
-    let mut folders = vec![home.state()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap().flatten() {
-            match entry.file_name() == "said" {
-                true => return fs::read_to_string(entry.path()).unwrap(),
-                false if entry.file_type().unwrap().is_dir() => folders.push(entry.path()),
-                false => {}
-            }
-        }
-    }
-    String::new()
-}
+const SETTINGS: &str = "commands: {stop_grace: GRACE}";
 
 /// A program that says `ready`, and that runs until it is told to end.
 fn plan(trap: &str, nap: &str) -> String {
@@ -55,14 +39,16 @@ impl Scene {
         Self { home, run }
     }
 
-    /// The events of the execution, which has to be cancelled.
-    fn ended(self) -> (Home, Vec<Value>) {
+    /// The events of the execution, which has to be cancelled, and what its program has said since it was ready.
+    fn ended(self) -> (Home, Vec<Value>, String) {
         let ended = self.run.end();
+        let lines = ended.out.lines().chain(ended.talk.lines()).filter_map(|line| line.split_once("│ "));
+        let said = lines.map(|(_, said)| format!("{said}\n")).filter(|said| said != "ready\n").collect();
         assert_eq!(ended.code, 1, "{ended:?}");
         let (_, execution) = self.home.json(&["executions", "get", "x"]);
         assert_eq!(execution["state"], "STATE_CANCELLED");
         let events = self.home.events("x");
-        (self.home, events)
+        (self.home, events, said)
     }
 }
 
@@ -91,12 +77,12 @@ fn wait_until_running(nap: &str) {
 /// changed is not there, and what was done before is undone.
 #[test]
 fn a_cancelled_program_can_tidy_up() {
-    let scene = Scene::new("echo tidied >> ~/.cargo/registry/said; exit 0", &nap(1), "1h");
+    let scene = Scene::new("echo tidied; exit 0", &nap(1), "1h");
     let cancelled = scene.home.run(["executions", "cancel", "x", "--reason", "enough"]);
     assert_eq!(cancelled.code, 0, "{cancelled:?}");
     assert!(!is_running(&nap(1)), "no process is left when the cancellation is acknowledged");
-    let (home, events) = scene.ended();
-    assert_eq!(said(&home), "tidied\n", "it was asked once, and had its time");
+    let (home, events, said) = scene.ended();
+    assert_eq!(said, "tidied\n", "it was asked once, and had its time");
     assert!(!home.path("w/made").exists(), "what was done before was undone");
     assert_eq!(count(&events, "stepCompleted", "first~compensate"), 1);
     let asked: Vec<_> = events.iter().filter_map(|event| event.get("executionCancelRequested")).collect();
@@ -107,18 +93,18 @@ fn a_cancelled_program_can_tidy_up() {
 /// S1-26: a program that does not listen is killed when its time is over, which is the operator's to set.
 #[test]
 fn a_program_that_does_not_end_is_killed() {
-    let scene = Scene::new("echo no >> ~/.cargo/registry/said", &nap(2), "1s");
+    let scene = Scene::new("echo no", &nap(2), "1s");
     let cancelled = scene.home.run(["executions", "cancel", "x"]);
     assert_eq!(cancelled.code, 0, "{cancelled:?}");
     assert!(!is_running(&nap(2)));
-    assert_eq!(said(&scene.ended().0), "no\n", "it was asked first");
+    assert_eq!(scene.ended().2, "no\n", "it was asked first");
 }
 
 /// S1-27: a kill does not wait, not even for a program that has an hour, and undoes nothing.
 #[test]
 fn a_killed_program_is_not_asked() {
     for asked_first in [false, true] {
-        let scene = Scene::new("echo no >> ~/.cargo/registry/said", &nap(3), "1h");
+        let scene = Scene::new("echo no", &nap(3), "1h");
         let cancelling = asked_first.then(|| {
             let cancelling = scene.home.start(["executions", "cancel", "x"]);
             while scene.home.json(&["executions", "get", "x"]).1["state"] != "STATE_CANCELLING" {}
@@ -135,8 +121,8 @@ fn a_killed_program_is_not_asked() {
         if let Some(cancelling) = cancelling {
             assert_eq!(cancelling.end().code, 0, "the first command sees the end too");
         }
-        let (home, events) = scene.ended();
-        assert_eq!(said(&home), if asked_first { "no\n" } else { "" });
+        let (home, events, said) = scene.ended();
+        assert_eq!(said, if asked_first { "no\n" } else { "" });
         assert_eq!(
             fs::read_to_string(home.path("w/made")).unwrap(),
             "x",
