@@ -77,6 +77,8 @@ pub enum Defect {
     StateDirectoryShown,
     /// A folder of the host that a command sees is mounted as it is: the command connects to the sockets in it.
     HostSocketsReached,
+    /// A process in another user namespace, such as a command in a sandbox, is taken for the user that it has outside.
+    ForeignPeerTrusted,
     /// What the settings show to commands is checked by its name: a symbolic link leads around the check.
     LinkedSourceTrusted,
     /// In the block of a private key everything is hidden, also code that whoever approves the file has to see.

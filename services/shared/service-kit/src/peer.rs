@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path};
 
+use belay_defects::{Defect, is_planted};
 use tokio::net::UnixStream;
 
 /// The process at the other end of a unix socket, as it was when the connection was accepted.
@@ -21,6 +22,7 @@ impl Peer {
             // A process that has no number in this pid namespace is in a container beside this one, which was given the socket. What runs in a
             // sandbox below this process has one.
             None | Some(0) => false,
+            Some(_) if is_planted(Defect::ForeignPeerTrusted) => false,
             Some(pid) => !is_in_own_user_namespace(Path::new("/proc"), &pid.to_string()),
         };
         Self { uid: Some(credentials.uid()), is_foreign }
@@ -51,6 +53,7 @@ mod tests {
         process::{Command, Stdio},
     };
 
+    use belay_defects::assert_attack_needs;
     use tokio::net::UnixListener;
 
     use super::*;
@@ -66,8 +69,21 @@ mod tests {
     }
 
     /// A command in a sandbox, or a rootless container: outside it has the same user.
-    #[tokio::test]
-    async fn a_process_in_another_user_namespace_is_foreign() {
+    #[test]
+    fn a_process_in_another_user_namespace_is_foreign() {
+        let connect = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(connection_from_another_user_namespace())
+        };
+        let Some(_) = connect() else { return };
+        assert_attack_needs(Defect::ForeignPeerTrusted, "is taken for its user", || match connect() {
+            Some(peer) if !peer.is_foreign => Err(format!("it is taken for its user: {peer:?}")),
+            _ => Ok(()),
+        });
+    }
+
+    /// `None` where there can be none.
+    async fn connection_from_another_user_namespace() -> Option<Peer> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
@@ -76,7 +92,7 @@ mod tests {
         let child = Command::new("unshare").args(words).arg(&path).stdin(Stdio::piped()).spawn();
         let Ok(mut child) = child else {
             eprintln!("skipped: unshare is not installed");
-            return;
+            return None;
         };
         // Resolves with a connection, or with the end of a process that could make no namespace.
         let (ended, mut end) = tokio::sync::oneshot::channel();
@@ -98,7 +114,7 @@ mod tests {
         drop(stdin.write_all(b"\n"));
         drop(stdin);
         waiting.join().unwrap();
-        assert!(peer.is_none_or(|peer| peer.is_foreign), "{peer:?}");
+        peer
     }
 
     #[test]

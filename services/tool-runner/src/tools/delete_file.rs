@@ -100,6 +100,7 @@ fn count(view: &dyn View, stop: &Stop, folder: &RelPath) -> Result<u64, ToolFail
 mod tests {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
+    use belay_defects::{Defect, assert_attack_needs};
     use serde_json::Value;
 
     use super::*;
@@ -122,8 +123,15 @@ mod tests {
     }
 
     /// Whatever the bytes of a name, what one tool returns names this file to another one, and no neighbour.
-    #[tokio::test]
-    async fn the_path_in_a_result_is_that_of_the_file() {
+    #[test]
+    fn the_path_in_a_result_is_that_of_the_file() {
+        assert_attack_needs(Defect::PrintedPathHandedOn, r"`bad\xff` is that of another file", || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(odd_names_handed_on())
+        });
+    }
+
+    async fn odd_names_handed_on() -> Result<(), String> {
         let names: [&[u8]; 16] = [
             b"new\nline",
             br"new\nline",
@@ -142,7 +150,7 @@ mod tests {
             b"...",
             b"plain",
         ];
-        let workspace = TestWorkspace::with(&[]);
+        let workspace = TestWorkspace::with(&[]).on_this_thread();
         for (number, name) in names.iter().enumerate() {
             std::fs::write(workspace.root.join(OsStr::from_bytes(name)), format!("odd {number}\n")).unwrap();
         }
@@ -157,9 +165,18 @@ mod tests {
         sorted.sort();
         assert_eq!(found, sorted, "one form");
         let mut seen = std::collections::BTreeSet::new();
+        let mut wrong = Vec::new();
         for path in &listed {
-            let read = workspace.call(&ReadFile, json!({"path": path})).await.unwrap();
-            assert!(seen.insert(read["content"].to_string()), "{path} is another file");
+            match workspace.call(&ReadFile, json!({"path": path})).await {
+                Ok(read) if seen.insert(read["content"].to_string()) => {}
+                Ok(_) => wrong.push(format!("`{path}` is that of another file")),
+                Err(failure) => wrong.push(format!("`{path}` is that of no file: {}", failure.message)),
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(wrong.join("\n"));
+        }
+        for path in &listed {
             let info = workspace.call(&FileInfo, json!({"path": path})).await.unwrap();
             assert_eq!(info["path"], json!(path));
             let deleted = workspace.call(&DeleteFile, json!({"path": path})).await.unwrap();
@@ -168,6 +185,7 @@ mod tests {
             assert!(again.is_err(), "{path} was that file alone");
         }
         assert_eq!(workspace.call(&ListDirectory, json!({})).await.unwrap()["entries"], json!([]));
+        Ok(())
     }
 
     #[tokio::test]

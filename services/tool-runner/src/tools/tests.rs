@@ -22,6 +22,7 @@ pub(crate) struct TestWorkspace {
     pub(crate) root: PathBuf,
     workspace: Workspace,
     view: Shared,
+    threads: Threads,
     _folder: TempDir,
 }
 
@@ -40,7 +41,12 @@ impl TestWorkspace {
             }
         }
         let workspace = Workspace::open(&root, &[]).unwrap();
-        Self { root, workspace, view: Shared(Arc::default()), _folder: folder }
+        Self { root, workspace, view: Shared(Arc::default()), threads: Threads::Real, _folder: folder }
+    }
+
+    /// The same with tools that work on the thread of the test, which may have a planted defect.
+    pub(crate) fn on_this_thread(self) -> Self {
+        Self { threads: Threads::Inline, ..self }
     }
 
     pub(crate) fn fifo(&self, path: &str) {
@@ -63,7 +69,7 @@ impl TestWorkspace {
     /// The view, created on first use, so that it contains everything put into the workspace before.
     pub(crate) fn view(&self) -> ViewHandle {
         self.view.0.lock().unwrap().get_or_insert_with(|| self.workspace.view("call").unwrap());
-        ViewHandle::new(Box::new(self.view.clone()), lane())
+        ViewHandle::new(Box::new(self.view.clone()), Lane::new(self.threads, 4))
     }
 
     /// Calls a tool. Arguments and result must be valid against its schemas.
