@@ -4,17 +4,18 @@
 //! nothing is followed, and names and modes may be anything.
 
 use std::{
+    cell::Cell,
     ffi::{OsStr, OsString},
     fmt,
     fs::File,
     io,
     os::fd::{AsFd as _, OwnedFd},
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use rustix::{
-    fs::{fstat, readlinkat, symlinkat},
+    fs::{FlockOperation, flock, fstat, readlinkat, symlinkat},
     io::Errno,
 };
 
@@ -32,8 +33,8 @@ use crate::{
 /// The name of a file that is being copied into a cache from another file system.
 const COPIED: &str = ".belay-copied";
 
-/// One merge at a time: two calls may have changed the same cache.
-static MERGING: Mutex<()> = Mutex::new(());
+/// Where a layer puts the directories that it replaces in a cache, until it is removed.
+const REPLACED: &str = ".belay-replaced";
 
 /// The changes of caches that the command of a call has left. Dropping this removes them.
 pub struct CacheChanges {
@@ -96,24 +97,32 @@ impl CacheChanges {
     ///
     /// An error of the file system.
     pub fn merge(&self, name: &OsStr, into: &Path) -> Result<(), IoFailure> {
-        let _one = MERGING.lock().unwrap_or_else(PoisonError::into_inner);
-        let shown = into.display();
+        let shown = into.display().to_string();
         let changes = open_entry(&self.folder, &self.id, DIRECTORY)
             .and_then(|caches| open_entry(caches, name, DIRECTORY))
             .and_then(|cache| open_entry(cache, UPPER.as_ref(), DIRECTORY));
         let changes = match changes {
             // The command saw no such cache.
             Err(Errno::NOENT) => return Ok(()),
-            changes => changes.at("opening the changes of cache", shown)?,
+            changes => changes.at("opening the changes of cache", &shown)?,
         };
         let into = File::open(into).map_err(|source| IoFailure {
             doing: "opening the cache",
             path: into.display().to_string(),
             source,
         })?;
+        // One merge of a cache at a time: until the descriptor is closed.
+        flock(&into, FlockOperation::LockExclusive).at("locking the cache", &shown)?;
         let top = Stat::from(fstat(&into).at("inspecting the cache", ".")?);
+        let layer = open_entry(&self.folder, &self.id, DIRECTORY).at("opening the changes of cache", &shown)?;
+        match self.workspace.disk.create_directory(&layer, REPLACED.as_ref(), 0o700) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error).at("creating", REPLACED),
+        }
+        let replaced = open_entry(&layer, REPLACED.as_ref(), DIRECTORY).at("opening", REPLACED)?;
         let owner = rustix::process::geteuid().is_root().then_some(top.owner);
-        Merge { disk: &self.workspace.disk, from: changes, into: into.into(), owner }.run()
+        Merge { disk: &self.workspace.disk, from: changes, into: into.into(), replaced, count: Cell::new(0), owner }
+            .run()
     }
 }
 
@@ -128,6 +137,9 @@ struct Merge<'a> {
     disk: &'a Disk,
     from: OwnedFd,
     into: OwnedFd,
+    /// See [`REPLACED`], and how many directories are in it.
+    replaced: OwnedFd,
+    count: Cell<u64>,
     /// Who owns the cache, if that may be somebody else.
     owner: Option<(u32, u32)>,
 }
@@ -155,7 +167,7 @@ impl Merge<'_> {
         let Some(found) = stat_entry(from, name)? else { return Ok(false) };
         let below = stat_entry(into, name)?;
         if is_whiteout(disk, from, name, &found)? {
-            remove_tree(disk, into, name)?;
+            self.remove(into, name)?;
             return Ok(false);
         }
         match found.kind {
@@ -163,7 +175,7 @@ impl Merge<'_> {
                 let opened = open_writable(disk, from.as_fd(), name)?;
                 let is_there = below.is_some_and(|below| below.is_directory());
                 if !is_there || is_opaque(&opened)? {
-                    remove_tree(disk, into, name)?;
+                    self.remove(into, name)?;
                     disk.create_directory(into, name, found.mode & 0o777 | 0o700)?;
                     self.own(into, name)?;
                 } else {
@@ -181,7 +193,7 @@ impl Merge<'_> {
             FileKind::Fifo | FileKind::Socket | FileKind::Device => return Ok(false),
         }
         if below.is_some_and(|below| below.is_directory()) {
-            remove_tree(disk, into, name)?;
+            self.remove(into, name)?;
         }
         self.own(from, name)?;
         match disk.rename((from, name), (into, name), Rename::Replace) {
@@ -189,6 +201,17 @@ impl Merge<'_> {
             moved => moved?,
         }
         Ok(false)
+    }
+
+    /// Removes an entry of the cache, in one step where that is possible: when it is interrupted, no half of a directory is left for later commands.
+    fn remove(&self, into: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+        self.count.set(self.count.get() + 1);
+        let place = OsString::from(self.count.get().to_string());
+        match self.disk.rename((into, name), (&self.replaced, &place), Rename::New) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            // Another file system, a directory that cannot be moved, or what an interrupted merge has left there.
+            Err(_) => remove_tree(self.disk, into, name),
+        }
     }
 
     fn own(&self, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
