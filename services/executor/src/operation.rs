@@ -93,7 +93,7 @@ pub(crate) struct Large {
     pub(crate) secrets: Fork,
 }
 
-/// Which service is at its limit, or the executor itself with the steps in memory.
+/// The service that is at its limit, or the executor itself with the steps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Busy {
     Runner,

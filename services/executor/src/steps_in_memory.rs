@@ -14,6 +14,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use belay_plan::Plan;
 use belay_service_kit::Limit;
 use tokio::sync::Notify;
 use tonic::Status;
@@ -28,18 +29,25 @@ pub(crate) fn too_many_steps(steps: usize, most: usize) -> String {
     )
 }
 
-/// Who has an execution's steps.
+/// The owner of an execution's steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// Who started it, or the execution that it belongs to.
+    /// The principal that started it, or the execution that it belongs to.
     pub(crate) principal: Arc<str>,
     /// The name of the execution that it belongs to in the end: of itself when it has no parent.
     pub(crate) tree: Arc<str>,
-    /// How many levels of plans are below it.
+    /// The levels of plans below it.
     pub(crate) height: usize,
 }
 
-/// Whose turn it is to go beyond the limit.
+impl Owner {
+    /// The owner of the steps of an execution with this plan.
+    pub(crate) fn of(principal: &str, tree: Arc<str>, plan: &Plan) -> Self {
+        Self { principal: principal.into(), tree, height: plan.nested_levels() }
+    }
+}
+
+/// The executions of which one may go beyond the limit: those of a principal with one height.
 type Turn = (Arc<str>, usize);
 
 impl Owner {

@@ -195,8 +195,7 @@ impl ChildOperation {
 
     /// Room for the child's steps in memory. One that is held back waits for none: what needs it is to come to an end.
     async fn room(&self, verb: Verb) -> Result<StepShare, Problem> {
-        let (principal, height) = (self.inherited.principal.as_str().into(), self.plan.nested_levels());
-        let owner = Owner { principal, tree: Arc::clone(&self.inherited.tree), height };
+        let owner = Owner::of(&self.inherited.principal, Arc::clone(&self.inherited.tree), &self.plan);
         let (mut share, steps) = (self.registry.steps.enter(owner), self.plan.steps().len());
         if verb != Verb::Dispatch {
             share.set(steps);

@@ -304,7 +304,7 @@ mod tests {
     }
 }
 
-/// What an execution that has no driver yet waits for, which evaluates its conditions and gets room for its lists: whether it was asked for.
+/// The blobs of an execution that has no driver yet, which would evaluate its conditions and get room for its lists: whether one of these was asked for.
 #[derive(Default)]
 struct Unevaluated(Cell<bool>);
 

@@ -141,8 +141,7 @@ impl Driver {
         let parent = row.execution.parent.as_ref().map(|parent| parent.execution);
         let tree = tree_of(registry, &row).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
-        let (principal, height) = (execution.principal().into(), execution.plan().nested_levels());
-        let mut steps = registry.steps.enter(Owner { principal, tree, height });
+        let mut steps = registry.steps.enter(Owner::of(execution.principal(), tree, execution.plan()));
         steps.set(execution.steps().len());
         // Without a key it has no blobs, but perhaps one that a crash left before the key was stored: the next load removes it.
         if let Some(named) = blobs.filter(|_| secrets.own_key().is_some()) {

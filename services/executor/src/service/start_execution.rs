@@ -242,8 +242,7 @@ pub(super) fn check_id(execution_id: &str) -> Result<(), Status> {
 /// RESOURCE_EXHAUSTED with a delay while others have it; INVALID_ARGUMENT when the plan has more steps than one execution may have.
 pub(super) fn room(registry: &ExecutionRegistry, row: &NewExecution, plan: &Plan) -> Result<StepShare, Status> {
     let tree = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() }.to_string().into();
-    let owner = Owner { principal: row.principal.as_str().into(), tree, height: plan.nested_levels() };
-    let (mut share, steps) = (registry.steps.enter(owner), plan.steps().len());
+    let (mut share, steps) = (registry.steps.enter(Owner::of(&row.principal, tree, plan)), plan.steps().len());
     if steps > share.most() {
         return Err(status::invalid("plan", too_many_steps(steps, share.most())).into());
     }
