@@ -160,8 +160,8 @@ impl Held {
             let of = format!("{}/steps/{}", subject.execution, subject.step);
             return Err(invalid(format!("it is about a call of {of}, not of {}/steps/{}", call.execution, call.step)));
         }
-        let named: HashSet<&String> =
-            subject.changes.iter().flat_map(|change| [&change.before, &change.after, &change.path_digest]).collect();
+        let of_changes = subject.changes.iter().flat_map(|change| [&change.before, &change.after, &change.path_digest]);
+        let named: HashSet<&String> = of_changes.chain(subject.hidden.iter().map(|hidden| &hidden.digest)).collect();
         let contents = self.contents.into_iter().filter(|(digest, (_, complete))| *complete && named.contains(digest));
         let mut verified = Contents::new();
         for (digest, (bytes, _)) in contents {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use belay_grant::{Change, digest_of};
+use belay_grant::{CallWords, Change, digest_of};
 use belay_policy::Gravity;
 use belay_workspace::{Content as Holds, Digest, Node};
 
@@ -61,6 +61,12 @@ pub(crate) fn hidden_paths(changes: &[Change]) -> impl Iterator<Item = Content> 
         let data = change.path.clone().into_bytes();
         Content { digest: digest_of(&data), data }
     })
+}
+
+/// The words of a call of which something is hidden, as a content.
+pub(crate) fn hidden_words(words: &CallWords) -> Content {
+    let data = words.canonical_bytes();
+    Content { digest: digest_of(&data), data }
 }
 
 /// 0: always needs approval. 1: existed before. 2: new.

@@ -6,11 +6,17 @@
 //!
 //! The files of a workspace, and staged files, are not redacted.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
+use belay_grant::HiddenWords;
 use belay_proto::{runner_v1, v1::payload::Content};
 use belay_redaction::{
-    Bound, Hidden, MasterKey, NotOpened, REDACTED, RedactedJson, Redactor, SealKey, is_telling, leaves, open, seal,
+    Bound, Found, Hidden, MasterKey, NotOpened, REDACTED, RedactedJson, Redactor, SealKey, is_telling, leaves, open,
+    seal,
 };
 use serde_json::Value;
 
@@ -201,6 +207,42 @@ impl CallSecrets {
         let shown = self.redactor.redact_json::<&str>(&words.into(), &[]).shown;
         let shown = shown.as_array().into_iter().flatten();
         shown.map(|word| word.as_str().unwrap_or(REDACTED).to_owned()).collect()
+    }
+
+    /// Counts the values of arguments of which something is hidden, by the rule that hides it first.
+    pub(crate) fn hidden_arguments(&self, json: &str) -> BTreeMap<String, u32> {
+        match self.hidden(json, &self.marked) {
+            Some(redacted) => self.count(&redacted),
+            None => self.hidden_text(json),
+        }
+    }
+
+    /// Counts the words of an argument vector of which something is hidden, likewise.
+    pub(crate) fn hidden_words(&self, words: &[String]) -> BTreeMap<String, u32> {
+        self.count(&self.redactor.redact_json::<&str>(&words.into(), &[]))
+    }
+
+    /// The rule that hides something of a text, as one; empty when nothing is hidden.
+    pub(crate) fn hidden_text(&self, words: &str) -> BTreeMap<String, u32> {
+        self.rule(words).map(|rule| (rule, 1)).into_iter().collect()
+    }
+
+    fn count(&self, redacted: &RedactedJson) -> BTreeMap<String, u32> {
+        let mut rules = BTreeMap::new();
+        for Hidden { pointer, original } in &redacted.hidden {
+            let whole = redacted.shown.pointer(pointer).and_then(Value::as_str) == Some(REDACTED);
+            // A value that is marked is known from then on, as a literal.
+            let is_marked = |rule: &String| whole && rule == Found::LITERAL;
+            let rule = original.as_str().and_then(|text| self.rule(text)).filter(|rule| !is_marked(rule));
+            *rules.entry(rule.unwrap_or_else(|| HiddenWords::NAMED.to_owned())).or_default() += 1;
+        }
+        rules
+    }
+
+    /// The rule that hides the first part of a text; `None` when nothing of it is hidden.
+    fn rule(&self, text: &str) -> Option<String> {
+        let found = self.redactor.may_hide(text).then(|| self.redactor.redact_text(text).found)?;
+        found.first().map(|found| found.rule.to_owned())
     }
 
     /// Redacted text.

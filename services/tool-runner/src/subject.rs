@@ -1,7 +1,9 @@
 //! Builds the subject of an approval from a call and its effect. Pure.
 
 use belay_defects::{Defect, is_planted};
-use belay_grant::{Change, ChangeKind, Folder, Kind, Risk, Subject, digest_of};
+use std::collections::BTreeMap;
+
+use belay_grant::{CallWords, Change, ChangeKind, Folder, HiddenWords, Kind, Risk, Subject, digest_of};
 use belay_policy::Decision;
 use belay_proto::{runner_v1, v1};
 use belay_workspace::Content;
@@ -163,6 +165,7 @@ impl SubjectContext<'_> {
             arguments_digest: self.call.arguments_digest.clone(),
             command: self.secrets.command(&self.operation.command),
             working_directory: words(&self.operation.working_directory),
+            hidden: self.hidden(kind).map(|(hidden, _)| hidden),
             workspace: self.workspace.to_owned(),
             enforced: self.enforced.to_vec(),
             policy_revision: self.policy_revision,
@@ -173,6 +176,37 @@ impl SubjectContext<'_> {
             changes: changes.list.into_iter().map(shown).collect(),
             folders: changes.folders.into_iter().map(shown_folder).collect(),
         }
+    }
+}
+
+impl SubjectContext<'_> {
+    /// What a subject of this kind hides of the call's words, and these as they are; `None` when it hides nothing.
+    ///
+    /// What an effect does is in its changes, so that its subject shows no arguments but a command.
+    pub(crate) fn hidden(self, kind: Kind) -> Option<(HiddenWords, CallWords)> {
+        let arguments = json_of(self.call.arguments.as_ref());
+        let Operation { command, working_directory, .. } = self.operation;
+        let in_arguments = match kind {
+            Kind::Call => self.secrets.hidden_arguments(&arguments),
+            Kind::Effect => BTreeMap::new(),
+        };
+        let mut rules = match in_arguments.is_empty() {
+            // The arguments of a command have its words, which count once.
+            false => in_arguments,
+            true => self.secrets.hidden_words(command),
+        };
+        for (rule, count) in self.secrets.hidden_text(working_directory) {
+            *rules.entry(rule).or_default() += count;
+        }
+        if rules.is_empty() {
+            return None;
+        }
+        let words = CallWords {
+            arguments: arguments.clone(),
+            command: command.clone(),
+            working_directory: working_directory.clone(),
+        };
+        Some((HiddenWords { digest: digest_of(&words.canonical_bytes()), rules }, words))
     }
 }
 

@@ -42,8 +42,14 @@ pub(crate) async fn file(gate: &mut Gate, name: &str, index: i32, reveal: bool) 
 async fn pages(gate: &mut Gate, name: &str, index: i32, reveal: bool) -> Result<FileDiff, Status> {
     let (mut whole, mut page_token) = (None::<FileDiff>, String::new());
     loop {
-        let request =
-            GetApprovalChangeRequest { name: name.to_owned(), index, page_size: PAGE_LINES, page_token, reveal };
+        let request = GetApprovalChangeRequest {
+            name: name.to_owned(),
+            index,
+            page_size: PAGE_LINES,
+            page_token,
+            reveal,
+            call: false,
+        };
         let page = gate.get_approval_change(request).await?.into_inner();
         let part = page.change.unwrap_or_default();
         match &mut whole {
@@ -54,6 +60,27 @@ async fn pages(gate: &mut Gate, name: &str, index: i32, reveal: bool) -> Result<
         if page_token.is_empty() {
             return Ok(whole.unwrap_or_default());
         }
+    }
+}
+
+/// Replaces the words of the call by what they are, when something of them is hidden. Those of a decided approval no longer exist: what was shown stays.
+pub(crate) async fn reveal_call(gate: &mut Gate, approval: &mut Approval) -> Result<(), Failure> {
+    let Some(preview) = approval.preview.as_mut().filter(|preview| preview.hidden_values > 0) else { return Ok(()) };
+    let request = GetApprovalChangeRequest {
+        name: approval.name.clone(),
+        reveal: true,
+        call: true,
+        ..GetApprovalChangeRequest::default()
+    };
+    match gate.get_approval_change(request).await {
+        Ok(answer) => {
+            let answer = answer.into_inner();
+            (preview.headline, preview.working_directory) = (answer.headline, answer.working_directory);
+            (preview.hidden_values, preview.hidden_note) = (0, String::new());
+            Ok(())
+        }
+        Err(gone) if is_gone(&gone) => Ok(()),
+        Err(status) => Err(status.into()),
     }
 }
 

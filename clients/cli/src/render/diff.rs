@@ -61,13 +61,25 @@ pub(crate) fn hides(file: &FileDiff) -> bool {
 
 /// How much of an approval is hidden as a secret, and the command that shows it; nothing when nothing is.
 pub(crate) fn hidden(approval: &Approval) -> Option<Line> {
-    let files = approval.preview.iter().flat_map(|preview| &preview.files);
-    let (files, lines) =
-        files.filter(|file| hides(file)).fold((0, 0), |sum, file| (sum.0 + 1, sum.1 + file.hidden_lines));
+    let preview = approval.preview.as_ref()?;
+    let (files, lines) = preview
+        .files
+        .iter()
+        .filter(|file| hides(file))
+        .fold((0, 0), |sum, file| (sum.0 + 1, sum.1 + file.hidden_lines));
+    let of_call = (preview.hidden_values > 0).then(|| {
+        format!("{} in the call ({})", counted(preview.hidden_values, "value"), visible(&preview.hidden_note))
+    });
+    let of_files = (files > 0).then(|| format!("{} in {}", counted(lines, "line"), counted(files, "file")));
+    let what: Vec<String> = of_call.into_iter().chain(of_files).collect();
     let id = approval.name.rsplit('/').next().unwrap_or_default();
-    let told =
-        format!("hidden as secrets: {lines} lines in {files} files; see them: belay approvals show {id} --reveal");
-    (files > 0).then(|| Line::default().and(Style::Warn, told))
+    let told = format!("hidden as secrets: {}; see them: belay approvals show {id} --reveal", what.join(", "));
+    (!what.is_empty()).then(|| Line::default().and(Style::Warn, told))
+}
+
+/// `1 line`, `2 lines`.
+fn counted(count: i32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// What a line of a difference is.

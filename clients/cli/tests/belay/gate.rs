@@ -68,7 +68,8 @@ impl ApprovalService for Scripted {
         let unified: String = file.unified.split_inclusive('\n').skip(at).take(1).collect();
         let is_last = at + 1 >= file.unified.lines().count();
         let next_page_token = if is_last { String::new() } else { (at + 1).to_string() };
-        Ok(Response::new(GetApprovalChangeResponse { change: Some(FileDiff { unified, ..file }), next_page_token }))
+        let change = Some(FileDiff { unified, ..file });
+        Ok(Response::new(GetApprovalChangeResponse { change, next_page_token, ..Default::default() }))
     }
 
     async fn answer_form(&self, request: Request<AnswerFormRequest>) -> Result<Response<Approval>, Status> {

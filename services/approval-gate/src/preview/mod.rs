@@ -11,9 +11,12 @@ mod opened;
 mod order;
 pub(crate) mod text;
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Display,
+};
 
-use belay_grant::{Change, ChangeKind, Folder, Subject};
+use belay_grant::{CallWords, Change, ChangeKind, Folder, Invalid, Subject};
 use belay_proto::v1;
 use belay_redaction::Redactor;
 
@@ -64,7 +67,11 @@ pub(crate) fn preview(redactor: &Redactor, subject: &Subject, contents: &Content
         });
     }
     let more: usize = entries[first.len()..].iter().map(|entry| entry.count()).sum();
+    let hidden = subject.hidden.as_ref();
     v1::Preview {
+        hidden_values: hidden
+            .map_or(0, |hidden| hidden.rules.values().fold(0, |sum: i32, values| sum.saturating_add_unsigned(*values))),
+        hidden_note: hidden.map_or_else(String::new, |hidden| shown(&by_rule(&hidden.rules))),
         headline: headline::headline(subject),
         working_directory: shown(&subject.working_directory),
         workspace: shown(&subject.workspace),
@@ -94,6 +101,25 @@ pub(crate) fn revealed_file((place, change): (usize, &Change), contents: &Conten
         change.path = visible(&path);
     }
     whole
+}
+
+/// A call with nothing of it hidden, for who may decide: its headline, and the directory in which a command runs. The words that the subject has when the
+/// runner keeps no others, because it has hidden none.
+pub(crate) fn revealed_call(subject: &Subject, contents: &Contents) -> Result<(String, String), Invalid> {
+    let words = subject.hidden.as_ref().and_then(|hidden| contents.get(&hidden.digest));
+    let subject = match words.map(|bytes| CallWords::parse(bytes)).transpose()? {
+        Some(CallWords { arguments, command, working_directory }) => {
+            Subject { arguments, command, working_directory, ..subject.clone() }
+        }
+        None => subject.clone(),
+    };
+    Ok((headline::headline(&subject), shown(&subject.working_directory)))
+}
+
+/// How many lines or values something is hidden of, by rule.
+fn by_rule(rules: &BTreeMap<impl Display, impl Display>) -> String {
+    let by: Vec<String> = rules.iter().map(|(rule, count)| format!("{rule} {count}")).collect();
+    by.join(", ")
 }
 
 /// Every change, the gravest first, with paths redacted.
@@ -212,8 +238,7 @@ fn file(
             let hidden = found.hidden.values().sum::<usize>();
             file.hidden_lines = count(hidden);
             if hidden > 0 {
-                let by: Vec<String> = found.hidden.iter().map(|(rule, lines)| format!("{rule} {lines}")).collect();
-                notes.push(format!("lines with something hidden: {}", by.join(", ")));
+                notes.push(format!("lines with something hidden: {}", by_rule(&found.hidden)));
             }
             if found.more > 0 {
                 notes.push(format!("{} more lines are not shown here", number(found.more)));

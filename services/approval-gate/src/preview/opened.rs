@@ -11,7 +11,7 @@ pub(crate) struct Opened {
     pub(crate) name: String,
     /// The contents of its files, verified against the subject's digests.
     pub(crate) contents: Contents,
-    subject: Subject,
+    pub(crate) subject: Subject,
 }
 
 impl Opened {

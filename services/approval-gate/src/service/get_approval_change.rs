@@ -1,6 +1,5 @@
 use std::sync::Arc;
 
-use belay_grant::Change;
 use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_service_kit::{Principal, check_decides, status};
@@ -11,7 +10,7 @@ use crate::{
     Gate, decide,
     gate::{no_approval, unreadable, unwritable},
     names::{CallName, check_approval},
-    preview::{Opened, revealed_file, whole_file},
+    preview::{Opened, revealed_call, revealed_file, whole_file},
 };
 
 /// The maximum size of a page, in bytes. A longer line is split across pages.
@@ -30,12 +29,17 @@ pub(super) async fn get_approval_change(
     let start = page_start(&request.page_token)?;
     let contents = contents(gate, &request.name).await?;
     let redactor = gate.redactor.clone();
+    if request.call {
+        return get_call(gate, by, &request, contents).await;
+    }
     let place = usize::try_from(request.index)
         .map_err(|_| Status::from(status::invalid("index", "is the `index` of a change, from 0 on")))?;
     if request.reveal
         && let Some(change) = contents.change(place)
     {
-        note_reveal(gate, by, &request.name, (request.index, change)).await?;
+        let digest = if change.after.is_empty() { &change.before } else { &change.after };
+        let reveal = v1::Reveal { index: request.index, digest: digest.clone(), ..v1::Reveal::default() };
+        note_reveal(gate, by, &request.name, reveal).await?;
     }
     let reveal = request.reveal;
     let find = move || {
@@ -54,22 +58,42 @@ pub(super) async fn get_approval_change(
     let (page, next_page_token) = page(&whole.unified, start, lines)
         .ok_or_else(|| Status::from(status::invalid("page_token", "is beyond the end of the difference")))?;
     let unified = page.to_owned();
-    Ok(v1::GetApprovalChangeResponse { change: Some(v1::FileDiff { unified, ..whole }), next_page_token })
+    let change = Some(v1::FileDiff { unified, ..whole });
+    Ok(v1::GetApprovalChangeResponse { change, next_page_token, ..v1::GetApprovalChangeResponse::default() })
 }
 
-/// Keeps who is about to be shown what is hidden of a change, before it is shown.
-async fn note_reveal(gate: &Gate, by: &Principal, name: &str, (index, change): (i32, &Change)) -> Result<(), Status> {
+/// The words of the call itself, with nothing of them hidden.
+async fn get_call(
+    gate: &Gate,
+    by: &Principal,
+    request: &v1::GetApprovalChangeRequest,
+    contents: Arc<Opened>,
+) -> Result<v1::GetApprovalChangeResponse, Status> {
+    if !request.reveal {
+        return Err(
+            status::invalid("call", "needs `reveal`: the approval's preview has the call as it is shown").into()
+        );
+    }
+    if let Some(hidden) = &contents.subject.hidden {
+        let reveal = v1::Reveal { call: true, digest: hidden.digest.clone(), ..v1::Reveal::default() };
+        note_reveal(gate, by, &request.name, reveal).await?;
+    }
+    let revealed = gate.store.work(move || revealed_call(&contents.subject, &contents.contents)).await;
+    let (headline, working_directory) = revealed.map_err(|error| {
+        let message = format!("The runner's words of the call are not valid: {error}. Look at the tool runner.");
+        Status::from(status::error(Code::FailedPrecondition, reasons::SUBJECT_INVALID, message))
+    })?;
+    Ok(v1::GetApprovalChangeResponse { headline, working_directory, ..v1::GetApprovalChangeResponse::default() })
+}
+
+/// Keeps who is about to be shown what is hidden, before it is shown: `reveal` without its principal and its time.
+async fn note_reveal(gate: &Gate, by: &Principal, name: &str, reveal: v1::Reveal) -> Result<(), Status> {
     let now = gate.clock.now_micros();
-    let digest = if change.after.is_empty() { &change.before } else { &change.after };
-    let reveal = v1::Reveal {
-        principal: by.to_string(),
-        index,
-        digest: digest.clone(),
-        time: Some(belay_proto::timestamp(now)),
-    };
+    let (index, call) = (reveal.index, reveal.call);
+    let reveal = v1::Reveal { principal: by.to_string(), time: Some(belay_proto::timestamp(now)), ..reveal };
     let noted = gate.store.change(name, now, None, move |approval| decide::reveal(approval, reveal));
     let approval = noted.await.map_err(|error| unwritable(&error))??.ok_or_else(|| no_approval(name))?;
-    tracing::info!(approval = approval.name, index, by = %by, "What is hidden in an approval is revealed");
+    tracing::info!(approval = approval.name, index, call, by = %by, "What is hidden in an approval is revealed");
     Ok(())
 }
 

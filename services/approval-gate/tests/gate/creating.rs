@@ -3,7 +3,7 @@
 use std::{path::Path, sync::atomic::Ordering};
 
 use belay_defects::{Defect, assert_attack_needs};
-use belay_grant::{Change, ChangeKind, Gravity, Subject, digest_of};
+use belay_grant::{CallWords, Change, ChangeKind, Gravity, HiddenWords, Kind, Subject, digest_of};
 use belay_proto::{
     gate_v1,
     v1::{self, approval::State},
@@ -216,6 +216,62 @@ fn who_may_decide_can_reveal_what_is_hidden() {
     });
 }
 
+/// B-18, B-19: so can the words of a call that has not run; a viewer cannot, and they are stored nowhere.
+#[test]
+fn who_may_decide_can_reveal_the_words_of_a_call() {
+    world("", async |world| {
+        let secret = ["gh", "p_", "0123456789abcdefghijABCDEFGHIJ456789"].concat();
+        let words = CallWords {
+            arguments: format!(r#"{{"command":["curl","{secret}"],"env":{{"PIN":"12"}}}}"#),
+            command: vec!["curl".into(), secret.clone()],
+            working_directory: format!("of/{secret}"),
+        };
+        let bytes = words.canonical_bytes();
+        let subject = Subject {
+            kind: Kind::Call,
+            arguments: r#"{"command":["curl","[REDACTED]"],"env":{"PIN":"[REDACTED]"}}"#.into(),
+            command: vec!["curl".into(), "[REDACTED]".into()],
+            working_directory: "of/[REDACTED]".into(),
+            hidden: Some(HiddenWords {
+                digest: digest_of(&bytes),
+                rules: [("github-token".to_owned(), 2), (HiddenWords::NAMED.to_owned(), 1)].into(),
+            }),
+            effect_digest: String::new(),
+            changes: Vec::new(),
+            folders: Vec::new(),
+            ..effect("e")
+        };
+        world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &[(&digest_of(&bytes), &bytes)]);
+        let request = request(&subject, v1::ApprovalMode::Wait);
+        let asked = world.executor.services().create_approval(request).await.unwrap().into_inner();
+        let preview = world.get(&asked.name).await.preview.unwrap();
+        assert_eq!((preview.hidden_values, preview.hidden_note.as_str()), (3, "github-token 2, named 1"));
+
+        let call = v1::GetApprovalChangeRequest { name: asked.name.clone(), call: true, ..Default::default() };
+        let reveal = v1::GetApprovalChangeRequest { reveal: true, ..call.clone() };
+        let ann = world.client_for(&Principal::person("ann", [Role::Approver]));
+        let refused = ann.people().get_approval_change(call).await;
+        assert_eq!(refusal(refused), (Code::InvalidArgument, "INVALID_ARGUMENT".into()));
+        let viewer = world.client_for(&Principal::person("viewer", [Role::Viewer, Role::Planner]));
+        let refused = viewer.people().get_approval_change(reveal.clone()).await;
+        assert_eq!(refusal(refused), (Code::PermissionDenied, "ROLE_MISSING".into()));
+        assert_eq!(world.get(&asked.name).await.reveals, []);
+
+        // A change of the same index is noted as another thing.
+        for _ in 0..2 {
+            let shown = ann.people().get_approval_change(reveal.clone()).await.unwrap().into_inner();
+            assert_eq!(shown.headline, format!("{}: curl {secret}\n  env: {{\"PIN\":\"12\"}}", subject.tool));
+            assert_eq!((shown.working_directory, shown.change), (words.working_directory.clone(), None));
+        }
+        let kept = world.get(&asked.name).await;
+        let told: Vec<_> =
+            kept.reveals.iter().map(|one| (one.principal.as_str(), one.call, one.digest.clone())).collect();
+        assert_eq!(told, [("person:ann", true, digest_of(&bytes))]);
+        assert!(!format!("{kept:?}").contains(&secret), "{kept:?}");
+        assert_nowhere(&world.folder, &[secret]);
+    });
+}
+
 /// B-18, B-29: of two changes that read alike each is shown with its own content, whichever comes first.
 #[test]
 fn changes_that_read_alike_have_each_its_content() {
@@ -388,7 +444,7 @@ fn all_changes_can_be_read_page_by_page() {
             let (mut unified, mut page_token) = (String::new(), String::new());
             loop {
                 let name = name.clone();
-                let request = v1::GetApprovalChangeRequest { name, index, page_size, page_token, reveal: false };
+                let request = v1::GetApprovalChangeRequest { name, index, page_size, page_token, ..Default::default() };
                 let page = world.person.people().get_approval_change(request).await?.into_inner();
                 unified.push_str(&page.change.unwrap().unified);
                 page_token = page.next_page_token;

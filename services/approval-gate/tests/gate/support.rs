@@ -237,6 +237,7 @@ pub(crate) fn effect(execution: &str) -> Subject {
         arguments_digest: digest_of(br#"{"command":["make"]}"#),
         command: vec!["make".into(), "all".into()],
         working_directory: String::new(),
+        hidden: None,
         workspace: "/w".into(),
         enforced: vec!["namespaces".into()],
         policy_revision: 1,

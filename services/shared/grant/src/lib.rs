@@ -15,7 +15,7 @@ pub use digest::digest_of;
 pub use ed25519_dalek::{SigningKey, VerifyingKey};
 pub use grant::{Expected, Grant, Scope};
 pub use seal::{Invalid, Keys, Signed, key_id};
-pub use subject::{Change, ChangeKind, Folder, Gravity, Kind, Risk, Subject};
+pub use subject::{CallWords, Change, ChangeKind, Folder, Gravity, HiddenWords, Kind, Risk, Subject};
 
 use serde::{Serialize, de::DeserializeOwned};
 

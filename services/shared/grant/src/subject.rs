@@ -1,5 +1,7 @@
 //! The subject of a decision.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Invalid, canonical, digest_of, from_canonical};
@@ -39,6 +41,9 @@ pub struct Subject {
     pub command: Vec<String>,
     /// The directory in the workspace in which a command runs; empty for its root.
     pub working_directory: String,
+    /// What is hidden in `arguments`, `command` and `working_directory`; none when nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<HiddenWords>,
     /// The workspace's path.
     pub workspace: String,
     /// The sandbox layers around it, by name; empty for tools that run inside the runner.
@@ -59,6 +64,55 @@ pub struct Subject {
     /// The folders in which only plain creations happen, and more of them than one would read one by one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<Folder>,
+}
+
+/// What redaction hides in the words of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HiddenWords {
+    /// The digest of the canonical [`CallWords`], by which the runner gives them to who may see them.
+    pub digest: String,
+    /// The number of values of which something is hidden, by the rule that hides it first.
+    pub rules: BTreeMap<String, u32>,
+}
+
+impl HiddenWords {
+    /// The rule of a value that is hidden because of its name, or because the tool's schema marks it.
+    pub const NAMED: &'static str = "named";
+}
+
+/// The words of a call as they are, with nothing hidden: for who may decide, and never stored with a subject.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallWords {
+    /// The arguments as JSON text.
+    pub arguments: String,
+    /// The argument vector of a command; empty for other tools.
+    pub command: Vec<String>,
+    /// The directory in the workspace in which a command runs; empty for its root.
+    pub working_directory: String,
+}
+
+impl std::fmt::Debug for CallWords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // They have what is hidden elsewhere, which must not appear in logs.
+        f.write_str("CallWords(…)")
+    }
+}
+
+impl CallWords {
+    /// The bytes that [`HiddenWords::digest`] is over.
+    pub fn canonical_bytes(&self) -> Vec<u8> {
+        canonical(self)
+    }
+
+    /// Parses them.
+    ///
+    /// # Errors
+    /// [`Invalid::Malformed`] when the bytes are not the words of a call, not canonical, or more than [`Subject::MAX_BYTES`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, Invalid> {
+        from_canonical(bytes, Subject::MAX_BYTES)
+    }
 }
 
 /// A folder whose creations are shown together.

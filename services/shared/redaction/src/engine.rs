@@ -16,7 +16,7 @@ use crate::{
     bytes::{is_line_end, is_token},
     literals::{LiteralRefused, Literals},
     names,
-    own::{self, OwnRule, OwnRules, TooLarge},
+    own::{OwnRule, OwnRules, TooLarge},
     pem,
     rules::{self, At, Rule},
     values,
@@ -180,7 +180,7 @@ impl Redactor {
             own.scan(text, &mut found);
         }
         if let Some(literals) = &self.literals {
-            found.extend(literals.find(text).map(|(start, end)| Found { rule: own::LITERAL, start, end }));
+            found.extend(literals.find(text).map(|(start, end)| Found { rule: Found::LITERAL, start, end }));
         }
         for found in &mut found {
             found.start = floor(text, found.start);

@@ -10,3 +10,8 @@ pub struct Found {
     /// Where it ends in the original, in bytes.
     pub end: usize,
 }
+
+impl Found {
+    /// The rule of a value that was given to the redactor.
+    pub const LITERAL: &'static str = "literal";
+}

@@ -38,7 +38,7 @@ impl OwnRule {
                 "must have 1 to {MAX_RULE_NAME} lower-case letters, digits and `-`, beginning with a letter or a digit"
             )));
         }
-        if name == LITERAL || name == pem::RULE || rules::all().any(|rule| rule.id == name) {
+        if name == Found::LITERAL || name == pem::RULE || rules::all().any(|rule| rule.id == name) {
             return Err(RuleRefused::Name(format!("`{name}` is the name of a built-in rule: choose another one")));
         }
         let refused = |why: String| Err(RuleRefused::Pattern(why));
@@ -84,9 +84,6 @@ pub enum RuleRefused {
     "the patterns are too large together when compiled: use smaller numbers of repetitions, and `(?-u)` at their beginning, which makes `\\w` and `\\d` ASCII"
 )]
 pub struct TooLarge;
-
-/// The name of findings by value.
-pub(crate) const LITERAL: &str = "literal";
 
 /// All rules of the operator. One pass over a line says which of them to look for.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_grant::{Risk, digest_of};
+use belay_grant::{Kind, Risk, digest_of};
 use belay_policy::Decision;
 use belay_proto::{
     runner_v1,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     ToolFailure, Touches,
-    contents::hidden_paths,
+    contents::{hidden_paths, hidden_words},
     ledger::{PendingApproval, Row, WorkspaceEffect, Written},
     subject::{MAX_SUBJECT_BYTES, ObservedEffect, SubjectContext, summary},
     workspace_locks::WorkspaceGuard,
@@ -64,7 +64,9 @@ impl Calls {
             self.discard(guard, &staged).await;
             return self.end(job, receipt, Err((State::Failed, failed)), true).await;
         }
-        let contents = contents.into_iter().chain(hidden_paths(&pending.changes)).collect();
+        // What is hidden comes first: the gate takes no more than so many bytes.
+        let hidden = pending.contents.into_iter().chain(hidden_paths(&pending.changes));
+        let contents = hidden.chain(contents).collect();
         let pending = PendingApproval { result: Some(result.to_string()), contents, ..pending };
         self.workspaces.keep_staged(&staged.id);
         let effect = WorkspaceEffect { workspace: guard.path().to_owned(), staged };
@@ -80,9 +82,9 @@ impl Calls {
         (workspace, enforced): (&str, &[String]),
         observed: Option<ObservedEffect>,
     ) -> (v1::ApprovalNeed, PendingApproval) {
-        let (kind, effect) = match &observed {
-            None => (approval_need::Kind::Call, None),
-            Some(observed) => (approval_need::Kind::Effect, Some(summary(&observed.changes.list))),
+        let (kind, subject_kind, effect) = match &observed {
+            None => (approval_need::Kind::Call, Kind::Call, None),
+            Some(observed) => (approval_need::Kind::Effect, Kind::Effect, Some(summary(&observed.changes.list))),
         };
         let context = SubjectContext {
             call: &job.call.started,
@@ -102,6 +104,7 @@ impl Calls {
             .as_ref()
             .map(|observed| (observed.changes.list.clone(), observed.committed.clone()))
             .unwrap_or_default();
+        let contents = context.hidden(subject_kind).map(|(_, words)| hidden_words(&words)).into_iter().collect();
         let subject = context.subject(observed);
         let risk = match subject.risk {
             Risk::Low => v1::Risk::Low,
@@ -117,7 +120,7 @@ impl Calls {
             allowing_rules,
             risk: risk.into(),
         };
-        let (basis, contents) = (job.judge(intent).basis, Vec::new());
+        let basis = job.judge(intent).basis;
         (requirement, PendingApproval { subject, basis, result: None, changes, committed, contents })
     }
 

@@ -108,12 +108,64 @@ fn a_person_sees_what_is_protected_and_each_content_once() {
         assert!(revealed.contains(name), "{name} is not in:\n{revealed}");
     }
     let (_, kept) = home.json(&["approvals", "show", approval.as_str()]);
-    assert_eq!(kept["reveals"].as_array().map(Vec::len), Some(3), "{kept}");
-    assert_eq!(kept["reveals"][0]["principal"], "person:owner");
+    assert_eq!(kept["reveals"].as_array().map(Vec::len), Some(4), "the call and three files: {kept}");
+    assert_eq!((&kept["reveals"][0]["principal"], &kept["reveals"][0]["call"]), (&json!("person:owner"), &json!(true)));
     let none = home.run(["approvals", "show", approval.as_str(), "--path", "elsewhere"]);
     assert_eq!(none.code, 2, "{}", none.talk);
     assert!(none.talk.contains("does not change `elsewhere`") && none.talk.contains("--all"), "{}", none.talk);
 
     assert_eq!(home.run(["deny", approval.as_str(), "--reason", "no"]).code, 0);
     assert_eq!(run.end().code, 33);
+}
+
+/// B-18, B-19: of a call that has not run, who may decide sees every word before deciding, also what looks like a secret or is marked as one. It is shown to
+/// nobody else, and stored nowhere but sealed.
+#[test]
+fn the_words_of_a_call_that_has_not_run_can_be_revealed() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    home.file(
+        "config.yaml",
+        "tools:
+  deploy:
+    command: [sh, -c, 'echo \"$0 $1\"', '{host}', '{pin}']
+    recovery: manual
+    output: text
+    parameters: {type: object, properties: {host: {type: string}, pin: {type: string, x-secret: true}}, required: [host, pin]}
+",
+    );
+    // A payload that reads like a token, and one that the schema hides.
+    let host = ["gh", "p_", "0123456789abcdefghijABCDEFGHIJ456789"].concat() + ".example";
+    let step = json!({"id": "a", "tool": "deploy", "arguments": {"host": host, "pin": "$(rm -rf all-of-it)"}});
+    let plan = home.file("plan.json", json!({"id": "p", "steps": [step]}).to_string());
+    let server = home.serve_with(&["--config", "config.yaml"]);
+    let mut run = home.start(["run", plan.as_str(), "--workspace", "w", "--approve", "prompt", "--id", "e1"]);
+    let line = run.wait_for("waiting for approval; next: belay approvals show ");
+    let approval = line.trim_end().rsplit(' ').next().unwrap().to_owned();
+
+    let shown = home.run(["approvals", "show", approval.as_str()]).out;
+    assert!(shown.contains("Has not run yet.") && !shown.contains("rm -rf") && !shown.contains(&host), "{shown}");
+    let told = format!(
+        "hidden as secrets: 2 values in the call (github-token 1, named 1); see them: belay approvals show {approval} --reveal"
+    );
+    assert!(shown.contains(&told), "{told} is not in:\n{shown}");
+    // Pulling the plug loses no word.
+    server.kill();
+    let _server = home.serve_with(&["--config", "config.yaml"]);
+    for _ in 0..2 {
+        let revealed = home.run(["approvals", "show", approval.as_str(), "--reveal"]).out;
+        assert!(revealed.contains("rm -rf all-of-it") && revealed.contains(&host), "{revealed}");
+        assert!(!revealed.contains("hidden as secrets"), "{revealed}");
+    }
+    let (_, kept) = home.json(&["approvals", "show", approval.as_str()]);
+    let reveals = kept["reveals"].as_array().unwrap();
+    assert_eq!(reveals.len(), 1, "once, however often: {kept}");
+    assert_eq!((&reveals[0]["principal"], &reveals[0]["call"]), (&json!("person:owner"), &json!(true)), "{kept}");
+    let everywhere = format!("{kept}{}", home.run(["executions", "events", "e1", "-o", "json"]).out);
+    assert!(!everywhere.contains("rm -rf") && !everywhere.contains(&host), "{everywhere}");
+
+    assert_eq!(home.run(["approve", approval.as_str(), "--yes"]).code, 0);
+    run.kill();
+    let ended = home.run(["executions", "watch", "e1"]);
+    assert_eq!(ended.code, 0, "it ran with its words as they are: {ended:?}");
 }

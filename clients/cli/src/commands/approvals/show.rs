@@ -30,7 +30,7 @@ pub(crate) struct Show {
     all: bool,
     /// Show what is hidden as a secret, too; the approval notes who asked
     ///
-    /// Only who may decide may ask for it. Without --path it shows every change.
+    /// Only who may decide may ask for it. Without --path it shows the call and every change.
     #[arg(long)]
     reveal: bool,
 }
@@ -43,6 +43,9 @@ pub(crate) async fn show(context: &Context, verb: Show) -> Result<Exit, Failure>
     let shown = context
         .ask_gate(async |gate, _| {
             let mut shown = resolve(gate, &context.namespace, &verb.which).await?;
+            if verb.reveal && verb.path.is_none() {
+                changes::reveal_call(gate, &mut shown).await?;
+            }
             match &verb.path {
                 Some(path) => {
                     let files = changes::at(gate, &shown.name, path, verb.reveal).await?;

@@ -1,12 +1,41 @@
 //! What a person decides about has one spelling and one digest.
 
-use belay_grant::{Change, ChangeKind, Folder, Gravity, Invalid, Kind, Risk, Subject, digest_of};
+use belay_grant::{
+    CallWords, Change, ChangeKind, Folder, Gravity, HiddenWords, Invalid, Kind, Risk, Subject, digest_of,
+};
 use proptest::prelude::*;
 
 use crate::support::subject;
 
 fn call() -> Subject {
     Subject { kind: Kind::Call, effect_digest: String::new(), changes: Vec::new(), ..subject() }
+}
+
+fn words() -> CallWords {
+    CallWords {
+        arguments: r#"{"command":["make"]}"#.into(),
+        command: vec!["make".into()],
+        working_directory: "a".into(),
+    }
+}
+
+fn hidden(rule: &str, values: u32) -> HiddenWords {
+    HiddenWords { digest: digest_of(&words().canonical_bytes()), rules: [(rule.to_owned(), values)].into() }
+}
+
+/// B-18: who may decide gets the words by their digest; a log never has them.
+#[test]
+fn the_words_of_a_call_have_one_spelling() {
+    let bytes = words().canonical_bytes();
+    assert_eq!(CallWords::parse(&bytes), Ok(words()));
+    assert_eq!(
+        String::from_utf8(bytes).unwrap(),
+        r#"{"arguments":"{\"command\":[\"make\"]}","command":["make"],"working_directory":"a"}"#
+    );
+    assert!(CallWords::parse(br#"{"arguments":"{}","command":[],"working_directory":"", "a":1}"#).is_err());
+    assert_eq!(format!("{:?}", words()), "CallWords(…)");
+    let subject = Subject { hidden: Some(hidden("named", 1)), ..subject() };
+    assert_eq!(Subject::parse(&subject.canonical_bytes()), Ok(subject));
 }
 
 #[test]
@@ -79,6 +108,9 @@ fn every_field_is_in_the_digest() {
         change(|change| change.protection = "is obeyed".into()),
         change(|change| change.folder = Some(0)),
         Subject { folders: vec![Folder { path: "out".into(), changes: 1 }], ..base.clone() },
+        Subject { hidden: Some(hidden("named", 1)), ..base.clone() },
+        Subject { hidden: Some(hidden("named", 2)), ..base.clone() },
+        Subject { hidden: Some(hidden("jwt", 1)), ..base.clone() },
     ];
     let mut digests: Vec<String> = others.iter().chain([&base]).map(Subject::digest).collect();
     digests.sort();
