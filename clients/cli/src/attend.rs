@@ -68,6 +68,8 @@ pub(crate) struct Attendance {
     pub(crate) max_wait: Option<Duration>,
     /// How events are printed as lines for programs.
     pub(crate) shape: EventShape,
+    /// Whether every event is a line, with the arguments and the result of each call.
+    pub(crate) verbose: bool,
 }
 
 /// Why the watching ended.
@@ -91,7 +93,7 @@ pub(crate) async fn attend(
     signals: &mut Signals,
     attendance: Attendance,
 ) -> Result<Exit, Failure> {
-    let mut view = View::new(context.screen, attendance.after, attendance.asks, attendance.shape);
+    let mut view = View::new(context.screen, &attendance);
     let end = watch(&mut session, signals, &attendance, &mut view).await;
     let last = view.last_sequence();
     let asked: Vec<String> = view.asked().map(words::show_approval).collect();

@@ -6,7 +6,7 @@ use belay_proto::v1::{
     ApprovalMode, ExecutionEvent, ExecutionView, GetExecutionRequest, ToolCallFailed, execution_event::Kind,
 };
 
-use super::{ANSWER_WITHIN, children};
+use super::{ANSWER_WITHIN, Attendance, children};
 use crate::{
     args::Format,
     ask::{self, Answer, Question, Queue},
@@ -22,7 +22,7 @@ use crate::{
         live::Live,
         output::{self, Outputs},
         picture::Picture,
-        result::lines::{EventLines, EventShape},
+        result::lines::EventLines,
         text::{Line, Style},
     },
     screen::{Screen, Terminal},
@@ -47,6 +47,8 @@ pub(super) struct View {
     from_start: bool,
     /// Lines for programs.
     lines: EventLines,
+    /// Whether every event is a line, with the arguments and the result of each call.
+    verbose: bool,
     /// The waits that were last printed, without their durations.
     printed_waits: Vec<String>,
     /// Lines held back while a question is open, so that nothing is printed between the question and the answer.
@@ -54,7 +56,8 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new(screen: Screen, after: i64, asks: bool, shape: EventShape) -> View {
+    pub(super) fn new(screen: Screen, attendance: &Attendance) -> View {
+        let Attendance { after, asks, shape, verbose, .. } = *attendance;
         let live = match screen.format {
             Format::Text if screen.output_moves => Some((Terminal::Output, screen.output_colours)),
             Format::Json if screen.talk_moves => Some((Terminal::Talk, screen.talk_colours)),
@@ -71,6 +74,7 @@ impl View {
             asked_by_children: Vec::new(),
             from_start: after == 0,
             lines: EventLines::new(shape),
+            verbose,
             printed_waits: Vec::new(),
             held_back: None,
         }
@@ -144,12 +148,16 @@ impl View {
         };
         lines.extend(match &self.live {
             None => event::line(event, picture),
+            Some(_) if self.verbose && !event::ends_step(event) => event::line(event, picture),
             Some((_, terminal)) => picture
                 .ended(&event.step_id, Some(terminal.size().0))
                 .filter(|_| event::ends_step(event))
                 .or_else(|| event::news(event, picture).filter(|_| event::is_milestone(event)))
                 .filter(|_| !(is_asked && event::leads_to_question(event))),
         });
+        if self.verbose {
+            lines.extend(event::details(event));
+        }
         lines.extend(unseen.iter().map(|text| output::of_step(&event.step_id, text)));
         match self.screen.format {
             Format::Jsonl => {

@@ -86,6 +86,12 @@ pub(crate) struct Run {
     /// Never ask: the same as --approve fail
     #[arg(long, conflicts_with = "approve")]
     no_input: bool,
+    /// The time limit of each step in this run, such as 90s, instead of the plan's
+    #[arg(long, value_name = "D", value_parser = time::parse)]
+    step_timeout: Option<Duration>,
+    /// Show the arguments and the result of each call, and every event
+    #[arg(short, long, conflicts_with_all = ["shape", "detach", "dry_run"])]
+    verbose: bool,
     #[command(flatten)]
     pub(crate) policy: PolicyFile,
     /// Wait for at most this long, such as 90s or 15m
@@ -141,16 +147,21 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
         session.close().await;
         return Err(no_server());
     }
+    // The plan itself may ask for a dry run.
+    let again = StartExecutionRequest { validate_only: true, ..request.clone() };
     let started = async {
         policy::note_if_ignored(context, &session, &verb.policy).await?;
         // A plan that is refused needs no copy.
         let checked = plan::check(&mut session.client, &context.namespace, &file).await?;
+        if checked.plan.as_ref().is_some_and(|plan| plan.dry_run) {
+            return Ok(None);
+        }
         note_new_namespace(context, &mut session.client).await;
         let started = match &verb.copy_of {
             Some(original) => start_in_copy(context, &mut session.client, &file, request, original).await?,
             None => start(context, &mut session.client, &file, request).await?,
         };
-        Ok((started, checked))
+        Ok(Some((started, checked)))
     };
     let started = tokio::select! {
         started = started => started,
@@ -160,7 +171,12 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
             .into()),
     };
     let (started, checked) = match started {
-        Ok((started, checked)) => (context.place.with_workspace(started), checked),
+        Ok(Some((started, checked))) => (context.place.with_workspace(started), checked),
+        Ok(None) => {
+            let shown = dry_run(context, &mut session.client, &file, again).await;
+            session.close().await;
+            return shown;
+        }
         Err(failure) => {
             session.close().await;
             return Err(failure);
@@ -185,6 +201,7 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
         asks,
         max_wait: verb.wait_timeout,
         shape: verb.shape.unwrap_or_default(),
+        verbose: verb.verbose,
     };
     attend(context, session, signals, attendance).await
 }
@@ -246,6 +263,7 @@ fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecut
             .unwrap_or_default(),
         start_paused: false,
         inputs: inputs(verb)?,
+        step_timeout: verb.step_timeout.map(belay_proto::duration),
         start_time: verb.at.or_else(|| verb.after.map(|after| time::timestamp(clock::now().saturating_add(after)))),
     })
 }
@@ -385,7 +403,6 @@ async fn dry_run(
     let shown = execution.plan.get_or_insert(plan).clone();
     if context.screen.format != Format::Text {
         let mut value = render::json::of(&execution)?;
-        value["dryRun"] = true.into();
         value["success"] = true.into();
         value["output"] = "(dry run)".into();
         context.screen.print_json(&value)?;

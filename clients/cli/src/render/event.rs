@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use belay_proto::v1::{
-    ApprovalDecided, ApprovalNeed, Decision, EscalationRetry, ExecutionEvent, ExecutionRetried, Failure, Progress,
+    ApprovalDecided, ApprovalNeed, Decision, EscalationRetry, ExecutionEvent, ExecutionRetried, Failure, Payload, Progress,
     Receipt, StepResolution, WaitEnded, child_ended, execution_event::Kind, step::State, wait_ended,
 };
 
+use serde_json::Value;
+
 use super::{
     picture::Picture,
-    text::{Line, Style, clean},
+    text::{Line, Style, clean, shorten},
     time, words,
 };
 use crate::names;
@@ -27,6 +29,35 @@ pub(crate) fn line(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
             .and(Style::Plain, " ")
             .and(style, what),
     )
+}
+
+/// The most characters of one argument or result that [`details`] shows.
+const MAX_DETAIL: usize = 2_000;
+
+/// What an event has besides its line: the arguments of a call, one a line, or its result.
+pub(crate) fn details(event: &ExecutionEvent) -> Vec<Line> {
+    let row = |name: &str, value: &str| {
+        let name = if name.is_empty() { String::new() } else { format!("{}: ", clean(name)) };
+        Line::new(" ".repeat(28)).and(Style::Dim, name).and(Style::Plain, shorten(&clean(value), MAX_DETAIL))
+    };
+    let json = |payload: &Option<Payload>| payload.as_ref().and_then(Payload::as_json).unwrap_or_default().to_owned();
+    match &event.kind {
+        Some(Kind::ToolCallRequested(call)) => match serde_json::from_str(&json(&call.arguments)) {
+            Ok(Value::Object(arguments)) => arguments
+                .iter()
+                .map(|(name, value)| match value {
+                    Value::String(text) => row(name, text),
+                    value => row(name, &value.to_string()),
+                })
+                .collect(),
+            _ => call.arguments.iter().map(|arguments| row("arguments", &words::payload(arguments))).collect(),
+        },
+        Some(Kind::ToolCallCompleted(call)) => match json(&call.result) {
+            text if text.is_empty() => call.result.iter().map(|result| row("result", &words::payload(result))).collect(),
+            text => vec![row("result", &text)],
+        },
+        _ => Vec::new(),
+    }
 }
 
 /// Whether an event is the end of its step.

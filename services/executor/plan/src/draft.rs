@@ -17,6 +17,12 @@ pub struct PlanDraft {
     /// What the plan is for, for people.
     #[serde(default)]
     pub description: String,
+    /// The labels of its executions, beside those that a start gives.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Whether a start of it only says what would happen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
     /// The values that an execution is started with, by their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, Input>,
@@ -89,6 +95,9 @@ pub struct StepDraft {
     /// Its purpose and the reason for it, shown to those who decide about its calls.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// The id of the outermost group that it was written in, for people; empty when it stands in none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
     /// Ids of steps that must have completed first. Steps named in templates need not be repeated here.
     #[serde(default)]
     pub depends_on: Vec<String>,

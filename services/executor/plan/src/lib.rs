@@ -22,8 +22,8 @@ mod schema;
 mod template;
 mod timestamp;
 
-pub use check::is_signal_name;
-pub use document::{Composed, Format, NamedPlan, PlanText, refused_name};
+pub use check::{is_signal_name, label_problem};
+pub use document::{Composed, EXECUTOR_STAGE_COMMANDS, Format, NamedPlan, PlanText, refused_name};
 pub use draft::{
     AuditLevel, CallDraft, CheckDraft, FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft, WaitDraft,
 };

@@ -112,3 +112,12 @@ pub const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The maximum number of violations that one error lists; one more entry has the number of the others.
 pub const MAX_VIOLATIONS: usize = 100;
+
+/// Maximum number of labels of an execution.
+pub const MAX_LABELS: usize = 64;
+
+/// Maximum bytes of a label's key.
+pub const MAX_LABEL_KEY_BYTES: usize = 63;
+
+/// Maximum bytes of a label's value.
+pub const MAX_LABEL_BYTES: usize = 255;

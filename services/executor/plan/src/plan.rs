@@ -26,6 +26,8 @@ pub struct Plan {
     pub(crate) resources: BTreeMap<String, u32>,
     pub(crate) audit_level: Option<AuditLevel>,
     pub(crate) allowed_commands: Option<Vec<String>>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) dry_run: bool,
     pub(crate) inputs: BTreeMap<String, Input>,
     pub(crate) steps: Vec<Arc<StepSpec>>,
     /// By step: the steps that depend on it, ascending.
@@ -40,6 +42,7 @@ pub struct StepSpec {
     /// As it was written: empty when the id serves.
     pub(crate) title: String,
     pub(crate) description: String,
+    pub(crate) group: String,
     pub(crate) depends_on: Vec<String>,
     pub(crate) dependencies: Vec<usize>,
     pub(crate) run_when: RunWhen,
@@ -437,6 +440,16 @@ impl Plan {
         self.allowed_commands.as_deref()
     }
 
+    /// The labels of its executions, beside those that a start gives.
+    pub fn labels(&self) -> &BTreeMap<String, String> {
+        &self.labels
+    }
+
+    /// Whether a start of it only says what would happen.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     /// The values that an execution is started with, by their names.
     pub fn inputs(&self) -> &BTreeMap<String, Input> {
         &self.inputs
@@ -460,6 +473,22 @@ impl Plan {
         &self.dependents[step]
     }
 
+    /// The same with this time limit of each step that calls a tool or carries out a plan, in plans of steps as well.
+    #[must_use]
+    pub fn with_step_timeout(&self, timeout: Duration) -> Self {
+        fn limit(draft: &mut PlanDraft, timeout: Duration) {
+            for step in draft.steps.iter_mut().filter(|step| step.kind.retried_as().is_some()) {
+                step.timeout = Some(timeout);
+                if let StepKindDraft::Plan { plan, .. } = &mut step.kind {
+                    limit(plan, timeout);
+                }
+            }
+        }
+        let mut draft = self.to_draft();
+        limit(&mut draft, timeout);
+        Self::stored(draft).expect("a time limit makes no plan invalid")
+    }
+
     /// The plan as a draft; [`Plan::new`] and [`Plan::stored`] make the same plan of it.
     pub fn to_draft(&self) -> PlanDraft {
         PlanDraft {
@@ -474,6 +503,8 @@ impl Plan {
             resources: self.resources.clone(),
             audit_level: self.audit_level,
             allowed_commands: self.allowed_commands.clone(),
+            labels: self.labels.clone(),
+            dry_run: self.dry_run,
         }
     }
 }
@@ -492,6 +523,11 @@ impl StepSpec {
     /// What the step is for, and why, as its author wrote it; often empty.
     pub fn description(&self) -> &str {
         &self.description
+    }
+
+    /// The id of the outermost group that it was written in, for people; empty when it stands in none.
+    pub fn group(&self) -> &str {
+        &self.group
     }
 
     /// The positions of the steps that must have completed first, those named in templates included; ascending and unique.
@@ -629,6 +665,7 @@ impl StepSpec {
         StepDraft {
             id: self.id.clone(),
             title: self.title.clone(),
+            group: self.group.clone(),
             description: self.description.clone(),
             depends_on: self.depends_on.clone(),
             run_when: self.run_when,

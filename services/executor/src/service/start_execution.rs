@@ -1,10 +1,10 @@
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{Actor, Body, Created, Event, ExecutionEvent, Timestamp, Workspace, digest};
 use belay_journal::{Folder, NewExecution, Refused};
 use belay_plan::{
-    Plan, Planned, StepProblem,
+    Plan, Planned, StepProblem, label_problem,
     limits::{self, MAX_INPUT_BYTES},
 };
 use belay_proto::{
@@ -128,6 +128,7 @@ pub(super) async fn start_execution(
         start_paused,
         inputs,
         start_time,
+        step_timeout,
         ..
     } = request;
 
@@ -145,6 +146,13 @@ pub(super) async fn start_execution(
     };
     let catalogue = registry.runner.catalogue(false).await?;
     let (plan, tools) = accepted(registry, &source).await?;
+    let plan = match step_timeout {
+        None => plan,
+        Some(timeout) => plan.with_step_timeout(step_timeout_of(timeout)?),
+    };
+    let validate_only = validate_only || plan.is_dry_run();
+    let labels = with_labels_of(&plan, labels);
+    check_labels(registry, &labels)?;
     let inputs = json_within("inputs", inputs, 2 * MAX_INPUT_BYTES, "{}")?;
     let inputs = inputs_of(registry, &plan, inputs)?;
 
@@ -289,7 +297,7 @@ fn preview(
     let mut secrets = registry.vault.secrets();
     secrets.mark(marks::of_created(execution.created()));
     let planned_calls = planned_calls.into_iter().map(|call| shown(secrets.redactor(), call)).collect();
-    Ok(v1::Execution { planned_calls, ..secrets.summarize(name, &execution) })
+    Ok(v1::Execution { planned_calls, dry_run: true, ..secrets.summarize(name, &execution) })
 }
 
 /// Replies to a repeated request with the execution that it started, and to any other request with the same name or request id with an
@@ -365,19 +373,30 @@ fn check_labels(
     registry: &ExecutionRegistry,
     labels: &std::collections::BTreeMap<String, String>,
 ) -> Result<(), Status> {
-    if labels.len() > 64 {
-        return Err(status::invalid("labels", format!("has {} entries and the limit is 64", labels.len())).into());
+    if labels.len() > limits::MAX_LABELS {
+        let message = format!("has {} entries and the limit is {}", labels.len(), limits::MAX_LABELS);
+        return Err(status::invalid("labels", message).into());
     }
     for (key, value) in labels {
-        let field = || registry.vault.shown(format!("labels[{key:?}]"));
-        if key.is_empty() || key.len() > 63 || value.len() > 255 {
-            return Err(status::invalid(&field(), "a key must have 1 to 63 bytes and a value at most 255").into());
-        }
-        if key.chars().chain(value.chars()).any(char::is_control) {
-            return Err(status::invalid(&field(), "must not contain control characters").into());
+        if let Some(problem) = label_problem(key, value) {
+            return Err(status::invalid(&registry.vault.shown(format!("labels[{key:?}]")), problem).into());
         }
     }
     Ok(())
+}
+
+/// The time limit of steps that a start gives.
+fn step_timeout_of(timeout: pbjson_types::Duration) -> Result<Duration, Status> {
+    let read = belay_proto::to_duration(&timeout);
+    let read = read.filter(|timeout| !timeout.is_zero() && *timeout <= limits::MAX_DURATION);
+    read.ok_or_else(|| status::invalid("step_timeout", "must be longer than 0 and at most 365 days").into())
+}
+
+/// The labels of a start and of its plan: what the start says holds.
+fn with_labels_of(plan: &Plan, labels: std::collections::BTreeMap<String, String>) -> std::collections::BTreeMap<String, String> {
+    let mut all = plan.labels().clone();
+    all.extend(labels);
+    all
 }
 
 /// The hash that identifies a request: everything but the request id.
@@ -407,6 +426,10 @@ mod tests {
             v1::StartExecutionRequest { start_paused: true, ..request.clone() },
             v1::StartExecutionRequest { inputs: Some(v1::Payload::of_json("{}")), ..request.clone() },
             v1::StartExecutionRequest { start_time: Some(belay_proto::timestamp(1)), ..request.clone() },
+            v1::StartExecutionRequest {
+                step_timeout: Some(belay_proto::duration(Duration::from_secs(1))),
+                ..request.clone()
+            },
         ];
         for other in &others {
             assert_ne!(hash(other), hash(&request), "{other:?}");

@@ -108,6 +108,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             id: step.id,
             title: step.title,
             description: step.description,
+            group: step.group,
             depends_on: step.depends_on,
             run_when: run_when_from(step.run_when, &at("run_when"), &mut violations),
             condition: step.condition,
@@ -148,6 +149,8 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         resources,
         audit_level: audit_level_from(message.audit_level, &mut violations),
         allowed_commands: message.allowed_commands.map(|allowed| allowed.programs),
+        labels: message.labels,
+        dry_run: message.dry_run,
     };
     (draft, violations)
 }
@@ -362,6 +365,8 @@ fn draft_message(draft: PlanDraft) -> v1::Plan {
         resources: draft.resources.into_iter().map(resource_message).collect(),
         audit_level: audit_level_to(draft.audit_level).into(),
         allowed_commands: draft.allowed_commands.map(|programs| v1::AllowedCommands { programs }),
+        labels: draft.labels,
+        dry_run: draft.dry_run,
     }
 }
 
@@ -456,6 +461,7 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
     v1::StepSpec {
         id: step.id,
         title: step.title,
+        group: step.group,
         description: step.description,
         depends_on: step.depends_on,
         // An older version has to refuse what it would not do, and not what it would do all the same.

@@ -105,6 +105,7 @@ pub(crate) async fn fork(context: &Context, verb: Fork, signals: &mut Signals) -
         asks: ask::is_attended(),
         max_wait: None,
         shape: EventShape::Belay,
+        verbose: false,
     };
     attend(context, session, signals, attendance).await
 }

@@ -81,6 +81,7 @@ pub(super) async fn watch_on(
         asks: ask::is_attended(),
         max_wait: None,
         shape: EventShape::Belay,
+        verbose: false,
     };
     attend(context, session, signals, attendance).await
 }

@@ -36,6 +36,9 @@ pub(crate) struct Watch {
     /// The lines that programs get, which `-o jsonl` is then
     #[arg(long = "as", value_name = "SHAPE", value_enum, requires = "id")]
     pub(crate) shape: Option<EventShape>,
+    /// Show the arguments and the result of each call, and every event
+    #[arg(short, long, requires = "id", conflicts_with = "shape")]
+    verbose: bool,
 }
 
 /// Watches without driving the execution.
@@ -55,6 +58,6 @@ pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals)
     })
     .await??;
     let shape = verb.shape.unwrap_or_default();
-    let attendance = Attendance { name, after: verb.after, drive: false, asks: false, max_wait: None, shape };
+    let attendance = Attendance { name, after: verb.after, drive: false, asks: false, max_wait: None, shape, verbose: verb.verbose };
     attend(context, session, signals, attendance).await
 }

@@ -1,13 +1,13 @@
 //! The result of an executor stage: `status`, `step_results`, `metrics`, `next_stage`.
 
+use std::collections::HashMap;
+
 use belay_proto::v1::{ErrorClass, Execution, Failure, Step, execution, step::State};
 use serde_json::{Value, json};
 
 use super::{Recorded, lasted, message, output};
 use crate::{exit::Exit, follow::is_over};
 
-/// The number of the only task: a plan of Belay has steps, and no tasks above them.
-pub(super) const TASK: u32 = 1;
 /// The stage that continues after an execution that completed.
 const NEXT_STAGE: &str = "verifier";
 
@@ -15,8 +15,8 @@ const NEXT_STAGE: &str = "verifier";
 pub(super) fn result(recorded: &Recorded) -> Value {
     let execution = &recorded.execution;
     let is_complete = execution.state() == execution::State::Completed;
-    let results: Vec<Value> =
-        execution.steps.iter().enumerate().map(|(place, step)| step_result(step, place + 1)).collect();
+    let numbers = Numbers::of(execution);
+    let results: Vec<Value> = execution.steps.iter().map(|step| step_result(step, &numbers)).collect();
     let executed = execution.steps.iter().filter(|step| step.attempt > 0).count();
     let mut result = json!({
         "status": stage_status(execution.state()),
@@ -40,9 +40,41 @@ fn exit_code(execution: &Execution) -> Option<u8> {
     is_over(execution.state()).then(|| Exit::of_execution(execution).0)
 }
 
-fn step_result(step: &Step, number: usize) -> Value {
+/// The numbers of steps as a stage counts them, from 1: of the task, which is a group of the plan, and of the step in it. Steps in no group are one task.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    by_id: HashMap<String, (usize, usize)>,
+    /// The number of steps that were counted.
+    pub(super) counted: usize,
+}
+
+impl Numbers {
+    /// Those of an execution's steps, in the order of the plan.
+    pub(super) fn of(execution: &Execution) -> Numbers {
+        let groups: HashMap<&str, &str> =
+            execution.plan.iter().flat_map(|plan| &plan.steps).map(|step| (step.id.as_str(), step.group.as_str())).collect();
+        let mut tasks: HashMap<&str, (usize, usize)> = HashMap::new();
+        let mut by_id = HashMap::with_capacity(execution.steps.len());
+        for step in &execution.steps {
+            let next = tasks.len() + 1;
+            let group = groups.get(step.step_id.as_str()).copied().unwrap_or_default();
+            let (task, steps) = tasks.entry(group).or_insert((next, 0));
+            *steps += 1;
+            by_id.insert(step.step_id.clone(), (*task, *steps));
+        }
+        Numbers { by_id, counted: execution.steps.len() }
+    }
+
+    /// The task and the step; `None` for a step that is not one of the plan.
+    pub(super) fn step(&self, id: &str) -> Option<(usize, usize)> {
+        self.by_id.get(id).copied()
+    }
+}
+
+fn step_result(step: &Step, numbers: &Numbers) -> Value {
+    let (task, number) = numbers.step(&step.step_id).unwrap_or((1, 0));
     let mut result = json!({
-        "task": TASK,
+        "task": task,
         "step": number,
         "step_id": step.step_id,
         "title": title(step),

@@ -9,7 +9,7 @@ use belay_proto::v1::{
 use pbjson_types::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::executor::{TASK, error_code, failed, stage_status, title};
+use super::executor::{Numbers, error_code, failed, stage_status, title};
 use crate::{
     failure,
     render::{json, picture::Picture, result::message, time, words},
@@ -36,6 +36,7 @@ pub(crate) struct EventLines {
     calls: HashMap<String, (String, Option<Timestamp>)>,
     /// The approvals that steps need, by step, until they are asked for.
     needs: HashMap<String, ApprovalNeed>,
+    numbers: Numbers,
 }
 
 impl EventLines {
@@ -151,10 +152,16 @@ impl EventLines {
             )
             | None => return Ok(None),
         };
-        let mut line: Map<String, Value> =
-            Map::from_iter([("type".to_owned(), kind.into()), ("task".to_owned(), TASK.into())]);
+        if self.numbers.counted != picture.execution().steps.len() {
+            self.numbers = Numbers::of(picture.execution());
+        }
+        let number = self.numbers.step(id);
+        let mut line: Map<String, Value> = Map::from_iter([("type".to_owned(), kind.into())]);
+        if id.is_empty() || number.is_some() {
+            line.insert("task".to_owned(), number.map_or(1, |(task, _)| task).into());
+        }
         if !id.is_empty() {
-            line.extend(picture.number(id).map(|number| ("step".to_owned(), number.into())));
+            line.extend(number.map(|(_, step)| ("step".to_owned(), step.into())));
             line.insert("step_id".to_owned(), id.clone().into());
         }
         if let Value::Object(fields) = fields {

@@ -17,7 +17,7 @@ use crate::{
     error::{Findings, Problem},
     limits::{
         MAX_ALLOWED_COMMANDS, MAX_DURATION, MAX_ESCALATIONS, MAX_ID_CHARS, MAX_INPUT_BYTES, MAX_INPUT_CHARS,
-        MAX_INPUTS, MAX_NESTED_PLANS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES,
+        MAX_INPUTS, MAX_LABELS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES, MAX_NESTED_PLANS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES,
         MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
     },
     nearest,
@@ -248,6 +248,8 @@ fn nested(
         resources: draft.resources,
         audit_level: draft.audit_level,
         allowed_commands: draft.allowed_commands,
+        labels: draft.labels,
+        dry_run: draft.dry_run,
         inputs: draft.inputs.clone(),
         steps: draft.steps.into_iter().zip(parts).map(|(step, part)| Arc::new(part.complete(step))).collect(),
         dependents,
@@ -298,10 +300,22 @@ impl<'d> Checker<'d> {
         }
         self.duration(&root.key("timeout"), draft.timeout);
         self.declared_inputs(&root.key("inputs"), &draft.inputs);
+        self.labels(&root.key("labels"), &draft.labels);
         self.capacities(&root.key("resources"), &draft.resources);
         self.allowed_commands(&root.key("allowed_commands"), draft.allowed_commands.as_deref().unwrap_or_default());
         if let Some(escalation) = &draft.escalation {
             self.escalation(&root.key("escalation"), escalation);
+        }
+    }
+
+    fn labels(&mut self, path: &FieldPath, labels: &BTreeMap<String, String>) {
+        if labels.len() > MAX_LABELS {
+            self.rule(path, || format!("has {} entries and the limit is {MAX_LABELS}", labels.len()));
+        }
+        for (key, value) in labels {
+            if let Some(problem) = label_problem(key, value) {
+                self.rule(&path.key(key.clone()), || problem);
+            }
         }
     }
 
@@ -446,6 +460,17 @@ const ID_CHARS: &str =
 
 /// What is wrong with an id. Only letters, digits and a few signs are allowed, so no id contains control characters. `~` is not one of them: it stands in
 /// the ids of steps that an execution adds itself.
+/// What is wrong with a label; `None` when nothing is.
+pub fn label_problem(key: &str, value: &str) -> Option<String> {
+    if key.is_empty() || key.len() > MAX_LABEL_KEY_BYTES || value.len() > MAX_LABEL_BYTES {
+        return Some(format!(
+            "a key must have 1 to {MAX_LABEL_KEY_BYTES} bytes and a value at most {MAX_LABEL_BYTES}"
+        ));
+    }
+    let has_controls = key.chars().chain(value.chars()).any(char::is_control);
+    has_controls.then(|| "must not contain control characters".to_owned())
+}
+
 pub(crate) fn id_problem(id: &str, longest: usize) -> Option<String> {
     let shape = || format!("1 to {longest} {ID_CHARS}");
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || b == b'.';

@@ -9,7 +9,7 @@ use crate::{
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
         MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEMS, MAX_RESOURCE_CHARS, MAX_RESOURCES,
-        MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_TOOL_CHARS,
+        MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TOOL_CHARS,
     },
     nearest,
     path::{FieldPath, look_alikes, shown},
@@ -233,6 +233,7 @@ impl Part {
             id: draft.id,
             title: draft.title,
             description: draft.description,
+            group: draft.group,
             depends_on: draft.depends_on,
             dependencies: self.dependencies,
             run_when: draft.run_when,
@@ -273,6 +274,9 @@ impl Checker<'_> {
             StepKindDraft::Wait { wait } => KindPart::Wait(self.wait(&path, step, wait)),
             StepKindDraft::Plan { plan, inputs } => KindPart::Plan(None, self.plan_inputs(&path, step, plan, inputs)),
         };
+        if step.group.chars().count() > MAX_STEP_ID_CHARS {
+            self.rule(&path.key("group"), || format!("has more than {MAX_STEP_ID_CHARS} characters"));
+        }
         let described = step.description.chars().count();
         if described > MAX_DESCRIPTION_CHARS {
             self.rule(&path.key("description"), || {

@@ -150,6 +150,8 @@ impl<'n> Listed<'n> {
             let own: HashSet<String> = steps.iter().map(|step| step.draft.id.clone()).collect();
             for step in steps {
                 let draft = &mut step.draft;
+                // Inner groups come first, so that the outermost one stays.
+                draft.group.clone_from(&group.id);
                 // What undoes a step, and what is checked after its call, may name the step itself.
                 let begins = !draft.depends_on.iter().any(|id| own.contains(id))
                     && !named_steps(draft).any(|id| id != draft.id && own.contains(&id));

@@ -51,6 +51,17 @@ pub(super) const OTHER_NAMES: [(&str, &[&str]); 10] = [
     ("audit_level", &["auditLevel"]),
 ];
 
+/// The names that fields of a draft have in a task plan, and nowhere else.
+const TASK_PLAN_NAMES: [(&str, &[&str]); 7] = [
+    ("id", &["Id"]),
+    ("description", &["goal", "Goal", "Description"]),
+    ("title", &["Title"]),
+    ("steps", &["tasks", "Tasks", "Steps"]),
+    ("tool", &["Action", "Tool"]),
+    ("arguments", &["Parameters", "Arguments"]),
+    ("depends_on", &["dependsOn", "DependsOn", "Dependencies"]),
+];
+
 /// The other names that a field may have.
 pub(crate) fn other_names(name: &str) -> &'static [&'static str] {
     OTHER_NAMES.iter().find(|(main, _)| *main == name).map_or(&[], |(_, others)| others)
@@ -111,8 +122,9 @@ impl Origin<'_> {
                     for (level, position) in positions.into_iter().enumerate() {
                         if level > 0 {
                             groups.extend(node.map(|group| (field.clone(), group)));
-                            field = field.key("steps");
-                            node = node.and_then(|node| find(node, "steps")).map(|(_, steps)| steps);
+                            let entry = node.and_then(|node| find(node, "steps"));
+                            field = field.key(entry.map_or("steps", |(name, _)| name).to_owned());
+                            node = entry.map(|(_, steps)| steps);
                         }
                         field = field.index(position);
                         node = node.and_then(|node| node.entry(position));
@@ -133,6 +145,11 @@ fn is_in_plans(segments: &[Segment]) -> bool {
 
 /// Finds a field by its name in a draft, under whichever name the author used.
 fn find<'n>(node: &'n Node, key: &str) -> Option<(&'n str, &'n Node)> {
-    let entry = node.field(key).or_else(|| other_names(key).iter().find_map(|other| node.field(other)))?;
+    let written = || {
+        let of_task_plan = TASK_PLAN_NAMES.iter().find(|(name, _)| *name == key)?;
+        of_task_plan.1.iter().find_map(|other| node.field(other))
+    };
+    let others = || other_names(key).iter().find_map(|other| node.field(other));
+    let entry = node.field(key).or_else(others).or_else(written)?;
     Some((&entry.key.name, &entry.value))
 }

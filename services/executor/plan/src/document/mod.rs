@@ -25,6 +25,7 @@ use crate::{
 pub use files::{Composed, NamedPlan, PlanText, refused_name};
 use finding::Finding;
 use locate::Positions;
+pub use read::EXECUTOR_STAGE_COMMANDS;
 pub(crate) use locate::other_names;
 use tree::Node;
 

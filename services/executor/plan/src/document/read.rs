@@ -2,7 +2,9 @@
 //! checked.
 
 mod config;
+mod context;
 mod of_plan;
+mod task_plan;
 
 use std::time::Duration;
 
@@ -29,9 +31,16 @@ use super::{
     tree::{Kind, Node},
 };
 
+/// The executor agent's time limit of an attempt.
+const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
+
 /// What a step or a plan has, and a group does not.
 const OF_A_PLAN: [&str; 9] =
     ["timeout", "for_each", "tool", "wait", "arguments", "inputs", "compensate", "stop_on_error", "parallelism"];
+
+use context::labels_of;
+use task_plan::is_task_plan;
+pub use task_plan::EXECUTOR_STAGE_COMMANDS;
 
 /// The content of a document.
 pub(super) struct Document<'n> {
@@ -41,7 +50,7 @@ pub(super) struct Document<'n> {
 }
 
 pub(super) fn read<'n>(text: &'n str, root: &'n Node) -> Document<'n> {
-    let mut reader = Reader { text, report: Report::default() };
+    let mut reader = Reader { text, report: Report::default(), shape: Shape::Own };
     let (draft, origin) = reader.document(Value { path: FieldPath::root(), node: root });
     Document { draft, origin, findings: reader.report.findings }
 }
@@ -52,15 +61,28 @@ enum Entry<'n> {
     Group(Box<Group<'n>>, Listed<'n>),
 }
 
+/// Whose form a document has, as far as it decides what is meant by what it does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// Belay's, or one that has the same defaults.
+    Own,
+    /// The executor stage's.
+    TaskPlan,
+    /// The executor agent's.
+    Agent,
+}
+
 struct Reader<'n> {
     text: &'n str,
     report: Report,
+    shape: Shape,
 }
 
 impl<'n> Reader<'n> {
     /// A plan, or a plan with its context and settings around it.
     fn document(&mut self, root: Value<'n>) -> (PlanDraft, Origin<'n>) {
-        let around = root.node.field("plan").filter(|_| root.node.field("steps").is_none());
+        let has_steps = root.node.field("steps").is_some() || is_task_plan(root.node);
+        let around = root.node.field("plan").filter(|_| !has_steps);
         if around.is_none() {
             let (draft, places) = self.plan(&root, None);
             return (draft, Origin { plan: root.node, plan_path: root.path, config: None, places });
@@ -71,13 +93,15 @@ impl<'n> Reader<'n> {
         if let Some(mut fields) = root.fields(&mut self.report, "an object") {
             let plan = fields.take_exactly("plan");
             let config = fields.take_exactly("config");
-            // The requester belongs to the request that starts the execution, not to the plan.
-            fields.take_exactly("context");
+            let context = fields.take_exactly("context");
             origin.config = config.as_ref().map(|config| config.node);
             match plan {
                 Some(plan) => {
                     origin.plan = plan.node;
                     (draft, origin.places) = self.plan(&plan, config);
+                    if let Some(context) = context {
+                        self.context(&context, &mut draft);
+                    }
                 }
                 None => self.report.refuse(&origin.plan_path, root.node.offset, || {
                     "is required: it must be an object with `id` and `steps`".to_owned()
@@ -93,8 +117,39 @@ impl<'n> Reader<'n> {
         let Some(mut fields) = plan.fields(&mut self.report, "an object with `id` and `steps`") else {
             return (draft, Places::default());
         };
+        if is_task_plan(plan.node) {
+            self.shape = Shape::TaskPlan;
+            let places;
+            (draft, places) = self.task_plan(fields);
+            self.config_of(config, &mut draft, [false; 5]);
+            task_plan::with_defaults(&mut draft);
+            return (draft, places);
+        }
+        let named = ["plan_id", "planId"].into_iter().find_map(|name| fields.take_refused(name));
+        let task = fields.take_refused("task_id");
+        if named.is_some() || task.is_some() {
+            self.shape = Shape::Agent;
+        }
         draft.id = self.optional_text(&mut fields, "id");
+        if let Some(named) = &named {
+            match draft.id.is_empty() {
+                true => draft.id = named.text(&mut self.report),
+                false => named.refuse(&mut self.report, || "duplicates `id`: give only one of them".to_owned()),
+            }
+        }
         draft.description = self.optional_text(&mut fields, "description");
+        let dry_run = fields.take_exactly("dry_run");
+        draft.dry_run = dry_run.as_ref().is_some_and(|value| value.flag(&mut self.report));
+        if let Some(labels) = fields.take_exactly("labels") {
+            self.labels(&labels, &mut draft.labels);
+        }
+        if let Some(task) = task {
+            let task = task.text(&mut self.report);
+            if draft.id.is_empty() {
+                draft.id.clone_from(&task);
+            }
+            draft.labels.entry("task_id".to_owned()).or_insert(task);
+        }
         let parallelism = fields.take_exactly("parallelism");
         draft.parallelism = parallelism.as_ref().and_then(|value| self.parallelism(value)).unwrap_or_default();
         let stop_on_error = fields.take_exactly("stop_on_error");
@@ -116,8 +171,9 @@ impl<'n> Reader<'n> {
         if let Some(memory) = fields.take(&mut self.report, "memory") {
             self.memory(&memory, &mut draft.inputs);
         }
-        // The plan's author and date are ignored, because nothing depends on them.
-        fields.take_exactly("metadata");
+        if let Some(metadata) = fields.take_exactly("metadata") {
+            labels_of(metadata.node, &["createdBy", "createdAt", "confidence"], &mut draft.labels);
+        }
         let steps = fields.take_exactly("steps").map_or_else(Vec::new, |steps| steps.list(&mut self.report, "steps"));
         fields.finish(&mut self.report);
         let places;
@@ -125,21 +181,25 @@ impl<'n> Reader<'n> {
         if let Some(defaults) = retry_defaults {
             self.retry_defaults(&defaults, &mut draft.steps);
         }
-        if let Some(mut config) = config.and_then(|config| config.fields(&mut self.report, "an object with settings")) {
-            self.config(
-                &mut config,
-                &mut draft,
-                [
-                    timeout.is_some(),
-                    stop_on_error.is_some(),
-                    parallelism.is_some(),
-                    audit_level.is_some(),
-                    allowed_commands.is_some(),
-                ],
-            );
-            config.finish(&mut self.report);
+        let given = [
+            timeout.is_some(),
+            stop_on_error.is_some(),
+            parallelism.is_some(),
+            audit_level.is_some(),
+            allowed_commands.is_some(),
+        ];
+        self.config_of(config, &mut draft, given);
+        if self.shape == Shape::Agent {
+            agent_defaults(&mut draft.steps);
         }
         (draft, places)
+    }
+
+    fn config_of(&mut self, config: Option<Value<'n>>, draft: &mut PlanDraft, given: [bool; 5]) {
+        if let Some(mut config) = config.and_then(|config| config.fields(&mut self.report, "an object with settings")) {
+            self.config(&mut config, draft, given);
+            config.finish(&mut self.report);
+        }
     }
 
     /// A list of steps and groups. `within`: the positions of the groups that it stands in.
@@ -276,27 +336,7 @@ impl<'n> Reader<'n> {
     /// A step, its `order`, and where the steps of its own plan stand.
     fn step(&mut self, step: &Value<'n>) -> (Option<u32>, StepDraft, Places) {
         let mut of_plan = Places::default();
-        let mut draft = StepDraft {
-            id: String::new(),
-            title: String::new(),
-            description: String::new(),
-            depends_on: Vec::new(),
-            run_when: RunWhen::default(),
-            condition: String::new(),
-            for_each: None,
-            timeout: None,
-            attempt_timeout: None,
-            exclusive: false,
-            verbatim: Vec::new(),
-            retry: None,
-            fallback: Vec::new(),
-            compensate: None,
-            resources: Vec::new(),
-            preconditions: Vec::new(),
-            postconditions: Vec::new(),
-            output_schema: None,
-            kind: StepKindDraft::Tool { tool: String::new(), arguments: Json::Object(serde_json::Map::new()) },
-        };
+        let mut draft = blank();
         let Some(mut fields) = step.fields(&mut self.report, "an object with `id` and `tool`") else {
             return (None, draft, of_plan);
         };
@@ -373,6 +413,7 @@ impl<'n> Reader<'n> {
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
         draft.exclusive = fields.take(&mut self.report, "exclusive").is_some_and(|value| value.flag(&mut self.report));
         draft.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
+        draft.group = self.optional_text(&mut fields, "group");
         let order = self.order_of(&mut fields);
         fields.finish(&mut self.report);
         (order, draft, of_plan)
@@ -598,6 +639,10 @@ impl<'n> Reader<'n> {
     fn duration(&mut self, value: &Value<'n>) -> Option<Duration> {
         let read = match &value.node.kind {
             Kind::Text(text) => duration::parse(text).map_err(|why| about(text, &why)),
+            // Other planners count seconds.
+            Kind::Number(number) if self.shape != Shape::Own && number.as_u64().is_some() => {
+                Ok(Duration::from_secs(number.as_u64().unwrap_or_default()))
+            }
             Kind::Number(number) => Err(format!("`{number}` has no unit: write {number}s for seconds")),
             _ => Err("must be a duration, such as 500ms, 10s, 5m or 1h30m".to_owned()),
         };
@@ -624,6 +669,41 @@ impl<'n> Reader<'n> {
             }
             _ => {}
         }
+    }
+}
+
+/// A step of which nothing is known.
+fn blank() -> StepDraft {
+    StepDraft {
+        id: String::new(),
+        title: String::new(),
+        description: String::new(),
+        group: String::new(),
+        depends_on: Vec::new(),
+        run_when: RunWhen::default(),
+        condition: String::new(),
+        for_each: None,
+        timeout: None,
+        attempt_timeout: None,
+        exclusive: false,
+        verbatim: Vec::new(),
+        retry: None,
+        fallback: Vec::new(),
+        compensate: None,
+        resources: Vec::new(),
+        preconditions: Vec::new(),
+        postconditions: Vec::new(),
+        output_schema: None,
+        kind: StepKindDraft::Tool { tool: String::new(), arguments: Json::Object(serde_json::Map::new()) },
+    }
+}
+
+/// What the executor agent does where its plan says nothing else: three attempts of each step, each of at most 300 s. Its `timeout` is that of an attempt.
+fn agent_defaults(steps: &mut [StepDraft]) {
+    for step in steps.iter_mut().filter(|step| step.kind.retried_as().is_some()) {
+        let timeout = step.timeout.take().unwrap_or(AGENT_TIMEOUT);
+        step.attempt_timeout.get_or_insert(timeout);
+        step.retry.get_or_insert_with(|| Profile::Agent.policy());
     }
 }
 

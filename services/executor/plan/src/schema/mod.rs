@@ -12,7 +12,7 @@ use crate::{
     AuditLevel,
     limits::{
         MAX_ALLOWED_COMMANDS, MAX_ATTEMPTS, MAX_DURATION, MAX_ESCALATIONS, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS,
-        MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES,
+        MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_LABELS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES, MAX_PARALLELISM, MAX_PLAN_BYTES,
         MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES, MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES, MAX_STEPS,
     },
 };
@@ -121,7 +121,15 @@ fn plan() -> Value {
         "working_memory": memory,
         "audit_level": audit_level("How much of the audit log is listed when nothing else is asked for. Everything is recorded."),
         "allowed_commands": allowed_commands("The programs that commands may start, of those that the policy allows; all of these by default."),
-        "metadata": {"description": "Anything about the plan's origin; ignored."},
+        "labels": optional(json!({
+            "description": "Labels of its executions, beside those that a start gives.",
+            "type": "object",
+            "maxProperties": MAX_LABELS,
+            "propertyNames": {"minLength": 1, "maxLength": MAX_LABEL_KEY_BYTES},
+            "additionalProperties": {"type": "string", "maxLength": MAX_LABEL_BYTES},
+        })),
+        "dry_run": optional(json!({"description": "Whether a start of it only says what would happen.", "type": "boolean", "default": false})),
+        "metadata": {"description": "Anything about the plan's origin: `createdBy`, `createdAt` and `confidence` become labels, the rest is ignored."},
     });
     let memory_once = [present("memory"), present("working_memory")];
     let memory_is_declared = json!({"required": ["inputs"], "properties": {"inputs": {"required": ["memory"]}}});
@@ -171,10 +179,7 @@ fn request() -> Value {
             "description": format!("Whether as many steps may run at once as there are, at most {MAX_IMPLIED_PARALLELISM}."),
             "type": "boolean",
         })),
-        "dryRun": {
-            "description": "Whether to run nothing, which a plan cannot request: use `belay run --dry-run`.",
-            "enum": [false, null],
-        },
+        "dryRun": optional(json!({"description": "The plan's `dry_run`.", "type": "boolean"})),
         "auditLevel": audit_level("The plan's `audit_level`."),
         "retry_count": optional(json!({
             "description": "How often a step that has no `retry` of its own is tried again; 3 beside `retry_backoff_base_ms` alone.",
@@ -205,7 +210,11 @@ fn request() -> Value {
     let fields = json!({
         "plan": {"$ref": "#/$defs/plan"},
         "config": optional(object(config, json!({"description": "Settings beside the plan."}))),
-        "context": {"description": "Who asks, and where; ignored."},
+        "context": optional(json!({
+            "description": "Who asks, and where: templates read it as `${context.NAME}`; `traceId`, `userId`, `sessionId` and `environment` become labels.",
+            "type": "object",
+            "properties": {"environment": {"enum": ["development", "staging", "production", null]}},
+        })),
     });
     let once = |setting: &str, field: &str| {
         json!({"not": {

@@ -27,6 +27,10 @@ pub(super) fn step() -> Value {
             "type": "string", "maxLength": MAX_DESCRIPTION_CHARS,
             "description": "What it is for, and why: shown to who decides about its calls.",
         })),
+        "group": optional(json!({
+            "type": "string", "maxLength": MAX_STEP_ID_CHARS,
+            "description": "The group under which people see it; that in which it is written, for one that stands in a group.",
+        })),
         "depends_on": optional(texts("Ids of steps that must have completed first. Steps that templates name are added.")),
         "run_when": optional(json!({
             "description": "After which ends of the steps that it depends on it runs.", "enum": run_when, "default": "success",

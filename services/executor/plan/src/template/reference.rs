@@ -41,6 +41,9 @@ const INPUTS: &str = "inputs";
 /// What a reference to the entry of a list begins with, for which a step runs, in the place of a step's id.
 const ITEM: &str = "item";
 
+/// What a reference to a value of the input `context` begins with, in the place of a step's id, where no step's value is named.
+const CONTEXT: &str = "context";
+
 /// What a reference can name of an entry. No step has a value of these names, so that a step may have the id `item`.
 const OF_ITEM: [&str; 2] = ["value", "index"];
 
@@ -242,6 +245,13 @@ impl<'a> Scanner<'a> {
                 return Ok(Reference { step, is_quoted, root: String::new(), path });
             }
             Accessor::Name(name) if ROOTS.contains(&name.as_str()) => name,
+            Accessor::Name(name) if step == CONTEXT && !is_quoted => {
+                let mut path = vec![Accessor::Name(CONTEXT.to_owned()), Accessor::Name(name)];
+                while !self.take("}") {
+                    path.push(self.accessor()?);
+                }
+                return Ok(Reference { step: INPUTS.to_owned(), is_quoted, root: String::new(), path });
+            }
             Accessor::Name(_) if step == ITEM && !is_quoted => return Err(Fault::NotOfItem),
             Accessor::Name(name) => {
                 return Err(Fault::NotAResult { step, name });

@@ -27,6 +27,8 @@ pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
         parallelism: random.random_range(0..=4),
         timeout: random.random_bool(0.15).then(|| milliseconds(random, 500, 6000)),
         audit_level: 0,
+        labels: Default::default(),
+        dry_run: false,
         allowed_commands: None,
         escalation: None,
         resources: Vec::new(),

@@ -13,6 +13,7 @@ pub(super) fn step(id: &str, depends_on: &[&str]) -> StepDraft {
 
 pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> StepDraft {
     StepDraft {
+        group: String::new(),
         id: id.to_owned(),
         description: String::new(),
         title: String::new(),

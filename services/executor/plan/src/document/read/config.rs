@@ -38,13 +38,8 @@ impl<'n> Reader<'n> {
             let all = u32::try_from(draft.steps.len()).unwrap_or(u32::MAX).clamp(1, MAX_IMPLIED_PARALLELISM);
             draft.parallelism = if value.flag(report) { all } else { 1 };
         }
-        // A caller that requests a dry run must not get a real one.
-        if let Some(value) = config.take_exactly("dryRun")
-            && value.flag(report)
-        {
-            value.refuse(report, || {
-                "a plan cannot request a dry run: remove this, and request it when you start the plan".to_owned()
-            });
+        if let Some(value) = config.take_exactly("dryRun") {
+            draft.dry_run = value.flag(report);
         }
         if let Some(value) = config.take_exactly("auditLevel") {
             once(&value, audit_level_given, "audit_level", report);

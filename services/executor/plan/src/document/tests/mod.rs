@@ -4,6 +4,7 @@ mod groups;
 mod hostile;
 mod meaning;
 mod refusals;
+mod shapes;
 
 use crate::{Format, Plan, StepKind, StepSpec, Violation};
 

@@ -129,8 +129,8 @@ fn unknown_fields_are_named_with_the_nearest() {
         assert_eq!(wrong.violations[0].line, 5, "{field}: {wrong}");
     }
     assert_refused(
-        &REQUEST.replace("\"dryRun\": false", "\"dryRun\": true"),
-        &[("config.dryRun: a plan cannot request a dry run", (16, 82))],
+        &REQUEST.replace("\"dryRun\": false", "\"dryRun\": \"yes\""),
+        &[("config.dryRun: must be true or false", (16, 82))],
     );
     assert_refused(
         &REQUEST.replace("\"context\"", "\"contxt\""),

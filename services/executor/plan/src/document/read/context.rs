@@ -1,0 +1,77 @@
+//! Reads who asks for a plan, and where: the context that another planner writes beside it, and labels.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::{Input, PlanDraft, limits::MAX_LABEL_BYTES, path::shown};
+
+use super::{
+    super::tree::{Kind, Node},
+    Reader, Value,
+    task_plan::{first_bytes, scalar},
+};
+
+/// The input that has the context.
+const CONTEXT: &str = "context";
+
+/// What of a context becomes a label.
+const LABELS: [&str; 4] = ["traceId", "userId", "sessionId", "environment"];
+
+/// The environments that there are.
+const ENVIRONMENTS: [&str; 3] = ["development", "staging", "production"];
+
+impl<'n> Reader<'n> {
+    /// The context in which a plan is asked for: an input, which templates read as `${context.NAME}`, and labels.
+    pub(super) fn context(&mut self, context: &Value<'n>, draft: &mut PlanDraft) {
+        if !matches!(context.node.kind, Kind::Map(_)) {
+            context.refuse(&mut self.report, || {
+                "must be an object with what the steps read as `${context.NAME}`, such as `traceId` and `environment`".to_owned()
+            });
+            return;
+        }
+        if let Some(environment) = context.node.field("environment").map(|entry| &entry.value)
+            && !matches!(&environment.kind, Kind::Text(word) if ENVIRONMENTS.contains(&word.as_str()))
+            && !matches!(environment.kind, Kind::Null)
+        {
+            let value = Value { path: context.path.key("environment"), node: environment };
+            value.refuse(&mut self.report, || {
+                let word = scalar(environment).map(|word| format!(", not `{}`", shown(&word))).unwrap_or_default();
+                format!("must be one of {}{word}", ENVIRONMENTS.join(", "))
+            });
+        }
+        labels_of(context.node, &LABELS, &mut draft.labels);
+        let input = Input {
+            description: "Who asks for the plan, and where.".to_owned(),
+            schema: Some(json!({"type": "object"})),
+            default: self.precise(Some(context.clone())),
+        };
+        if draft.inputs.insert(CONTEXT.to_owned(), input).is_some() {
+            context.refuse(&mut self.report, || {
+                format!("is the input `{CONTEXT}`, which the plan's `inputs` declares too: give only one of them")
+            });
+        }
+    }
+
+    /// The labels of a plan.
+    pub(super) fn labels(&mut self, labels: &Value<'n>, into: &mut BTreeMap<String, String>) {
+        let Some(entries) = labels.node.entries() else {
+            labels.refuse(&mut self.report, || "must be an object with a text for each label, such as {team: a}".to_owned());
+            return;
+        };
+        for entry in entries {
+            let value = Value { path: labels.path.key(entry.key.name.clone()), node: &entry.value };
+            into.insert(entry.key.name.clone(), value.text(&mut self.report));
+        }
+    }
+}
+
+/// Adds what these fields of an object say as labels, where it is a text, a number or a boolean, and no label has the name already.
+pub(super) fn labels_of(node: &Node, names: &[&str], labels: &mut BTreeMap<String, String>) {
+    for name in names {
+        let value = node.field(name).and_then(|entry| scalar(&entry.value)).map(|text| first_bytes(&text, MAX_LABEL_BYTES));
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            labels.entry((*name).to_owned()).or_insert(value);
+        }
+    }
+}

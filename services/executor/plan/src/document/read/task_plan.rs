@@ -1,0 +1,359 @@
+//! Reads the task plan of the executor stage as that planner writes it: tasks with steps, in whichever case its serialiser writes their names, and a graph
+//! of dependencies beside them.
+//!
+//! A task becomes a group of steps. What the plan's author leaves to a model, the arguments of a step, cannot be left out here: no step is carried out by
+//! a model.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
+};
+
+use serde_json::{Map, Value as Json};
+
+use crate::{
+    Backoff, Escalation, PlanDraft, RunWhen, StepDraft, StepKindDraft, Then,
+    check::{Place, Places},
+    limits::MAX_LABEL_BYTES,
+    nearest,
+    path::shown,
+    retry::Profile,
+};
+
+use super::{
+    super::{
+        fields::{Fields, Value},
+        group::{Group, Listed, ReadStep},
+        operation::operation_of,
+        tree::{Kind, Node},
+    },
+    Reader, blank,
+};
+
+/// The programs that the executor stage lets commands start. The policy's preset `allow-list` has the same.
+pub const EXECUTOR_STAGE_COMMANDS: [&str; 9] =
+    ["dotnet", "npm", "yarn", "git", "make", "cargo", "go", "python", "node"];
+
+/// The executor stage's time limit of a step.
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How often the executor stage tries what has failed again as a whole, before it asks a person.
+const STAGE_RETRIES: u32 = 2;
+
+/// What each action of the executor stage needs: the parameters that have no default.
+const NEEDED: [(&str, &str); 9] = [
+    ("CreateFile", "`path` and `content`"),
+    ("WriteFile", "`path` and `content`"),
+    ("ReadFile", "`path`"),
+    ("ModifyFile", "`path` and `edits`"),
+    ("DeleteFile", "`path` or `paths`"),
+    ("ListDirectory", "`path`"),
+    ("SearchCode", "`query`"),
+    ("RunCommand", "`command`"),
+    ("RunTerminal", "`command`"),
+];
+
+/// What a graph of dependencies looks like.
+const GRAPH: &str = "an object with the ids on which each task or step depends, {ID: [ID, …]}, or edges, [{from: ID, to: ID}], of which `to` depends on `from`";
+
+/// The names of a field, in both cases.
+type Names = [&'static str; 2];
+
+/// What is read beside the steps while they are read.
+#[derive(Default)]
+struct TaskPlan<'n> {
+    /// By the id of a task or step, what it depends on according to the graph; taken out as it is found.
+    graph: HashMap<String, Vec<(String, Value<'n>)>>,
+    /// The ids of what was completed earlier.
+    completed: HashSet<String>,
+    /// All ids.
+    known: HashSet<String>,
+    /// What the graph names, to be looked for.
+    named: Vec<(String, Value<'n>)>,
+}
+
+/// Whether this is a task plan.
+pub(super) fn is_task_plan(plan: &Node) -> bool {
+    plan.field("steps").is_none() && (plan.field("tasks").is_some() || plan.field("Tasks").is_some())
+}
+
+impl<'n> Reader<'n> {
+    /// The plan, without the defaults of its shape: see [`with_defaults`].
+    pub(super) fn task_plan(&mut self, mut fields: Fields<'n>) -> (PlanDraft, Places) {
+        let mut plan = TaskPlan::default();
+        let mut draft = PlanDraft { id: self.task_id(&mut fields, ["id", "Id"]), ..PlanDraft::default() };
+        draft.description = self.words(&mut fields, ["goal", "Goal"]);
+        draft.labels = BTreeMap::from([("goal".to_owned(), first_bytes(&draft.description, MAX_LABEL_BYTES))]);
+        draft.labels.insert("session".to_owned(), self.task_id(&mut fields, ["sessionId", "SessionId"]));
+        if let Some(version) = fields.take_either(&mut self.report, ["version", "Version"]) {
+            draft.labels.insert("version".to_owned(), scalar(version.node).unwrap_or_default());
+        }
+        draft.labels.retain(|_, value| !value.is_empty());
+        for names in [["totalComplexity", "TotalComplexity"], ["createdAt", "CreatedAt"], ["metadata", "Metadata"]] {
+            fields.take_either(&mut self.report, names);
+        }
+        if let Some(graph) = fields.take_either(&mut self.report, ["dependencies", "Dependencies"]) {
+            self.graph(&graph, &mut plan);
+        }
+        let tasks = fields.take_either(&mut self.report, ["tasks", "Tasks"]);
+        fields.finish(&mut self.report);
+        let tasks = tasks.map_or_else(Vec::new, |tasks| tasks.list(&mut self.report, "tasks"));
+        let mut listed = Listed::default();
+        for (position, task) in tasks.iter().enumerate() {
+            self.task(task, position, &mut plan, &mut listed);
+        }
+        for (id, at) in &plan.named {
+            if !plan.known.contains(id) {
+                at.refuse(&mut self.report, || {
+                    let near = nearest(id, plan.known.iter().map(String::as_str));
+                    let near = near.map(|near| format!("; did you mean `{}`?", shown(near))).unwrap_or_default();
+                    format!("there is no task and no step `{}`{near}", shown(id))
+                });
+            }
+        }
+        // What was completed earlier is there already: nothing waits for it.
+        let is_open = |id: &String| plan.known.contains(id) && !plan.completed.contains(id);
+        for step in &mut listed.steps {
+            step.draft.depends_on.retain(is_open);
+        }
+        for group in &mut listed.groups {
+            group.depends_on.retain(is_open);
+        }
+        let places;
+        (draft.steps, places) = listed.resolve(&mut self.report);
+        // A task stands for all of its steps.
+        for step in &mut draft.steps {
+            step.depends_on.retain(|id| !plan.completed.contains(id));
+        }
+        (draft, places)
+    }
+
+    fn task(&mut self, value: &Value<'n>, position: usize, plan: &mut TaskPlan<'n>, listed: &mut Listed<'n>) {
+        let Some(mut fields) = value.fields(&mut self.report, "an object with `id` and `steps`") else { return };
+        let id = self.task_id(&mut fields, ["id", "Id"]);
+        for names in [["title", "Title"], ["description", "Description"]] {
+            self.words(&mut fields, names);
+        }
+        // What a planner and a verifier go by; nothing here depends on it.
+        for names in [
+            ["complexity", "Complexity"],
+            ["resources", "Resources"],
+            ["acceptanceCriteria", "AcceptanceCriteria"],
+        ] {
+            fields.take_either(&mut self.report, names);
+        }
+        let is_completed = self.is_completed(&mut fields);
+        let mut depends_on = self.graph_of(&mut fields, &id, plan);
+        depends_on.dedup();
+        let steps = fields.take_either(&mut self.report, ["steps", "Steps"]);
+        fields.finish(&mut self.report);
+        let steps = steps.map_or_else(Vec::new, |steps| steps.list(&mut self.report, "steps"));
+        if steps.is_empty() {
+            value.refuse(&mut self.report, || "has no steps: a task has at least one".to_owned());
+            return;
+        }
+        let mut within = Listed::default();
+        for (place, step) in steps.iter().enumerate() {
+            let Some(draft) = self.task_step(step, is_completed, plan) else { continue };
+            let place = Place { positions: vec![position, place], of_plan: Places::default() };
+            within.steps.push(ReadStep { value: step.clone(), place, draft });
+        }
+        if within.steps.iter().all(|step| plan.completed.contains(&step.draft.id)) {
+            plan.completed.insert(id.clone());
+        }
+        plan.known.insert(id.clone());
+        let group = Group {
+            value: value.clone(),
+            id,
+            depends_on,
+            run_when: RunWhen::default(),
+            condition: String::new(),
+            retry: None,
+            attempt_timeout: None,
+            steps: 0..0,
+        };
+        listed.add_group(group, within);
+    }
+
+    fn task_step(&mut self, value: &Value<'n>, is_done: bool, plan: &mut TaskPlan<'n>) -> Option<StepDraft> {
+        let mut fields = value.fields(&mut self.report, "an object with `id`, `action` and `parameters`")?;
+        let mut draft = blank();
+        draft.id = self.task_id(&mut fields, ["id", "Id"]);
+        draft.title = self.words(&mut fields, ["title", "Title"]);
+        draft.description = self.words(&mut fields, ["description", "Description"]);
+        // For the model that would carry out the step, and for the verifier.
+        for names in [["expectedOutput", "ExpectedOutput"], ["verification", "Verification"]] {
+            fields.take_either(&mut self.report, names);
+        }
+        let is_completed = self.is_completed(&mut fields) || is_done;
+        draft.depends_on = self.graph_of(&mut fields, &draft.id, plan);
+        let tool = fields.take(&mut self.report, "tool");
+        let action = fields.take_either(&mut self.report, ["Action", "Tool"]);
+        let arguments = fields.take(&mut self.report, "arguments");
+        let more = fields.take_either(&mut self.report, ["Parameters", "Arguments"]);
+        draft.condition = self.condition(&mut fields);
+        draft.timeout = fields.take_exactly("timeout").and_then(|value| self.duration(&value));
+        draft.retry = fields.take_exactly("retry").and_then(|value| self.retry(&value));
+        fields.finish(&mut self.report);
+        let action = tool.or(action);
+        let action = action.map(|action| action.text(&mut self.report)).unwrap_or_default();
+        let arguments = arguments.or(more).map(|value| {
+            self.refuse_imprecise(&value.path, value.node);
+            value.node.to_value()
+        });
+        plan.known.insert(draft.id.clone());
+        if is_completed {
+            plan.completed.insert(draft.id.clone());
+            "false".clone_into(&mut draft.condition);
+        } else if arguments.is_none() {
+            self.report.refuse(&value.path.key("parameters"), value.node.offset, || missing(&action));
+        }
+        draft.kind = match arguments {
+            Some(mut arguments) => {
+                let tool = operation_of(&action, &mut arguments).unwrap_or(action);
+                StepKindDraft::Tool { tool, arguments }
+            }
+            // It is not called.
+            None => StepKindDraft::Tool { tool: "noop".to_owned(), arguments: Json::Object(Map::new()) },
+        };
+        Some(draft)
+    }
+
+    /// Whether a task or a step was completed before.
+    fn is_completed(&mut self, fields: &mut Fields<'n>) -> bool {
+        let Some(status) = fields.take_either(&mut self.report, ["status", "Status"]) else { return false };
+        let word = status.text(&mut self.report);
+        match word.to_ascii_lowercase().as_str() {
+            "completed" | "success" | "skipped" => true,
+            "" | "pending" | "ready" | "running" | "inprogress" | "in_progress" | "failed" | "error" | "blocked" => false,
+            _ => {
+                status.refuse(&mut self.report, || {
+                    format!("must be Pending, InProgress, Completed, Skipped or Failed, not `{}`", shown(&word))
+                });
+                false
+            }
+        }
+    }
+
+    /// What a task or a step depends on: what it says itself, and what the graph says.
+    fn graph_of(&mut self, fields: &mut Fields<'n>, id: &str, plan: &mut TaskPlan<'n>) -> Vec<String> {
+        let own = fields.take(&mut self.report, "depends_on");
+        let own = own.or_else(|| fields.take_either(&mut self.report, ["dependsOn", "DependsOn"]));
+        let own = own.or_else(|| fields.take_either(&mut self.report, ["Dependencies", "Dependencies"]));
+        let mut ids = Vec::new();
+        if let Some(own) = own {
+            self.ids(&own, &mut ids);
+        }
+        ids.extend(plan.graph.remove(id).unwrap_or_default());
+        plan.named.extend(ids.iter().cloned());
+        let mut seen = HashSet::new();
+        ids.into_iter().map(|(id, _)| id).filter(|id| seen.insert(id.clone())).collect()
+    }
+
+    /// A graph of dependencies.
+    fn graph(&mut self, value: &Value<'n>, plan: &mut TaskPlan<'n>) {
+        let edges = match &value.node.kind {
+            Kind::List(_) => Some(value.clone()),
+            Kind::Map(_) => ["edges", "Edges"].into_iter().find_map(|name| {
+                let node = &value.node.field(name)?.value;
+                Some(Value { path: value.path.key(name), node })
+            }),
+            _ => {
+                value.refuse(&mut self.report, || format!("must be {GRAPH}"));
+                return;
+            }
+        };
+        if let Some(edges) = edges {
+            for edge in edges.list(&mut self.report, "edges") {
+                self.edge(&edge, plan);
+            }
+            return;
+        }
+        for entry in value.node.entries().unwrap_or_default() {
+            let name = entry.key.name.as_str();
+            let of = Value { path: value.path.key(name.to_owned()), node: &entry.value };
+            if ["nodes", "Nodes"].contains(&name) {
+                continue;
+            }
+            let mut ids = Vec::new();
+            self.ids(&of, &mut ids);
+            plan.named.push((name.to_owned(), of));
+            plan.graph.entry(name.to_owned()).or_default().extend(ids);
+        }
+    }
+
+    fn edge(&mut self, edge: &Value<'n>, plan: &mut TaskPlan<'n>) {
+        let Some(mut fields) = edge.fields(&mut self.report, "an edge, {from: ID, to: ID}") else { return };
+        let from = self.task_id(&mut fields, ["from", "From"]);
+        let to = self.task_id(&mut fields, ["to", "To"]);
+        fields.finish(&mut self.report);
+        plan.named.push((to.clone(), edge.clone()));
+        plan.graph.entry(to).or_default().push((from, edge.clone()));
+    }
+
+    /// The ids in a list, or the only one.
+    fn ids(&mut self, value: &Value<'n>, ids: &mut Vec<(String, Value<'n>)>) {
+        match &value.node.kind {
+            Kind::Text(id) => ids.push((id.clone(), value.clone())),
+            Kind::Null => {}
+            _ => {
+                let entries = value.scalars(&mut self.report, "ids of tasks and steps");
+                ids.extend(entries.into_iter().map(|entry| (entry.text(&mut self.report), entry)));
+            }
+        }
+    }
+
+    /// An id, which some serialisers write as an object with its value.
+    fn task_id(&mut self, fields: &mut Fields<'n>, names: Names) -> String {
+        let Some(value) = fields.take_either(&mut self.report, names) else { return String::new() };
+        let inner = ["value", "Value"].into_iter().find_map(|name| Some((name, &value.node.field(name)?.value)));
+        match inner {
+            Some((name, node)) => Value { path: value.path.key(name), node }.text(&mut self.report),
+            None => value.text(&mut self.report),
+        }
+    }
+
+    fn words(&mut self, fields: &mut Fields<'n>, names: Names) -> String {
+        fields.take_either(&mut self.report, names).map_or_else(String::new, |value| value.text(&mut self.report))
+    }
+}
+
+/// What the executor stage does where neither its plan nor the settings beside it say anything else.
+pub(super) fn with_defaults(draft: &mut PlanDraft) {
+    for step in draft.steps.iter_mut().filter(|step| step.kind.retried_as().is_some()) {
+        step.timeout = step.timeout.or(Some(STEP_TIMEOUT));
+        step.retry.get_or_insert_with(|| Profile::Executor.policy());
+    }
+    draft.escalation.get_or_insert(Escalation { retries: STAGE_RETRIES, backoff: Backoff::DEFAULT, then: Then::Pause });
+    draft.allowed_commands.get_or_insert_with(|| EXECUTOR_STAGE_COMMANDS.map(str::to_owned).into());
+}
+
+/// The sentence about a step without parameters.
+fn missing(action: &str) -> String {
+    let same = |name: &str| name.to_ascii_lowercase() == action.replace('_', "").to_ascii_lowercase();
+    let needed = NEEDED.iter().find(|(name, _)| same(name)).map_or("its parameters", |(_, needed)| needed);
+    match action {
+        "" => "are missing, and so is `action`: a model would choose both, and no step is carried out by a model yet".to_owned(),
+        action => format!(
+            "are missing: `{}` needs {needed}, which a model would choose, and no step is carried out by a model yet: write them as \
+             `parameters`, or mark the step as Completed",
+            shown(action)
+        ),
+    }
+}
+
+/// A text, number or boolean as text.
+pub(super) fn scalar(node: &Node) -> Option<String> {
+    match &node.kind {
+        Kind::Text(text) => Some(text.clone()),
+        Kind::Number(number) => Some(number.to_string()),
+        Kind::Bool(value) => Some(value.to_string()),
+        Kind::Null | Kind::List(_) | Kind::Map(_) => None,
+    }
+}
+
+/// As much of a text as a label has room for, on one line.
+pub(super) fn first_bytes(text: &str, most: usize) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    line[..line.floor_char_boundary(most)].trim().to_owned()
+}
