@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_proto::v1::{
-    ApprovalDecided, ApprovalNeed, Decision, EscalationRetry, ExecutionEvent, ExecutionRetried, Failure, Payload, Progress,
-    Receipt, StepResolution, WaitEnded, child_ended, execution_event::Kind, step::State, wait_ended,
+    ApprovalDecided, ApprovalNeed, Decision, EscalationRetry, ExecutionEvent, ExecutionRetried, Failure, Payload,
+    Progress, Receipt, StepResolution, WaitEnded, child_ended, execution_event::Kind, step::State, wait_ended,
 };
 
 use serde_json::Value;
@@ -53,7 +53,9 @@ pub(crate) fn details(event: &ExecutionEvent) -> Vec<Line> {
             _ => call.arguments.iter().map(|arguments| row("arguments", &words::payload(arguments))).collect(),
         },
         Some(Kind::ToolCallCompleted(call)) => match json(&call.result) {
-            text if text.is_empty() => call.result.iter().map(|result| row("result", &words::payload(result))).collect(),
+            text if text.is_empty() => {
+                call.result.iter().map(|result| row("result", &words::payload(result))).collect()
+            }
             text => vec![row("result", &text)],
         },
         _ => Vec::new(),

@@ -8,6 +8,7 @@
 //! and each form ([`Plan::parse_with`]), so that one error has all violations.
 
 mod check;
+mod command_line;
 mod document;
 mod draft;
 mod duration;

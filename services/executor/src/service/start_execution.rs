@@ -393,7 +393,10 @@ fn step_timeout_of(timeout: pbjson_types::Duration) -> Result<Duration, Status> 
 }
 
 /// The labels of a start and of its plan: what the start says holds.
-fn with_labels_of(plan: &Plan, labels: std::collections::BTreeMap<String, String>) -> std::collections::BTreeMap<String, String> {
+fn with_labels_of(
+    plan: &Plan,
+    labels: std::collections::BTreeMap<String, String>,
+) -> std::collections::BTreeMap<String, String> {
     let mut all = plan.labels().clone();
     all.extend(labels);
     all

@@ -16,7 +16,9 @@ pub struct DeleteFile;
 
 #[derive(Deserialize)]
 struct Arguments {
-    path: String,
+    path: Option<String>,
+    #[serde(default)]
+    paths: Vec<String>,
     #[serde(default)]
     recursive: bool,
 }
@@ -25,15 +27,23 @@ impl Tool for DeleteFile {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "delete_file",
-            aliases: &["DELETE_FILE"],
-            description: "Removes a file or a symbolic link from the workspace; with `recursive` also a directory and its content.",
+            aliases: &["DELETE_FILE", "DeleteFile"],
+            description: "Removes a file or a symbolic link from the workspace, or several of them, all or none; with `recursive` also directories and their content.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
   "additionalProperties": false,
-  "required": ["path"],
+  "oneOf": [{"required": ["path"]}, {"required": ["paths"]}],
   "properties": {
     "path": {"type": "string", "format": "workspace-path", "description": "What to remove, relative to the workspace.", "examples": ["build/old.log"]},
+    "paths": {
+      "type": "array",
+      "minItems": 1,
+      "maxItems": 10000,
+      "items": {"type": "string", "format": "workspace-path"},
+      "description": "The same of several, instead of `path`: when one of them is not there, none is removed.",
+      "examples": [["build/old.log", "build/older.log"]]
+    },
     "recursive": {"type": "boolean", "default": false, "description": "Remove a directory with its content."}
   }
 }"#,
@@ -41,9 +51,10 @@ impl Tool for DeleteFile {
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
   "additionalProperties": false,
-  "required": ["path", "deleted"],
+  "required": ["deleted"],
   "properties": {
     "path": {"type": "string", "description": "The removed path, normalised."},
+    "paths": {"type": "array", "items": {"type": "string"}, "description": "The removed paths, normalised, where `paths` was given."},
     "deleted": {"type": "integer", "description": "The number of removed files, links and directories."}
   }
 }"#,
@@ -63,12 +74,32 @@ impl Tool for DeleteFile {
 }
 
 fn delete(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
-    let path = path("path", &arguments.path)?;
+    if let Some(path) = &arguments.path {
+        let (path, deleted) = delete_one(view, stop, ("path", path), arguments.recursive)?;
+        return Ok(json!({"path": path, "deleted": deleted}));
+    }
+    let (mut paths, mut deleted) = (Vec::with_capacity(arguments.paths.len()), 0);
+    for (index, path) in arguments.paths.iter().enumerate() {
+        let (path, count) = delete_one(view, stop, (&format!("paths[{index}]"), path), arguments.recursive)?;
+        paths.push(path);
+        deleted += count;
+    }
+    Ok(json!({"paths": paths, "deleted": deleted}))
+}
+
+/// Removes one path, which an argument names: the path as it is written, and the number of files, links and directories.
+fn delete_one(
+    view: &mut dyn View,
+    stop: &Stop,
+    (argument, path_of): (&str, &str),
+    recursive: bool,
+) -> Result<(String, u64), ToolFailure> {
+    let path = path(argument, path_of)?;
     if path.is_root() {
         return Err(ViewError::Root.into());
     }
     let deleted = match view.metadata(&path)?.kind {
-        FileKind::Directory if arguments.recursive => count(view, stop, &path)?,
+        FileKind::Directory if recursive => count(view, stop, &path)?,
         FileKind::Directory => {
             return Err(wrong_type(format!(
                 "`{path}` is a directory: set recursive: true to remove it with its content"
@@ -77,7 +108,7 @@ fn delete(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
         _ => 1,
     };
     view.remove(&path)?;
-    Ok(json!({"path": path.written(), "deleted": deleted}))
+    Ok((path.written().to_string(), deleted))
 }
 
 /// Counts a directory and everything below it.
@@ -120,6 +151,25 @@ mod tests {
         assert_eq!(gone.reason, "FILE_NOT_FOUND");
         workspace.commit();
         assert_eq!(workspace.names(), ["kept"]);
+    }
+
+    /// S2-X-27: several paths are removed in one call, or none of them.
+    #[tokio::test]
+    async fn it_removes_several_or_none() {
+        let workspace = TestWorkspace::with(&[("a", "1"), ("b", "1"), ("f/c", "1"), ("kept", "1")]);
+        let done = workspace.call(&DeleteFile, json!({"paths": ["a", "./f"], "recursive": true})).await.unwrap();
+        assert_eq!(done, json!({"paths": ["a", "f"], "deleted": 3}));
+        workspace.commit();
+        let gone = workspace.call(&DeleteFile, json!({"paths": ["b", "a"]})).await.unwrap_err();
+        assert_eq!(gone.reason, "FILE_NOT_FOUND");
+        let outside = workspace.call(&DeleteFile, json!({"paths": ["b", "../x"]})).await.unwrap_err();
+        assert!(outside.message.contains("paths[1]"), "{outside:?}");
+        assert_eq!(DeleteFile.operation(&json!({"paths": ["b", "f/../kept"]})).paths, ["b", "f/../kept"]);
+        for both in [json!({}), json!({"path": "b", "paths": ["kept"]}), json!({"paths": []})] {
+            let schema = belay_json_schema::Schema::new(DeleteFile.spec().parameters).unwrap();
+            assert!(!schema.violations(&both).is_empty(), "{both}");
+        }
+        assert_eq!(workspace.names(), ["b", "kept"]);
     }
 
     /// Whatever the bytes of a name, what one tool returns names this file to another one, and no neighbour.

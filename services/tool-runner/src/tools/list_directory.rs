@@ -28,7 +28,7 @@ impl Tool for ListDirectory {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "list_directory",
-            aliases: &["LIST_DIRECTORY"],
+            aliases: &["LIST_DIRECTORY", "ListDirectory"],
             description: "Lists a directory of the workspace, sorted; with `depth` also its subdirectories. Symbolic links are listed but not \
                           followed.",
             parameters: r#"{

@@ -80,7 +80,12 @@ pub fn registry(
 
 /// The operation of a tool that works on its argument `path` only; the default is the workspace.
 fn operation_on_path(arguments: &Value) -> Operation {
-    Operation { paths: vec![judged(arguments["path"].as_str().unwrap_or("."))], ..Operation::default() }
+    let many = arguments["paths"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let mut paths: Vec<String> = arguments["path"].as_str().into_iter().chain(many).map(judged).collect();
+    if paths.is_empty() {
+        paths.push(judged("."));
+    }
+    Operation { paths, ..Operation::default() }
 }
 
 /// A path as the policy judges it: as its author wrote it, but with the names themselves where one is given in hexadecimal digits, so that a rule about

@@ -30,7 +30,7 @@ impl Tool for ModifyFile {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "modify_file",
-            aliases: &["MODIFY_FILE"],
+            aliases: &["MODIFY_FILE", "ModifyFile"],
             description: "Edits a UTF-8 text file of the workspace. Each edit quotes a part of the file (`search`) and gives its replacement; \
                           the part has to occur exactly once unless `all` is set. The edits are applied in order, all or none. Line \
                           endings of the file are kept.",

@@ -79,7 +79,7 @@ impl Tool for ReadFile {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "read_file",
-            aliases: &["READ_FILE", "FILESYSTEM.read"],
+            aliases: &["READ_FILE", "ReadFile", "FILESYSTEM.read"],
             description: "Reads a file of the workspace: all of it, or a part selected by lines or by bytes. One call returns at most 1 MiB. \
                           Use `encoding: base64` for a file that is not UTF-8.",
             parameters: r#"{

@@ -50,7 +50,7 @@ impl Tool for RunTerminal {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "run_terminal",
-            aliases: &["run_command", "RUN_TERMINAL", "RUN_COMMAND"],
+            aliases: &["run_command", "RUN_TERMINAL", "RUN_COMMAND", "RunTerminal", "RunCommand"],
             description: "Runs a program with arguments in the workspace, in a sandbox without network. There is no shell: `|`, `>`, `$` and \
                           the like have no special meaning. Its changes are kept only if it succeeds.",
             parameters: r#"{

@@ -44,7 +44,7 @@ impl Tool for SearchCode {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "search_code",
-            aliases: &["SEARCH_CODE"],
+            aliases: &["SEARCH_CODE", "SearchCode"],
             description: "Finds the lines of text files in the workspace that match a regular expression. Binary files, `.git` directories and \
                           symbolic links are skipped.",
             parameters: r#"{

@@ -58,6 +58,7 @@ pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals)
     })
     .await??;
     let shape = verb.shape.unwrap_or_default();
-    let attendance = Attendance { name, after: verb.after, drive: false, asks: false, max_wait: None, shape, verbose: verb.verbose };
+    let attendance =
+        Attendance { name, after: verb.after, drive: false, asks: false, max_wait: None, shape, verbose: verb.verbose };
     attend(context, session, signals, attendance).await
 }

@@ -51,8 +51,12 @@ pub(super) struct Numbers {
 impl Numbers {
     /// Those of an execution's steps, in the order of the plan.
     pub(super) fn of(execution: &Execution) -> Numbers {
-        let groups: HashMap<&str, &str> =
-            execution.plan.iter().flat_map(|plan| &plan.steps).map(|step| (step.id.as_str(), step.group.as_str())).collect();
+        let groups: HashMap<&str, &str> = execution
+            .plan
+            .iter()
+            .flat_map(|plan| &plan.steps)
+            .map(|step| (step.id.as_str(), step.group.as_str()))
+            .collect();
         let mut tasks: HashMap<&str, (usize, usize)> = HashMap::new();
         let mut by_id = HashMap::with_capacity(execution.steps.len());
         for step in &execution.steps {

@@ -14,11 +14,12 @@ use std::{
 use crate::{
     Escalation, Input, InvalidPlan, Plan, PlanDraft, Planned, PlannedStep, RetryPolicy, StepDraft, StepKindDraft,
     StepProblem, Then,
+    command_line::split_commands,
     error::{Findings, Problem},
     limits::{
         MAX_ALLOWED_COMMANDS, MAX_DURATION, MAX_ESCALATIONS, MAX_ID_CHARS, MAX_INPUT_BYTES, MAX_INPUT_CHARS,
-        MAX_INPUTS, MAX_LABELS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES, MAX_NESTED_PLANS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES,
-        MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
+        MAX_INPUTS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES, MAX_LABELS, MAX_NESTED_PLANS, MAX_PARALLELISM,
+        MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES, MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
     },
     nearest,
     path::{FieldPath, look_alikes, shown},
@@ -153,12 +154,16 @@ pub(crate) fn plan(
 
 /// Checks a draft that stands in `depth` others.
 fn nested(
-    draft: PlanDraft,
+    mut draft: PlanDraft,
     places: &Places,
     trust: Trust,
     check: CheckPlanned<'_>,
     depth: usize,
 ) -> Result<Plan, Findings<Problem>> {
+    let mut unsplit = Vec::new();
+    if trust == Trust::Author {
+        split_commands(&mut draft, |path, message| unsplit.push((path, message)));
+    }
     let mut checker = Checker {
         trust,
         index: HashMap::with_capacity(draft.steps.len()),
@@ -167,6 +172,9 @@ fn nested(
         comparisons_left: MAX_COMPARISONS,
         findings: Findings::default(),
     };
+    for (path, message) in unsplit {
+        checker.refuse(&path, || message);
+    }
     checker.header(&draft);
     let steps_path = FieldPath::root().key("steps");
     if draft.steps.is_empty() {
@@ -201,6 +209,9 @@ fn nested(
                     format!("stands in {MAX_NESTED_PLANS} other plans, which is the limit: let a plan further out have its steps")
                 });
                 continue;
+            }
+            if inner.dry_run {
+                checker.rule(&field.key("dry_run"), || "is for the outermost plan: take it out".to_owned());
             }
             let mut problems = Vec::new();
             let mut check_inner = |planned: Planned<'_>| {
@@ -463,9 +474,7 @@ const ID_CHARS: &str =
 /// What is wrong with a label; `None` when nothing is.
 pub fn label_problem(key: &str, value: &str) -> Option<String> {
     if key.is_empty() || key.len() > MAX_LABEL_KEY_BYTES || value.len() > MAX_LABEL_BYTES {
-        return Some(format!(
-            "a key must have 1 to {MAX_LABEL_KEY_BYTES} bytes and a value at most {MAX_LABEL_BYTES}"
-        ));
+        return Some(format!("a key must have 1 to {MAX_LABEL_KEY_BYTES} bytes and a value at most {MAX_LABEL_BYTES}"));
     }
     let has_controls = key.chars().chain(value.chars()).any(char::is_control);
     has_controls.then(|| "must not contain control characters".to_owned())

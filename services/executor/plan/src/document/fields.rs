@@ -144,7 +144,10 @@ impl<'n> Fields<'n> {
 
     /// The field of one of two names, of which no message offers the second; `None` when it is absent or null.
     pub(super) fn take_either(&mut self, report: &mut Report, [name, other]: [&'static str; 2]) -> Option<Value<'n>> {
-        let (first, second) = (self.take_exactly(name), self.take_refused(other));
+        if self.entries.iter().any(|entry| entry.key.name == other) {
+            self.others.push(other);
+        }
+        let (first, second) = (self.take_exactly(name), self.find(other));
         match (first, second) {
             (Some(first), Some(second)) if name != other => {
                 second.refuse(report, || format!("duplicates `{name}`: give only one of them"));
@@ -162,10 +165,9 @@ impl<'n> Fields<'n> {
 
     /// The same of a field that the caller refuses: no message offers it.
     pub(super) fn take_refused(&mut self, name: &'static str) -> Option<Value<'n>> {
-        if self.entries.iter().any(|entry| entry.key.name == name) {
-            self.others.push(name);
-        }
-        self.find(name)
+        let found = self.find(name)?;
+        self.others.push(name);
+        Some(found)
     }
 
     fn find(&self, name: &'static str) -> Option<Value<'n>> {

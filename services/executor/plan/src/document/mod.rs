@@ -25,8 +25,8 @@ use crate::{
 pub use files::{Composed, NamedPlan, PlanText, refused_name};
 use finding::Finding;
 use locate::Positions;
-pub use read::EXECUTOR_STAGE_COMMANDS;
 pub(crate) use locate::other_names;
+pub use read::EXECUTOR_STAGE_COMMANDS;
 use tree::Node;
 
 /// The formats in which a plan may be written down.

@@ -39,8 +39,8 @@ const OF_A_PLAN: [&str; 9] =
     ["timeout", "for_each", "tool", "wait", "arguments", "inputs", "compensate", "stop_on_error", "parallelism"];
 
 use context::labels_of;
-use task_plan::is_task_plan;
 pub use task_plan::EXECUTOR_STAGE_COMMANDS;
+use task_plan::is_task_plan;
 
 /// The content of a document.
 pub(super) struct Document<'n> {
@@ -84,7 +84,7 @@ impl<'n> Reader<'n> {
         let has_steps = root.node.field("steps").is_some() || is_task_plan(root.node);
         let around = root.node.field("plan").filter(|_| !has_steps);
         if around.is_none() {
-            let (draft, places) = self.plan(&root, None);
+            let (draft, places) = self.outermost(&root, None);
             return (draft, Origin { plan: root.node, plan_path: root.path, config: None, places });
         }
         let mut draft = PlanDraft::default();
@@ -98,7 +98,7 @@ impl<'n> Reader<'n> {
             match plan {
                 Some(plan) => {
                     origin.plan = plan.node;
-                    (draft, origin.places) = self.plan(&plan, config);
+                    (draft, origin.places) = self.outermost(&plan, config);
                     if let Some(context) = context {
                         self.context(&context, &mut draft);
                     }
@@ -112,24 +112,36 @@ impl<'n> Reader<'n> {
         (draft, origin)
     }
 
+    /// The plan of the document, in whichever planner's form.
+    fn outermost(&mut self, plan: &Value<'n>, config: Option<Value<'n>>) -> (PlanDraft, Places) {
+        if is_task_plan(plan.node) {
+            self.shape = Shape::TaskPlan;
+            let Some(fields) = plan.fields(&mut self.report, "an object with `id` and `tasks`") else {
+                return (PlanDraft::default(), Places::default());
+            };
+            let (mut draft, places) = self.task_plan(fields);
+            self.config_of(config, &mut draft, [false; 5]);
+            task_plan::with_defaults(&mut draft);
+            return (draft, places);
+        }
+        let is_agents = ["plan_id", "planId", "task_id"].into_iter().any(|name| plan.node.field(name).is_some());
+        if is_agents {
+            self.shape = Shape::Agent;
+        }
+        let (mut draft, places) = self.plan(plan, config);
+        if is_agents {
+            agent_defaults(&mut draft.steps);
+        }
+        (draft, places)
+    }
+
     fn plan(&mut self, plan: &Value<'n>, config: Option<Value<'n>>) -> (PlanDraft, Places) {
         let mut draft = PlanDraft::default();
         let Some(mut fields) = plan.fields(&mut self.report, "an object with `id` and `steps`") else {
             return (draft, Places::default());
         };
-        if is_task_plan(plan.node) {
-            self.shape = Shape::TaskPlan;
-            let places;
-            (draft, places) = self.task_plan(fields);
-            self.config_of(config, &mut draft, [false; 5]);
-            task_plan::with_defaults(&mut draft);
-            return (draft, places);
-        }
         let named = ["plan_id", "planId"].into_iter().find_map(|name| fields.take_refused(name));
         let task = fields.take_refused("task_id");
-        if named.is_some() || task.is_some() {
-            self.shape = Shape::Agent;
-        }
         draft.id = self.optional_text(&mut fields, "id");
         if let Some(named) = &named {
             match draft.id.is_empty() {
@@ -155,7 +167,7 @@ impl<'n> Reader<'n> {
         let stop_on_error = fields.take_exactly("stop_on_error");
         draft.stop_on_error = stop_on_error.as_ref().is_some_and(|value| value.flag(&mut self.report));
         let timeout = fields.take_exactly("timeout");
-        draft.timeout = timeout.as_ref().and_then(|value| self.duration(value));
+        draft.timeout = timeout.as_ref().and_then(|value| self.timeout(value));
         let retry_defaults = fields.take_exactly("retry_defaults");
         draft.escalation = fields.take_exactly("escalation").and_then(|value| self.escalation(&value));
         if let Some(resources) = fields.take_exactly("resources") {
@@ -189,9 +201,6 @@ impl<'n> Reader<'n> {
             allowed_commands.is_some(),
         ];
         self.config_of(config, &mut draft, given);
-        if self.shape == Shape::Agent {
-            agent_defaults(&mut draft.steps);
-        }
         (draft, places)
     }
 
@@ -408,7 +417,7 @@ impl<'n> Reader<'n> {
         draft.depends_on = self.depends_on(&mut fields);
         draft.run_when = self.run_when(&mut fields);
         draft.condition = self.condition(&mut fields);
-        draft.timeout = fields.take(&mut self.report, "timeout").and_then(|value| self.duration(&value));
+        draft.timeout = fields.take(&mut self.report, "timeout").and_then(|value| self.timeout(&value));
         draft.attempt_timeout =
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
         draft.exclusive = fields.take(&mut self.report, "exclusive").is_some_and(|value| value.flag(&mut self.report));
@@ -636,13 +645,19 @@ impl<'n> Reader<'n> {
         number
     }
 
+    /// A time limit, for which other planners write a number of seconds.
+    fn timeout(&mut self, value: &Value<'n>) -> Option<Duration> {
+        match &value.node.kind {
+            Kind::Number(number) if self.shape != Shape::Own && number.as_u64().is_some() => {
+                number.as_u64().map(Duration::from_secs)
+            }
+            _ => self.duration(value),
+        }
+    }
+
     fn duration(&mut self, value: &Value<'n>) -> Option<Duration> {
         let read = match &value.node.kind {
             Kind::Text(text) => duration::parse(text).map_err(|why| about(text, &why)),
-            // Other planners count seconds.
-            Kind::Number(number) if self.shape != Shape::Own && number.as_u64().is_some() => {
-                Ok(Duration::from_secs(number.as_u64().unwrap_or_default()))
-            }
             Kind::Number(number) => Err(format!("`{number}` has no unit: write {number}s for seconds")),
             _ => Err("must be a duration, such as 500ms, 10s, 5m or 1h30m".to_owned()),
         };

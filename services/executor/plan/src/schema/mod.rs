@@ -12,8 +12,9 @@ use crate::{
     AuditLevel,
     limits::{
         MAX_ALLOWED_COMMANDS, MAX_ATTEMPTS, MAX_DURATION, MAX_ESCALATIONS, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS,
-        MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_LABELS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES, MAX_PARALLELISM, MAX_PLAN_BYTES,
-        MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES, MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES, MAX_STEPS,
+        MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES,
+        MAX_LABELS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES, MAX_RESOURCE_CHARS,
+        MAX_SCHEMA_BYTES, MAX_STEPS,
     },
 };
 use parts::{absent, duration, id, object, optional, present};
@@ -27,8 +28,26 @@ pub fn schema() -> Value {
         "description": format!("A plan of at most {MAX_PLAN_BYTES} bytes, or a plan with its context and settings around it."),
         "if": {"type": "object", "required": ["plan"], "not": {"required": ["steps"]}},
         "then": {"$ref": "#/$defs/request"},
-        "else": {"$ref": "#/$defs/plan"},
+        "else": {"$ref": "#/$defs/any_plan"},
         "$defs": {
+            "any_plan": {
+                "if": {
+                    "type": "object",
+                    "not": {"required": ["steps"]},
+                    "anyOf": [{"required": ["tasks"]}, {"required": ["Tasks"]}],
+                },
+                "then": {"$ref": "#/$defs/task_plan"},
+                "else": {
+                    "if": {
+                        "type": "object",
+                        "anyOf": [{"required": ["plan_id"]}, {"required": ["planId"]}, {"required": ["task_id"]}],
+                    },
+                    "then": {"$ref": "#/$defs/agent_plan"},
+                    "else": {"$ref": "#/$defs/plan"},
+                },
+            },
+            "task_plan": task_plan(),
+            "agent_plan": agent_plan(),
             "plan": plan(),
             "request": request(),
             "call": step::call(&step),
@@ -141,6 +160,38 @@ fn plan() -> Value {
     object(fields, json!({"required": ["id", "steps"], "allOf": [one_memory]}))
 }
 
+/// The plan of an executor stage, in either case of its names.
+fn task_plan() -> Value {
+    json!({
+        "description": "A task plan of an executor stage: tasks with steps, and a graph of dependencies. Each step has its parameters, or was completed before.",
+        "type": "object",
+        "properties": {
+            "tasks": {"type": "array", "items": {"type": "object"}},
+            "Tasks": {"type": "array", "items": {"type": "object"}},
+            "goal": optional(json!({"description": "What the plan is for.", "type": "string"})),
+            "dependencies": {"description": "By the id of a task or step, the ids on which it depends; or edges, {from, to}."},
+        },
+    })
+}
+
+/// The plan of an executor agent.
+fn agent_plan() -> Value {
+    let seconds =
+        json!({"description": "A length of time, or a number of seconds.", "type": ["string", "integer", "null"]});
+    json!({
+        "description": "A plan of an executor agent, whose time limits are numbers of seconds: 300 for an attempt of a step by default, and three attempts.",
+        "type": "object",
+        "required": ["steps"],
+        "properties": {
+            "plan_id": optional(json!({"description": "The same as `id`.", "type": "string"})),
+            "planId": optional(json!({"description": "The same as `id`.", "type": "string"})),
+            "task_id": optional(json!({"description": "The task: a label, and the id of a plan that has none.", "type": "string"})),
+            "timeout": seconds,
+            "steps": {"type": "array", "items": {"type": "object", "properties": {"timeout": seconds}}},
+        },
+    })
+}
+
 fn input() -> Value {
     let fields = json!({
         "description": optional(json!({"description": "What it is, for people.", "type": "string"})),
@@ -208,7 +259,7 @@ fn request() -> Value {
         })),
     });
     let fields = json!({
-        "plan": {"$ref": "#/$defs/plan"},
+        "plan": {"$ref": "#/$defs/any_plan"},
         "config": optional(object(config, json!({"description": "Settings beside the plan."}))),
         "context": optional(json!({
             "description": "Who asks, and where: templates read it as `${context.NAME}`; `traceId`, `userId`, `sessionId` and `environment` become labels.",

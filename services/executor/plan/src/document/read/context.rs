@@ -56,7 +56,9 @@ impl<'n> Reader<'n> {
     /// The labels of a plan.
     pub(super) fn labels(&mut self, labels: &Value<'n>, into: &mut BTreeMap<String, String>) {
         let Some(entries) = labels.node.entries() else {
-            labels.refuse(&mut self.report, || "must be an object with a text for each label, such as {team: a}".to_owned());
+            labels.refuse(&mut self.report, || {
+                "must be an object with a text for each label, such as {team: a}".to_owned()
+            });
             return;
         };
         for entry in entries {
@@ -69,7 +71,8 @@ impl<'n> Reader<'n> {
 /// Adds what these fields of an object say as labels, where it is a text, a number or a boolean, and no label has the name already.
 pub(super) fn labels_of(node: &Node, names: &[&str], labels: &mut BTreeMap<String, String>) {
     for name in names {
-        let value = node.field(name).and_then(|entry| scalar(&entry.value)).map(|text| first_bytes(&text, MAX_LABEL_BYTES));
+        let value =
+            node.field(name).and_then(|entry| scalar(&entry.value)).map(|text| first_bytes(&text, MAX_LABEL_BYTES));
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             labels.entry((*name).to_owned()).or_insert(value);
         }

@@ -135,11 +135,9 @@ impl<'n> Reader<'n> {
             self.words(&mut fields, names);
         }
         // What a planner and a verifier go by; nothing here depends on it.
-        for names in [
-            ["complexity", "Complexity"],
-            ["resources", "Resources"],
-            ["acceptanceCriteria", "AcceptanceCriteria"],
-        ] {
+        for names in
+            [["complexity", "Complexity"], ["resources", "Resources"], ["acceptanceCriteria", "AcceptanceCriteria"]]
+        {
             fields.take_either(&mut self.report, names);
         }
         let is_completed = self.is_completed(&mut fields);
@@ -192,7 +190,7 @@ impl<'n> Reader<'n> {
         let arguments = fields.take(&mut self.report, "arguments");
         let more = fields.take_either(&mut self.report, ["Parameters", "Arguments"]);
         draft.condition = self.condition(&mut fields);
-        draft.timeout = fields.take_exactly("timeout").and_then(|value| self.duration(&value));
+        draft.timeout = fields.take_exactly("timeout").and_then(|value| self.timeout(&value));
         draft.retry = fields.take_exactly("retry").and_then(|value| self.retry(&value));
         fields.finish(&mut self.report);
         let action = tool.or(action);
@@ -225,7 +223,9 @@ impl<'n> Reader<'n> {
         let word = status.text(&mut self.report);
         match word.to_ascii_lowercase().as_str() {
             "completed" | "success" | "skipped" => true,
-            "" | "pending" | "ready" | "running" | "inprogress" | "in_progress" | "failed" | "error" | "blocked" => false,
+            "" | "pending" | "ready" | "running" | "inprogress" | "in_progress" | "failed" | "error" | "blocked" => {
+                false
+            }
             _ => {
                 status.refuse(&mut self.report, || {
                     format!("must be Pending, InProgress, Completed, Skipped or Failed, not `{}`", shown(&word))
@@ -333,7 +333,8 @@ fn missing(action: &str) -> String {
     let same = |name: &str| name.to_ascii_lowercase() == action.replace('_', "").to_ascii_lowercase();
     let needed = NEEDED.iter().find(|(name, _)| same(name)).map_or("its parameters", |(_, needed)| needed);
     match action {
-        "" => "are missing, and so is `action`: a model would choose both, and no step is carried out by a model yet".to_owned(),
+        "" => "are missing, and so is `action`: a model would choose both, and no step is carried out by a model yet"
+            .to_owned(),
         action => format!(
             "are missing: `{}` needs {needed}, which a model would choose, and no step is carried out by a model yet: write them as \
              `parameters`, or mark the step as Completed",

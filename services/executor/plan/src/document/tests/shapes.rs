@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{Backoff, EXECUTOR_STAGE_COMMANDS, Format, Plan, PlanStep, Profile, StepKind, Then};
 
 const TASK_PLAN: &str = include_str!("../../../../../../tests/fixtures/plans/task-plan.json");
-const PASCAL: &str = include_str!("../../../../../../tests/fixtures/plans/task-plan-pascal.json");
+const PASCAL: &str = include_str!("../../../../../../tests/fixtures/refused-plans/task-plan-pascal.json");
 
 fn read(text: &str) -> Plan {
     Plan::parse(Format::Auto, text).unwrap_or_else(|invalid| panic!("{invalid}\n{text}"))
@@ -100,9 +100,12 @@ fn a_step_with_an_action_alone_is_refused_with_what_it_lacks() {
     assert_eq!(plan.id(), "0f8fad5b-d9cb-469f-a165-70867728950e");
     let done = PASCAL.replace("\"Status\": \"Pending\"", "\"Status\": \"Completed\"");
     assert!(read(&done).steps().iter().all(|step| step.condition().is_some()), "all of it is skipped");
-    assert_eq!(refusals(r#"{"id": "p", "tasks": [{"id": "t", "steps": [{"id": "a"}]}]}"#), [
-        "tasks[0].steps[0].parameters: are missing, and so is `action`: a model would choose both, and no step is carried out by a model yet"
-    ]);
+    assert_eq!(
+        refusals(r#"{"id": "p", "tasks": [{"id": "t", "steps": [{"id": "a"}]}]}"#),
+        [
+            "tasks[0].steps[0].parameters: are missing, and so is `action`: a model would choose both, and no step is carried out by a model yet"
+        ]
+    );
 }
 
 /// The graph is read as an object or as edges; what it names has to be there, and mistakes are said by field and place.
@@ -151,7 +154,7 @@ fn a_plan_of_the_executor_agent_is_read_as_it_stands() {
         r#"{"plan_id": "plan_1", "task_id": "my_task", "steps": [
             {"step_id": "a", "tool": "noop", "inputs": {}, "timeout": 30},
             {"step_id": "b", "tool": "noop", "inputs": {}, "dependencies": ["a"]},
-            {"step_id": "c", "wait": {"for": 2}}]}"#,
+            {"step_id": "c", "wait": {"for": "2s"}}]}"#,
     );
     assert_eq!((plan.id(), plan.labels()["task_id"].as_str()), ("plan_1", "my_task"));
     let [a, b, c] = [0, 1, 2].map(|place| &plan.steps()[place]);
@@ -192,14 +195,18 @@ fn a_context_is_read_by_templates_and_is_in_the_labels() {
     assert!(read.is_dry_run());
     assert!(read.steps()[0].dependencies().is_empty());
     for (context, expected) in [
-        (r#"{"environment": "mars"}"#, "context.environment: must be one of development, staging, production, not `mars`"),
+        (
+            r#"{"environment": "mars"}"#,
+            "context.environment: must be one of development, staging, production, not `mars`",
+        ),
         (r#""x""#, "context: must be an object with what the steps read as `${context.NAME}`"),
     ] {
         let found = refusals(&plan(context));
         assert!(found.iter().any(|line| line.starts_with(expected)), "{expected:?} is not in {found:#?}");
     }
     // Without a context the reference says what to do, and a step may have the id.
-    let none = refusals(r#"{"id": "p", "steps": [{"id": "a", "tool": "noop", "arguments": {"output": "${context.x}"}}]}"#);
+    let none =
+        refusals(r#"{"id": "p", "steps": [{"id": "a", "tool": "noop", "arguments": {"output": "${context.x}"}}]}"#);
     assert!(none[0].contains("the plan declares no input `context`"), "{none:?}");
     let step = r#"{"id": "p", "steps": [{"id": "context", "tool": "noop"}, {"id": "b", "tool": "noop", "arguments": {"output": "${context.result.x}"}}]}"#;
     assert_eq!(Plan::parse(Format::Auto, step).unwrap().steps()[1].dependencies(), [0]);
