@@ -56,7 +56,10 @@ fn execution(event: &ExecutionEvent) -> Said {
                 Workspace::Directory(path) => ("workspace", path),
                 Workspace::MadeFolder(id) => ("made_folder", id),
             };
-            let details = json!({"plan": plan.id(), "steps": plan.steps().len(), kind: place});
+            let mut details = json!({"plan": plan.id(), "steps": plan.steps().len(), kind: place});
+            if !created.labels.is_empty() {
+                details["labels"] = json!(created.labels);
+            }
             let message = format!("Execution accepted: plan `{}`, {}", plan.id(), counted(plan.steps().len(), "step"));
             Said::new(Minimal, Info, message, details)
         }

@@ -68,7 +68,10 @@ impl Measures {
                     self.executions.add(status);
                     self.execution_duration.record(status, finished.duration);
                 }
-                Fact::CallEnded { .. } | Fact::WaitBegan { .. } => {}
+                Fact::CallEnded { .. }
+                | Fact::WaitBegan { .. }
+                | Fact::StopRequested { .. }
+                | Fact::RetryDropped { .. } => {}
             }
         }
     }

@@ -2,11 +2,16 @@
 //!
 //! Metrics and the log are made of it. It is pure, and what it keeps is what runs.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use belay_execution::{
-    ApprovalEvent, Body, Decision, Event, Execution, ExecutionEvent, Failure, Finished, OperationId, OperationKey,
-    StepEvent, StepId, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest, WaitCondition, WaitEvent, Waiting,
+    ApprovalEvent, Body, Decision, Event, Execution, ExecutionEvent, ExecutionState, Failure, Finished, OperationId,
+    OperationKey, StepEvent, StepId, StepState, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest, WaitCondition,
+    WaitEvent, Waiting,
 };
 
 /// Follows the events of one execution.
@@ -18,6 +23,8 @@ pub(crate) struct Progress {
     calls: BTreeMap<OperationId, (Arc<ToolCallRequest>, Timestamp)>,
     /// Since when each undecided approval is waited for.
     approvals: BTreeMap<OperationId, Timestamp>,
+    /// The steps that wait for another attempt.
+    backing_off: BTreeSet<StepId>,
 }
 
 /// A call that ended, or was the last one of what ended.
@@ -50,6 +57,10 @@ pub(crate) enum Fact<'a> {
     Decided { decision: Decision, waited: Duration },
     /// A wait for a person, a time or a signal began.
     WaitBegan { step: &'a StepId, tool: Option<String>, waiting: Waiting },
+    /// Somebody asked for the execution to be cancelled, or killed.
+    StopRequested { kill: bool },
+    /// A step ends without the attempt that was planned, because somebody stopped the execution.
+    RetryDropped { step: &'a StepId, attempt: u32 },
     /// The execution ended.
     Finished(&'a Finished),
 }
@@ -63,11 +74,13 @@ impl Progress {
             let call = execution.operation_id(operation.key);
             Some((call, (Arc::clone(operation.tool_call()?), operation.since)))
         });
+        let backing_off = execution.steps().filter(|step| step.state() == StepState::BackingOff);
+        let backing_off = backing_off.map(|step| step.id().clone()).collect();
         let approvals = execution.operations().filter_map(|operation| {
             let pending = operation.pending_approval.as_ref().filter(|pending| pending.decided.is_none())?;
             Some((execution.operation_id(operation.key), pending.since))
         });
-        Self { steps: steps.collect(), calls: calls.collect(), approvals: approvals.collect() }
+        Self { steps: steps.collect(), calls: calls.collect(), approvals: approvals.collect(), backing_off }
     }
 
     /// Takes events that `execution` has applied and that are stored, and returns what they mean.
@@ -79,11 +92,11 @@ impl Progress {
             match &event.body {
                 Body::Execution(kind) => match kind {
                     ExecutionEvent::Finished(finished) => facts.push(Fact::Finished(finished)),
+                    ExecutionEvent::CancelRequested { kill, .. } => facts.push(Fact::StopRequested { kill: *kill }),
                     ExecutionEvent::Created(_)
                     | ExecutionEvent::Started
                     | ExecutionEvent::Paused { .. }
                     | ExecutionEvent::Resumed
-                    | ExecutionEvent::CancelRequested { .. }
                     | ExecutionEvent::SignalReceived(_)
                     | ExecutionEvent::Recovered { .. }
                     | ExecutionEvent::Retried(_)
@@ -96,6 +109,7 @@ impl Progress {
                     if let StepEvent::OutcomeUnknown { .. } = kind {
                         facts.extend(outcome_wait(execution, step));
                     }
+                    facts.extend(self.dropped(execution, step, *attempt, kind));
                     facts.extend(self.step(step, *attempt, kind, event.time, &mut last));
                 }
                 Body::ToolCall { call, event: kind } => match kind {
@@ -136,6 +150,40 @@ impl Progress {
             }
         }
         facts
+    }
+
+    /// Follows which steps wait for another attempt.
+    fn dropped<'a>(
+        &mut self,
+        execution: &Execution,
+        step: &'a StepId,
+        attempt: u32,
+        event: &StepEvent,
+    ) -> Option<Fact<'a>> {
+        match event {
+            StepEvent::RetryScheduled { .. } | StepEvent::FallbackSwitched { .. } => {
+                self.backing_off.insert(step.clone());
+                None
+            }
+            StepEvent::Started
+            | StepEvent::Completed { .. }
+            | StepEvent::Failed { .. }
+            | StepEvent::Cancelled { .. }
+            | StepEvent::Skipped { .. } => {
+                let was_backing_off = self.backing_off.remove(step);
+                let is_stopped = matches!(execution.state(), ExecutionState::Cancelling | ExecutionState::Cancelled);
+                let is_dropped = was_backing_off && is_stopped && *event != StepEvent::Started;
+                is_dropped.then_some(Fact::RetryDropped { step, attempt })
+            }
+            StepEvent::OutcomeUnknown { .. }
+            | StepEvent::ItemsListed { .. }
+            | StepEvent::ItemsCollected { .. }
+            | StepEvent::Resolved { .. }
+            | StepEvent::SkipRequested { .. }
+            | StepEvent::OutputSet { .. }
+            | StepEvent::RetryAdvanced { .. }
+            | StepEvent::RetryCancelled { .. } => None,
+        }
     }
 
     fn step<'a>(

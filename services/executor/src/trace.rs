@@ -178,7 +178,7 @@ impl Trace {
 
     fn finish(&self, execution: &Execution, end: Timestamp, failure: Option<&Failure>) {
         let plan = execution.plan().id();
-        let draft = Draft {
+        let mut draft = Draft {
             name: format!("{} {plan}", operation::INVOKE_WORKFLOW).into(),
             began: execution.went_on_at().unwrap_or(execution.created_at()),
             attributes: vec![
@@ -189,6 +189,10 @@ impl Trace {
                 KeyValue::new(semconv::BELAY_STATE, wire::state_name(execution)),
             ],
         };
+        let labels = execution.created().labels.iter();
+        draft
+            .attributes
+            .extend(labels.map(|(key, value)| KeyValue::new(format!("{}.{key}", semconv::BELAY_LABEL), value.clone())));
         let Some(went_on_at) = execution.went_on_at() else {
             let kind = if self.caller.is_some() { SpanKind::Server } else { SpanKind::Internal };
             return self.send(self.span.clone(), self.caller.clone(), kind, draft, end, failure);

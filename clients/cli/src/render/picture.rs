@@ -157,11 +157,6 @@ impl Picture {
         self.execution.steps.get(*self.places.get(id)?)
     }
 
-    /// The number of a step in the plan, from 1.
-    pub(crate) fn number(&self, id: &str) -> Option<usize> {
-        Some(self.places.get(id)? + 1)
-    }
-
     /// What a step does, in words.
     pub(crate) fn call(&self, id: &str) -> &str {
         self.places.get(id).map_or("", |&place| &self.calls[place])

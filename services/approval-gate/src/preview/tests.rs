@@ -12,6 +12,7 @@ fn preview(subject: &Subject, contents: &Contents) -> v1::Preview {
 
 pub(crate) fn subject() -> Subject {
     Subject {
+        hidden: None,
         v: Subject::VERSION,
         kind: Kind::Effect,
         execution: "namespaces/default/executions/e".into(),

@@ -53,6 +53,8 @@ impl Driver {
                     self.log_failed(step, *attempt, status, failure, *duration, call.as_ref());
                 }
                 Fact::WaitBegan { step, tool, waiting } => self.log_wait(step, tool.as_deref(), *waiting),
+                Fact::StopRequested { kill } => self.log_stop(*kill),
+                Fact::RetryDropped { step, attempt } => self.log_dropped(step, *attempt),
                 Fact::Finished(finished) => self.log_finished(finished),
                 Fact::StepEnded { failure: None, .. } | Fact::Decided { .. } => {}
             }
@@ -133,6 +135,26 @@ impl Driver {
             waits_for = reason.kind().as_str_name().trim_start_matches("KIND_"),
             until = reason.until.as_ref().map(wire::time_text),
             "A step waits"
+        );
+    }
+
+    /// Logs the request in the words of supervisors, which programs look for.
+    fn log_stop(&self, kill: bool) {
+        let (session_id, task_id) = (&self.execution_name, self.execution.plan().id());
+        match kill {
+            false => tracing::info!(event = "stop_requested", session_id, task_id, "user_cancel requested"),
+            true => tracing::info!(event = "stop_requested", session_id, task_id, "user_kill requested"),
+        }
+    }
+
+    fn log_dropped(&self, step: &StepId, attempt: u32) {
+        tracing::info!(
+            event = "retry_dropped",
+            session_id = self.execution_name,
+            task_id = self.execution.plan().id(),
+            step_id = step.as_str(),
+            attempt,
+            "retry skipped due to user stop"
         );
     }
 

@@ -36,6 +36,8 @@ pub const SERVICE_VERSION: &str = "service.version";
 /// One run of the service, of the resource.
 pub const SERVICE_INSTANCE_ID: &str = "service.instance.id";
 
+/// What the attributes of an execution's labels begin with, such as `belay.label.team`.
+pub const BELAY_LABEL: &str = "belay.label";
 /// `namespaces/*/executions/*`.
 pub const BELAY_EXECUTION: &str = "belay.execution";
 /// The step's id.

@@ -151,3 +151,35 @@ steps:
     assert!(waits.contains(" INFO ") && waits.contains("waits_for=\"TIME\"") && waits.contains("until="), "{waits}");
     assert_eq!(line("wait_began", "soon"), None, "a short wait is not worth a line");
 }
+
+/// S1-26, S1-27, S1-28: a person's stop is in the operator's log in the words of supervisors, and so is the retry that it takes the place of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_is_logged_in_the_words_of_supervisors() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::logging(folder.path(), "{}", "info").await;
+    let client = Client::new(&services.socket());
+    let plan = "id: p\nsteps: [{id: a, tool: noop, arguments: {fail: not yet, fail_attempts: 2}, \
+                retry: {max_attempts: 3, backoff: [1h]}}, {id: b, wait: {for: 1h}}]\n";
+    for (id, kill, words) in [("cancelled", false, "user_cancel requested"), ("killed", true, "user_kill requested")] {
+        client.start_with(id, plan, v1::StartExecutionRequest::default()).await;
+        let backing_off = async || {
+            let steps = client.steps(id).await;
+            steps.iter().any(|step| step.state() == v1::step::State::BackingOff)
+        };
+        while !backing_off().await {
+            tokio::task::yield_now().await;
+        }
+        let log = services.log(Service::Executor);
+        assert!(!log.contains(words), "{log}");
+        let request = v1::CancelExecutionRequest { name: name(id), kill, ..Default::default() };
+        client.raw().cancel_execution(request).await.unwrap();
+        assert!(client.watch_to_the_end(id).await.ended());
+        let log = services.log(Service::Executor);
+        let of_this = |line: &&str| line.contains(&name(id));
+        let stops: Vec<&str> = log.lines().filter(of_this).filter(|line| line.contains(words)).collect();
+        assert_eq!(stops.len(), 1, "{log}");
+        let dropped = "retry skipped due to user stop";
+        let dropped: Vec<&str> = log.lines().filter(of_this).filter(|line| line.contains(dropped)).collect();
+        assert!(dropped.len() == 1 && dropped[0].contains("step_id=\"a\""), "{dropped:?}\n{log}");
+    }
+}

@@ -28,7 +28,7 @@ pub(super) fn result(recorded: &Recorded) -> Result<Value, failure::Failure> {
         result["finalResult"] = value;
     }
     match &execution.failure {
-        Some(failure) => result["error"] = error(failure)?,
+        Some(failure) => result["error"] = error(recorded, failure)?,
         None if execution.state() == execution::State::TimedOut => {
             let message = "the execution ran out of the time that its plan allows";
             result["error"] = json!({ "code": reasons::TIMEOUT, "message": message, "recoverable": true });
@@ -80,7 +80,7 @@ fn step_result(recorded: &Recorded, step: &Step) -> Result<Value, failure::Failu
         result["output"] = value;
     }
     if let Some(failure) = step.failure.as_ref().filter(|_| step.state() == State::Failed) {
-        result["error"] = error(failure)?;
+        result["error"] = error(recorded, failure)?;
     }
     Ok(result)
 }
@@ -111,10 +111,16 @@ fn step_status(state: State) -> &'static str {
     }
 }
 
-fn error(failure: &Failure) -> Result<Value, failure::Failure> {
+fn error(recorded: &Recorded, failure: &Failure) -> Result<Value, failure::Failure> {
+    let is_parallel = recorded.execution.plan.as_ref().is_some_and(|plan| plan.parallelism > 1);
     let code = match failure.error_class() {
         ErrorClass::RateLimit => "RATE_LIMIT_EXCEEDED",
         ErrorClass::Timeout => reasons::TIMEOUT,
+        ErrorClass::PreconditionFailed => "PRECONDITION_FAILED",
+        // A step that ran beside others and did not come to an end of its own: its skill has not failed.
+        ErrorClass::Crash | ErrorClass::OutcomeUnknown | ErrorClass::Internal if is_parallel => {
+            "PARALLEL_EXECUTION_FAILED"
+        }
         _ => "SKILL_EXECUTION_FAILED",
     };
     Ok(json!({

@@ -256,6 +256,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             _ => json!({}),
         };
         let step = StepDraft {
+            group: String::new(),
             id: format!("s{place}"),
             description: String::new(),
             title: String::new(),

@@ -13,6 +13,7 @@ const EVENTS_OF_A_STEP: usize = 4;
 
 fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
     StepDraft {
+        group: String::new(),
         id: format!("s{place}"),
         description: String::new(),
         title: String::new(),

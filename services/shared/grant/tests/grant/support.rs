@@ -56,6 +56,7 @@ pub(crate) fn signed_by(key: &SigningKey, domain: &str, body: impl Into<Vec<u8>>
 
 pub(crate) fn subject() -> Subject {
     Subject {
+        hidden: None,
         v: Subject::VERSION,
         kind: Kind::Effect,
         execution: "namespaces/default/executions/e".into(),

@@ -33,6 +33,7 @@ pub(crate) fn story(steps: &str) -> Story {
     let steps = steps.split(';').map(|words| {
         let (id, after) = words.split_once(" after ").unwrap_or((words, ""));
         StepDraft {
+            group: String::new(),
             id: id.trim().to_owned(),
             description: String::new(),
             title: String::new(),
