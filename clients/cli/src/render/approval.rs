@@ -318,7 +318,7 @@ mod tests {
         lines.iter().map(|line| line.render(false) + "\n").collect()
     }
 
-    // S2-X-17: type, operation, files, reason and risk stand on one screen, with the content.
+    // S2-X-17: type, operation, files, reason and what to look at twice stand on one screen, with the content.
     #[test]
     fn an_approval_shows_what_why_and_what_would_change() {
         let mut lines = full(&approval(), Extent::Full);

@@ -72,7 +72,7 @@ fn half_done() -> World {
     World { executions: vec![(Execution { steps, ..accepted("e1") }, events)], ..Default::default() }
 }
 
-// B-02: through a broken connection, each output comes once.
+// B-02, S2-X-22: through a broken connection, each output comes once.
 #[test]
 fn the_outputs_of_an_execution_are_followed_to_its_end() {
     let server = Server::start(World { breaks: vec![3, 4], ..half_done() });

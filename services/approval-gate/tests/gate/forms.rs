@@ -202,7 +202,7 @@ fn who_may_decide_may_answer_also_what_they_started() {
     });
 }
 
-/// B-16: an answer may be a secret. It lies sealed in the store, and only until the executor has stored it.
+/// S2-FR-077a: an answer may be a secret. It lies sealed in the store, and only until the executor has stored it.
 #[test]
 fn an_answer_is_kept_sealed_until_it_is_acknowledged() {
     world("", async |world| {

@@ -74,7 +74,7 @@ mod tests {
         classify(Some(code), false, &LastOutput { stderr: stderr.to_owned(), ..LastOutput::default() })
     }
 
-    /// S1-02, S1-03, S1-05, S1-06, S1-07, S1-08, S1-09: each class by its signs.
+    /// S1-02, S1-03, S1-05, S1-06, S1-07, S1-08, S1-09, S1-10, S1-37: each class, in any case, by its signs.
     #[test]
     fn each_class_is_known_by_its_signs() {
         assert_eq!(class(137, ""), ErrorClass::Crash);
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(of("it broke").message, "`sh` exited with code 1.");
     }
 
-    /// S1-04: the worse sign counts.
+    /// S1-04, S1-37: of several signs the worse one counts.
     #[test]
     fn a_crash_comes_first_and_what_may_pass_last() {
         let all = "429\npermission denied\ncommand not found";

@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(seconds(&exponential(60 * second, 1.0, 90 * second), 2), [60.0, 60.0]);
     }
 
-    /// S0-02, S0-08, S0-10, S1-11 to S1-13, S2-FR-065, S3-03, S3-06: the numbers of each planner.
+    /// S0-02, S0-08, S0-10, S1-11 to S1-13, S1-37, S2-FR-065, S3-03, S3-06: the numbers of each planner.
     #[test]
     fn profiles_have_the_numbers_of_their_planners() {
         let told = |profile: Profile| {

@@ -227,7 +227,7 @@ async fn an_execution_that_asks_no_person_does_not_wait() {
     assert_eq!(world.gate.seen().created, 0);
 }
 
-// B-16: the answer is shown without its secrets; the next step gets it as it was given.
+// S2-FR-077a: the answer is shown without its secrets; the next step gets it as it was given.
 #[tokio::test]
 async fn the_secrets_of_an_answer_are_hidden() {
     let world = World::new().await;

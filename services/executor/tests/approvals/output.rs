@@ -29,7 +29,7 @@ async fn paused(executor: &Executor, steps: &str) -> String {
     executor.client.clone().start_execution(request).await.unwrap().into_inner().name
 }
 
-// S2-FR-069, X17: between the call's request and its end, in order, and never stored. A line that breaks loses nothing and repeats nothing.
+// S1-25, S2-FR-069, X17: between the call's request and its end, in order, and never stored. A line that breaks loses nothing and repeats nothing.
 #[tokio::test]
 async fn watchers_hear_what_a_tool_says_once_and_in_its_place() {
     let world = World::new().await;

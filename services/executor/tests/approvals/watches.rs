@@ -189,7 +189,7 @@ async fn an_execution_that_leaves_the_filter_is_removed() {
     assert!(other.removed.contains(&(waiting, false)), "{:?}", other.removed);
 }
 
-// B-22: a watcher that does not read holds up nothing, and gets the last state of each execution when it reads.
+// B-22, S2-NFR-003: a watcher that does not read holds up nothing, and gets the last state of each execution when it reads.
 #[tokio::test]
 async fn a_watcher_that_reads_late_gets_the_last_states() {
     let world = World::new().await;

@@ -268,7 +268,7 @@ async fn an_impossible_path_is_rejected() {
     }
 }
 
-/// S2-FR-023 to 026, S2-X-27. An invalid schema would fail the registry.
+/// S2-FR-023 to S2-FR-026, S2-X-27. An invalid schema would fail the registry.
 #[test]
 fn every_tool_is_found_by_its_names() {
     let registry = Registry::new(tools()).unwrap();
@@ -298,6 +298,7 @@ fn only_tools_without_further_effect_are_idempotent() {
     assert_eq!(names, ["delete_file", "file_info", "list_directory", "noop", "read_file", "search_code", "write_file"]);
 }
 
+/// S2-FR-023.
 #[test]
 fn schemas_are_closed_and_everything_in_them_is_described() {
     for tool in tools() {

@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(workspace.read("config.env"), "token=[REDACTED]\n");
     }
 
-    /// S2-FR-040, S2-BP-006.
+    /// S2-FR-040, S2-FR-058.
     #[tokio::test]
     async fn it_creates_and_replaces_files() {
         let workspace = TestWorkspace::with(&[("old.txt", "a long old content\n")]);

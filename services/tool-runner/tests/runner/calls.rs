@@ -131,6 +131,7 @@ async fn a_call_that_was_running_at_a_crash_ends_by_its_recovery_class() {
     }
 }
 
+/// S2-FR-029, S2-FR-036, S2-FR-048: what is not valid by the schemas of the tool is neither run nor returned.
 #[tokio::test]
 async fn arguments_results_and_time_limits_are_enforced() {
     let bench = Bench::new();

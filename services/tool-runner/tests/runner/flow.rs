@@ -161,7 +161,7 @@ async fn a_denied_call_leaves_no_trace() {
     assert_eq!((bench.tree().len(), bench.left_over()), (0, Vec::<String>::new()));
 }
 
-/// B-06, S2-X-07: a call that failed, was cancelled, timed out or was invalid leaves the workspace byte for byte unchanged.
+/// B-06, S2-FR-033, S2-X-07: a call that failed, was cancelled, timed out or was invalid leaves the workspace byte for byte unchanged.
 #[tokio::test]
 async fn a_call_that_does_not_complete_changes_nothing() {
     let bench = Bench::new();

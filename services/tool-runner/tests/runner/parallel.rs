@@ -35,7 +35,7 @@ async fn calls_on_disjoint_paths_all_commit() {
     assert_eq!(bench.tree().len(), CALLS + 4);
 }
 
-/// S2-NFR-007: no change is lost or applied twice, however many calls conflict.
+/// S2-NFR-004, S2-NFR-007: no change is lost or applied twice, however many calls conflict.
 #[tokio::test]
 async fn calls_on_one_path_are_serialisable() {
     let bench = Bench::new();

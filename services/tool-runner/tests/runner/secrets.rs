@@ -49,7 +49,7 @@ fn result(call: &runner_v1::ToolCall) -> String {
     }
 }
 
-/// S2-FR-077a, S2-X-16: a result is stored sealed, and returned unchanged after a crash.
+/// S2-FR-037, S2-FR-077a, S2-X-16: a result is stored sealed, and returned unchanged after a crash.
 #[tokio::test]
 async fn the_executor_gets_the_result_that_the_ledger_seals() {
     let bench = Bench::new();

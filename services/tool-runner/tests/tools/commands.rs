@@ -27,7 +27,7 @@ pub(crate) const TESTS: &[Test] = tests![
     closed_streams_do_not_end_the_call,
 ];
 
-// S2-FR-044, S2-FR-046, S2-FR-047, S2-BP-007.
+// S2-FR-031, S2-FR-032, S2-FR-034 to S2-FR-036, S2-FR-044, S2-FR-046, S2-FR-047.
 fn a_command_returns_its_code_and_both_streams() {
     let result = Fixture::new().call(sh("echo out; echo err >&2")).unwrap();
     let expected = json!({

@@ -73,7 +73,7 @@ fn a_call_dropped_while_it_starts_leaves_nothing() {
     }
 }
 
-// S2-FR-048, S2-ASM-018.
+// S2-FR-048.
 fn a_time_limit_ends_all_of_it() {
     let (fixture, nap) = (Fixture::new(), nap());
     let script = format!("{}; sleep {nap}", family(&nap));

@@ -1,65 +1,52 @@
-//! The rows of docs/requirements.md: `| id | what must hold | shown by | status |`.
+//! The two parts of docs/requirements.md: rows `| id | what must hold | status |`, which people write, and then the rows `| id | shown by |`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{Named, ids};
 
+/// The heading of the second part. Everything after it is generated.
+const SHOWN_BY: &str = "## Shown by";
+
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) id: String,
-    what: String,
-    /// Paths from the root.
-    pub(super) files: BTreeSet<String>,
     pub(super) status: Status,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Status {
     Shown,
-    /// Shown, but for what it says.
+    /// Shown except for the part that it names.
     Partly(String),
-    /// Perhaps with the reason.
-    NotYet(Option<String>),
-    Unclear(String),
+    /// Not shown, for this reason.
+    NotYet(String),
+    /// None of the three.
+    Invalid(String),
 }
 
 impl Row {
-    /// The row on this line; a line whose first cell is no id has none.
+    /// Returns the row on this line, or `None` for a line whose first cell is not an id.
     fn parse(line: &str) -> Option<Self> {
-        let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
+        // A `|` within a cell is written `\|`.
+        let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix('|')?.split(" | ").map(str::trim).collect();
         let (id, rest) = cells.split_first()?;
         if !ids::is_id(id) {
             return None;
         }
-        let [what, files, status] = rest else { panic!("this row has not four cells: {line}") };
-        Some(Self {
-            id: (*id).to_owned(),
-            what: (*what).to_owned(),
-            // `[path](../path)`: the link is written again from the path.
-            files: files
-                .split(", ")
-                .filter_map(|link| link.strip_prefix('[')?.split(']').next())
-                .map(str::to_owned)
-                .collect(),
-            status: match status.split_once(": ").map_or((*status, None), |(word, why)| (word, Some(why.to_owned()))) {
-                ("shown", None) => Status::Shown,
-                ("partly", Some(missing)) => Status::Partly(missing),
-                ("not yet", why) => Status::NotYet(why),
-                _ => Status::Unclear((*status).to_owned()),
-            },
-        })
-    }
-
-    pub(super) fn with_files(&self, files: &BTreeSet<String>) -> Self {
-        Self { files: files.clone(), ..self.clone() }
+        let [_what, status] = rest else { panic!("this row does not have three cells: {line}") };
+        Some(Self { id: (*id).to_owned(), status: Status::parse(status) })
     }
 }
 
-impl fmt::Display for Row {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files: Vec<String> = self.files.iter().map(|path| format!("[{path}](../{path})")).collect();
-        write!(f, "| {} | {} | {} | {} |", self.id, self.what, files.join(", "), self.status)
+impl Status {
+    fn parse(cell: &str) -> Self {
+        match cell.split_once(": ") {
+            None if cell == "shown" => Self::Shown,
+            Some(("partly", missing)) => Self::Partly(missing.to_owned()),
+            Some(("not yet", why)) => Self::NotYet(why.to_owned()),
+            _ => Self::Invalid(cell.to_owned()),
+        }
     }
 }
 
@@ -68,23 +55,47 @@ impl fmt::Display for Status {
         match self {
             Self::Shown => f.write_str("shown"),
             Self::Partly(missing) => write!(f, "partly: {missing}"),
-            Self::NotYet(None) => f.write_str("not yet"),
-            Self::NotYet(Some(why)) => write!(f, "not yet: {why}"),
-            Self::Unclear(word) => f.write_str(word),
+            Self::NotYet(why) => write!(f, "not yet: {why}"),
+            Self::Invalid(cell) => f.write_str(cell),
         }
     }
 }
 
+/// Returns the rows of the first part.
 pub(super) fn rows(text: &str) -> Vec<Row> {
-    text.lines().filter_map(Row::parse).collect()
+    first_part(text).filter_map(Row::parse).collect()
 }
 
-/// The document with the column "shown by" written anew.
-pub(super) fn with_files(text: &str, named: &Named) -> String {
-    let none = BTreeSet::new();
-    let line = |line: &str| match Row::parse(line) {
-        Some(row) => row.with_files(named.get(&row.id).unwrap_or(&none)).to_string(),
-        None => line.to_owned(),
-    };
-    text.lines().map(|old| line(old) + "\n").collect()
+/// Returns the document with its line of counts and its second part generated from the first part and the tests.
+pub(super) fn generate(text: &str, all: &[String], named: &Named) -> String {
+    let counts = counts(&rows(text));
+    let first = first_part(text).map(|line| if is_counts(line) { &counts } else { line });
+    let second = all.iter().filter_map(|id| Some(format!("| {id} | {} |", links(named.get(id)?))));
+    let heading = [SHOWN_BY, "", "| id | shown by |", "|---|---|"].map(str::to_owned);
+    first.map(str::to_owned).chain(heading).chain(second).map(|line| line + "\n").collect()
+}
+
+fn first_part(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().take_while(|line| *line != SHOWN_BY)
+}
+
+/// Returns how many rows have which status, as the document says it.
+pub(super) fn counts(rows: &[Row]) -> String {
+    let count = |has: fn(&Status) -> bool| rows.iter().filter(|row| has(&row.status)).count();
+    format!(
+        "{} shown, {} partly, {} not yet",
+        count(|status| matches!(status, Status::Shown)),
+        count(|status| matches!(status, Status::Partly(_))),
+        count(|status| matches!(status, Status::NotYet(_))),
+    )
+}
+
+fn is_counts(line: &str) -> bool {
+    line.starts_with(|c: char| c.is_ascii_digit()) && line.ends_with(" not yet")
+}
+
+/// Returns links from docs to files, whose paths begin at the root.
+fn links(files: &BTreeSet<String>) -> String {
+    let links: Vec<String> = files.iter().map(|path| format!("[{path}](../{path})")).collect();
+    links.join(", ")
 }

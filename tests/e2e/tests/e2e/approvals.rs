@@ -73,7 +73,7 @@ fn states(home: &Home) -> Vec<String> {
     approvals.iter().map(|approval| approval["state"].as_str().unwrap().to_owned()).collect()
 }
 
-/// S2-X-19, S2-X-17, S2-FR-049, S2-FR-052, S2-FR-053, S4-26: denied, the file is there byte for byte; approved, it has gone and the next
+/// S2-X-19, S2-X-17, S2-X-31, S2-FR-049, S2-FR-052, S2-FR-053, S4-26: denied, the file is there byte for byte; approved, it has gone and the next
 /// step runs; skipped, the step is left out.
 #[test]
 fn a_deletion_waits_for_a_person() {

@@ -75,7 +75,7 @@ fn names(artifacts: &[Artifact]) -> Vec<&str> {
     artifacts.iter().map(|artifact| artifact.name.as_str()).collect()
 }
 
-/// S3-14, S3-16, S2-X-29, S2-NFR-014, S4-10, S4-13, S4-22, S4-31: every output and every file is an artifact with its step, call, digest and what it derives from;
+/// S3-04, S3-14, S3-16, S2-X-29, S2-NFR-014, S4-10, S4-13, S4-22, S4-31: every output and every file is an artifact with its step, call, digest and what it derives from;
 /// the lineage both ways is one query; the audit log has the start, the end and every step; and all of it is the same after every service was killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn artifacts_lineage_and_audit_log_are_whole_and_survive_a_kill() {

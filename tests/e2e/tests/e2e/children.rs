@@ -198,7 +198,7 @@ steps:
   plan: {id: inner, steps: [{id: call, tool: noop, arguments: {sleep_ms: 60000}}]}
 ";
 
-/// S1-25: a plan is stopped with the execution that it belongs to, which ends after it.
+/// S4-27: a plan is stopped with the execution that it belongs to, which ends after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_is_cancelled_with_its_parent() {
     let folder = tempfile::tempdir().unwrap();

@@ -32,7 +32,7 @@ fn said(text: &str) -> Vec<String> {
     text.lines().map(words).map(without_time).collect()
 }
 
-/// S2-FR-001, S2-FR-005, S2-FR-009, S2-FR-010, S2-FR-068..072: a run tells its beginning, each step's start and end, and its own end.
+/// S2-FR-001, S2-FR-005, S2-FR-009, S2-FR-010, S2-FR-068..072, S2-X-31: a run tells its beginning, each step's start and end, and its own end.
 #[test]
 fn a_run_tells_its_life_line_by_line() {
     let home = Home::new();
@@ -67,7 +67,7 @@ fn a_run_tells_its_life_line_by_line() {
     assert!(shown.out.starts_with("e1  completed  "), "{}", shown.out);
 }
 
-/// S2-X-03, S2-X-24: programs get one object, or one event a line, and nothing else.
+/// S2-X-03, S2-X-24, S2-X-31: programs get one object, or one event a line, and nothing else.
 #[test]
 fn programs_get_json() {
     let home = Home::new();

@@ -42,7 +42,7 @@ fn the_plan_of_another_planner_runs_as_it_stands() {
     );
 }
 
-/// A declared tool is listed, described and checked like any other; its changes are judged, approved and committed like those of a command.
+/// S2-FR-023, S2-FR-029, S2-FR-036, S2-X-33: a declared tool is listed, described and checked like any other; its changes are judged, approved and committed like those of a command.
 #[test]
 fn a_declared_tool_is_a_tool_like_any_other() {
     let home = Home::new();

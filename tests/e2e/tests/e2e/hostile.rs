@@ -231,7 +231,7 @@ async fn a_service_does_not_decide_and_a_person_gets_no_grant() {
     scene.assert_untouched();
 }
 
-/// S2-FR-042, S2-FR-043, S2-FR-075, S2-X-06, S2-X-08, S2-X-12: no path leads out of the workspace, and no workspace lies elsewhere.
+/// S2-FR-042, S2-FR-043, S2-FR-075, S2-X-06, S2-X-08, S2-X-12, S2-X-31: no path leads out of the workspace, and no workspace lies elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_path_and_no_workspace_leads_out() {
     let scene = Scene::new().await;

@@ -101,7 +101,7 @@ async fn each_retry_is_a_warning() {
     }
 }
 
-/// S2-X-25: failures and long waits are lines at info with the fields of the log record; a parameter has no secret.
+/// S2-FR-063, S2-X-25: failures and long waits are lines at info with the fields of the log record; a parameter has no secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failures_and_long_waits_are_lines_with_their_fields() {
     let folder = tempfile::tempdir().unwrap();

@@ -88,7 +88,7 @@ fn executions_that_failed_alike_are_retried_by_a_filter() {
     drop(server);
 }
 
-/// What is still to run is changed step by step: a step is skipped, one gets its output by hand, a wait for an attempt is cut short, and the plan changes.
+/// S2-X-22: what is still to run is changed step by step: a step is skipped, one gets its output by hand, a wait for an attempt is cut short, and the plan changes.
 #[test]
 fn what_is_still_to_run_is_changed_by_hand() {
     let home = Home::new();

@@ -9,7 +9,7 @@ fn fixture(name: &str) -> String {
     fs::read_to_string(repository().join("tests/fixtures").join(name)).unwrap()
 }
 
-/// S2-X-27, S2-FR-024, S2-FR-025: the steps of the executor stage, with its names of fields, tools and actions, run as they stand.
+/// S2-X-27, S2-X-31, S2-FR-024, S2-FR-025: the steps of the executor stage, with its names of fields, tools and actions, run as they stand.
 #[test]
 fn the_steps_of_the_executor_stage_run() {
     let home = Home::new();
@@ -41,7 +41,7 @@ fn the_threats_of_the_executor_stage_are_refused() {
     }
 }
 
-/// S3-10, S3-12: the operations of the executor agent's `FILESYSTEM` are Belay's file tools. Its other tools are refused by field until the settings declare
+/// S3-10, S3-12, S3-16: the operations of the executor agent's `FILESYSTEM` are Belay's file tools. Its other tools are refused by field until the settings declare
 /// them; absolute paths are refused everywhere.
 #[test]
 fn the_tools_of_the_executor_agent_run_once_they_are_declared() {

@@ -316,7 +316,7 @@ async fn no_other_program_is_accepted_as_a_bundled_service() {
     }
 }
 
-/// B-31: a viewer whose streams take nothing delays nobody, whatever it streams and whoever asks; and where it leaves more unread than one principal may, its
+/// B-31, S2-NFR-003: a viewer whose streams take nothing delays nobody, whatever it streams and whoever asks; and where it leaves more unread than one principal may, its
 /// connection ends and the memory comes back. It can come back itself, with the cursor that it had.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_viewer_does_not_read_delays_nobody_and_is_bounded() {

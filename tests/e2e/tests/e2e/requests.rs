@@ -134,7 +134,7 @@ async fn time_limits_end_calls_and_executions() {
     assert_eq!(execution.failure.unwrap().error_class(), v1::ErrorClass::Timeout);
 }
 
-/// S2-FR-003, S2-FR-004, S2-X-03, S4-17: all steps are processed, results flow, and a success hands over to the verifier.
+/// S2-FR-003, S2-FR-004, S2-FR-031, S2-FR-032, S2-FR-034, S2-X-03, S2-X-31, S4-17: all steps are processed, results flow, and a success hands over to the verifier.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outputs_flow_from_step_to_step() {
     let folder = tempfile::tempdir().unwrap();

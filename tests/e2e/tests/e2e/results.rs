@@ -99,7 +99,7 @@ fn the_lines_of_a_stage_come_as_they_happen_and_again() {
     }
 }
 
-/// S4-09, S4-23, S4-24, S4-25, S4-30, S4-31, S3-01, S3-05, S3-07, S0-13: one execution in the shapes of the planners.
+/// S4-09, S4-23, S4-24, S4-25, S4-30, S4-31, S3-01, S3-05, S3-07, S3-16, S0-13: one execution in the shapes of the planners.
 #[test]
 fn a_result_has_the_shape_that_its_planner_expects() {
     let home = Home::new();

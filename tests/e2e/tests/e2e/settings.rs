@@ -173,6 +173,7 @@ fn a_file_with_a_mistake_starts_nothing() {
     }
 }
 
+/// S2-X-22: `config show`.
 #[test]
 fn every_setting_says_where_it_comes_from() {
     let home = home(&[]);

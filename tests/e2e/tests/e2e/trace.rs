@@ -163,7 +163,7 @@ belay: belay run WAIT_TIMEOUT
     assert_says_no_more_than_it_has_to(&home, &spans);
 }
 
-/// A run does not wait for a silent collector: its services and its own command drop their last spans, and one line says so.
+/// S2-NFR-003: a run does not wait for a silent collector: its services and its own command drop their last spans, and one line says so.
 #[test]
 fn a_collector_that_never_answers_costs_a_run_a_moment_and_a_line() {
     let home = home("{id: unheard, steps: [{id: only, tool: noop}]}");

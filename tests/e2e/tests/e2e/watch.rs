@@ -71,7 +71,7 @@ fn talking(steps: usize) -> String {
     "id: talking\nparallelism: 2\nsteps:\n".to_owned() + &(0..steps).map(step).collect::<String>()
 }
 
-/// B-02, S2-FR-046, S2-FR-069, S2-FR-070: command output arrives live and moves no cursor; a watcher that loses its connection 200 times sees the
+/// B-02, S1-25, S2-FR-046, S2-FR-069, S2-FR-070, S2-X-33: command output arrives live and moves no cursor; a watcher that loses its connection 200 times sees the
 /// same execution as a later one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn live_output_and_approvals_leave_no_gap_either() {

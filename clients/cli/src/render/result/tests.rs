@@ -418,7 +418,7 @@ fn the_own_shape_has_the_result_and_every_output() {
     assert!(of(&nothing, Shape::Skills).unwrap().get("finalResult").is_none());
 }
 
-// S2-X-24: the names of the lines, and their fields.
+// S2-FR-033, S2-X-07, S2-X-24: the names of the lines, and their fields; a result is a success, an error, a timeout or denied.
 #[test]
 fn events_are_the_lines_of_a_stage() {
     let recorded = failed();

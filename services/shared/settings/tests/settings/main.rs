@@ -330,6 +330,7 @@ fn a_separate_service_uses_no_toolchains_or_caches_of_a_user() {
     assert_eq!(used, ["keep", "off", "off", "read", "off", "off"]);
 }
 
+/// S2-X-33: with a time limit of its own, among others.
 #[test]
 fn a_tool_is_declared_with_few_words_or_with_all() {
     let text = "\

@@ -238,7 +238,7 @@ async fn without_telemetry_contexts_are_passed_on() {
     off.shutdown(LIMIT).await.unwrap();
 }
 
-/// A collector that is away, and one that never answers: spans are taken and dropped, and the end comes in time.
+/// S2-NFR-003: a collector that is away, and one that never answers: spans are taken and dropped, and the end comes in time.
 #[tokio::test]
 async fn a_collector_that_is_away_stops_nothing() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();

@@ -249,6 +249,7 @@ fn assert_no_scratch(upper: &Path) {
     assert!(!upper.parent().unwrap().join("scratch").exists());
 }
 
+// S1-31: a command that was killed leaves nothing to the next one.
 fn scratch_is_removed_afterwards() {
     let fixture = Fixture::new();
     for end in ["true", "false", "kill -9 $$"] {

@@ -94,7 +94,7 @@ fn descendants_end_with_the_command() {
     assert_eq!(sleepers(&nap), []);
 }
 
-// S2-FR-048, S2-ASM-018: the timeout applies to every process.
+// S2-FR-048: the timeout applies to every process.
 fn a_timeout_ends_all_of_it() {
     let (fixture, nap) = (Fixture::new(), nap());
     let mut spec = fixture.script(&format!("{}; sleep {nap}", family(&nap)));

@@ -51,7 +51,7 @@ pub(crate) const TESTS: &[Test] = tests![
     a_missing_workspace_is_rejected,
 ];
 
-// S2-FR-045, S2-FR-073, S2-ASM-002, S2-ASM-017, S2-NFR-011, S2-NFR-012. Files, sockets, processes, kernel calls, x32 and i386 calls,
+// S2-FR-045, S2-FR-073, S2-NFR-011, S2-NFR-012. Files, sockets, processes, kernel calls, x32 and i386 calls,
 // descriptors, variables: the list is in src/attacks.
 fn every_attack_is_blocked() {
     assert!(std::env::var_os("PATH").is_some(), "the runner has an environment to leak");
@@ -111,7 +111,7 @@ fn file_size_is_limited() {
     assert_eq!(run(spec).0.status, Status::Signalled(libc_signal::SIGXFSZ));
 }
 
-// S2-ASM-018.
+// S2-FR-048, S3-17.
 fn cpu_time_is_limited() {
     let fixture = Fixture::new();
     let spec =
@@ -160,7 +160,7 @@ fn open_files_and_memory_are_limited() {
     assert_eq!(succeed(spec), format!("77\n{}\n0\n", 512 << 10));
 }
 
-/// The kernel counts the descriptors that a user has in flight over unix sockets, and each start of a command sends one.
+/// B-31: the kernel counts the descriptors that a user has in flight over unix sockets, and each start of a command sends one.
 fn descriptors_in_flight_do_not_stop_other_commands() -> Verdict {
     let fixture = Fixture::new();
     if !matches!(run(fixture.script("command -v python3")).0.status, Status::Exited(0)) {

@@ -444,7 +444,7 @@ mod tests {
         assert_eq!((full.class, full.reason.as_str()), (ErrorClass::Transient, reasons::WORKSPACE_FULL));
     }
 
-    /// What other processes have used up says nothing about this machine: the command may start later.
+    /// B-31: what other processes have used up says nothing about this machine: the command may start later.
     #[test]
     fn a_limit_that_others_have_reached_fails_no_command_for_good() {
         assert_attack_needs(Defect::SharedLimitIsFinal, "SandboxViolation", || {

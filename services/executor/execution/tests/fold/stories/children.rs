@@ -97,7 +97,7 @@ fn the_limits_of_the_step_are_those_of_its_plan() {
     );
 }
 
-// S1-25: what runs for an execution that is cancelled is cancelled with it, and has ended before it has.
+// S4-27: what runs for an execution that is cancelled is cancelled with it, and has ended before it has.
 #[test]
 fn a_plan_is_cancelled_with_its_parent() {
     let play = story("build; b after build").carries_out("build", json!({"takes": 9})).acts("2s cancel").play();

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use crate::support::{Play, story};
 
-/// S1-16, S1-21, S1-23, S1-32: each call has all attempts; then the next takes its place, at once and visibly; the failure is that of the last.
+/// S1-16, S1-19, S1-21, S1-23: each call has all attempts; then the next takes its place, at once and visibly; the first success is the end, and otherwise
+/// the failure is that of the last.
 #[test]
 fn each_call_has_all_its_attempts() {
     let play = |replies: &str| {
@@ -30,7 +31,7 @@ fn each_call_has_all_its_attempts() {
     );
 }
 
-/// X4: what cannot be started is not tried again where another call can take its place.
+/// S0-09, S1-32, X4: what cannot be started is not tried again where another call can take its place.
 #[test]
 fn what_cannot_be_started_gives_way_at_once() {
     let picture = story("draft")
@@ -104,7 +105,7 @@ fn a_person_is_refused_where_no_call_is_left() {
     assert_eq!(force(&tried("")), Err(Refused::NoFallback("draft".into())));
 }
 
-/// A step that is made to run again begins with its own call.
+/// S1-35: a step that is made to run again begins with its own call: what took its place changed nothing beyond that run.
 #[test]
 fn a_retry_begins_with_the_first_call() {
     let picture = story("draft")

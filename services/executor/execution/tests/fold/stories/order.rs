@@ -6,7 +6,7 @@ use belay_execution::{Body, ExecutionState, StepEvent, Totals};
 
 use crate::support::story;
 
-/// S3-04: the step runs, its tool is called, and it has completed with what that returned.
+/// S2-FR-031, S2-FR-032, S3-04: the step runs, its tool is called, and it has completed with what that returned.
 #[test]
 fn everything_that_happens_in_the_shortest_story() {
     let play = story("draft").play();
@@ -30,7 +30,7 @@ fn steps_wait_for_what_they_depend_on() {
     );
 }
 
-// S2-FR-007, S4-28: independent steps run together when the plan allows it, and in the plan's order when it does not.
+// S2-FR-007, S2-X-33, S3-17, S4-28: independent steps run together when the plan allows it, and in the plan's order when it does not.
 #[test]
 fn independent_steps_share_the_parallelism() {
     let diamond = || story("draft; check after draft; translate after draft; publish after check, translate");
@@ -55,7 +55,7 @@ fn independent_steps_share_the_parallelism() {
     );
 }
 
-// S2-ASM-004: what ends together is told in the plan's order.
+// S2-FR-006: what ends together is told in the plan's order.
 #[test]
 fn calls_that_end_in_one_turn_are_settled_in_order() {
     let mut play = story("a; b; c after a").parallelism(2).rehearse();

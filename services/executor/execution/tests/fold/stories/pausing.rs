@@ -139,7 +139,7 @@ fn a_pause_needs_no_timer() {
     assert_eq!((paused.actions(), paused.wake_at()), (vec![], Some(START.saturating_add(Duration::from_secs(99)))));
 }
 
-// S1-32, S2-X-20: a pause with a time ends by itself; a person may end it before, and pause again.
+// S2-X-20: a pause with a time ends by itself; a person may end it before, and pause again.
 #[test]
 fn a_pause_can_end_by_itself() {
     let picture = story("a; b after a").acts("0.5s pause until 9s").picture();
@@ -157,7 +157,7 @@ fn a_pause_can_end_by_itself() {
     assert_eq!(play.just_after(is::paused).wake_at(), Some(START.saturating_add(Duration::from_secs(9))));
 }
 
-// X1: a rate limit that is queued for later pauses the execution until the failure's time, or for five minutes; other steps wait as well.
+// S0-15, S4-29, X1: a rate limit that is queued for later pauses the execution until the failure's time, or for five minutes; other steps wait as well.
 #[test]
 fn a_rate_limit_is_queued_for_later() {
     let queued = || RetryPolicy {

@@ -206,7 +206,7 @@ fn limited(delay: &str) -> Story {
     story("draft").step_limit("draft", "10s").tries("draft", 9, delay).replies("draft: transient 4s, ok 9s")
 }
 
-// S2-ASM-018: the time limit of a step counts the waits, and its last attempt gets what is left.
+// S2-FR-048: the time limit of a step counts the waits, and its last attempt gets what is left.
 #[test]
 fn a_step_has_a_time_limit_over_all_its_attempts() {
     let play = limited("5s").play();

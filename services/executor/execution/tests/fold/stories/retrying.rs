@@ -168,7 +168,7 @@ fn a_step_that_waits_is_skipped_or_given_its_output() {
     );
 }
 
-/// S1-28: a wait for the next attempt is cut short, or given up with the failure of the last attempt.
+/// S1-28, S1-38: a wait for the next attempt is cut short, or given up with the failure of the last attempt.
 #[test]
 fn a_retry_is_advanced_or_cancelled() {
     let told = |act: &str| story("a").tries("a", 2, "60s").replies("a: transient, ok").acts(act).play();

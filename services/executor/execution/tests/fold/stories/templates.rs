@@ -18,7 +18,7 @@ fn arguments(play: &Play, id: &str) -> String {
     arguments.to_owned()
 }
 
-// S4-17, S4-18, X11: a whole reference keeps its type, a reference inside a text is written out, and naming a step is depending on it.
+// S2-FR-035, S4-17, S4-18, X11: a whole reference keeps its type, a reference inside a text is written out, and naming a step is depending on it.
 #[test]
 fn outputs_arrive_with_their_types() {
     let play = story("publish; draft")

@@ -98,7 +98,7 @@ fn unknown_dependencies_are_named_with_the_nearest() {
         draft(vec![step("fetch", &[]), step_with("use", &[], json!({"a": ["x ${fetsh.result} y"]}))]),
         "steps[1].arguments.a[0]: there is no step `fetsh`; did you mean `fetch`?",
     );
-    // X10: an unknown root is refused before anything runs.
+    // S2-X-16, X10: an unknown root is refused before anything runs.
     assert_refused(
         draft(vec![step_with("a", &[], json!({"odd key": "${API_KEY}"}))]),
         "steps[0].arguments[\"odd key\"]: `${API_KEY}` is not a reference to a step's result",
