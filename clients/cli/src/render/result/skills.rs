@@ -116,7 +116,7 @@ fn error(recorded: &Recorded, failure: &Failure) -> Result<Value, failure::Failu
     let code = match failure.error_class() {
         ErrorClass::RateLimit => "RATE_LIMIT_EXCEEDED",
         ErrorClass::Timeout => reasons::TIMEOUT,
-        ErrorClass::PreconditionFailed => "PRECONDITION_FAILED",
+        ErrorClass::PreconditionFailed => reasons::PRECONDITION_FAILED,
         // A step that ran beside others and did not come to an end of its own: its skill has not failed.
         ErrorClass::Crash | ErrorClass::OutcomeUnknown | ErrorClass::Internal if is_parallel => {
             "PARALLEL_EXECUTION_FAILED"

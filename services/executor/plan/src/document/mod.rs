@@ -11,6 +11,7 @@ mod json;
 mod locate;
 mod operation;
 mod read;
+mod shapes;
 mod tree;
 mod yaml;
 
@@ -26,7 +27,7 @@ pub use files::{Composed, NamedPlan, PlanText, refused_name};
 use finding::Finding;
 use locate::Positions;
 pub(crate) use locate::other_names;
-pub use read::EXECUTOR_STAGE_COMMANDS;
+pub use shapes::EXECUTOR_STAGE_COMMANDS;
 use tree::Node;
 
 /// The formats in which a plan may be written down.

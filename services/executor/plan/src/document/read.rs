@@ -28,19 +28,13 @@ use super::{
     group::{Group, Listed, ReadStep},
     locate::Origin,
     operation::operation_of,
+    shapes::{agent_defaults, is_agent_plan, is_task_plan, labels_of, task_plan_defaults},
     tree::{Kind, Node},
 };
-
-/// The executor agent's time limit of an attempt.
-const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// What a step or a plan has, and a group does not.
 const OF_A_PLAN: [&str; 9] =
     ["timeout", "for_each", "tool", "wait", "arguments", "inputs", "compensate", "stop_on_error", "parallelism"];
-
-use context::labels_of;
-pub use task_plan::EXECUTOR_STAGE_COMMANDS;
-use task_plan::is_task_plan;
 
 /// The content of a document.
 pub(super) struct Document<'n> {
@@ -121,10 +115,10 @@ impl<'n> Reader<'n> {
             };
             let (mut draft, places) = self.task_plan(fields);
             self.config_of(config, &mut draft, [false; 5]);
-            task_plan::with_defaults(&mut draft);
+            task_plan_defaults(&mut draft);
             return (draft, places);
         }
-        let is_agents = ["plan_id", "planId", "task_id"].into_iter().any(|name| plan.node.field(name).is_some());
+        let is_agents = is_agent_plan(plan.node);
         if is_agents {
             self.shape = Shape::Agent;
         }
@@ -710,15 +704,6 @@ fn blank() -> StepDraft {
         postconditions: Vec::new(),
         output_schema: None,
         kind: StepKindDraft::Tool { tool: String::new(), arguments: Json::Object(serde_json::Map::new()) },
-    }
-}
-
-/// What the executor agent does where its plan says nothing else: three attempts of each step, each of at most 300 s. Its `timeout` is that of an attempt.
-fn agent_defaults(steps: &mut [StepDraft]) {
-    for step in steps.iter_mut().filter(|step| step.kind.retried_as().is_some()) {
-        let timeout = step.timeout.take().unwrap_or(AGENT_TIMEOUT);
-        step.attempt_timeout.get_or_insert(timeout);
-        step.retry.get_or_insert_with(|| Profile::Agent.policy());
     }
 }
 

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::{Input, PlanDraft, limits::MAX_LABEL_BYTES, path::shown};
+use crate::{Input, PlanDraft, path::shown};
 
 use super::{
-    super::tree::{Kind, Node},
+    super::{
+        shapes::{labels_of, scalar},
+        tree::Kind,
+    },
     Reader, Value,
-    task_plan::{first_bytes, scalar},
 };
 
 /// The input that has the context.
@@ -64,17 +66,6 @@ impl<'n> Reader<'n> {
         for entry in entries {
             let value = Value { path: labels.path.key(entry.key.name.clone()), node: &entry.value };
             into.insert(entry.key.name.clone(), value.text(&mut self.report));
-        }
-    }
-}
-
-/// Adds what these fields of an object say as labels, where it is a text, a number or a boolean, and no label has the name already.
-pub(super) fn labels_of(node: &Node, names: &[&str], labels: &mut BTreeMap<String, String>) {
-    for name in names {
-        let value =
-            node.field(name).and_then(|entry| scalar(&entry.value)).map(|text| first_bytes(&text, MAX_LABEL_BYTES));
-        if let Some(value) = value.filter(|value| !value.is_empty()) {
-            labels.entry((*name).to_owned()).or_insert(value);
         }
     }
 }

@@ -4,20 +4,16 @@
 //! A task becomes a group of steps. What the plan's author leaves to a model, the arguments of a step, cannot be left out here: no step is carried out by
 //! a model.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value as Json};
 
 use crate::{
-    Backoff, Escalation, PlanDraft, RunWhen, StepDraft, StepKindDraft, Then,
+    PlanDraft, RunWhen, StepDraft, StepKindDraft,
     check::{Place, Places},
     limits::MAX_LABEL_BYTES,
     nearest,
     path::shown,
-    retry::Profile,
 };
 
 use super::{
@@ -25,20 +21,11 @@ use super::{
         fields::{Fields, Value},
         group::{Group, Listed, ReadStep},
         operation::operation_of,
-        tree::{Kind, Node},
+        shapes::{first_bytes, scalar},
+        tree::Kind,
     },
     Reader, blank,
 };
-
-/// The programs that the executor stage lets commands start. The policy's preset `allow-list` has the same.
-pub const EXECUTOR_STAGE_COMMANDS: [&str; 9] =
-    ["dotnet", "npm", "yarn", "git", "make", "cargo", "go", "python", "node"];
-
-/// The executor stage's time limit of a step.
-const STEP_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// How often the executor stage tries what has failed again as a whole, before it asks a person.
-const STAGE_RETRIES: u32 = 2;
 
 /// What each action of the executor stage needs: the parameters that have no default.
 const NEEDED: [(&str, &str); 9] = [
@@ -72,13 +59,8 @@ struct TaskPlan<'n> {
     named: Vec<(String, Value<'n>)>,
 }
 
-/// Whether this is a task plan.
-pub(super) fn is_task_plan(plan: &Node) -> bool {
-    plan.field("steps").is_none() && (plan.field("tasks").is_some() || plan.field("Tasks").is_some())
-}
-
 impl<'n> Reader<'n> {
-    /// The plan, without the defaults of its shape: see [`with_defaults`].
+    /// The plan, without the defaults of its shape.
     pub(super) fn task_plan(&mut self, mut fields: Fields<'n>) -> (PlanDraft, Places) {
         let mut plan = TaskPlan::default();
         let mut draft = PlanDraft { id: self.task_id(&mut fields, ["id", "Id"]), ..PlanDraft::default() };
@@ -318,16 +300,6 @@ impl<'n> Reader<'n> {
     }
 }
 
-/// What the executor stage does where neither its plan nor the settings beside it say anything else.
-pub(super) fn with_defaults(draft: &mut PlanDraft) {
-    for step in draft.steps.iter_mut().filter(|step| step.kind.retried_as().is_some()) {
-        step.timeout = step.timeout.or(Some(STEP_TIMEOUT));
-        step.retry.get_or_insert_with(|| Profile::Executor.policy());
-    }
-    draft.escalation.get_or_insert(Escalation { retries: STAGE_RETRIES, backoff: Backoff::DEFAULT, then: Then::Pause });
-    draft.allowed_commands.get_or_insert_with(|| EXECUTOR_STAGE_COMMANDS.map(str::to_owned).into());
-}
-
 /// The sentence about a step without parameters.
 fn missing(action: &str) -> String {
     let same = |name: &str| name.to_ascii_lowercase() == action.replace('_', "").to_ascii_lowercase();
@@ -341,20 +313,4 @@ fn missing(action: &str) -> String {
             shown(action)
         ),
     }
-}
-
-/// A text, number or boolean as text.
-pub(super) fn scalar(node: &Node) -> Option<String> {
-    match &node.kind {
-        Kind::Text(text) => Some(text.clone()),
-        Kind::Number(number) => Some(number.to_string()),
-        Kind::Bool(value) => Some(value.to_string()),
-        Kind::Null | Kind::List(_) | Kind::Map(_) => None,
-    }
-}
-
-/// As much of a text as a label has room for, on one line.
-pub(super) fn first_bytes(text: &str, most: usize) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    line[..line.floor_char_boundary(most)].trim().to_owned()
 }
