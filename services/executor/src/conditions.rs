@@ -1,6 +1,6 @@
 //! The conditions of steps: checked with the plan, and evaluated apart from drivers.
 
-use belay_condition::Condition as Expression;
+use belay_condition::{Condition as Expression, ConditionError};
 use belay_json_schema::Schema;
 use belay_plan::{CheckPlace, Condition, PlannedStep, StepProblem};
 use serde_json::Value;
@@ -46,27 +46,45 @@ pub(crate) struct ToEvaluate {
 
 /// A condition with the values of its variables, or an output with its schema.
 pub(crate) enum Evaluation {
-    Condition { expression: String, variables: Vec<(String, Value)> },
+    Condition { expression: String, variables: Vec<(String, Result<Value, String>)> },
     Output { schema: Value, output: Value },
+}
+
+/// Why it cannot be said whether something holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// It has no value.
+    Failed(String),
+    /// It needs a value that is missing.
+    Absent(String),
 }
 
 impl ToEvaluate {
     /// Whether it holds, or why that cannot be said. Takes up to some tens of milliseconds.
-    pub(crate) fn evaluate(&self) -> Result<bool, String> {
+    pub(crate) fn evaluate(&self) -> Result<bool, NoAnswer> {
         match &self.work {
             Evaluation::Condition { expression, variables } => {
                 let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
-                let values: Vec<(&str, &Value)> =
-                    variables.iter().map(|(name, value)| (name.as_str(), value)).collect();
-                let holds = Expression::new(expression, &names).and_then(|condition| condition.evaluate(&values));
-                holds.map_err(|error| error.to_string())
+                let (mut values, mut absent) = (Vec::new(), Vec::new());
+                for (name, value) in variables {
+                    match value {
+                        Ok(value) => values.push((name.as_str(), value)),
+                        Err(why) => absent.push((name.as_str(), why.as_str())),
+                    }
+                }
+                let condition = Expression::new(expression, &names);
+                let holds = condition.and_then(|condition| condition.evaluate_with(&values, &absent));
+                holds.map_err(|error| match error {
+                    ConditionError::Absent(why) => NoAnswer::Absent(why),
+                    error => NoAnswer::Failed(error.to_string()),
+                })
             }
             Evaluation::Output { schema, output } => {
-                let schema = Schema::of_form(schema).map_err(|invalid| invalid.to_string())?;
+                let schema = Schema::of_form(schema).map_err(|invalid| NoAnswer::Failed(invalid.to_string()))?;
                 match schema.violations(output).first() {
                     None => Ok(true),
-                    Some(first) if first.pointer.is_empty() => Err(first.message.clone()),
-                    Some(first) => Err(format!("`{}`: {}", first.pointer, first.message)),
+                    Some(first) if first.pointer.is_empty() => Err(NoAnswer::Failed(first.message.clone())),
+                    Some(first) => Err(NoAnswer::Failed(format!("`{}`: {}", first.pointer, first.message))),
                 }
             }
         }

@@ -1,14 +1,16 @@
 //! `belay config …`.
 
 use belay_all_in_one::{Config, Origin, Row};
+use belay_reasons as reasons;
 use serde_json::{Value, json};
 
 use super::Context;
 use crate::{
     args::{Format, help},
     exit::Exit,
-    failure::Failure,
-    render::text::{Line, Style, table},
+    failure::{Failure, Report},
+    names, next,
+    render::text::{Line, Style, clean, table},
 };
 
 /// Show each setting with its value and where that comes from
@@ -17,21 +19,48 @@ use crate::{
 /// services that start here would get; running services keep the values they started with.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay config show"))]
-pub(crate) struct Show {}
+pub(crate) struct Show {
+    /// Only this setting, or those below it: `services`, `services.executor.steps`
+    #[arg(value_name = "KEY")]
+    key: Option<String>,
+}
 
 /// Reads the settings as a start would.
-pub(crate) async fn show(context: &Context, _verb: Show) -> Result<Exit, Failure> {
+pub(crate) async fn show(context: &Context, verb: Show) -> Result<Exit, Failure> {
     let source = context.place.config.clone();
     let config = tokio::task::spawn_blocking(move || source.load())
         .await
         .map_err(|error| Failure::internal(format!("the settings could not be read: {error}")))??;
     let mut rows = places(context)?;
     rows.extend(config.rows());
+    if let Some(key) = &verb.key {
+        let known: Vec<String> = rows.iter().map(|row| row.key.clone()).collect();
+        let is_below =
+            |row: &Row| row.key == *key || row.key.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
+        rows.retain(is_below);
+        if rows.is_empty() {
+            return Err(no_setting(key, &known).into());
+        }
+        if let ([row], Format::Text) = (&rows[..], context.screen.format)
+            && row.key == *key
+        {
+            // As a script reads it.
+            context.screen.print(&[Line::new(&row.value)])?;
+            return Ok(Exit::OK);
+        }
+    }
     match context.screen.format {
         Format::Text => context.screen.print(&lines(&config, &rows))?,
         Format::Json | Format::Jsonl => context.screen.print_json(&as_json(&config, &rows))?,
     }
     Ok(Exit::OK)
+}
+
+/// There is no such setting.
+fn no_setting(key: &str, known: &[String]) -> Report {
+    let near = names::similar(key, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    Report::new(reasons::INVALID_USAGE, format!("there is no setting `{}`{near}", clean(key)))
+        .next(next::command(&["config", "show"]))
 }
 
 /// What flags and variables decide and no file.

@@ -145,7 +145,7 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
     let mut session = unless_stopped(signals, Session::open(&context.place, Needs::StateDir)).await??;
     if verb.detach && session.is_embedded() {
         session.close().await;
-        return Err(no_server());
+        return Err(no_server("--detach"));
     }
     // The plan itself may ask for a dry run.
     let again = StartExecutionRequest { validate_only: true, ..request.clone() };
@@ -296,8 +296,9 @@ fn inputs(verb: &Run) -> Result<Option<Payload>, Failure> {
 }
 
 /// Without a server nothing would carry the execution out once the command has returned.
-fn no_server() -> Failure {
-    let message = "--detach needs a server that carries the execution out; without one it would stop with this command";
+pub(super) fn no_server(what: &str) -> Failure {
+    let message =
+        format!("{what} needs a server that carries out what is started; without one it would stop with this command");
     Report::new(reasons::INVALID_USAGE, message).next(next::command(&["serve"])).into()
 }
 

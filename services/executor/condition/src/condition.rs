@@ -35,6 +35,15 @@ impl Condition {
     /// # Errors
     /// [`ConditionError::Failed`] when it is neither true nor false, [`ConditionError::TooMuch`].
     pub fn evaluate(&self, variables: &[(&str, &Value)]) -> Result<bool, ConditionError> {
-        evaluate::evaluate(&self.expression, variables)
+        self.evaluate_with(variables, &[])
+    }
+
+    /// The same where some variables have no value, each with the reason: that matters only where the expression needs them. `||`, `&&` and `?:` may do without,
+    /// and `has()` of a member of one is false.
+    ///
+    /// # Errors
+    /// As [`Condition::evaluate`], and [`ConditionError::Absent`] with the reason when a value that is missing is needed.
+    pub fn evaluate_with(&self, variables: &[(&str, &Value)], absent: &[(&str, &str)]) -> Result<bool, ConditionError> {
+        evaluate::evaluate(&self.expression, variables, absent)
     }
 }

@@ -23,6 +23,9 @@ pub enum ConditionError {
     /// It has no value with these values.
     #[error("{0}")]
     Failed(String),
+    /// It needs a value that is missing, for this reason.
+    #[error("{0}")]
+    Absent(String),
     /// It takes too much work.
     #[error("takes more than {MAX_STEPS} steps with these values: compare less, or let a step compute it")]
     TooMuch,

@@ -24,14 +24,20 @@ const PATTERN_STEPS: u64 = 50_000;
 /// The largest compiled regular expression, in bytes.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
 
-pub(crate) fn evaluate(expression: &IdedExpr, variables: &[(&str, &Value)]) -> Result<bool> {
+pub(crate) fn evaluate(expression: &IdedExpr, variables: &[(&str, &Value)], absent: &[(&str, &str)]) -> Result<bool> {
     let scope = variables.iter().map(|(name, value)| Variable {
         name,
         value: Some(Cow::Borrowed(*value)),
         error: None,
         moves: false,
     });
-    let mut evaluation = Evaluation { scope: scope.collect(), patterns: HashMap::new(), left: MAX_STEPS };
+    let absent = absent.iter().map(|(name, why)| Variable {
+        name,
+        value: None,
+        error: Some(ConditionError::Absent((*why).to_owned())),
+        moves: false,
+    });
+    let mut evaluation = Evaluation { scope: scope.chain(absent).collect(), patterns: HashMap::new(), left: MAX_STEPS };
     match &*evaluation.value(expression)? {
         Value::Bool(holds) => Ok(*holds),
         other => failed(format!("is {}, and has to be true or false", kind(other))),
@@ -89,7 +95,10 @@ impl<'v> Evaluation<'v> {
             Expr::Ident(name) => self.variable(name),
             Expr::Literal(literal) => self::literal(literal).map(Cow::Owned),
             Expr::Select(select) => {
-                let of = self.value(&select.operand)?;
+                let of = match self.value(&select.operand) {
+                    Err(ConditionError::Absent(_)) if select.test => return Ok(Cow::Owned(false.into())),
+                    of => of?,
+                };
                 if select.test {
                     return match &*of {
                         Value::Object(members) => Ok(Cow::Owned(members.contains_key(&select.field).into())),

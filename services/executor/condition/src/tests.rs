@@ -188,3 +188,31 @@ proptest! {
         }
     }
 }
+
+/// A value that is missing matters only where it is needed: `||`, `&&` and `?:` do without, and `has` of a member of it is false.
+#[test]
+fn what_is_missing_matters_only_where_it_is_needed() {
+    let seven = Value::from(7);
+    let evaluate = |expression: &str| {
+        Condition::new(expression, &["a", "gone"])
+            .unwrap()
+            .evaluate_with(&[("a", &seven)], &[("gone", "it was skipped")])
+    };
+    for (expression, holds) in [
+        ("a == 7 || gone.n > 1", true),
+        ("gone.n > 1 || a == 7", true),
+        ("a == 8 && gone.n > 1", false),
+        ("gone.n > 1 && a == 8", false),
+        ("a == 7 ? true : gone", true),
+        ("has(gone.n)", false),
+        ("has(gone.n) && gone.n > 1", false),
+        ("!has(gone.n)", true),
+    ] {
+        assert_eq!(evaluate(expression), Ok(holds), "{expression}");
+    }
+    for expression in
+        ["gone == 7", "a == 8 || gone.n > 1", "gone.n > 1 && a == 7", "gone ? true : false", "size(gone) > 0"]
+    {
+        assert_eq!(evaluate(expression), Err(ConditionError::Absent("it was skipped".to_owned())), "{expression}");
+    }
+}

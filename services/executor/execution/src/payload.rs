@@ -81,6 +81,8 @@ pub enum Evaluated {
     Known(bool),
     /// It has no value, for this reason.
     Failed(String),
+    /// It needs the value of a variable that has none, for this reason.
+    Absent(String),
     /// It is not known yet. The caller evaluates it and decides again; the step does not start before.
     Wanted,
 }
@@ -104,7 +106,7 @@ pub trait Blobs {
     /// The value as events have it: in a blob when it is too large to be inline. The implementation stores the blob before the events.
     fn payload(&self, json: Json) -> Payload;
 
-    /// Whether the condition of the step with this id holds with these values of its variables. What evaluates expressions knows no execution, and takes time: the
+    /// Whether the condition of the step with this id holds with these values of its variables, or the reasons why they have none. What evaluates expressions knows no execution, and takes time: the
     /// implementation may remember what is to be evaluated, and have it the next time.
     /// `place` is that of a check before or after the step's call.
     fn evaluate(
@@ -112,7 +114,7 @@ pub trait Blobs {
         step: &str,
         place: Option<CheckPlace>,
         condition: &Condition,
-        variables: Vec<(String, Value)>,
+        variables: Vec<(String, Result<Value, String>)>,
     ) -> Evaluated;
 
     /// Whether the output of the step with this id fits a schema; [`Evaluated::Failed`] says what does not. As [`Self::evaluate`], it may have the answer
@@ -139,7 +141,13 @@ impl Blobs for NoBlobs {
         json.into()
     }
 
-    fn evaluate(&self, _: &str, _: Option<CheckPlace>, _: &Condition, _: Vec<(String, Value)>) -> Evaluated {
+    fn evaluate(
+        &self,
+        _: &str,
+        _: Option<CheckPlace>,
+        _: &Condition,
+        _: Vec<(String, Result<Value, String>)>,
+    ) -> Evaluated {
         Evaluated::Wanted
     }
 

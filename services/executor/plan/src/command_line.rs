@@ -180,12 +180,18 @@ fn reference(text: &str) -> Option<&str> {
         return Some("$${");
     }
     let inner = text.strip_prefix("${")?;
-    let mut quoted = false;
+    let (mut quoted, mut escaped, mut open) = (false, false, 1_usize);
     for (at, character) in inner.char_indices() {
         match character {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
             '"' => quoted = !quoted,
-            '}' if !quoted => return Some(&text[..2 + at + 1]),
+            '{' if !quoted => open += 1,
+            '}' if !quoted => open -= 1,
             _ => {}
+        }
+        if open == 0 {
+            return Some(&text[..2 + at + 1]);
         }
     }
     None

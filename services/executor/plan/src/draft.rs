@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::{Escalation, RetryPolicy, duration, timestamp};
@@ -79,9 +79,14 @@ pub struct Input {
     /// The JSON Schema of the value; `None` when every value will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The value of an execution that is started without one; `None` when one is required.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The value of an execution that is started without one, which may be null; `None` when one is required.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
+}
+
+/// A value that is there, also when it is null.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// One unchecked step.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     blobs::NewBlob,
-    conditions::{Asked, Evaluation, Question, ToEvaluate},
+    conditions::{Asked, Evaluation, NoAnswer, Question, ToEvaluate},
     secrets::Secrets,
 };
 
@@ -39,7 +39,7 @@ pub(crate) struct Known {
     /// Blobs, by their digests.
     pub(crate) blobs: HashMap<Arc<str>, Result<Value, String>>,
     /// What was asked about the conditions, checks and outputs of steps.
-    pub(crate) evaluated: HashMap<Asked, Result<bool, String>>,
+    pub(crate) evaluated: HashMap<Asked, Result<bool, NoAnswer>>,
 }
 
 /// What a decision needs.
@@ -87,7 +87,7 @@ impl belay_execution::Blobs for AtHand<'_> {
         step: &str,
         place: Option<CheckPlace>,
         condition: &Condition,
-        variables: Vec<(String, Value)>,
+        variables: Vec<(String, Result<Value, String>)>,
     ) -> Evaluated {
         let what = place.map_or(Question::Condition, Question::Check);
         self.ask(step, what, || Evaluation::Condition { expression: condition.expression().to_owned(), variables })
@@ -116,7 +116,8 @@ impl AtHand<'_> {
         let asked = Asked { step: step.to_owned(), what };
         match self.known.evaluated.get(&asked) {
             Some(Ok(holds)) => Evaluated::Known(*holds),
-            Some(Err(why)) => Evaluated::Failed(why.clone()),
+            Some(Err(NoAnswer::Failed(why))) => Evaluated::Failed(why.clone()),
+            Some(Err(NoAnswer::Absent(why))) => Evaluated::Absent(why.clone()),
             None => {
                 self.wanted.borrow_mut().evaluations.push(ToEvaluate { asked, work: work() });
                 Evaluated::Wanted

@@ -317,7 +317,13 @@ impl Blobs for Unevaluated {
         NoBlobs.payload(json)
     }
 
-    fn evaluate(&self, _: &str, _: Option<CheckPlace>, _: &Condition, _: Vec<(String, Value)>) -> Evaluated {
+    fn evaluate(
+        &self,
+        _: &str,
+        _: Option<CheckPlace>,
+        _: &Condition,
+        _: Vec<(String, Result<Value, String>)>,
+    ) -> Evaluated {
         self.0.set(true);
         Evaluated::Wanted
     }

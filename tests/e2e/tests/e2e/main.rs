@@ -22,6 +22,7 @@ mod escalation;
 mod exactly_once;
 mod examples;
 mod faults;
+mod first_day;
 mod forks;
 mod groups;
 mod health;

@@ -11,8 +11,9 @@ use crate::{
     connect::{Needs, Session},
     exit::Exit,
     failure::Failure,
+    follow::is_over,
     history::{self, Until},
-    names, read,
+    names, next, read,
     render::{
         logs::{self, Printed},
         picture::Picture,
@@ -24,7 +25,7 @@ use crate::{
 
 /// Print the result of an execution: the output of its last step, or of its last steps where none depends on the others
 ///
-/// With `--as`, the result as other planners expect it, as JSON. Of an execution that has not ended, what there is so far.
+/// With `--as`, the result as other planners expect it, as JSON. Exits as the execution ended; of one that has not ended, prints what there is so far.
 #[derive(clap::Args, Debug)]
 #[command(after_help = execution_help!("belay executions result @last --as skills\n  belay executions result @last --wait > result.txt"))]
 pub(crate) struct Print {
@@ -33,7 +34,7 @@ pub(crate) struct Print {
     /// The shape
     #[arg(long = "as", value_name = "SHAPE", value_enum)]
     pub(crate) shape: Option<Shape>,
-    /// Wait for the end first, and exit as the execution ended
+    /// Wait for the end first
     #[arg(long)]
     wait: bool,
 }
@@ -55,7 +56,19 @@ pub(crate) async fn result(context: &Context, verb: Print) -> Result<Exit, Failu
                     context.screen.print_json(&result::of(&recorded, shape)?)?;
                 }
             }
-            Ok(if verb.wait { Exit::of_execution(&recorded.execution) } else { Exit::OK })
+            let execution = &recorded.execution;
+            if !is_over(execution.state()) {
+                return Ok(Exit::OK);
+            }
+            let exit = Exit::of_execution(execution);
+            if exit != Exit::OK && context.screen.format == Format::Text && verb.shape.is_none() {
+                let state = words::execution_state(execution.state());
+                let why = execution.failure.as_ref().map(|failure| format!(": {}", words::failure(failure)));
+                let line = format!("execution {} is {state}{}", names::id(&execution.name), why.unwrap_or_default());
+                context.screen.say(&Line::default().and(Style::Warn, line));
+                context.screen.say(&next::line(next::about(&["why"], &execution.name, &[])));
+            }
+            Ok(exit)
         })
         .await
 }

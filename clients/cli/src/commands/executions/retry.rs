@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use belay_proto::v1::{Execution, RetryExecutionRequest, execution::State};
 
 use super::{
+    super::run::no_server,
     super::{Context, unless_stopped},
     refused_with_plan,
     resume::watch_on,
@@ -88,11 +89,15 @@ pub(crate) async fn retry(context: &Context, verb: Retry, signals: &mut Signals)
     };
     let (session, then) = unless_stopped(signals, async {
         let mut session = Session::open(&context.place, Needs::Records).await?;
+        let undriven = session.is_embedded();
         let client = &mut session.client;
         let asked = async {
             let names = match selection.resolve(context, client, &RETRIED).await? {
                 Selected::None(exit) => return Ok::<_, Failure>(Then::Leave(exit)),
                 Selected::Named(names) if names.len() == 1 => {
+                    if undriven && detach && !paused {
+                        return Err(no_server("--detach"));
+                    }
                     let name = &names[0];
                     let execution = match client.retry_execution(request(name.clone())).await {
                         Ok(answer) => answer.into_inner(),
@@ -110,6 +115,9 @@ pub(crate) async fn retry(context: &Context, verb: Retry, signals: &mut Signals)
                 }
                 Selected::Named(names) | Selected::Matching(names) => names,
             };
+            if undriven && !paused {
+                return Err(no_server("retrying several executions"));
+            }
             let act = async |client: &mut crate::connect::Client, name| {
                 Ok(client.retry_execution(request(name)).await?.into_inner())
             };

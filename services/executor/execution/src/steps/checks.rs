@@ -85,7 +85,7 @@ fn fits(record: &StepRecord, schema: &Value, blobs: &dyn Blobs) -> Option<Result
     match blobs.validate(&record.id, schema, value) {
         Evaluated::Known(true) => Some(Ok(())),
         Evaluated::Known(false) => Some(Err(invalid_output("."))),
-        Evaluated::Failed(why) => Some(Err(invalid_output(&format!(": {why}.")))),
+        Evaluated::Failed(why) | Evaluated::Absent(why) => Some(Err(invalid_output(&format!(": {why}.")))),
         Evaluated::Wanted => None,
     }
 }

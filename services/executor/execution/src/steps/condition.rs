@@ -31,6 +31,7 @@ pub(crate) fn holds(
             let message = format!("The condition `{}` {}.", condition.source(), condition.in_words(&why));
             failed(ErrorClass::InvalidArguments, reasons::CONDITION_FAILED, message)
         }
+        Evaluated::Absent(why) => failed(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, why),
         Evaluated::Wanted => None,
     }
 }

@@ -163,6 +163,13 @@ impl<'n> Fields<'n> {
         self.find(name)
     }
 
+    /// The same of a field in which null is a value.
+    pub(super) fn take_with_null(&mut self, name: &'static str) -> Option<Value<'n>> {
+        self.known.push(name);
+        let entry = self.entries.iter().find(|entry| entry.key.name == name)?;
+        Some(Value { path: self.path.key(name), node: &entry.value })
+    }
+
     /// The same of a field that the caller refuses: no message offers it.
     pub(super) fn take_refused(&mut self, name: &'static str) -> Option<Value<'n>> {
         let found = self.find(name)?;

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::{
     StepValue, Unresolved,
-    reference::{self, Piece, Reference},
-    resolve::{find, json_size, spend},
+    reference::{self, Choice, Piece, Reference},
+    resolve::{Absent, chosen},
 };
 use crate::limits::MAX_RESOLVED_BYTES;
 
@@ -22,7 +22,7 @@ const VARIABLE: &str = "__value";
 pub struct Condition {
     source: String,
     expression: String,
-    references: Vec<(String, Reference)>,
+    choices: Vec<(String, Choice)>,
 }
 
 impl Condition {
@@ -34,7 +34,7 @@ impl Condition {
         if source.contains(VARIABLE) {
             return Err(format!("contains `{VARIABLE}`, which has a meaning of its own: choose another name"));
         }
-        let mut condition = Self { source: source.to_owned(), expression: String::new(), references: Vec::new() };
+        let mut condition = Self { source: source.to_owned(), expression: String::new(), choices: Vec::new() };
         let mut quote = None;
         for piece in reference::pieces(source)? {
             match piece {
@@ -42,15 +42,15 @@ impl Condition {
                     quote = quote_after(quote, &text);
                     condition.expression.push_str(&text);
                 }
-                Piece::Reference(reference) if quote.is_some() => {
+                Piece::Choice(choice) if quote.is_some() => {
                     return Err(format!(
-                        "`${{{reference}}}` stands in quotes, where it would be text: write it without them, or `$${{` for the text `${{`"
+                        "`${{{choice}}}` stands in quotes, where it would be text: write it without them, or `$${{` for the text `${{`"
                     ));
                 }
-                Piece::Reference(reference) => {
-                    let variable = format!("{VARIABLE}{}", condition.references.len());
+                Piece::Choice(choice) => {
+                    let variable = format!("{VARIABLE}{}", condition.choices.len());
                     condition.expression.push_str(&variable);
-                    condition.references.push((variable, reference));
+                    condition.choices.push((variable, choice));
                 }
             }
         }
@@ -69,7 +69,7 @@ impl Condition {
 
     /// The variables of the expression.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
-        self.references.iter().map(|(variable, _)| variable.as_str())
+        self.choices.iter().map(|(variable, _)| variable.as_str())
     }
 
     /// What the references name of which steps.
@@ -78,32 +78,36 @@ impl Condition {
     }
 
     pub(crate) fn references(&self) -> impl Iterator<Item = &Reference> {
-        self.references.iter().map(|(_, reference)| reference)
+        self.choices.iter().flat_map(|(_, choice)| choice.references())
     }
 
     /// A text about the expression in the author's words: with the references in the place of the variables.
     pub fn in_words(&self, text: &str) -> String {
         // From the last on: the name of the first is the beginning of that of the eleventh.
-        self.references
+        self.choices
             .iter()
             .rev()
-            .fold(text.to_owned(), |text, (variable, reference)| text.replace(variable, &format!("${{{reference}}}")))
+            .fold(text.to_owned(), |text, (variable, choice)| text.replace(variable, &format!("${{{choice}}}")))
     }
 
-    /// The values of the variables. `value` gives what a step has, `None` when it has none.
+    /// The values of the variables, and why one has none. `value` gives what a step has, `None` when it has none. A value that is missing matters only
+    /// where the expression needs it.
     ///
     /// # Errors
-    /// [`Unresolved`] when a reference leads nowhere, or all of them together to more than [`MAX_RESOLVED_BYTES`].
+    /// [`Unresolved::TooLarge`] when all of them together have more than [`MAX_RESOLVED_BYTES`].
     pub fn resolve<'a>(
         &self,
         value: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
-    ) -> Result<Vec<(String, Value)>, Unresolved> {
+    ) -> Result<Vec<(String, Result<Value, String>)>, Unresolved> {
         // Each value is copied, for whoever evaluates the expression, and a reference of a dozen bytes can name a large one many times.
         let mut room = MAX_RESOLVED_BYTES;
-        let resolved = self.references.iter().map(|(variable, reference)| {
-            let value = find(reference, value)?;
-            spend(&mut room, json_size(&value), reference)?;
-            Ok((variable.clone(), value.into_owned()))
+        let resolved = self.choices.iter().map(|(variable, choice)| {
+            let value = match chosen(choice, Absent::Final, value, &mut room) {
+                Ok(value) => Ok(value.into_owned()),
+                Err(missing @ Unresolved::Missing { .. }) => Err(missing.to_string()),
+                Err(too_large @ Unresolved::TooLarge { .. }) => return Err(too_large),
+            };
+            Ok((variable.clone(), value))
         });
         resolved.collect()
     }
@@ -142,8 +146,9 @@ mod tests {
         let value =
             |step: &str, what| Some(Cow::Owned(serde_json::json!({"n": 4, "step": step, "what": format!("{what:?}")})));
         let resolved = condition.resolve(&value).unwrap();
-        assert_eq!((resolved[0].1.clone(), &resolved[1].1["step"]), (4.into(), &"b.c".into()));
-        assert_eq!(resolved[2].1["what"], "State");
+        let value = |place: usize| resolved[place].1.clone().unwrap();
+        assert_eq!((value(0), &value(1)["step"]), (4.into(), &"b.c".into()));
+        assert_eq!(value(2)["what"], "State");
     }
 
     #[test]

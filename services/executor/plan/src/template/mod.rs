@@ -1,7 +1,7 @@
 //! Arguments that name outputs of other steps: `${STEP.result.path}`.
 //!
 //! `STEP` is a step's id, the first part of the path is `result` (or `output`: the same thing), `state` or `failure`, and then come `.name`, `[0]` or
-//! `["odd key"]`. A string that is exactly one reference takes the type of what it names; inside a longer string the value is written
+//! `["odd key"]`. `${a.result ?? b.result ?? 0}` is the first that leads somewhere and not to null, else the JSON value at its end. A string that is exactly one reference takes the type of what it names; inside a longer string the value is written
 //! out, strings as they are and everything else as compact JSON. `$${` stands for a literal `${`. Keys of objects and the arguments that a
 //! step lists as verbatim are never templates, and what a reference brings in is never looked at for further references.
 
@@ -18,7 +18,7 @@ use crate::{
 };
 pub use condition::Condition;
 use reference::Piece;
-pub(crate) use reference::Reference;
+pub(crate) use reference::{Choice, Reference};
 pub use resolve::Unresolved;
 pub(crate) use resolve::json_size;
 pub use step_value::StepValue;
@@ -40,8 +40,8 @@ struct Site {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Text {
-    /// The whole string is one reference.
-    Whole(Reference),
+    /// The whole string is one reference, or a choice of several.
+    Whole(Choice),
     /// Literal text and references in turn; at least one reference or one escaped `${`.
     Mixed(Vec<Piece>),
 }
@@ -125,13 +125,14 @@ impl Template {
 impl Site {
     fn references(&self) -> impl Iterator<Item = &Reference> {
         let (whole, pieces) = match &self.text {
-            Text::Whole(reference) => (Some(reference), &[][..]),
+            Text::Whole(choice) => (Some(choice), &[][..]),
             Text::Mixed(pieces) => (None, &pieces[..]),
         };
-        whole.into_iter().chain(pieces.iter().filter_map(|piece| match piece {
+        let choices = whole.into_iter().chain(pieces.iter().filter_map(|piece| match piece {
             Piece::Literal(_) => None,
-            Piece::Reference(reference) => Some(reference),
-        }))
+            Piece::Choice(choice) => Some(choice),
+        }));
+        choices.flat_map(|choice| choice.references())
     }
 }
 
@@ -179,7 +180,7 @@ impl Parser<'_> {
         match reference::pieces(text) {
             Ok(mut pieces) => {
                 let text = match pieces.pop() {
-                    Some(Piece::Reference(reference)) if pieces.is_empty() => Text::Whole(reference),
+                    Some(Piece::Choice(choice)) if pieces.is_empty() => Text::Whole(choice),
                     last => {
                         pieces.extend(last);
                         Text::Mixed(pieces)

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde_json::Value;
+
 use super::StepValue;
 use crate::path::{look_alikes, shown};
 
@@ -9,7 +11,38 @@ use crate::path::{look_alikes, shown};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Piece {
     Literal(String),
-    Reference(Reference),
+    Choice(Choice),
+}
+
+/// One `${…}`: a reference, and what takes its place where it leads nowhere or to null, the first that does not: `${a.result ?? b.result ?? 0}`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Choice {
+    /// At least one.
+    references: Vec<Reference>,
+    /// What it is when none of them leads anywhere.
+    default: Option<Value>,
+}
+
+impl Choice {
+    /// The references, the first one first.
+    pub(crate) fn references(&self) -> &[Reference] {
+        &self.references
+    }
+
+    /// What it is when none of the references leads anywhere.
+    pub(super) fn default(&self) -> Option<&Value> {
+        self.default.as_ref()
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, reference) in self.references.iter().enumerate() {
+            let between = if place == 0 { "" } else { " ?? " };
+            write!(f, "{between}{reference}")?;
+        }
+        self.default.as_ref().map_or(Ok(()), |default| write!(f, " ?? {default}"))
+    }
 }
 
 /// One `${STEP.result.path}`, taken apart.
@@ -116,7 +149,7 @@ impl fmt::Display for Reference {
 
 /// What may stand in a name without quotes.
 fn is_name_char(c: char) -> bool {
-    !c.is_whitespace() && !c.is_control() && !".[]{}$\"'`".contains(c)
+    !c.is_whitespace() && !c.is_control() && !".[]{}$\"'`?".contains(c)
 }
 
 fn is_step_char(c: char) -> bool {
@@ -136,11 +169,11 @@ pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, String> {
             rest = after;
         } else if let Some(after) = rest.strip_prefix("${") {
             let mut scanner = Scanner { rest: after };
-            let reference = scanner.reference().map_err(|fault| fault.message(after))?;
+            let choice = scanner.choice().map_err(|fault| fault.message(after))?;
             if !literal.is_empty() {
                 pieces.push(Piece::Literal(std::mem::take(&mut literal)));
             }
-            pieces.push(Piece::Reference(reference));
+            pieces.push(Piece::Choice(choice));
             rest = scanner.rest;
         } else {
             literal.push('$');
@@ -163,6 +196,7 @@ enum Fault {
     NotAResult { step: String, name: String },
     NotOfItem,
     Path,
+    NoAlternative,
 }
 
 impl Fault {
@@ -194,6 +228,9 @@ impl Fault {
                 "`${{{inner}}}` must continue with `value`, the entry of the list for which the step runs, or `index`, its position: write \
                  `${{item.value}}`, or {literal}"
             ),
+            Fault::NoAlternative => format!(
+                "`${{{inner}}}` needs a reference or a JSON value after `??`, such as `${{a.result ?? b.result ?? 0}}`"
+            ),
             Fault::Path => format!(
                 "`${{{inner}}}` has a path that cannot be understood: after `result` come `.name`, `[0]` or `[\"odd key\"]`, and then `}}`"
             ),
@@ -207,6 +244,65 @@ struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
+    fn choice(&mut self) -> Result<Choice, Fault> {
+        let mut choice = Choice { references: vec![self.reference()?], default: None };
+        loop {
+            if self.take("}") {
+                return Ok(choice);
+            }
+            // `at_end` has seen to it that this stands here.
+            self.skip_blanks();
+            self.take("??");
+            self.skip_blanks();
+            if self.begins_json() {
+                let mut values = serde_json::Deserializer::from_str(self.rest).into_iter::<Value>();
+                let value = values.next().and_then(Result::ok).ok_or(Fault::NoAlternative)?;
+                self.rest = &self.rest[values.byte_offset()..];
+                self.skip_blanks();
+                choice.default = Some(value);
+                return if self.take("}") { Ok(choice) } else { Err(self.fault()) };
+            }
+            if self.rest.starts_with(['}', '?']) || self.rest.is_empty() {
+                return Err(Fault::NoAlternative);
+            }
+            choice.references.push(self.reference()?);
+        }
+    }
+
+    /// Whether a JSON value begins here, and no reference: an id may begin as a number or a word of JSON does, and goes on with its path.
+    fn begins_json(&self) -> bool {
+        if self.rest.starts_with(['"', '{', '-']) || (self.rest.starts_with('[') && !self.rest.starts_with("[\"")) {
+            return true;
+        }
+        if self.rest.starts_with("[\"") {
+            // `["id"].result` is a reference, and `["a", "b"]` a list.
+            let mut values = serde_json::Deserializer::from_str(self.rest).into_iter::<Value>();
+            let is_value = matches!(values.next(), Some(Ok(_)));
+            return is_value && !self.rest[values.byte_offset()..].starts_with('.');
+        }
+        let word = &self.rest[..self.rest.find(|c: char| !is_step_char(c)).unwrap_or(self.rest.len())];
+        let after = &self.rest[word.len()..];
+        match word {
+            "true" | "false" | "null" => !after.starts_with(['.', '[']),
+            _ => {
+                word.starts_with(|c: char| c.is_ascii_digit())
+                    && !after.starts_with(".result")
+                    && !after.starts_with(".output")
+                    && !after.starts_with(".state")
+                    && !after.starts_with(".failure")
+            }
+        }
+    }
+
+    /// Whether the path of a reference ends here: at the brace, or where another one may take its place.
+    fn at_end(&self) -> bool {
+        self.rest.starts_with('}') || self.rest.trim_start_matches(' ').starts_with("??")
+    }
+
+    fn skip_blanks(&mut self) {
+        self.rest = self.rest.trim_start_matches(' ');
+    }
+
     fn reference(&mut self) -> Result<Reference, Fault> {
         if self.rest.starts_with("secret:") {
             return Err(Fault::Secret);
@@ -222,13 +318,14 @@ impl<'a> Scanner<'a> {
         match self.rest.chars().next() {
             None => return Err(Fault::Unclosed),
             Some('.' | '[') if !step.is_empty() => {}
-            Some('}') if step == ITEM && !is_quoted => return Err(Fault::NotOfItem),
+            Some(_) if step == ITEM && !is_quoted && self.at_end() => return Err(Fault::NotOfItem),
+            Some(_) if !step.is_empty() && self.at_end() => return Err(Fault::NoPath),
             Some('}') if !step.is_empty() => return Err(Fault::NoPath),
             Some(_) => return Err(Fault::NoStep),
         }
         if step == INPUTS && !is_quoted {
             let mut path = Vec::new();
-            while !self.take("}") {
+            while !self.at_end() {
                 path.push(self.accessor()?);
             }
             return match path.first() {
@@ -239,7 +336,7 @@ impl<'a> Scanner<'a> {
         let root = match self.accessor()? {
             Accessor::Name(name) if step == ITEM && !is_quoted && OF_ITEM.contains(&name.as_str()) => {
                 let mut path = vec![Accessor::Name(name)];
-                while !self.take("}") {
+                while !self.at_end() {
                     path.push(self.accessor()?);
                 }
                 return Ok(Reference { step, is_quoted, root: String::new(), path });
@@ -247,7 +344,7 @@ impl<'a> Scanner<'a> {
             Accessor::Name(name) if ROOTS.contains(&name.as_str()) => name,
             Accessor::Name(name) if step == CONTEXT && !is_quoted => {
                 let mut path = vec![Accessor::Name(CONTEXT.to_owned()), Accessor::Name(name)];
-                while !self.take("}") {
+                while !self.at_end() {
                     path.push(self.accessor()?);
                 }
                 return Ok(Reference { step: INPUTS.to_owned(), is_quoted, root: String::new(), path });
@@ -259,7 +356,7 @@ impl<'a> Scanner<'a> {
             Accessor::Index(_) => return Err(Fault::Path),
         };
         let mut path = Vec::new();
-        while !self.take("}") {
+        while !self.at_end() {
             path.push(self.accessor()?);
         }
         Ok(Reference { step, is_quoted, root, path })

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     Site, StepValue, Template, Text,
-    reference::{Accessor, Piece, Reference},
+    reference::{Accessor, Choice, Piece, Reference},
 };
 use crate::{
     limits::MAX_RESOLVED_BYTES,
@@ -42,7 +42,7 @@ impl Template {
         let mut resolved = self.source.clone();
         let mut room = MAX_RESOLVED_BYTES;
         for site in &self.sites {
-            *slot(&mut resolved, &site.path) = site.resolve(output, &mut room)?;
+            *slot(&mut resolved, &site.path) = site.resolve(Absent::Final, output, &mut room)?;
         }
         Ok(resolved)
     }
@@ -56,7 +56,7 @@ impl Template {
     ) -> (Value, bool) {
         let (mut resolved, mut others_remain) = (self.source.clone(), false);
         for site in &self.sites {
-            match site.resolve(output, room) {
+            match site.resolve(Absent::NotYet, output, room) {
                 Ok(value) => *slot(&mut resolved, &site.path) = value,
                 Err(_) => others_remain = true,
             }
@@ -65,19 +65,25 @@ impl Template {
     }
 }
 
+/// What it means that a reference leads nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absent {
+    /// There will never be anything: what comes after `??` takes its place.
+    Final,
+    /// There may be something later: nothing takes its place.
+    NotYet,
+}
+
 impl Site {
     fn resolve<'a>(
         &self,
+        absent: Absent,
         output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
         room: &mut usize,
     ) -> Result<Value, Unresolved> {
         match &self.text {
-            Text::Whole(reference) => {
-                let value = find(reference, output)?;
-                spend(room, json_size(&value), reference)?;
-                Ok(value.into_owned())
-            }
-            Text::Mixed(pieces) => Ok(Value::String(written(pieces, output, room)?)),
+            Text::Whole(choice) => Ok(chosen(choice, absent, output, room)?.into_owned()),
+            Text::Mixed(pieces) => Ok(Value::String(written(pieces, absent, output, room)?)),
         }
     }
 }
@@ -85,6 +91,7 @@ impl Site {
 /// Literal text and what the references name, one after the other.
 fn written<'a>(
     pieces: &[Piece],
+    absent: Absent,
     output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
     room: &mut usize,
 ) -> Result<String, Unresolved> {
@@ -92,20 +99,43 @@ fn written<'a>(
     for piece in pieces {
         match piece {
             Piece::Literal(literal) => text.push_str(literal),
-            Piece::Reference(reference) => {
-                let value = find(reference, output)?;
-                spend(room, json_size(&value), reference)?;
-                match &*value {
-                    Value::String(string) => text.push_str(string),
-                    other => text.push_str(&other.to_string()),
-                }
-            }
+            Piece::Choice(choice) => match &*chosen(choice, absent, output, room)? {
+                Value::String(string) => text.push_str(string),
+                other => text.push_str(&other.to_string()),
+            },
         }
     }
     Ok(text)
 }
 
-pub(super) fn spend(room: &mut usize, size: usize, reference: &Reference) -> Result<(), Unresolved> {
+/// The value of a choice: the first that is there and not null, else its default. Without a default it is null where one of the references leads to that.
+pub(super) fn chosen<'a>(
+    choice: &Choice,
+    absent: Absent,
+    output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
+    room: &mut usize,
+) -> Result<Cow<'a, Value>, Unresolved> {
+    let (mut first_missing, mut has_null) = (None, false);
+    let is_alone = choice.references().len() == 1 && choice.default().is_none();
+    for reference in choice.references() {
+        match find(reference, output) {
+            Ok(value) if is_alone || !value.is_null() => {
+                spend(room, json_size(&value), reference)?;
+                return Ok(value);
+            }
+            Ok(_) => has_null = true,
+            Err(missing) if absent == Absent::NotYet => return Err(missing),
+            Err(missing) => first_missing = first_missing.or(Some(missing)),
+        }
+    }
+    match (choice.default(), first_missing) {
+        (Some(default), _) => Ok(Cow::Owned(default.clone())),
+        (None, Some(missing)) if !has_null => Err(missing),
+        (None, _) => Ok(Cow::Owned(Value::Null)),
+    }
+}
+
+fn spend(room: &mut usize, size: usize, reference: &Reference) -> Result<(), Unresolved> {
     *room = room.checked_sub(size).ok_or_else(|| Unresolved::TooLarge { path: reference.to_string() })?;
     Ok(())
 }
@@ -136,7 +166,7 @@ fn slot<'v>(value: &'v mut Value, path: &FieldPath) -> &'v mut Value {
 }
 
 /// What a reference names.
-pub(super) fn find<'a>(
+fn find<'a>(
     reference: &Reference,
     output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
 ) -> Result<Cow<'a, Value>, Unresolved> {

@@ -242,3 +242,58 @@ proptest! {
         }
     }
 }
+
+/// What comes after `??` takes the place of what leads nowhere or to null, and keeps its type.
+#[test]
+fn the_first_that_is_there_is_chosen() {
+    let output = |step: &str, value: StepValue| -> Option<Cow<'static, Value>> {
+        match (step, value) {
+            ("there", StepValue::Result) => Some(Cow::Owned(json!({"n": 7, "none": null, "text": "t"}))),
+            _ => None,
+        }
+    };
+    let resolve =
+        |text: &str| Template::parse(&json!(text)).unwrap().resolve(&output).map_err(|error| error.to_string());
+    for (text, expected) in [
+        ("${there.result.n ?? 0}", json!(7)),
+        ("${gone.result.n ?? there.result.n}", json!(7)),
+        ("${gone.result ?? there.result.missing ?? 0}", json!(0)),
+        ("${there.result.none ?? \"x\"}", json!("x")),
+        ("${there.result.none??null}", json!(null)),
+        ("${there.result.none ?? gone.result}", json!(null)),
+        ("${there.result.none}", json!(null)),
+        (
+            "is ${gone.result ?? [1, {\"a\": \"}\"}]} and ${there.result.text ?? \"u\"}",
+            json!("is [1,{\"a\":\"}\"}] and t"),
+        ),
+        ("${gone.result ?? [\"there\"].result.n}", json!(7)),
+        ("${gone.result ?? [\"there\", 2]}", json!(["there", 2])),
+        ("${gone.result ?? true}", json!(true)),
+        ("${gone.result ?? -1.5}", json!(-1.5)),
+    ] {
+        assert_eq!(resolve(text), Ok(expected), "{text}");
+    }
+    assert_eq!(
+        resolve("${gone.result.n ?? there.result.missing}").unwrap_err(),
+        "Cannot resolve path: gone.result.n (step `gone` has no output)",
+        "the first of them is named"
+    );
+    let template = Template::parse(&json!("${a.result ?? b.state ?? 0}")).unwrap();
+    assert_eq!(template.values().collect::<Vec<_>>(), [("a", StepValue::Result), ("b", StepValue::State)]);
+    for (text, says) in [
+        ("${a.result ??}", "needs a reference or a JSON value after `??`"),
+        ("${a.result ?? }", "needs a reference or a JSON value after `??`"),
+        ("${a.result ?? nonsense}", "is not a reference"),
+        ("${a.result ?? 'x'}", "names no step"),
+        ("${a.result ?? \"x}", "needs a reference or a JSON value"),
+        ("${a.result ?? 0", "is not closed"),
+        ("${a ?? 0}", "is not a reference"),
+    ] {
+        let errors = Template::parse(&json!(text)).unwrap_err();
+        assert!(errors[0].message.contains(says), "{text}: {}", errors[0].message);
+    }
+    // What is not known yet is not chosen instead of.
+    let mut room = 1_000;
+    let (value, remain) = Template::parse(&json!("${gone.result ?? 0}")).unwrap().resolve_known(&output, &mut room);
+    assert_eq!((value, remain), (json!("${gone.result ?? 0}"), true));
+}

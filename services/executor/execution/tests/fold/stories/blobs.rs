@@ -58,7 +58,13 @@ impl Blobs for Memory {
         Payload::Blob(BlobRef { digest: digest.into(), size: json.as_str().len() as u64, redacted: false })
     }
 
-    fn evaluate(&self, _: &str, _: Option<CheckPlace>, condition: &Condition, _: Vec<(String, Value)>) -> Evaluated {
+    fn evaluate(
+        &self,
+        _: &str,
+        _: Option<CheckPlace>,
+        condition: &Condition,
+        _: Vec<(String, Result<Value, String>)>,
+    ) -> Evaluated {
         panic!("no step here has the condition {}", condition.source())
     }
 

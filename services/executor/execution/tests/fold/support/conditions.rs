@@ -1,6 +1,6 @@
 //! Evaluates conditions at once, as an executor does apart from its driver.
 
-use belay_condition::Condition as Expression;
+use belay_condition::{Condition as Expression, ConditionError};
 use belay_execution::{BlobRef, BlobValue, Blobs, Evaluated, Json, Payload};
 use belay_plan::{CheckPlace, Condition};
 use serde_json::Value;
@@ -22,12 +22,19 @@ impl Blobs for Conditions {
         _: &str,
         _: Option<CheckPlace>,
         condition: &Condition,
-        variables: Vec<(String, Value)>,
+        variables: Vec<(String, Result<Value, String>)>,
     ) -> Evaluated {
         let known: Vec<&str> = condition.variables().collect();
-        let values: Vec<(&str, &Value)> = variables.iter().map(|(name, value)| (name.as_str(), value)).collect();
-        match Expression::new(condition.expression(), &known).and_then(|it| it.evaluate(&values)) {
+        let (mut values, mut absent) = (Vec::new(), Vec::new());
+        for (name, value) in &variables {
+            match value {
+                Ok(value) => values.push((name.as_str(), value)),
+                Err(why) => absent.push((name.as_str(), why.as_str())),
+            }
+        }
+        match Expression::new(condition.expression(), &known).and_then(|it| it.evaluate_with(&values, &absent)) {
             Ok(holds) => Evaluated::Known(holds),
+            Err(ConditionError::Absent(why)) => Evaluated::Absent(why),
             Err(error) => Evaluated::Failed(error.to_string()),
         }
     }

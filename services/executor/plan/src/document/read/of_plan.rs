@@ -32,7 +32,7 @@ impl<'n> Reader<'n> {
             {
                 input.description = self.optional_text(&mut fields, "description");
                 input.schema = self.precise(fields.take_exactly("schema"));
-                input.default = self.precise(fields.take_exactly("default"));
+                input.default = self.precise(fields.take_with_null("default"));
                 fields.finish(&mut self.report);
             }
             read.insert(entry.key.name.clone(), input);
