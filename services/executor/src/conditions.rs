@@ -2,7 +2,7 @@
 
 use belay_condition::{Condition as Expression, ConditionError};
 use belay_json_schema::Schema;
-use belay_plan::{CheckPlace, Condition, PlannedStep, StepProblem};
+use belay_plan::{CheckPlace, Condition, ConditionValues, PlannedStep, StepProblem};
 use serde_json::Value;
 
 /// The problem of a step's condition, if it cannot be true or false.
@@ -46,7 +46,7 @@ pub(crate) struct ToEvaluate {
 
 /// A condition with the values of its variables, or an output with its schema.
 pub(crate) enum Evaluation {
-    Condition { expression: String, variables: Vec<(String, Result<Value, String>)> },
+    Condition { expression: String, variables: ConditionValues },
     Output { schema: Value, output: Value },
 }
 

@@ -70,6 +70,7 @@ impl Measures {
                 }
                 Fact::CallEnded { .. }
                 | Fact::WaitBegan { .. }
+                | Fact::Skipped { .. }
                 | Fact::StopRequested { .. }
                 | Fact::RetryDropped { .. } => {}
             }

@@ -10,8 +10,8 @@ use std::{
 
 use belay_execution::{
     ApprovalEvent, Body, Decision, Event, Execution, ExecutionEvent, ExecutionState, Failure, Finished, OperationId,
-    OperationKey, StepEvent, StepId, StepState, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest, WaitCondition,
-    WaitEvent, Waiting,
+    OperationKey, SkipReason, StepEvent, StepId, StepState, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
+    WaitCondition, WaitEvent, Waiting,
 };
 
 /// Follows the events of one execution.
@@ -57,6 +57,8 @@ pub(crate) enum Fact<'a> {
     Decided { decision: Decision, waited: Duration },
     /// A wait for a person, a time or a signal began.
     WaitBegan { step: &'a StepId, tool: Option<String>, waiting: Waiting },
+    /// A step is skipped.
+    Skipped { step: &'a StepId, reason: SkipReason },
     /// Somebody asked for the execution to be cancelled, or killed.
     StopRequested { kill: bool },
     /// A step ends without the attempt that was planned, because somebody stopped the execution.
@@ -108,6 +110,9 @@ impl Progress {
                 Body::Step { step, attempt, event: kind } => {
                     if let StepEvent::OutcomeUnknown { .. } = kind {
                         facts.extend(outcome_wait(execution, step));
+                    }
+                    if let StepEvent::Skipped { reason, .. } = kind {
+                        facts.push(Fact::Skipped { step, reason: *reason });
                     }
                     facts.extend(self.dropped(execution, step, *attempt, kind));
                     facts.extend(self.step(step, *attempt, kind, event.time, &mut last));

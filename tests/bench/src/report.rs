@@ -158,10 +158,11 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
             &measured.shapes,
             |shapes| (None, shapes.page_ms),
         ),
-        tool("step p50, read_file; floor: noop", &measured.tools, |tools| tools.read_us),
-        tool("step p50, write_file; floor: noop", &measured.tools, |tools| tools.write_us),
-        tool("step p50, run_terminal `true`; floor: noop", &measured.tools, |tools| tools.command_us),
-        tool("step p50, run_terminal that prints 0.9 MB; floor: noop", &measured.tools, |tools| tools.print_us),
+        tool("step p50, noop: overhead and dispatch", &measured.tools, Some(STAGE_STEP_US), |tools| tools.nothing_us),
+        tool("step p50, read_file; floor: noop", &measured.tools, Some(STAGE_FILE_US), |tools| tools.read_us),
+        tool("step p50, write_file; floor: noop", &measured.tools, Some(STAGE_FILE_US), |tools| tools.write_us),
+        tool("step p50, run_terminal `true`; floor: noop", &measured.tools, None, |tools| tools.command_us),
+        tool("step p50, run_terminal that prints 0.9 MB; floor: noop", &measured.tools, None, |tools| tools.print_us),
         parked("start beside parked executions", "ms", &measured.parked, 3000.0, |parked| parked.start_ms),
         parked("executor's memory beside them", "MiB", &measured.parked, 300.0, |parked| {
             parked.used_kib as f64 / KIB_PER_MIB
@@ -339,7 +340,14 @@ fn beside(metric: &'static str, rounds: &[Beside], of: fn(&Slowest) -> u64) -> R
     }
 }
 
-fn tool(metric: &'static str, rounds: &[Tools], of: fn(&Tools) -> u64) -> Row {
+/// What the executor stage of another planner allows for reading or writing a file, in microseconds: its target. Its maximum is four times that.
+const STAGE_FILE_US: f64 = 50_000.0;
+
+/// What it allows for the dispatch of a tool, the smaller of its targets for a step, in microseconds.
+const STAGE_STEP_US: f64 = 25_000.0;
+
+/// `most`: the most microseconds that the executor stage of another planner allows for it.
+fn tool(metric: &'static str, rounds: &[Tools], most: Option<f64>, of: fn(&Tools) -> u64) -> Row {
     Row {
         id: "P11",
         metric,
@@ -347,7 +355,7 @@ fn tool(metric: &'static str, rounds: &[Tools], of: fn(&Tools) -> u64) -> Row {
         floor: stats::median(rounds.iter().map(|round| round.nothing_us as f64)),
         belay: stats::median(rounds.iter().map(|round| of(round) as f64)),
         ratio: stats::median(rounds.iter().map(|round| of(round) as f64 / round.nothing_us as f64)),
-        target: None,
+        target: most.map(|most| Target::Time(Bound::AtMost(most))),
         note: None,
     }
 }
@@ -466,6 +474,21 @@ fn flushes_of(other: &Counted, belay: &Counted) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// S2-X-30: a file is read, and written, within the target of the executor stage; the row says whether it was.
+    #[test]
+    fn file_tools_have_the_executor_stages_target() {
+        let row = |us| {
+            tool(
+                "read_file",
+                &[Tools { nothing_us: 400, read_us: us, ..Tools::default() }],
+                Some(STAGE_FILE_US),
+                |tools| tools.read_us,
+            )
+        };
+        assert!(matches!(row(900).target, Some(Target::Time(Bound::AtMost(most))) if most <= 50_000.0));
+        assert_eq!([row(900), row(50_001)].map(|row| row.met()), [Some(true), Some(false)]);
+    }
 
     #[test]
     fn the_ratio_is_the_median_of_the_rounds_own() {

@@ -19,7 +19,7 @@ pub(crate) struct Scale {
 }
 
 /// One round: the p50 of a step in microseconds, by what it does.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Default, Clone, Copy, Debug, Serialize)]
 pub(crate) struct Tools {
     pub(crate) nothing_us: u64,
     pub(crate) read_us: u64,

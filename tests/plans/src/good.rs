@@ -53,7 +53,7 @@ pub fn examples() -> Vec<Example> {
             }
         }
     }
-    for page in ["docs/user-guide/plans.md", "docs/user-guide/tools.md"] {
+    for page in ["docs/user-guide/plans.md", "docs/user-guide/other-planners.md", "docs/user-guide/tools.md"] {
         let text = fs::read_to_string(root().join(page)).expect("UTF-8");
         examples.extend(blocks(page, &text));
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_plan::{CheckPlace, Condition};
+use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -114,7 +114,7 @@ pub trait Blobs {
         step: &str,
         place: Option<CheckPlace>,
         condition: &Condition,
-        variables: Vec<(String, Result<Value, String>)>,
+        variables: ConditionValues,
     ) -> Evaluated;
 
     /// Whether the output of the step with this id fits a schema; [`Evaluated::Failed`] says what does not. As [`Self::evaluate`], it may have the answer
@@ -141,13 +141,7 @@ impl Blobs for NoBlobs {
         json.into()
     }
 
-    fn evaluate(
-        &self,
-        _: &str,
-        _: Option<CheckPlace>,
-        _: &Condition,
-        _: Vec<(String, Result<Value, String>)>,
-    ) -> Evaluated {
+    fn evaluate(&self, _: &str, _: Option<CheckPlace>, _: &Condition, _: ConditionValues) -> Evaluated {
         Evaluated::Wanted
     }
 

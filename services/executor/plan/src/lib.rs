@@ -37,4 +37,4 @@ pub use plan::{
 };
 pub use retry::{Backoff, Never, Profile, QUEUE_DELAY, QueueForLater, RateLimit, RetryPolicy};
 pub use schema::schema;
-pub use template::{Condition, StepValue, Template, TemplateError, Unresolved};
+pub use template::{Condition, ConditionValues, StepValue, Template, TemplateError, Unresolved};

@@ -7,7 +7,7 @@ use std::{
 };
 
 use belay_execution::{BlobRef, BlobValue, Evaluated, Json, Payload, Room};
-use belay_plan::{CheckPlace, Condition};
+use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::Value;
 
 use crate::{
@@ -87,7 +87,7 @@ impl belay_execution::Blobs for AtHand<'_> {
         step: &str,
         place: Option<CheckPlace>,
         condition: &Condition,
-        variables: Vec<(String, Result<Value, String>)>,
+        variables: ConditionValues,
     ) -> Evaluated {
         let what = place.map_or(Question::Condition, Question::Check);
         self.ask(step, what, || Evaluation::Condition { expression: condition.expression().to_owned(), variables })

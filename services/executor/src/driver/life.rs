@@ -13,7 +13,7 @@ use belay_journal::{
     Done, ExecutionKey, ExecutionRow, Folder, InboxChanges, InboxContent, InboxMessage, NewExecution, Operation,
     Refused,
 };
-use belay_plan::{CheckPlace, Condition};
+use belay_plan::{CheckPlace, Condition, ConditionValues};
 use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_service_kit::{Retry, status, words};
@@ -317,13 +317,7 @@ impl Blobs for Unevaluated {
         NoBlobs.payload(json)
     }
 
-    fn evaluate(
-        &self,
-        _: &str,
-        _: Option<CheckPlace>,
-        _: &Condition,
-        _: Vec<(String, Result<Value, String>)>,
-    ) -> Evaluated {
+    fn evaluate(&self, _: &str, _: Option<CheckPlace>, _: &Condition, _: ConditionValues) -> Evaluated {
         self.0.set(true);
         Evaluated::Wanted
     }

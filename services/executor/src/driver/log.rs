@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use belay_execution::{Failure, Finished, Payload, StepId, ToolCallRequest, Waiting};
+use belay_execution::{Failure, Finished, Payload, SkipReason, StepId, ToolCallRequest, Waiting};
 
 use super::Driver;
 use crate::{
@@ -53,6 +53,7 @@ impl Driver {
                     self.log_failed(step, *attempt, status, failure, *duration, call.as_ref());
                 }
                 Fact::WaitBegan { step, tool, waiting } => self.log_wait(step, tool.as_deref(), *waiting),
+                Fact::Skipped { step, reason } => self.log_skipped(step, *reason),
                 Fact::StopRequested { kill } => self.log_stop(*kill),
                 Fact::RetryDropped { step, attempt } => self.log_dropped(step, *attempt),
                 Fact::Finished(finished) => self.log_finished(finished),
@@ -145,6 +146,17 @@ impl Driver {
             false => tracing::info!(event = "stop_requested", session_id, task_id, "user_cancel requested"),
             true => tracing::info!(event = "stop_requested", session_id, task_id, "user_kill requested"),
         }
+    }
+
+    fn log_skipped(&self, step: &StepId, reason: SkipReason) {
+        tracing::info!(
+            event = "step_skipped",
+            session_id = self.execution_name,
+            task_id = self.execution.plan().id(),
+            step_id = step.as_str(),
+            reason = wire::skip_reason(reason).as_str_name().trim_start_matches("SKIP_REASON_"),
+            "A step is skipped"
+        );
     }
 
     fn log_dropped(&self, step: &StepId, attempt: u32) {

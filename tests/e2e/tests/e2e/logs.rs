@@ -183,3 +183,17 @@ async fn a_stop_is_logged_in_the_words_of_supervisors() {
         assert!(dropped.len() == 1 && dropped[0].contains("step_id=\"a\""), "{dropped:?}\n{log}");
     }
 }
+
+/// S2-X-01: a step that was completed before is skipped, and logged as skipped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_completed_before_is_logged_as_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::logging(folder.path(), "{}", "info").await;
+    let client = Client::new(&services.socket());
+    let plan = "{id: p, tasks: [{id: t, steps: [{id: before, action: CreateFile, status: Completed}, {id: now, action: noop, parameters: {}}]}]}";
+    client.start_with("again", plan, v1::StartExecutionRequest::default()).await;
+    assert!(client.watch_to_the_end("again").await.ended());
+    let log = services.log(Service::Executor);
+    let skipped: Vec<&str> = log.lines().filter(|line| line.contains("A step is skipped")).collect();
+    assert!(skipped.len() == 1 && skipped[0].contains("step_id=\"before\""), "{log}");
+}

@@ -255,3 +255,34 @@ fn time_limits_are_those_of_the_plan_or_of_the_run() {
     let plain = home.run(["run", &quick, "--workspace", "w"]);
     assert!(!plain.out.contains("result: "), "{plain:?}");
 }
+
+/// S2-X-10: the programs of a task plan are those of the policy's preset.
+#[test]
+fn the_programs_of_a_task_plan_are_those_of_the_preset() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let step = json!({"id": "a", "action": "RunCommand", "parameters": {"command": "rm x"}});
+    let task_plan = home.file("plan.json", json!({"id": "p", "tasks": [{"id": "t", "steps": [step]}]}).to_string());
+    let refused = home.run(["plan", "validate", &task_plan]).talk;
+    let named = refused.split("`allowed_commands` has ").nth(1).unwrap().split(": add it").next().unwrap();
+    let programs: Vec<&str> = named.split(", ").map(|name| name.trim_matches('`')).collect();
+    assert_eq!(programs.len(), 9, "{refused}");
+    let others = ["rm", "sh", "curl", "bash", "pip", "npx", "java", "mvn"];
+    let steps: Vec<Value> = programs
+        .iter()
+        .chain(&others)
+        .map(|name| json!({"id": format!("run-{name}"), "tool": "run_terminal", "arguments": {"command": [name]}}))
+        .collect();
+    let plan = home.file("all.json", json!({"id": "p", "steps": steps}).to_string());
+    let policy = home.file("policy.yaml", "preset: allow-list\n");
+    let dry = home.run(["run", &plan, "--workspace", "w", "--policy", &policy, "--dry-run", "-o", "json"]);
+    let dry: Value = serde_json::from_str(&dry.out).unwrap();
+    let denied: Vec<bool> = dry["plannedCalls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| call["decision"]["verdict"] == "VERDICT_DENY")
+        .collect();
+    let expected: Vec<bool> = programs.iter().map(|_| false).chain(others.iter().map(|_| true)).collect();
+    assert_eq!(denied, expected, "{dry:#}");
+}

@@ -17,6 +17,9 @@ use crate::limits::MAX_RESOLVED_BYTES;
 /// What the variables begin with, in whose place references stand. No author uses it.
 const VARIABLE: &str = "__value";
 
+/// The variables of a condition, each with its value, or with why it has none.
+pub type ConditionValues = Vec<(String, Result<Value, String>)>;
+
 /// A condition, as far as it can be read without the language of expressions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
@@ -98,7 +101,7 @@ impl Condition {
     pub fn resolve<'a>(
         &self,
         value: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
-    ) -> Result<Vec<(String, Result<Value, String>)>, Unresolved> {
+    ) -> Result<ConditionValues, Unresolved> {
         // Each value is copied, for whoever evaluates the expression, and a reference of a dozen bytes can name a large one many times.
         let mut room = MAX_RESOLVED_BYTES;
         let resolved = self.choices.iter().map(|(variable, choice)| {

@@ -16,7 +16,7 @@ use crate::{
     limits::MAX_DEPTH,
     path::{FieldPath, Segment},
 };
-pub use condition::Condition;
+pub use condition::{Condition, ConditionValues};
 use reference::Piece;
 pub(crate) use reference::{Choice, Reference};
 pub use resolve::Unresolved;

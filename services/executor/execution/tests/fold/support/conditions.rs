@@ -2,7 +2,7 @@
 
 use belay_condition::{Condition as Expression, ConditionError};
 use belay_execution::{BlobRef, BlobValue, Blobs, Evaluated, Json, Payload};
-use belay_plan::{CheckPlace, Condition};
+use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::Value;
 
 /// An execution without blobs whose conditions are evaluated.
@@ -17,13 +17,7 @@ impl Blobs for Conditions {
         json.into()
     }
 
-    fn evaluate(
-        &self,
-        _: &str,
-        _: Option<CheckPlace>,
-        condition: &Condition,
-        variables: Vec<(String, Result<Value, String>)>,
-    ) -> Evaluated {
+    fn evaluate(&self, _: &str, _: Option<CheckPlace>, condition: &Condition, variables: ConditionValues) -> Evaluated {
         let known: Vec<&str> = condition.variables().collect();
         let (mut values, mut absent) = (Vec::new(), Vec::new());
         for (name, value) in &variables {

@@ -302,7 +302,7 @@ impl<'n> Reader<'n> {
 
 /// The sentence about a step without parameters.
 fn missing(action: &str) -> String {
-    let same = |name: &str| name.to_ascii_lowercase() == action.replace('_', "").to_ascii_lowercase();
+    let same = |name: &str| name.eq_ignore_ascii_case(&action.replace('_', ""));
     let needed = NEEDED.iter().find(|(name, _)| same(name)).map_or("its parameters", |(_, needed)| needed);
     match action {
         "" => "are missing, and so is `action`: a model would choose both, and no step is carried out by a model yet"
