@@ -169,6 +169,7 @@ fn the_texts_of_an_event_are_visited_and_its_names_are_not() {
             "schema ",
             "words what for",
             "json arguments",
+            "labels {}",
             r#"labels {"key": "value"}"#
         ]
     );

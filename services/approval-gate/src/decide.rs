@@ -135,7 +135,7 @@ const MAX_REVEALS: usize = 1_000;
 /// # Errors
 /// [`Refusal::Revealed`]: what cannot be kept is not revealed.
 pub(crate) fn reveal(approval: &Approval, reveal: Reveal) -> Result<Option<Approval>, Refusal> {
-    let of = |reveal: &Reveal| (reveal.principal.clone(), reveal.index, reveal.call);
+    let of = |reveal: &Reveal| (reveal.principal.clone(), reveal.index, reveal.of_call);
     let is_same = |known: &Reveal| of(known) == of(&reveal);
     if approval.reveals.iter().any(is_same) {
         return Ok(None);

@@ -48,7 +48,7 @@ async fn pages(gate: &mut Gate, name: &str, index: i32, reveal: bool) -> Result<
             page_size: PAGE_LINES,
             page_token,
             reveal,
-            call: false,
+            of_call: false,
         };
         let page = gate.get_approval_change(request).await?.into_inner();
         let part = page.change.unwrap_or_default();
@@ -69,7 +69,7 @@ pub(crate) async fn reveal_call(gate: &mut Gate, approval: &mut Approval) -> Res
     let request = GetApprovalChangeRequest {
         name: approval.name.clone(),
         reveal: true,
-        call: true,
+        of_call: true,
         ..GetApprovalChangeRequest::default()
     };
     match gate.get_approval_change(request).await {

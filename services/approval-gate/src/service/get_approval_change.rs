@@ -29,7 +29,7 @@ pub(super) async fn get_approval_change(
     let start = page_start(&request.page_token)?;
     let contents = contents(gate, &request.name).await?;
     let redactor = gate.redactor.clone();
-    if request.call {
+    if request.of_call {
         return get_call(gate, by, &request, contents).await;
     }
     let place = usize::try_from(request.index)
@@ -71,11 +71,11 @@ async fn get_call(
 ) -> Result<v1::GetApprovalChangeResponse, Status> {
     if !request.reveal {
         return Err(
-            status::invalid("call", "needs `reveal`: the approval's preview has the call as it is shown").into()
+            status::invalid("of_call", "needs `reveal`: the approval's preview has the call as it is shown").into()
         );
     }
     if let Some(hidden) = &contents.subject.hidden {
-        let reveal = v1::Reveal { call: true, digest: hidden.digest.clone(), ..v1::Reveal::default() };
+        let reveal = v1::Reveal { of_call: true, digest: hidden.digest.clone(), ..v1::Reveal::default() };
         note_reveal(gate, by, &request.name, reveal).await?;
     }
     let revealed = gate.store.work(move || revealed_call(&contents.subject, &contents.contents)).await;
@@ -89,11 +89,11 @@ async fn get_call(
 /// Keeps who is about to be shown what is hidden, before it is shown: `reveal` without its principal and its time.
 async fn note_reveal(gate: &Gate, by: &Principal, name: &str, reveal: v1::Reveal) -> Result<(), Status> {
     let now = gate.clock.now_micros();
-    let (index, call) = (reveal.index, reveal.call);
+    let (index, of_call) = (reveal.index, reveal.of_call);
     let reveal = v1::Reveal { principal: by.to_string(), time: Some(belay_proto::timestamp(now)), ..reveal };
     let noted = gate.store.change(name, now, None, move |approval| decide::reveal(approval, reveal));
     let approval = noted.await.map_err(|error| unwritable(&error))??.ok_or_else(|| no_approval(name))?;
-    tracing::info!(approval = approval.name, index, call, by = %by, "What is hidden in an approval is revealed");
+    tracing::info!(approval = approval.name, index, of_call, by = %by, "What is hidden in an approval is revealed");
     Ok(())
 }
 

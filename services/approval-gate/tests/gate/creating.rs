@@ -247,7 +247,7 @@ fn who_may_decide_can_reveal_the_words_of_a_call() {
         let preview = world.get(&asked.name).await.preview.unwrap();
         assert_eq!((preview.hidden_values, preview.hidden_note.as_str()), (3, "github-token 2, named 1"));
 
-        let call = v1::GetApprovalChangeRequest { name: asked.name.clone(), call: true, ..Default::default() };
+        let call = v1::GetApprovalChangeRequest { name: asked.name.clone(), of_call: true, ..Default::default() };
         let reveal = v1::GetApprovalChangeRequest { reveal: true, ..call.clone() };
         let ann = world.client_for(&Principal::person("ann", [Role::Approver]));
         let refused = ann.people().get_approval_change(call).await;
@@ -265,7 +265,7 @@ fn who_may_decide_can_reveal_the_words_of_a_call() {
         }
         let kept = world.get(&asked.name).await;
         let told: Vec<_> =
-            kept.reveals.iter().map(|one| (one.principal.as_str(), one.call, one.digest.clone())).collect();
+            kept.reveals.iter().map(|one| (one.principal.as_str(), one.of_call, one.digest.clone())).collect();
         assert_eq!(told, [("person:ann", true, digest_of(&bytes))]);
         assert!(!format!("{kept:?}").contains(&secret), "{kept:?}");
         assert_nowhere(&world.folder, &[secret]);

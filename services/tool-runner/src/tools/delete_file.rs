@@ -74,27 +74,23 @@ impl Tool for DeleteFile {
 }
 
 fn delete(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult {
-    if let Some(path) = &arguments.path {
-        let (path, deleted) = delete_one(view, stop, ("path", path), arguments.recursive)?;
+    if let Some(written) = &arguments.path {
+        let (path, deleted) = delete_one(view, stop, path("path", written)?, arguments.recursive)?;
         return Ok(json!({"path": path, "deleted": deleted}));
     }
-    let (mut paths, mut deleted) = (Vec::with_capacity(arguments.paths.len()), 0);
-    for (index, path) in arguments.paths.iter().enumerate() {
-        let (path, count) = delete_one(view, stop, (&format!("paths[{index}]"), path), arguments.recursive)?;
+    let given = arguments.paths.iter().enumerate().map(|(index, written)| path(&format!("paths[{index}]"), written));
+    let given: Vec<RelPath> = given.collect::<Result<_, _>>()?;
+    let (mut paths, mut deleted) = (Vec::with_capacity(given.len()), 0);
+    for path in given {
+        let (path, count) = delete_one(view, stop, path, arguments.recursive)?;
         paths.push(path);
         deleted += count;
     }
     Ok(json!({"paths": paths, "deleted": deleted}))
 }
 
-/// Removes one path, which an argument names: the path as it is written, and the number of files, links and directories.
-fn delete_one(
-    view: &mut dyn View,
-    stop: &Stop,
-    (argument, path_of): (&str, &str),
-    recursive: bool,
-) -> Result<(String, u64), ToolFailure> {
-    let path = path(argument, path_of)?;
+/// Removes one path: the path as it is written, and the number of files, links and directories.
+fn delete_one(view: &mut dyn View, stop: &Stop, path: RelPath, recursive: bool) -> Result<(String, u64), ToolFailure> {
     if path.is_root() {
         return Err(ViewError::Root.into());
     }
@@ -160,10 +156,12 @@ mod tests {
         let done = workspace.call(&DeleteFile, json!({"paths": ["a", "./f"], "recursive": true})).await.unwrap();
         assert_eq!(done, json!({"paths": ["a", "f"], "deleted": 3}));
         workspace.commit();
+        assert_eq!(workspace.names(), ["b", "kept"]);
+        let workspace = TestWorkspace::with(&[("b", "1"), ("kept", "1")]);
         let gone = workspace.call(&DeleteFile, json!({"paths": ["b", "a"]})).await.unwrap_err();
         assert_eq!(gone.reason, "FILE_NOT_FOUND");
         let outside = workspace.call(&DeleteFile, json!({"paths": ["b", "../x"]})).await.unwrap_err();
-        assert!(outside.message.contains("paths[1]"), "{outside:?}");
+        assert_eq!(outside.reason, "OUTSIDE_WORKSPACE");
         assert_eq!(DeleteFile.operation(&json!({"paths": ["b", "f/../kept"]})).paths, ["b", "f/../kept"]);
         for both in [json!({}), json!({"path": "b", "paths": ["kept"]}), json!({"paths": []})] {
             let schema = belay_json_schema::Schema::new(DeleteFile.spec().parameters).unwrap();

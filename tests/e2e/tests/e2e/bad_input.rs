@@ -76,8 +76,8 @@ fn a_faulty_plan_is_refused_by_field_and_line() {
             "steps[0].arguments.strat_line: read_file takes no `strat_line` here; did you mean `start_line`?",
         ),
         (
-            "{id: p, steps: [{id: a, tool: run_terminal, arguments: {command: ls -l}}]}",
-            "steps[0].arguments.command: \"ls -l\" is not of type \"array\"",
+            "{id: p, steps: [{id: a, tool: run_terminal, arguments: {command: ls -l > x}}]}",
+            "steps[0].arguments.command: `ls -l > x` has `>`, which only a shell understands",
         ),
     ];
     for (plan, words) in table {

@@ -109,7 +109,10 @@ fn a_person_sees_what_is_protected_and_each_content_once() {
     }
     let (_, kept) = home.json(&["approvals", "show", approval.as_str()]);
     assert_eq!(kept["reveals"].as_array().map(Vec::len), Some(4), "the call and three files: {kept}");
-    assert_eq!((&kept["reveals"][0]["principal"], &kept["reveals"][0]["call"]), (&json!("person:owner"), &json!(true)));
+    assert_eq!(
+        (&kept["reveals"][0]["principal"], &kept["reveals"][0]["ofCall"]),
+        (&json!("person:owner"), &json!(true))
+    );
     let none = home.run(["approvals", "show", approval.as_str(), "--path", "elsewhere"]);
     assert_eq!(none.code, 2, "{}", none.talk);
     assert!(none.talk.contains("does not change `elsewhere`") && none.talk.contains("--all"), "{}", none.talk);
@@ -160,7 +163,7 @@ fn the_words_of_a_call_that_has_not_run_can_be_revealed() {
     let (_, kept) = home.json(&["approvals", "show", approval.as_str()]);
     let reveals = kept["reveals"].as_array().unwrap();
     assert_eq!(reveals.len(), 1, "once, however often: {kept}");
-    assert_eq!((&reveals[0]["principal"], &reveals[0]["call"]), (&json!("person:owner"), &json!(true)), "{kept}");
+    assert_eq!((&reveals[0]["principal"], &reveals[0]["ofCall"]), (&json!("person:owner"), &json!(true)), "{kept}");
     let everywhere = format!("{kept}{}", home.run(["executions", "events", "e1", "-o", "json"]).out);
     assert!(!everywhere.contains("rm -rf") && !everywhere.contains(&host), "{everywhere}");
 

@@ -109,7 +109,7 @@ fn a_result_has_the_shape_that_its_planner_expects() {
     assert_eq!(home.run(run).code, 30);
     let shape = |shape: &str| {
         let (code, value) = home.json(&["executions", "result", "e1", "--as", shape]);
-        assert_eq!(code, 0);
+        assert_eq!(code, 30, "it exits as the execution ended");
         value
     };
     let skills = shape("skills");
@@ -149,7 +149,7 @@ fn a_result_has_the_shape_that_its_planner_expects() {
     assert_eq!(shape("executor")["exit_code"], 30);
 
     let plain = home.run(["executions", "result", "e1"]);
-    assert_eq!((plain.code, plain.out.as_str()), (0, "4\n"), "{}", plain.talk);
+    assert_eq!((plain.code, plain.out.as_str()), (30, "4\n"), "{}", plain.talk);
     let waited = home.run(["executions", "result", "e1", "--wait", "-o", "json"]);
     assert_eq!(waited.code, 30);
     let own: Value = serde_json::from_str(&waited.out).unwrap();
