@@ -200,8 +200,10 @@ fn reference(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
+    use crate::{Format, Plan, StepKind};
 
     fn words(command: &str) -> Vec<String> {
         split(command, true).unwrap_or_else(|fault| panic!("{command}: {fault:?}"))
@@ -249,6 +251,33 @@ mod tests {
         assert!(
             message("a | b", Fault::OfAShell('|')).starts_with("`a | b` has `|`, which only a shell understands: ")
         );
+    }
+
+    /// `shell: true` is a shell; what it cannot be with is refused, and other tools keep what they are given.
+    #[test]
+    fn a_shell_has_to_be_asked_for() {
+        let read = |tool: &str, arguments: &str| {
+            let text = format!("{{id: p, steps: [{{id: a, tool: {tool}, arguments: {arguments}}}]}}");
+            Plan::parse(Format::Yaml, &text).map(|plan| match plan.steps()[0].kind() {
+                StepKind::Tool(call) => call.arguments.source().clone(),
+                other => panic!("{other:?}"),
+            })
+        };
+        let command = |tool: &str, arguments: &str| read(tool, arguments).unwrap()["command"].clone();
+        assert_eq!(command("run_command", "{command: 'a | b', shell: true}"), json!(["sh", "-c", "a | b"]));
+        assert_eq!(command("RunTerminal", "{command: 'a b', shell: false}"), json!(["a", "b"]));
+        assert_eq!(command("run_terminal", "{command: [a, 'b | c']}"), json!(["a", "b | c"]));
+        assert_eq!(command("mine", "{command: 'a | b', shell: true}"), json!("a | b"));
+        for (arguments, says) in [
+            ("{command: [a], shell: true}", "steps[0].arguments.shell: is for a command in one string"),
+            ("{command: a, shell: yes}", "steps[0].arguments.shell: must be true or false"),
+            ("{command: ''}", "steps[0].arguments.command: is empty"),
+            ("{command: \"a 'b\"}", "has a ' that is not closed"),
+            ("{command: \"a\\nb\"}", "has several lines"),
+        ] {
+            let refused = read("run_terminal", arguments).unwrap_err().to_string();
+            assert!(refused.contains(says), "{arguments}: {refused}");
+        }
     }
 
     /// A reference is one piece of a word, whatever is in it, and a dollar sign that is escaped begins none.
