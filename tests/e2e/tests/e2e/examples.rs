@@ -127,6 +127,17 @@ fn what_is_researched_becomes_a_program_and_its_report() {
     assert_eq!(read(&home, "REPORT.md"), "approval: [[\"docs/a.md\",2],[\"docs/b.md\",1]]\n");
 }
 
+/// S2-FR-001, S2-FR-007: a task plan as its planner writes it: what was completed before is skipped, and the rest runs task by task.
+#[test]
+fn a_task_plan_of_an_executor_stage_runs() {
+    let home = home();
+    let ended = home.run(["run", &example("task-plan.json"), "--workspace", "w", "--approve", "auto", "--id", "t"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let (_, execution) = home.json(&["executions", "get", "t"]);
+    assert_eq!(step(&execution, "folder")["state"], "STATE_SKIPPED", "{execution}");
+    assert_eq!(read(&home, "validators/email.txt"), "has one @\nhas a dot after it\n");
+}
+
 /// The folder of a crate that cargo has fetched to build Belay.
 fn fetched(name: &str) -> Option<PathBuf> {
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
