@@ -240,6 +240,28 @@ fn every_state_has_a_status() {
     }
 }
 
+/// S4-28, S4-09: every code of the planner's errors is given where it belongs: what did not come to an end of its own has another one beside other steps.
+#[test]
+fn errors_of_skills_have_the_planners_codes() {
+    let code = |class: ErrorClass, parallelism: i32| {
+        let mut recorded = failed();
+        recorded.execution.steps[1].failure.as_mut().unwrap().set_error_class(class);
+        recorded.execution.plan.get_or_insert_default().parallelism = parallelism;
+        of(&recorded, Shape::Skills).unwrap()["stepResults"]["b"]["error"]["code"].clone()
+    };
+    for (class, alone, beside) in [
+        (ErrorClass::RateLimit, "RATE_LIMIT_EXCEEDED", "RATE_LIMIT_EXCEEDED"),
+        (ErrorClass::Timeout, "TIMEOUT", "TIMEOUT"),
+        (ErrorClass::PreconditionFailed, "PRECONDITION_FAILED", "PRECONDITION_FAILED"),
+        (ErrorClass::Transient, "SKILL_EXECUTION_FAILED", "SKILL_EXECUTION_FAILED"),
+        (ErrorClass::OutcomeUnknown, "SKILL_EXECUTION_FAILED", "PARALLEL_EXECUTION_FAILED"),
+        (ErrorClass::Crash, "SKILL_EXECUTION_FAILED", "PARALLEL_EXECUTION_FAILED"),
+        (ErrorClass::Internal, "SKILL_EXECUTION_FAILED", "PARALLEL_EXECUTION_FAILED"),
+    ] {
+        assert_eq!((code(class, 1), code(class, 8)), (json!(alone), json!(beside)), "{class:?}");
+    }
+}
+
 #[test]
 fn every_state_of_a_step_has_a_status() {
     use State as Of;
