@@ -74,10 +74,10 @@ async fn get_call(
             status::invalid("of_call", "needs `reveal`: the approval's preview has the call as it is shown").into()
         );
     }
-    if let Some(hidden) = &contents.subject.hidden {
-        let reveal = v1::Reveal { of_call: true, digest: hidden.digest.clone(), ..v1::Reveal::default() };
-        note_reveal(gate, by, &request.name, reveal).await?;
-    }
+    // Also where the runner has hidden nothing: the gate hides by rules of its own.
+    let hidden = contents.subject.hidden.as_ref().map(|hidden| &hidden.digest);
+    let digest = hidden.unwrap_or(&contents.subject.arguments_digest).clone();
+    note_reveal(gate, by, &request.name, v1::Reveal { of_call: true, digest, ..v1::Reveal::default() }).await?;
     let revealed = gate.store.work(move || revealed_call(&contents.subject, &contents.contents)).await;
     let (headline, working_directory) = revealed.map_err(|error| {
         let message = format!("The runner's words of the call are not valid: {error}. Look at the tool runner.");

@@ -268,6 +268,14 @@ fn who_may_decide_can_reveal_the_words_of_a_call() {
             kept.reveals.iter().map(|one| (one.principal.as_str(), one.of_call, one.digest.clone())).collect();
         assert_eq!(told, [("person:ann", true, digest_of(&bytes))]);
         assert!(!format!("{kept:?}").contains(&secret), "{kept:?}");
+
+        // Where the runner has hidden nothing, the gate may have: that is noted as well.
+        let plain = world.ask(&Subject { hidden: None, ..effect("f") }).await;
+        let reveal = v1::GetApprovalChangeRequest { name: plain.name.clone(), ..reveal };
+        ann.people().get_approval_change(reveal).await.unwrap();
+        let noted: Vec<_> =
+            world.get(&plain.name).await.reveals.iter().map(|one| (one.of_call, one.digest.clone())).collect();
+        assert_eq!(noted, [(true, effect("f").arguments_digest)]);
         assert_nowhere(&world.folder, &[secret]);
     });
 }

@@ -79,6 +79,11 @@ async fn new_plan(
     let row = registry.follower.find(&ExecutionName::parse("name", name)?).await?;
     check_may_control(caller, &row.execution.principal)?;
     let (plan, tools) = accepted(registry, &source).await?;
+    // A caller that asks for a dry run must not get a real one.
+    if plan.is_dry_run() {
+        let message = "asks for a dry run, and this execution runs: take `dry_run` (`config.dryRun`) out of the plan";
+        return Err(status::invalid("plan", message).into());
+    }
     Ok(NewPlan { plan: Box::new(plan), tools })
 }
 

@@ -29,6 +29,11 @@ fn a_retry_that_nobody_watches_needs_a_server() {
         assert!(refused.talk.contains("needs a server") && refused.talk.contains("belay serve"), "{}", refused.talk);
         assert_eq!(home.json(&["executions", "get", "bad"]).1["state"], "STATE_PARTIAL");
     }
+    // Who asks for a dry run gets no real one, also where an execution goes on with another plan.
+    home.file("dry.yaml", "{id: p, dry_run: true, steps: [{id: fetch, tool: noop, arguments: {output: {n: 1}}}]}");
+    let dry = home.run(["executions", "retry", "bad", "--plan", "dry.yaml"]);
+    assert!(dry.code == 2 && dry.talk.contains("asks for a dry run"), "{dry:?}");
+    assert_eq!(home.json(&["executions", "get", "bad"]).1["state"], "STATE_PARTIAL");
     let watched = home.run(["executions", "retry", "bad"]);
     assert_eq!(watched.code, 30, "{watched:?}");
     let _server = home.serve();

@@ -123,8 +123,7 @@ impl<'n> Reader<'n> {
             fields.take_either(&mut self.report, names);
         }
         let is_completed = self.is_completed(&mut fields);
-        let mut depends_on = self.graph_of(&mut fields, &id, plan);
-        depends_on.dedup();
+        let depends_on = self.graph_of(&mut fields, &id, plan);
         let steps = fields.take_either(&mut self.report, ["steps", "Steps"]);
         fields.finish(&mut self.report);
         let steps = steps.map_or_else(Vec::new, |steps| steps.list(&mut self.report, "steps"));
@@ -175,9 +174,9 @@ impl<'n> Reader<'n> {
         draft.timeout = fields.take_exactly("timeout").and_then(|value| self.timeout(&value));
         draft.retry = fields.take_exactly("retry").and_then(|value| self.retry(&value));
         fields.finish(&mut self.report);
-        let action = tool.or(action);
+        let action = self.once(tool, action);
         let action = action.map(|action| action.text(&mut self.report)).unwrap_or_default();
-        let arguments = arguments.or(more).map(|value| {
+        let arguments = self.once(arguments, more).map(|value| {
             self.refuse_imprecise(&value.path, value.node);
             value.node.to_value()
         });
@@ -220,8 +219,10 @@ impl<'n> Reader<'n> {
     /// What a task or a step depends on: what it says itself, and what the graph says.
     fn graph_of(&mut self, fields: &mut Fields<'n>, id: &str, plan: &mut TaskPlan<'n>) -> Vec<String> {
         let own = fields.take(&mut self.report, "depends_on");
-        let own = own.or_else(|| fields.take_either(&mut self.report, ["dependsOn", "DependsOn"]));
-        let own = own.or_else(|| fields.take_either(&mut self.report, ["Dependencies", "Dependencies"]));
+        let camel = fields.take_either(&mut self.report, ["dependsOn", "DependsOn"]);
+        let own = self.once(own, camel);
+        let pascal = fields.take_refused("Dependencies");
+        let own = self.once(own, pascal);
         let mut ids = Vec::new();
         if let Some(own) = own {
             self.ids(&own, &mut ids);
@@ -230,6 +231,14 @@ impl<'n> Reader<'n> {
         plan.named.extend(ids.iter().cloned());
         let mut seen = HashSet::new();
         ids.into_iter().map(|(id, _)| id).filter(|id| seen.insert(id.clone())).collect()
+    }
+
+    /// The one of two spellings of a field that is there.
+    fn once(&mut self, first: Option<Value<'n>>, second: Option<Value<'n>>) -> Option<Value<'n>> {
+        if let (Some(first), Some(second)) = (&first, &second) {
+            second.refuse(&mut self.report, || format!("duplicates `{}`: give only one of them", first.path));
+        }
+        first.or(second)
     }
 
     /// A graph of dependencies.

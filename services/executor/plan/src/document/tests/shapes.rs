@@ -108,6 +108,27 @@ fn a_step_with_an_action_alone_is_refused_with_what_it_lacks() {
     );
 }
 
+/// A field in two spellings is refused, and none of them is passed over.
+#[test]
+fn a_field_of_a_task_plan_stands_in_one_spelling() {
+    let twice = |fields: &str| {
+        refusals(&format!(
+            r#"{{"id": "p", "tasks": [{{"id": "t", "steps": [{{"id": "a", "action": "noop", "parameters": {{}}, {fields}}}]}}]}}"#
+        ))
+    };
+    for (field, text) in [
+        ("Action", r#""Action": "other""#),
+        ("Parameters", r#""Parameters": {"output": 1}"#),
+        ("Title", r#""title": "x", "Title": "y""#),
+        ("DependsOn", r#""dependencies": [], "DependsOn": []"#),
+        ("Dependencies", r#""dependencies": [], "Dependencies": []"#),
+    ] {
+        let found = twice(text);
+        let expected = format!("tasks[0].steps[0].{field}: duplicates `");
+        assert!(found.len() == 1 && found[0].starts_with(&expected), "{text}: {found:?}");
+    }
+}
+
 /// The graph is read as an object or as edges; what it names has to be there, and mistakes are said by field and place.
 #[test]
 fn the_graph_of_a_task_plan_is_checked() {
