@@ -1,6 +1,6 @@
 //! Plans that clients submit: read, checked against the tools that there are, and refused with every violation.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use belay_execution::{Json, ToolFacts, Workspace};
 use belay_journal::Folder;
@@ -32,6 +32,13 @@ pub(crate) async fn accepted(registry: &ExecutionRegistry, source: &Source) -> R
         Err(_) => checked(source, registry.runner.catalogue(true).await?.as_ref(), &none)
             .map_err(|invalid| refusal(shown(registry, invalid))),
     }
+}
+
+/// The labels of an execution of a plan: the plan's, and those that are given, which hold where both have one.
+pub(crate) fn with_labels_of(plan: &Plan, given: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut labels = plan.labels().clone();
+    labels.extend(given);
+    labels
 }
 
 /// The values of a plan's inputs: those of a request, and defaults.

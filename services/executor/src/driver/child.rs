@@ -219,6 +219,7 @@ impl ChildOperation {
         let catalogue = registry.runner.catalogue(false).await?;
         let (now, shard) = (registry.now(), shard_of(&self.name.namespace, &self.name.id));
         let Inherited { approval_mode, workspace, labels, principal, trace, tree: _ } = &self.inherited;
+        let labels = submitted::with_labels_of(&plan, labels.clone());
         let (workspace, folder) = match workspace {
             Workspace::MadeFolder(_) if is_planted(Defect::ChildInAnotherFolder) => {
                 let id = self.name.id.clone();
@@ -247,7 +248,7 @@ impl ChildOperation {
             plan,
             approval_mode: *approval_mode,
             workspace,
-            labels: labels.clone(),
+            labels,
             tools,
             trace: (trace.traceparent(), trace.tracestate().to_owned()),
             shard,

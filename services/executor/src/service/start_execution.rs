@@ -28,7 +28,9 @@ use crate::{
     names::{ExecutionName, is_id, namespace, shard_of},
     secrets::shown,
     steps_in_memory::{Owner, StepShare, too_many_steps},
-    submitted::{CallKey, Source, accepted, checked, inputs_of, key_of, located, plan_with, violations},
+    submitted::{
+        CallKey, Source, accepted, checked, inputs_of, key_of, located, plan_with, violations, with_labels_of,
+    },
     trace, wire,
 };
 
@@ -390,16 +392,6 @@ fn step_timeout_of(timeout: pbjson_types::Duration) -> Result<Duration, Status> 
     let read = belay_proto::to_duration(&timeout);
     let read = read.filter(|timeout| !timeout.is_zero() && *timeout <= limits::MAX_DURATION);
     read.ok_or_else(|| status::invalid("step_timeout", "must be longer than 0 and at most 365 days").into())
-}
-
-/// The labels of a start and of its plan: what the start says holds.
-fn with_labels_of(
-    plan: &Plan,
-    labels: std::collections::BTreeMap<String, String>,
-) -> std::collections::BTreeMap<String, String> {
-    let mut all = plan.labels().clone();
-    all.extend(labels);
-    all
 }
 
 /// The hash that identifies a request: everything but the request id.

@@ -97,6 +97,23 @@ steps:
     assert!(needed.out.contains("UNRESOLVED_REFERENCE") && needed.out.contains("step `a` has no output"), "{needed:?}");
 }
 
+/// The labels of a plan are those of its executions, also of one that carries out a step's plan; what a start gives comes first.
+#[test]
+fn a_plan_gives_its_executions_labels() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    home.file(
+        "plan.yaml",
+        "{id: p, labels: {team: a, kind: whole}, steps: [{id: s, plan: {id: q, labels: {team: b, part: inner}, steps: [{id: c, tool: noop}]}}]}",
+    );
+    let ended = home.run(["run", "plan.yaml", "--workspace", "w", "--id", "e1", "--label", "team=mine"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let expected = serde_json::json!({"team": "mine", "kind": "whole"});
+    assert_eq!(home.json(&["executions", "get", "e1"]).1["labels"], expected);
+    let inner = home.json(&["executions", "list", "--filter", "labels.part = inner AND parent:*"]).1.to_string();
+    assert!(inner.contains(r#""kind":"whole""#) && inner.contains(r#""team":"mine""#), "{inner}");
+}
+
 /// S2-X-22: one setting is printed as a script reads it, and one that does not exist is refused with the one that was meant.
 #[test]
 fn one_setting_is_shown() {

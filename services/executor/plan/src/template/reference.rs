@@ -285,11 +285,8 @@ impl<'a> Scanner<'a> {
         match word {
             "true" | "false" | "null" => !after.starts_with(['.', '[']),
             _ => {
-                word.starts_with(|c: char| c.is_ascii_digit())
-                    && !after.starts_with(".result")
-                    && !after.starts_with(".output")
-                    && !after.starts_with(".state")
-                    && !after.starts_with(".failure")
+                let names_a_value = |rest: &str| ROOTS.iter().any(|root| rest.starts_with(root));
+                word.starts_with(|c: char| c.is_ascii_digit()) && !after.strip_prefix('.').is_some_and(names_a_value)
             }
         }
     }
