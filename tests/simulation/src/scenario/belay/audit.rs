@@ -62,6 +62,8 @@ pub(super) struct Evidence<'a> {
     pub(super) damaged: &'a Damaged,
     /// The calls that the attacker has made again.
     pub(super) repeated: &'a Repeated,
+    /// Whether an executor drives only what it is asked to.
+    pub(super) drives_some: bool,
 }
 
 impl Evidence<'_> {
@@ -134,6 +136,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
             runs,
             owners: evidence.owners,
             healed_at: evidence.observed.healed_at(),
+            drives_some: evidence.drives_some,
             damaged: evidence.damaged,
             violations: &mut violations,
         };
@@ -188,6 +191,8 @@ struct One<'a, 'v> {
     owners: &'a Owners,
     /// The true time at which all faults had ended, in microseconds since the Unix epoch.
     healed_at: Option<i64>,
+    /// Whether an executor drives only what it is asked to.
+    drives_some: bool,
     damaged: &'a Damaged,
     violations: &'v mut Violations,
 }
@@ -207,7 +212,7 @@ impl<'a> One<'a, '_> {
         let mut conflicts = Conflicts::default();
         let mut promises = Promises::default();
         let mut escalations = Escalations::default();
-        let mut lateness = Lateness::new(self.name, self.owners, self.healed_at);
+        let mut lateness = Lateness::new(self.name, self.owners, self.healed_at, self.drives_some);
         for (event, sequence) in kept.events.iter().zip(1..) {
             if event.sequence != sequence {
                 self.violation(format_args!("event {} stands at {sequence}", event.sequence));

@@ -209,7 +209,16 @@ impl Inventory {
 pub(super) struct OwnersCopy {
     newest_fence: i64,
     names: BTreeMap<ExecutionKey, String>,
-    stored: BTreeMap<(String, i64), i64>,
+    stored: BTreeMap<(String, i64), Write>,
+}
+
+/// When a transition was stored, and by whom.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Write {
+    /// True time in microseconds since the Unix epoch.
+    pub(super) at: i64,
+    /// The fence of the executor that stored it.
+    pub(super) fence: i64,
 }
 
 /// The owners of the journal so far.
@@ -233,8 +242,8 @@ struct Owned {
     last_operation: Option<Operation>,
     /// The names of the executions in the journal.
     names: BTreeMap<ExecutionKey, String>,
-    /// The true time at which each transition was stored, in microseconds, by the execution's name and the sequence of its last event.
-    stored: BTreeMap<(String, i64), i64>,
+    /// How each transition was stored, by the execution's name and the sequence of its last event.
+    stored: BTreeMap<(String, i64), Write>,
 }
 
 impl Owners {
@@ -244,9 +253,14 @@ impl Owners {
 
     /// The true time at which an event was stored, in microseconds since the Unix epoch; `None` when it is not known.
     pub(super) fn stored_at(&self, execution: &str, sequence: i64) -> Option<i64> {
+        self.stored(execution, sequence).map(|stored| stored.at)
+    }
+
+    /// How an event was stored; `None` when it is not known.
+    pub(super) fn stored(&self, execution: &str, sequence: i64) -> Option<Write> {
         self.with(|owned| {
             let after = owned.stored.range((execution.to_owned(), sequence)..).next();
-            after.filter(|((name, _), _)| name == execution).map(|(_, at)| *at)
+            after.filter(|((name, _), _)| name == execution).map(|(_, stored)| *stored)
         })
     }
 
@@ -267,7 +281,8 @@ impl Owners {
                     // What was tried in their place before was not stored.
                     let first = sequence(transition.first_sequence);
                     owned.stored.retain(|key, _| key.0 != first.0 || key.1 < first.1);
-                    owned.stored.insert(sequence(transition.last_sequence()), now);
+                    let stored = Write { at: now, fence: owned.newest_fence };
+                    owned.stored.insert(sequence(transition.last_sequence()), stored);
                 }
             }
         });

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use belay_proto::v1::{self, execution_event::Kind, wait_ended::Cause};
 
-use super::{EXECUTOR, hosts::Owners};
+use super::{
+    EXECUTOR,
+    hosts::{Owners, Write},
+};
 use crate::{machine, trace};
 
 /// How much later than at its time something may go on once nothing is wrong any more, in microseconds: less than the time after which an executor
@@ -20,21 +23,29 @@ pub(super) struct Lateness<'a> {
     owners: &'a Owners,
     /// Until then, what is due may have to wait for what is wrong or for a person: true time in microseconds since the Unix epoch.
     not_before: i64,
+    /// Whether an executor drives only what it is asked to: nobody asks at the right time for all that the one before it drove.
+    drives_some: bool,
+    /// The fence of the executor that stored the event before.
+    fence: Option<i64>,
     /// When each step goes on, in the same.
     due: BTreeMap<&'a str, i64>,
 }
 
 impl<'a> Lateness<'a> {
-    pub(super) fn new(name: &'a str, owners: &'a Owners, healed_at: Option<i64>) -> Self {
+    pub(super) fn new(name: &'a str, owners: &'a Owners, healed_at: Option<i64>, drives_some: bool) -> Self {
         let healed_at = healed_at.unwrap_or(i64::MAX);
         let not_before =
             if machine::was_behind(EXECUTOR) { healed_at.saturating_add(LONGEST_SLEEP) } else { healed_at };
-        Self { name, owners, not_before, due: BTreeMap::new() }
+        Self { name, owners, not_before, drives_some, fence: None, due: BTreeMap::new() }
     }
 
     /// What an event that follows those so far breaks.
     pub(super) fn of(&mut self, event: &'a v1::ExecutionEvent) -> Option<String> {
-        let stored = self.owners.stored_at(self.name, event.sequence)?;
+        let Write { at: stored, fence } = self.owners.stored(self.name, event.sequence)?;
+        // This is the first sign that another executor drives it.
+        if self.fence.replace(fence) != Some(fence) && self.drives_some {
+            self.not_before = self.not_before.max(stored);
+        }
         let time = event.time.as_ref().map_or(0, belay_proto::micros);
         let due = |until: &pbjson_types::Timestamp| stored + belay_proto::micros(until) - time;
         let step = event.step_id.as_str();

@@ -824,6 +824,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             archive: &site.archive,
             damaged: &site.damaged,
             repeated: &repeated,
+            drives_some: bugs.drives_some,
         };
         let mut violations = audit::audit(&evidence);
         if bugs.webhooks {
