@@ -167,16 +167,16 @@ impl ChildOperation {
         format!("{what} with `{}`", self.parent_step)
     }
 
-    /// The child, and whether it is new. It is created unless it was. One that is to be paused or cancelled is created all the same, and held back:
-    /// an earlier operation may be creating it.
+    /// The child, and whether this operation has created it. It is created unless it was. One that is to be paused or cancelled is created all the same,
+    /// and held back: an earlier operation may be creating it.
     async fn created(&self, verb: Verb) -> Result<(ExecutionRow, bool), Problem> {
         let (row, is_new) = match self.found().await? {
             Some(row) => (row, false),
             None if self.is_created && !is_planted(Defect::LostChildStartedAgain) => return Err(Problem::Lost),
             None => {
                 let steps = self.room(verb).await?;
-                self.create(verb != Verb::Dispatch, steps).await?;
-                (self.found().await?.ok_or(Problem::Lost)?, true)
+                let is_new = self.create(verb != Verb::Dispatch, steps).await?;
+                (self.found().await?.ok_or(Problem::Lost)?, is_new)
             }
         };
         if row.execution.parent.as_ref() != Some(&self.parent) {
@@ -211,7 +211,8 @@ impl ChildOperation {
         Ok(share)
     }
 
-    async fn create(&self, is_held_back: bool, steps: StepShare) -> Result<(), Problem> {
+    /// Creates the child. Returns whether it was this that has created it, and not an earlier operation that may have held it back.
+    async fn create(&self, is_held_back: bool, steps: StepShare) -> Result<bool, Problem> {
         let registry = &self.registry;
         let source = Source::Message(wire::plan_message(&self.plan));
         let (plan, tools) = submitted::accepted(registry, &source).await?;
@@ -267,7 +268,8 @@ impl ChildOperation {
         let stopping =
             || Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping."));
         match tokio::spawn(create).await.map_err(|_| stopping())?? {
-            Ok(_) | Err(Refused::IdTaken { .. }) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(Refused::IdTaken { .. }) => Ok(false),
             Err(Refused::IdDeleted { .. }) => Err(Problem::Lost),
             Err(Refused::FolderGone(folder)) => Err(Problem::Refused(format!(
                 "The folder `{folder}` of the execution was removed, and its step's plan cannot be carried out elsewhere."

@@ -68,11 +68,13 @@ async fn examining_an_effect_obeys_the_time_limit_and_cancellation() {
     let before = bench.tree();
     let todo = || json!([["say", "hello"], ["write", "new", "x"]]);
     let mut limited = runner.request("late", CHANGE, todo());
-    limited.timeout = Some(belay_proto::duration(Duration::from_millis(50)));
+    // So long that the command has ended before, on a busy machine too.
+    limited.timeout = Some(belay_proto::duration(Duration::from_secs(2)));
     let late = runner.call(limited).await.unwrap();
     assert_eq!((state(&late), reason(&late)), (State::TimedOut, "TIMEOUT"));
+    assert_eq!(*begun.borrow(), 1, "it was the examination that took too long");
     let failure = late.failure.unwrap();
-    assert!(failure.message.contains("50ms") && failure.message.contains("`attempt_timeout`"), "{failure:?}");
+    assert!(failure.message.contains("2s") && failure.message.contains("`attempt_timeout`"), "{failure:?}");
     assert_eq!(failure.last_output.unwrap().stdout, "hello", "its output is kept");
 
     let cancelled = runner.spawn(runner.request("cancelled", CHANGE, todo()));

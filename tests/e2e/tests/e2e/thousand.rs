@@ -53,7 +53,10 @@ async fn a_thousand_commands_take_no_thread_each_and_nothing_waits_for_them() {
     let workspace = services.workspace("w");
     fs::write(workspace.join("file"), "as it was\n").unwrap();
     let nap = nap();
-    let step = |n: usize| format!("  - {{id: s{n}, tool: run_terminal, arguments: {{command: [sleep, '{nap}']}}}}\n");
+    // None may end by its time limit before all are there, on a busy machine too.
+    let step = |n: usize| {
+        format!("  - {{id: s{n}, tool: run_terminal, arguments: {{command: [sleep, '{nap}']}}, attempt_timeout: 1h}}\n")
+    };
     let steps: String = (0..STEPS).map(step).collect();
     let plan = format!("id: busy\nparallelism: {STEPS}\nsteps:\n{steps}");
     for n in 0..EXECUTIONS {
