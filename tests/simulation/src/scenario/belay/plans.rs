@@ -178,11 +178,15 @@ pub(super) fn add_plans(random: &mut StdRng, plan: &mut v1::Plan) {
 /// How deep plans may be nested.
 const MAX_NESTED_PLANS: usize = 5;
 
-/// How often the innermost step of nested plans may be tried, all plans around it together: a run has an end that one can wait for.
+/// How often the innermost step of nested plans may be tried, for all entries and attempts of the steps around it together: a run has an end that one can
+/// wait for.
 const MAX_ATTEMPTS_TOGETHER: i32 = 64;
 
-/// Takes attempts from a step and from those of its plan, the innermost first, so that no step begins more often than `most`.
+/// Takes attempts from a step and from those of its plan, the innermost first, so that no step begins more often than `most`, or once for each entry.
 fn bound_attempts(step: &mut v1::StepSpec, most: i32) {
+    let list = step.for_each.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
+    let entries = serde_json::from_str::<Vec<Value>>(list).map_or(1, |entries| entries.len().max(1));
+    let most = (most / i32::try_from(entries).unwrap_or(most)).max(1);
     let attempts = step.retry.as_ref().map_or(1, |retry| retry.max_attempts).clamp(1, most);
     if let Some(retry) = &mut step.retry {
         retry.max_attempts = attempts;
