@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use crate::binary;
+use crate::{binary, watchdog::UnderWay};
 
 /// The maximum time without a line, in every wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -23,7 +23,10 @@ const LONGEST: Duration = Duration::from_secs(240);
 
 /// A user's folder: plans in it, and a state directory of its own.
 #[derive(Debug)]
-pub struct Home(TempDir);
+pub struct Home {
+    folder: TempDir,
+    _under_way: UnderWay,
+}
 
 impl Home {
     /// An empty one.
@@ -32,12 +35,13 @@ impl Home {
     /// When no temporary folder can be created.
     #[expect(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
-        Self(tempfile::tempdir().expect("a temporary folder can be made"))
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        Self { folder, _under_way: UnderWay::begin() }
     }
 
     /// A path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 
     /// The state directory.
@@ -58,7 +62,7 @@ impl Home {
     /// `belay` with a clean environment, and without a terminal.
     pub fn belay<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(binary());
-        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
+        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BELAY_")) {
             command.env_remove(name);
         }

@@ -11,6 +11,7 @@ pub mod picture;
 pub mod process;
 pub mod runner;
 pub mod services;
+mod watchdog;
 
 pub use belay::Home;
 pub use client::Client;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Process, client};
+use crate::{Process, client, watchdog::UnderWay};
 
 /// One of the three services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,7 @@ pub struct Services {
     folder: PathBuf,
     log_filter: Option<String>,
     processes: [Option<Process>; 3],
+    _under_way: UnderWay,
 }
 
 impl Services {
@@ -77,7 +78,7 @@ impl Services {
         let folder = folder.canonicalize().expect("the folder is there");
         fs::create_dir_all(folder.join("work")).expect("a folder can be made");
         fs::write(folder.join("policy.yaml"), policy).expect("a file can be written");
-        let mut services = Self { folder, log_filter, processes: [None, None, None] };
+        let mut services = Self { folder, log_filter, processes: [None, None, None], _under_way: UnderWay::begin() };
         // Runners pin the key that the gate creates at its first start.
         services.launch(Service::Gate);
         services.serving(Service::Gate).await;
