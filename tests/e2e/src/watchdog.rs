@@ -5,7 +5,10 @@
 use std::{
     collections::BTreeMap,
     io::Write as _,
-    sync::{Mutex, Once, PoisonError},
+    sync::{
+        Mutex, MutexGuard, Once, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -15,8 +18,17 @@ use tokio::time::Instant;
 /// Twice what the slowest test takes on a busy machine.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// The tests under way: their names, and when they began.
-static UNDER_WAY: Mutex<(u64, BTreeMap<u64, (String, Instant)>)> = Mutex::new((0, BTreeMap::new()));
+/// The tests under way, by the order in which they began.
+static UNDER_WAY: Mutex<BTreeMap<u64, Begun>> = Mutex::new(BTreeMap::new());
+
+/// How many tests have begun.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// A test that has begun.
+struct Begun {
+    name: String,
+    at: Instant,
+}
 
 /// A test under way, until this is dropped.
 #[derive(Debug)]
@@ -28,25 +40,26 @@ impl UnderWay {
         static WATCHES: Once = Once::new();
         WATCHES.call_once(|| drop(thread::spawn(watch)));
         let name = thread::current().name().unwrap_or("a test").to_owned();
-        let mut under_way = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
-        under_way.0 += 1;
-        let number = under_way.0;
-        under_way.1.insert(number, (name, Instant::now()));
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        under_way().insert(number, Begun { name, at: Instant::now() });
         Self(number)
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&self.0);
+        under_way().remove(&self.0);
     }
+}
+
+fn under_way() -> MutexGuard<'static, BTreeMap<u64, Begun>> {
+    UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn watch() {
     loop {
         thread::sleep(Duration::from_secs(1));
-        let under_way = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((name, _)) = under_way.1.values().find(|(_, began)| began.elapsed() > LONGEST) {
+        if let Some(Begun { name, .. }) = under_way().values().find(|begun| begun.at.elapsed() > LONGEST) {
             // In the words of the test runner, and past what it captures.
             let line = format!("test {name} ... FAILED\n{name} has not ended within {} s\n", LONGEST.as_secs());
             drop(std::io::stdout().write_all(line.as_bytes()));
