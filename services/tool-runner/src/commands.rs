@@ -135,7 +135,7 @@ impl CommandSettings {
         for UsedCache { name, read_from, at } in &self.here.caches {
             let (source, kind) = match (read_from, &self.kept_in) {
                 (Some(from), _) if is_still_there(from) => (from.clone(), MountKind::Scratch),
-                (None, Some(kept_in)) => (kept(kept_in, namespace, workspace, name)?, MountKind::Staged),
+                (None, Some(kept_in)) => (prepared(kept_in, namespace, workspace, name)?, MountKind::Staged),
                 _ => continue,
             };
             mounts.push(Mount { source, target: at.clone(), kind });
@@ -146,7 +146,7 @@ impl CommandSettings {
     /// The directories of the caches that commands of this namespace and workspace may change.
     ///
     /// # Errors
-    /// When one cannot be created.
+    /// When the directory that holds them cannot be created.
     pub(crate) fn kept_folders(&self, namespace: &str, workspace: &Path) -> io::Result<Vec<PathBuf>> {
         let Some(kept_in) = &self.kept_in else { return Ok(Vec::new()) };
         let names = self.here.caches.iter().filter(|cache| cache.read_from.is_none()).map(|cache| &cache.name);
@@ -217,14 +217,22 @@ fn is_still_there(place: &Path) -> bool {
     fs::canonicalize(place).is_ok_and(|real| real == place)
 }
 
-/// The directory of a persistent cache, for one workspace and one namespace.
+/// The directory of a persistent cache, for one workspace and one namespace. It need not be there.
 fn kept(kept_in: &Path, namespace: &str, workspace: &Path, name: &str) -> io::Result<PathBuf> {
     let digest = Sha256::new().chain_update(namespace).chain_update([0]).chain_update(workspace.as_os_str().as_bytes());
-    let whose = HEXLOWER.encode(&digest.finalize()[..16]);
-    let folder = kept_in.join(whose).join(name);
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    let whose = kept_in.join(HEXLOWER.encode(&digest.finalize()[..16]));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&whose)?;
     // Mounts are opened without following links, of which the path of the state directory may have some.
-    fs::canonicalize(folder)
+    Ok(fs::canonicalize(whose)?.join(name))
+}
+
+/// The same, ready for a command.
+fn prepared(kept_in: &Path, namespace: &str, workspace: &Path, name: &str) -> io::Result<PathBuf> {
+    let cache = kept(kept_in, namespace, workspace, name)?;
+    if belay_workspace::prepare_cache(&cache)? {
+        tracing::warn!(cache = name, workspace = %workspace.display(), "A merge into a cache was interrupted; the cache was emptied");
+    }
+    Ok(cache)
 }
 
 #[cfg(test)]
@@ -327,6 +335,13 @@ commands:
         assert_ne!(one, source("default", "/w/b"));
         assert_ne!(one, source("other", "/w/a"));
         assert_eq!(settings.kept_caches().collect::<Vec<_>>(), ["writable cache cargo"]);
+
+        fs::write(one.join("crate"), "half of it").unwrap();
+        assert_eq!(settings.kept_folders("default", Path::new("/w/a")).unwrap(), [one.clone()]);
+        assert!(one.join("crate").exists());
+        fs::write(one.with_file_name("cargo.merging"), "interrupted").unwrap();
+        assert_eq!(source("default", "/w/a"), one);
+        assert!(!one.join("crate").exists(), "a merge into it was interrupted");
     }
 
     #[test]

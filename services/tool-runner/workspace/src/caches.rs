@@ -15,13 +15,14 @@ use std::{
 };
 
 use rustix::{
-    fs::{FlockOperation, flock, fstat, readlinkat, symlinkat},
+    fs::{fstat, readlinkat, symlinkat},
     io::Errno,
 };
 
 use crate::{
     disk::{At as _, Disk, IoFailure, Rename},
     inner::Inner,
+    kept_cache::Merging,
     open::{DIRECTORY, names, open_beneath, open_entry, open_file, stat_entry},
     overlay_format::{is_opaque, is_whiteout},
     path::RelPath,
@@ -90,8 +91,8 @@ pub(crate) fn sweep(inner: &Inner, keep: impl Fn(&str) -> bool) -> Result<(), Io
 }
 
 impl CacheChanges {
-    /// Merges the changes of the cache with this name into the directory of the cache. Each file is the old or the new one at any instant; when this is
-    /// interrupted, some are the old ones.
+    /// Merges the changes of the cache with this name into the directory of the cache. Each file is the old or the new one at any instant. When this fails or is
+    /// interrupted, [`crate::prepare_cache`] empties the cache.
     ///
     /// # Errors
     ///
@@ -106,13 +107,15 @@ impl CacheChanges {
             Err(Errno::NOENT) => return Ok(()),
             changes => changes.at("opening the changes of cache", &shown)?,
         };
-        let into = File::open(into).map_err(|source| IoFailure {
-            doing: "opening the cache",
-            path: into.display().to_string(),
-            source,
-        })?;
-        // One merge of a cache at a time: until the descriptor is closed.
-        flock(&into, FlockOperation::LockExclusive).at("locking the cache", &shown)?;
+        if names(&changes).at("listing the changes of cache", &shown)?.is_empty() {
+            return Ok(());
+        }
+        let failed = |doing| {
+            let path = shown.clone();
+            move |source| IoFailure { doing, path, source }
+        };
+        let merging = Merging::begin(&self.workspace.disk, into).map_err(failed("beginning a merge into the cache"))?;
+        let into = File::open(into).map_err(failed("opening the cache"))?;
         let top = Stat::from(fstat(&into).at("inspecting the cache", ".")?);
         let layer = open_entry(&self.folder, &self.id, DIRECTORY).at("opening the changes of cache", &shown)?;
         match self.workspace.disk.create_directory(&layer, REPLACED.as_ref(), 0o700) {
@@ -122,7 +125,8 @@ impl CacheChanges {
         let replaced = open_entry(&layer, REPLACED.as_ref(), DIRECTORY).at("opening", REPLACED)?;
         let owner = rustix::process::geteuid().is_root().then_some(top.owner);
         Merge { disk: &self.workspace.disk, from: changes, into: into.into(), replaced, count: Cell::new(0), owner }
-            .run()
+            .run()?;
+        merging.map_or(Ok(()), Merging::finish).map_err(failed("ending a merge into the cache"))
     }
 }
 
@@ -209,7 +213,7 @@ impl Merge<'_> {
         let place = OsString::from(self.count.get().to_string());
         match self.disk.rename((into, name), (&self.replaced, &place), Rename::New) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            // Another file system, a directory that cannot be moved, or what an interrupted merge has left there.
+            // Another file system, or a directory that cannot be moved.
             Err(_) => remove_tree(self.disk, into, name),
         }
     }
@@ -246,13 +250,14 @@ mod tests {
         fs,
         os::unix::fs::{PermissionsExt as _, symlink},
         path::PathBuf,
+        sync::atomic::{AtomicU64, Ordering},
     };
 
     use proptest::prelude::*;
     use rustix::fs::{FileType, Mode, mknodat};
 
     use super::*;
-    use crate::Workspace;
+    use crate::{Call, Seam, Undisturbed, Workspace};
 
     /// A workspace, a cache beside it, and the changes of it that a command has left in a view.
     struct Scene {
@@ -263,13 +268,26 @@ mod tests {
         cache: PathBuf,
     }
 
+    /// Ends the process at a change to the disk, counted from when it is told to.
+    struct Deadly(AtomicU64);
+
+    impl Seam for Deadly {
+        fn alive(&self, _: &Call<'_>) -> bool {
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        }
+    }
+
     impl Scene {
         fn new() -> Self {
+            Self::with(Arc::new(Undisturbed))
+        }
+
+        fn with(seam: Arc<dyn Seam>) -> Self {
             let place = tempfile::tempdir().unwrap();
             let (folder, cache) = (place.path().join("w"), place.path().join("cache"));
             fs::create_dir(&folder).unwrap();
             fs::create_dir(&cache).unwrap();
-            let workspace = Workspace::open(&folder, &[]).unwrap();
+            let workspace = Workspace::open_with(&folder, &[], seam).unwrap();
             let view = workspace.view("v-1").unwrap();
             let upper = view.directory().join(CACHES).join("cargo").join(UPPER);
             fs::create_dir_all(&upper).unwrap();
@@ -384,6 +402,44 @@ mod tests {
         scene.workspace.stage_caches(&later).unwrap();
         scene.workspace.sweep(|id| id == "v-1").unwrap();
         assert!(scene.workspace.caches("v-2").unwrap().is_none(), "what nobody knows is swept");
+    }
+
+    /// The process ends at each change to the disk that a merge makes: a command finds everything of it or nothing, and never some.
+    #[test]
+    fn an_interrupted_merge_is_a_merge_or_an_empty_cache() {
+        for changes in 0.. {
+            let deadly = Arc::new(Deadly(AtomicU64::new(u64::MAX)));
+            let scene = Scene::with(Arc::<Deadly>::clone(&deadly));
+            for (file, content) in [("a", "old"), ("gone", "old"), ("d/b", "old"), ("e/c", "old")] {
+                fs::create_dir_all(scene.cache.join(file).parent().unwrap()).unwrap();
+                fs::write(scene.cache.join(file), content).unwrap();
+            }
+            let before = tree(&scene.cache);
+            fs::write(scene.upper.join("a"), "new").unwrap();
+            whiteout(&scene.upper.join("gone"));
+            fs::create_dir(scene.upper.join("d")).unwrap();
+            fs::write(scene.upper.join("d/b"), "new").unwrap();
+            fs::write(scene.upper.join("d/n"), "new").unwrap();
+            fs::write(scene.upper.join("e"), "a file now").unwrap();
+            scene.workspace.stage_caches(&scene.view).unwrap();
+            deadly.0.store(changes, Ordering::Relaxed);
+            let merged = scene.workspace.caches("v-1").unwrap().unwrap().merge("cargo".as_ref(), &scene.cache).is_ok();
+            deadly.0.store(u64::MAX, Ordering::Relaxed);
+
+            let was_emptied = crate::prepare_cache(&scene.cache).unwrap();
+            let found = tree(&scene.cache);
+            let after = [("a", "new"), ("d", "folder"), ("d/b", "new"), ("d/n", "new"), ("e", "a file now")];
+            let after = after.map(|(path, what)| (PathBuf::from(path), what.to_owned())).into();
+            match (merged, was_emptied) {
+                (true, _) => assert_eq!(found, after),
+                (false, true) => assert_eq!(found, BTreeMap::new(), "after {changes} changes"),
+                (false, false) => assert_eq!(found, before, "after {changes} changes"),
+            }
+            if merged {
+                assert!(changes > 10, "{changes}");
+                return;
+            }
+        }
     }
 
     proptest! {
