@@ -337,7 +337,7 @@ commands:
         assert_eq!(settings.kept_caches().collect::<Vec<_>>(), ["writable cache cargo"]);
 
         fs::write(one.join("crate"), "half of it").unwrap();
-        assert_eq!(settings.kept_folders("default", Path::new("/w/a")).unwrap(), [one.clone()]);
+        assert_eq!(settings.kept_folders("default", Path::new("/w/a")).unwrap(), std::slice::from_ref(&one));
         assert!(one.join("crate").exists());
         fs::write(one.with_file_name("cargo.merging"), "interrupted").unwrap();
         assert_eq!(source("default", "/w/a"), one);
