@@ -21,6 +21,7 @@ mod middleware;
 pub mod names;
 pub mod net;
 mod peer;
+mod peer_process;
 pub mod principal;
 pub mod program;
 mod reflection;

@@ -1,9 +1,12 @@
 //! The process at the other end of a unix socket.
 
-use std::{fs, path::Path};
+use std::{fs, os::fd::OwnedFd, path::Path};
 
 use belay_defects::{Defect, is_planted};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::net::UnixStream;
+
+use crate::peer_process::peer_process;
 
 /// The process at the other end of a unix socket, as it was when the connection was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +26,22 @@ impl Peer {
             // sandbox below this process has one.
             None | Some(0) => false,
             Some(_) if is_planted(Defect::ForeignPeerTrusted) => false,
-            Some(pid) => !is_in_own_user_namespace(Path::new("/proc"), &pid.to_string()),
+            Some(pid) => {
+                let process = peer_process(stream);
+                let is_own = is_in_own_user_namespace(Path::new("/proc"), &pid.to_string());
+                // One that has ended may have left its connection to another process, and its number to a third.
+                let is_there = process.is_ok_and(|process| process.is_none_or(|process| is_running(&process)));
+                !is_own || !is_there
+            }
         };
         Self { uid: Some(credentials.uid()), is_foreign }
     }
+}
+
+/// Whether the process is known not to have ended.
+fn is_running(process: &OwnedFd) -> bool {
+    let mut ended = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut ended, Some(&Timespec::default())).is_ok_and(|count| count == 0)
 }
 
 /// Whether a process is known to be in the user namespace of this one.
@@ -115,6 +130,40 @@ mod tests {
         drop(stdin);
         waiting.join().unwrap();
         peer
+    }
+
+    /// A command in a sandbox connects, leaves the connection to a child and ends; a process beside the service gets its number.
+    #[tokio::test]
+    async fn the_number_of_a_process_that_has_ended_says_nothing() {
+        const LAST: &str = "/proc/sys/kernel/ns_last_pid";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let script =
+            "use IO::Socket::UNIX; my $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die $!; fork and exit; <STDIN>";
+        let mut connected = Command::new("perl").args(["-e", script]).arg(&path).stdin(Stdio::piped()).spawn().unwrap();
+        let number = connected.id();
+        // Kept open: the child of that process waits for its end.
+        let stdin = connected.stdin.take();
+        let (accepted, _) = listener.accept().await.unwrap();
+        assert!(connected.wait().unwrap().success());
+        for _ in 0..100 {
+            if fs::write(LAST, (number - 1).to_string()).is_err() {
+                eprintln!("skipped: only root can choose the number of a process");
+                return;
+            }
+            let mut next = Command::new("sleep").arg("60").spawn().unwrap();
+            let has_its_number = next.id() == number;
+            let peer = has_its_number.then(|| Peer::of(&accepted));
+            next.kill().unwrap();
+            next.wait().unwrap();
+            if let Some(peer) = peer {
+                assert!(peer.is_foreign, "{peer:?}");
+                drop(stdin);
+                return;
+            }
+        }
+        eprintln!("skipped: other processes have taken the number");
     }
 
     #[test]
