@@ -87,6 +87,8 @@ impl Watch {
                 if is_running(&tidying(test)) {
                     return true;
                 }
+                // It tidies up for a second or more, and other tests need the processor.
+                std::thread::sleep(std::time::Duration::from_millis(20));
             }
             false
         };
