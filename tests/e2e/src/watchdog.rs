@@ -15,7 +15,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Twice what the slowest test takes on a busy machine.
+/// More than any test has taken beside another run of all of them on one core.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// The tests under way, by the order in which they began.

@@ -141,7 +141,11 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         let script =
             "use IO::Socket::UNIX; my $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die $!; fork and exit; <STDIN>";
-        let mut connected = Command::new("perl").args(["-e", script]).arg(&path).stdin(Stdio::piped()).spawn().unwrap();
+        let connected = Command::new("perl").args(["-e", script]).arg(&path).stdin(Stdio::piped()).spawn();
+        let Ok(mut connected) = connected else {
+            eprintln!("skipped: perl is not installed");
+            return;
+        };
         let number = connected.id();
         // Kept open: the child of that process waits for its end.
         let stdin = connected.stdin.take();

@@ -40,7 +40,7 @@ impl Calls {
             Ok::<_, belay_workspace::IoFailure>(())
         };
         if let Err(error) = self.lanes.effects.run(merge).await {
-            tracing::warn!(%error, "What a call has left in its caches cannot be merged into them, or only in part");
+            tracing::warn!(%error, "What a call has left in a cache cannot be merged into it; a cache that got a part of it is emptied before its next use");
         }
     }
 

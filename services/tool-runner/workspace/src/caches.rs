@@ -126,7 +126,7 @@ impl CacheChanges {
         let owner = rustix::process::geteuid().is_root().then_some(top.owner);
         Merge { disk: &self.workspace.disk, from: changes, into: into.into(), replaced, count: Cell::new(0), owner }
             .run()?;
-        merging.map_or(Ok(()), Merging::finish).map_err(failed("ending a merge into the cache"))
+        merging.finish().map_err(failed("ending a merge into the cache"))
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
     use rustix::fs::{FileType, Mode, mknodat};
 
     use super::*;
-    use crate::{Call, Seam, Undisturbed, Workspace};
+    use crate::{Seam, Undisturbed, Workspace, disk::deadly::Deadly};
 
     /// A workspace, a cache beside it, and the changes of it that a command has left in a view.
     struct Scene {
@@ -266,15 +266,6 @@ mod tests {
         view: View,
         upper: PathBuf,
         cache: PathBuf,
-    }
-
-    /// Ends the process at a change to the disk, counted from when it is told to.
-    struct Deadly(AtomicU64);
-
-    impl Seam for Deadly {
-        fn alive(&self, _: &Call<'_>) -> bool {
-            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
-        }
     }
 
     impl Scene {

@@ -251,3 +251,20 @@ impl<T> At<T> for Result<T, Errno> {
         self.map_err(|error| IoFailure { doing, path: path.to_string(), source: error.into() })
     }
 }
+
+/// Ends the process of a test before a change to the disk.
+#[cfg(test)]
+pub(crate) mod deadly {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::{Call, Seam};
+
+    /// How many changes are left until the process ends.
+    pub(crate) struct Deadly(pub(crate) AtomicU64);
+
+    impl Seam for Deadly {
+        fn alive(&self, _: &Call<'_>) -> bool {
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Keeps a cache whole: a merge into it that is interrupted leaves an empty cache, never half of what a command has left.
 //!
 //! A file beside the cache, its mark, holds a word from before the first change of a merge until after the last. Who merges locks the mark, and the
-//! kernel takes the lock away when the process ends. So a mark with its word that can be locked is that of a merge which nobody will finish: the cache is emptied
+//! kernel takes the lock away when the process ends. So a mark with its word that can be locked is that of a merge which no process will finish: the cache is emptied
 //! before it is used again. Both lie in the runner's state directory, where no command writes.
 
 use std::{
@@ -23,10 +23,10 @@ use rustix::{
 
 use crate::{Undisturbed, disk::Disk, open::stat_entry, remove::remove_tree, stat::Stat};
 
-/// What the name of a mark ends in.
+/// The end of a mark's name.
 const MARK: &str = ".merging";
 
-/// What a mark says while its cache is not whole.
+/// The content of a mark while its cache is not whole.
 const WORD: &[u8] = b"A merge into this cache is under way, or was interrupted.\n";
 
 /// Makes a cache ready for a command: creates it, waits for a merge that is under way, and empties it where one was interrupted. Returns whether it was.
@@ -36,7 +36,7 @@ const WORD: &[u8] = b"A merge into this cache is under way, or was interrupted.\
 /// An error of the file system.
 pub fn prepare_cache(cache: &Path) -> io::Result<bool> {
     DirBuilder::new().recursive(true).mode(0o700).create(cache)?;
-    let Some(place) = Place::of(cache)? else { return Ok(false) };
+    let place = Place::of(cache)?;
     // Most caches have no mark.
     if stat_entry(&place.folder, &place.mark)?.is_none() {
         return Ok(false);
@@ -56,17 +56,17 @@ pub(crate) struct Merging<'a> {
 }
 
 impl<'a> Merging<'a> {
-    /// Waits for other merges into this cache, and begins one. `None`: it is no directory in another one.
-    pub(crate) fn begin(disk: &'a Disk, cache: &Path) -> io::Result<Option<Self>> {
-        let Some(place) = Place::of(cache)? else { return Ok(None) };
+    /// Waits for other merges into this cache, and begins one.
+    pub(crate) fn begin(disk: &'a Disk, cache: &Path) -> io::Result<Self> {
+        let place = Place::of(cache)?;
         let (lock, _) = place.lock(disk)?;
         disk.write_all(&lock, WORD)?;
         disk.sync(&lock)?;
         disk.sync(&place.folder)?;
-        Ok(Some(Self { disk, place, _lock: lock }))
+        Ok(Self { disk, place, _lock: lock })
     }
 
-    /// Everything is merged.
+    /// Ends the merge: everything is merged.
     pub(crate) fn finish(self) -> io::Result<()> {
         Ok(self.disk.unlink(&self.place.folder, &self.place.mark)?)
     }
@@ -80,13 +80,15 @@ struct Place {
 }
 
 impl Place {
-    fn of(cache: &Path) -> io::Result<Option<Self>> {
-        let (Some(parent), Some(name)) = (cache.parent(), cache.file_name()) else { return Ok(None) };
+    fn of(cache: &Path) -> io::Result<Self> {
+        let (Some(parent), Some(name)) = (cache.parent(), cache.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
         let flags = (OFlags::DIRECTORY | OFlags::CLOEXEC).bits();
         let folder = fs::OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(parent)?;
         let (name, mut mark) = (name.to_owned(), name.to_owned());
         mark.push(MARK);
-        Ok(Some(Self { folder: folder.into(), name, mark }))
+        Ok(Self { folder: folder.into(), name, mark })
     }
 
     /// Locks the mark, which is created where there is none. The cache is whole from then on: where it was not, it is emptied. Returns whether it was.
@@ -119,25 +121,13 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use std::{
-        sync::{
-            atomic::{AtomicU64, Ordering},
-            mpsc,
-        },
+        sync::{atomic::AtomicU64, mpsc},
         thread,
         time::Duration,
     };
 
     use super::*;
-    use crate::{Call, Seam};
-
-    /// Ends the process before a change to the disk, counted from the first.
-    struct Deadly(AtomicU64);
-
-    impl Seam for Deadly {
-        fn alive(&self, _: &Call<'_>) -> bool {
-            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
-        }
-    }
+    use crate::disk::deadly::Deadly;
 
     fn disk(place: &Path, changes: u64) -> Disk {
         Disk::of(fs::File::open(place).unwrap(), Arc::new(Deadly(AtomicU64::new(changes))))
@@ -153,7 +143,7 @@ mod tests {
         fs::create_dir(cache.join("d")).unwrap();
         fs::write(cache.join("d/old"), "old").unwrap();
 
-        Merging::begin(&disk, &cache).unwrap().unwrap().finish().unwrap();
+        Merging::begin(&disk, &cache).unwrap().finish().unwrap();
         assert!(!prepare_cache(&cache).unwrap(), "it was finished");
         assert_eq!(names(), 1);
 
@@ -163,7 +153,7 @@ mod tests {
 
         fs::write(cache.join("half"), "half").unwrap();
         drop(Merging::begin(&disk, &cache).unwrap());
-        Merging::begin(&disk, &cache).unwrap().unwrap().finish().unwrap();
+        Merging::begin(&disk, &cache).unwrap().finish().unwrap();
         assert_eq!(names(), 0, "a merge after an interrupted one begins with an empty cache");
     }
 
@@ -192,7 +182,7 @@ mod tests {
         let cache = place.path().join("cargo");
         prepare_cache(&cache).unwrap();
         let disk = disk(place.path(), u64::MAX);
-        let merging = Merging::begin(&disk, &cache).unwrap().unwrap();
+        let merging = Merging::begin(&disk, &cache).unwrap();
         let (ready, is_ready) = mpsc::channel();
         let waiting = cache.clone();
         let waits = thread::spawn(move || ready.send(prepare_cache(&waiting).unwrap()).unwrap());
