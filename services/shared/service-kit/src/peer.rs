@@ -66,6 +66,7 @@ mod tests {
         io::Write as _,
         os::unix::fs::symlink,
         process::{Command, Stdio},
+        time::Duration,
     };
 
     use belay_defects::assert_attack_needs;
@@ -149,7 +150,8 @@ mod tests {
         let number = connected.id();
         // Kept open: the child of that process waits for its end.
         let stdin = connected.stdin.take();
-        let (accepted, _) = listener.accept().await.unwrap();
+        let accepted = tokio::time::timeout(Duration::from_secs(60), listener.accept()).await;
+        let (accepted, _) = accepted.expect("it connects").unwrap();
         assert!(connected.wait().unwrap().success());
         for _ in 0..100 {
             if fs::write(LAST, (number - 1).to_string()).is_err() {
