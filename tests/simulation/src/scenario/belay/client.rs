@@ -157,12 +157,13 @@ impl Connection {
         match reason.as_deref() {
             Some(reason) if EXPECTED.contains(&reason) => {}
             Some("EXECUTION_NOT_FOUND") if self.may_be_missing => {}
-            Some("EXECUTION_DELETED") if !self.observed.deletions().is_empty() => {}
             Some("EXECUTION_NOT_FOUND") if self.may_be_lost(status) => self.is_lost = true,
             Some("EXECUTION_NOT_FOUND" | "EXECUTION_DELETED") if let Some(name) = self.taken(status) => {
                 trace::count("requests about what was not kept");
                 self.taken.insert(name);
             }
+            // By a client.
+            Some("EXECUTION_DELETED") if !self.observed.deletions().is_empty() => {}
             Some(reason @ ("EXECUTION_NOT_FOUND" | "SEQUENCE_OUT_OF_RANGE")) => {
                 self.observed.violation(format_args!("what was observed is gone: {reason}: {message}"));
             }
