@@ -114,6 +114,9 @@ pub(super) fn apply(
             {
                 return Err(format!("step `{id}` has started, and can no longer be skipped"));
             }
+            if *reason == SkipReason::PlanUpdated && !record.is_being_removed() {
+                return Err(format!("step `{id}` is one that the plan still has"));
+            }
             execution.transition_step(step, StepTrigger::Skipped, time)?;
             end(execution, step, time);
             execution.count(step, |totals| totals.skipped += 1);
@@ -309,7 +312,8 @@ fn release_dependents(execution: &mut Execution, step: StepKey, time: Timestamp)
 /// One of the steps that `dependent` waits for has ended as it wants; `last` is that step.
 fn release(execution: &mut Execution, dependent: StepKey, last: StepKey, time: Timestamp) -> Result<(), String> {
     let record = &mut execution.steps[dependent];
-    record.open_dependencies -= 1;
+    let open = record.open_dependencies.checked_sub(1);
+    record.open_dependencies = open.ok_or_else(|| format!("step `{}` waits for no step that could end", record.id))?;
     if record.open_dependencies > 0 || record.state != StepState::Pending {
         return Ok(());
     }

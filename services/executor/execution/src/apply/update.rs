@@ -41,6 +41,9 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
             execution.totals.skipped -= 1;
             execution.transition_step(step, StepTrigger::Retried, time)?;
             execution.update_step(step, |record| record.reset(time));
+        } else if execution.steps[step].is_being_removed() {
+            // The plan has it again before it was said to be skipped.
+            execution.update_step(step, |record| record.end = None);
         }
         execution.replace_spec(step, spec);
     }
@@ -89,7 +92,7 @@ impl Execution {
         let planned = self.steps.iter().filter(|(_, record)| record.role == StepRole::Planned);
         planned.into_iter().find_map(|(_, record)| {
             let spec = plan.step_index(&record.id).map(|index| &plan.steps()[index]);
-            let is_fixed = !record.waits_to_start() && !record.is_removed();
+            let is_fixed = !record.waits_to_start() && !record.is_removed() && !record.is_being_removed();
             match spec {
                 None if is_fixed => Some(ForbiddenChange::Removed(record.id.clone())),
                 Some(spec) if is_fixed && !same_work(spec, &record.spec) => {
@@ -110,6 +113,11 @@ impl StepRecord {
     /// Whether it has not started and not ended: it can still be changed.
     pub(crate) fn waits_to_start(&self) -> bool {
         matches!(self.state, StepState::Pending | StepState::Ready) && !self.has_started() && self.end.is_none()
+    }
+
+    /// Whether it is skipped next, because the current version of the plan has it no longer, or its list has not.
+    pub(super) fn is_being_removed(&self) -> bool {
+        self.end == Some(OperationEnd::Removed) || matches!(self.to_skip, Some((SkipReason::PlanUpdated, _)))
     }
 
     /// Whether an earlier version of the plan had it, and the current one has not.

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use belay_execution::{
-    Body, Event, Execution, ExecutionEvent, Finished, Json, Progress, Receipt, SkipReason, StepEvent, ToolCallEnd,
-    ToolCallEvent, Totals,
+    Body, Event, Execution, ExecutionEvent, Finished, Json, PlanUpdated, Progress, Receipt, SkipReason, StepEvent,
+    StepState, ToolCallEnd, ToolCallEvent, Totals,
 };
+use belay_plan::Plan;
 
 use crate::support::{act_of, call, failure, request, step, story};
 
@@ -176,6 +177,36 @@ fn at_the_end() {
         "an execution that is Completed has no move CancelRequested"
     );
     assert_eq!(refusal(&play.execution, completed("b", 1)), "step `b`, which is Completed, has no move Completed");
+}
+
+fn updated(now: &Execution, revision: u32, drop: Option<&str>) -> Body {
+    let mut draft = now.plan().to_draft();
+    draft.steps.retain(|step| drop != Some(&*step.id));
+    let plan = Plan::new(draft).unwrap();
+    let update = PlanUpdated { plan, tools: Vec::new(), revision, deadline: None, reason: String::new() };
+    ExecutionEvent::PlanUpdated(Box::new(update)).into()
+}
+
+// A step that depends on it has gone on by then, and could not wait for it when a later version of the plan had it again.
+#[test]
+fn a_step_that_the_plan_has_is_not_skipped_as_removed() {
+    let removed = StepEvent::Skipped { reason: SkipReason::PlanUpdated, because: None, progress: PROGRESS };
+    let now = &story("a; b after a").play().just_after(|body| matches!(body, Body::Execution(_)));
+    assert_eq!(refusal(now, step("a", 0, removed)), "step `a` is one that the plan still has");
+}
+
+// Two versions of a plan, one directly after the other: nothing is decided between them.
+#[test]
+fn a_step_that_the_plan_has_again_at_once_is_one_of_it() {
+    let begun = story("a; b; c after b").play().just_after(|body| matches!(body, Body::Step { .. }));
+    let mut now = begun.clone();
+    for body in [updated(&begun, 1, Some("c")), updated(&begun, 2, None)] {
+        let event = Event { sequence: now.last_sequence() + 1, time: now.created_at(), actor: None, body };
+        now.apply(&event).unwrap();
+    }
+    let removed = StepEvent::Skipped { reason: SkipReason::PlanUpdated, because: None, progress: PROGRESS };
+    assert_eq!(refusal(&now, step("c", 0, removed)), "step `c` is one that the plan still has");
+    assert_eq!(now.step(now.step_key("c").unwrap()).state(), StepState::Pending);
 }
 
 #[test]
