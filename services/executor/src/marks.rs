@@ -57,6 +57,13 @@ pub(crate) fn of_event(
             let step = execution.plan().step_index(step.as_str()).map(|index| &execution.plan().steps()[index]);
             step.map_or_else(Vec::new, |step| at(&of_output(step, execution.tools()), output))
         }
+        Body::Step { step, event: StepEvent::CachedResultUsed { result, .. }, .. } => {
+            let large = result.blob().and_then(original);
+            let places =
+                execution.step_key(step.as_str()).map(|key| of_output(execution.step(key).spec(), execution.tools()));
+            let value = result.inline().or(large.as_ref());
+            places.zip(value).map_or_else(Vec::new, |(places, value)| at(&places, value))
+        }
         Body::Child { child, event: ChildEvent::Ended(ChildEnd::Completed { output }) } => {
             let step = execution.plan().step_index(child.step.as_str()).map(|index| &execution.plan().steps()[index]);
             step.map_or_else(Vec::new, |step| at(&of_output(step, execution.tools()), output))

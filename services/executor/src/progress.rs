@@ -181,6 +181,7 @@ impl Progress {
                 is_dropped.then_some(Fact::RetryDropped { step, attempt })
             }
             StepEvent::OutcomeUnknown { .. }
+            | StepEvent::CachedResultUsed { .. }
             | StepEvent::ItemsListed { .. }
             | StepEvent::ItemsCollected { .. }
             | StepEvent::Resolved { .. }
@@ -215,6 +216,7 @@ impl Progress {
             StepEvent::Cancelled { .. } => (belay_reasons::CANCELLED, None),
             StepEvent::Skipped { .. } => ("SKIPPED", None),
             StepEvent::OutcomeUnknown { .. }
+            | StepEvent::CachedResultUsed { .. }
             | StepEvent::ItemsListed { .. }
             | StepEvent::ItemsCollected { .. }
             | StepEvent::Resolved { .. }

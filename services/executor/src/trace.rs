@@ -146,6 +146,7 @@ impl Trace {
                     StepEvent::OutcomeUnknown { failure } => (reasons::OUTCOME_UNKNOWN, Some(failure)),
                     StepEvent::Skipped { .. } => ("SKIPPED", None),
                     StepEvent::ItemsListed { .. }
+                    | StepEvent::CachedResultUsed { .. }
                     | StepEvent::ItemsCollected { .. }
                     | StepEvent::SkipRequested { .. }
                     | StepEvent::OutputSet { .. }

@@ -67,6 +67,7 @@ const ALLOWED_WITHIN_LAYER: &[(&str, &str, &str)] = &[
     ("belay-soak", "belay-e2e", "both run the real programs, and talk to them as clients do"),
     ("belay-journal", "belay-proto", "a store reports its position, which services exchange"),
     ("belay-plan", "belay-json", "all JSON from outside is read in the same way"),
+    ("belay-plan", "belay-reasons", "a plan says what follows a failure by its class"),
     ("belay-redaction", "belay-defects", "a planted defect is asked for in the code that prevents it"),
     ("belay-policy", "belay-yaml", "all files that people write are parsed in the same way"),
     ("belay-plan", "belay-text", "what people are shown is written in one way"),

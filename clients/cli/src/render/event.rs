@@ -232,6 +232,10 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
                 ),
             )
         }
+        Kind::StepCachedResultUsed(used) => {
+            let from = used.source.as_ref().map(words::cached).unwrap_or_default();
+            (Style::Warn, format!("uses {from}{}", error(used.failure.as_ref())))
+        }
         Kind::StepItemsListed(listed) => {
             (Style::Plain, format!("runs for each of {}", words::entries(listed.items.len())))
         }

@@ -183,6 +183,7 @@ fn step_row(step: &Step, now: Duration) -> Vec<(Style, String)> {
     } else if let Some(failure) = step.failure.as_ref().filter(|_| state != State::Completed) {
         notes.push(words::failure(failure));
     }
+    notes.extend(step.cached_result.as_ref().map(words::cached));
     if let Some(waiting) = step.waiting.as_ref().filter(|_| !has_ended(state)) {
         notes.push(words::waiting(waiting, now));
     }

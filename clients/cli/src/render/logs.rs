@@ -68,6 +68,7 @@ impl Logs {
             }
             Kind::ToolCallCompleted(call) => return self.keep(event, call.result.clone()),
             Kind::StepResolved(resolved) => return self.keep(event, resolved.result.clone()),
+            Kind::StepCachedResultUsed(used) => return self.keep(event, used.result.clone()),
             Kind::StepOutputSet(set) => return self.keep(event, set.output.clone()),
             Kind::WaitEnded(wait) => {
                 let carried = || self.signals.get(&wait.signal_sequence).cloned();

@@ -81,6 +81,7 @@ impl Pause {
                 | Kind::StepOutcomeUnknown(_)
                 | Kind::StepResolved(_)
                 | Kind::StepFallbackSwitched(_)
+                | Kind::StepCachedResultUsed(_)
                 | Kind::StepItemsListed(_)
                 | Kind::StepItemsCollected(_)
                 | Kind::StepSkipRequested(_)
@@ -221,6 +222,7 @@ impl Picture {
             | Kind::StepOutcomeUnknown(_)
             | Kind::StepResolved(_)
             | Kind::StepFallbackSwitched(_)
+            | Kind::StepCachedResultUsed(_)
             | Kind::StepItemsCollected(_)
             | Kind::StepSkipRequested(_)
             | Kind::StepOutputSet(_)
@@ -448,6 +450,12 @@ impl Picture {
             }
             Kind::StepOutputSet(set) => {
                 step.output.clone_from(&set.output);
+                return;
+            }
+            Kind::StepCachedResultUsed(used) => {
+                step.output.clone_from(&used.result);
+                step.failure.clone_from(&used.failure);
+                step.cached_result.clone_from(&used.source);
                 return;
             }
             Kind::StepItemsCollected(collected) => {
@@ -702,7 +710,10 @@ impl Picture {
             }
             State::Cancelled => (Style::Warn, "-", "cancelled".to_owned()),
             State::Compensated => (Style::Dim, "↶", format!("undone: {}", self.what(place))),
-            _ => (Style::Good, "✓", format!("{}{attempts}", self.what(place))),
+            _ => {
+                let cached = step.cached_result.as_ref().map(|source| format!(", {}", words::cached(source)));
+                (Style::Good, "✓", format!("{}{attempts}{}", self.what(place), cached.unwrap_or_default()))
+            }
         };
         let took = machine_time(step).map(time::short).unwrap_or_default();
         let waited = waited_for_people(step).map(|waited| format!("{} for approval + ", time::short(waited)));

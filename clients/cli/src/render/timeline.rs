@@ -179,6 +179,7 @@ fn change(kind: &Event) -> Option<Change> {
         | Event::ExecutionAwaitingApproval(_)
         | Event::ExecutionRetried(_)
         | Event::ExecutionPlanUpdated(_)
+        | Event::StepCachedResultUsed(_)
         | Event::StepItemsListed(_)
         | Event::StepItemsCollected(_)
         | Event::StepSkipRequested(_)

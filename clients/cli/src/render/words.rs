@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use belay_proto::facts;
 use belay_proto::v1::{
-    EffectSummary, Execution, Failure, Payload, PolicyDecision, Risk, SkipReason, Step, StepTotals, TraceContext,
-    WaitingReason, approval, execution, payload::Content, step, tool_call, waiting_reason::Kind,
+    CachedResult, EffectSummary, Execution, Failure, Payload, PolicyDecision, Risk, SkipReason, Step, StepTotals,
+    TraceContext, WaitingReason, approval, execution, payload::Content, step, tool_call, waiting_reason::Kind,
 };
 
 use super::{
@@ -150,6 +150,13 @@ pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
         SkipReason::NonInteractive => "it needs a person, and this run cannot ask".to_owned(),
         SkipReason::Unspecified => "for a reason that this version of belay does not know".to_owned(),
     }
+}
+
+/// Where a step's output comes from, whose call has failed: `an earlier result, 3h 5m old, of nightly-7`.
+pub(crate) fn cached(source: &CachedResult) -> String {
+    let age = source.age.as_ref().map(time::duration).unwrap_or_default();
+    let of = source.execution.rsplit('/').next().filter(|id| !id.is_empty()).map(|id| format!(", of {}", clean(id)));
+    format!("an earlier result, {} old{}", time::short(age), of.unwrap_or_default())
 }
 
 /// `1 entry`, `200 entries`: of a list for each entry of which a step runs.

@@ -43,14 +43,17 @@ pub use classify::classify;
 pub use control::{Control, Kept, NewPlan, Refused};
 pub use decision::Decision;
 pub use event::{
-    Actor, ApprovalEvent, ApprovalMode, Body, Child, ChildEnd, ChildEvent, CommittedFile, Created, EscalationRetry,
-    Event, ExecutionEvent, FileType, Finished, Form, OperationId, PlanUpdated, Progress, Receipt, RecoveryClass,
-    Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, Subject,
-    ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, Workspace, WriteBound,
-    WriteMechanism,
+    Actor, ApprovalEvent, ApprovalMode, Body, CachedFrom, Child, ChildEnd, ChildEvent, CommittedFile, Created,
+    EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form, OperationId, PlanUpdated, Progress, Receipt,
+    RecoveryClass, Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId,
+    Subject, ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, Workspace,
+    WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
-pub use payload::{BlobRef, BlobValue, Blobs, Evaluated, MAX_READ_BYTES, NoBlobs, Payload, Room};
+pub use payload::{
+    BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, EarlierResult, Evaluated, MAX_READ_BYTES, NoBlobs, Payload,
+    Room,
+};
 pub use state::{
     Authorization, ChildPause, Execution, FailedAttempt, Life, MAX_SIGNALS, NotRestored, Operation, OperationKey,
     SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting, Work,

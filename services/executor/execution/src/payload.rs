@@ -6,7 +6,7 @@ use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Json;
+use crate::{Json, Timestamp};
 
 /// How many bytes of blobs one step's templates may read.
 pub const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
@@ -98,6 +98,44 @@ pub enum Room {
     Beyond(usize),
 }
 
+/// What makes two calls the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CallIdentity {
+    /// The tool's canonical name.
+    pub tool: String,
+    /// The digest of the arguments, with their templates resolved.
+    pub arguments_digest: String,
+}
+
+/// A result that may take the place of another call's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlierResult {
+    /// The call that returned it.
+    pub call: CallIdentity,
+    /// The result.
+    pub result: Payload,
+    /// When the call returned it.
+    pub completed_at: Timestamp,
+}
+
+/// An earlier result of a call, in another execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CachedResult {
+    /// There is one.
+    Known {
+        /// The result.
+        result: Json,
+        /// The name of the execution in which a call returned it.
+        execution: String,
+        /// When.
+        completed_at: Timestamp,
+    },
+    /// There is none.
+    Absent,
+    /// It is not known yet. The caller looks for it and decides again; the step does not end before.
+    Wanted,
+}
+
 /// The blobs of an execution, as far as its decisions need them. Reading and writing them is left to the caller.
 pub trait Blobs {
     /// The value of a blob that a template reads. The implementation remembers the blobs that it does not have.
@@ -120,6 +158,12 @@ pub trait Blobs {
     /// Whether the output of the step with this id fits a schema; [`Evaluated::Failed`] says what does not. As [`Self::evaluate`], it may have the answer
     /// the next time.
     fn validate(&self, step: &str, schema: &Value, output: Value) -> Evaluated;
+
+    /// The last result that the same call returned in an earlier execution of the same plan. The implementation remembers what was asked for.
+    fn earlier_result(&self, call: &CallIdentity) -> CachedResult {
+        let _ = call;
+        CachedResult::Absent
+    }
 
     /// Whether this many steps may be added for the entries of the list of the step with this id. The implementation remembers what was asked for.
     fn room(&self, step: &str, steps: usize) -> Room {

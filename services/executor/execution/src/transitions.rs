@@ -179,6 +179,8 @@ pub const EXECUTION_TRANSITIONS: &[(ExecutionState, ExecutionTrigger, ExecutionS
         (S::Cancelling, T::Finished, S::Completed),
         (S::Cancelling, T::Finished, S::Cancelled),
         (S::Cancelling, T::Finished, S::TimedOut),
+        // Before its start time: a person had given the output of a step, or skipped it.
+        (S::Pending, T::Retried, S::Pending),
         (S::Running, T::Retried, S::Running),
         (S::AwaitingApproval, T::Retried, S::Running),
         (S::Paused, T::Retried, S::Paused),

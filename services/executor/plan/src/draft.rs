@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::{Escalation, RetryPolicy, duration, timestamp};
+use crate::{Escalation, OnError, RetryPolicy, duration, recovery, timestamp};
 
 /// An unchecked plan. `Plan::new` checks it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,6 +40,10 @@ pub struct PlanDraft {
     /// What follows when steps have failed; `None` means that the execution ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escalation: Option<Escalation>,
+    /// What follows when a step has failed, for the classes of failures of which the step says nothing itself, and where it fits its kind. A plan that was checked
+    /// has it at its steps.
+    #[serde(default, with = "recovery::by_name", skip_serializing_if = "BTreeMap::is_empty")]
+    pub on_error: OnError,
     /// How many steps may use a resource at the same time, by its name; one at a time where the name is missing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resources: BTreeMap<String, u32>,
@@ -130,6 +134,9 @@ pub struct StepDraft {
     /// When to retry; `None` means one attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
+    /// What follows when it has failed for good, by the class of its failure.
+    #[serde(default, with = "recovery::by_name", skip_serializing_if = "BTreeMap::is_empty")]
+    pub on_error: OnError,
     /// The calls that take the place of the step's own, one after the other, when all attempts of the one before have failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallback: Vec<CallDraft>,

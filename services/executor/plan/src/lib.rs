@@ -18,6 +18,7 @@ pub mod limits;
 mod nearest;
 mod path;
 mod plan;
+mod recovery;
 mod retry;
 mod schema;
 mod template;
@@ -35,6 +36,7 @@ pub use plan::{
     COMMAND_TOOL, CallPlace, Check, CheckPlace, FormSpec, Plan, PlanStep, Planned, PlannedCall, PlannedStep, StepKind,
     StepSpec, ToolStep, WaitFor, WaitStep, not_allowed,
 };
+pub use recovery::{MAX_QUEUED_ATTEMPTS, OnError, RecoveryStrategy};
 pub use retry::{Backoff, Never, Profile, QUEUE_DELAY, QueueForLater, RateLimit, RetryPolicy};
 pub use schema::schema;
 pub use template::{Condition, ConditionValues, StepValue, Template, TemplateError, Unresolved};

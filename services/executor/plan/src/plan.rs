@@ -6,11 +6,13 @@ use std::{
     time::Duration,
 };
 
+use belay_reasons::ErrorClass;
 use serde_json::Value;
 
 use crate::{
-    AuditLevel, CallDraft, CheckDraft, Condition, Escalation, FormDraft, Input, PlanDraft, RetryPolicy, RunWhen,
-    StepDraft, StepKindDraft, StepProblem, Template, WaitDraft, path::shown,
+    AuditLevel, CallDraft, CheckDraft, Condition, Escalation, FormDraft, Input, OnError, PlanDraft, RecoveryStrategy,
+    RetryPolicy, RunWhen, StepDraft, StepKindDraft, StepProblem, Template, WaitDraft, path::shown,
+    recovery::MAX_QUEUED_ATTEMPTS,
 };
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
@@ -53,6 +55,7 @@ pub struct StepSpec {
     pub(crate) exclusive: bool,
     pub(crate) verbatim: Vec<String>,
     pub(crate) retry: RetryPolicy,
+    pub(crate) on_error: OnError,
     pub(crate) fallback: Vec<OtherCall>,
     pub(crate) compensate: Option<OtherCall>,
     pub(crate) resources: Vec<String>,
@@ -500,6 +503,7 @@ impl Plan {
             parallelism: u32::try_from(self.parallelism).expect("it came from a u32"),
             timeout: self.timeout,
             escalation: self.escalation.clone(),
+            on_error: OnError::new(),
             resources: self.resources.clone(),
             audit_level: self.audit_level,
             allowed_commands: self.allowed_commands.clone(),
@@ -622,6 +626,33 @@ impl StepSpec {
         &self.retry
     }
 
+    /// What follows when it has failed for good with a failure of this class.
+    pub fn recovery(&self, class: ErrorClass) -> Option<RecoveryStrategy> {
+        self.on_error.get(&class).copied()
+    }
+
+    /// Whether an earlier result may take the place of its call's.
+    pub fn may_use_cache(&self) -> bool {
+        self.on_error.values().any(|strategy| *strategy == RecoveryStrategy::UseCache)
+    }
+
+    /// Whether a rate limit pauses its execution until there is room again.
+    pub fn queues_for_later(&self) -> bool {
+        self.retry.rate_limit.queues_for_later() || self.is_queued_on_error()
+    }
+
+    /// How many attempts it may have when they fail with this class.
+    pub fn max_attempts(&self, class: ErrorClass) -> u32 {
+        match class {
+            ErrorClass::RateLimit if self.is_queued_on_error() => self.retry.max_attempts.max(MAX_QUEUED_ATTEMPTS),
+            _ => self.retry.max_attempts,
+        }
+    }
+
+    fn is_queued_on_error(&self) -> bool {
+        self.recovery(ErrorClass::RateLimit) == Some(RecoveryStrategy::QueueForLater)
+    }
+
     /// The form that a person has to answer, when the step waits for that.
     pub fn form(&self) -> Option<&FormSpec> {
         match &self.kind {
@@ -676,6 +707,7 @@ impl StepSpec {
             exclusive: self.exclusive,
             verbatim: self.verbatim.clone(),
             retry: (self.retry != RetryPolicy::default()).then(|| self.retry.clone()),
+            on_error: self.on_error.clone(),
             fallback: self.fallback.iter().map(OtherCall::to_draft).collect(),
             compensate: self.compensate.as_ref().map(OtherCall::to_draft),
             resources: self.resources.clone(),

@@ -254,6 +254,7 @@ fn value_of(event: &Event) -> Option<(Payload, Option<OperationId>)> {
             Some((result.clone().into(), None))
         }
         Body::Step { event: StepEvent::ItemsCollected { output }, .. } => Some((output.clone(), None)),
+        Body::Step { event: StepEvent::CachedResultUsed { result, .. }, .. } => Some((result.clone(), None)),
         Body::ToolCall { call, event: ToolCallEvent::Ended(ToolCallEnd::Completed { result, .. }) } => {
             Some((result.clone(), Some(call.clone())))
         }
@@ -384,8 +385,8 @@ impl Artifacts {
                 let sources = self.outputs_before(step);
                 self.sources.insert(step.clone(), sources);
             }
-            StepEvent::OutputSet { .. } => {
-                // It derives from what the principal knew.
+            // It derives from what the principal knew, or from what the earlier call had.
+            StepEvent::OutputSet { .. } | StepEvent::CachedResultUsed { .. } => {
                 self.sources.remove(step);
                 self.results.insert(step.clone(), sequence);
             }

@@ -44,6 +44,22 @@ pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> Said {
                 json!({"attempt": attempt, "from": from, "to": to, "reason": reason, "failure": failure(cause)});
             Said::new(Standard, Warn, message, details)
         }
+        StepEvent::CachedResultUsed { failure: cause, result, source } => {
+            let age = duration(source.age);
+            let message = format!(
+                "The call of step `{step}` failed, and its earlier result is used, which is {age} old: {}",
+                cause.message
+            );
+            let details = json!({
+                "attempt": attempt,
+                "cached": true,
+                "ageMs": millis(source.age),
+                "execution": source.execution,
+                "resultBytes": result.size(),
+                "failure": failure(cause),
+            });
+            Said::new(Standard, Warn, message, details)
+        }
         StepEvent::ItemsListed { items } => {
             let message = format!("Step `{step}` runs for {}", counted(items.len(), "list item"));
             Said::new(Standard, Info, message, json!({"items": items.len()}))

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use belay_execution::{BlobRef, BlobValue, Evaluated, Json, Payload, Room};
+use belay_execution::{BlobRef, BlobValue, CachedResult, CallIdentity, Evaluated, Json, Payload, Room, Timestamp};
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::Value;
 
@@ -40,6 +40,17 @@ pub(crate) struct Known {
     pub(crate) blobs: HashMap<Arc<str>, Result<Value, String>>,
     /// What was asked about the conditions, checks and outputs of steps.
     pub(crate) evaluated: HashMap<Asked, Result<bool, NoAnswer>>,
+    /// Earlier results of calls; `None` where there is none.
+    pub(crate) earlier: HashMap<CallIdentity, Option<Earlier>>,
+}
+
+/// An earlier result of a call.
+#[derive(Clone)]
+pub(crate) struct Earlier {
+    pub(crate) result: Json,
+    /// The name of the execution in which a call returned it.
+    pub(crate) execution: String,
+    pub(crate) completed_at: Timestamp,
 }
 
 /// What a decision needs.
@@ -47,6 +58,8 @@ pub(crate) struct Known {
 pub(crate) struct Wanted {
     pub(crate) blobs: Vec<BlobRef>,
     pub(crate) evaluations: Vec<ToEvaluate>,
+    /// The calls of which an earlier result is looked for.
+    pub(crate) calls: Vec<CallIdentity>,
     /// How many steps the execution has to have in memory, and for the list of which step.
     pub(crate) room: Option<(String, usize)>,
 }
@@ -95,6 +108,21 @@ impl belay_execution::Blobs for AtHand<'_> {
 
     fn validate(&self, step: &str, schema: &Value, output: Value) -> Evaluated {
         self.ask(step, Question::Output, || Evaluation::Output { schema: schema.clone(), output })
+    }
+
+    fn earlier_result(&self, call: &CallIdentity) -> CachedResult {
+        match self.known.earlier.get(call) {
+            Some(Some(Earlier { result, execution, completed_at })) => CachedResult::Known {
+                result: result.clone(),
+                execution: execution.clone(),
+                completed_at: *completed_at,
+            },
+            Some(None) => CachedResult::Absent,
+            None => {
+                self.wanted.borrow_mut().calls.push(call.clone());
+                CachedResult::Wanted
+            }
+        }
     }
 
     fn room(&self, step: &str, steps: usize) -> Room {

@@ -7,13 +7,15 @@ use std::{
 };
 
 use belay_execution::{
-    BlobRef, DecideContext, Event, Execution, Json, OperationKey, Payload, Receipt, Timestamp, ToolCallEnd, Verb,
+    BlobRef, CallIdentity, DecideContext, Event, Execution, Json, OperationKey, Payload, Receipt, Timestamp,
+    ToolCallEnd, Verb,
 };
 use serde_json::Value;
 
 use super::{
     Driver, Exit,
-    at_hand::{AtHand, Known, Wanted},
+    at_hand::{AtHand, Earlier, Known, Wanted},
+    earlier_results::{EarlierResults, Found},
 };
 use crate::{
     blobs::{Opener, Unreadable, owner, unwritten},
@@ -28,8 +30,8 @@ impl Driver {
         let mut known = Known::default();
         loop {
             let wanted = self.advance(now, &known, events);
-            let gets_more = !wanted.blobs.is_empty() || !wanted.evaluations.is_empty();
-            let Wanted { blobs, evaluations, room } = wanted;
+            let gets_more = !wanted.blobs.is_empty() || !wanted.evaluations.is_empty() || !wanted.calls.is_empty();
+            let Wanted { blobs, evaluations, calls, room } = wanted;
             match room {
                 Some((_, steps)) if self.steps.ask(steps) => continue,
                 Some((step, _)) => self.obstacles.set_without_room(self.execution.step_key(&step), now),
@@ -50,6 +52,10 @@ impl Driver {
                 };
                 known.blobs.insert(Arc::clone(&blob.digest), value);
             }
+            for call in calls {
+                let earlier = self.earlier_result(&call, now).await?;
+                known.earlier.insert(call, earlier);
+            }
             for evaluation in evaluations {
                 let evaluate = move || {
                     let holds = evaluation.evaluate();
@@ -59,6 +65,38 @@ impl Driver {
                 known.evaluated.insert(asked, holds);
             }
         }
+    }
+
+    /// The last result of the same call in an earlier execution of the same plan; `None` when there is none. Its secrets are this execution's from now on.
+    async fn earlier_result(&mut self, call: &CallIdentity, now: Timestamp) -> Result<Option<Earlier>, Exit> {
+        let results = match self.earlier_results.take().filter(|results| results.is_fresh(now)) {
+            Some(results) => results,
+            None => {
+                let found =
+                    EarlierResults::find(&self.registry.reads, &self.name, (self.key, &self.execution), now).await;
+                found.map_err(Exit::Unreadable)?
+            }
+        };
+        let Some(Found { result, completed_at, origin }) = self.earlier_results.insert(results).get(call) else {
+            return Ok(None);
+        };
+        let json = match &result {
+            Payload::Inline(json) => json.clone(),
+            Payload::Blob(blob) => {
+                let Some(opener) = origin.opener() else { return Ok(None) };
+                match self.registry.blobs.original(&opener, blob).await {
+                    Ok(json) => json,
+                    Err(error) if error.is_temporary() => return Err(Exit::Unreadable(error.status(&blob.digest))),
+                    // The execution was deleted meanwhile, or its file was damaged.
+                    Err(_) => return Ok(None),
+                }
+            }
+        };
+        let facts = self.execution.tools().iter().find(|facts| facts.tool == call.tool);
+        let marked = facts.map_or_else(Vec::new, |facts| marks::at(&facts.secret_result, &json));
+        self.secrets.mark(origin.secrets.found_in(json.as_str()));
+        self.secrets.mark(marked);
+        Ok(Some(Earlier { result: json, execution: origin.name.to_string(), completed_at }))
     }
 
     /// Decides what can be decided with what is known; returns what more would take.

@@ -6,6 +6,7 @@ mod blobs;
 mod call_end;
 mod child;
 mod child_end;
+mod earlier_results;
 mod exit;
 mod handlers;
 mod life;
@@ -30,6 +31,7 @@ use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
 use at_hand::Made;
+use earlier_results::EarlierResults;
 use exit::Exit;
 use obstacles::Obstacles;
 
@@ -109,6 +111,8 @@ pub(crate) struct Driver {
     made: Made,
     /// Its steps in memory.
     steps: StepShare,
+    /// What was found in other executions of its plan.
+    earlier_results: Option<EarlierResults>,
 }
 
 /// Approvals and forms that the gate is asked for again.
@@ -199,6 +203,7 @@ impl Driver {
             taken_messages: Vec::new(),
             made: Made::default(),
             steps,
+            earlier_results: None,
         }
     }
 

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, Child, ChildEnd, ChildEvent, Created, EscalationRetry, Event, ExecutionEvent, Finished,
-    Form, Json, OperationId, PlanUpdated, Progress, Resolution, Retried, RetryRequest, SignalReceived, SkipReason,
-    StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, Totals,
-    WaitCondition, WaitEnd, WaitEvent, Workspace,
+    Actor, ApprovalEvent, Body, CachedFrom, Child, ChildEnd, ChildEvent, Created, EscalationRetry, Event,
+    ExecutionEvent, Finished, Form, Json, OperationId, PlanUpdated, Progress, Resolution, Retried, RetryRequest,
+    SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
+    ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent, Workspace,
 };
 use belay_journal::Transition;
 use belay_plan::CheckPlace;
@@ -410,6 +410,15 @@ fn decode_kind(
         Kind::StepFallbackSwitched(v1::StepFallbackSwitched { failure: cause, from, to, reason }) => {
             step(subject, StepEvent::FallbackSwitched { failure: failure(cause)?, from, to, reason })
         }
+        Kind::StepCachedResultUsed(v1::StepCachedResultUsed { failure: cause, result, source }) => {
+            let result = payload_from(result, "the earlier result of a step").map_err(unknown)?;
+            let v1::CachedResult { execution, complete_time, age } =
+                source.ok_or_else(|| lacks("where its result comes from"))?;
+            let completed_at =
+                complete_time.as_ref().map(timestamp).ok_or_else(|| lacks("when its result was returned"))?;
+            let source = CachedFrom { execution, completed_at, age: duration(age) };
+            step(subject, StepEvent::CachedResultUsed { failure: failure(cause)?, result, source })
+        }
         Kind::StepItemsListed(listed) => {
             let items = listed.items.into_iter().map(|item| json(Some(item), "an entry of a list").map_err(unknown));
             step(subject, StepEvent::ItemsListed { items: items.collect::<Result<_, _>>()? })
@@ -728,6 +737,15 @@ mod tests {
                 not_before: time,
             }),
             step(StepEvent::Completed { progress, duration: Duration::from_secs(3) }),
+            step(StepEvent::CachedResultUsed {
+                failure: failure(),
+                result: result().into(),
+                source: CachedFrom {
+                    execution: "namespaces/n/executions/e".into(),
+                    completed_at: Timestamp::from_micros(5),
+                    age: Duration::from_millis(1500),
+                },
+            }),
             step(StepEvent::Failed { failure: failure(), progress }),
             step(StepEvent::Skipped { reason: SkipReason::TimedOut, because: Some("w".into()), progress }),
             step(StepEvent::Skipped { reason: SkipReason::NonInteractive, because: None, progress }),

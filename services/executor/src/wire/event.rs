@@ -14,12 +14,13 @@ use prost::Message as _;
 
 use super::{
     approval::{decision_to, receipt_to, requirement_to},
+    cached_result,
     execution::{approval_mode_to, skip_reason, state, totals, workspace_fields},
     failure, inline, payload, recovery_to, stored_plan_message, time,
 };
 
 /// The version of the events' meaning that this version writes.
-pub(crate) const VERSION: u32 = 6;
+pub(crate) const VERSION: u32 = 7;
 
 /// The oldest version that this version reads. Those before it were never released, and had what only services need in the events themselves.
 pub(crate) const OLDEST_VERSION: u32 = 5;
@@ -241,6 +242,13 @@ fn step_kind(attempt: u32, event: &StepEvent) -> Kind {
                 from: from.clone(),
                 to: to.clone(),
                 reason: reason.clone(),
+            })
+        }
+        StepEvent::CachedResultUsed { failure: cause, result, source } => {
+            Kind::StepCachedResultUsed(v1::StepCachedResultUsed {
+                failure: Some(failure(cause)),
+                result: Some(payload(result)),
+                source: Some(cached_result(source)),
             })
         }
         StepEvent::ItemsListed { items } => {

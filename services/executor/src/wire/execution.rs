@@ -8,7 +8,7 @@ use belay_journal::{ExecutionRow, StepCounts, Waits};
 use belay_plan::{StepKind, WaitFor};
 use belay_proto::v1::{self, execution::State, step};
 
-use super::{failure, failure_without_output, inline, payload, plan_message, time};
+use super::{cached_result, failure, failure_without_output, inline, payload, plan_message, time};
 use crate::names::ExecutionName;
 
 pub(crate) fn state(state: ExecutionState) -> State {
@@ -300,6 +300,7 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
             StepRole::Compensates { step } => id(step),
             StepRole::Planned | StepRole::Item { .. } => String::new(),
         },
+        cached_result: view.cached_from().map(cached_result),
         item: item(execution, view, is_full),
         item_count: view.is_listed().then(|| i32::try_from(view.items().len()).unwrap_or(i32::MAX)),
         detail: Some(detail(name, execution, view)),

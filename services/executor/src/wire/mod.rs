@@ -26,7 +26,9 @@ pub(crate) use plan::{audit_level_to, checked_plan_from, plan_message, stored_pl
 
 use std::sync::Arc;
 
-use belay_execution::{BlobRef, ErrorClass, Failure, Json, LastOutput, Payload, QuotaState, RecoveryClass, Timestamp};
+use belay_execution::{
+    BlobRef, CachedFrom, ErrorClass, Failure, Json, LastOutput, Payload, QuotaState, RecoveryClass, Timestamp,
+};
 use belay_proto::{payload::JSON_MEDIA_TYPE, v1};
 use thiserror::Error;
 
@@ -177,6 +179,15 @@ fn caused_failure_from(failure: v1::Failure, causes: usize) -> Result<Failure, N
         quota,
         cause: cause.map(|cause| caused_failure_from(*cause, causes - 1)).transpose()?.map(Arc::new),
     })
+}
+
+/// Where an earlier result comes from.
+fn cached_result(source: &CachedFrom) -> v1::CachedResult {
+    v1::CachedResult {
+        execution: source.execution.clone(),
+        complete_time: Some(time(source.completed_at)),
+        age: Some(belay_proto::duration(source.age)),
+    }
 }
 
 /// The class's name in the contract, such as `TIMEOUT`.

@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
-    AuditLevel, Backoff, CallDraft, CheckDraft, Escalation, FormDraft, Input, InvalidPlan, Never, Plan, PlanDraft,
-    PlanStep, Planned, QueueForLater, RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem,
-    Then, Violation, WaitDraft,
+    AuditLevel, Backoff, CallDraft, CheckDraft, Escalation, FormDraft, Input, InvalidPlan, Never, OnError, Plan,
+    PlanDraft, PlanStep, Planned, QueueForLater, RateLimit, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft,
+    StepKind, StepKindDraft, StepProblem, Then, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
+
+use super::{class_from, class_to};
 
 /// A plan from a stored message, which is trusted: it was checked when it was accepted.
 pub(crate) fn stored_plan_from(message: v1::Plan) -> Result<Plan, InvalidPlan> {
@@ -118,6 +120,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             exclusive,
             verbatim,
             retry,
+            on_error: on_error_from(step.on_error, &at("on_error"), &mut violations),
             fallback,
             compensate,
             resources: step.resources,
@@ -146,6 +149,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         parallelism,
         timeout,
         escalation,
+        on_error: on_error_from(message.on_error, "on_error", &mut violations),
         resources,
         audit_level: audit_level_from(message.audit_level, &mut violations),
         allowed_commands: message.allowed_commands.map(|allowed| allowed.programs),
@@ -164,6 +168,45 @@ fn escalation_from(message: v1::Escalation, violations: &mut Vec<Violation>) -> 
         1
     });
     Escalation { retries, backoff, then: if pause { Then::Pause } else { Then::Fail } }
+}
+
+/// What follows failures; each class once.
+fn on_error_from(entries: Vec<v1::OnError>, field: &str, violations: &mut Vec<Violation>) -> OnError {
+    let mut on_error = OnError::new();
+    for (place, v1::OnError { error_class, strategy }) in entries.into_iter().enumerate() {
+        let at = |name: &str| format!("{field}[{place}].{name}");
+        let class = v1::ErrorClass::try_from(error_class).ok().filter(|class| *class != v1::ErrorClass::Unspecified);
+        let strategy = match v1::RecoveryStrategy::try_from(strategy) {
+            Ok(v1::RecoveryStrategy::UseCache) => Some(RecoveryStrategy::UseCache),
+            Ok(v1::RecoveryStrategy::QueueForLater) => Some(RecoveryStrategy::QueueForLater),
+            Ok(v1::RecoveryStrategy::Compensate) => Some(RecoveryStrategy::Compensate),
+            Ok(v1::RecoveryStrategy::Unspecified) | Err(_) => None,
+        };
+        match (class, strategy) {
+            (None, _) => violations
+                .push(violation(at("error_class"), "is no class of failures: set one that this version knows")),
+            (_, None) => violations.push(violation(at("strategy"), "is no strategy: set one that this version knows")),
+            (Some(class), Some(strategy)) => {
+                if on_error.insert(class_from(class), strategy).is_some() {
+                    violations.push(violation(at("error_class"), "names a class again: give each once"));
+                }
+            }
+        }
+    }
+    on_error
+}
+
+fn on_error_message(on_error: OnError) -> Vec<v1::OnError> {
+    let strategy = |strategy| match strategy {
+        RecoveryStrategy::UseCache => v1::RecoveryStrategy::UseCache,
+        RecoveryStrategy::QueueForLater => v1::RecoveryStrategy::QueueForLater,
+        RecoveryStrategy::Compensate => v1::RecoveryStrategy::Compensate,
+    };
+    let entries = on_error.into_iter().map(|(class, follows)| v1::OnError {
+        error_class: class_to(class).into(),
+        strategy: strategy(follows).into(),
+    });
+    entries.collect()
 }
 
 fn capacities_from(resources: Vec<v1::PlanResource>, violations: &mut Vec<Violation>) -> BTreeMap<String, u32> {
@@ -362,6 +405,7 @@ fn draft_message(draft: PlanDraft) -> v1::Plan {
         parallelism: i32::try_from(draft.parallelism).unwrap_or(i32::MAX),
         timeout: draft.timeout.map(belay_proto::duration),
         escalation: draft.escalation.as_ref().map(escalation_message),
+        on_error: on_error_message(draft.on_error),
         resources: draft.resources.into_iter().map(resource_message).collect(),
         audit_level: audit_level_to(draft.audit_level).into(),
         allowed_commands: draft.allowed_commands.map(|programs| v1::AllowedCommands { programs }),
@@ -482,6 +526,7 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
         timeout: step.timeout.map(belay_proto::duration),
         attempt_timeout: step.attempt_timeout.map(belay_proto::duration),
         retry: step.retry.map(|retry| retry_message(&retry)),
+        on_error: on_error_message(step.on_error),
         kind: Some(kind),
     }
 }
@@ -528,6 +573,7 @@ mod tests {
             audit_level: verbose
             resources: {db: 3}
             escalation: {retries: 2, backoff: [10s, 1m], then: pause}
+            on_error: {TRANSIENT: use_cache}
             steps:
               - {id: a, tool: noop, arguments: {output: {n: 9007199254740993}}, retry: {max_attempts: 3, backoff: [1s, 2s]}}
               - {id: b, tool: noop, depends_on: [a], timeout: 30s, attempt_timeout: 1s, exclusive: true, retry: {max_attempts: 2}}
@@ -543,6 +589,7 @@ mod tests {
               - {id: m, wait: {signal: go}, for_each: [1, '${a.result}'], timeout: 1h}
               - {id: n, tool: noop, fallback: [{tool: echo, arguments: {a: '${a.result}', v: '${x}'}, verbatim: [v]}]}
               - {id: o, tool: noop, compensate: {tool: echo, arguments: {a: '${o.result}'}}}
+              - {id: p, tool: noop, on_error: {TIMEOUT: use_cache, RATE_LIMIT: queue_for_later, FATAL: compensate}}
         ";
         let plan = Plan::parse(belay_plan::Format::Yaml, text).unwrap();
         assert_eq!(checked_plan_from(plan_message(&plan), |_| Vec::new()).unwrap(), plan);

@@ -377,9 +377,12 @@ async fn a_call_that_the_new_ledger_has_is_not_of_unknown_outcome() {
     let world = World::new().await;
     world.runner.set(|seen| seen.stuck.extend(["b".to_owned()]));
     let executor = world.executor().await;
-    let first = executor.run("a").await;
-    executor.assert_completes(&first).await;
-    // The executor has listed the tools: it knows the ledger before.
+    // The session with the runner, which is open once the first has completed, makes the list of tools old: the second lists them again.
+    for _ in 0..2 {
+        let name = executor.run("a").await;
+        executor.assert_completes(&name).await;
+    }
+    // It knows the ledger before.
     world.runner.replace_ledger();
     let name = executor.run("b").await;
     world.runner.until("the call", |seen| seen.worked.iter().any(|call| call.contains("/b/"))).await;
@@ -388,7 +391,7 @@ async fn a_call_that_the_new_ledger_has_is_not_of_unknown_outcome() {
     world.runner.set(|seen| seen.stuck.clear());
     let executor = world.executor().await;
     executor.assert_completes(&name).await;
-    assert_eq!(world.runner.seen().worked.len(), 2, "nothing ran twice");
+    assert_eq!(world.runner.seen().worked.len(), 3, "nothing ran twice");
 }
 
 // B-01: the call may have done its work with the ledger that is gone. The next executor, which did not send it, knows that too.

@@ -67,7 +67,7 @@ impl Topic {
 }
 
 /// The classes into which every failure of a call falls: the contract's `ErrorClass`. The class decides whether a step may be retried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum ErrorClass {
     /// The process that did the work was killed from outside.
     Crash,

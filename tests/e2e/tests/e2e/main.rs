@@ -33,6 +33,7 @@ mod logs;
 mod made_folders;
 mod metrics;
 mod night;
+mod on_error;
 mod other_planners;
 mod pages;
 mod pauses;

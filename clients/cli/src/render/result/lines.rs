@@ -138,6 +138,7 @@ impl EventLines {
                 | Kind::StepRetryAdvanced(_)
                 | Kind::StepRetryCancelled(_)
                 | Kind::StepFallbackSwitched(_)
+                | Kind::StepCachedResultUsed(_)
                 | Kind::StepItemsListed(_)
                 | Kind::StepItemsCollected(_)
                 | Kind::WaitStarted(_)

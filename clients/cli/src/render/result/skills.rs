@@ -7,7 +7,10 @@ use belay_reasons as reasons;
 use serde_json::{Map, Value, json};
 
 use super::{Recorded, final_result, lasted, message, milliseconds, output, own_tools, planned_id, tool, when};
-use crate::{failure, render::json};
+use crate::{
+    failure,
+    render::{json, time},
+};
 
 /// The whole result.
 pub(super) fn result(recorded: &Recorded) -> Result<Value, failure::Failure> {
@@ -78,6 +81,11 @@ fn step_result(recorded: &Recorded, step: &Step) -> Result<Value, failure::Failu
     }
     if let Some(value) = output(step) {
         result["output"] = value;
+    }
+    if let Some(source) = &step.cached_result {
+        let age = source.age.as_ref().map(time::duration).unwrap_or_default();
+        result["cached"] = true.into();
+        result["cacheAge"] = u64::try_from(age.as_millis()).unwrap_or(u64::MAX).into();
     }
     if let Some(failure) = step.failure.as_ref().filter(|_| step.state() == State::Failed) {
         result["error"] = error(recorded, failure)?;

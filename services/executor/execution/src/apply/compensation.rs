@@ -39,9 +39,13 @@ pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp
 
 impl StepRecord {
     /// Whether it has done something that its plan says how to undo. Its call may have completed where the step has not: what was checked after it did
-    /// not hold. A step without an attempt, whose output was given, has done nothing here.
+    /// not hold. A step without an attempt, whose output was given, has done nothing here, nor has one whose output is an earlier result.
     fn is_to_undo(&self) -> bool {
-        self.state.is_terminal() && self.attempt > 0 && self.completed_by > 0 && self.compensation_call().is_some()
+        self.state.is_terminal()
+            && self.attempt > 0
+            && self.completed_by > 0
+            && self.cached_from().is_none()
+            && self.compensation_call().is_some()
     }
 }
 

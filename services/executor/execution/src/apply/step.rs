@@ -1,6 +1,6 @@
 //! Applies the events about attempts at steps.
 
-use belay_plan::{RunWhen, ToolStep};
+use belay_plan::{RecoveryStrategy, RunWhen, ToolStep};
 use belay_reasons as reasons;
 
 use crate::{
@@ -28,7 +28,7 @@ pub(super) fn apply(
                 record.failed(attempt, failure, time);
                 (record.end, record.attempt_started_at) = (None, None);
             });
-            let queues = execution.steps[step].spec.retry().rate_limit.queues_for_later();
+            let queues = execution.steps[step].spec.queues_for_later();
             if queues && failure.class == ErrorClass::RateLimit {
                 execution.queued_until = Some(*not_before);
             }
@@ -64,6 +64,9 @@ pub(super) fn apply(
                 (record.end, record.attempt_started_at) = (None, None);
             });
         }
+        StepEvent::CachedResultUsed { failure, result, source } => {
+            steps::cache::used(execution, step, attempt, failure, (result, source), time)?;
+        }
         StepEvent::ItemsListed { items } => steps::for_each::listed(execution, step, attempt, items, time)?,
         StepEvent::ItemsCollected { output } => steps::for_each::collected(execution, step, attempt, output)?,
         StepEvent::Completed { .. } => {
@@ -91,7 +94,8 @@ pub(super) fn apply(
             });
             execution.first_failure.get_or_insert_with(|| failure.clone());
             skip_dependents(execution, step, SkipReason::DependencyFailed, time)?;
-            let stops = execution.plan().stop_on_error() || failure.class == ErrorClass::Fatal;
+            let undoes = execution.steps[step].spec.recovery(failure.class) == Some(RecoveryStrategy::Compensate);
+            let stops = execution.plan().stop_on_error() || failure.class == ErrorClass::Fatal || undoes;
             // What is being undone is undone as far as it can be.
             if execution.stop.is_none() && stops && execution.compensation.is_none() {
                 execution.stop = Some(Stop::Error { step });
@@ -252,7 +256,10 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
             to_request || matches!(record.end, Some(OperationEnd::Cancelled))
         }
         // A step whose condition has no value fails before its first attempt.
-        (StepState::Ready, StepTrigger::Failed) => to_request || !record.has_started() && record.condition().is_some(),
+        (StepState::Ready, StepTrigger::Failed) => {
+            let has_begun = execution.started_at.is_some();
+            to_request || has_begun && !record.has_started() && record.condition().is_some()
+        }
         (StepState::Ready, StepTrigger::Cancelled) => to_request,
         _ => true,
     };

@@ -217,6 +217,7 @@ impl Control {
             }
             StepEvent::Started
             | StepEvent::RetryScheduled { .. }
+            | StepEvent::CachedResultUsed { .. }
             | StepEvent::ItemsListed { .. }
             | StepEvent::ItemsCollected { .. }
             | StepEvent::Completed { .. }

@@ -108,7 +108,8 @@ impl Execution {
             return vec![ExecutionEvent::DeadlineExceeded.into()];
         }
         if let Some(&step) = self.index.to_resolve.first() {
-            return vec![self.resolve_step(step, now)];
+            // Without an event something is to be looked up first.
+            return self.resolve_step(step, now, blobs).into_iter().collect();
         }
         if let Some(turn) = self.pause_or_go_on(now) {
             return vec![turn.into()];

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use belay_plan::QUEUE_DELAY;
+
 use crate::{
-    ApprovalMode, Body, ErrorClass, Execution, Failure, SkipReason, StepEvent, StepKey, Timestamp, classify,
+    ApprovalMode, Blobs, Body, ErrorClass, Execution, Failure, SkipReason, StepEvent, StepKey, Timestamp, classify,
     state::OperationEnd,
 };
 
 impl Execution {
-    pub(super) fn resolve_step(&self, step: StepKey, now: Timestamp) -> Body {
+    /// The event that follows; `None` while what it needs is not known.
+    pub(super) fn resolve_step(&self, step: StepKey, now: Timestamp, blobs: &dyn Blobs) -> Option<Body> {
         let record = &self.steps[step];
         let event = match record.end.as_ref().expect("a step to resolve has an ended operation") {
             OperationEnd::Completed => {
@@ -17,7 +20,9 @@ impl Execution {
             }
             OperationEnd::Cancelled => StepEvent::Cancelled { progress: self.progress_with(step) },
             OperationEnd::Unknown(failure) => StepEvent::OutcomeUnknown { failure: failure.clone() },
-            OperationEnd::Failed(failure) => self.retry_or_fail(step, failure, now),
+            OperationEnd::Failed(failure) => {
+                self.instead_of_failure(step, self.retry_or_fail(step, failure, now), now, blobs)?
+            }
             OperationEnd::Denied(failure) => {
                 StepEvent::Failed { failure: failure.clone(), progress: self.progress_with(step) }
             }
@@ -37,7 +42,7 @@ impl Execution {
                 StepEvent::Skipped { reason, because: None, progress: self.progress_with(step) }
             }
         };
-        self.about(step, record.attempt, event)
+        Some(self.about(step, record.attempt, event))
     }
 
     fn retry_or_fail(&self, step: StepKey, failure: &Failure, now: Timestamp) -> StepEvent {
@@ -51,18 +56,21 @@ impl Execution {
         let fallback = self.fallback(step, failure, now);
         // Another attempt cannot start what could not be started.
         let goes_to_fallback_at_once = failure.class == ErrorClass::AgentUnavailable && fallback.is_some();
-        if !failure.class.is_retryable() || attempt >= retry.max_attempts || goes_to_fallback_at_once {
+        if !failure.class.is_retryable()
+            || attempt >= record.spec.max_attempts(failure.class)
+            || goes_to_fallback_at_once
+        {
             return fallback.unwrap_or_else(|| fail(failure.clone()));
         }
         let planned = match failure.class {
+            ErrorClass::RateLimit if record.spec.queues_for_later() => Some(QUEUE_DELAY),
             ErrorClass::RateLimit => retry.delay_after_rate_limit(attempt - 1),
             _ => Some(retry.delay(attempt - 1)),
         };
         let Some(planned) = planned else { return fallback.unwrap_or_else(|| fail(failure.clone())) };
         // One that is queued for later goes on when there is room again.
-        let queued = failure
-            .retry_after
-            .filter(|_| failure.class == ErrorClass::RateLimit && retry.rate_limit.queues_for_later());
+        let queued =
+            failure.retry_after.filter(|_| failure.class == ErrorClass::RateLimit && record.spec.queues_for_later());
         let delay = queued.unwrap_or_else(|| failure.delay_before_retry(planned));
         let not_before = now.saturating_add(delay);
         if self.step_deadline(step).is_some_and(|deadline| deadline <= not_before) {

@@ -13,7 +13,7 @@ pub use self::{
         ApprovalMode, Created, EscalationRetry, ExecutionEvent, Finished, PlanUpdated, RecoveryClass, Retried,
         RetryRequest, SignalReceived, ToolFacts, Workspace,
     },
-    step::{Progress, Resolution, RetryChange, SkipReason, StepEvent},
+    step::{CachedFrom, Progress, Resolution, RetryChange, SkipReason, StepEvent},
     tool_call::{
         CommittedFile, FileType, Receipt, ToolCallEnd, ToolCallEvent, ToolCallRequest, WriteBound, WriteMechanism,
     },
@@ -145,6 +145,7 @@ impl Body {
         match self {
             Self::ToolCall { event, .. } => event.blob(),
             Self::Step { event: StepEvent::ItemsCollected { output }, .. } => output.blob(),
+            Self::Step { event: StepEvent::CachedResultUsed { result, .. }, .. } => result.blob(),
             Self::Execution(_) | Self::Step { .. } | Self::Approval { .. } | Self::Wait { .. } | Self::Child { .. } => {
                 None
             }

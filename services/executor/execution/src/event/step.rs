@@ -32,6 +32,15 @@ pub enum StepEvent {
         /// The reason of the principal who asked for it; empty when none did.
         reason: String,
     },
+    /// All attempts of its call have failed, and an earlier result of the same call takes the place of its own.
+    CachedResultUsed {
+        /// What went wrong.
+        failure: Failure,
+        /// The result.
+        result: Payload,
+        /// Where it comes from.
+        source: CachedFrom,
+    },
     /// It has read the list for each entry of which it runs. Each is a step of its own; those that have completed for the same entry stay as they are.
     ItemsListed {
         /// The entries, in order.
@@ -104,6 +113,17 @@ pub enum StepEvent {
         /// The principal's reason.
         reason: String,
     },
+}
+
+/// Where a result comes from that takes the place of a call's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachedFrom {
+    /// The name of the execution in which a call returned it; empty for the step's own.
+    pub execution: String,
+    /// When the call returned it.
+    pub completed_at: Timestamp,
+    /// How old it was when it was used.
+    pub age: Duration,
 }
 
 /// How a step's next attempt is changed that waits for its time.

@@ -1,5 +1,6 @@
 //! The state of an execution after its events so far: steps, operations, and what an execution has as a whole.
 
+mod cache;
 mod index;
 mod operation;
 mod record;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use belay_plan::{Plan, StepKind, StepSpec, ToolStep};
 
 pub(crate) use self::{
+    cache::StepCache,
     index::Index,
     operation::Operations,
     record::{Items, OpenOperations, OperationEnd, StepRecord, Steps},
@@ -26,8 +28,8 @@ pub use self::{
     snapshot::{NotRestored, SNAPSHOT_VERSION},
 };
 use crate::{
-    Actor, Created, ExecutionState, Failure, Json, OperationId, Payload, SkipReason, StepId, StepState, Timestamp,
-    ToolFacts, Totals, event::child_id,
+    Actor, CachedFrom, Created, ErrorClass, ExecutionState, Failure, Json, OperationId, Payload, SkipReason, StepId,
+    StepState, Timestamp, ToolFacts, Totals, event::child_id,
 };
 
 /// One execution. Created from events and changed only by events.
@@ -269,7 +271,9 @@ impl<'a> StepView<'a> {
 
     /// The number of the last attempt that it may make.
     pub fn max_attempts(&self) -> u32 {
-        let attempts = if self.record.is_for_each() { 1 } else { self.record.spec.retry().max_attempts };
+        // A rate limit that is queued for later allows more.
+        let class = self.record.failure.as_ref().map_or(ErrorClass::Transient, |failure| failure.class);
+        let attempts = if self.record.is_for_each() { 1 } else { self.record.spec.max_attempts(class) };
         self.record.attempts_of_others.saturating_add(attempts)
     }
 
@@ -301,6 +305,11 @@ impl<'a> StepView<'a> {
     /// The last failure.
     pub fn failure(&self) -> Option<&'a Failure> {
         self.record.failure.as_deref()
+    }
+
+    /// Where its output comes from, when that is an earlier result of the same call.
+    pub fn cached_from(&self) -> Option<&'a CachedFrom> {
+        self.record.cached_from()
     }
 
     /// Its attempts that failed, in order, those before it was made to run again included.

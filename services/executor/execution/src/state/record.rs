@@ -10,7 +10,8 @@ use std::{
 
 use belay_plan::{Condition, Plan, RunWhen, StepSpec, ToolStep};
 
-use crate::{Failure, Json, Payload, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
+use super::cache::StepCache;
+use crate::{CachedFrom, Failure, Json, Payload, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
 
 /// The position of a step in its execution's arena. The plan's steps come first, in the plan's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -125,6 +126,8 @@ pub(crate) struct StepRecord {
     pub(crate) to_skip: Option<(SkipReason, StepKey)>,
     /// How its last operation ended, until the step is resolved by that.
     pub(crate) end: Option<OperationEnd>,
+    /// What it remembers for calls that fail, and of its own; `None` unless its plan says so.
+    pub(crate) cache: Option<Box<StepCache>>,
     /// What authorized the call that completed it.
     pub(crate) authorization: Option<Box<Authorization>>,
     /// Its operations in flight; part of the index.
@@ -132,6 +135,11 @@ pub(crate) struct StepRecord {
 }
 
 impl StepRecord {
+    /// Where its output comes from, when it is an earlier result.
+    pub(crate) fn cached_from(&self) -> Option<&CachedFrom> {
+        self.cache.as_ref()?.used.as_ref()
+    }
+
     /// Whether it has started, since it was last made to run again.
     pub(crate) fn has_started(&self) -> bool {
         self.attempt > self.attempts_before
@@ -321,6 +329,7 @@ impl StepRecord {
             skipped: None,
             to_skip: None,
             end: None,
+            cache: None,
             authorization: None,
             open: OpenOperations::default(),
         }
@@ -337,6 +346,10 @@ impl StepRecord {
         self.waited = Duration::ZERO;
         (self.output, self.failure, self.authorization) = (None, None, None);
         (self.skipped, self.to_skip, self.end) = (None, None, None);
+        // Its last result can still take the place of the next.
+        if let Some(cache) = &mut self.cache {
+            cache.used = None;
+        }
     }
 
     /// Records the failure of an attempt.

@@ -10,12 +10,12 @@ use thiserror::Error;
 
 use super::{
     Authorization, Compensation, Execution, FailedAttempt, Items, Operation, OperationEnd, PausedBy, Requests, Signals,
-    StepKey, StepRecord, StepRole, Steps, Stop, Totals,
+    StepCache, StepKey, StepRecord, StepRole, Steps, Stop, Totals,
 };
 use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, SkipReason, StepState, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
-pub const SNAPSHOT_VERSION: u32 = 10;
+pub const SNAPSHOT_VERSION: u32 = 11;
 
 /// Why an execution cannot be restored from a snapshot. Its events still have everything.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -95,6 +95,7 @@ struct StepSnapshot {
     skipped: Option<(SkipReason, Option<StepKey>)>,
     to_skip: Option<(SkipReason, StepKey)>,
     end: Option<OperationEnd>,
+    cache: Option<Box<StepCache>>,
     authorization: Option<Box<Authorization>>,
 }
 
@@ -142,6 +143,7 @@ impl StepSnapshot {
             skipped,
             to_skip,
             end,
+            cache,
             authorization,
         } = record;
         let added = match *role {
@@ -178,6 +180,7 @@ impl StepSnapshot {
             skipped: *skipped,
             to_skip: *to_skip,
             end: end.clone(),
+            cache: cache.clone(),
             authorization: authorization.clone(),
         }
     }
@@ -212,6 +215,7 @@ impl StepSnapshot {
             skipped,
             to_skip,
             end,
+            cache,
             authorization,
         } = self;
         (record.items.listed, record.items.open) = (listed, open_items);
@@ -236,6 +240,7 @@ impl StepSnapshot {
         record.skipped = skipped;
         record.to_skip = to_skip;
         record.end = end;
+        record.cache = cache;
         record.authorization = authorization;
     }
 }

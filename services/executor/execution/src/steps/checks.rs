@@ -138,7 +138,7 @@ pub(super) fn passed(execution: &mut Execution, step: StepKey, place: Option<Che
 /// A principal says what a call did whose outcome was unknown.
 pub(crate) fn resolved(execution: &mut Execution, step: StepKey, result: Payload) {
     let record = &execution.steps[step];
-    let is_own = record.checked == record.preconditions().len();
+    let is_own = record.makes_own_call();
     let has_more = record.has_checks_after();
     match (is_own, has_more) {
         (true, false) => execution.update_step(step, |record| {
@@ -177,6 +177,11 @@ impl StepRecord {
     /// Whether anything is checked once its call has ended with a result.
     pub(crate) fn has_checks_after(&self) -> bool {
         self.output_schema().is_some() || !self.postconditions().is_empty()
+    }
+
+    /// Whether what its attempt is at is its own call, and not that of a check.
+    pub(crate) fn makes_own_call(&self) -> bool {
+        self.checked == self.preconditions().len()
     }
 
     /// Whether the call of its attempt has ended with a result.

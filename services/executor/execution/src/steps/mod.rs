@@ -4,6 +4,7 @@
 //! - `next` decides which operation a started step requests next,
 //! - `action` says what the driver has to do for an operation in flight.
 
+pub(crate) mod cache;
 pub(crate) mod checks;
 pub(crate) mod child;
 pub(crate) mod condition;

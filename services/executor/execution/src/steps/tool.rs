@@ -52,7 +52,10 @@ fn requested(
     if record.state == StepState::Ready {
         execution.transition_step(step, StepTrigger::OperationRequested, time)?;
     }
-    execution.update_step(step, |record| (record.operations, record.checked) = (key.number, checked));
+    execution.update_step(step, |record| {
+        (record.operations, record.checked) = (key.number, checked);
+        record.remember_call(request);
+    });
     execution.ledger_id.clone_from(&request.ledger_id);
     let work = Work::ToolCall(Arc::clone(request));
     execution.insert_operation(Operation { key, since: time, work, life: Life::Dispatched, pending_approval: None });
@@ -99,6 +102,7 @@ fn ended(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time: T
             // What a check returned is of no use to other steps.
             if check.is_none() {
                 execution.update_step(key.step, |record| {
+                    record.remember_result(result, receipt, time);
                     (record.authorization, record.output) = (authorization, Some(result.clone()));
                 });
             }

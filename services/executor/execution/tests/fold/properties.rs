@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use belay_execution::{
-    Actor, ApprovalMode, Body, Created, DecideContext, Decision, Event, Execution, ExecutionState, Json, NotRestored,
-    SNAPSHOT_VERSION, StepId, SubjectKind,
+    Actor, ApprovalMode, Body, Created, DecideContext, Decision, ErrorClass, Event, Execution, ExecutionState, Json,
+    NotRestored, SNAPSHOT_VERSION, StepId, SubjectKind,
 };
 use belay_plan::{
-    Backoff, CallDraft, CheckDraft, Escalation, FormDraft, Input, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft,
-    StepKindDraft, Then, WaitDraft,
+    Backoff, CallDraft, CheckDraft, Escalation, FormDraft, Input, OnError, Plan, PlanDraft, RecoveryStrategy,
+    RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
 };
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::{Value, json};
@@ -159,6 +159,7 @@ struct Seed {
     condition: &'static str,
     /// A list, which may be one of that step's.
     for_each: Option<&'static str>,
+    on_error: &'static [(ErrorClass, RecoveryStrategy)],
     fallback: usize,
     compensates: bool,
     resources: &'static [&'static str],
@@ -215,7 +216,16 @@ fn seeds() -> impl Strategy<Value = Seed> {
     let resources: [&'static [&'static str]; 5] = [&[], &[], &["db"], &["cache"], &["cache", "db"]];
     let checks =
         prop::sample::select(vec![("", ""), ("", ""), ("c", ""), ("tcc", "c"), ("", "c"), ("", "ocno"), ("n", "")]);
-    let more = (for_each, fallback, prop::sample::select(resources.to_vec()), prop::bool::weighted(0.3), checks);
+    let used = &[(ErrorClass::Transient, RecoveryStrategy::UseCache), (ErrorClass::Crash, RecoveryStrategy::UseCache)];
+    let undone = &[
+        (ErrorClass::InvalidArguments, RecoveryStrategy::Compensate),
+        (ErrorClass::Crash, RecoveryStrategy::UseCache),
+    ];
+    let queued = &[(ErrorClass::RateLimit, RecoveryStrategy::QueueForLater)];
+    let on_error: [&'static [_]; 6] = [&[], &[], &[], used, undone, queued];
+    let on_error = prop::sample::select(on_error.to_vec());
+    let resources = prop::sample::select(resources.to_vec());
+    let more = (for_each, fallback, resources, prop::bool::weighted(0.3), checks, on_error);
     let parts =
         (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), wait, run_when, condition, more);
     parts.prop_map(|(rank, wishes, reads, retry, timeout, attempt_timeout, wait, run_when, condition, more)| Seed {
@@ -223,6 +233,7 @@ fn seeds() -> impl Strategy<Value = Seed> {
         fallback: more.1,
         resources: more.2,
         checks: more.4,
+        on_error: more.5,
         compensates: more.3,
         run_when,
         condition,
@@ -282,6 +293,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             exclusive: false,
             verbatim: Vec::new(),
             retry: seed.retry.clone(),
+            on_error: seed.on_error.iter().copied().collect(),
             kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments },
         };
         let waits = |wait| {
@@ -292,6 +304,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
                 postconditions: Vec::new(),
                 attempt_timeout: None,
                 retry: None,
+                on_error: OnError::new(),
                 compensate: None,
                 fallback,
                 resources,
@@ -331,6 +344,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
                     fallback: Vec::new(),
                     preconditions: Vec::new(),
                     postconditions: Vec::new(),
+                    on_error: OnError::new(),
                     kind: StepKindDraft::Plan { plan: Box::new(plan), inputs: inputs.clone() },
                     ..step.clone()
                 }
@@ -373,6 +387,7 @@ fn replies() -> impl Strategy<Value = Reply> {
         1 => Just(Outcome::Completed(Json::from_text("{}"))),
         3 => failed("transient"),
         1 => failed("crash"),
+        1 => failed("rate-limit"),
         1 => failed("invalid"),
         1 => failed("fatal"),
         1 => Just(Outcome::Cancelled(None)),

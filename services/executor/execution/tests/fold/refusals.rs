@@ -187,6 +187,23 @@ fn updated(now: &Execution, revision: u32, drop: Option<&str>) -> Body {
     ExecutionEvent::PlanUpdated(Box::new(update)).into()
 }
 
+// Nothing is asked about a condition before the execution's time.
+#[test]
+fn a_condition_fails_no_step_before_the_execution_has_started() {
+    let now = &story("a; b after a").condition("b", "${a.result}").starts_after("9s").rehearse().execution;
+    let mut ready = now.clone();
+    let given = act_of("set-output a 0 7").1;
+    for body in [given, step("a", 0, StepEvent::Completed { progress: PROGRESS, duration: Duration::ZERO })] {
+        let event = Event { sequence: ready.last_sequence() + 1, time: now.created_at(), actor: None, body };
+        ready.apply(&event).unwrap();
+    }
+    let failed = StepEvent::Failed { failure: failure("invalid"), progress: PROGRESS };
+    assert_eq!(
+        refusal(&ready, step("b", 0, failed)),
+        "step `b`, which is Ready, has no operation whose end leads to the move Failed"
+    );
+}
+
 // A step that depends on it has gone on by then, and could not wait for it when a later version of the plan had it again.
 #[test]
 fn a_step_that_the_plan_has_is_not_skipped_as_removed() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_execution::{Decision, ExecutionState, Json, SubjectKind, Totals};
-use belay_plan::{Plan, PlanDraft, RunWhen, StepDraft, StepKindDraft, limits::MAX_STEPS};
+use belay_plan::{OnError, Plan, PlanDraft, RunWhen, StepDraft, StepKindDraft, limits::MAX_STEPS};
 use serde_json::json;
 
 use crate::support::{Outcome, Play, Question, Reply, act_of, created, failure};
@@ -32,6 +32,7 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         exclusive: false,
         verbatim: Vec::new(),
         retry: None,
+        on_error: OnError::new(),
         kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments: json!({}) },
     }
 }

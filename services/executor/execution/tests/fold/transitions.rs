@@ -81,6 +81,7 @@ fn plays() -> Vec<Play> {
             .replies("a: ok effect:approved:9s; b: transient, ok")
             .tries("b", 2, "99s")
             .acts("3s retry-now b 1"),
+        story("a").starts_after("9s").acts("1s set-output a 0 7; 2s retry a"),
         story("a; b after a").run_when("b", RunWhen::Always).acts("1s pause; 1.5s retry a; 3s resume"),
     ];
     let mut plays: Vec<Play> = stories.into_iter().map(|story| story.play()).collect();

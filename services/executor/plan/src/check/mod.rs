@@ -12,8 +12,8 @@ use std::{
 };
 
 use crate::{
-    Escalation, Input, InvalidPlan, Plan, PlanDraft, Planned, PlannedStep, RetryPolicy, StepDraft, StepKindDraft,
-    StepProblem, Then,
+    Escalation, Input, InvalidPlan, OnError, Plan, PlanDraft, Planned, PlannedStep, RetryPolicy, StepDraft,
+    StepKindDraft, StepProblem, Then,
     command_line::split_commands,
     error::{Findings, Problem},
     limits::{
@@ -152,6 +152,19 @@ pub(crate) fn plan(
     nested(draft, places, trust, check, 0)
 }
 
+/// Gives the steps what follows their failures where they say nothing of it themselves, and where it fits their kind.
+fn hand_on(on_error: &OnError, steps: &mut [StepDraft]) {
+    for step in steps {
+        let calls_tool = matches!(step.kind, StepKindDraft::Tool { .. });
+        let fitting = on_error
+            .iter()
+            .filter(|(class, strategy)| strategy.is_for(**class) && (calls_tool || !strategy.is_for_calls()));
+        for (&class, &strategy) in fitting {
+            step.on_error.entry(class).or_insert(strategy);
+        }
+    }
+}
+
 /// Checks a draft that stands in `depth` others.
 fn nested(
     mut draft: PlanDraft,
@@ -176,6 +189,8 @@ fn nested(
         checker.refuse(&path, || message);
     }
     checker.header(&draft);
+    checker.on_error(&FieldPath::root().key("on_error"), &draft.on_error, true);
+    hand_on(&draft.on_error, &mut draft.steps);
     let steps_path = FieldPath::root().key("steps");
     if draft.steps.is_empty() {
         checker.refuse(&steps_path, || "the plan must be valid and have at least one step: add one".to_owned());

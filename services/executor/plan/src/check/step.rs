@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    Backoff, CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, FormDraft, FormSpec, Plan, PlanDraft,
-    PlanStep, Planned, PlannedCall, PlannedStep, RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft,
-    StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
+    Backoff, CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, FormDraft, FormSpec, OnError, Plan,
+    PlanDraft, PlanStep, Planned, PlannedCall, PlannedStep, RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind,
+    StepKindDraft, StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
         MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEMS, MAX_RESOURCE_CHARS, MAX_RESOURCES,
@@ -244,6 +244,7 @@ impl Part {
             exclusive: draft.exclusive,
             verbatim: draft.verbatim,
             retry: draft.retry.unwrap_or_default(),
+            on_error: draft.on_error,
             fallback: fallback.collect(),
             compensate: draft.compensate.zip(self.compensate).map(other),
             resources,
@@ -283,6 +284,8 @@ impl Checker<'_> {
                 format!("has {described} characters and the limit is {MAX_DESCRIPTION_CHARS}: shorten it")
             });
         }
+        let calls_tool = matches!(step.kind, StepKindDraft::Tool { .. });
+        self.on_error(&path.key("on_error"), &step.on_error, calls_tool);
         let condition = self.condition(&path.key("condition"), &step.condition);
         let for_each = step.for_each.as_ref().and_then(|list| self.list(&path.key("for_each"), list));
         let fallback = self.fallback(&path.key("fallback"), &step.fallback);
@@ -765,6 +768,22 @@ impl Checker<'_> {
             }
         }
         self.backoff(&path.key("backoff"), &retry.backoff);
+    }
+
+    /// What follows when a step of this kind has failed.
+    pub(super) fn on_error(&mut self, path: &FieldPath, on_error: &OnError, calls_tool: bool) {
+        for (&class, &strategy) in on_error {
+            let path = path.key(class.name());
+            let word = strategy.word();
+            if !strategy.is_for(class) {
+                let classes: Vec<&str> = strategy.classes().collect();
+                self.rule(&path, || format!("`{word}` can follow {}, not {}", classes.join(", "), class.name()));
+            } else if strategy.is_for_calls() && !calls_tool {
+                self.rule(&path, || {
+                    format!("`{word}` is for steps that call a tool: remove it, or make it `compensate`")
+                });
+            }
+        }
     }
 
     /// The delays between attempts.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use crate::{
-    AuditLevel, Backoff, CallDraft, CheckDraft, FormDraft, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft,
-    WaitDraft,
+    AuditLevel, Backoff, CallDraft, CheckDraft, FormDraft, OnError, PlanDraft, RetryPolicy, RunWhen, StepDraft,
+    StepKindDraft, WaitDraft,
     check::{Place, Places},
     duration,
     error::Findings,
@@ -33,8 +33,18 @@ use super::{
 };
 
 /// What a step or a plan has, and a group does not.
-const OF_A_PLAN: [&str; 9] =
-    ["timeout", "for_each", "tool", "wait", "arguments", "inputs", "compensate", "stop_on_error", "parallelism"];
+const OF_A_PLAN: [&str; 10] = [
+    "timeout",
+    "for_each",
+    "tool",
+    "wait",
+    "arguments",
+    "inputs",
+    "compensate",
+    "stop_on_error",
+    "parallelism",
+    "on_error",
+];
 
 /// The content of a document.
 pub(super) struct Document<'n> {
@@ -164,6 +174,9 @@ impl<'n> Reader<'n> {
         draft.timeout = timeout.as_ref().and_then(|value| self.timeout(value));
         let retry_defaults = fields.take_exactly("retry_defaults");
         draft.escalation = fields.take_exactly("escalation").and_then(|value| self.escalation(&value));
+        if let Some(on_error) = fields.take_exactly("on_error") {
+            draft.on_error = self.on_error(&on_error);
+        }
         if let Some(resources) = fields.take_exactly("resources") {
             draft.resources = self.capacities(&resources);
         }
@@ -261,7 +274,7 @@ impl<'n> Reader<'n> {
         for field in OF_A_PLAN {
             if let Some(value) = fields.take_refused(field) {
                 value.refuse(&mut self.report, || {
-                    format!("is not for a group, whose steps are steps of this plan: give its steps a `{field}`, or put them into a `plan` of one step")
+                    format!("is not for a group, whose steps are steps of this plan: write `{field}` on its steps, or put them into a `plan` of one step")
                 });
             }
         }
@@ -416,6 +429,9 @@ impl<'n> Reader<'n> {
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
         draft.exclusive = fields.take(&mut self.report, "exclusive").is_some_and(|value| value.flag(&mut self.report));
         draft.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
+        if let Some(on_error) = fields.take_exactly("on_error") {
+            draft.on_error = self.on_error(&on_error);
+        }
         draft.group = self.optional_text(&mut fields, "group");
         let order = self.order_of(&mut fields);
         fields.finish(&mut self.report);
@@ -697,6 +713,7 @@ fn blank() -> StepDraft {
         exclusive: false,
         verbatim: Vec::new(),
         retry: None,
+        on_error: OnError::new(),
         fallback: Vec::new(),
         compensate: None,
         resources: Vec::new(),

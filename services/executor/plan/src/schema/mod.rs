@@ -60,6 +60,7 @@ pub fn schema() -> Value {
             },
             "step": step,
             "retry": step::retry(),
+            "on_error": step::on_error(),
             "wait": step::wait(),
             "form": step::form(),
             "input": input(),
@@ -109,6 +110,7 @@ fn plan() -> Value {
             "type": "object",
             "additionalProperties": {"$ref": "#/$defs/retry"},
         })),
+        "on_error": {"anyOf": [{"$ref": "#/$defs/on_error"}, {"type": "null"}]},
         "escalation": optional(json!({
             "description": "What follows when steps have failed, after all attempts of their own, and everything else has ended; by default the execution ends.",
             "type": "object",

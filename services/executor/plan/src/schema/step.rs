@@ -1,16 +1,18 @@
 //! The schema of a step.
 
+use belay_reasons::ErrorClass;
 use serde_json::{Value, json};
 
 use super::parts::{absent, duration, id, object, optional, present, present_as_any, with_other_names};
 use crate::{
-    Profile, RunWhen,
+    MAX_QUEUED_ATTEMPTS, Profile, RecoveryStrategy, RunWhen,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
         MAX_DURATION, MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS,
         MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES,
         MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TOOL_CHARS,
     },
+    recovery::{class_named, class_names},
 };
 
 /// A name without spaces and without characters that cannot be seen.
@@ -54,6 +56,7 @@ pub(super) fn step() -> Value {
             "examples": ["${list.result.files}"],
         },
         "timeout": optional(duration("The longest time for all attempts and the delays between them.")),
+        "on_error": {"anyOf": [{"$ref": "#/$defs/on_error"}, {"type": "null"}]},
         "order": optional(json!({
             "description": "Its position in the plan, instead of its position in the list; all steps have it, or none.",
             "type": "integer", "minimum": 0, "maximum": u32::MAX,
@@ -263,6 +266,22 @@ pub(super) fn retry() -> Value {
         "allOf": [both("max_attempts", "maxAttempts"), both("backoff", "backoffMs")],
     });
     object(fields, rules)
+}
+
+/// What follows failures, by their classes.
+pub(super) fn on_error() -> Value {
+    let strategies = |class: ErrorClass| {
+        let words = RecoveryStrategy::WORDS.iter().filter(|(_, strategy)| strategy.is_for(class));
+        let words: Vec<Value> = words.map(|(word, _)| (*word).into()).collect();
+        json!({"enum": words})
+    };
+    let classes = class_names().filter_map(class_named).map(|class| (class.name().to_owned(), strategies(class)));
+    let description = format!(
+        "What follows when a step has failed for good, by the class of the failure: `use_cache`, the last result of the same call; `queue_for_later`, which \
+         pauses the execution until there is room again, for at most {MAX_QUEUED_ATTEMPTS} attempts; `compensate`, which stops the execution and undoes what its steps have \
+         done."
+    );
+    object(Value::Object(classes.collect()), json!({"description": description}))
 }
 
 pub(super) fn wait() -> Value {

@@ -32,6 +32,7 @@ pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
         allowed_commands: None,
         escalation: None,
         resources: Vec::new(),
+        on_error: Vec::new(),
     }
 }
 

@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use belay_execution::{
-    Actor, Control, Created, Event, Execution, ExecutionState, Json, MAX_SIGNALS, OperationId, Refused,
-};
-use belay_plan::{Format, Plan};
+use belay_execution::{Actor, Control, Event, Execution, ExecutionState, Json, MAX_SIGNALS, Refused};
 
-use crate::support::{Play, START, act_of, created, is, story};
+use crate::support::{START, is, story};
 
 fn actor(request_id: &str) -> Actor {
     Actor { principal: "ann".to_owned(), request_id: request_id.to_owned() }
@@ -95,13 +92,17 @@ fn what_cannot_be_done_is_said_by_its_kind() {
 /// An execution whose only step was skipped before its time begins at its time, and ends then.
 #[test]
 fn what_is_skipped_before_its_time_ends_at_its_time() {
-    let plan = Plan::parse(Format::Yaml, "{id: p, steps: [{id: a, tool: work}]}").unwrap();
-    let start_at = Some(START.saturating_add(Duration::from_secs(10)));
-    let script = |_: &OperationId, _| panic!("nothing is called");
-    let mut play = Play::new(Created { start_at, ..created(plan) }, Box::new(script));
-    play.acts = [(START.saturating_add(Duration::from_secs(2)), act_of("skip-step a 0"))].into();
-    play.run();
-    assert_eq!(play.picture(), ["2s a to skip, a skipped REQUESTED", "10s started, PARTIAL"]);
+    let picture = story("a").starts_after("10s").acts("2s skip-step a 0").picture();
+    assert_eq!(picture, ["2s a to skip, a skipped REQUESTED", "10s started, PARTIAL"]);
+}
+
+/// What a person has skipped, or given, before an execution's time runs at its time when they ask for that.
+#[test]
+fn what_was_given_before_its_time_can_run_again() {
+    assert_eq!(
+        story("a").starts_after("10s").acts("2s set-output a 0 7; 3s retry a").picture(),
+        ["2s a given 7, a completed", "3s a run again", "10s started, a started", "11s a completed, COMPLETED"]
+    );
 }
 
 // A repetition of a pause is one, also once its time has passed; a new one with that time is refused.

@@ -11,6 +11,7 @@ mod escalation;
 mod fallback;
 mod for_each;
 mod forking;
+mod on_error;
 mod order;
 mod pausing;
 mod readers;

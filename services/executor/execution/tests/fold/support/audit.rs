@@ -8,10 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belay_execution::{
     ApprovalEvent, ApprovalMode, Body, ChildEnd, ChildEvent, Decision, ErrorClass, Event, ExecutionEvent,
-    ExecutionState, Failure, Finished, Json, OperationId, PlanUpdated, Progress, Resolution, Retried, SkipReason,
-    StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, Totals, WaitCondition, WaitEnd, WaitEvent,
+    ExecutionState, Failure, Finished, Json, OperationId, Payload, PlanUpdated, Progress, Resolution, Retried,
+    SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, Totals, WaitCondition, WaitEnd,
+    WaitEvent,
 };
-use belay_plan::{CheckPlace, Plan, RunWhen, StepKind, StepSpec, Then};
+use belay_plan::{CheckPlace, Plan, QUEUE_DELAY, RecoveryStrategy, RunWhen, StepKind, StepSpec, Then};
+
+use super::conditions::{EARLIER, EARLIER_RESULT};
 
 /// REQUIREMENTS section 4, as far as events can show it. Checks events one by one and panics at the first violation.
 pub(crate) struct Audit {
@@ -64,6 +67,10 @@ pub(crate) struct Audit {
     open: BTreeSet<OperationId>,
     /// The steps whose call has completed.
     effects: BTreeSet<usize>,
+    /// The results of steps' own calls, with the times at which they were returned.
+    results: BTreeSet<(Timestamp, String)>,
+    /// The steps whose output is an earlier result.
+    cached: BTreeSet<usize>,
     /// Calls in flight that checks take.
     checking: BTreeMap<OperationId, CheckPlace>,
     /// The checks of each step's attempt whose calls have completed.
@@ -170,6 +177,8 @@ impl Audit {
             requested: BTreeSet::new(),
             open: BTreeSet::new(),
             effects: BTreeSet::new(),
+            results: BTreeSet::new(),
+            cached: BTreeSet::new(),
             checking: BTreeMap::new(),
             passed: BTreeSet::new(),
             doubted: BTreeMap::new(),
@@ -280,13 +289,15 @@ impl Audit {
                 self.check_attempt(step, attempt);
                 let retry = self.spec(step).retry();
                 let attempt = attempt - self.of_others(step);
-                assert!(failure.class.is_retryable() && attempt < retry.max_attempts && self.stop.is_none());
+                let most = self.spec(step).max_attempts(failure.class);
+                assert!(failure.class.is_retryable() && attempt < most && self.stop.is_none());
+                let queues = failure.class == ErrorClass::RateLimit && self.spec(step).queues_for_later();
                 // S2-FR-067: the count is kept; S0-08, S2-FR-065, S4-21: the delay is the plan's, or what the failure asks for.
                 let planned = match failure.class {
+                    _ if queues => QUEUE_DELAY,
                     ErrorClass::RateLimit => retry.delay_after_rate_limit(attempt - 1).expect("it is tried again"),
                     _ => retry.delay(attempt - 1),
                 };
-                let queues = failure.class == ErrorClass::RateLimit && retry.rate_limit.queues_for_later();
                 let expected = match failure.retry_after {
                     Some(after) if queues => after,
                     after => planned.max(after.unwrap_or_default()),
@@ -314,10 +325,26 @@ impl Audit {
                 // S1-20, S1-21, S1-32: all attempts of the one before, unless another cannot help.
                 let retry = spec.retry();
                 let never = failure.class == ErrorClass::RateLimit && retry.delay_after_rate_limit(0).is_none();
-                let all = attempt - attempts == retry.max_attempts && failure.class.is_retryable();
+                let all = attempt - attempts >= spec.max_attempts(failure.class) && failure.class.is_retryable();
                 assert!(is_requested || all || never || failure.class == ErrorClass::AgentUnavailable, "{failure}");
                 self.fallbacks.insert(step, (place + 1, attempt));
                 self.not_before.insert(step, time);
+            }
+            // S4-29: for the class that the plan names, instead of a failure, the last result of the same call.
+            StepEvent::CachedResultUsed { failure, result, source } => {
+                self.check_attempt(step, attempt);
+                assert!(
+                    self.stop.is_none() && self.spec(step).recovery(failure.class) == Some(RecoveryStrategy::UseCache)
+                );
+                assert_eq!(source.age, time.since(source.completed_at));
+                match source.execution.as_str() {
+                    "" => {
+                        assert!(self.results.contains(&(source.completed_at, text_of(result))), "no call returned this")
+                    }
+                    _ => assert_eq!((text_of(result).as_str(), source.completed_at), (EARLIER_RESULT, EARLIER)),
+                }
+                assert!(self.effects.insert(step) && self.cached.insert(step), "step {step} took effect");
+                self.took_effect(step);
             }
             StepEvent::ItemsListed { items } => self.items_listed(step, attempt, items),
             StepEvent::ItemsCollected { .. } => {
@@ -362,7 +389,9 @@ impl Audit {
                 self.totals.failed += self.counted(step);
                 self.step_ended(step, *progress);
                 self.first_failure.get_or_insert_with(|| failure.clone());
-                if (self.plan.stop_on_error() || failure.class == ErrorClass::Fatal) && self.undoing.is_none() {
+                let undoes = self.spec(step).recovery(failure.class) == Some(RecoveryStrategy::Compensate);
+                let stops = self.plan.stop_on_error() || failure.class == ErrorClass::Fatal || undoes;
+                if stops && self.undoing.is_none() {
                     self.stop.get_or_insert(Stop::Error);
                 }
             }
@@ -554,7 +583,7 @@ impl Audit {
         assert!(self.may_run(step), "step {step} started before what it waits for");
         assert!(!self.ended.contains(&step), "step {step} started after its end");
         let before = self.before(step);
-        assert!(attempt - self.of_others(step) <= self.spec(step).retry().max_attempts);
+        assert!(attempt - self.of_others(step) <= self.spec(step).max_attempts(ErrorClass::RateLimit));
         assert_eq!(attempt, self.attempts.get(&step).copied().unwrap_or(before) + 1);
         assert!(self.not_before.remove(&step).is_none_or(|not_before| not_before <= time), "step {step} did not wait");
         self.attempts.insert(step, attempt);
@@ -594,4 +623,9 @@ impl Audit {
     fn check_may_start(&self) {
         assert!(self.started && !self.paused && self.stop.is_none(), "something started that must not");
     }
+}
+
+/// A payload as text: these executions have no blobs.
+fn text_of(payload: &Payload) -> String {
+    payload.inline().map_or_else(String::new, |json| json.as_str().to_owned())
 }

@@ -126,6 +126,10 @@ fn step_words(attempt: u32, event: &StepEvent) -> String {
         StepEvent::FallbackSwitched { failure, from, to, reason: _ } => {
             format!("{from} gives way to {to} after {}", failure.reason)
         }
+        StepEvent::CachedResultUsed { failure, result, source } => {
+            let result = result.inline().map_or("a blob", belay_execution::Json::as_str);
+            format!("uses {result}, {}s old, after {}", source.age.as_secs_f64(), failure.reason)
+        }
         StepEvent::ItemsListed { items } => format!("lists {}", items.len()),
         StepEvent::ItemsCollected { output } => {
             format!("collects {}", output.inline().map_or("a blob", belay_execution::Json::as_str))

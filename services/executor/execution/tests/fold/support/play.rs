@@ -276,7 +276,7 @@ impl Play {
             fresh
                 .extend(self.execution.advance_with(DecideContext { now: self.now, ledger_id: "ledger" }, &Conditions));
             self.turns.push(fresh.len());
-            let Some(kept) = self.crashes.pop_front().flatten() else {
+            let Some(mut kept) = self.crashes.pop_front().flatten() else {
                 self.refused.extend(refused.into_iter().map(|(_, why)| why));
                 self.store(fresh);
                 if self.thorough {
@@ -284,6 +284,10 @@ impl Play {
                 }
                 return self.perform();
             };
+            // The events of one request are stored together.
+            while kept > 0 && recorded.get(kept).is_some_and(|place| recorded[kept - 1] == *place) {
+                kept -= 1;
+            }
             fresh.truncate(kept);
             self.store(fresh);
             self.execution = Execution::replay(self.events.iter().cloned()).unwrap();

@@ -9,8 +9,8 @@ use belay_execution::{
     WaitEvent,
 };
 use belay_plan::{
-    Backoff, CallDraft, Escalation, FormDraft, Input, Plan, PlanDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft,
-    Then, WaitDraft,
+    Backoff, CallDraft, Escalation, FormDraft, Input, OnError, Plan, PlanDraft, RecoveryStrategy, RetryPolicy, RunWhen,
+    StepDraft, StepKindDraft, Then, WaitDraft,
 };
 use serde_json::{Value, json};
 
@@ -26,6 +26,7 @@ pub(crate) struct Story {
     replies: HashMap<String, Vec<Reply>>,
     acts: Vec<(Duration, Happening)>,
     mode: ApprovalMode,
+    start_after: Option<Duration>,
 }
 
 /// Steps such as `draft; publish after draft, review`. They run one by one, once each, for a second.
@@ -52,11 +53,12 @@ pub(crate) fn story(steps: &str) -> Story {
             exclusive: false,
             verbatim: Vec::new(),
             retry: None,
+            on_error: OnError::new(),
             kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments: json!({}) },
         }
     });
     let plan = PlanDraft { id: "story".to_owned(), steps: steps.collect(), ..PlanDraft::default() };
-    Story { plan, replies: HashMap::new(), acts: Vec::new(), mode: ApprovalMode::Wait }
+    Story { plan, replies: HashMap::new(), acts: Vec::new(), mode: ApprovalMode::Wait, start_after: None }
 }
 
 impl Story {
@@ -73,6 +75,12 @@ impl Story {
     /// What happens where a person would be asked.
     pub(crate) fn mode(mut self, mode: ApprovalMode) -> Self {
         self.mode = mode;
+        self
+    }
+
+    /// It starts this much later than it was accepted.
+    pub(crate) fn starts_after(mut self, delay: &str) -> Self {
+        self.start_after = Some(seconds(delay));
         self
     }
 
@@ -151,6 +159,12 @@ impl Story {
             verbatim: Vec::new(),
         });
         self.step(id).fallback = calls.collect();
+        self
+    }
+
+    /// What follows when a step fails with a failure of this class.
+    pub(crate) fn on_error(mut self, id: &str, class: ErrorClass, strategy: RecoveryStrategy) -> Self {
+        self.step(id).on_error.insert(class, strategy);
         self
     }
 
@@ -250,7 +264,7 @@ impl Story {
 
     /// The play before its first turn.
     pub(crate) fn rehearse(self) -> Play {
-        let Story { plan, replies, acts, mode } = self;
+        let Story { plan, replies, acts, mode, start_after } = self;
         let plan = Plan::new(plan).unwrap();
         // The steps for the entries of a list come later.
         let is_known = |id: &String| plan.step_index(id.split('~').next().unwrap_or_default()).is_some();
@@ -259,7 +273,8 @@ impl Story {
             let of_step = replies.get(&*call.step).and_then(|replies| replies.get(before));
             of_step.cloned().unwrap_or_else(|| reply("ok"))
         };
-        let created = Created { approval_mode: mode, ..created(plan) };
+        let start_at = start_after.map(|after| START.saturating_add(after));
+        let created = Created { approval_mode: mode, start_at, ..created(plan) };
         let mut play = Play::new(created, Box::new(script));
         play.acts = acts.into_iter().map(|(at, act)| (START.saturating_add(at), act)).collect();
         play

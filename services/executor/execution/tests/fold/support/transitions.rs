@@ -128,6 +128,7 @@ fn step_trigger(body: &Body, from: StepState, to: StepState) -> Option<StepTrigg
             | StepEvent::OutputSet { .. }
             | StepEvent::RetryAdvanced { .. }
             | StepEvent::RetryCancelled { .. }
+            | StepEvent::CachedResultUsed { .. }
             | StepEvent::ItemsCollected { .. } => return None,
             // A step for an entry that runs again; those that have ended do so with the list.
             StepEvent::ItemsListed { .. } => match from {

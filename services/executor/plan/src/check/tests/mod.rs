@@ -32,6 +32,7 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         exclusive: false,
         verbatim: Vec::new(),
         retry: None,
+        on_error: Default::default(),
         kind: StepKindDraft::Tool { tool: "noop".to_owned(), arguments },
     }
 }

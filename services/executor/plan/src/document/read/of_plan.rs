@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    Backoff, Escalation, Input, StepDraft, Then,
+    Backoff, Escalation, Input, OnError, RecoveryStrategy, StepDraft, Then,
     check::retry_problems,
     limits::{MAX_ESCALATIONS, MAX_PARALLELISM},
     nearest,
     path::shown,
+    recovery::{class_named, class_names},
 };
 
 use super::{super::tree::Kind, Reader, Value};
@@ -118,6 +119,39 @@ impl<'n> Reader<'n> {
         });
         fields.finish(&mut self.report);
         Some(Escalation { retries: retries?, backoff: backoff?, then: then? })
+    }
+
+    /// What follows failures, by their classes.
+    pub(super) fn on_error(&mut self, on_error: &Value<'n>) -> OnError {
+        let Some(entries) = on_error.node.entries() else {
+            on_error.refuse(&mut self.report, || {
+                "must be an object with what follows each class of failures, such as {TIMEOUT: use_cache}".to_owned()
+            });
+            return OnError::new();
+        };
+        let mut read = OnError::new();
+        for entry in entries {
+            let name = entry.key.name.as_str();
+            let value = Value { path: on_error.path.key(name.to_owned()), node: &entry.value };
+            let class = class_named(name);
+            if class.is_none() {
+                value.refuse(&mut self.report, || {
+                    let near = nearest(&name.to_uppercase(), class_names());
+                    let near = near.map(|near| format!("; did you mean `{near}`?"));
+                    let known = || format!(": write one of {}", class_names().collect::<Vec<_>>().join(", "));
+                    format!("`{}` is no class of failures{}", shown(name), near.unwrap_or_else(known))
+                });
+            }
+            let word = value.text(&mut self.report);
+            let strategy = RecoveryStrategy::WORDS.iter().find(|(known, _)| *known == word);
+            if strategy.is_none() && matches!(value.node.kind, Kind::Text(_)) {
+                value.refuse(&mut self.report, || {
+                    format!("must be use_cache, queue_for_later or compensate, not `{}`", shown(&word))
+                });
+            }
+            read.extend(class.zip(strategy.map(|(_, strategy)| *strategy)));
+        }
+        read
     }
 
     /// How many steps may use each resource at the same time.
