@@ -688,6 +688,12 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
                 order.goes_on = 0.9;
                 continue;
             }
+            // Several executions of one plan, which use each other's results.
+            if seed % 3 == 0 && order.seed % 3 == 2 {
+                order.plan = plans::recalling(random);
+                order.goes_on = 0.6;
+                continue;
+            }
             plans::extend(random, &mut order.plan);
             features::add_checks(random, &mut order.plan);
             features::share(random, &mut order.plan);

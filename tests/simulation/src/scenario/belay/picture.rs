@@ -1,6 +1,6 @@
 //! A client's fold of the events, based on the contract alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use belay_proto::v1::{self, RunWhen, child_ended::End, execution, execution_event::Kind, step, wait_ended::Cause};
 
@@ -134,6 +134,8 @@ pub(super) struct Fold {
     pub(super) entries: Vec<Option<(usize, serde_json::Value)>>,
     /// For each step that has read its list, how many entries that has.
     pub(super) listed: BTreeMap<usize, usize>,
+    /// The results of calls, as they are shown, with the times at which they were returned.
+    results: HashSet<(Option<pbjson_types::Timestamp>, String)>,
     /// For each step, the step that it undoes.
     pub(super) undoes: Vec<Option<usize>>,
     /// For each step that is undone, or was since the execution went on last, the step that undoes it.
@@ -215,6 +217,26 @@ impl Fold {
                 self.calls[index] += 1;
                 trace::count("calls fallen back to");
             }
+            (Kind::StepCachedResultUsed(used), Some(index)) => {
+                let class = used.failure.as_ref().map(v1::Failure::error_class);
+                let uses_cache =
+                    plans::strategy(&self.plan.steps[index], class) == Some(v1::RecoveryStrategy::UseCache);
+                if !uses_cache || self.stopping || self.picture.steps[index].state() != S::Running {
+                    return Err(format!("event {} uses an earlier result, and nothing says so", event.sequence));
+                }
+                self.fail_attempt(index, event, &used.failure);
+                let source = used.source.clone().unwrap_or_default();
+                let is_own = source.execution.is_empty();
+                let result = used.result.clone();
+                if is_own && !self.results.contains(&(source.complete_time, format!("{result:?}"))) {
+                    return Err(format!("event {} uses a result that no call has returned", event.sequence));
+                }
+                trace::count(if is_own { "own results used again" } else { "results of others used" });
+                let step = &mut self.picture.steps[index];
+                step.failure = used.failure.clone();
+                step.cached_result = Some(source);
+                step.output = result;
+            }
             (Kind::StepItemsListed(listed), Some(index)) => self.list(index, listed)?,
             (Kind::StepItemsCollected(collected), Some(index)) => {
                 let is_over = |state| matches!(state, S::Completed | S::Failed | S::Skipped | S::Cancelled);
@@ -232,6 +254,10 @@ impl Fold {
                 self.release(index, true);
             }
             (Kind::StepFailed(failed), Some(index)) => {
+                let class = failed.failure.as_ref().map(v1::Failure::error_class);
+                if plans::strategy(&self.plan.steps[index], class) == Some(v1::RecoveryStrategy::UseCache) {
+                    trace::count("calls without an earlier result");
+                }
                 self.end(index, S::Failed, event);
                 self.count(index, |totals| totals.failed += 1);
                 self.picture.steps[index].failure = failed.failure.clone();
@@ -253,9 +279,9 @@ impl Fold {
                 }
                 self.release(index, false);
                 self.picture.failure = self.picture.failure.take().or_else(|| failed.failure.clone());
-                let class = failed.failure.as_ref().map(v1::Failure::error_class);
                 // What is being undone is undone as far as it can be.
-                let stops = self.plan.stop_on_error || class == Some(v1::ErrorClass::Fatal);
+                let undoes = plans::strategy(&self.plan.steps[index], class) == Some(v1::RecoveryStrategy::Compensate);
+                let stops = self.plan.stop_on_error || class == Some(v1::ErrorClass::Fatal) || undoes;
                 self.stopping |= stops && self.undone_by.is_empty();
             }
             (Kind::StepSkipped(skipped), Some(index)) => {
@@ -335,6 +361,7 @@ impl Fold {
             // What a check returned is not the step's result.
             (Kind::ToolCallCompleted(_), Some(index)) if self.checking.contains(&index) => {}
             (Kind::ToolCallCompleted(completed), Some(index)) => {
+                self.results.insert((event.time, format!("{:?}", completed.result)));
                 self.picture.steps[index].output = completed.result.clone();
             }
             (Kind::ToolCallCancelled(_), Some(index)) if !self.stopping => {
@@ -444,6 +471,8 @@ impl Fold {
             // What was given its output without an attempt has done nothing.
             self.completed_by[*index] > 0
                 && self.picture.steps[*index].attempt > 0
+                // Nor has what uses an earlier result.
+                && self.picture.steps[*index].cached_result.is_none()
                 && self.plan.steps[*index].compensate.is_some()
                 && self.undoes[*index].is_none()
         };

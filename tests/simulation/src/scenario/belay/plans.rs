@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_proto::v1::{self, ErrorClass, step_spec, wait_step::Condition};
+use belay_proto::v1::{self, ErrorClass, RecoveryStrategy as Strategy, step_spec, wait_step::Condition};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -248,6 +248,17 @@ pub(super) fn extend(random: &mut StdRng, plan: &mut v1::Plan) {
                 ..v1::ToolStep::default()
             });
         }
+        step.on_error = match random.random_range(0..100) {
+            0..30 => {
+                let arguments = own.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
+                let mut arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+                arguments["wavers"] = true.into();
+                own.arguments = Some(v1::Payload::of_json(arguments.to_string()));
+                [ErrorClass::Transient, ErrorClass::Timeout].map(|class| on_error(class, Strategy::UseCache)).into()
+            }
+            30..40 => vec![on_error(ErrorClass::InvalidArguments, Strategy::Compensate)],
+            _ => Vec::new(),
+        };
         let holds = |condition: String| v1::Check { check: Some(v1::check::Check::Condition(condition)) };
         if random.random_bool(0.2) {
             step.preconditions = vec![holds("1 == 1".to_owned()), holds(format!("{index} % 4 != 3"))];
@@ -256,6 +267,36 @@ pub(super) fn extend(random: &mut StdRng, plan: &mut v1::Plan) {
             step.postconditions = vec![holds(format!("${{{}.result.run}} % 3 != 2", step.id))];
         }
     }
+}
+
+/// Calls that change nothing and fail now and then, whose earlier results are used; the same plan each time but for its order.
+pub(super) fn recalling(random: &mut StdRng) -> v1::Plan {
+    let step = |index: usize| {
+        let arguments = json!({"ms": 10, "value": index % 2, "wavers": true});
+        let tool = v1::ToolStep {
+            tool: LOOK.to_owned(),
+            arguments: Some(v1::Payload::of_json(arguments.to_string())),
+            ..v1::ToolStep::default()
+        };
+        v1::StepSpec {
+            id: format!("s{index}"),
+            on_error: vec![on_error(ErrorClass::Transient, Strategy::UseCache)],
+            kind: Some(step_spec::Kind::Tool(tool)),
+            ..v1::StepSpec::default()
+        }
+    };
+    let steps = (0..random.random_range(2..=5)).map(step).collect();
+    let parallelism = random.random_range(1..=3);
+    v1::Plan { id: "recalling".to_owned(), steps, parallelism, ..v1::Plan::default() }
+}
+
+fn on_error(class: ErrorClass, strategy: Strategy) -> v1::OnError {
+    v1::OnError { error_class: class.into(), strategy: strategy.into() }
+}
+
+/// What a plan has follow when a step fails with this class.
+pub(super) fn strategy(step: &v1::StepSpec, class: Option<ErrorClass>) -> Option<Strategy> {
+    step.on_error.iter().find(|entry| Some(entry.error_class()) == class).map(v1::OnError::strategy)
 }
 
 /// A list of two to four entries, of which some have what an earlier step has returned, in a plan that fails and undoes that step now and then: when it

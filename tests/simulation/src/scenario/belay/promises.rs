@@ -201,7 +201,8 @@ impl Promises {
                     return vec![format!("call {place} of the attempt is made after {later} has completed")];
                 }
             }
-            Kind::ToolCallCompleted(_) => checked.done.extend(checked.newest),
+            // The place of its own call, which is the newest, is taken by an earlier result.
+            Kind::ToolCallCompleted(_) | Kind::StepCachedResultUsed(_) => checked.done.extend(checked.newest),
             Kind::StepResolved(resolved) if resolved.resolution() == v1::StepResolution::Completed => {
                 checked.done.extend(checked.newest);
             }

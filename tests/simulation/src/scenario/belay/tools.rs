@@ -53,6 +53,7 @@ const PARAMETERS: &str = r#"{
     "ms": {"type": "integer", "minimum": 0, "description": "How long it takes, in milliseconds."},
     "hangs": {"type": "integer", "minimum": 0, "description": "The first so many attempts never end."},
     "fails": {"type": "integer", "minimum": 0, "description": "The first so many attempts fail."},
+    "wavers": {"type": "boolean", "description": "One in three of its calls fails, by their names."},
     "class": {"type": "integer", "description": "With this ErrorClass."},
     "path": {"type": "string", "description": "The file to change, at the beginning."},
     "command": {"type": "array", "items": {"type": "string"}, "description": "A command."},
@@ -165,6 +166,10 @@ impl Tool for Scripted {
                 let class = i32::try_from(number("class")).unwrap_or_default();
                 let class = ErrorClass::try_from(class).unwrap_or(ErrorClass::Transient);
                 return Err(ToolFailure::new(class, "SCRIPTED", "as the arguments said"));
+            }
+            if arguments["wavers"] == true && call.bytes().map(u32::from).sum::<u32>().is_multiple_of(3) {
+                outside.end(run, false);
+                return Err(ToolFailure::new(ErrorClass::Transient, "SCRIPTED", "now and then"));
             }
             outside.end(run, true);
             Ok(json!({"run": run, "value": arguments["value"]}))
