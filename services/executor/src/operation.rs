@@ -158,6 +158,8 @@ pub(crate) struct ToolCallOperation {
     /// The namespace's id.
     pub(crate) namespace: String,
     pub(crate) workspace: Workspace,
+    /// The context in which the plan was asked for.
+    pub(crate) context: Option<Json>,
     /// The call's span.
     pub(crate) trace: TraceContext,
     pub(crate) request: Arc<ToolCallRequest>,
@@ -538,6 +540,7 @@ impl ToolCallOperation {
             attempt: i32::try_from(self.key.attempt).unwrap_or(i32::MAX),
             grant,
             trace: Some(wire_trace(&self.trace)),
+            context: self.context.as_ref().map(wire::inline),
         }
     }
 

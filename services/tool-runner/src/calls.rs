@@ -107,6 +107,8 @@ pub(crate) struct CallRequest {
     pub(crate) token: i64,
     /// The trace context of the caller.
     pub(crate) trace: Option<TraceContext>,
+    /// The context in which the plan was asked for, as JSON.
+    pub(crate) context: Option<String>,
 }
 
 impl Calls {

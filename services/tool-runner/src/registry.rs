@@ -155,6 +155,8 @@ pub struct Invocation {
     pub output: Arc<dyn Output>,
     /// The trace it belongs to, for the environment of a command.
     pub trace: v1::TraceContext,
+    /// The context in which the plan was asked for, as JSON; `None` where there is none.
+    pub context: Option<String>,
     /// The names of the active sandbox layers. A tool that runs a process in the sandbox sets it once the process runs; it stays empty
     /// otherwise.
     pub enforced: Arc<OnceLock<Vec<String>>>,
@@ -393,6 +395,7 @@ impl Invocation {
             view,
             output: Arc::new(Discard),
             trace: v1::TraceContext::default(),
+            context: None,
             enforced: Arc::default(),
             limit: Duration::from_secs(60),
             stop: StopRequest::never(),

@@ -73,6 +73,9 @@ impl AuditLevel {
         [("minimal", Self::Minimal), ("standard", Self::Standard), ("verbose", Self::Verbose)];
 }
 
+/// The input that has the context in which a plan is asked for: templates read it as `${context.NAME}`, and the programs of calls get it.
+pub const CONTEXT_INPUT: &str = "context";
+
 /// A value that an execution is started with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -27,7 +27,8 @@ mod timestamp;
 pub use check::{is_signal_name, label_problem};
 pub use document::{Composed, EXECUTOR_STAGE_COMMANDS, Format, NamedPlan, PlanText, refused_name};
 pub use draft::{
-    AuditLevel, CallDraft, CheckDraft, FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft, WaitDraft,
+    AuditLevel, CONTEXT_INPUT, CallDraft, CheckDraft, FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft,
+    WaitDraft,
 };
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use escalation::{Escalation, Then};

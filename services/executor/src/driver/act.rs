@@ -97,6 +97,7 @@ impl Driver {
             name,
             namespace: self.name.namespace.clone(),
             workspace: created.workspace.clone(),
+            context: self.execution.context(),
             trace: self.trace.call(&id),
             arguments: self.arguments(&request.arguments),
             request,

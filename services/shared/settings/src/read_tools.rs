@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use belay_condition::Condition;
 use belay_yaml::{Node, Reader, Value, nearest, seconds, shown};
 use serde_json::{Map, Value as Json, json};
 
@@ -11,9 +12,11 @@ use crate::{
     tools::{Piece, Word, Words, pieces},
 };
 
-const TOOL: &str = "aliases title description command cwd env parameters result output recovery annotations timeout";
+const TOOL: &str = "aliases title description command cwd env parameters result preconditions postconditions output recovery annotations timeout";
 const ANNOTATIONS: &str = "destructive idempotent open_world";
 
+/// How many conditions a tool may have before its program, and after it, as a step.
+const MAX_CONDITIONS: usize = 20;
 /// The longest name of a tool, as in plans.
 const MAX_NAME: usize = 128;
 /// The longest time limit, in seconds: a day.
@@ -66,6 +69,8 @@ fn tool(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<Com
         env: Vec::new(),
         parameters: json!({"type": "object", "properties": {}, "additionalProperties": false}),
         result: None,
+        preconditions: Vec::new(),
+        postconditions: Vec::new(),
         output: ToolOutput::Command,
         recovery: ToolRecovery::Transactional,
         destructive: true,
@@ -88,6 +93,8 @@ fn tool(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<Com
                 }
             }
             "result" => tool.result = schema(reader, node, field).map(Json::Object),
+            "preconditions" => tool.preconditions = conditions(reader, node, field, CommandTool::BEFORE),
+            "postconditions" => tool.postconditions = conditions(reader, node, field, CommandTool::AFTER),
             "output" => output = reader.one_of(node, field, &ToolOutput::WORDS),
             "recovery" => reader.word(node, field, &ToolRecovery::WORDS, &mut tool.recovery),
             "annotations" => reader.map(node, field, |reader, key, field, node| {
@@ -129,6 +136,29 @@ fn tool(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<Com
         arguments(reader, &tool, field);
     }
     (reader.violations().len() == before).then_some(tool)
+}
+
+/// What has to hold: expressions in which these variables are known.
+fn conditions(reader: &mut Reader, node: &Node, field: &str, variables: &[&str]) -> Vec<String> {
+    let conditions = reader.list(node, field, |reader, node, field| {
+        let expression = match &node.value {
+            Value::Bool(constant) => constant.to_string(),
+            _ => reader.text(node, field)?,
+        };
+        match Condition::new(&expression, variables) {
+            Ok(_) => Some(expression),
+            Err(error) => {
+                let known = variables.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+                reader.refuse(field, node.line, format!("cannot be read: {error}; it is an expression about {known}"));
+                None
+            }
+        }
+    });
+    if conditions.len() > MAX_CONDITIONS {
+        let message = format!("has {} entries, but the limit is {MAX_CONDITIONS}", conditions.len());
+        reader.refuse(field, node.line, message);
+    }
+    conditions
 }
 
 fn alias(reader: &mut Reader, node: &Node, field: &str) -> Option<String> {

@@ -86,6 +86,10 @@ pub struct CommandTool {
     pub parameters: Value,
     /// The JSON Schema of the result; `None` when it says nothing.
     pub result: Option<Value>,
+    /// What has to hold before its program runs: expressions in CEL about `arguments` and `context`.
+    pub preconditions: Vec<String>,
+    /// What has to hold once its program has ended well: expressions in CEL about `output` as well.
+    pub postconditions: Vec<String>,
     /// What it returns.
     pub output: ToolOutput,
     /// What may be done about a call whose outcome is unknown.
@@ -101,6 +105,11 @@ pub struct CommandTool {
 }
 
 impl CommandTool {
+    /// What its preconditions are about.
+    pub const BEFORE: &[&str] = &["arguments", "context"];
+    /// What its postconditions are about.
+    pub const AFTER: &[&str] = &["arguments", "context", "output"];
+
     /// The command as it is written, for people.
     pub fn shown(&self) -> String {
         let word = |word: &Word| -> String {

@@ -53,6 +53,7 @@ pub(super) async fn work(
         view,
         output,
         trace: request.trace.as_ref().map(record::trace).unwrap_or_default(),
+        context: request.context.clone(),
         enforced,
         limit,
         stop: StopRequest::new(cancelled.clone()),

@@ -21,6 +21,9 @@ use crate::{
 /// The limit for inline arguments, in bytes of JSON: what a plan may hold, and what templates may make of it.
 const MAX_ARGUMENTS_BYTES: usize = 4 * 1024 * 1024;
 
+/// The limit for the context, in bytes of JSON: what the value of an input may hold.
+const MAX_CONTEXT_BYTES: usize = 256 * 1024;
+
 pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRequest) -> Result<Subscription, Status> {
     check_name(&request.name)?;
     let attempt = u32::try_from(request.attempt)
@@ -57,6 +60,17 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
             return Err(status::invalid("arguments.blob", "is not supported: send inline JSON").into());
         }
     };
+    let context = match request.context.and_then(|payload| payload.content) {
+        None => None,
+        Some(Content::Json(json)) if json.len() <= MAX_CONTEXT_BYTES => Some(json),
+        Some(Content::Json(json)) => {
+            let message = format!("has {} bytes; the limit is {MAX_CONTEXT_BYTES}", json.len());
+            return Err(status::invalid("context.json", message).into());
+        }
+        Some(Content::Blob(_)) => {
+            return Err(status::invalid("context.blob", "is not supported: send inline JSON").into());
+        }
+    };
     let timeout = request
         .timeout
         .map(|timeout| {
@@ -70,7 +84,21 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
     let trace = request.trace.and_then(|trace| TraceContext::parse(&trace.traceparent, &trace.tracestate).ok());
     let (name, grant, exclusive) = (request.name, request.grant, request.exclusive);
     let token = request.fence.unwrap_or_default().token;
-    calls.call(CallRequest { name, attempt, tool, arguments, timeout, workspace, exclusive, grant, token, trace }).await
+    calls
+        .call(CallRequest {
+            name,
+            attempt,
+            tool,
+            arguments,
+            timeout,
+            workspace,
+            exclusive,
+            grant,
+            token,
+            trace,
+            context,
+        })
+        .await
 }
 
 pub(super) fn message(update: CallUpdate) -> runner_v1::CallToolResponse {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use belay_condition::Condition;
 use belay_policy::ToolKind;
 use belay_proto::v1::{ErrorClass, WriteBound};
 use belay_reasons as reasons;
@@ -31,6 +32,48 @@ struct Declaration {
     spec: ToolSpec,
     declared: CommandTool,
     terminal: RunTerminal,
+    /// What has to hold before its program runs, and once that has ended well.
+    before: Vec<Holds>,
+    after: Vec<Holds>,
+}
+
+/// An expression that has to be true.
+struct Holds {
+    source: String,
+    condition: Condition,
+}
+
+impl Holds {
+    fn all(sources: &[String], variables: &[&str]) -> Vec<Self> {
+        let read = |source: &String| Self {
+            source: source.clone(),
+            condition: Condition::new(source, variables).expect("the settings were checked"),
+        };
+        sources.iter().map(read).collect()
+    }
+}
+
+/// The variables of a call's conditions.
+struct Variables {
+    arguments: Value,
+    context: Option<Value>,
+    output: Option<Value>,
+}
+
+/// Why the plan's context has no value.
+const NO_CONTEXT: &str = "the plan has no context";
+
+/// The first of these conditions that does not hold, with the reason where it is neither true nor false.
+fn first_broken(conditions: &[Holds], variables: &Variables) -> Option<String> {
+    let Variables { arguments, context, output } = variables;
+    let known = [("arguments", Some(arguments)), ("context", context.as_ref()), ("output", output.as_ref())];
+    let values: Vec<(&str, &Value)> = known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let absent = if context.is_none() { &[("context", NO_CONTEXT)][..] } else { &[] };
+    conditions.iter().find_map(|Holds { source, condition }| match condition.evaluate_with(&values, absent) {
+        Ok(true) => None,
+        Ok(false) => Some(format!("`{source}`")),
+        Err(error) => Some(format!("`{source}`, which has no value: {error}")),
+    })
 }
 
 /// Keeps a text for the life of the process, as the tools that are built in do. Tools are declared once, when a runner starts.
@@ -77,11 +120,53 @@ impl Declared {
                 open_world: declared.open_world,
             },
         };
-        Self(Arc::new(Declaration { spec, declared: declared.clone(), terminal }))
+        let before = Holds::all(&declared.preconditions, CommandTool::BEFORE);
+        let after = Holds::all(&declared.postconditions, CommandTool::AFTER);
+        Self(Arc::new(Declaration { spec, declared: declared.clone(), terminal, before, after }))
     }
 }
 
 impl Declaration {
+    /// The arguments of a call with the defaults of those that it does not give.
+    fn with_defaults(&self, arguments: &Value) -> Value {
+        let names = self.declared.parameters["properties"].as_object().into_iter().flat_map(|named| named.keys());
+        let given = names.filter_map(|name| Some((name.clone(), self.value(arguments, name)?.clone())));
+        Value::Object(given.chain(arguments.as_object().cloned().unwrap_or_default()).collect())
+    }
+
+    /// Checks what has to hold before its program runs, or after it: S4-20.
+    async fn check(
+        self: &Arc<Self>,
+        arguments: &Value,
+        context: Option<&str>,
+        output: Option<&Value>,
+    ) -> Result<(), ToolFailure> {
+        let is_after = output.is_some();
+        if (if is_after { &self.after } else { &self.before }).is_empty() {
+            return Ok(());
+        }
+        let context = context.and_then(|context| serde_json::from_str(context).ok());
+        let variables = Variables { arguments: self.with_defaults(arguments), context, output: output.cloned() };
+        let this = Arc::clone(self);
+        // An expression may take some tens of milliseconds.
+        let evaluate = move || first_broken(if is_after { &this.after } else { &this.before }, &variables);
+        let broken = tokio::task::spawn_blocking(evaluate).await.unwrap_or_else(|error| Some(error.to_string()));
+        let Some(broken) = broken else { return Ok(()) };
+        let name = &self.declared.name;
+        Err(match is_after {
+            false => ToolFailure::new(
+                ErrorClass::PreconditionFailed,
+                reasons::PRECONDITION_FAILED,
+                format!("What must hold before the tool `{name}` runs does not: {broken}."),
+            ),
+            true => ToolFailure::new(
+                ErrorClass::PostconditionFailed,
+                reasons::POSTCONDITION_FAILED,
+                format!("What must hold after the tool `{name}` has run does not: {broken}."),
+            ),
+        })
+    }
+
     /// The value of an argument: the call's, else the default of its schema.
     fn value<'a>(&'a self, arguments: &'a Value, name: &str) -> Option<&'a Value> {
         arguments.get(name).or_else(|| self.declared.parameters["properties"][name].get("default"))
@@ -228,8 +313,13 @@ impl Tool for Declared {
         let command = self.0.command(&invocation.arguments);
         let this = Arc::clone(&self.0);
         Box::pin(async move {
-            let ended = this.terminal.call(Invocation { arguments: command?, ..invocation }).await?;
-            this.result(ended)
+            let (arguments, context) = (invocation.arguments.clone(), invocation.context.clone());
+            let command = command?;
+            this.check(&arguments, context.as_deref(), None).await?;
+            let ended = this.terminal.call(Invocation { arguments: command, ..invocation }).await?;
+            let output = this.result(ended)?;
+            this.check(&arguments, context.as_deref(), Some(&output)).await?;
+            Ok(output)
         })
     }
 }

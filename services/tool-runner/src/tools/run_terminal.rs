@@ -175,7 +175,8 @@ impl Tool for RunTerminal {
     fn call(&self, invocation: Invocation) -> Work {
         let (launcher, settings, lanes) = (self.enforcement.launcher(), Arc::clone(&self.settings), self.lanes.clone());
         Box::pin(async move {
-            let Invocation { name, arguments, view, output, trace, enforced, limit, mut stop, .. } = invocation;
+            let Invocation { name, arguments, view, output, trace, context, enforced, limit, mut stop, .. } =
+                invocation;
             let launcher = launcher?;
             let view = view.ok_or_else(no_view)?;
             let arguments: Arguments = read_arguments(arguments)?;
@@ -183,7 +184,7 @@ impl Tool for RunTerminal {
             let program = arguments.command.first().cloned().unwrap_or_default();
             let check = arguments.check.unwrap_or(true);
             let view = view.hold().await.map_err(|_gone| stopped())?;
-            let asked = Asked { name, arguments, trace, limit };
+            let asked = Asked { name, arguments, trace, context, limit };
             let (life, over) = process::Life::new();
             let guard = process::KillOnDrop(life.clone());
             let host = process::Host { launcher, settings, lanes, enforced };

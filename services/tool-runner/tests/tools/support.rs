@@ -95,6 +95,7 @@ pub(crate) fn invocation(arguments: Value, view: &ViewHandle, output: Arc<dyn Ou
         view: Some(view.clone()),
         output,
         trace: TraceContext { traceparent: "00-aa-bb-01".into(), tracestate: "vendor=1".into() },
+        context: None,
         enforced: Arc::default(),
         // Long enough that no test depends on it: a test of another limit hangs if that limit is broken.
         limit: Duration::from_secs(86_400),

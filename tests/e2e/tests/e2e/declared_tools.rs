@@ -235,3 +235,44 @@ fn a_lost_call_of_a_manual_tool_is_resolved_by_a_person() {
     let late = home.run(["executions", "resolve", "x", "pay", "--failed"]);
     assert_eq!(late.code, 2, "{late:?}");
 }
+
+/// S4-03, S4-20: a declared tool gets the context in which the plan was asked for, and has conditions of its own about its arguments, the context and its output; what its program
+/// changed is not kept when they do not hold.
+#[test]
+fn a_declared_tool_has_conditions_and_gets_the_context() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let settings = "
+tools:
+  deploy:
+    command: [sh, -c, 'echo \"$1\" > deployed; printf \"{\\\"score\\\": %s, \\\"of\\\": %s}\" \"$1\" \"$BELAY_CONTEXT\"', sh, '${score}']
+    parameters: {required: [score], properties: {score: {type: integer}, most: {type: integer, default: 9}}}
+    output: json
+    preconditions: ['context.environment != \"production\" || arguments.score > 3']
+    postconditions: ['output.score <= arguments.most']
+";
+    home.file("config.yaml", settings);
+    let run = |environment: &str, score: u32| {
+        let plan = json!({
+            "plan": {"id": "p", "steps": [{"stepId": "s", "skillId": "deploy", "params": {"score": score}}]},
+            "context": {"traceId": "t-1", "environment": environment},
+        });
+        home.file("plan.json", plan.to_string());
+        let with = ["--workspace", "w", "--approve", "auto", "-o", "json", "--config", "config.yaml"];
+        let ended = home.run(["run", "plan.json"].iter().chain(&with));
+        let execution: Value = serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+        execution["steps"][0].clone()
+    };
+    let done = run("staging", 2);
+    let context = json!({"traceId": "t-1", "environment": "staging"});
+    assert_eq!(done["output"], json!({"score": 2, "of": context}), "{done:#}");
+    assert_eq!(fs::read_to_string(home.path("w/deployed")).unwrap(), "2\n");
+
+    let refused = run("production", 3);
+    assert_eq!(refused["failure"]["code"], "PRECONDITION_FAILED", "{refused:#}");
+    let message = refused["failure"]["message"].as_str().unwrap();
+    assert!(message.contains("before the tool `deploy` runs") && message.contains("arguments.score > 3"), "{message}");
+    let refused = run("production", 10);
+    assert_eq!(refused["failure"]["code"], "POSTCONDITION_FAILED", "{refused:#}");
+    assert_eq!(fs::read_to_string(home.path("w/deployed")).unwrap(), "2\n", "nothing else was kept");
+}

@@ -11,7 +11,7 @@ mod snapshot;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-use belay_plan::{Plan, StepKind, StepSpec, ToolStep};
+use belay_plan::{CONTEXT_INPUT, Plan, StepKind, StepSpec, ToolStep};
 
 pub(crate) use self::{
     cache::StepCache,
@@ -448,6 +448,13 @@ impl Execution {
             }
         }
         inputs
+    }
+
+    /// The context in which its plan was asked for, which its calls get: the value of the input [`CONTEXT_INPUT`]; `None` where the plan declares none.
+    pub fn context(&self) -> Option<Json> {
+        self.plan().inputs().get(CONTEXT_INPUT)?;
+        let inputs = self.inputs();
+        inputs.get(CONTEXT_INPUT).map(Json::canonical)
     }
 
     /// How often its plan was changed since it began.

@@ -401,6 +401,13 @@ fn a_wrong_tool_is_refused_by_field() {
         ("tools: {t: {command: [x], aliases: [u v]}}".into(), "1 tools.t.aliases[0]", "is not a tool's name"),
         (of("x"), "4 tools.t.command", "is text, and must be a list"),
         (of("[]"), "4 tools.t.command", "is empty"),
+        (with("preconditions: ['arguments.a >']"), "5 tools.t.preconditions[0]", "cannot be read: Syntax error"),
+        (
+            with("preconditions: ['output.a > 1']"),
+            "5 tools.t.preconditions[0]",
+            "it is an expression about `arguments`, `context`",
+        ),
+        (with("postconditions: true"), "5 tools.t.postconditions", "must be a list"),
         (of("['${a}', y]"), "4 tools.t.command[0]", "is the program, which no argument of a call decides"),
         (of("[['${a}']]"), "4 tools.t.command[0]", "is the program"),
         (of("['']"), "4 tools.t.command[0]", "is the program"),

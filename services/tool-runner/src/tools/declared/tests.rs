@@ -144,3 +144,45 @@ fn a_program_that_is_not_there_is_named_when_the_plan_is_checked() {
     assert!(problems[0].message.contains("`t`") && problems[0].message.contains("no-such-program-here"));
     assert!(problems[0].pointer.is_empty() && !problems[0].refused);
 }
+
+const RATE: &str = "
+tools:
+  rate:
+    command: [rate, '${post}']
+    parameters: {required: [post], properties: {post: {type: string}, most: {type: integer, default: 5}}}
+    result: {type: object}
+    preconditions: ['size(arguments.post) > 0 && arguments.most < 10', 'context.environment != \"production\" || arguments.most == 5']
+    postconditions: ['output.score <= arguments.most']
+";
+
+/// S4-20: the preconditions of a skill are checked before its execution with its arguments and the context, its postconditions after it with its output.
+#[tokio::test]
+async fn what_has_to_hold_is_checked_before_and_after_the_program() {
+    let tool = declared(RATE);
+    let check = async |arguments: Value, context: Option<&str>, output: Option<Value>| {
+        let checked = tool.0.check(&arguments, context, output.as_ref()).await;
+        checked.map_err(|failure| (failure.class, failure.message))
+    };
+    let (staging, production) = (Some(r#"{"environment": "staging"}"#), Some(r#"{"environment": "production"}"#));
+    assert_eq!(check(json!({"post": "p"}), staging, None).await, Ok(()));
+    assert_eq!(check(json!({"post": "p", "most": 9}), staging, None).await, Ok(()));
+    let refused = |why: &str| {
+        let message = format!("What must hold before the tool `rate` runs does not: {why}.");
+        Err((ErrorClass::PreconditionFailed, message))
+    };
+    let first = "`size(arguments.post) > 0 && arguments.most < 10`";
+    assert_eq!(check(json!({"post": ""}), staging, None).await, refused(first));
+    let second = r#"`context.environment != "production" || arguments.most == 5`"#;
+    assert_eq!(check(json!({"post": "p", "most": 9}), production, None).await, refused(second));
+    // The default of an argument that is not given counts, and a context that is missing only where it is needed.
+    assert_eq!(check(json!({"post": "p"}), None, None).await, Ok(()));
+    let missing = format!("{second}, which has no value: the plan has no context");
+    assert_eq!(check(json!({"post": "p", "most": 9}), None, None).await, refused(&missing));
+
+    assert_eq!(check(json!({"post": "p"}), None, Some(json!({"score": 5}))).await, Ok(()));
+    let (class, message) = check(json!({"post": "p"}), None, Some(json!({"score": 6}))).await.unwrap_err();
+    assert_eq!(class, ErrorClass::PostconditionFailed);
+    assert_eq!(message, "What must hold after the tool `rate` has run does not: `output.score <= arguments.most`.");
+    let (_, message) = check(json!({"post": "p"}), None, Some(json!({}))).await.unwrap_err();
+    assert!(message.contains("`output.score <= arguments.most`, which has no value: "), "{message}");
+}

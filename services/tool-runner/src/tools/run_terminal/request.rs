@@ -11,7 +11,10 @@ use belay_sandbox::{Spec, WorkspaceMount};
 use serde::Deserialize;
 
 use super::ending;
-use crate::{CommandSettings, Mount, ToolFailure, subject, tools::files::path};
+use crate::{
+    CommandSettings, Mount, ToolFailure, subject,
+    tools::files::{invalid, path},
+};
 
 #[derive(Deserialize)]
 pub(super) struct Arguments {
@@ -23,17 +26,24 @@ pub(super) struct Arguments {
     pub(super) check: Option<bool>,
 }
 
+/// The variable with the context in which the plan was asked for.
+const CONTEXT: &str = "BELAY_CONTEXT";
+
+/// The longest value of it, in bytes: `MAX_ARG_STRLEN` of Linux, without the name, `=` and the NUL at its end.
+const MAX_CONTEXT_BYTES: usize = 128 * 1024 - 1 - CONTEXT.len() - 1;
+
 /// The request of a call.
 pub(super) struct Asked {
     pub(super) name: String,
     pub(super) arguments: Arguments,
     pub(super) trace: TraceContext,
+    pub(super) context: Option<String>,
     pub(super) limit: Duration,
 }
 
 /// The command that the sandbox is to run.
 pub(super) fn spec(asked: Asked, mount: Mount, settings: &CommandSettings) -> Result<Spec, ToolFailure> {
-    let Asked { name, arguments, trace, limit } = asked;
+    let Asked { name, arguments, trace, context, limit } = asked;
     let Arguments { command, cwd, env, .. } = arguments;
     let mut words = command.into_iter();
     let program = words.next().unwrap_or_default();
@@ -49,6 +59,16 @@ pub(super) fn spec(asked: Asked, mount: Mount, settings: &CommandSettings) -> Re
     let trace = [("TRACEPARENT", &trace.traceparent), ("TRACESTATE", &trace.tracestate)];
     let of_trace = trace.into_iter().filter(|(_, value)| !value.is_empty());
     spec.env.extend(of_trace.map(|(name, value)| (name.to_owned(), value.into())));
+    if let Some(context) = context {
+        if context.len() > MAX_CONTEXT_BYTES {
+            let message = format!(
+                "the context has {} bytes, and a variable of a program can have {MAX_CONTEXT_BYTES}: leave out what no tool needs",
+                context.len()
+            );
+            return Err(invalid(message));
+        }
+        spec.env.push((CONTEXT.to_owned(), context.into()));
+    }
     spec.env.extend(env.into_iter().map(|(name, value)| (name, value.into())));
     spec.timeout = Some(limit);
     Ok(spec)

@@ -689,7 +689,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
                 continue;
             }
             // Several executions of one plan, which use each other's results.
-            if seed % 3 == 0 && order.seed % 3 == 2 {
+            if seed.is_multiple_of(3) && order.seed % 3 == 2 {
                 order.plan = plans::recalling(random);
                 order.goes_on = 0.6;
                 continue;

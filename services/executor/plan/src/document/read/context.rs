@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::{Input, PlanDraft, path::shown};
+use crate::{CONTEXT_INPUT, Input, PlanDraft, path::shown};
 
 use super::{
     super::{
@@ -13,9 +13,6 @@ use super::{
     },
     Reader, Value,
 };
-
-/// The input that has the context.
-const CONTEXT: &str = "context";
 
 /// What of a context becomes a label.
 const LABELS: [&str; 4] = ["traceId", "userId", "sessionId", "environment"];
@@ -48,9 +45,9 @@ impl<'n> Reader<'n> {
             schema: Some(json!({"type": "object"})),
             default: self.precise(Some(context.clone())),
         };
-        if draft.inputs.insert(CONTEXT.to_owned(), input).is_some() {
+        if draft.inputs.insert(CONTEXT_INPUT.to_owned(), input).is_some() {
             context.refuse(&mut self.report, || {
-                format!("is the input `{CONTEXT}`, which the plan's `inputs` declares too: give only one of them")
+                format!("is the input `{CONTEXT_INPUT}`, which the plan's `inputs` declares too: give only one of them")
             });
         }
     }
