@@ -13,7 +13,7 @@ pub type OnError = BTreeMap<ErrorClass, RecoveryStrategy>;
 #[serde(rename_all = "snake_case")]
 pub enum RecoveryStrategy {
     /// The step completes with the last result of the same call: the same tool with the same arguments, in this execution or in an earlier one of the same
-    /// plan. It fails when there is none.
+    /// plan and principal. It fails when there is none.
     UseCache,
     /// The execution is paused until there is room again, as with [`crate::RateLimit::QueueForLater`], and the call is made up to [`MAX_QUEUED_ATTEMPTS`] times.
     QueueForLater,

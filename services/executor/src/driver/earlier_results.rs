@@ -1,4 +1,4 @@
-//! Earlier results of calls, in the newest executions of the same plan: each may take the place of the result of the same call when that has failed, and the
+//! Earlier results of calls, in the newest executions of the same plan that the same principal has started: each may take the place of the result of the same call when that has failed, and the
 //! plan says so (S4-29).
 //!
 //! Executions that work in directories that requests named have to work in the same one; all of those that work in folders made for them count as one place,
@@ -87,7 +87,9 @@ impl EarlierResults {
         };
         let page = reads.read(|reader| reader.list(&query)).await.map_err(|error| unreadable(&error))?;
         let (mut by_call, mut bytes) = (HashMap::new(), 0);
-        for row in page.rows.into_iter().filter(|row| row.key != key) {
+        // What another principal's execution has returned is theirs.
+        let is_other = |row: &ExecutionRow| row.key != key && row.execution.principal == execution.principal();
+        for row in page.rows.into_iter().filter(is_other) {
             let ExecutionRow { key, execution: row, .. } = row;
             let Replayed { execution: other, secrets, .. } = match reads.replay(key).await {
                 Ok(replayed) => replayed,

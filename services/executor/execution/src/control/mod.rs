@@ -376,9 +376,26 @@ impl Execution {
         // The first event is that of the request; those that follow from it have its principal, and no id.
         let rest = Actor { request_id: String::new(), ..actor.clone() };
         let actors = std::iter::once(actor).chain(std::iter::repeat(rest));
-        let record =
-            |(body, actor)| self.record(now, Some(actor), body).expect("the checks above are those of `apply`");
-        Ok(bodies.into_iter().zip(actors).map(record).collect())
+        self.record_all(now, bodies.into_iter().zip(actors).collect())
+    }
+
+    /// Records the events of a request, all of them or none: a request that the checks let through and [`Execution::apply`] does not is refused, and the execution goes on.
+    fn record_all(&mut self, now: Timestamp, bodies: Vec<(Body, Actor)>) -> Result<Vec<Event>, Refused> {
+        let before = (bodies.len() > 1).then(|| self.clone());
+        let mut events = Vec::with_capacity(bodies.len());
+        for (body, actor) in bodies {
+            match self.record(now, Some(actor), body) {
+                Ok(event) => events.push(event),
+                Err(illegal) => {
+                    debug_assert!(false, "the checks of requests are those of `apply`: {illegal}");
+                    if let Some(before) = before {
+                        *self = before;
+                    }
+                    return Err(Refused::WrongState(self.state));
+                }
+            }
+        }
+        Ok(events)
     }
 
     /// The step with this id, which has to be in one of these states.

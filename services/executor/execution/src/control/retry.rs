@@ -50,7 +50,9 @@ impl Execution {
             // What it may change is known once the steps that run again have not started.
             let mut then = self.clone();
             for event in &events {
-                then.record(now, Some(actor.clone()), event.clone()).expect("checked above");
+                let recorded = then.record(now, Some(actor.clone()), event.clone());
+                debug_assert!(recorded.is_ok(), "the checks of requests are those of `apply`: {recorded:?}");
+                recorded.map_err(|_| Refused::WrongState(self.state))?;
             }
             events.push(then.updated(now, plan, reason.clone())?);
         }
