@@ -236,9 +236,10 @@ impl Calls {
             arguments_digest: arguments_digest(&request.arguments),
             recovery: request.tool.spec.recovery.to_proto().into(),
             start_time: Some(belay_proto::timestamp(self.clock.now_micros())),
+            secrets: self.ledger.secrets_in_context(request.context.as_deref()),
             ..runner_v1::ToolCall::default()
         };
-        let secrets = self.ledger.secrets_of(&started.tool, &request.arguments);
+        let secrets = self.ledger.secrets_of_call(&started);
         let call = Call::new(Arc::clone(digest), Progress::Running, started, secrets);
         known.calls.insert(request.name.clone(), call.clone());
         Ok(Some((call, Some((policy, taken)))))

@@ -18,7 +18,10 @@ use std::sync::{
 
 use belay_defects::{Defect, is_planted};
 use belay_group_commit::{CommitError, GroupCommit};
-use belay_proto::stores::{Service, Stores};
+use belay_proto::{
+    runner_v1,
+    stores::{Service, Stores},
+};
 use belay_sqlite::{CheckReport, Location, Readers, SqliteError, StoreSize, Threads};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -28,6 +31,7 @@ use tables::{SCHEMA, TABLES};
 
 use crate::{
     Secrets,
+    json_of::json_of,
     lock::lock,
     secrets::{CallSecrets, Sealer},
 };
@@ -205,6 +209,17 @@ impl Ledger {
     /// Redacts the secrets of a call of this tool with these arguments.
     pub(crate) fn secrets_of(&self, tool: &str, arguments: &str) -> Arc<CallSecrets> {
         Arc::new(self.secrets.of_call(tool, arguments))
+    }
+
+    /// The secrets of a call that was told its own, in its context or by its output, beside those in its arguments.
+    pub(crate) fn secrets_of_call(&self, call: &runner_v1::ToolCall) -> Arc<CallSecrets> {
+        let secrets = self.secrets.of_call(&call.tool, &json_of(call.arguments.as_ref()));
+        Arc::new(secrets.with_found(&call.secrets))
+    }
+
+    /// The secrets in the context of a call.
+    pub(crate) fn secrets_in_context(&self, context: Option<&str>) -> Vec<String> {
+        context.map(|context| self.secrets.in_context(context)).unwrap_or_default()
     }
 
     /// The first failed write; `None` while there was none. A failed write may be on disk all the same, so nothing is written over it: the

@@ -23,6 +23,9 @@ use serde_json::Value;
 use crate::Registry;
 use crate::json_of::json_of;
 
+/// How many secrets of a context are looked for, as many as those of a call's output.
+const MAX_IN_CONTEXT: usize = 256;
+
 /// Finds and seals secrets. Clones share the state.
 #[derive(Clone)]
 pub struct Secrets(Arc<Shared>);
@@ -77,6 +80,19 @@ impl Secrets {
             secrets.redactor = secrets.redactor.with_literals(known).expect("their lengths are within what is taken");
         }
         secrets
+    }
+
+    /// The secrets in the context of a call, as far as they can be looked for in texts: at most 256.
+    pub(crate) fn in_context(&self, context: &str) -> Vec<String> {
+        let secrets = CallSecrets { redactor: self.0.redactor.clone(), marked: Vec::new(), marked_result: Vec::new() };
+        let mut known = BTreeSet::new();
+        if let Some(RedactedJson { shown, hidden }) = secrets.hidden(context, &[]) {
+            for Hidden { pointer, original } in &hidden {
+                let whole = shown.pointer(pointer).and_then(Value::as_str) == Some(REDACTED);
+                learn(&secrets.redactor, original, whole, &mut known);
+            }
+        }
+        known.into_iter().take(MAX_IN_CONTEXT).collect()
     }
 
     /// Creates a key for a ledger, wrapped for storage.

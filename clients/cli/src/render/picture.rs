@@ -417,6 +417,8 @@ impl Picture {
         let state = match kind {
             Kind::StepStarted(_) => {
                 step.attempt = event.attempt;
+                // A rate limit that is queued for later makes more of them.
+                step.max_attempts = step.max_attempts.max(event.attempt);
                 step.start_time = step.start_time.or(event.time);
                 State::Running
             }

@@ -98,7 +98,7 @@ pub enum Room {
     Beyond(usize),
 }
 
-/// What makes two calls the same.
+/// The identity of a call: two calls with the same one are the same call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CallIdentity {
     /// The tool's canonical name.

@@ -109,7 +109,8 @@ pub(crate) mod by_name {
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OnError, D::Error> {
         let named = BTreeMap::<String, RecoveryStrategy>::deserialize(deserializer)?;
         let classes = named.into_iter().map(|(name, strategy)| {
-            let class = class_named(&name).ok_or_else(|| D::Error::custom(format!("`{name}` is no class of failures")));
+            let class =
+                class_named(&name).ok_or_else(|| D::Error::custom(format!("`{name}` is not a class of failures")));
             Ok((class?, strategy))
         });
         classes.collect()

@@ -72,8 +72,8 @@ impl Driver {
         let results = match self.earlier_results.take().filter(|results| results.is_fresh(now)) {
             Some(results) => results,
             None => {
-                let found =
-                    EarlierResults::find(&self.registry.reads, &self.name, (self.key, &self.execution), now).await;
+                let asks = (self.key, self.parent, &self.execution);
+                let found = EarlierResults::find(&self.registry.reads, &self.name, asks, now).await;
                 found.map_err(Exit::Unreadable)?
             }
         };
@@ -84,12 +84,9 @@ impl Driver {
             Payload::Inline(json) => json.clone(),
             Payload::Blob(blob) => {
                 let Some(opener) = origin.opener() else { return Ok(None) };
-                match self.registry.blobs.original(&opener, blob).await {
-                    Ok(json) => json,
-                    Err(error) if error.is_temporary() => return Err(Exit::Unreadable(error.status(&blob.digest))),
-                    // The execution was deleted meanwhile, or its file was damaged.
-                    Err(_) => return Ok(None),
-                }
+                // The execution was deleted meanwhile, or its file cannot be read, which is no reason to hold up this one.
+                let Ok(json) = self.registry.blobs.original(&opener, blob).await else { return Ok(None) };
+                json
             }
         };
         let facts = self.execution.tools().iter().find(|facts| facts.tool == call.tool);

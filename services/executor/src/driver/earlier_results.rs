@@ -8,7 +8,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use belay_execution::{CallIdentity, EarlierResult, Execution, Payload, Timestamp, Workspace};
 use belay_journal::{AnyOf, Condition, ExecutionKey, ExecutionRow, Order, Query};
-use tonic::{Code, Status};
+use serde_json::Value;
+use tonic::Status;
 
 use crate::{
     blobs::{Opener, owner},
@@ -20,6 +21,10 @@ use crate::{
 
 /// How many executions are looked at, the newest first. Reading the largest takes some hundred milliseconds.
 const MAX_EXECUTIONS: usize = 20;
+
+/// How many rows are read at a time, and how often: as many are looked through for those of the same principal.
+const PAGE: usize = 100;
+const MAX_PAGES: usize = 5;
 
 /// For how long what was found serves without looking again, so that a list whose 10,000 entries all fail reads no more executions than one step does.
 const KEPT_FOR: Duration = Duration::from_secs(60);
@@ -67,49 +72,53 @@ impl EarlierResults {
         self.by_call.get(call).cloned()
     }
 
-    /// Reads the newest executions of a plan, but for the one with this name, which asks.
+    /// Reads the newest executions of a plan, but for the one that asks and, where that is the execution of a step's plan, the others of its parent.
     ///
     /// # Errors
-    /// Why one of them, or the list of them, cannot be read now, and perhaps later.
+    /// Why the list of them cannot be read now, and perhaps later.
     pub(super) async fn find(
         reads: &JournalReads,
         name: &ExecutionName,
-        (key, execution): (ExecutionKey, &Execution),
+        (key, parent, execution): (ExecutionKey, Option<ExecutionKey>, &Execution),
         now: Timestamp,
     ) -> Result<Self, Status> {
-        let query = Query {
+        let mut query = Query {
             namespace: Some(name.namespace.clone()),
             filter: vec![AnyOf(vec![Condition::PlanId(true, execution.plan().id().to_owned())])],
             order: Order::NEWEST_FIRST,
             after: None,
-            // This one is among them.
-            limit: MAX_EXECUTIONS + 1,
+            limit: PAGE,
         };
-        let page = reads.read(|reader| reader.list(&query)).await.map_err(|error| unreadable(&error))?;
-        let (mut by_call, mut bytes) = (HashMap::new(), 0);
-        // What another principal's execution has returned is theirs.
-        let is_other = |row: &ExecutionRow| row.key != key && row.execution.principal == execution.principal();
-        for row in page.rows.into_iter().filter(is_other) {
-            let ExecutionRow { key, execution: row, .. } = row;
-            let Replayed { execution: other, secrets, .. } = match reads.replay(key).await {
-                Ok(replayed) => replayed,
-                Err(status) if status.code() == Code::Unavailable => return Err(status),
-                // It was deleted meanwhile, or cannot be read, which is for those to mend who read it.
-                Err(_) => continue,
+        let (mut by_call, mut bytes, mut looked_at) = (HashMap::new(), 0, 0);
+        for _ in 0..MAX_PAGES {
+            let page = reads.read(|reader| reader.list(&query)).await.map_err(|error| unreadable(&error))?;
+            // What another principal's execution has returned is theirs; the executions of one list's entries have begun together.
+            let is_candidate = |row: &&ExecutionRow| {
+                let siblings = parent.is_some() && row.execution.parent.as_ref().map(|other| other.execution) == parent;
+                row.key != key && row.execution.principal == execution.principal() && !siblings
             };
-            if !same_place(execution, &other) {
-                continue;
-            }
-            let name = ExecutionName { namespace: row.namespace, id: row.id };
-            let origin = Arc::new(Origin { name, uid: other.created().uid.clone(), secrets });
-            for EarlierResult { call, result, completed_at } in latest(&other) {
-                let held = result.inline().map_or(0, |json| json.as_str().len() as u64);
-                if bytes + held <= MAX_BYTES && !by_call.contains_key(call) {
-                    bytes += held;
-                    let (result, origin) = (result.clone(), Arc::clone(&origin));
-                    by_call.insert(call.clone(), Found { result, completed_at: *completed_at, origin });
+            for row in page.rows.iter().filter(is_candidate) {
+                // One that was deleted meanwhile has no results, nor has one that cannot be read.
+                let Ok(Replayed { execution: other, secrets, .. }) = reads.replay(row.key).await else { continue };
+                looked_at += 1;
+                let (namespace, id) = (row.execution.namespace.clone(), row.execution.id.clone());
+                let name = ExecutionName { namespace, id };
+                let origin = Arc::new(Origin { name, uid: other.created().uid.clone(), secrets });
+                let of_same_place = if same_place(execution, &other) { latest(&other) } else { Vec::new() };
+                for EarlierResult { call, result, completed_at } in of_same_place {
+                    let held = result.inline().map_or(0, |json| json.as_str().len() as u64);
+                    if bytes + held <= MAX_BYTES && !by_call.contains_key(call) {
+                        bytes += held;
+                        let (result, origin) = (result.clone(), Arc::clone(&origin));
+                        by_call.insert(call.clone(), Found { result, completed_at: *completed_at, origin });
+                    }
+                }
+                if looked_at == MAX_EXECUTIONS {
+                    return Ok(Self { found_at: now, by_call });
                 }
             }
+            let Some(next) = page.next else { break };
+            query.after = Some(next);
         }
         Ok(Self { found_at: now, by_call })
     }
@@ -122,13 +131,24 @@ fn latest(execution: &Execution) -> Vec<&EarlierResult> {
     results
 }
 
-/// Whether the same call means the same in both.
+/// What of a context names one request, and not what is asked for.
+const OF_A_REQUEST: [&str; 2] = ["traceId", "sessionId"];
+
+/// Whether the same call means the same in both: programs read the workspace and the context.
 fn same_place(one: &Execution, other: &Execution) -> bool {
-    match (&one.created().workspace, &other.created().workspace) {
+    let same_workspace = match (&one.created().workspace, &other.created().workspace) {
         (Workspace::Directory(one), Workspace::Directory(other)) => one == other,
         (Workspace::MadeFolder(_), Workspace::MadeFolder(_)) => true,
         (Workspace::Directory(_), Workspace::MadeFolder(_)) | (Workspace::MadeFolder(_), Workspace::Directory(_)) => {
             false
         }
-    }
+    };
+    let context = |execution: &Execution| {
+        let mut context = execution.context().map(|context| context.value());
+        if let Some(members) = context.as_mut().and_then(Value::as_object_mut) {
+            members.retain(|name, _| !OF_A_REQUEST.contains(&name.as_str()));
+        }
+        context
+    };
+    same_workspace && context(one) == context(other)
 }

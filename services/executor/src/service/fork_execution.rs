@@ -158,7 +158,12 @@ fn begun(origin: &ExecutionName, execution: &Execution, from: Option<&StepId>, w
                     );
                     Status::from(status::invalid("from_step", message))
                 })?;
-                StepEvent::OutputSet { output: inline.clone(), reason: why.to_owned() }
+                let source = execution.step_key(step.as_str()).and_then(|key| execution.step(key).cached_from());
+                let cached = source.map(|source| match source.execution.as_str() {
+                    "" => "; there it was an earlier result".to_owned(),
+                    execution => format!("; there it was an earlier result, of `{execution}`"),
+                });
+                StepEvent::OutputSet { output: inline.clone(), reason: format!("{why}{}", cached.unwrap_or_default()) }
             }
         };
         taken_over.push(Body::Step { step: step.clone(), attempt: 0, event });

@@ -184,8 +184,10 @@ fn on_error_from(entries: Vec<v1::OnError>, field: &str, violations: &mut Vec<Vi
         };
         match (class, strategy) {
             (None, _) => violations
-                .push(violation(at("error_class"), "is no class of failures: set one that this version knows")),
-            (_, None) => violations.push(violation(at("strategy"), "is no strategy: set one that this version knows")),
+                .push(violation(at("error_class"), "is not a class of failures: set one that this version knows")),
+            (_, None) => {
+                violations.push(violation(at("strategy"), "is not a strategy: set one that this version knows"))
+            }
             (Some(class), Some(strategy)) => {
                 if on_error.insert(class_from(class), strategy).is_some() {
                     violations.push(violation(at("error_class"), "names a class again: give each once"));

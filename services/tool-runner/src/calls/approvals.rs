@@ -31,7 +31,6 @@ use crate::{
     ToolFailure,
     commit_log::touched,
     disk_errors::is_disk_reason,
-    json_of::json_of,
     ledger::{PendingApproval, Row, Spent, WorkspaceEffect},
     policy::CallPolicy,
     subject::summary,
@@ -342,7 +341,7 @@ impl Calls {
         failed: Option<v1::Failure>,
         receipt: v1::Receipt,
     ) -> runner_v1::ToolCall {
-        let secrets = self.ledger.secrets_of(&waiting.tool, &json_of(waiting.arguments.as_ref()));
+        let secrets = self.ledger.secrets_of_call(waiting);
         let failed = failed.map(|mut failed| {
             failed.texts(&mut |text| match text {
                 Text::Words(words) | Text::Json(words) | Text::Schema(words) => *words = secrets.text(words),

@@ -11,7 +11,6 @@ use tonic::{Code, Status};
 use super::ended::EndedCall;
 use crate::{
     Ledger,
-    json_of::json_of,
     ledger::Row,
     output::OutputBuffer,
     secrets::CallSecrets,
@@ -171,7 +170,7 @@ fn as_started(call: runner_v1::ToolCall) -> runner_v1::ToolCall {
 /// A call as the ledger has it.
 pub(super) fn restore(ledger: &Ledger, row: &Row, progress: Progress) -> Call {
     let started = as_started(row.call.clone());
-    let secrets = ledger.secrets_of(&started.tool, &json_of(started.arguments.as_ref()));
+    let secrets = ledger.secrets_of_call(&started);
     Call::new(row.digest.as_str().into(), progress, started, secrets)
 }
 

@@ -494,7 +494,10 @@ impl Calls {
 
     /// Builds the message of the ended call.
     fn ended(&self, job: &Job, mut receipt: v1::Receipt, outcome: Result<Value, Unsuccessful>) -> runner_v1::ToolCall {
-        let secrets = job.call.output.found();
+        let mut secrets = job.call.output.found();
+        secrets.extend(
+            job.call.started.secrets.iter().filter(|known| !secrets.contains(known)).cloned().collect::<Vec<_>>(),
+        );
         let (state, result, failed) = match outcome {
             Ok(result) => (State::Completed, Some(record::payload(result.to_string())), None),
             Err((state, mut failed)) => {

@@ -15,9 +15,19 @@ const PLAN: &str = "
 id: forecast
 on_error: {TIMEOUT: use_cache}
 steps:
-  - {id: weather, tool: run_terminal, arguments: {command: [./weather.sh, Bern]}, attempt_timeout: 1s}
-  - {id: report, tool: run_terminal, arguments: {command: [./weather.sh, report]}, attempt_timeout: 1s}
-  - {id: told, tool: noop, arguments: {output: '${weather.result.stdout}'}}
+  - {id: weather, tool: forecast, arguments: {city: Bern}, attempt_timeout: 1s}
+  - {id: report, tool: forecast, arguments: {city: report}, attempt_timeout: 1s}
+  - {id: told, tool: noop, arguments: {output: '${weather.result}'}}
+";
+
+/// The program as a tool that changes nothing.
+const TOOLS: &str = "
+tools:
+  forecast:
+    command: [./weather.sh, '${city}']
+    parameters: {required: [city], properties: {city: {type: string}}}
+    output: text
+    recovery: read_only
 ";
 
 struct World(Home);
@@ -31,11 +41,13 @@ impl World {
             fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
         }
         home.file("plan.yaml", PLAN);
+        home.file("config.yaml", TOOLS);
         Self(home)
     }
 
     fn run(&self, id: &str, workspace: &str) -> Ended {
-        self.0.run(["run", "plan.yaml", "--workspace", workspace, "--approve", "auto", "--id", id])
+        let with = ["--workspace", workspace, "--approve", "auto", "--id", id, "--config", "config.yaml"];
+        self.0.run(["run", "plan.yaml"].iter().chain(&with))
     }
 
     fn step(&self, id: &str, step: &str) -> Value {
@@ -66,7 +78,7 @@ fn the_last_result_takes_the_place_of_one_that_takes_too_long() {
         assert_eq!(cached["failedAttempts"][0]["failure"]["errorClass"], "ERROR_CLASS_TIMEOUT", "{cached:#}");
         assert_eq!(cached["outputBytes"], world.step("first", step)["outputBytes"]);
     }
-    assert_eq!(world.step("second", "told")["output"], "sunny in Bern\n");
+    assert_eq!(world.step("second", "told")["output"], "sunny in Bern");
     let (_, result) = world.0.json(&["executions", "result", "second", "--as", "skills"]);
     let weather = &result["stepResults"]["weather"];
     assert!(weather["cached"] == true && weather["cacheAge"].as_u64().unwrap() > 0, "{weather:#}");

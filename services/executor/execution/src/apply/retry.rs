@@ -24,8 +24,6 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     if retried.escalation.is_some() && (has_ended || execution.paused.is_some() || !execution.has_nothing_left()) {
         return Err("an escalation has steps run again when all have ended, and the execution has not".into());
     }
-    // What a rate limit said before counts no longer: a person asks for another attempt.
-    execution.queued_until = None;
     let named = retried.steps.iter().map(|id| execution.named(id)).collect::<Result<Vec<_>, _>>()?;
     let steps: BTreeSet<StepKey> = named.iter().copied().collect();
     if steps.is_empty() || steps.len() != named.len() {
@@ -55,6 +53,8 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     let to =
         if execution.state == ExecutionState::Paused { ExecutionState::Paused } else { execution.state_to_go_on_in() };
     execution.transition_execution(ExecutionTrigger::Retried, Some(to))?;
+    // What a rate limit said before counts no longer: a person asks for another attempt.
+    execution.queued_until = None;
     for &step in &steps {
         execution.run_again(step, time)?;
     }

@@ -28,8 +28,8 @@ pub use self::{
     snapshot::{NotRestored, SNAPSHOT_VERSION},
 };
 use crate::{
-    Actor, CachedFrom, Created, ErrorClass, ExecutionState, Failure, Json, OperationId, Payload, SkipReason, StepId,
-    StepState, Timestamp, ToolFacts, Totals, event::child_id,
+    Actor, CachedFrom, Created, ExecutionState, Failure, Json, OperationId, Payload, SkipReason, StepId, StepState,
+    Timestamp, ToolFacts, Totals, event::child_id,
 };
 
 /// One execution. Created from events and changed only by events.
@@ -271,10 +271,9 @@ impl<'a> StepView<'a> {
 
     /// The number of the last attempt that it may make.
     pub fn max_attempts(&self) -> u32 {
-        // A rate limit that is queued for later allows more.
-        let class = self.record.failure.as_ref().map_or(ErrorClass::Transient, |failure| failure.class);
-        let attempts = if self.record.is_for_each() { 1 } else { self.record.spec.max_attempts(class) };
-        self.record.attempts_of_others.saturating_add(attempts)
+        let attempts = if self.record.is_for_each() { 1 } else { self.record.spec.retry().max_attempts };
+        // A rate limit that is queued for later has made more of them.
+        self.record.attempts_of_others.saturating_add(attempts).max(self.record.attempt)
     }
 
     /// When its first attempt started.

@@ -126,7 +126,7 @@ pub(crate) struct StepRecord {
     pub(crate) to_skip: Option<(SkipReason, StepKey)>,
     /// How its last operation ended, until the step is resolved by that.
     pub(crate) end: Option<OperationEnd>,
-    /// What it remembers for calls that fail, and of its own; `None` unless its plan says so.
+    /// Its memory of calls and their results; `None` unless its plan lets it use an earlier result.
     pub(crate) cache: Option<Box<StepCache>>,
     /// What authorized the call that completed it.
     pub(crate) authorization: Option<Box<Authorization>>,
@@ -348,7 +348,7 @@ impl StepRecord {
         (self.skipped, self.to_skip, self.end) = (None, None, None);
         // Its last result can still take the place of the next.
         if let Some(cache) = &mut self.cache {
-            cache.used = None;
+            (cache.used, cache.calls) = (None, Vec::new());
         }
     }
 

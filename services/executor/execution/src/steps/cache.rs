@@ -1,34 +1,40 @@
 //! Earlier results of calls, which take the place of a call's own when that has failed and the plan says so (`on_error: {TIMEOUT: use_cache}`).
 //!
-//! A result serves for the same tool with the same arguments, and only if the call that returned it changed nothing: a change is made, and not looked up.
+//! A result serves for the same tool with the same arguments, and only of a tool that changes nothing: a change is made, and not looked up.
 //! Only steps whose plan says `use_cache` remember theirs.
 
 use belay_plan::RecoveryStrategy;
 
 use super::checks;
 use crate::{
-    Blobs, CachedFrom, CachedResult, CallIdentity, EarlierResult, Execution, Failure, Payload, Receipt, StepEvent,
-    StepKey, StepState, Timestamp, ToolCallRequest,
+    Blobs, CachedFrom, CachedResult, CallIdentity, EarlierResult, Execution, Failure, Payload, RecoveryClass,
+    StepEvent, StepKey, StepState, Timestamp, ToolCallRequest,
     state::{OperationEnd, StepCache, StepRecord},
 };
 
 impl StepRecord {
-    /// A call of its own is requested.
+    /// A call of its own is requested. A step whose plan says nothing of earlier results any more forgets what it remembers.
     pub(crate) fn remember_call(&mut self, request: &ToolCallRequest) {
-        if request.check.is_some() || !self.spec.may_use_cache() || self.compensates().is_some() {
+        if request.check.is_some() || self.compensates().is_some() {
+            return;
+        }
+        if !self.spec.may_use_cache() {
+            self.cache = None;
             return;
         }
         let call = CallIdentity { tool: request.tool.clone(), arguments_digest: request.arguments_digest.clone() };
-        match &mut self.cache {
-            Some(cache) => cache.call = call,
-            None => self.cache = Some(Box::new(StepCache { call, last: None, used: None })),
+        let empty = || Box::new(StepCache { calls: Vec::new(), last: None, used: None });
+        let cache = self.cache.get_or_insert_with(empty);
+        if cache.calls.last() != Some(&call) {
+            cache.calls.push(call);
         }
     }
 
-    /// A call of its own has returned a result.
-    pub(crate) fn remember_result(&mut self, result: &Payload, receipt: &Receipt, time: Timestamp) {
-        if let Some(cache) = self.cache.as_mut().filter(|_| receipt.effect_digest.is_empty()) {
-            cache.last = Some(EarlierResult { call: cache.call.clone(), result: result.clone(), completed_at: time });
+    /// A call of its own has returned a result; only that of a tool that changes nothing can be used again.
+    pub(crate) fn remember_result(&mut self, result: &Payload, recovery: Option<RecoveryClass>, time: Timestamp) {
+        let Some(cache) = self.cache.as_mut().filter(|_| recovery == Some(RecoveryClass::ReadOnly)) else { return };
+        if let Some(call) = cache.calls.last().cloned() {
+            cache.last = Some(EarlierResult { call, result: result.clone(), completed_at: time });
         }
     }
 }
@@ -39,8 +45,8 @@ impl Execution {
         self.steps.iter().filter_map(|(_, record)| record.cache.as_ref()?.last.as_ref())
     }
 
-    /// What takes the place of the failure of a step's call: the event with which an earlier result is used, or the failure where there is none; `None` while
-    /// that is not known. A failure after which the plan says nothing of the kind stays as it is.
+    /// The event that takes the place of a step's failure: an earlier result is used, or the step fails where there is none; `None` while that is not known.
+    /// A failure for which the plan has no `use_cache` stays as it is.
     pub(crate) fn instead_of_failure(
         &self,
         step: StepKey,
@@ -56,30 +62,49 @@ impl Execution {
         else {
             return Some(StepEvent::Failed { failure, progress });
         };
-        let own = self.earlier_results().filter(|earlier| earlier.call == cache.call);
-        let own = own.max_by_key(|earlier| earlier.completed_at);
-        let own = own.map(|earlier| (earlier.result.clone(), String::new(), earlier.completed_at));
-        let found = match own {
-            Some(own) => Some(own),
-            None => match blobs.earlier_result(&cache.call) {
-                CachedResult::Wanted => return None,
-                CachedResult::Absent => None,
-                CachedResult::Known { result, execution, completed_at } => {
-                    Some((blobs.payload(result), execution, completed_at))
-                }
-            },
-        };
+        // That of its own call comes before those of the calls that took its place.
+        let mut found = None;
+        for call in cache.calls.iter().filter(|call| self.changes_nothing(call)) {
+            found = self.earlier_result(call, blobs)?;
+            if found.is_some() {
+                break;
+            }
+        }
         Some(match found {
             Some((result, execution, completed_at)) => {
                 let age = now.since(completed_at);
                 StepEvent::CachedResultUsed { failure, result, source: CachedFrom { execution, completed_at, age } }
             }
             None => {
-                let message =
-                    format!("{} There is no earlier result of the same call to use instead.", failure.message);
+                let why = match cache.calls.iter().any(|call| self.changes_nothing(call)) {
+                    true => "There is no earlier result of the same call to use instead.",
+                    false => "No earlier result takes its place, since its tool may change something.",
+                };
+                let message = format!("{} {why}", failure.message);
                 StepEvent::Failed { failure: Failure { message, ..failure }, progress }
             }
         })
+    }
+
+    /// The last result of the same call, with the execution that it is from, which is empty for this one, and its time. The outer `None`: it is not known yet.
+    fn earlier_result(&self, call: &CallIdentity, blobs: &dyn Blobs) -> Option<Option<(Payload, String, Timestamp)>> {
+        let own = self.earlier_results().filter(|earlier| earlier.call == *call);
+        if let Some(own) = own.max_by_key(|earlier| earlier.completed_at) {
+            return Some(Some((own.result.clone(), String::new(), own.completed_at)));
+        }
+        match blobs.earlier_result(call) {
+            CachedResult::Wanted => None,
+            CachedResult::Absent => Some(None),
+            CachedResult::Known { result, execution, completed_at } => {
+                Some(Some((blobs.payload(result), execution, completed_at)))
+            }
+        }
+    }
+
+    /// Whether the tool of a call changes nothing: a change is made, and not looked up.
+    fn changes_nothing(&self, call: &CallIdentity) -> bool {
+        let facts = self.tools().iter().find(|facts| facts.tool == call.tool);
+        facts.is_some_and(|facts| facts.recovery == RecoveryClass::ReadOnly)
     }
 }
 

@@ -81,6 +81,7 @@ fn ended(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time: T
     let operation = call_in_flight(execution, id)?;
     let key = operation.key;
     let check = operation.tool_call().and_then(|request| request.check);
+    let recovery = execution.recovery(key);
     match end {
         ToolCallEnd::Completed { result, receipt } => {
             let end = execution.check_end(id, OperationEnd::Completed)?;
@@ -102,7 +103,7 @@ fn ended(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time: T
             // What a check returned is of no use to other steps.
             if check.is_none() {
                 execution.update_step(key.step, |record| {
-                    record.remember_result(result, receipt, time);
+                    record.remember_result(result, recovery, time);
                     (record.authorization, record.output) = (authorization, Some(result.clone()));
                 });
             }

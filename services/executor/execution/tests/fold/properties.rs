@@ -294,7 +294,10 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             verbatim: Vec::new(),
             retry: seed.retry.clone(),
             on_error: seed.on_error.iter().copied().collect(),
-            kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments },
+            kind: StepKindDraft::Tool {
+                tool: if seed.on_error.is_empty() { "work" } else { "look" }.to_owned(),
+                arguments,
+            },
         };
         let waits = |wait| {
             let kind = StepKindDraft::Wait { wait };

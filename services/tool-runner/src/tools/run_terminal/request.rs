@@ -11,10 +11,7 @@ use belay_sandbox::{Spec, WorkspaceMount};
 use serde::Deserialize;
 
 use super::ending;
-use crate::{
-    CommandSettings, Mount, ToolFailure, subject,
-    tools::files::{invalid, path},
-};
+use crate::{CommandSettings, Mount, ToolFailure, subject, tools::files::path};
 
 #[derive(Deserialize)]
 pub(super) struct Arguments {
@@ -59,14 +56,8 @@ pub(super) fn spec(asked: Asked, mount: Mount, settings: &CommandSettings) -> Re
     let trace = [("TRACEPARENT", &trace.traceparent), ("TRACESTATE", &trace.tracestate)];
     let of_trace = trace.into_iter().filter(|(_, value)| !value.is_empty());
     spec.env.extend(of_trace.map(|(name, value)| (name.to_owned(), value.into())));
-    if let Some(context) = context {
-        if context.len() > MAX_CONTEXT_BYTES {
-            let message = format!(
-                "the context has {} bytes, and a variable of a program can have {MAX_CONTEXT_BYTES}: leave out what no tool needs",
-                context.len()
-            );
-            return Err(invalid(message));
-        }
+    // A longer one has no place in an environment.
+    if let Some(context) = context.filter(|context| context.len() <= MAX_CONTEXT_BYTES) {
         spec.env.push((CONTEXT.to_owned(), context.into()));
     }
     spec.env.extend(env.into_iter().map(|(name, value)| (name, value.into())));

@@ -68,9 +68,14 @@ impl Backup {
         !self.state().is_accepted
     }
 
+    /// Whether it will be put back.
+    pub(super) fn is_due(&self) -> bool {
+        self.state().is_due
+    }
+
     /// Returns when it will not be put back any more.
     pub(super) async fn until_settled(&self) {
-        while self.state().is_due {
+        while self.is_due() {
             tokio::time::sleep(LOOK).await;
         }
     }

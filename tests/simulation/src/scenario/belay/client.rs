@@ -306,7 +306,7 @@ async fn attend(name: &str, order: &Order, observed: &Observations, is_followed:
                 continue;
             }
             if state == execution::State::Completed || !std::mem::replace(&mut may_go_on, false) {
-                if observed.execution_may_be_gone() && !is_followed.get() {
+                if observed.end_may_be_gone() && !is_followed.get() {
                     continue;
                 }
                 return;

@@ -276,6 +276,11 @@ impl Observations {
         }
     }
 
+    /// Whether what has ended may go on from before that: a backup has been put back, or will be.
+    pub(super) fn end_may_be_gone(&self) -> bool {
+        self.execution_may_be_gone() || self.backup.is_due()
+    }
+
     /// Returns whether an acknowledged execution may be missing.
     pub(super) fn execution_may_be_gone(&self) -> bool {
         !self.journal_remembers || self.restores() > 0

@@ -1,15 +1,22 @@
 //! What follows when a step has failed, by the class of its failure.
 
-use belay_execution::{ErrorClass, ExecutionState};
-use belay_plan::RecoveryStrategy::{Compensate, QueueForLater, UseCache};
+use std::time::Duration;
+
+use belay_execution::{Actor, Control, DecideContext, ErrorClass, ExecutionState, NewPlan, RetryRequest};
+use belay_plan::{
+    Plan,
+    RecoveryStrategy::{Compensate, QueueForLater, UseCache},
+};
 use serde_json::json;
 
-use crate::support::{Story, story};
+use crate::support::{START, Story, story};
 
 /// Two steps that make the same call, one after the other, of which the second may use an earlier result.
 fn twice() -> Story {
     let same = json!({"city": "Bern"});
     story("a; b after a; c after b")
+        .tool("a", "look")
+        .tool("b", "look")
         .arguments("a", same.clone())
         .arguments("b", same)
         .on_error("a", ErrorClass::Timeout, UseCache)
@@ -88,14 +95,58 @@ fn a_result_that_is_used_is_checked_and_not_undone() {
     );
 }
 
-// A change is made, and not looked up.
+// A change is made, and not looked up: also where a call has changed nothing once.
 #[test]
-fn a_result_of_a_call_that_changed_something_is_not_used() {
-    let nothing = || twice().arguments("a", json!({})).arguments("b", json!({}));
-    let picture = nothing().replies("a: ok effect:approved:1s; b: timeout").picture();
-    assert!(picture.iter().any(|line| line.contains("b failed TIMEOUT")), "{picture:?}");
-    let picture = nothing().replies("b: timeout").picture();
-    assert!(picture.iter().any(|line| line.contains("b uses")), "{picture:?}");
+fn a_result_of_a_tool_that_changes_something_is_not_used() {
+    let changing = || twice().tool("a", "change").tool("b", "change").replies("b: timeout");
+    assert_eq!(changing().picture()[2..], ["2s b failed TIMEOUT, c skipped DEPENDENCY_FAILED by b, PARTIAL"]);
+    let play = changing().play();
+    let message = &play.execution.step(play.execution.step_key("b").unwrap()).failure().unwrap().message;
+    assert_eq!(
+        message,
+        "The call ended with timeout. No earlier result takes its place, since its tool may change something."
+    );
+}
+
+// The result of its own call comes before that of one that took its place.
+#[test]
+fn the_result_of_the_step_s_own_call_is_used_after_a_fallback() {
+    let play = twice().fallback("b", "other").replies("b: timeout, timeout").play();
+    assert_eq!(
+        play.picture()[2..4],
+        [
+            "2s b look gives way to other after TIMEOUT, b started attempt 2",
+            r#"3s b uses {"n":7}, 2s old, after TIMEOUT, b completed, c started"#
+        ]
+    );
+}
+
+// Its time is over by then, and what was checked of a result of its own is checked of this one.
+#[test]
+fn a_result_is_checked_also_when_the_step_s_time_is_over() {
+    let held = || twice().step_limit("b", "1s").replies("b: ok 9s");
+    let checked = |condition: &str| held().checks("b", json!([]), json!([{"condition": condition}])).picture();
+    assert_eq!(
+        checked("${b.result.n} == 7")[2..],
+        [r#"2s b uses {"n":7}, 1s old, after TOOL_TIMEOUT, b completed, c started"#, "3s c completed, COMPLETED"]
+    );
+    assert!(checked("${b.result.n} == 8")[2].contains("b failed POSTCONDITION_FAILED"));
+}
+
+// A plan that says nothing of it any more has its step forget: no other call is taken for the one before.
+#[test]
+fn a_step_without_the_strategy_remembers_nothing() {
+    let mut execution = twice().play().execution;
+    assert_eq!(execution.earlier_results().count(), 2);
+    let mut draft = execution.plan().to_draft();
+    draft.steps[1].on_error.clear();
+    draft.steps[1].retry = Some(belay_plan::RetryPolicy { max_attempts: 2, ..Default::default() });
+    let plan = Some(NewPlan { plan: Box::new(Plan::new(draft).unwrap()), tools: execution.tools().to_vec() });
+    let request = RetryRequest { from: Some("b".into()), ..RetryRequest::default() };
+    let now = START.saturating_add(Duration::from_secs(60));
+    execution.control(now, Actor::new("ann"), Control::Retry { request, plan }).unwrap();
+    execution.advance(DecideContext { now, ledger_id: "ledger" });
+    assert_eq!(execution.earlier_results().count(), 1, "what b remembered is gone with its next call");
 }
 
 // A step that runs again can use its own last result.

@@ -34,7 +34,10 @@ pub(crate) fn created(plan: Plan) -> Created {
     let facts = |tool: &ToolStep| ToolFacts {
         used_as: tool.tool.clone(),
         tool: tool.tool.clone(),
-        recovery: RecoveryClass::Transactional,
+        recovery: match tool.tool.as_str() {
+            "look" => RecoveryClass::ReadOnly,
+            _ => RecoveryClass::Transactional,
+        },
         default_timeout: Duration::from_secs(120),
         secret_arguments: Vec::new(),
         secret_result: Vec::new(),

@@ -66,8 +66,6 @@ struct Call {
     /// When the gate heard of the question.
     asked: Option<Timestamp>,
     phase: Phase,
-    /// Whether its effect is in place.
-    committed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -133,8 +131,7 @@ impl Runner {
                 questions.retain(|question| completes || question.kind == SubjectKind::Call);
                 let (request, questions) = (Some(request.clone()), questions.into());
                 let (answered, asked, phase) = (0, None, Phase::Ends(now));
-                let mut call =
-                    Call { request, outcome, latency, stops_in, questions, answered, asked, phase, committed: false };
+                let mut call = Call { request, outcome, latency, stops_in, questions, answered, asked, phase };
                 call.go_on(now);
                 place.insert(call);
             }
@@ -155,7 +152,7 @@ impl Runner {
             if question.conflicts {
                 call.outcome = Outcome::Cancelled(Some(conflict()));
             }
-            (call.phase, call.committed) = (Phase::Ends(now), true);
+            call.phase = Phase::Ends(now);
         }
     }
 
@@ -179,7 +176,6 @@ impl Runner {
             answered: 0,
             asked: None,
             phase: Phase::Ends(now),
-            committed: false,
         });
         let stopped_at = call.stops_in.take().map(|stops_in| now.saturating_add(stops_in));
         match call.phase {
@@ -229,8 +225,7 @@ impl Runner {
 
     /// What the executor records about the end of a call.
     fn end(&self, id: &OperationId) -> ToolCallEnd {
-        let effect_digest = if self.calls[id].committed { "sha256:effect".to_owned() } else { String::new() };
-        let receipt = Receipt { ledger_id: "ledger".to_owned(), effect_digest, ..Receipt::default() };
+        let receipt = Receipt { ledger_id: "ledger".to_owned(), ..Receipt::default() };
         match self.calls[id].outcome.clone() {
             Outcome::Completed(result) => ToolCallEnd::Completed { result: result.into(), receipt },
             Outcome::Failed(failure) => ToolCallEnd::Failed { failure, receipt },

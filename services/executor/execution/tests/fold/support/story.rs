@@ -162,6 +162,15 @@ impl Story {
         self
     }
 
+    /// A step calls this tool: `look` changes nothing.
+    pub(crate) fn tool(mut self, id: &str, name: &str) -> Self {
+        match &mut self.step(id).kind {
+            StepKindDraft::Tool { tool, .. } => *tool = name.to_owned(),
+            StepKindDraft::Wait { .. } | StepKindDraft::Plan { .. } => panic!("{id} calls no tool"),
+        }
+        self
+    }
+
     /// What follows when a step fails with a failure of this class.
     pub(crate) fn on_error(mut self, id: &str, class: ErrorClass, strategy: RecoveryStrategy) -> Self {
         self.step(id).on_error.insert(class, strategy);

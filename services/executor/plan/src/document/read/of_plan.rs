@@ -139,7 +139,7 @@ impl<'n> Reader<'n> {
                     let near = nearest(&name.to_uppercase(), class_names());
                     let near = near.map(|near| format!("; did you mean `{near}`?"));
                     let known = || format!(": write one of {}", class_names().collect::<Vec<_>>().join(", "));
-                    format!("`{}` is no class of failures{}", shown(name), near.unwrap_or_else(known))
+                    format!("`{}` is not a class of failures{}", shown(name), near.unwrap_or_else(known))
                 });
             }
             let word = value.text(&mut self.report);
