@@ -164,3 +164,22 @@ fn what_live_output_recognizes_is_hidden_in_what_follows() {
     assert!(!format!("{ended:?}").contains(&value), "{ended:?}");
     assert_eq!(places(&home, "e", &[&value], &[]), Vec::<String>::new());
 }
+
+/// S2-X-16, S4-03: a secret in the context of a plan is hidden where a program prints it, also by the tool runner, which has it from nothing else.
+#[test]
+fn a_secret_of_the_context_is_hidden_everywhere() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let script = r#"echo "$BELAY_CONTEXT" | grep -o 'horse[^"]*' >&2; exit 3"#;
+    let plan = json!({
+        "plan": {"id": "p", "steps": [
+            {"stepId": "s", "skillId": "run_terminal", "params": {"command": ["sh", "-c", script]}},
+        ]},
+        "context": {"traceId": "t", "environment": "staging", "apiKey": "horse-battery-99"},
+    });
+    let plan = home.file("plan.json", plan.to_string());
+    let ended = home.run(["run", &plan, "--workspace", "w", "--approve", "auto", "--id", "e"]);
+    assert_eq!(ended.code, 30, "{ended:?}");
+    assert!(ended.out.contains("s │ [REDACTED]"), "it has printed it: {ended:?}");
+    assert_eq!(places(&home, "e", &["horse-battery-99"], &[]), Vec::<String>::new());
+}
