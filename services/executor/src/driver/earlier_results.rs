@@ -19,7 +19,7 @@ use crate::{
     secrets::Secrets,
 };
 
-/// How many executions are looked at, the newest first. Reading the largest takes some hundred milliseconds.
+/// How many executions are read, the newest first: each is folded from its events or its snapshot.
 const MAX_EXECUTIONS: usize = 20;
 
 /// How many rows are read at a time, and how often: as many are looked through for those of the same principal.
