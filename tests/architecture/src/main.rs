@@ -10,6 +10,7 @@ mod formats;
 mod house;
 mod layers;
 mod manners;
+mod paths;
 mod pure;
 mod requirements;
 mod source;

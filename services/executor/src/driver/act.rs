@@ -24,12 +24,13 @@ use super::{
     child::{ChildOperation, Inherited},
 };
 use crate::{
-    form_request::{FormRequest, create_request},
-    messages::GateNotice,
+    approvals::{
+        form_request::{FormRequest, create_request},
+        request_again::RequestAgain,
+    },
     names::ExecutionName,
-    operation::ToolCallOperation,
-    output::OutputForwarder,
-    request_again::RequestAgain,
+    owned::messages::GateNotice,
+    runners::{operation::ToolCallOperation, output::OutputForwarder},
     wire,
 };
 

@@ -11,9 +11,8 @@ use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::Value;
 
 use crate::{
-    blobs::NewBlob,
-    conditions::{Asked, Evaluation, NoAnswer, Question, ToEvaluate},
-    secrets::Secrets,
+    intake::conditions::{Asked, Evaluation, NoAnswer, Question, ToEvaluate},
+    store::{blobs::NewBlob, secrets::Secrets},
 };
 
 /// The blobs that the decisions of one driver read and make.

@@ -18,10 +18,12 @@ use super::{
     earlier_results::{EarlierResults, Found},
 };
 use crate::{
-    blobs::{Opener, Unreadable, owner, unwritten},
-    marks,
-    operation::{Large, ReportFault, SealedResult, Update},
-    registry::unwritable,
+    owned::registry::unwritable,
+    runners::operation::{Large, ReportFault, SealedResult, Update},
+    store::{
+        blobs::{Opener, Unreadable, owner, unwritten},
+        marks,
+    },
 };
 
 impl Driver {

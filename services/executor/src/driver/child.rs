@@ -26,13 +26,15 @@ use super::{
     exit::Exit,
 };
 use crate::{
-    journal_reads::unreadable,
-    messages::{Command, EndedChild},
+    intake::submitted::{self, Source, shared_folder},
     names::{ExecutionName, shard_of},
-    operation::{Busy, OperationHandle, ReportFault, Update},
-    registry::ExecutionRegistry,
-    steps_in_memory::{Owner, StepShare, too_many_steps},
-    submitted::{self, Source, shared_folder},
+    owned::{
+        messages::{Command, EndedChild},
+        registry::ExecutionRegistry,
+        steps_in_memory::{Owner, StepShare, too_many_steps},
+    },
+    runners::operation::{Busy, OperationHandle, ReportFault, Update},
+    store::journal_reads::unreadable,
     wire,
 };
 

@@ -12,11 +12,13 @@ use serde_json::Value;
 use tonic::Status;
 
 use crate::{
-    blobs::{Opener, owner},
-    journal_reads::{JournalReads, unreadable},
     names::ExecutionName,
-    replayed::Replayed,
-    secrets::Secrets,
+    store::{
+        blobs::{Opener, owner},
+        journal_reads::{JournalReads, unreadable},
+        replayed::Replayed,
+        secrets::Secrets,
+    },
 };
 
 /// How many executions are read, the newest first: each is folded from its events or its snapshot.

@@ -15,10 +15,10 @@ use tonic::{Code, Status};
 
 use super::{Driver, call_end, exit::Exit};
 use crate::{
-    decisions::outcome::notice_after,
-    messages::{Command, GateNotice, Reply},
+    approvals::decisions::outcome::notice_after,
     names::ExecutionName,
-    operation::{Large, Update},
+    owned::messages::{Command, GateNotice, Reply},
+    runners::operation::{Large, Update},
     wire,
 };
 

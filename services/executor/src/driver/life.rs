@@ -25,18 +25,17 @@ use tracing::Instrument as _;
 
 use super::{Decided, Driver, Loaded, child_end::end_of, exit::Exit, messages_of, summary_of};
 use crate::{
-    commits::Write,
     feeds::Push,
-    journal_reads::unreadable,
-    marks,
-    messages::Command,
+    history::progress::Progress,
     names::ExecutionName,
-    progress::Progress,
-    registry::{ExecutionRegistry, unwritable},
-    secrets::Sealed,
-    steps_in_memory::StepShare,
-    trace::Trace,
-    webhooks::{self, About},
+    observe::trace::Trace,
+    owned::{
+        messages::Command,
+        registry::{ExecutionRegistry, unwritable},
+        steps_in_memory::StepShare,
+    },
+    store::{commits::Write, journal_reads::unreadable, marks, secrets::Sealed},
+    upkeep::webhooks::{self, About},
     wire,
 };
 

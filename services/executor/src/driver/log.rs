@@ -9,7 +9,7 @@ use belay_execution::{Failure, Finished, Payload, SkipReason, StepId, ToolCallRe
 
 use super::Driver;
 use crate::{
-    progress::{EndedCall, Fact},
+    history::progress::{EndedCall, Fact},
     wire,
 };
 

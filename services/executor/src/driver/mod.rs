@@ -36,24 +36,29 @@ use exit::Exit;
 use obstacles::Obstacles;
 
 use crate::{
-    asks,
-    commits::Write,
-    decisions::outcome,
+    approvals::{asks, decisions::outcome},
     feeds::{EventFeed, LiveWaits, Push},
-    in_doubt::InDoubt,
-    journal_reads::unreadable,
-    marks,
-    messages::{Command, EndedChild, GateNotice, Reply},
+    history::progress::{Fact, Progress},
     names::ExecutionName,
-    operation::{OperationHandle, Update},
-    progress::{Fact, Progress},
-    registry::{ExecutionRegistry, unwritable},
-    replayed::Replayed,
-    secrets::{Sealed, Secrets},
-    snapshots,
-    steps_in_memory::{Owner, StepShare},
-    trace::Trace,
-    webhooks::{self, About},
+    observe::trace::Trace,
+    owned::{
+        messages::{Command, EndedChild, GateNotice, Reply},
+        registry::{ExecutionRegistry, unwritable},
+        steps_in_memory::{Owner, StepShare},
+    },
+    runners::{
+        in_doubt::InDoubt,
+        operation::{OperationHandle, Update},
+    },
+    store::{
+        commits::Write,
+        journal_reads::unreadable,
+        marks,
+        replayed::Replayed,
+        secrets::{Sealed, Secrets},
+        snapshots,
+    },
+    upkeep::webhooks::{self, About},
     wire,
 };
 
@@ -473,7 +478,7 @@ async fn remove_unnamed_blobs(
     name: &ExecutionName,
     named: std::collections::HashSet<String>,
 ) {
-    match registry.blobs.remove_unnamed(crate::blobs::owner(name), named, registry.ownership.clone()).await {
+    match registry.blobs.remove_unnamed(crate::store::blobs::owner(name), named, registry.ownership.clone()).await {
         Ok(0) => {}
         Ok(files) => tracing::info!(execution.name = %name, files, "Removed blobs that a crash had left"),
         // They are not named, so that they disturb nothing.

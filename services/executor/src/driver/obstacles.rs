@@ -8,9 +8,9 @@ use belay_proto::v1::{WaitingReason, waiting_reason::Kind};
 
 use super::call_end::MachineObstacle;
 use crate::{
-    availability::{self, reason},
     feeds::LiveWaits,
-    operation::Busy,
+    observe::availability::{self, reason},
+    runners::operation::Busy,
 };
 
 /// What holds an execution up now.

@@ -6,6 +6,7 @@
 //! by a state that has not. What a commit brings along (events that are decoded already) only saves reading them.
 
 mod event_feed;
+pub(crate) mod followed;
 mod memory;
 mod view;
 
@@ -31,11 +32,13 @@ pub(crate) use self::{
     view::{LiveWaits, ReadView},
 };
 use crate::{
-    blobs::Opener,
-    event_index::EventIndex,
-    journal_reads::{JournalReads, StoredEvents},
-    messages::EndedChild,
+    history::event_index::EventIndex,
     names::ExecutionName,
+    owned::messages::EndedChild,
+    store::{
+        blobs::Opener,
+        journal_reads::{JournalReads, StoredEvents},
+    },
 };
 
 /// The number of entries from which on unused ones are swept.

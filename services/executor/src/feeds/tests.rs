@@ -13,7 +13,7 @@ use belay_sqlite::{Lane, Threads};
 
 use super::*;
 use crate::{
-    secrets::{Sealed, Secrets, Vault},
+    store::secrets::{Sealed, Secrets, Vault},
     wire,
 };
 

@@ -21,7 +21,9 @@ use tonic::Status;
 
 use super::memory::{Memory, Share};
 use crate::{
-    event_index::EventIndex, journal_reads::JournalReads, names::ExecutionName, replayed::Replayed, secrets::shown,
+    history::event_index::EventIndex,
+    names::ExecutionName,
+    store::{journal_reads::JournalReads, replayed::Replayed, secrets::shown},
     wire,
 };
 

@@ -1,4 +1,4 @@
-//! Deletes an execution that has ended. What follows in the other services is `crate::deletions`.
+//! Deletes an execution that has ended. What follows in the other services is `crate::upkeep::deletions`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,9 @@ use belay_service_kit::{Principal, status};
 use tonic::{Code, Request, Status};
 
 use super::requests::{check, check_may_control};
-use crate::{ExecutionRegistry, journal_reads::unreadable, names::ExecutionName, registry::unwritable, wire};
+use crate::{
+    ExecutionRegistry, names::ExecutionName, owned::registry::unwritable, store::journal_reads::unreadable, wire,
+};
 
 /// How long the reply waits for the other services: they forget an execution within milliseconds, or are not available.
 const MAX_WAIT: Duration = Duration::from_secs(5);

@@ -21,9 +21,10 @@ use super::{
 };
 use crate::{
     ExecutionRegistry,
+    intake::submitted::{Source, accepted, shared_folder},
     names::{ExecutionName, shard_of},
-    submitted::{Source, accepted, shared_folder},
-    trace, wire,
+    observe::trace,
+    wire,
 };
 
 /// The bytes of all outputs that a fork takes over: they are stored with its first events.

@@ -9,9 +9,9 @@ use tonic::{Code, Status};
 use super::{history::History, watch_execution::Messages};
 use crate::{
     ExecutionRegistry,
-    artifacts::{ArtifactId, Content, Made, Selection, shown_text},
-    blobs::{Opener, Unreadable, digest_bytes},
+    history::artifacts::{ArtifactId, Content, Made, Selection, shown_text},
     names::{ExecutionName, artifact_name},
+    store::blobs::{Opener, Unreadable, digest_bytes},
 };
 
 /// How many bytes of a value that is inline are sent at once.

@@ -10,7 +10,7 @@ use tonic::Status;
 use super::{get_artifact::not_found, history::History};
 use crate::{
     ExecutionRegistry,
-    artifacts::{ArtifactId, Lineage, Made, Selection},
+    history::artifacts::{ArtifactId, Lineage, Made, Selection},
     names::artifact_name,
 };
 use belay_service_kit::status;

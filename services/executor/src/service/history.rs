@@ -16,10 +16,12 @@ use tonic::{Code, Status};
 
 use crate::{
     ExecutionRegistry,
-    artifacts::{Made, Selection},
-    event_index::EventIndex,
-    journal_reads::{corrupt, undecodable, unreadable},
+    history::{
+        artifacts::{Made, Selection},
+        event_index::EventIndex,
+    },
     names::ExecutionName,
+    store::journal_reads::{corrupt, undecodable, unreadable},
     wire,
 };
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     ExecutionRegistry,
-    artifacts::{ArtifactId, Made, Page, Selection, Wanted},
+    history::artifacts::{ArtifactId, Made, Page, Selection, Wanted},
     names::execution_or_step,
 };
 

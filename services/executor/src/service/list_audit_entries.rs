@@ -6,7 +6,7 @@ use prost::Message as _;
 use tonic::Status;
 
 use super::{history::History, list_executions::page_size};
-use crate::{ExecutionRegistry, audit, names::execution_or_step, secrets::shown};
+use crate::{ExecutionRegistry, history::audit, names::execution_or_step, store::secrets::shown};
 
 /// How many events a page looks at: where few are wanted it is shorter, and may be empty.
 const MAX_PAGE_EVENTS: usize = 2_048;

@@ -7,7 +7,12 @@ use belay_service_kit::status;
 use tonic::Status;
 
 use super::filter;
-use crate::{ExecutionRegistry, journal_reads::unreadable, names::namespace, secrets::Vault, wire};
+use crate::{
+    ExecutionRegistry,
+    names::namespace,
+    store::{journal_reads::unreadable, secrets::Vault},
+    wire,
+};
 
 /// The parent of all namespaces.
 const ALL_NAMESPACES: &str = "namespaces/-";

@@ -4,7 +4,7 @@ use belay_proto::v1;
 use tonic::Status;
 
 use super::list_executions::{DEFAULT_PAGE_SIZE, page_size};
-use crate::{ExecutionRegistry, journal_reads::unreadable};
+use crate::{ExecutionRegistry, store::journal_reads::unreadable};
 
 pub(super) async fn list_namespaces(
     registry: &Arc<ExecutionRegistry>,

@@ -6,7 +6,7 @@ use belay_service_kit::status;
 use tonic::Status;
 
 use super::{history::History, list_executions::page_size};
-use crate::{ExecutionRegistry, names::execution_or_step, secrets::shown, tool_calls::ToolCalls};
+use crate::{ExecutionRegistry, history::tool_calls::ToolCalls, names::execution_or_step, store::secrets::shown};
 
 /// How many bytes of calls a page has, unless one call alone has more.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;

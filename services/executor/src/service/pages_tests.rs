@@ -21,7 +21,7 @@ use super::{
     get_artifact::get_artifact, get_provenance::get_provenance, list_artifacts::list_artifacts,
     list_audit_entries::list_audit_entries, list_tool_calls::list_tool_calls,
 };
-use crate::{ExecutionRegistry, Gate, Parts, Runner, Thresholds, secrets::Sealed, wire};
+use crate::{ExecutionRegistry, Gate, Parts, Runner, Thresholds, store::secrets::Sealed, wire};
 
 const NAME: &str = "namespaces/n/executions/e";
 
@@ -165,7 +165,7 @@ fn events(steps: usize, file: impl Fn(usize) -> CommittedFile) -> (Vec<Transitio
         trace: (String::new(), String::new()),
         shard: 0,
     };
-    let vault = crate::secrets::Vault { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) };
+    let vault = crate::store::secrets::Vault { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) };
     let (mut secrets, mut seal_key) = (vault.secrets(), None);
     let now = Timestamp::from_micros(1);
     let first = belay_execution::Event {

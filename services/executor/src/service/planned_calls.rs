@@ -8,7 +8,7 @@ use belay_proto::{runner_v1, v1};
 
 use crate::{
     ExecutionRegistry,
-    submitted::{Source, plan_with},
+    intake::submitted::{Source, plan_with},
     wire,
 };
 

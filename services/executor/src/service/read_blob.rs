@@ -9,8 +9,8 @@ use tonic::{Code, Status};
 use super::watch_execution::Messages;
 use crate::{
     ExecutionRegistry,
-    blobs::{Unreadable, digest_bytes, digest_of},
     names::{ExecutionName, blob_name},
+    store::blobs::{Unreadable, digest_bytes, digest_of},
 };
 
 pub(super) async fn read_blob(

@@ -15,8 +15,8 @@ use tonic::{Code, Request, Status};
 
 use crate::{
     ExecutionRegistry,
-    messages::Command,
     names::{ExecutionName, step_name},
+    owned::messages::Command,
 };
 
 pub(super) async fn cancel_execution(

@@ -10,8 +10,8 @@ use tonic::{Request, Status};
 use super::requests::{ask, check, check_may_control, inline_json};
 use crate::{
     ExecutionRegistry,
+    intake::submitted::{Source, accepted},
     names::{ExecutionName, step_name},
-    submitted::{Source, accepted},
 };
 
 pub(super) async fn retry_execution(

@@ -24,14 +24,14 @@ use super::{
 use crate::{
     ExecutionRegistry,
     driver::Driver,
-    marks,
-    names::{ExecutionName, is_id, namespace, shard_of},
-    secrets::shown,
-    steps_in_memory::{Owner, StepShare, too_many_steps},
-    submitted::{
+    intake::submitted::{
         CallKey, Source, accepted, checked, inputs_of, key_of, located, plan_with, violations, with_labels_of,
     },
-    trace, wire,
+    names::{ExecutionName, is_id, namespace, shard_of},
+    observe::trace,
+    owned::steps_in_memory::{Owner, StepShare, too_many_steps},
+    store::{marks, secrets::shown},
+    wire,
 };
 
 pub(super) async fn validate_plan(
@@ -336,7 +336,7 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
             );
         }
     };
-    let row = registry.follower.row(existing).await.map_err(|error| crate::journal_reads::unreadable(&error))?;
+    let row = registry.follower.row(existing).await.map_err(|error| crate::store::journal_reads::unreadable(&error))?;
     let row = row.ok_or_else(|| Status::internal("the store names an execution that it does not have"))?;
     let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
     match reason {

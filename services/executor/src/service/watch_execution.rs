@@ -19,9 +19,9 @@ use super::get_execution::show;
 use crate::{
     ExecutionRegistry,
     feeds::{Encoded, EventFeed, Head, OutputChunk},
-    journal_reads::{undecodable, unreadable},
     names::ExecutionName,
-    trace::span_of,
+    observe::trace::span_of,
+    store::journal_reads::{undecodable, unreadable},
     wire,
 };
 

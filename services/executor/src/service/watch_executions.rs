@@ -13,7 +13,9 @@ use super::{
     list_executions::{list_id, page, query},
     watch_execution::Messages,
 };
-use crate::{ExecutionRegistry, deletions::NAME_RESERVED, followed::Followed, journal_reads::unreadable};
+use crate::{
+    ExecutionRegistry, feeds::followed::Followed, store::journal_reads::unreadable, upkeep::deletions::NAME_RESERVED,
+};
 
 /// How many executions are read for the first messages at a time: what a watcher that never reads holds in memory.
 const PAGE: usize = 50;

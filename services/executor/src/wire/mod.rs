@@ -32,7 +32,7 @@ use belay_execution::{
 use belay_proto::{payload::JSON_MEDIA_TYPE, v1};
 use thiserror::Error;
 
-use crate::blobs::digest_bytes;
+use crate::store::blobs::digest_bytes;
 
 pub(crate) fn time(timestamp: Timestamp) -> pbjson_types::Timestamp {
     belay_proto::timestamp(timestamp.as_micros())

@@ -1,0 +1,8 @@
+//! What is requested from the approval gate, and the decisions that come back.
+
+pub(crate) mod asks;
+pub(crate) mod decisions;
+pub(crate) mod form_request;
+pub(crate) mod gate;
+pub(crate) mod request_again;
+pub(crate) mod unowned_decisions;

@@ -1,0 +1,6 @@
+//! What a request brings: plans, inputs, paths and conditions, as they are checked and filled in.
+
+pub(crate) mod conditions;
+pub(crate) mod inputs;
+pub(crate) mod paths;
+pub(crate) mod submitted;

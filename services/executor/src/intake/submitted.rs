@@ -1,0 +1,229 @@
+//! Plans that clients submit: read, checked against the tools that there are, and refused with every violation.
+
+use std::collections::{BTreeMap, HashMap};
+
+use belay_execution::{Json, ToolFacts, Workspace};
+use belay_journal::Folder;
+use belay_plan::{
+    COMMAND_TOOL, CallPlace, Format, InvalidPlan, Plan, Planned, PlannedCall, PlannedStep, StepProblem, Violation,
+    nearest,
+};
+use belay_proto::v1;
+use belay_reasons as reasons;
+use belay_service_kit::status;
+use tonic::{Code, Status};
+
+use crate::{
+    ExecutionRegistry,
+    intake::{conditions, inputs, paths::leaves_workspace},
+    runners::runner::{Catalogue, FoundTool},
+    wire,
+};
+
+/// A plan that is valid with the tools that there are now, and the facts about them.
+///
+/// # Errors
+/// INVALID_ARGUMENT with every violation; UNAVAILABLE when it is not known which tools there are.
+pub(crate) async fn accepted(registry: &ExecutionRegistry, source: &Source) -> Result<(Plan, Vec<ToolFacts>), Status> {
+    let none = HashMap::new();
+    match checked(source, registry.runner.catalogue(false).await?.as_ref(), &none) {
+        Ok(checked) => Ok(checked),
+        // A tool may have come since the catalogue was read.
+        Err(_) => checked(source, registry.runner.catalogue(true).await?.as_ref(), &none)
+            .map_err(|invalid| refusal(shown(registry, invalid))),
+    }
+}
+
+/// The labels of an execution of a plan: the plan's, and those that are given, which hold where both have one.
+pub(crate) fn with_labels_of(plan: &Plan, given: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut labels = plan.labels().clone();
+    labels.extend(given);
+    labels
+}
+
+/// The values of a plan's inputs: those of a request, and defaults.
+///
+/// # Errors
+/// INVALID_ARGUMENT with every value that is missing, unknown or does not fit.
+pub(crate) fn inputs_of(registry: &ExecutionRegistry, plan: &Plan, given: Json) -> Result<Json, Status> {
+    let serde_json::Value::Object(given) = given.value() else {
+        return Err(status::invalid("inputs", "must be a JSON object, with a value for each input").into());
+    };
+    let values = inputs::values(plan, given);
+    let values = values.map_err(|violations| refusal(shown(registry, InvalidPlan { violations })))?;
+    Ok(Json::canonical(&values.into()))
+}
+
+/// A plan as a client sends it.
+pub(crate) enum Source {
+    Message(v1::Plan),
+    Document(v1::PlanDocument),
+}
+
+/// Reads and checks a plan, with what `check` finds in its calls and forms.
+pub(crate) fn plan_with(
+    source: &Source,
+    check: impl FnMut(Planned<'_>) -> Vec<StepProblem>,
+) -> Result<Plan, InvalidPlan> {
+    match source {
+        Source::Message(plan) => wire::checked_plan_from(plan.clone(), check),
+        Source::Document(document) => Plan::parse_with(format_of(document), &document.text, check),
+    }
+}
+
+/// Checks a plan against these tools, and returns it with the facts about them. The error has all violations; `refused` has those of the runner,
+/// by call.
+pub(crate) fn checked(
+    source: &Source,
+    catalogue: &Catalogue,
+    refused: &HashMap<CallKey, Vec<StepProblem>>,
+) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
+    let mut tools = Vec::<ToolFacts>::new();
+    let plan = plan_with(source, |planned| {
+        let call = match planned {
+            Planned::Call(call) => call,
+            Planned::Condition { step, place, condition } => {
+                return conditions::problem(step, place, condition).into_iter().collect();
+            }
+            Planned::Output { step, schema } => {
+                return conditions::problem_of_output(step, schema).into_iter().collect();
+            }
+            Planned::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
+        };
+        let mut problems = problems_of_call(&call, catalogue, &mut tools);
+        problems.extend(refused.get(&key_of(&call)).into_iter().flatten().cloned());
+        problems
+    })?;
+    let violations = inputs::problems(&plan);
+    if violations.is_empty() { Ok((plan, tools)) } else { Err(InvalidPlan { violations }) }
+}
+
+/// Which call of a plan one is: the step, where in that step's plan the step of the call stands, and which of its calls it is.
+pub(crate) type CallKey = (usize, String, CallPlace);
+
+pub(crate) fn key_of(call: &PlannedCall<'_>) -> CallKey {
+    (call.step.step, call.step.within.to_owned(), call.place)
+}
+
+/// The problem of a form's schema, if it is none.
+fn problems_of_form(step: PlannedStep<'_>, schema: &serde_json::Value) -> Option<StepProblem> {
+    let invalid = belay_json_schema::Schema::of_form(schema).err()?;
+    Some(step.problem(&format!("/wait/form/schema{}", invalid.pointer), invalid.to_string()))
+}
+
+/// The problems of a step's call with its tool; adds the facts about the tool to `tools`.
+fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut Vec<ToolFacts>) -> Vec<StepProblem> {
+    let Some(found) = catalogue.find(call.tool) else {
+        let way_out = match nearest(call.tool, catalogue.names()) {
+            Some(name) => format!("; did you mean `{name}`?"),
+            None => ": `belay tools list` shows the tools, and the settings can declare a program as one (`tools: {NAME: {command: […]}}`)".to_owned(),
+        };
+        let message = format!("Tool '{}' not found{way_out}", call.tool);
+        return vec![call.problem("/tool", message)];
+    };
+    let FoundTool { tool, schema, path_arguments, secret_arguments, secret_result } = found;
+    if !tools.iter().any(|facts| facts.used_as == call.tool) {
+        tools.push(ToolFacts {
+            used_as: call.tool.to_owned(),
+            tool: tool.name.clone(),
+            recovery: wire::recovery_from(tool.recovery()),
+            default_timeout: tool.default_timeout.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
+            secret_arguments: secret_arguments.to_vec(),
+            secret_result: secret_result.to_vec(),
+        });
+    }
+    let Some(arguments) = call.arguments else { return Vec::new() };
+    let templates = arguments.reference_paths();
+    let is_known = !templates.iter().any(|pointer| matches!(pointer.as_str(), "/command" | "/command/0"));
+    let refused = (tool.name == COMMAND_TOOL && is_known)
+        .then(|| belay_plan::not_allowed(call.allowed_commands, arguments.source()))
+        .flatten()
+        .map(|message| call.problem("/arguments/command/0", message));
+    let violations = schema.into_iter().flat_map(|schema| schema.violations_except(arguments.source(), &templates));
+    let mut problems: Vec<_> =
+        violations.flat_map(|violation| problems_of(call, violation, tool)).chain(refused).collect();
+    for name in path_arguments {
+        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        let path = arguments.source()[name.as_str()].as_str().filter(|_| !templates.contains(&pointer));
+        problems.extend(path.and_then(|path| {
+            let message = format!("`{path}` {}", leaves_workspace(path)?);
+            Some(call.problem(&format!("/arguments{pointer}"), message))
+        }));
+    }
+    problems
+}
+
+/// The problems of one schema violation: each unknown argument by its name, with the most similar known one.
+fn problems_of(call: &PlannedCall<'_>, violation: belay_json_schema::Violation, tool: &v1::Tool) -> Vec<StepProblem> {
+    let at = format!("/arguments{}", violation.pointer);
+    if violation.unknown.is_empty() {
+        return vec![call.problem(&at, violation.message)];
+    }
+    let schema: serde_json::Value = serde_json::from_str(&tool.parameters_schema).unwrap_or_default();
+    // Members of nested objects are described elsewhere in the schema.
+    let known = schema["properties"].as_object().filter(|_| violation.pointer.is_empty());
+    let problem = |name: String| {
+        let names = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
+        let did_you_mean = nearest(&name, names).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        let pointer = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+        call.problem(&pointer, format!("{} takes no `{name}` here{did_you_mean}", tool.name))
+    };
+    violation.unknown.into_iter().map(problem).collect()
+}
+
+/// Hides secrets in a refusal, which quotes the plan.
+fn shown(registry: &ExecutionRegistry, mut invalid: InvalidPlan) -> InvalidPlan {
+    for violation in &mut invalid.violations {
+        violation.message = registry.vault.shown(std::mem::take(&mut violation.message));
+        violation.field = registry.vault.shown(std::mem::take(&mut violation.field));
+    }
+    invalid
+}
+
+fn refusal(invalid: InvalidPlan) -> Status {
+    let count = invalid.violations.len();
+    let first = &invalid.violations[0];
+    let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+    // What cannot be read at all has no field.
+    let field = if first.field.is_empty() { String::new() } else { format!("{}: ", first.field) };
+    let message = format!("The plan is not valid: {field}{}{more}", first.message);
+    let mut error = status::error(Code::InvalidArgument, reasons::PLAN_REFUSED, message);
+    for Violation { field, message, line, column } in invalid.violations {
+        let place = if line > 0 { format!(" (line {line}, column {column})") } else { String::new() };
+        error = error.field(field, format!("{message}{place}"));
+    }
+    error.into()
+}
+
+fn violation(Violation { field, message, line, column }: Violation) -> v1::PlanViolation {
+    let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    v1::PlanViolation { field, message, line: number(line), column: number(column) }
+}
+
+/// Violations as a client gets them: a message may quote the plan.
+pub(crate) fn violations(registry: &ExecutionRegistry, violations: Vec<Violation>) -> Vec<v1::PlanViolation> {
+    shown(registry, InvalidPlan { violations }).violations.into_iter().map(violation).collect()
+}
+
+/// Locates problems in the author's document.
+pub(crate) fn located(source: &Source, problems: Vec<StepProblem>) -> Vec<Violation> {
+    match source {
+        Source::Document(document) => StepProblem::locate(format_of(document), &document.text, problems),
+        Source::Message(_) => problems.into_iter().map(Violation::from).collect(),
+    }
+}
+
+fn format_of(document: &v1::PlanDocument) -> Format {
+    match document.format() {
+        v1::PlanFormat::Unspecified => Format::Auto,
+        v1::PlanFormat::Yaml => Format::Yaml,
+        v1::PlanFormat::Json => Format::Json,
+    }
+}
+/// The folder of a workspace that another execution has as well.
+pub(crate) fn shared_folder(workspace: &Workspace) -> Option<Folder> {
+    match workspace {
+        Workspace::Directory(_) => None,
+        Workspace::MadeFolder(id) => Some(Folder::Shared(id.clone())),
+    }
+}

@@ -1,0 +1,11 @@
+//! The executions that this process owns: those in memory, what is loaded and when, and what their parts send each other.
+
+pub(crate) mod loading;
+pub(crate) mod messages;
+pub(crate) mod ownership;
+pub(crate) mod queue;
+pub(crate) mod registry;
+pub(crate) mod startup;
+pub(crate) mod steps_in_memory;
+pub(crate) mod timers;
+pub(crate) mod wake_ups;

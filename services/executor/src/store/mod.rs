@@ -1,0 +1,12 @@
+//! What is written to the journal and the blobs, and read back: commits, snapshots, seals and secrets.
+
+pub(crate) mod blob_secrets;
+pub(crate) mod blobs;
+pub(crate) mod check_blobs;
+pub(crate) mod commits;
+pub(crate) mod journal_reads;
+pub(crate) mod marks;
+pub(crate) mod replayed;
+pub(crate) mod seal_key;
+pub(crate) mod secrets;
+pub(crate) mod snapshots;

@@ -1,0 +1,6 @@
+//! What happens beside executions: retention, deletions and webhooks.
+
+pub(crate) mod deletion_rounds;
+pub(crate) mod deletions;
+pub(crate) mod retention;
+pub(crate) mod webhooks;
