@@ -1,11 +1,14 @@
 //! Compiles the contract without protoc: protox parses it, and everything that is generated comes from the same descriptors.
 
 mod names;
+mod presence;
 mod services;
 mod tables;
 mod texts;
 
 use std::{env, error::Error, fs, path::PathBuf};
+
+use protox::prost_reflect::prost::Message as _;
 
 /// The packages of the contract. Each is a folder, and a module of this crate.
 const PACKAGES: [&str; 3] = ["belay.v1", "belay.runner.v1", "belay.gate.v1"];
@@ -44,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(out.join(file), code)?;
     }
 
+    let files = presence::without_optional_texts(compiler.file_descriptor_set());
     let mut config = prost_build::Config::new();
     // The codec checks requests before prost drops what it does not know.
     config.service_generator(Box::new(services::Services::new("crate::codec::CheckedCodec")));
@@ -54,9 +58,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Ordered maps: the same message always has the same bytes.
         .btree_map(".")
         .extern_path(".google.protobuf", "::pbjson_types")
-        .compile_fds_with_config(compiler.file_descriptor_set(), config)?;
+        .compile_fds_with_config(files.clone(), config)?;
     pbjson_build::Builder::new()
-        .register_descriptors(&bytes)?
+        .register_descriptors(&files.encode_to_vec())?
         .btree_map(["."])
         .build(&PACKAGES.map(|package| format!(".{package}")))?;
     Ok(())

@@ -87,9 +87,10 @@ fn table(message: &MessageDescriptor, code: &mut String) -> Result<(), String> {
         let oneof = oneofs.iter().position(|oneof| Some(oneof) == field.containing_oneof().as_ref());
         let (number, name) = (field.number(), field.name());
         let is_list = field.is_list() || field.is_map();
+        let has_content = field.field_descriptor_proto().proto3_optional() && field.kind() == Kind::String;
         writeln!(
             entries,
-            "    Field {{ number: {number}, name: \"{name}\", kind: {kind}, is_list: {is_list}, oneof: {oneof:?} }},"
+            "    Field {{ number: {number}, name: \"{name}\", kind: {kind}, is_list: {is_list}, oneof: {oneof:?}, has_content: {has_content} }},"
         )
         .expect("it is a String");
     }

@@ -1,7 +1,8 @@
 //! Checks that an encoded message has nothing that this version does not know.
 //!
 //! prost drops the fields that it does not know, reads an unknown value of an enum as the default, and takes a message without the member of a
-//! `oneof` that a newer version added. A plan from which a condition was dropped would run a step that its author did not want to run, and a list from
+//! `oneof` that a newer version added. An optional text that is given and empty it does not tell from one that is left out, and a key that is empty by
+//! mistake would be none. A plan from which a condition was dropped would run a step that its author did not want to run, and a list from
 //! which a filter was dropped would have what its caller did not ask for: every request is therefore checked before it is decoded, against tables that
 //! are generated from the contract.
 //!
@@ -36,6 +37,8 @@ struct Field {
     is_list: bool,
     /// The index of its oneof.
     oneof: Option<u8>,
+    /// It is a text that may be left out, and is not empty if it is there.
+    has_content: bool,
 }
 
 /// How a field is encoded, and what is in it.
@@ -103,6 +106,8 @@ pub enum Problem {
         /// The names of the values that this version knows, without the one that means unset.
         known: Vec<&'static str>,
     },
+    /// A text that may be left out is there and empty.
+    Empty(&'static str),
     /// No member of a oneof is set.
     NothingOf {
         /// The oneof's name.
@@ -124,6 +129,9 @@ impl fmt::Display for Refused {
                 let known = known.join("`, `");
                 write!(f, "{place}`{field}` has the value {number}, which is not known in {of}; known are `{known}`")
             }
+            Problem::Empty(field) => {
+                write!(f, "{place}`{field}` is empty: give it a value, or leave it out")
+            }
             Problem::NothingOf { oneof, members } => {
                 let either = if members.len() > 1 { "one of " } else { "" };
                 write!(f, "{place}set {either}`{}` (`{oneof}` of {message})", members.join("`, `"))
@@ -139,7 +147,7 @@ impl Refused {
     /// The field that is wrong, as far as this version has a name for it: the message's, for a field that it does not know.
     pub fn field(&self) -> String {
         let name = match &self.problem {
-            Problem::UnknownValue { field, .. } => field,
+            Problem::UnknownValue { field, .. } | Problem::Empty(field) => field,
             Problem::NothingOf { oneof, .. } => oneof,
             Problem::UnknownField(_) | Problem::Malformed(_) => return self.path.clone(),
         };
@@ -151,7 +159,7 @@ impl Refused {
         match self.problem {
             // A member that a newer version added to a oneof is a field that is not known, so an unset one is not newer.
             Problem::UnknownField(_) | Problem::UnknownValue { .. } => true,
-            Problem::NothingOf { .. } | Problem::Malformed(_) => false,
+            Problem::Empty(_) | Problem::NothingOf { .. } | Problem::Malformed(_) => false,
         }
     }
 
@@ -161,7 +169,8 @@ impl Refused {
     }
 }
 
-/// Checks an encoded message: every field and every value of an enum is known, and of each oneof one member is set, at any depth.
+/// Checks an encoded message: every field and every value of an enum is known, of each oneof one member is set, and an optional text is not empty, at any
+/// depth.
 ///
 /// # Errors
 /// The first problem, with its place.
@@ -210,6 +219,9 @@ fn walk(message: &'static Message, bytes: &[u8], depth: usize) -> Result<(), Ref
                     refused.within(name)
                 }
             })?,
+            Kind::Bytes if field.has_content && value.bytes().is_empty() => {
+                return Err(refused(Problem::Empty(field.name)));
+            }
             Kind::Varint | Kind::Fixed32 | Kind::Fixed64 | Kind::Bytes => {}
         }
     }

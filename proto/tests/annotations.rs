@@ -49,8 +49,7 @@ fn a_request_says_which_resource_it_is_about() {
             let has = |which: &str| reference.as_ref().is_some_and(|reference| !text(reference, which).is_empty());
             let fits = match field.name() {
                 "name" | "names" => has("type") && is(&field, REQUIRED),
-                // The entries of an audit log have no names of their own: it names whose log it is.
-                "parent" => has("child_type") || has("type"),
+                "parent" => has("child_type") && is(&field, REQUIRED),
                 "execution" | "approval" | "call" => has("type"),
                 _ => true,
             };

@@ -185,6 +185,32 @@ fn no_method_takes_a_value_of_an_enum_that_is_not_known() {
     }
 }
 
+/// A script whose variable is unset gave the key "" and had none: it started twice.
+#[test]
+fn an_optional_text_of_a_request_is_not_empty() {
+    let mut found = BTreeSet::new();
+    for method in pool().services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+        for field in method.input().fields().filter(|field| field.kind().as_enum().is_none()) {
+            let mut bytes = Vec::new();
+            prost::encoding::encode_key(field.number(), prost::encoding::WireType::LengthDelimited, &mut bytes);
+            bytes.push(0);
+            let checked = check_request(method.input().full_name(), &bytes).unwrap();
+            let is_empty = checked.is_err_and(|refused| matches!(refused.problem, Problem::Empty(_)));
+            let is_text = field.kind() == protox::prost_reflect::Kind::String;
+            assert_eq!(is_empty, is_text && field.supports_presence(), "{}", field.full_name());
+            if is_empty {
+                found.insert(format!("{}.{}", method.name(), field.name()));
+            }
+        }
+    }
+    // The fields by which a request is told from another, and those that narrow what it is about.
+    for (suffix, count) in
+        [(".request_id", 15), (".etag", 10), (".execution_id", 2), (".workspace", 2), (".execution", 2)]
+    {
+        assert_eq!(found.iter().filter(|name| name.ends_with(suffix)).count(), count, "{suffix} of {found:?}");
+    }
+}
+
 /// Whether a decoded message has something that the contract does not: the check against another implementation of protobuf.
 fn has_unknown(message: &DynamicMessage) -> bool {
     let unset = |message: &DynamicMessage| {
@@ -219,7 +245,7 @@ fn event() -> v1::ExecutionEvent {
     };
     let time = Some(belay_proto::timestamp(1_700_000_000_123_456));
     let kind = Some(v1::execution_event::Kind::ExecutionCreated(created));
-    v1::ExecutionEvent { sequence: 1, time, kind, ..Default::default() }
+    v1::ExecutionEvent { sequence: 1, record_time: time, kind, ..Default::default() }
 }
 
 proptest! {

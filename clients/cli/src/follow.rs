@@ -212,7 +212,7 @@ impl Cursor {
                     false => Taken::New(Seen::Snapshot(Box::new(execution))),
                 }
             }
-            Some(Content::Event(event)) if event.transient => Taken::New(Seen::Event(Box::new(event))),
+            Some(Content::Event(event)) if event.ephemeral => Taken::New(Seen::Event(Box::new(event))),
             Some(Content::Event(event)) => {
                 let last = self.last.unwrap_or(event.sequence - 1);
                 if event.sequence <= last {
@@ -250,7 +250,7 @@ pub(crate) fn is_over(state: State) -> bool {
 mod tests {
     use std::collections::VecDeque;
 
-    use belay_proto::v1::{ExecutionFinished, ExecutionStarted, Heartbeat, WatchReset};
+    use belay_proto::v1::{ExecutionFinished, ExecutionStarted, WatchExecutionHeartbeat, WatchExecutionReset};
     use futures::stream;
 
     use super::*;
@@ -338,7 +338,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_journal_that_went_back_is_shown_anew() {
-        let reset = |last_sequence| message(Content::Reset(WatchReset { last_sequence }));
+        let reset = |last_sequence| message(Content::Reset(WatchExecutionReset { last_sequence }));
         let mut script = Script {
             answers: [
                 Ok(vec![snapshot(State::Running, 2), event(1), event(2), event(3), Err(Status::unavailable("reset"))]),
@@ -421,7 +421,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn heartbeats_keep_the_follower_patient() {
-        let alive = || Ok(vec![snapshot(State::Running, 3), message(Content::Heartbeat(Heartbeat::default()))]);
+        let alive =
+            || Ok(vec![snapshot(State::Running, 3), message(Content::Heartbeat(WatchExecutionHeartbeat::default()))]);
         let mut script = Script { answers: std::iter::repeat_with(alive).take(100).collect(), ..Default::default() };
         story(&mut script, Some(3)).await;
         assert!(script.asked.len() > 100);

@@ -61,7 +61,7 @@ pub(crate) async fn read(
                     None => Picture::new(*execution),
                 });
             }
-            Seen::Event(event) if event.transient => {}
+            Seen::Event(event) if event.ephemeral => {}
             Seen::Event(event) => {
                 let Some(picture) = &mut known else { continue };
                 picture.apply(&event);

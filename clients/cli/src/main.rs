@@ -30,7 +30,6 @@ use std::process::ExitCode;
 
 use belay_all_in_one::{ConfigSource, LogFormat};
 use belay_reasons as reasons;
-use clap::Parser as _;
 
 use args::{Cli, Command};
 use commands::Context;
@@ -52,7 +51,7 @@ fn main() -> ExitCode {
         return Exit::OK.into();
     }
     next::remember(args::typed(&arguments));
-    let cli = match Cli::try_parse() {
+    let cli = match usage::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return usage::print(&error, &arguments).into(),
     };

@@ -1,10 +1,13 @@
 //! Errors of the command line: the mistake and what was probably meant, never the usage text.
 
+use std::ffi::OsString;
+
 use belay_all_in_one::SERVICES;
 use belay_reasons as reasons;
 use clap::{
-    CommandFactory as _, Parser as _,
+    Arg, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser as _,
     error::{ContextKind, ContextValue, Error, ErrorKind},
+    parser::ValueSource,
 };
 
 use crate::{
@@ -61,6 +64,43 @@ const ELSEWHERE: &[(&str, &[&str])] = &[
 ];
 /// How much a word must resemble a command to be suggested; 1 is the same.
 const ALIKE: f64 = 0.7;
+
+/// Reads the command line. A value that is given and empty is refused: a script whose variable is unset would have given none, and a key that is to
+/// prevent a second start would prevent nothing.
+pub(crate) fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Cli, Error> {
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(line)?;
+    if let Some(name) = empty(&command, &matches) {
+        let message = format!("{name} is empty: give it a value, or leave it out");
+        return Err(command.error(ErrorKind::InvalidValue, message));
+    }
+    Cli::from_arg_matches(&matches)
+}
+
+/// The name of a flag, a variable or an argument that has an empty value.
+fn empty(command: &Command, matches: &ArgMatches) -> Option<String> {
+    let is_empty = |arg: &&Arg| {
+        let values = matches.try_get_raw(arg.get_id().as_str()).ok().flatten();
+        // The words of a command that is handed on are its own.
+        let is_one = !arg.is_positional() || arg.get_num_args().is_none_or(|count| count.max_values() <= 1);
+        is_one && values.is_some_and(|mut values| values.any(std::ffi::OsStr::is_empty))
+    };
+    let found = command.get_arguments().find(is_empty).map(|arg| {
+        let variable =
+            arg.get_env().filter(|_| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::EnvVariable));
+        match (variable, arg.get_long()) {
+            (Some(variable), _) => format!("the variable {}", variable.display()),
+            (None, Some(long)) => format!("`--{long}`"),
+            (None, None) => {
+                format!("`{}`", arg.get_value_names().and_then(|names| names.first()).map_or("argument", |name| name))
+            }
+        }
+    });
+    found.or_else(|| {
+        let (name, inner) = matches.subcommand()?;
+        empty(command.find_subcommand(name)?, inner)
+    })
+}
 
 /// Prints help and versions as they are, and everything else as an error.
 pub(crate) fn print(error: &Error, arguments: &[String]) -> Exit {
@@ -191,7 +231,7 @@ mod tests {
 
     fn told(line: &str) -> String {
         let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let error = Cli::try_parse_from(&arguments).expect_err("mistyped");
+        let error = parse(arguments.iter().map(OsString::from)).expect_err("mistyped");
         report(&error, &typed(&arguments).words).lines().iter().map(|line| line.render(false) + "\n").collect()
     }
 
@@ -204,6 +244,27 @@ mod tests {
              next: belay executions list --limit 3\n\
              code: INVALID_USAGE (belay explain INVALID_USAGE)\n"
         );
+    }
+
+    /// `--request-id "$BUILD"` with no BUILD ran twice.
+    #[test]
+    fn a_value_that_is_given_is_not_empty() {
+        for (line, name) in [
+            ("run --request-id  plan.yaml", "`--request-id`"),
+            ("run --id= plan.yaml", "`--id`"),
+            ("run --workspace= plan.yaml", "`--workspace`"),
+            ("approvals list --execution=", "`--execution`"),
+            ("--namespace= executions list", "`--namespace`"),
+            ("executions cancel ", "`ID`"),
+        ] {
+            let told = told(&format!("belay {line}"));
+            assert!(
+                told.starts_with(&format!("error: {name} is empty: give it a value, or leave it out\n")),
+                "{line}: {told}"
+            );
+        }
+        let label = ["belay", "run", "--label", "team=", "plan.yaml"].map(OsString::from);
+        assert!(parse(label).is_ok(), "an empty value of a label is a value");
     }
 
     #[test]

@@ -3,14 +3,29 @@ use super::{wire::Malformed, *};
 static NODE: Message = Message {
     name: "test.Node",
     fields: &[
-        Field { number: 1, name: "children", kind: Kind::Message(&NODE), is_list: true, oneof: None },
-        Field { number: 2, name: "count", kind: Kind::Varint, is_list: false, oneof: None },
-        Field { number: 3, name: "short", kind: Kind::Fixed32, is_list: true, oneof: None },
-        Field { number: 4, name: "long", kind: Kind::Fixed64, is_list: true, oneof: None },
-        Field { number: 5, name: "colors", kind: Kind::Enum(&COLOR), is_list: true, oneof: None },
-        Field { number: 6, name: "color", kind: Kind::Enum(&COLOR), is_list: false, oneof: None },
-        Field { number: 7, name: "choice", kind: Kind::Message(&CHOICE), is_list: false, oneof: None },
-        Field { number: 300, name: "name", kind: Kind::Bytes, is_list: false, oneof: None },
+        Field {
+            number: 1,
+            name: "children",
+            kind: Kind::Message(&NODE),
+            is_list: true,
+            oneof: None,
+            has_content: false,
+        },
+        Field { number: 2, name: "count", kind: Kind::Varint, is_list: false, oneof: None, has_content: false },
+        Field { number: 3, name: "short", kind: Kind::Fixed32, is_list: true, oneof: None, has_content: false },
+        Field { number: 4, name: "long", kind: Kind::Fixed64, is_list: true, oneof: None, has_content: false },
+        Field { number: 5, name: "colors", kind: Kind::Enum(&COLOR), is_list: true, oneof: None, has_content: false },
+        Field { number: 6, name: "color", kind: Kind::Enum(&COLOR), is_list: false, oneof: None, has_content: false },
+        Field {
+            number: 7,
+            name: "choice",
+            kind: Kind::Message(&CHOICE),
+            is_list: false,
+            oneof: None,
+            has_content: false,
+        },
+        Field { number: 300, name: "name", kind: Kind::Bytes, is_list: false, oneof: None, has_content: false },
+        Field { number: 301, name: "key", kind: Kind::Bytes, is_list: false, oneof: None, has_content: true },
     ],
     oneofs: &[],
 };
@@ -18,9 +33,16 @@ static NODE: Message = Message {
 static CHOICE: Message = Message {
     name: "test.Choice",
     fields: &[
-        Field { number: 1, name: "left", kind: Kind::Varint, is_list: false, oneof: Some(0) },
-        Field { number: 2, name: "right", kind: Kind::Message(&NODE), is_list: false, oneof: Some(0) },
-        Field { number: 3, name: "note", kind: Kind::Bytes, is_list: false, oneof: None },
+        Field { number: 1, name: "left", kind: Kind::Varint, is_list: false, oneof: Some(0), has_content: false },
+        Field {
+            number: 2,
+            name: "right",
+            kind: Kind::Message(&NODE),
+            is_list: false,
+            oneof: Some(0),
+            has_content: false,
+        },
+        Field { number: 3, name: "note", kind: Kind::Bytes, is_list: false, oneof: None, has_content: false },
     ],
     oneofs: &["side"],
 };
@@ -59,6 +81,8 @@ fn what_is_known_passes() {
         &[0xe2, 0x12, 2, b'h', b'i'],
         &[0x90, 0x80, 0x00, 5],
         &delimited(1, &delimited(1, &[0x10, 1])),
+        // Field 301, the key.
+        &[0xea, 0x12, 1, b'k'],
         &delimited(7, &[0x08, 0]),
         &delimited(7, &delimited(2, &[])),
     ];
@@ -85,6 +109,7 @@ fn what_is_not_known_is_named_with_its_place() {
             &beyond_32_bits,
             "`color` has the value 4294967297, which is not known in test.Color; known are `MINUS`, `RED`, `BLUE`",
         ),
+        (&delimited(1, &[0xea, 0x12, 0]), "`children[0]`: `key` is empty: give it a value, or leave it out"),
         (&delimited(7, &[]), "`choice`: set one of `left`, `right` (`side` of test.Choice)"),
         (
             &delimited(1, &delimited(7, &delimited(3, b"note"))),

@@ -69,7 +69,7 @@ fn committed_file(fact: &Fact, change: &Change) -> v1::CommittedFile {
     v1::CommittedFile {
         path: change.path.clone(),
         change: wire_kind(change.kind).into(),
-        r#type: kind.into(),
+        file_type: kind.into(),
         digest: change.after.clone(),
         size_bytes: i64::try_from(size).unwrap_or(i64::MAX),
         mode: i32::try_from(mode).unwrap_or_default(),
@@ -395,7 +395,7 @@ mod tests {
             touched("m", Act::Meta { inode: 1, old: 0o700, new: 0o755 }, Vec::new(), Vec::new()),
         ]));
         let brief =
-            |file: &v1::CommittedFile| (file.path.clone(), file.change(), file.r#type(), file.size_bytes, file.mode);
+            |file: &v1::CommittedFile| (file.path.clone(), file.change(), file.file_type(), file.size_bytes, file.mode);
         assert_eq!(
             files.iter().map(brief).collect::<Vec<_>>(),
             [

@@ -311,7 +311,7 @@ fn plan(load: Load) -> v1::Plan {
 /// From each call's request to the next one's, in microseconds: a whole turn of intent, call, result and commit.
 pub(crate) fn step_latencies(events: &[ExecutionEvent]) -> Vec<u64> {
     let requested = |event: &&ExecutionEvent| matches!(event.kind, Some(Kind::ToolCallRequested(_)));
-    let times = events.iter().filter(requested).filter_map(|event| event.time.as_ref());
+    let times = events.iter().filter(requested).filter_map(|event| event.record_time.as_ref());
     let times: Vec<i64> = times.map(belay_proto::micros).collect();
     times.windows(2).map(|pair| u64::try_from(pair[1] - pair[0]).unwrap_or(0)).collect()
 }
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_step_lasts_until_the_next_call_is_requested() {
         let event = |micros, kind| ExecutionEvent {
-            time: Some(belay_proto::timestamp(micros)),
+            record_time: Some(belay_proto::timestamp(micros)),
             kind: Some(kind),
             ..Default::default()
         };

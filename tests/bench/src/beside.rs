@@ -77,7 +77,7 @@ async fn one(belay: &Belay, scale: Scale, beside: bool) -> Result<Slowest> {
     let mut started = HashMap::new();
     let mut taken: HashMap<&str, Vec<u64>> = HashMap::new();
     for event in &events {
-        let time = event.time.as_ref().map_or(0, belay_proto::micros);
+        let time = event.record_time.as_ref().map_or(0, belay_proto::micros);
         match &event.kind {
             Some(Kind::StepStarted(_)) => drop(started.insert(&event.step_id, time)),
             Some(Kind::StepCompleted(_)) => {

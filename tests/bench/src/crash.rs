@@ -66,7 +66,7 @@ pub(crate) fn next_step(events: &[ExecutionEvent], after: i64) -> Option<i64> {
 }
 
 fn time(event: &ExecutionEvent) -> i64 {
-    event.time.as_ref().map_or(0, belay_proto::micros)
+    event.record_time.as_ref().map_or(0, belay_proto::micros)
 }
 
 /// The events have no gap, and every step has one start, one call, one result and one end.

@@ -126,7 +126,7 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, executions: u32) -> Re
     let place = Place::new(root)?;
     let mut belay = Belay::start(binaries, &place).await?;
     let now = SystemClock.now_micros();
-    let until = wait_step::Condition::Until(belay_proto::timestamp(now + A_DAY * 1_000_000));
+    let until = wait_step::Condition::UntilTime(belay_proto::timestamp(now + A_DAY * 1_000_000));
     let mut names = Vec::new();
     for condition in [wait_step::Condition::Signal(SIGNAL.into()), until] {
         names.push(belay.begin_plan(waiting_plan(condition)).await?);

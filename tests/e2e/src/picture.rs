@@ -24,7 +24,7 @@ impl Picture {
     /// # Panics
     /// When it is not the next one, or violates the contract.
     pub fn take(&mut self, event: v1::ExecutionEvent) {
-        if event.transient {
+        if event.ephemeral {
             // Live output: it moves no cursor, and later watchers do not get it.
             assert!(event.sequence == 0 && event.safe_to_skip, "it has no place among the others: {event:?}");
             self.said += 1;

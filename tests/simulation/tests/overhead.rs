@@ -200,7 +200,7 @@ async fn all_events(inside: &Inside, name: String) -> Vec<v1::ExecutionEvent> {
 }
 
 fn time(event: &v1::ExecutionEvent) -> i64 {
-    belay_proto::micros(event.time.as_ref().expect("every event has a time"))
+    belay_proto::micros(event.record_time.as_ref().expect("every event has a time"))
 }
 
 /// A chain of no-ops, each of which takes so many milliseconds.

@@ -21,7 +21,7 @@ fn row(entry: &AuditEntry) -> Vec<(Style, String)> {
     };
     let by = if entry.principal.is_empty() { String::new() } else { format!(" (by {})", entry.principal) };
     vec![
-        (Style::Dim, entry.time.as_ref().map(time::date_and_time).unwrap_or_default()),
+        (Style::Dim, entry.record_time.as_ref().map(time::date_and_time).unwrap_or_default()),
         (style, severity.to_owned()),
         (Style::Plain, format!("{}{by}", entry.message)),
     ]

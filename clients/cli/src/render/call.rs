@@ -21,7 +21,7 @@ pub(crate) fn of_step(step: &StepSpec) -> String {
         Some(step_spec::Kind::Tool(call)) => of_tool(&call.tool, arguments(call)),
         Some(step_spec::Kind::Wait(wait)) => match &wait.condition {
             Some(Condition::Duration(duration)) => format!("wait {}", time::short(time::duration(duration))),
-            Some(Condition::Until(until)) => format!("wait until {}", time::date_and_time(until)),
+            Some(Condition::UntilTime(until)) => format!("wait until {}", time::date_and_time(until)),
             Some(Condition::Signal(signal)) => format!("wait for the signal {}", shorten(&clean(signal), MAX_CHARS)),
             Some(Condition::Form(form)) if form.title.is_empty() => "ask a person".to_owned(),
             Some(Condition::Form(form)) => format!("ask {}", shorten(&clean(&form.title), MAX_CHARS)),

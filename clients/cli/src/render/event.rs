@@ -19,7 +19,7 @@ use crate::names;
 /// The event as a line of a log: when, about what, what happened. `None` for an event that may be skipped by those who do not know it, and
 /// for a tool's output, which `Outputs` prints.
 pub(crate) fn line(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
-    let when = event.time.as_ref().map(time::time_of_day).unwrap_or_default();
+    let when = event.record_time.as_ref().map(time::time_of_day).unwrap_or_default();
     let (style, what) = what(event, picture)?;
     let about = if event.step_id.is_empty() { names::id(&picture.execution().name) } else { &event.step_id };
     Some(
@@ -221,7 +221,7 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             (Style::Warn, format!("undoes what {} did", words::steps(started.step_ids.len())))
         }
         Kind::StepFallbackSwitched(switched) => {
-            let (from, to) = (clean(&switched.from), clean(&switched.to));
+            let (from, to) = (clean(&switched.failed_tool), clean(&switched.fallback_tool));
             (
                 Style::Warn,
                 format!(
@@ -279,7 +279,7 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         Kind::ApprovalDecided(decided) => approval_decided(event, decided),
         Kind::ToolCallDispatched(_) => (Style::Plain, "running, now that it is approved".to_owned()),
         Kind::WaitStarted(wait) => {
-            let until = wait.until.as_ref().map(|until| format!(" until {}", time::date_and_time(until)));
+            let until = wait.until_time.as_ref().map(|until| format!(" until {}", time::date_and_time(until)));
             let until = until.unwrap_or_default();
             match (wait.signal.as_str(), &wait.form) {
                 (_, Some(form)) => (Style::Plain, format!("asks {}{until}", clean(&form.title))),
@@ -416,7 +416,7 @@ mod tests {
             ..Default::default()
         });
         let event = ExecutionEvent {
-            time: Some(Timestamp { seconds: 1_795_230_245, nanos: 0 }),
+            record_time: Some(Timestamp { seconds: 1_795_230_245, nanos: 0 }),
             step_id: step.to_owned(),
             attempt,
             actor: Some(Actor { principal: principal.to_owned(), request_id: String::new() }),
@@ -463,7 +463,7 @@ mod tests {
                     failure: failure("reset", "NET"),
                     retry_count: 1,
                     delay: seconds(5),
-                    not_before: None,
+                    retry_time: None,
                 }),
             ),
             told("fetch", 2, Kind::StepStarted(StepStarted::default())),

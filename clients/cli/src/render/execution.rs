@@ -149,7 +149,10 @@ fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {
         ("accepted", created),
         ("started", execution.start_time.as_ref().map(time::date_and_time)),
         ("ended", execution.end_time.as_ref().map(time::date_and_time)),
-        ("deadline", execution.deadline.as_ref().filter(|_| execution.end_time.is_none()).map(time::date_and_time)),
+        (
+            "deadline",
+            execution.deadline_time.as_ref().filter(|_| execution.end_time.is_none()).map(time::date_and_time),
+        ),
         ("steps", totals),
         ("workspace", Some(execution.workspace.clone())),
         ("labels", Some(labels(execution))),
@@ -206,7 +209,7 @@ fn step_row(step: &Step, now: Duration) -> Vec<(Style, String)> {
 fn waited(step: &Step, now: Duration) -> Duration {
     let before = step.approval_wait.as_ref().map(time::duration).unwrap_or_default();
     let waits = step.waiting.as_ref().filter(|_| step.state() == State::AwaitingApproval);
-    before + time::between(waits.and_then(|waits| waits.since.as_ref()), Some(now)).unwrap_or_default()
+    before + time::between(waits.and_then(|waits| waits.begin_time.as_ref()), Some(now)).unwrap_or_default()
 }
 
 /// From the acceptance to the end, or to now: `12s`, or `12s, and 40s waiting for approval`, where the first is the machine's.
@@ -217,7 +220,7 @@ pub(super) fn took_in_words(execution: &Execution, now: Duration) -> Option<Stri
     // It has done nothing else since the last of its steps began to wait.
     let is_waiting = execution.state() == execution::State::AwaitingApproval;
     let waits = execution.waiting.iter().filter(|wait| is_waiting && wait.kind() == waiting_reason::Kind::Approval);
-    let since = waits.filter_map(|wait| time::since_epoch(wait.since.as_ref()?)).max();
+    let since = waits.filter_map(|wait| time::since_epoch(wait.begin_time.as_ref()?)).max();
     let waited = before + since.map(|since| now.saturating_sub(since)).unwrap_or_default();
     let machine = time::short(whole.saturating_sub(waited));
     Some(match waited.as_secs() {
@@ -584,7 +587,7 @@ mod tests {
     fn one_that_waits_for_a_person_shows_that_time_apart() {
         let since = |seconds| WaitingReason {
             kind: waiting_reason::Kind::Approval.into(),
-            since: at(seconds),
+            begin_time: at(seconds),
             ..Default::default()
         };
         let waits = |id, began| Step {

@@ -119,7 +119,7 @@ fn plain(value: &mut Value) {
 
 /// Whether a field of the contract is a timestamp.
 fn is_time(name: &str) -> bool {
-    name.ends_with("Time") || matches!(name, "time" | "since" | "until" | "deadline" | "notBefore")
+    name.ends_with("Time")
 }
 
 /// Replaces an inline payload by its value. Text that is no JSON after all stays as it is, in its wrapping.
@@ -163,7 +163,7 @@ mod tests {
     fn an_event_is_canonical_with_plain_values() {
         let event = ExecutionEvent {
             sequence: 3,
-            time: Some(Timestamp { seconds: 1_795_230_245, nanos: 120_000_000 }),
+            record_time: Some(Timestamp { seconds: 1_795_230_245, nanos: 120_000_000 }),
             step_id: "fetch".to_owned(),
             kind: Some(Kind::ToolCallRequested(ToolCallRequested {
                 tool: "read_file".to_owned(),
@@ -176,7 +176,7 @@ mod tests {
             of(&event).unwrap(),
             json!({
                 "sequence": "3",
-                "time": "2026-11-21T03:04:05.120Z",
+                "recordTime": "2026-11-21T03:04:05.120Z",
                 "stepId": "fetch",
                 "toolCallRequested": {
                     "tool": "read_file",

@@ -62,7 +62,7 @@ impl Logs {
             }
             _ if !is_wanted => return None,
             Kind::StepStarted(_) => {
-                let begin = event.time.unwrap_or_default();
+                let begin = event.record_time.unwrap_or_default();
                 self.started.entry(event.step_id.clone()).or_insert(begin);
                 return None;
             }
@@ -130,7 +130,7 @@ impl Logs {
             state: state.into(),
             attempt: event.attempt,
             start_time,
-            end_time: event.time,
+            end_time: event.record_time,
             output: output.filter(|_| failure.is_none()),
             failure,
             ..Default::default()
@@ -236,7 +236,14 @@ mod tests {
 
     fn event(sequence: i64, step: &str, kind: Kind) -> ExecutionEvent {
         let time = Some(Timestamp { seconds: sequence, nanos: 0 });
-        ExecutionEvent { sequence, time, step_id: step.to_owned(), attempt: 1, kind: Some(kind), ..Default::default() }
+        ExecutionEvent {
+            sequence,
+            record_time: time,
+            step_id: step.to_owned(),
+            attempt: 1,
+            kind: Some(kind),
+            ..Default::default()
+        }
     }
 
     fn completes(result: &str) -> Kind {

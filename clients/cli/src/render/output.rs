@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn event(call: i32) -> ExecutionEvent {
-        ExecutionEvent { step_id: "build".to_owned(), operation: call, transient: true, ..Default::default() }
+        ExecutionEvent { step_id: "build".to_owned(), operation: call, ephemeral: true, ..Default::default() }
     }
 
     fn told(lines: &[Line]) -> Vec<String> {

@@ -57,7 +57,7 @@ impl Pause {
     /// Takes an event into account; each has to be given once.
     fn see(&mut self, event: &ExecutionEvent) {
         match &event.kind {
-            Some(Kind::ExecutionAwaitingApproval(_)) => self.since = event.time,
+            Some(Kind::ExecutionAwaitingApproval(_)) => self.since = event.record_time,
             // A question is asked while the execution already waits for another; a signal is kept.
             Some(Kind::ApprovalRequested(_) | Kind::ToolCallOutput(_) | Kind::SignalReceived(_)) => {}
             Some(
@@ -106,7 +106,7 @@ impl Pause {
                 | Kind::ApprovalDecided(_),
             )
             | None => {
-                let until = event.time.as_ref().and_then(time::since_epoch);
+                let until = event.record_time.as_ref().and_then(time::since_epoch);
                 self.total += time::between(self.since.take().as_ref(), until).unwrap_or_default();
             }
         }
@@ -137,7 +137,7 @@ impl Picture {
             }
         }
         let since =
-            execution.steps.iter().map(|step| step.waiting.as_ref().and_then(|waiting| waiting.since)).collect();
+            execution.steps.iter().map(|step| step.waiting.as_ref().and_then(|waiting| waiting.begin_time)).collect();
         let id_columns = execution.steps.iter().map(|step| step.step_id.chars().count()).max().unwrap_or(0);
         let id_columns = id_columns.min(ID_COLUMNS);
         Picture { execution, places, calls, depends_on, since, id_columns, pause: Pause::default() }
@@ -175,7 +175,7 @@ impl Picture {
 
     /// Moves on by an event. One that the snapshot already covers changes nothing but the times.
     pub(crate) fn apply(&mut self, event: &ExecutionEvent) {
-        if !event.transient {
+        if !event.ephemeral {
             self.pause.see(event);
         }
         if event.sequence <= self.execution.last_sequence {
@@ -188,26 +188,26 @@ impl Picture {
         match kind {
             Kind::ExecutionStarted(_) => {
                 self.execution.set_state(execution::State::Running);
-                self.execution.start_time = event.time;
+                self.execution.start_time = event.record_time;
             }
             Kind::ExecutionResumed(_) => self.execution.set_state(execution::State::Running),
             Kind::ExecutionAwaitingApproval(_) => self.execution.set_state(execution::State::AwaitingApproval),
             Kind::ExecutionPaused(paused) => {
                 let by = event.actor.as_ref().map(|actor| &actor.principal);
                 let by = by.cloned().unwrap_or_default();
-                self.paused(by, event.time, paused.resume_time);
+                self.paused(by, event.record_time, paused.resume_time);
             }
             Kind::ExecutionCancelRequested(_) => self.execution.set_state(execution::State::Cancelling),
             Kind::ExecutionFinished(finished) => {
                 self.execution.set_state(finished.state());
                 self.execution.totals = finished.totals;
                 self.execution.failure = finished.failure.clone();
-                self.execution.end_time = event.time;
+                self.execution.end_time = event.record_time;
             }
-            Kind::ExecutionRetried(retried) => self.retried(retried, event.time),
+            Kind::ExecutionRetried(retried) => self.retried(retried, event.record_time),
             Kind::ExecutionPlanUpdated(updated) => self.plan_updated(updated),
-            Kind::ExecutionCompensationStarted(started) => self.compensation_started(started, event.time),
-            Kind::StepItemsListed(listed) => self.items_listed(&event.step_id, listed, event.time),
+            Kind::ExecutionCompensationStarted(started) => self.compensation_started(started, event.record_time),
+            Kind::StepItemsListed(listed) => self.items_listed(&event.step_id, listed, event.record_time),
             Kind::ExecutionCreated(_)
             | Kind::SignalReceived(_)
             | Kind::ExecutionRecovered(_)
@@ -263,8 +263,14 @@ impl Picture {
         self.execution.set_state(execution::State::Paused);
         let next_command = next::about(&["executions", "resume"], &self.execution.name, &[]);
         let kind = waiting_reason::Kind::Resume.into();
-        self.execution.waiting =
-            vec![WaitingReason { kind, since, until, next_command, principal, ..Default::default() }];
+        self.execution.waiting = vec![WaitingReason {
+            kind,
+            begin_time: since,
+            until_time: until,
+            next_command,
+            principal,
+            ..Default::default()
+        }];
     }
 
     fn retried(&mut self, retried: &ExecutionRetried, at: Option<Timestamp>) {
@@ -272,7 +278,7 @@ impl Picture {
             self.execution.set_state(execution::State::Running);
         }
         (self.execution.end_time, self.execution.failure, self.execution.totals) = (None, None, None);
-        self.execution.deadline = retried.deadline;
+        self.execution.deadline_time = retried.deadline_time;
         for id in &retried.step_ids {
             let Some(&place) = self.places.get(id) else { continue };
             let Some(step) = self.execution.steps.get_mut(place) else { continue };
@@ -318,7 +324,7 @@ impl Picture {
         }
         execution.plan.clone_from(&updated.plan);
         execution.plan_revision = updated.revision;
-        execution.deadline = updated.deadline;
+        execution.deadline_time = updated.deadline_time;
         let mut since = std::mem::take(&mut self.since);
         since.resize(execution.steps.len(), None);
         let pause = std::mem::take(&mut self.pause);
@@ -419,14 +425,18 @@ impl Picture {
                 step.attempt = event.attempt;
                 // A rate limit that is queued for later makes more of them.
                 step.max_attempts = step.max_attempts.max(event.attempt);
-                step.start_time = step.start_time.or(event.time);
+                step.start_time = step.start_time.or(event.record_time);
                 State::Running
             }
             Kind::StepRetryScheduled(retry) => {
                 step.failure = retry.failure.clone();
                 let kind = waiting_reason::Kind::Timer.into();
-                step.waiting =
-                    Some(WaitingReason { kind, since: event.time, until: retry.not_before, ..Default::default() });
+                step.waiting = Some(WaitingReason {
+                    kind,
+                    begin_time: event.record_time,
+                    until_time: retry.retry_time,
+                    ..Default::default()
+                });
                 State::BackingOff
             }
             Kind::StepCompleted(_) => State::Completed,
@@ -471,7 +481,7 @@ impl Picture {
                     .find_map(|planned| planned.retry.as_ref());
                 step.max_attempts = event.attempt.saturating_add(attempts.map_or(1, |retry| retry.max_attempts.max(1)));
                 step.failure = switched.failure.clone();
-                step.detail = Some(step::Detail::Tool(ToolStepDetail { tool: switched.to.clone() }));
+                step.detail = Some(step::Detail::Tool(ToolStepDetail { tool: switched.fallback_tool.clone() }));
                 self.calls[place] = call::kind_of(step);
                 State::BackingOff
             }
@@ -493,9 +503,9 @@ impl Picture {
                 State::Running
             }
             Kind::ChildStarted(child) => {
-                let (kind, since) = (waiting_reason::Kind::Child.into(), event.time);
+                let (kind, since) = (waiting_reason::Kind::Child.into(), event.record_time);
                 let who = format!("the execution `{}`", child.execution_id);
-                step.waiting = Some(WaitingReason { kind, since, who, ..Default::default() });
+                step.waiting = Some(WaitingReason { kind, begin_time: since, who, ..Default::default() });
                 if let Some(step::Detail::Plan(detail)) = &mut step.detail {
                     let (parent, _) = self.execution.name.rsplit_once('/').unwrap_or_default();
                     detail.execution = format!("{parent}/{}", child.execution_id);
@@ -514,8 +524,9 @@ impl Picture {
                     ("", None) => (waiting_reason::Kind::Time, String::new()),
                     (signal, None) => (waiting_reason::Kind::Signal, format!("the signal `{signal}`")),
                 };
-                let (kind, since, until) = (kind.into(), event.time, wait.until);
-                step.waiting = Some(WaitingReason { kind, since, until, who, ..Default::default() });
+                let (kind, since, until) = (kind.into(), event.record_time, wait.until_time);
+                step.waiting =
+                    Some(WaitingReason { kind, begin_time: since, until_time: until, who, ..Default::default() });
                 State::Waiting
             }
             Kind::ExecutionCreated(_)
@@ -545,9 +556,9 @@ impl Picture {
         };
         let before = step.state();
         if before != state || matches!(kind, Kind::StepStarted(_)) {
-            let since = std::mem::replace(&mut self.since[place], event.time);
+            let since = std::mem::replace(&mut self.since[place], event.record_time);
             if before == State::AwaitingApproval {
-                let until = event.time.as_ref().and_then(time::since_epoch);
+                let until = event.record_time.as_ref().and_then(time::since_epoch);
                 let waited = time::between(since.as_ref(), until).unwrap_or_default();
                 let before = step.approval_wait.as_ref().map(time::duration).unwrap_or_default();
                 step.approval_wait = Some((before + waited).into());
@@ -562,7 +573,7 @@ impl Picture {
             step.waiting = None;
         }
         if has_ended(state) {
-            step.end_time = event.time;
+            step.end_time = event.record_time;
             self.undone(&event.step_id, state);
         }
     }
@@ -643,7 +654,7 @@ impl Picture {
         };
         let (style, mark, text, right) = match step.state() {
             State::BackingOff => {
-                let until = step.waiting.as_ref().and_then(|waiting| time::since_epoch(waiting.until.as_ref()?));
+                let until = step.waiting.as_ref().and_then(|waiting| time::since_epoch(waiting.until_time.as_ref()?));
                 let wait = time::short(until.unwrap_or(now).saturating_sub(now));
                 let retries = words::retries(Some(step), step.attempt);
                 (Style::Warn, "↻", format!("retrying ({retries}) in {wait} · {}", error()), Line::default())
@@ -667,7 +678,7 @@ impl Picture {
                 return self.ended_row(place, columns);
             }
             State::Waiting => {
-                let until = step.waiting.as_ref().and_then(|waiting| time::since_epoch(waiting.until.as_ref()?));
+                let until = step.waiting.as_ref().and_then(|waiting| time::since_epoch(waiting.until_time.as_ref()?));
                 let left = until.map(|until| format!(" · {} left", time::short(until.saturating_sub(now))));
                 (Style::Plain, "◦", what + &left.unwrap_or_default(), ticking)
             }

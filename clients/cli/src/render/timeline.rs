@@ -84,7 +84,9 @@ enum Change {
 impl Timeline {
     /// Takes the next event into account.
     pub(crate) fn see(&mut self, event: &ExecutionEvent) {
-        let (Some(kind), Some(now)) = (&event.kind, event.time.as_ref().and_then(time::since_epoch)) else { return };
+        let (Some(kind), Some(now)) = (&event.kind, event.record_time.as_ref().and_then(time::since_epoch)) else {
+            return;
+        };
         match kind {
             Event::ExecutionCreated(_) => self.start = now,
             Event::ExecutionFinished(_) => self.end = Some(now),

@@ -207,7 +207,9 @@ fn waits(execution: &Execution) -> Vec<(Option<&Step>, &WaitingReason)> {
     let of_steps = execution.steps.iter().filter_map(|step| Some((Some(step), step.waiting.as_ref()?)));
     let mut waits: Vec<_> = of_steps.collect();
     let is_known = |waits: &[(Option<&Step>, &WaitingReason)], wait: &WaitingReason| {
-        waits.iter().any(|(_, known)| (known.kind(), known.since, &known.who) == (wait.kind(), wait.since, &wait.who))
+        waits
+            .iter()
+            .any(|(_, known)| (known.kind(), known.begin_time, &known.who) == (wait.kind(), wait.begin_time, &wait.who))
     };
     for wait in &execution.waiting {
         if !is_known(&waits, wait) {
@@ -249,7 +251,7 @@ fn of_wait(execution: &Execution, step: Option<&Step>, wait: &WaitingReason, now
     {
         lines.push(fact("", format!("failed before: {}", message(failure))));
     }
-    if let (Some(until), Kind::Signal | Kind::Form) = (&wait.until, wait.kind()) {
+    if let (Some(until), Kind::Signal | Kind::Form) = (&wait.until_time, wait.kind()) {
         lines.push(fact("", format!("fails at {} without it", time::date_and_time(until))));
     }
     lines

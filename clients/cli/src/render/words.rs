@@ -181,8 +181,8 @@ pub(crate) fn payload(payload: &Payload) -> String {
 /// What is waited for, and for how long: `waiting for the tool runner, which does not answer (12s)`.
 pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
     if reason.kind() == Kind::Resume {
-        let ago = time::between(reason.since.as_ref(), Some(now)).map(time::ago);
-        let what = match reason.until.as_ref().and_then(time::since_epoch) {
+        let ago = time::between(reason.begin_time.as_ref(), Some(now)).map(time::ago);
+        let what = match reason.until_time.as_ref().and_then(time::since_epoch) {
             Some(until) => {
                 format!("{} (goes on by itself in {})", waited_for(reason), time::short(until.saturating_sub(now)))
             }
@@ -190,7 +190,7 @@ pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
         };
         return what.trim_end().to_owned();
     }
-    let what = match reason.until.as_ref().and_then(time::since_epoch) {
+    let what = match reason.until_time.as_ref().and_then(time::since_epoch) {
         Some(until) if reason.kind() == Kind::Timer => {
             format!("retrying in {}", time::short(until.saturating_sub(now)))
         }
@@ -200,7 +200,7 @@ pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
         _ => waited_for(reason),
     };
     let is_counted_down = matches!(reason.kind(), Kind::Timer | Kind::Time);
-    match time::between(reason.since.as_ref(), Some(now)).filter(|_| !is_counted_down) {
+    match time::between(reason.begin_time.as_ref(), Some(now)).filter(|_| !is_counted_down) {
         Some(since) => format!("{what} ({})", time::short(Duration::from_secs(since.as_secs()))),
         None => what,
     }
@@ -210,7 +210,7 @@ pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
 pub(crate) fn waited_for(reason: &WaitingReason) -> String {
     match (reason.kind(), reason.who.as_str()) {
         (Kind::Timer, _) => "waiting for a timer".to_owned(),
-        (Kind::Time, _) => match &reason.until {
+        (Kind::Time, _) => match &reason.until_time {
             Some(until) => format!("waiting until {}", time::date_and_time(until)),
             None => "waiting for a time".to_owned(),
         },
@@ -221,8 +221,11 @@ pub(crate) fn waited_for(reason: &WaitingReason) -> String {
         (Kind::Resume, _) => {
             let by =
                 Some(&reason.principal).filter(|by| !by.is_empty()).map(|by| format!(" by {by}")).unwrap_or_default();
-            let until =
-                reason.until.as_ref().map(|until| format!(" until {}", time::date_and_time(until))).unwrap_or_default();
+            let until = reason
+                .until_time
+                .as_ref()
+                .map(|until| format!(" until {}", time::date_and_time(until)))
+                .unwrap_or_default();
             format!("paused{by}{until}")
         }
         (Kind::Outcome, _) => "the outcome of a call is unknown; a person has to find out what it did".to_owned(),
@@ -418,27 +421,32 @@ mod tests {
         let at = |seconds| Some(Timestamp { seconds, nanos: 0 });
         let runner = WaitingReason {
             kind: Kind::Runner.into(),
-            since: at(988),
+            begin_time: at(988),
             who: "runner-1".to_owned(),
             ..Default::default()
         };
         assert_eq!(waiting(&runner, now), "waiting for runner-1 (12s)");
         assert!(is_service_away(&runner));
-        let timer = WaitingReason { kind: Kind::Timer.into(), since: at(988), until: at(1_004), ..Default::default() };
+        let timer = WaitingReason {
+            kind: Kind::Timer.into(),
+            begin_time: at(988),
+            until_time: at(1_004),
+            ..Default::default()
+        };
         assert_eq!(waiting(&timer, now), "retrying in 4s");
         let paused = |principal: &str, seconds| WaitingReason {
             kind: Kind::Resume.into(),
-            since: at(seconds),
+            begin_time: at(seconds),
             principal: principal.to_owned(),
             ..Default::default()
         };
         assert_eq!(waiting(&paused("unix:0", 1_000), now), "paused by unix:0 just now");
-        let queued = WaitingReason { until: at(1_060), ..paused("", 970) };
+        let queued = WaitingReason { until_time: at(1_060), ..paused("", 970) };
         assert_eq!(waiting(&queued, now), format!("{} (goes on by itself in 1m)", waited_for(&queued)));
         assert_eq!(waiting(&paused("", 970), now), "paused 30s ago");
         let call = |who: &str| WaitingReason {
             kind: Kind::Call.into(),
-            since: at(998),
+            begin_time: at(998),
             who: who.to_owned(),
             ..Default::default()
         };

@@ -90,7 +90,7 @@ async fn get_call(
 async fn note_reveal(gate: &Gate, by: &Principal, name: &str, reveal: v1::Reveal) -> Result<(), Status> {
     let now = gate.clock.now_micros();
     let (index, of_call) = (reveal.index, reveal.of_call);
-    let reveal = v1::Reveal { principal: by.to_string(), time: Some(belay_proto::timestamp(now)), ..reveal };
+    let reveal = v1::Reveal { principal: by.to_string(), reveal_time: Some(belay_proto::timestamp(now)), ..reveal };
     let noted = gate.store.change(name, now, None, move |approval| decide::reveal(approval, reveal));
     let approval = noted.await.map_err(|error| unwritable(&error))??.ok_or_else(|| no_approval(name))?;
     tracing::info!(approval = approval.name, index, of_call, by = %by, "What is hidden in an approval is revealed");

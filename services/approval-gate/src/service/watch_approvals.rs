@@ -35,11 +35,15 @@ pub(super) async fn watch_approvals(
         tracing::warn!(after, last, is_foreign, "A watcher's cursor is not one of this store; its watch is reset");
     }
     let updates = watch(gate, caller, filter, false, if is_reset { 0 } else { after }, heartbeat).await?;
+    let clock = Arc::clone(&gate.clock);
     let reset = is_reset.then_some(Ok(Update::Reset(last)));
     Ok(Box::pin(futures::stream::iter(reset).chain(updates).map(move |update| {
         let content = match update? {
             Update::Approval(approval) => Content::Approval(*approval),
-            Update::Quiet(revision) => Content::Heartbeat(v1::WatchApprovalsHeartbeat { revision }),
+            Update::Quiet(revision) => {
+                let server_time = Some(belay_proto::timestamp(clock.now_micros()));
+                Content::Heartbeat(v1::WatchApprovalsHeartbeat { revision, server_time })
+            }
             Update::Reset(revision) => Content::Reset(v1::WatchApprovalsReset { revision }),
         };
         Ok(v1::WatchApprovalsResponse { store: store.clone(), content: Some(content) })

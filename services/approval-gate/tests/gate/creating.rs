@@ -210,7 +210,7 @@ fn who_may_decide_can_reveal_what_is_hidden() {
         let told: Vec<_> =
             kept.reveals.iter().map(|one| (one.principal.as_str(), one.index, one.digest.clone())).collect();
         assert_eq!(told, [("person:ann", 0, digest_of(content.as_bytes()))], "once, however often she looks");
-        assert!(kept.reveals[0].time.is_some() && kept.state() == State::Pending);
+        assert!(kept.reveals[0].reveal_time.is_some() && kept.state() == State::Pending);
         assert!(!format!("{kept:?}").contains(&secret), "{kept:?}");
         assert_nowhere(&world.folder, &[secret]);
     });

@@ -134,7 +134,7 @@ impl Driver {
             step_id = step.as_str(),
             tool,
             waits_for = reason.kind().as_str_name().trim_start_matches("KIND_"),
-            until = reason.until.as_ref().map(wire::time_text),
+            until = reason.until_time.as_ref().map(wire::time_text),
             "A step waits"
         );
     }

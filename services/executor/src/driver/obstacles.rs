@@ -172,7 +172,7 @@ mod tests {
     /// The reasons of the execution; and the step and the second of each reason of a step.
     fn seen(obstacles: &Obstacles, words: &[&'static str]) -> (Vec<Reason>, Vec<(StepKey, i64)>) {
         let LiveWaits { execution, steps } = obstacles.reasons();
-        let second = |reason: &WaitingReason| reason.since.as_ref().map_or(-1, |since| since.seconds);
+        let second = |reason: &WaitingReason| reason.begin_time.as_ref().map_or(-1, |since| since.seconds);
         let word = |reason: &WaitingReason| *words.iter().find(|word| reason.who.contains(**word)).unwrap_or(&"?");
         (
             execution.iter().map(|reason| (reason.kind(), second(reason), word(reason))).collect(),

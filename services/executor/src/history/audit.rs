@@ -34,7 +34,7 @@ pub(crate) fn entry(event: &Event) -> v1::AuditEntry {
     let has_details = said.details.as_object().is_some_and(|details| !details.is_empty());
     v1::AuditEntry {
         sequence: i64::try_from(event.sequence).unwrap_or(i64::MAX),
-        time: Some(wire::time(event.time)),
+        record_time: Some(wire::time(event.time)),
         severity: said.severity.into(),
         level: said.level.into(),
         step_id: step.map(|step| step.as_str().to_owned()).unwrap_or_default(),

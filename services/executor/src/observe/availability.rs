@@ -90,8 +90,8 @@ pub(crate) fn gate_away(since: Timestamp) -> v1::WaitingReason {
 pub(crate) fn reason(kind: Kind, since: Timestamp, who: &str) -> v1::WaitingReason {
     v1::WaitingReason {
         kind: kind.into(),
-        since: Some(wire::time(since)),
-        until: None,
+        begin_time: Some(wire::time(since)),
+        until_time: None,
         who: who.to_owned(),
         next_command: String::new(),
         principal: String::new(),

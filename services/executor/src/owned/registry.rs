@@ -522,7 +522,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn fault_wait(since: Timestamp) -> v1::WaitingReason {
     v1::WaitingReason {
         kind: v1::waiting_reason::Kind::Fault.into(),
-        since: Some(wire::time(since)),
+        begin_time: Some(wire::time(since)),
         who: "a restart of the executor, in which a fault stopped it; the executor's log names the fault".into(),
         ..v1::WaitingReason::default()
     }

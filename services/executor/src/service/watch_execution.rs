@@ -58,14 +58,14 @@ pub(super) async fn watch_execution(
         // Another journal may have different events under the same numbers.
         Some(after) if after > 0 && is_foreign => {
             tracing::warn!(execution = %name, after, last, "A watcher's cursor is from another journal; its watch is reset");
-            reset = Some(v1::WatchReset { last_sequence: last });
+            reset = Some(v1::WatchExecutionReset { last_sequence: last });
             last
         }
         Some(after) if (0..=last).contains(&after) => after,
         // Only durable events are shown, so the store was replaced. With an error the watcher would ask for the same again.
         Some(after) if after > last && !is_planted(Defect::CursorAheadRejected) => {
             tracing::warn!(execution = %name, after, last, "A watcher's cursor is after the end of the journal; its watch is reset");
-            reset = Some(v1::WatchReset { last_sequence: last });
+            reset = Some(v1::WatchExecutionReset { last_sequence: last });
             last
         }
         Some(after) => {
@@ -111,7 +111,7 @@ impl Watch {
     fn stream(
         mut self,
         snapshot: v1::Execution,
-        reset: Option<v1::WatchReset>,
+        reset: Option<v1::WatchExecutionReset>,
     ) -> impl futures::Stream<Item = Result<WatchMessage, Status>> {
         let journal = self.registry.journal.to_string();
         let encoded_journal = Bytes::from(journal.clone());
@@ -153,9 +153,9 @@ impl Watch {
                             Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry.")))?;
                         }
                         Wake::Quiet => {
-                            let time = Some(belay_proto::timestamp(self.registry.clock.now_micros()));
+                            let server_time = Some(belay_proto::timestamp(self.registry.clock.now_micros()));
                             let last_sequence = i64::try_from(self.cursor).unwrap_or(i64::MAX);
-                            yield response(Content::Heartbeat(v1::Heartbeat { last_sequence, time })).into();
+                            yield response(Content::Heartbeat(v1::WatchExecutionHeartbeat { last_sequence, server_time })).into();
                         }
                     }
                     continue;

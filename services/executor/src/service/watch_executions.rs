@@ -135,7 +135,7 @@ impl Watch {
         let silent = |content| v1::WatchExecutionsResponse { cursor: String::new(), content: Some(content) };
         async_stream::try_stream! {
             if is_reset {
-                yield silent(Content::Reset(v1::ExecutionsReset {}));
+                yield silent(Content::Reset(v1::WatchExecutionsReset {}));
             }
             if lists {
                 // Deletions up to now are no news.
@@ -198,8 +198,8 @@ impl Watch {
                         Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry.")))?;
                     }
                     Wake::Quiet => {
-                        let now = belay_proto::timestamp(self.registry.clock.now_micros());
-                        yield self.message(Content::Heartbeat(now));
+                        let server_time = Some(belay_proto::timestamp(self.registry.clock.now_micros()));
+                        yield self.message(Content::Heartbeat(v1::WatchExecutionsHeartbeat { server_time }));
                     }
                 }
             }

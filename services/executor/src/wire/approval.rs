@@ -199,7 +199,7 @@ fn file_to(file: &CommittedFile) -> v1::CommittedFile {
     v1::CommittedFile {
         path,
         change: change_to(change).into(),
-        r#type: file_type_to(file_type).into(),
+        file_type: file_type_to(file_type).into(),
         digest,
         size_bytes: i64::try_from(size).unwrap_or(i64::MAX),
         mode: i32::try_from(mode).unwrap_or_default(),
@@ -208,7 +208,7 @@ fn file_to(file: &CommittedFile) -> v1::CommittedFile {
 }
 
 fn file_from(file: v1::CommittedFile) -> Result<CommittedFile, NotUnderstood> {
-    let file_type = match known(file.r#type, "what is at a committed path")? {
+    let file_type = match known(file.file_type, "what is at a committed path")? {
         Type::File => FileType::File,
         Type::Directory => FileType::Directory,
         Type::Symlink => FileType::Symlink,

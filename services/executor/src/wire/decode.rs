@@ -137,7 +137,7 @@ pub(crate) fn to_events<'f>(
 pub(crate) fn decode(message: v1::ExecutionEvent, facts: Option<&[u8]>) -> Result<Event, DecodeError> {
     let sequence = message.sequence;
     let lacks = |what| DecodeError::Lacks { sequence, what };
-    let time = message.time.as_ref().ok_or_else(|| lacks("its time"))?;
+    let time = message.record_time.as_ref().ok_or_else(|| lacks("its time"))?;
     let time = Timestamp::from_micros(belay_proto::micros(time));
     let actor = message.actor.map(|v1::Actor { principal, request_id }| Actor { principal, request_id });
     let kind = message.kind.ok_or(DecodeError::UnknownKind(sequence))?;
@@ -194,7 +194,7 @@ fn decode_created(
         start_at: created.start_time.as_ref().map(timestamp),
         parent_step: created.parent_step,
         forked_from: created.forked_from,
-        deadline: created.deadline.as_ref().map(timestamp),
+        deadline: created.deadline_time.as_ref().map(timestamp),
         trace: (trace.traceparent, trace.tracestate),
         shard: u32::try_from(facts.shard).unwrap_or(0),
     })
@@ -221,7 +221,7 @@ fn decode_updated(
         plan: plan.map_err(|invalid| DecodeError::Damaged(invalid.to_string()))?,
         tools: tools_from(facts.tools, sequence)?,
         revision: u32::try_from(updated.revision).map_err(|_| lacks("its revision"))?,
-        deadline: updated.deadline.as_ref().map(timestamp),
+        deadline: updated.deadline_time.as_ref().map(timestamp),
         reason: updated.reason,
     })
 }
@@ -356,7 +356,7 @@ fn decode_kind(
                 plan_digest: retried.plan_digest,
                 reason: retried.reason,
             },
-            deadline: retried.deadline.as_ref().map(timestamp),
+            deadline: retried.deadline_time.as_ref().map(timestamp),
             escalation: retried.escalation.map(|retry| decode_escalation(&retry, lacks)).transpose()?,
         }))),
         Kind::ExecutionPlanUpdated(updated) => {
@@ -371,7 +371,7 @@ fn decode_kind(
                 failure: failure(retry.failure)?,
                 retry_count: u32::try_from(retry.retry_count).unwrap_or(0),
                 delay: duration(retry.delay),
-                not_before: retry.not_before.as_ref().map(timestamp).ok_or_else(|| lacks("its time of retry"))?,
+                not_before: retry.retry_time.as_ref().map(timestamp).ok_or_else(|| lacks("its time of retry"))?,
             };
             step(subject, event)
         }
@@ -407,7 +407,8 @@ fn decode_kind(
             };
             step(subject, StepEvent::Resolved { resolution, reason: resolved.reason })
         }
-        Kind::StepFallbackSwitched(v1::StepFallbackSwitched { failure: cause, from, to, reason }) => {
+        Kind::StepFallbackSwitched(v1::StepFallbackSwitched { failure: cause, failed_tool, fallback_tool, reason }) => {
+            let (from, to) = (failed_tool, fallback_tool);
             step(subject, StepEvent::FallbackSwitched { failure: failure(cause)?, from, to, reason })
         }
         Kind::StepCachedResultUsed(v1::StepCachedResultUsed { failure: cause, result, source }) => {
@@ -478,7 +479,7 @@ fn decode_kind(
             let (name, reason) = (decided.approval, decided.reason);
             approval(subject, ApprovalEvent::Decided { approval: name, decision, reason })
         }
-        Kind::ChildStarted(v1::ChildStarted { execution_id, inputs, until }) => {
+        Kind::ChildStarted(v1::ChildStarted { execution_id, inputs, deadline_time: until }) => {
             let inputs = json(inputs, "the inputs of a plan").map_err(unknown)?;
             let started = Child { execution: execution_id, inputs, until: until.as_ref().map(timestamp) };
             child(subject, ChildEvent::Started(started))
@@ -496,7 +497,7 @@ fn decode_kind(
             };
             child(subject, ChildEvent::Ended(end))
         }
-        Kind::WaitStarted(v1::WaitStarted { signal, until, form, subject_digest }) => {
+        Kind::WaitStarted(v1::WaitStarted { signal, until_time: until, form, subject_digest }) => {
             let until = until.as_ref().map(timestamp);
             let condition = match (form, signal.is_empty()) {
                 (Some(v1::Form { title, description, schema }), _) => {
@@ -814,10 +815,10 @@ mod tests {
     #[test]
     fn a_message_that_lacks_something_is_refused_by_its_number() {
         let time = Some(belay_proto::timestamp(5));
-        let message = |kind| v1::ExecutionEvent { sequence: 7, time, kind, ..Default::default() };
+        let message = |kind| v1::ExecutionEvent { sequence: 7, record_time: time, kind, ..Default::default() };
         for (message, error) in [
             (message(None), "event 7 is of a kind that this version does not know"),
-            (v1::ExecutionEvent { time: None, ..message(None) }, "event 7 lacks its time"),
+            (v1::ExecutionEvent { record_time: None, ..message(None) }, "event 7 lacks its time"),
             (message(Some(Kind::StepStarted(v1::StepStarted {}))), "event 7 lacks its step"),
             (
                 message(Some(Kind::ToolCallDispatched(v1::ToolCallDispatched {}))),
@@ -834,8 +835,12 @@ mod tests {
     fn a_first_event_without_its_facts_is_refused() {
         let plan = Some(v1::Plan::default());
         let kind = Some(Kind::ExecutionCreated(v1::ExecutionCreated { plan, ..Default::default() }));
-        let message =
-            v1::ExecutionEvent { sequence: 1, time: Some(belay_proto::timestamp(5)), kind, ..Default::default() };
+        let message = v1::ExecutionEvent {
+            sequence: 1,
+            record_time: Some(belay_proto::timestamp(5)),
+            kind,
+            ..Default::default()
+        };
         let refused = |facts: Option<&[u8]>| decode(message.clone(), facts).unwrap_err();
         assert_eq!(refused(None).to_string(), "event 1 lacks what is stored beside it");
         assert!(matches!(refused(Some(&[0x0b])), DecodeError::Damaged(_)));

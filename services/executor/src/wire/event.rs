@@ -43,7 +43,7 @@ pub(crate) fn parse_call(name: &str) -> Option<OperationId> {
 pub(crate) fn encode(event: &Event) -> v1::ExecutionEvent {
     let mut message = about(event.body.subject());
     message.sequence = i64::try_from(event.sequence).unwrap_or(i64::MAX);
-    message.time = Some(time(event.time));
+    message.record_time = Some(time(event.time));
     message.actor = event.actor.as_ref().map(actor);
     message.kind = Some(kind(&event.body));
     message
@@ -61,7 +61,7 @@ fn about(subject: Subject<'_>) -> v1::ExecutionEvent {
 
 /// The event of a call's output, without its time and content.
 pub(crate) fn output_frame(call: &OperationId) -> v1::ExecutionEvent {
-    v1::ExecutionEvent { transient: true, safe_to_skip: true, ..about(Subject::Operation(call)) }
+    v1::ExecutionEvent { ephemeral: true, safe_to_skip: true, ..about(Subject::Operation(call)) }
 }
 
 /// The event of an output chunk: its secrets are hidden already.
@@ -70,7 +70,7 @@ pub(crate) fn output_event(
     now: Timestamp,
     output: v1::ToolCallOutput,
 ) -> v1::ExecutionEvent {
-    v1::ExecutionEvent { time: Some(time(now)), kind: Some(Kind::ToolCallOutput(output)), ..frame.clone() }
+    v1::ExecutionEvent { record_time: Some(time(now)), kind: Some(Kind::ToolCallOutput(output)), ..frame.clone() }
 }
 
 fn count(n: u32) -> i32 {
@@ -128,7 +128,7 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
             plan: Some(stored_plan_message(&updated.plan)),
             revision: count(updated.revision),
             reason: updated.reason.clone(),
-            deadline: updated.deadline.map(time),
+            deadline_time: updated.deadline.map(time),
         }),
         E::AwaitingApproval => Kind::ExecutionAwaitingApproval(v1::ExecutionAwaitingApproval {}),
         E::CompensationStarted { steps } => Kind::ExecutionCompensationStarted(v1::ExecutionCompensationStarted {
@@ -149,7 +149,7 @@ fn retried_message(retried: &Retried) -> v1::ExecutionRetried {
         start_paused: *start_paused,
         plan_digest: plan_digest.clone(),
         reason: reason.clone(),
-        deadline: deadline.map(time),
+        deadline_time: deadline.map(time),
         escalation: escalation.map(|EscalationRetry { number, retries, resume_at }| v1::EscalationRetry {
             number: count(number),
             retries: count(retries),
@@ -171,7 +171,7 @@ fn created_message(created: &Created) -> v1::ExecutionCreated {
         forked_from: created.forked_from.clone(),
         inputs: (created.inputs.as_str() != "{}").then(|| inline(&created.inputs)),
         labels: created.labels.clone(),
-        deadline: created.deadline.map(time),
+        deadline_time: created.deadline.map(time),
         trace: Some(v1::TraceContext { traceparent: created.trace.0.clone(), tracestate: created.trace.1.clone() }),
     }
 }
@@ -233,14 +233,14 @@ fn step_kind(attempt: u32, event: &StepEvent) -> Kind {
                 failure: Some(failure(cause)),
                 retry_count: count(*retry_count),
                 delay: Some(belay_proto::duration(*delay)),
-                not_before: Some(time(*not_before)),
+                retry_time: Some(time(*not_before)),
             })
         }
         StepEvent::FallbackSwitched { failure: cause, from, to, reason } => {
             Kind::StepFallbackSwitched(v1::StepFallbackSwitched {
                 failure: Some(failure(cause)),
-                from: from.clone(),
-                to: to.clone(),
+                failed_tool: from.clone(),
+                fallback_tool: to.clone(),
                 reason: reason.clone(),
             })
         }
@@ -367,7 +367,7 @@ fn wait_kind(event: &WaitEvent) -> Kind {
             let form = condition.form();
             Kind::WaitStarted(v1::WaitStarted {
                 signal,
-                until,
+                until_time: until,
                 form: form.map(|form| form_message(form)),
                 subject_digest: form.map(|form| form.subject_digest.clone()).unwrap_or_default(),
             })
@@ -399,7 +399,7 @@ fn child_kind(event: &ChildEvent) -> Kind {
         ChildEvent::Started(Child { execution, inputs, until }) => Kind::ChildStarted(v1::ChildStarted {
             execution_id: execution.clone(),
             inputs: Some(inline(inputs)),
-            until: until.map(time),
+            deadline_time: until.map(time),
         }),
         ChildEvent::Created => Kind::ChildCreated(v1::ChildCreated {}),
         ChildEvent::Paused => Kind::ChildPaused(v1::ChildPaused { resumed: false }),

@@ -218,7 +218,7 @@ pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Executio
         start_time: execution.started_at().map(time),
         end_time: execution.ended_at().map(time),
         approval_wait: Some(execution.waited()).filter(|waited| !waited.is_zero()).map(Into::into),
-        deadline: execution.deadline().map(time),
+        deadline_time: execution.deadline().map(time),
         plan_revision: i32::try_from(execution.plan_revision()).unwrap_or(i32::MAX),
         failure: execution.first_failure().map(failure),
         waiting,
@@ -345,7 +345,7 @@ fn detail(name: &ExecutionName, execution: &Execution, view: StepView<'_>) -> st
                 WaitFor::Form(form) => (String::new(), form.title().to_owned()),
                 WaitFor::Duration(_) | WaitFor::Time(_) => Default::default(),
             };
-            step::Detail::Wait(v1::WaitStepDetail { signal, until: until.map(time), form })
+            step::Detail::Wait(v1::WaitStepDetail { signal, until_time: until.map(time), form })
         }
     }
 }
@@ -412,8 +412,8 @@ pub(crate) fn waiting_reason(name: &ExecutionName, execution: &Execution, waitin
     let principal = paused_by.unwrap_or_default().to_owned();
     v1::WaitingReason {
         kind: kind.into(),
-        since: Some(time(since)),
-        until: until.map(time),
+        begin_time: Some(time(since)),
+        until_time: until.map(time),
         who,
         next_command,
         principal,

@@ -337,7 +337,7 @@ fn wait_from(wait: &v1::WaitStep, at: &impl Fn(&str) -> String, violations: &mut
             let duration = duration_from(Some(duration), || at("wait.duration"), violations);
             WaitDraft { duration: Some(duration.unwrap_or_default()), ..unset }
         }
-        Some(Condition::Until(until)) => WaitDraft { until: Some(belay_proto::micros(until)), ..unset },
+        Some(Condition::UntilTime(until)) => WaitDraft { until: Some(belay_proto::micros(until)), ..unset },
         Some(Condition::Signal(signal)) => WaitDraft { signal: signal.clone(), ..unset },
         Some(Condition::Form(form)) => {
             let v1::Form { title, description, schema } = form.clone();
@@ -497,7 +497,7 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
         }
         StepKindDraft::Wait { wait: WaitDraft { duration, until, signal, form } } => {
             let duration = duration.map(|duration| Condition::Duration(belay_proto::duration(duration)));
-            let until = until.map(|until| Condition::Until(belay_proto::timestamp(until)));
+            let until = until.map(|until| Condition::UntilTime(belay_proto::timestamp(until)));
             let form = form.map(|FormDraft { title, description, schema }| {
                 Condition::Form(v1::Form { title, description, schema: schema.to_string() })
             });

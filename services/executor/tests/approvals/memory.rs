@@ -158,7 +158,7 @@ async fn what_waits_goes_on_soon_after_the_clock_was_set_forward() {
         let inside = inside_with(&world, Arc::<SetBack>::clone(&clock), thresholds).await;
         inside.executions.drive_all().await.unwrap();
         let name = inside.executor.start_execution(document(PLAN)).await;
-        let waits = |execution: &v1::Execution| execution.waiting.iter().any(|waiting| waiting.until.is_some());
+        let waits = |execution: &v1::Execution| execution.waiting.iter().any(|waiting| waiting.until_time.is_some());
         inside.executor.until(&name, "its wait", waits).await;
         // Whatever follows from its start has reached its driver by then, which sleeps.
         for _ in 0..1000 {

@@ -11,7 +11,7 @@ async fn watched(executor: &Executor, name: &str) -> Vec<String> {
     let mut heard = Vec::new();
     while let Some(message) = stream.message().await.unwrap() {
         match message.content {
-            Some(Content::Event(event)) if event.transient => {
+            Some(Content::Event(event)) if event.ephemeral => {
                 assert_eq!((event.sequence, event.safe_to_skip, event.attempt), (0, true, 1));
                 assert_eq!((event.step_id.as_str(), event.attempt, event.operation), ("a", 1, 1));
                 let Some(Kind::ToolCallOutput(output)) = event.kind else { panic!("only output is transient") };
@@ -44,7 +44,7 @@ async fn watchers_hear_what_a_tool_says_once_and_in_its_place() {
             "{heard:?}"
         );
         let stored = executor.events(&name).await;
-        assert!(stored.iter().all(|event| !event.transient), "output is not stored");
+        assert!(stored.iter().all(|event| !event.ephemeral), "output is not stored");
     }
     assert_eq!(world.runner.seen().breaks_streams, 0);
 }

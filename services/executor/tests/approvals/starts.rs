@@ -196,7 +196,7 @@ async fn an_execution_starts_at_its_time() {
     let waiting = client.start_execution(request).await.unwrap().into_inner();
     assert_eq!(waiting.state(), v1::execution::State::Pending);
     assert_eq!(waiting.waiting[0].kind(), v1::waiting_reason::Kind::Time);
-    assert_eq!(waiting.waiting[0].until, Some(belay_proto::timestamp(at)));
+    assert_eq!(waiting.waiting[0].until_time, Some(belay_proto::timestamp(at)));
     executor.kill().await;
     let executor = world.executor().await;
     executor.assert_completes(&waiting.name).await;

@@ -36,6 +36,7 @@ pub fn explain(refused: &Refused, client: Option<u32>) -> Status {
             let error = status::error(Code::InvalidArgument, reasons::UNKNOWN_FIELD, newer(&fact, client));
             error.with("value", number)
         }
+        Problem::Empty(_) => status::error(Code::InvalidArgument, reasons::INVALID_ARGUMENT, format!("{fact}.")),
         Problem::NothingOf { .. } => status::error(
             Code::InvalidArgument,
             reasons::INVALID_ARGUMENT,

@@ -21,7 +21,7 @@ fn a_pause_for_a_while_ends_by_itself() {
     let paused = home.run(["executions", "pause", "x", "--for", "1s"]);
     assert_eq!(paused.code, 0, "{paused:?}");
     let (_, execution) = home.json(&["executions", "get", "x"]);
-    assert!(execution["state"] != "STATE_PAUSED" || execution["waiting"][0]["until"].is_string(), "{execution}");
+    assert!(execution["state"] != "STATE_PAUSED" || execution["waiting"][0]["untilTime"].is_string(), "{execution}");
     assert_eq!(home.run(["executions", "signal", "x", "go"]).code, 0);
     assert_eq!(run.end().code, 0);
     let events = home.events("x");
@@ -60,10 +60,10 @@ steps:
     };
     let waiting = find().await.waiting.remove(0);
     assert_eq!(waiting.kind(), Kind::Resume);
-    let (since, until) = (waiting.since.unwrap(), waiting.until.unwrap());
+    let (since, until) = (waiting.begin_time.unwrap(), waiting.until_time.unwrap());
     assert!((295..=301).contains(&(until.seconds - since.seconds)), "{since:?} {until:?}");
     services.restart(Service::Executor).await;
-    assert_eq!(find().await.waiting[0].until.unwrap(), until, "the same time, whatever died");
+    assert_eq!(find().await.waiting[0].until_time.unwrap(), until, "the same time, whatever died");
     let resume = async || {
         client.raw().resume_execution(v1::ResumeExecutionRequest { name: name("x"), ..Default::default() }).await
     };

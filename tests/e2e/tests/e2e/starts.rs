@@ -45,7 +45,7 @@ fn an_execution_starts_after_a_while_or_at_a_time() {
     let started = home.run(["run", "one.yaml", "--id", "far", "--at", &until, "--detach"]);
     assert_eq!(started.code, 0, "{started:?}");
     let (_, far) = home.json(&["executions", "get", "far"]);
-    assert!(far["state"] == "STATE_PENDING" && far["waiting"][0]["until"] == until, "{far}");
+    assert!(far["state"] == "STATE_PENDING" && far["waiting"][0]["untilTime"] == until, "{far}");
     assert_eq!(home.run(["executions", "cancel", "far"]).code, 0);
 
     let beyond = home.run(["run", "one.yaml", "--at", "2999-01-01T00:00:00Z"]);

@@ -53,7 +53,7 @@ fn event(sequence: i64, step: &str, kind: Kind) -> ExecutionEvent {
         sequence,
         step_id: step.to_owned(),
         attempt: 1,
-        time: at(100 + sequence),
+        record_time: at(100 + sequence),
         kind: Some(kind),
         ..Default::default()
     }
@@ -101,7 +101,7 @@ fn tidy() -> Picture {
     let retry = StepRetryScheduled {
         failure: failure("connection reset", "NETWORK"),
         retry_count: 1,
-        not_before: at(116),
+        retry_time: at(116),
         ..Default::default()
     };
     let skipped = StepSkipped { reason: SkipReason::ApprovalSkipped.into(), ..Default::default() };
@@ -271,7 +271,7 @@ fn a_runner_that_is_away_is_said_until_the_server_says_otherwise() {
     let mut picture = picture();
     let away = WaitingReason {
         kind: waiting_reason::Kind::Runner.into(),
-        since: at(103),
+        begin_time: at(103),
         who: "the tool runner, which does not answer".to_owned(),
         ..Default::default()
     };
@@ -302,7 +302,7 @@ fn a_wait_says_for_what_and_how_long_still() {
     let mut picture = picture();
     picture.apply(&event(2, "a", Kind::StepStarted(StepStarted {})));
     let until = at(400);
-    picture.apply(&event(3, "a", Kind::WaitStarted(WaitStarted { until, ..Default::default() })));
+    picture.apply(&event(3, "a", Kind::WaitStarted(WaitStarted { until_time: until, ..Default::default() })));
     assert_eq!(picture.step("a").map(Step::state), Some(State::Waiting));
     let rows = shown(&picture, 340, 80);
     assert!(rows.iter().any(|row| row.contains("1m 0s left") || row.contains("1m left")), "{rows:?}");

@@ -65,11 +65,11 @@ impl EventLines {
                 if self.steps.contains_key(id) {
                     return Ok(None);
                 }
-                self.steps.insert(id.clone(), event.time);
+                self.steps.insert(id.clone(), event.record_time);
                 ("step_start", json!({ "title": picture.step(id).map(title) }))
             }
             Some(Kind::ToolCallRequested(call)) => {
-                self.calls.insert(id.clone(), (call.tool.clone(), event.time));
+                self.calls.insert(id.clone(), (call.tool.clone(), event.record_time));
                 let params = json::of(call)?["arguments"].take();
                 ("tool_call", json!({ "tool": call.tool, "params": params }))
             }
@@ -199,7 +199,7 @@ impl EventLines {
         let mut fields = json!({ "status": status });
         if let Some((tool, since)) = self.calls.remove(&event.step_id) {
             fields["tool"] = tool.into();
-            fields["duration_ms"] = between(since.as_ref(), event.time.as_ref()).into();
+            fields["duration_ms"] = between(since.as_ref(), event.record_time.as_ref()).into();
         }
         if let Some(output) = output {
             fields["output"] = output;
@@ -222,7 +222,7 @@ impl EventLines {
         let fields = json!({
             "title": step.map(title),
             "status": status,
-            "duration_ms": between(start.as_ref(), event.time.as_ref()),
+            "duration_ms": between(start.as_ref(), event.record_time.as_ref()),
         });
         with_error(fields, failure)
     }

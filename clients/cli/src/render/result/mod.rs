@@ -83,7 +83,7 @@ impl Calls {
             call.arguments.clone_from(arguments);
         }
         if let Some(Kind::StepFallbackSwitched(switched)) = &event.kind {
-            self.0.entry(event.step_id.clone()).or_default().fallback = Some(switched.to.clone());
+            self.0.entry(event.step_id.clone()).or_default().fallback = Some(switched.fallback_tool.clone());
         }
         // Each step that runs again begins with its own tool.
         if let Some(Kind::ExecutionRetried(retried)) = &event.kind {

@@ -48,7 +48,7 @@ fn audit_entry(entry: &AuditEntry) -> Value {
         Severity::Error => "error",
     };
     let mut said = json!({ "level": level, "message": entry.message });
-    if let Some(time) = &entry.time {
+    if let Some(time) = &entry.record_time {
         said["timestamp"] = when(time);
     }
     if !entry.step_id.is_empty() {

@@ -91,7 +91,7 @@ fn blog_post() -> Recorded {
         called("step-2", r#"{"post":"…"}"#),
     ]);
     let entry = AuditEntry {
-        time: at(12_340),
+        record_time: at(12_340),
         severity: audit_entry::Severity::Info.into(),
         step_id: "step-1".to_owned(),
         message: "Step completed".to_owned(),
@@ -291,7 +291,7 @@ fn every_state_of_a_step_has_a_status() {
 // The calls of a step's fallback are the fallback's, and what was made for the entries of a list is in the result of the step that reads it.
 #[test]
 fn fallbacks_and_entries_of_lists_are_counted_where_they_belong() {
-    let switched = StepFallbackSwitched { to: "write_file".to_owned(), ..StepFallbackSwitched::default() };
+    let switched = StepFallbackSwitched { fallback_tool: "write_file".to_owned(), ..StepFallbackSwitched::default() };
     let switched = Kind::StepFallbackSwitched(switched);
     let mut recorded = failed();
     recorded.execution.steps[1].detail = Some(step::Detail::Tool(ToolStepDetail { tool: "write_file".to_owned() }));
@@ -451,7 +451,7 @@ fn events_are_the_lines_of_a_stage() {
     let mut take = |milliseconds, id: &str, kind| {
         let event = ExecutionEvent {
             sequence: 1,
-            time: at(milliseconds),
+            record_time: at(milliseconds),
             step_id: id.to_owned(),
             kind: Some(kind),
             ..Default::default()

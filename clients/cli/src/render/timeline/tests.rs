@@ -12,7 +12,7 @@ fn at(seconds: u64) -> Duration {
 
 fn event(seconds: i64, step: &str, attempt: i32, kind: Event) -> ExecutionEvent {
     let time = Some(Timestamp { seconds, nanos: 0 });
-    ExecutionEvent { time, step_id: step.to_owned(), attempt, kind: Some(kind), ..Default::default() }
+    ExecutionEvent { record_time: time, step_id: step.to_owned(), attempt, kind: Some(kind), ..Default::default() }
 }
 
 fn starts() -> Event {

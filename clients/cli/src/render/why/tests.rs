@@ -140,7 +140,7 @@ fn nothing_pushes_the_next_command_off_the_screen() {
 fn waits(kind: Kind, who: &str, next: &str) -> WaitingReason {
     WaitingReason {
         kind: kind.into(),
-        since: at(880),
+        begin_time: at(880),
         who: who.to_owned(),
         next_command: next.to_owned(),
         ..Default::default()
@@ -224,7 +224,7 @@ fn an_unknown_outcome_and_a_retry_say_what_went_before() {
     let resolve = "belay executions resolve e1 deploy";
     let deploy =
         Step { waiting: Some(waits(Kind::Outcome, "a person", resolve)), ..step("deploy", State::OutcomeUnknown) };
-    let until = WaitingReason { until: at(1_004), ..waits(Kind::Timer, "the clock", "") };
+    let until = WaitingReason { until_time: at(1_004), ..waits(Kind::Timer, "the clock", "") };
     let build = Step {
         attempt: 2,
         max_attempts: 3,
@@ -274,7 +274,12 @@ fn what_explains_the_execution_of_a_step_is_said_with_it() {
     assert!(text.ends_with(end), "{text}");
 
     let waits = |kind: Kind, next: &str| {
-        Some(WaitingReason { kind: kind.into(), next_command: next.to_owned(), since: at(990), ..Default::default() })
+        Some(WaitingReason {
+            kind: kind.into(),
+            next_command: next.to_owned(),
+            begin_time: at(990),
+            ..Default::default()
+        })
     };
     let outer_step = Step { waiting: waits(Kind::Child, "belay why e2"), ..of_plan("build", State::Running, "e2") };
     let outer = execution(execution::State::Running, vec![outer_step]);

@@ -76,7 +76,10 @@ fn a_skipped_step_leaves_an_entry_that_says_why() {
 fn an_execution_leaves_entries_of_its_start_and_its_end() {
     let started = of(ExecutionEvent::Started.into());
     assert_eq!((started.message.as_str(), started.level()), ("Execution started", AuditLevel::Minimal));
-    assert_eq!((started.sequence, started.time.map(|time| time.seconds), started.step_id.as_str()), (7, Some(5), ""));
+    assert_eq!(
+        (started.sequence, started.record_time.map(|time| time.seconds), started.step_id.as_str()),
+        (7, Some(5), "")
+    );
     assert_eq!(started.details, "", "there is nothing else to say");
     let ended = |state, failure| {
         let totals = Totals { total: 3, completed: 1, failed: 1, skipped: 1, cancelled: 0 };

@@ -99,7 +99,7 @@ fn body(event: WebhookEvent, about: &About<'_>) -> String {
                     "stepId": step.as_str(),
                     "kind": reason.kind().as_str_name().trim_start_matches("KIND_"),
                     "who": reason.who,
-                    "since": reason.since.as_ref().map(wire::time_text),
+                    "since": reason.begin_time.as_ref().map(wire::time_text),
                     "nextCommand": reason.next_command,
                 })
             });

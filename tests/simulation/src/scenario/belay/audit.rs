@@ -311,7 +311,7 @@ impl<'a> One<'a, '_> {
             not_before.retain(|step, _| !is_again(step));
         }
         let Ok(step) = fold.index(event) else { return };
-        let time = event.time.as_ref().map_or(0, belay_proto::micros);
+        let time = event.record_time.as_ref().map_or(0, belay_proto::micros);
         match &event.kind {
             Some(Kind::StepStarted(_)) => {
                 let steps = &fold.picture.steps;
@@ -355,7 +355,7 @@ impl<'a> One<'a, '_> {
             }
             Some(Kind::StepRetryScheduled(retry)) => {
                 trace::count("retries");
-                not_before.insert(step, retry.not_before.as_ref().map_or(0, belay_proto::micros));
+                not_before.insert(step, retry.retry_time.as_ref().map_or(0, belay_proto::micros));
             }
             _ => {}
         }

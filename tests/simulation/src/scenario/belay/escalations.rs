@@ -28,7 +28,7 @@ impl Escalations {
     /// What an event that follows those so far breaks; the fold does not have it yet.
     pub(super) fn before(&mut self, event: &v1::ExecutionEvent, fold: &Fold) -> Vec<String> {
         let Some(kind) = &event.kind else { return Vec::new() };
-        let time = event.time.as_ref().map_or(0, belay_proto::micros);
+        let time = event.record_time.as_ref().map_or(0, belay_proto::micros);
         let mut broken = Vec::new();
         match kind {
             Kind::ExecutionCancelRequested(_) | Kind::ExecutionDeadlineExceeded(_) => {
@@ -85,7 +85,7 @@ impl Escalations {
         }
         let delay = usize::try_from(self.retries).ok().and_then(|place| plan.backoff.get(place).copied());
         let delay = delay.map_or(micros_of(DELAY), |delay| delay.seconds * 1_000_000 + i64::from(delay.nanos) / 1000);
-        let time = event.time.as_ref().map_or(0, belay_proto::micros);
+        let time = event.record_time.as_ref().map_or(0, belay_proto::micros);
         let until = retry.resume_time.as_ref().map_or(0, belay_proto::micros);
         if until != time + delay {
             broken.push(format!("its retry is due at {until}, and not {delay} after {time}"));

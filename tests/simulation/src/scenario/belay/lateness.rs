@@ -46,7 +46,7 @@ impl<'a> Lateness<'a> {
         if self.fence.replace(fence) != Some(fence) && self.drives_some {
             self.not_before = self.not_before.max(stored);
         }
-        let time = event.time.as_ref().map_or(0, belay_proto::micros);
+        let time = event.record_time.as_ref().map_or(0, belay_proto::micros);
         let due = |until: &pbjson_types::Timestamp| stored + belay_proto::micros(until) - time;
         let step = event.step_id.as_str();
         match event.kind.as_ref()? {
@@ -54,10 +54,10 @@ impl<'a> Lateness<'a> {
                 self.not_before = self.not_before.max(stored);
             }
             Kind::WaitStarted(started) if started.signal.is_empty() && started.form.is_none() => {
-                self.due.extend(started.until.as_ref().map(|until| (step, due(until))));
+                self.due.extend(started.until_time.as_ref().map(|until| (step, due(until))));
             }
             Kind::StepRetryScheduled(retry) => {
-                self.due.extend(retry.not_before.as_ref().map(|until| (step, due(until))));
+                self.due.extend(retry.retry_time.as_ref().map(|until| (step, due(until))));
             }
             Kind::WaitEnded(ended) if ended.cause() == Cause::Elapsed => return self.went_on(step, stored),
             Kind::StepStarted(_) => return self.went_on(step, stored),

@@ -172,7 +172,7 @@ impl Fold {
             (Kind::ExecutionCreated(created), None) => self.create(created),
             (Kind::ExecutionStarted(_), None) => {
                 self.picture.state = E::Running.into();
-                self.picture.start_time = event.time;
+                self.picture.start_time = event.record_time;
             }
             (Kind::ExecutionPaused(_), None) => self.picture.state = E::Paused.into(),
             (Kind::ExecutionResumed(_), None) => self.picture.state = E::Running.into(),
@@ -190,13 +190,13 @@ impl Fold {
             (Kind::ExecutionCompensationStarted(started), None) => self.undo(started)?,
             (Kind::ExecutionFinished(finished), None) => {
                 self.picture.state = finished.state;
-                self.picture.end_time = event.time;
+                self.picture.end_time = event.record_time;
             }
             (Kind::StepStarted(_), Some(index)) => {
                 let step = &mut self.picture.steps[index];
                 step.set_state(S::Running);
                 step.attempt = event.attempt;
-                step.start_time = step.start_time.or(event.time);
+                step.start_time = step.start_time.or(event.record_time);
             }
             (Kind::StepRetryScheduled(retry), Some(index)) => {
                 let step = &mut self.picture.steps[index];
@@ -361,7 +361,7 @@ impl Fold {
             // What a check returned is not the step's result.
             (Kind::ToolCallCompleted(_), Some(index)) if self.checking.contains(&index) => {}
             (Kind::ToolCallCompleted(completed), Some(index)) => {
-                self.results.insert((event.time, format!("{:?}", completed.result)));
+                self.results.insert((event.record_time, format!("{:?}", completed.result)));
                 self.picture.steps[index].output = completed.result.clone();
             }
             (Kind::ToolCallCancelled(_), Some(index)) if !self.stopping => {
@@ -509,11 +509,11 @@ impl Fold {
     fn end(&mut self, index: usize, state: step::State, event: &v1::ExecutionEvent) {
         let step = &mut self.picture.steps[index];
         step.set_state(state);
-        step.end_time = event.time;
+        step.end_time = event.record_time;
     }
 
     fn fail_attempt(&mut self, index: usize, event: &v1::ExecutionEvent, failure: &Option<v1::Failure>) {
-        let failed = v1::StepAttempt { attempt: event.attempt, failure: failure.clone(), end_time: event.time };
+        let failed = v1::StepAttempt { attempt: event.attempt, failure: failure.clone(), end_time: event.record_time };
         self.picture.steps[index].failed_attempts.push(failed);
     }
 

@@ -123,8 +123,11 @@ impl Promises {
             Kind::StepRetryScheduled(_) if made >= most => broken.push(format!("a retry after {made} attempts")),
             Kind::StepFallbackSwitched(switched) => {
                 let tools = (fold.call(step).map(|call| &call.tool), next.map(|call| &call.tool));
-                if tools != (Some(&switched.from), Some(&switched.to)) {
-                    broken.push(format!("it goes from {} to {}, not as in {tools:?}", switched.from, switched.to));
+                if tools != (Some(&switched.failed_tool), Some(&switched.fallback_tool)) {
+                    broken.push(format!(
+                        "it goes from {} to {}, not as in {tools:?}",
+                        switched.failed_tool, switched.fallback_tool
+                    ));
                 }
                 let class = switched.failure.as_ref().map(v1::Failure::error_class);
                 let is_gone = class == Some(ErrorClass::AgentUnavailable);
