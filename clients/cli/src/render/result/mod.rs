@@ -207,11 +207,12 @@ fn own_tools(execution: &Execution) -> HashMap<&str, &str> {
     tools
 }
 
-/// The tool of a step as its plan names it; of a fallback that has taken its place, that one's; `wait` of one that waits, `plan` of one that carries out a plan.
+/// The tool of a step as its plan names it; of a fallback that has taken its place, that one's; `calls` of one that makes several, `wait` of one that waits, `plan` of one that carries out a plan.
 fn tool(step: &Step) -> &str {
     match &step.detail {
         Some(step::Detail::Tool(detail)) => &detail.tool,
         Some(step::Detail::Wait(_)) => "wait",
+        Some(step::Detail::Calls(_)) => "calls",
         Some(step::Detail::Plan(_)) => "plan",
         None => "",
     }
