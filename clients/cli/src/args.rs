@@ -7,11 +7,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use belay_all_in_one::{ConfigSource, PolicyChoice};
 
 use crate::{
+    address::Address,
     commands::{
         approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, plan, policy, principals,
         prune, run, serve, stats, store, tools, why,
     },
-    connect::{Address, Place},
+    connect::Place,
     next::Typed,
 };
 

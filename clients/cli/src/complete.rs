@@ -14,7 +14,7 @@ use belay_proto::v1::{
 };
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::{args::Cli, connect::Session, failure::Failure, names, render::time};
+use crate::{args::Cli, connect::Session, failure::Failure, lookup, names, render::time};
 use line::{Asked, Noun};
 
 /// The first argument of the command, which no person types.
@@ -79,7 +79,7 @@ async fn find(asked: Asked) -> Result<Vec<String>, Failure> {
             page.executions.iter().map(|execution| names::id(&execution.name).to_owned()).collect()
         }
         Noun::Step { execution } => {
-            let name = names::resolve(&mut client, &namespace, &execution).await?;
+            let name = lookup::resolve(&mut client, &namespace, &execution).await?;
             let request = GetExecutionRequest { name, view: ExecutionView::Full.into() };
             let execution = client.get_execution(request).await?.into_inner();
             execution.steps.into_iter().map(|step| step.step_id).collect()
@@ -96,7 +96,7 @@ async fn find(asked: Asked) -> Result<Vec<String>, Failure> {
             let page = client.list_capabilities(request).await?.into_inner();
             page.tools.into_iter().map(|tool| tool.name).collect()
         }
-        Noun::Namespace => names::namespaces(&mut client).await,
+        Noun::Namespace => lookup::namespaces(&mut client).await,
     };
     found.retain(|candidate: &String| candidate.starts_with(&prefix));
     Ok(found)

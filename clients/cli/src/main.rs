@@ -3,6 +3,7 @@
 //! Depends on the contract (`belay-proto`); `belay-all-in-one` starts the services inside this process. With the name of a service as its first
 //! argument the program is that service.
 
+mod address;
 mod allocator;
 mod args;
 mod ask;
@@ -16,6 +17,7 @@ mod exit;
 mod failure;
 mod follow;
 mod history;
+mod lookup;
 mod names;
 mod next;
 mod plan_file;

@@ -6,7 +6,7 @@ use std::{path::Path, sync::OnceLock};
 use belay_reasons as reasons;
 
 use crate::{
-    connect::Address,
+    address::Address,
     names::DEFAULT_NAMESPACE,
     render::text::{Line, Style},
 };

@@ -11,7 +11,7 @@ use crate::{
     connect::Needs,
     exit::Exit,
     failure::{Failure, Report},
-    names, next,
+    lookup, next,
     render::audit as render,
 };
 
@@ -72,7 +72,7 @@ pub(crate) async fn audit(context: &Context, verb: Audit) -> Result<Exit, Failur
     };
     let mut listed_level = level;
     let found = context.ask(Needs::Records, async |client| {
-        let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
+        let name = lookup::resolve(client, &context.namespace, &verb.which.id).await?;
         let parent = verb.step.as_ref().map_or_else(|| name.clone(), |step| format!("{name}/steps/{step}"));
         let request = ListAuditEntriesRequest {
             parent,

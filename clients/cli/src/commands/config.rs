@@ -9,7 +9,7 @@ use crate::{
     args::{Format, help},
     exit::Exit,
     failure::{Failure, Report},
-    names, next,
+    lookup, next,
     render::text::{Line, Style, clean, table},
 };
 
@@ -58,7 +58,7 @@ pub(crate) async fn show(context: &Context, verb: Show) -> Result<Exit, Failure>
 
 /// There is no such setting.
 fn no_setting(key: &str, known: &[String]) -> Report {
-    let near = names::similar(key, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    let near = lookup::similar(key, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     Report::new(reasons::INVALID_USAGE, format!("there is no setting `{}`{near}", clean(key)))
         .next(next::command(&["config", "show"]))
 }

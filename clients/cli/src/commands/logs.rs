@@ -12,7 +12,7 @@ use crate::{
     exit::Exit,
     failure::{Failure, Report},
     history::{self, Until},
-    names, next, read,
+    lookup, next, read,
     render::{
         event, json,
         logs::{self, Logs, Printed, Wanted},
@@ -49,7 +49,7 @@ pub(crate) async fn logs(context: &Context, verb: Print) -> Result<Exit, Failure
     let (screen, wanted) = (context.screen, Wanted { step, failed });
     context
         .with_session(Needs::Records, async |session| {
-            let name = names::resolve(&mut session.client, &context.namespace, &which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &which.id).await?;
             if let Some(step) = &wanted.step {
                 check(&mut session.client, &name, step).await?;
             }

@@ -26,7 +26,7 @@ use crate::{
     copy_of,
     exit::Exit,
     failure::{Failure, Report},
-    names, next,
+    lookup, names, next,
     plan_file::PlanFile,
     render::{
         self,
@@ -211,11 +211,11 @@ async fn note_new_namespace(context: &Context, client: &mut Client) {
     if context.namespace == names::DEFAULT_NAMESPACE || context.screen.format != Format::Text {
         return;
     }
-    let known = names::namespaces(client).await;
+    let known = lookup::namespaces(client).await;
     if known.contains(&context.namespace) {
         return;
     }
-    if let Some(similar) = names::similar(&context.namespace, &known) {
+    if let Some(similar) = lookup::similar(&context.namespace, &known) {
         let said = format!("namespace `{}` is new; there is also `{similar}`", context.namespace);
         context.screen.say(&Line::default().and(Style::Warn, said));
     }

@@ -11,7 +11,7 @@ use crate::{
     clock,
     exit::Exit,
     failure::Failure,
-    names,
+    lookup, names,
     render::{approval, words},
 };
 
@@ -46,7 +46,7 @@ pub(crate) struct List {
 pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure> {
     let listed = context.ask_gate(async |gate, client| {
         let execution = match &verb.execution {
-            Some(id) => names::resolve(client, &context.namespace, id).await?,
+            Some(id) => lookup::resolve(client, &context.namespace, id).await?,
             None => String::new(),
         };
         let request = ListApprovalsRequest {

@@ -11,7 +11,7 @@ use crate::{
     connect::Needs,
     exit::Exit,
     failure::{Failure, Report},
-    names, next,
+    lookup, next,
     render::{
         artifact as render,
         text::{Line, Style},
@@ -52,7 +52,7 @@ enum Kind {
 pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure> {
     let mut unlisted = 0;
     let found = context.ask(Needs::Records, async |client| {
-        let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
+        let name = lookup::resolve(client, &context.namespace, &verb.which.id).await?;
         let parent = verb.step.as_ref().map_or_else(|| name.clone(), |step| format!("{name}/steps/{step}"));
         let kind = match verb.kind {
             None => artifact::Kind::Unspecified,

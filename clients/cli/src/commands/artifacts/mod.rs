@@ -12,7 +12,7 @@ use crate::{
     args::Which,
     connect::Client,
     failure::{Failure, Report},
-    names, next,
+    lookup, names, next,
 };
 
 /// Which artifact a command is about.
@@ -27,7 +27,7 @@ pub(crate) struct One {
 
 /// The name of the execution and of the artifact that was typed.
 async fn resolve(client: &mut Client, namespace: &str, one: &One) -> Result<(String, String), Failure> {
-    let execution = names::resolve(client, namespace, &one.which.id).await?;
+    let execution = lookup::resolve(client, namespace, &one.which.id).await?;
     let typed = one.artifact.as_str();
     if is_artifact_id(typed) {
         return Ok((execution.clone(), format!("{execution}/artifacts/{typed}")));

@@ -11,7 +11,7 @@ use crate::{
     connect::Needs,
     exit::Exit,
     failure::Failure,
-    names,
+    lookup,
     plan_file::PlanFile,
     render::execution,
 };
@@ -43,7 +43,7 @@ pub(crate) async fn edit_plan(context: &Context, verb: EditPlan) -> Result<Exit,
     let document = file.document();
     let execution = context
         .ask(Needs::Records, async |client| {
-            let name = names::resolve(client, &context.namespace, &which.id).await?;
+            let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let request = UpdatePlanRequest {
                 name: name.clone(),
                 source: Some(Source::Document(document)),

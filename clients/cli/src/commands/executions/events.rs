@@ -12,7 +12,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     history::{self, Until},
-    names,
+    lookup,
     render::{
         event,
         output::{self, of_step},
@@ -46,7 +46,7 @@ pub(crate) async fn events(context: &Context, verb: Events) -> Result<Exit, Fail
     let screen = context.screen;
     context
         .with_session(Needs::Records, async |session| {
-            let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             let mut all: Vec<Value> = Vec::new();
             let mut programs = EventLines::new(verb.shape.unwrap_or_default());
             let see = async |_: &mut _, picture: &Picture, event: &ExecutionEvent| {

@@ -16,7 +16,7 @@ use crate::{
     connect::{Needs, Session},
     exit::Exit,
     failure::Failure,
-    names,
+    lookup, names,
     render::{
         execution,
         result::lines::EventShape,
@@ -64,7 +64,7 @@ pub(crate) async fn fork(context: &Context, verb: Fork, signals: &mut Signals) -
     let (session, execution) = unless_stopped(signals, async {
         let mut session = Session::open(&context.place, Needs::Records).await?;
         let forked = async {
-            let name = names::resolve(&mut session.client, &context.namespace, &which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &which.id).await?;
             let request = ForkExecutionRequest {
                 name: name.clone(),
                 execution_id: new_id,

@@ -9,7 +9,7 @@ use crate::{
     connect::{Needs, Session},
     exit::Exit,
     failure::{Failure, Report},
-    names, next, read,
+    lookup, next, read,
     render::execution,
 };
 
@@ -36,7 +36,7 @@ pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
     let is_driven = !session.is_embedded();
     let client = &mut session.client;
     let answer = async {
-        let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
+        let name = lookup::resolve(client, &context.namespace, &verb.which.id).await?;
         let parent = verb.step.as_ref().map_or_else(|| name.clone(), |step| format!("{name}/steps/{step}"));
         let steps = || next::about(&["executions", "get"], &name, &[]);
         match &verb.step {

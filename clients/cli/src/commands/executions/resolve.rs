@@ -9,7 +9,7 @@ use crate::{
     connect::Needs,
     exit::Exit,
     failure::Failure,
-    names,
+    lookup,
     render::execution,
 };
 
@@ -62,7 +62,7 @@ pub(crate) async fn resolve(context: &Context, verb: Resolve) -> Result<Exit, Fa
     let result = result.map(|json| Payload { content: Some(Content::Json(json)) });
     let execution = context
         .ask(Needs::Records, async |client| {
-            let name = names::resolve(client, &context.namespace, &which.id).await?;
+            let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let request = ResolveStepRequest {
                 name: format!("{name}/steps/{step}"),
                 resolution: resolution.into(),

@@ -13,7 +13,7 @@ use crate::{
     failure::Failure,
     follow::is_over,
     history::{self, Until},
-    names, next, read,
+    lookup, names, next, read,
     render::{
         logs::{self, Printed},
         picture::Picture,
@@ -43,7 +43,7 @@ pub(crate) struct Print {
 pub(crate) async fn result(context: &Context, verb: Print) -> Result<Exit, Failure> {
     context
         .with_session(Needs::Records, async |session| {
-            let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             let until = if verb.wait { Until::End } else { Until::Now };
             let (mut recorded, picture) = recorded(context, session, &name, until).await?;
             if verb.shape == Some(Shape::Skills) {

@@ -13,7 +13,7 @@ use crate::{
     connect::{Needs, Session},
     exit::Exit,
     failure::Failure,
-    names,
+    lookup, names,
     render::{
         result::lines::EventShape,
         text::{Line, Style},
@@ -37,7 +37,7 @@ pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signal
     let (session, execution) = unless_stopped(signals, async {
         let mut session = Session::open(&context.place, Needs::Records).await?;
         let resumed = async {
-            let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             if verb.skip_failed_step {
                 let request =
                     RetryExecutionRequest { name: name.clone(), skip_failed: true, ..RetryExecutionRequest::default() };

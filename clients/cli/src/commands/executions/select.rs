@@ -16,7 +16,7 @@ use crate::{
     connect::Client,
     exit::Exit,
     failure::{Failure, Report},
-    names, next,
+    lookup, names, next,
     render::text::{Line, Style},
 };
 
@@ -83,7 +83,7 @@ impl Selection {
         if filter.is_empty() {
             let mut named = Vec::new();
             for id in &self.ids {
-                let name = names::resolve(client, &context.namespace, id).await?;
+                let name = lookup::resolve(client, &context.namespace, id).await?;
                 if !named.contains(&name) {
                     named.push(name);
                 }

@@ -13,7 +13,7 @@ use crate::{
     connect::Needs,
     exit::Exit,
     failure::Failure,
-    names,
+    lookup,
     render::{
         execution,
         text::{Line, Style},
@@ -45,7 +45,7 @@ pub(crate) async fn signal(context: &Context, verb: Signal) -> Result<Exit, Fail
     let payload = payload.map(|json| Payload { content: Some(Content::Json(json)) });
     let (execution, plan) = context
         .ask(Needs::Records, async |client| {
-            let name = names::resolve(client, &context.namespace, &which.id).await?;
+            let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let request = SignalExecutionRequest { name: name.clone(), signal: signal.clone(), payload, request_id };
             let answer = client.signal_execution(request).await;
             let execution = answer.map_err(|status| refused(&status, &name))?.into_inner();

@@ -12,7 +12,7 @@ use crate::{
     connect::{Client, Needs},
     exit::Exit,
     failure::Failure,
-    names,
+    lookup,
     render::execution,
 };
 
@@ -119,7 +119,7 @@ async fn ask(
 ) -> Result<Exit, Failure> {
     let execution = context
         .ask(Needs::Records, async |client| {
-            let name = names::resolve(client, &context.namespace, &which.id).await?;
+            let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let answer = request(client, format!("{name}/steps/{step}")).await;
             answer.map_err(|status| refused(&status, &name))
         })

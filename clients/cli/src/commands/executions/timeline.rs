@@ -13,7 +13,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     history::{self, Until},
-    names, next,
+    lookup, next,
     render::{
         json,
         picture::Picture,
@@ -47,7 +47,7 @@ pub(crate) async fn timeline(context: &Context, verb: Show) -> Result<Exit, Fail
     let screen = context.screen;
     context
         .with_session(Needs::Records, async |session| {
-            let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             let mut timeline = Timeline::default();
             let see = async |_: &mut _, _: &Picture, event: &ExecutionEvent| {
                 timeline.see(event);

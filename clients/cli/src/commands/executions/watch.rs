@@ -10,7 +10,7 @@ use crate::{
     connect::{Needs, Session},
     exit::Exit,
     failure::Failure,
-    names,
+    lookup,
     render::result::lines::EventShape,
     signals::Signals,
 };
@@ -48,7 +48,7 @@ pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals)
     };
     let (session, name) = unless_stopped(signals, async {
         let mut session = Session::open(&context.place, Needs::Records).await?;
-        match names::resolve(&mut session.client, &context.namespace, id).await {
+        match lookup::resolve(&mut session.client, &context.namespace, id).await {
             Ok(name) => Ok((session, name)),
             Err(failure) => {
                 session.close().await;

@@ -23,7 +23,6 @@ use pbjson_types::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{call, json, time};
-use crate::failure;
 
 /// The shape of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -114,7 +113,7 @@ impl Calls {
 ///
 /// # Errors
 /// When a message cannot be written as JSON.
-pub(crate) fn of(recorded: &Recorded, shape: Shape) -> Result<Value, failure::Failure> {
+pub(crate) fn of(recorded: &Recorded, shape: Shape) -> Result<Value, json::Unwritable> {
     match shape {
         Shape::Belay => belay(recorded),
         Shape::QuotaAware => quota_aware::result(recorded),
@@ -126,7 +125,7 @@ pub(crate) fn of(recorded: &Recorded, shape: Shape) -> Result<Value, failure::Fa
 }
 
 /// Belay's own shape, with the contract's names.
-fn belay(Recorded { execution, .. }: &Recorded) -> Result<Value, failure::Failure> {
+fn belay(Recorded { execution, .. }: &Recorded) -> Result<Value, json::Unwritable> {
     let head = Execution {
         name: execution.name.clone(),
         state: execution.state,
