@@ -14,7 +14,7 @@ use belay_proto::v1::{
 };
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::{args::Cli, connect::Session, failure::Failure, lookup, names, render::time};
+use crate::{cli::Cli, connect::Session, failure::Failure, lookup, names, render::time};
 use line::{Asked, Noun};
 
 /// The first argument of the command, which no person types.

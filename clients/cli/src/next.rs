@@ -4,6 +4,7 @@
 use std::{path::Path, sync::OnceLock};
 
 use belay_reasons as reasons;
+use clap::Command;
 
 use crate::{
     address::Address,
@@ -35,17 +36,18 @@ impl Typed {
     }
 }
 
-/// What this process was started with. Set once, before anything is printed; tests that set nothing see plain commands.
-static TYPED: OnceLock<Typed> = OnceLock::new();
+/// What this process was started with, and what makes the grammar of `belay`. Set once, before anything is printed; tests that set nothing
+/// see plain commands.
+static STARTED: OnceLock<(Typed, fn() -> Command)> = OnceLock::new();
 
-/// Remembers what was typed.
-pub(crate) fn remember(typed: Typed) {
+/// Remembers what was typed, and how it is read: the commands stand above all that suggests one of them.
+pub(crate) fn remember(typed: Typed, grammar: fn() -> Command) {
     // It is called once; a second value would be dropped.
-    drop(TYPED.set(typed));
+    drop(STARTED.set((typed, grammar)));
 }
 
 fn typed() -> Typed {
-    TYPED.get().cloned().unwrap_or_default()
+    STARTED.get().map(|(typed, _)| typed.clone()).unwrap_or_default()
 }
 
 /// Which context flags a command needs to work at the same place.
@@ -136,13 +138,13 @@ pub(crate) fn help() -> String {
         word.starts_with(|c: char| c.is_ascii_lowercase()) && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
     };
     let verbs = words.iter().take_while(is_verb).take(2);
-    help_of(&verbs.map(String::as_str).collect::<Vec<_>>())
+    let grammar = STARTED.get().map_or_else(|| Command::new("belay"), |(_, grammar)| grammar());
+    help_of(&grammar, &verbs.map(String::as_str).collect::<Vec<_>>())
 }
 
 /// The help of the longest beginning of these words that is a command.
-pub(crate) fn help_of(words: &[&str]) -> String {
-    let root = <crate::args::Cli as clap::CommandFactory>::command();
-    let mut at = &root;
+pub(crate) fn help_of(grammar: &Command, words: &[&str]) -> String {
+    let mut at = grammar;
     let mut found = Vec::new();
     for word in words {
         let Some(next) = at.find_subcommand(word) else { break };
@@ -219,7 +221,7 @@ pub(crate) fn of_server(suggested: &str) -> Option<String> {
 
 /// Whether this line is what was just typed, so that typing it again would change nothing.
 pub(crate) fn is_typed(next: &str) -> bool {
-    TYPED.get().is_some_and(|typed| join(typed, &typed.words) == next)
+    STARTED.get().is_some_and(|(typed, _)| join(typed, &typed.words) == next)
 }
 
 /// The name in the same folder that a mistyped file name probably meant.

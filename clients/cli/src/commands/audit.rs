@@ -2,13 +2,11 @@
 
 use belay_proto::v1::{AuditLevel, ListAuditEntriesRequest, ListAuditEntriesResponse, audit_entry};
 
-use super::{
-    Context,
-    listing::{self, Extent},
-};
+use super::listing::{self, Extent};
 use crate::{
     args::{Which, help},
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     lookup, next,

@@ -4,9 +4,9 @@ use belay_all_in_one::{Config, Origin, Row};
 use belay_reasons as reasons;
 use serde_json::{Value, json};
 
-use super::Context;
 use crate::{
     args::{Format, help},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     lookup, next,

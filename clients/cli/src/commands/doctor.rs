@@ -6,9 +6,10 @@ use belay_all_in_one::{Diagnosis, Probe, Program};
 use belay_proto::runner_v1::enforcement_report::Tier;
 use serde_json::{Value, json};
 
-use super::{Context, policy};
+use super::policy;
 use crate::{
     args::{Format, help},
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::{

@@ -3,10 +3,10 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
-use super::Context;
 use crate::{
     args::Format,
     connect::Client,
+    context::Context,
     exit::Exit,
     failure::Failure,
     lookup, next,

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use belay_proto::v1::{ExecutionEvent, GetStepRequest, Step, StepView, execution_event::Kind};
 use serde_json::{Value, json};
 
-use super::Context;
 use crate::{
     args::{Format, Which, help},
     connect::{Client, Needs},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     history::{self, Until},

@@ -7,10 +7,10 @@ use belay_reasons as reasons;
 use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 use serde_json::{Value, json};
 
-use super::Context;
 use crate::{
     args::{Format, help},
     clock,
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     render::{

@@ -6,7 +6,6 @@ use belay_proto::v1::{Execution, ListExecutionsRequest};
 use serde_json::json;
 
 use super::{
-    Context,
     executions::delete::{counted, delete_all, shown},
     listing::every,
 };
@@ -14,6 +13,7 @@ use crate::{
     args::{Format, help},
     clock,
     connect::{Client, Needs},
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::{

@@ -16,13 +16,14 @@ use tonic_types::StatusExt as _;
 
 use clap::ValueEnum;
 
-use super::{Context, plan, policy, unless_stopped};
+use super::{plan, policy};
 use crate::{
     args::{Format, PolicyFile, execution_help, label},
     ask,
     attend::{Attendance, attend},
     clock,
     connect::{Client, Needs, Session},
+    context::Context,
     copy_of,
     exit::Exit,
     failure::{Failure, Report},
@@ -35,6 +36,7 @@ use crate::{
         time, words,
     },
     signals::Signals,
+    stopped::unless_stopped,
 };
 
 /// Run a plan and watch it until it ends

@@ -6,14 +6,15 @@ use belay_all_in_one::{Embedded, Endpoint, Opened, Options};
 use belay_reasons as reasons;
 use serde_json::json;
 
-use super::{Context, unless_stopped};
 use crate::{
     args::{Format, PolicyFile},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     next,
     render::text::{Line, Style, table},
     signals::Signals,
+    stopped::unless_stopped,
 };
 
 /// A server that is stopped on request ends with 0.

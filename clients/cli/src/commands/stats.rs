@@ -3,9 +3,9 @@
 use belay_all_in_one::{MeasuredStore, Sizes};
 use serde_json::{Map, Value, json};
 
-use super::Context;
 use crate::{
     args::{Format, help},
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::text::{Line, Style},

@@ -3,9 +3,9 @@
 use belay_all_in_one::CheckedStore;
 use serde_json::{Value, json};
 
-use super::Context;
 use crate::{
     args::{Format, help},
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::text::{Line, Style},

@@ -7,11 +7,11 @@ use belay_proto::v1::{Execution, ExecutionEvent, execution::State, execution_eve
 use serde_json::json;
 use tonic::Code;
 
-use super::Context;
 use crate::{
     args::{Format, Which, help},
     clock,
     connect::{Client, Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
     history::{self, Until},

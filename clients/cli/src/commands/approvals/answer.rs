@@ -8,7 +8,6 @@ use belay_reasons as reasons;
 use serde_json::Value;
 
 use super::{
-    super::Context,
     Which,
     decide::{refuse_decided, with_gate},
     resolve,
@@ -16,6 +15,7 @@ use super::{
 use crate::{
     args::help,
     ask::{self, Answer as Asked, Terminal},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     names, next,

@@ -3,11 +3,12 @@
 use belay_proto::v1::{Approval, Decision, approval::State};
 use belay_reasons as reasons;
 
-use super::{super::Context, Which, resolve};
+use super::{Which, resolve};
 use crate::{
     args::{Format, help},
     ask::{self, Answer, Terminal},
     connect::{Gate, Needs, Session},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     names, next,

@@ -2,13 +2,11 @@
 
 use belay_proto::v1::{ListApprovalsRequest, ListApprovalsResponse, approval::State};
 
-use super::super::{
-    Context,
-    listing::{Extent, elsewhere, print, sought, states, wanted},
-};
+use super::super::listing::{Extent, elsewhere, print, sought, states, wanted};
 use crate::{
     args::help,
     clock,
+    context::Context,
     exit::Exit,
     failure::Failure,
     lookup, names,

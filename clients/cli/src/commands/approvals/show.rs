@@ -1,9 +1,10 @@
 //! `belay approvals show`.
 
-use super::{super::Context, Which, resolve};
+use super::{Which, resolve};
 use crate::{
     args::{Format, help},
     ask::{self, changes},
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::{

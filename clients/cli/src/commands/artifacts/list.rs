@@ -2,13 +2,11 @@
 
 use belay_proto::v1::{ListArtifactsRequest, ListArtifactsResponse, artifact};
 
-use super::super::{
-    Context,
-    listing::{self, Extent},
-};
+use super::super::listing::{self, Extent};
 use crate::{
     args::{Which, help},
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     lookup, next,

@@ -4,19 +4,17 @@ use belay_proto::v1::{DeleteExecutionRequest, Execution, ExecutionView, GetExecu
 use belay_reasons as reasons;
 use serde_json::json;
 
-use super::{
-    super::Context,
-    refused,
-    select::{BulkAction, Chosen, ENDED, Selection},
-};
+use super::select::{BulkAction, Chosen, ENDED, Selection};
 use crate::{
     args::{Format, help},
     ask, clock,
     connect::{Client, Needs},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     follow::is_over,
     names, next,
+    refused::refused,
     render::{
         execution,
         text::{Line, Style},

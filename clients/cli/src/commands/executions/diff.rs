@@ -1,10 +1,10 @@
 //! `belay executions diff`.
 
-use super::super::Context;
 use crate::{
     args::{Format, help},
     clock,
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
     lookup, read,

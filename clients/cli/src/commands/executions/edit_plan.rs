@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use belay_proto::v1::{UpdatePlanRequest, update_plan_request::Source};
 
-use super::{super::Context, refused_with_plan};
+use super::refused_with_plan;
 use crate::{
     args::{Which, help},
     clock,
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
     lookup,

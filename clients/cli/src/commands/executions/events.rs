@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use belay_proto::v1::{ExecutionEvent, ToolCallFailed, execution_event::Kind};
 use serde_json::{Value, json};
 
-use super::super::Context;
 use crate::{
     args::{Format, Which, help},
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
     history::{self, Until},

@@ -4,25 +4,25 @@ use std::path::PathBuf;
 
 use belay_proto::v1::ForkExecutionRequest;
 
-use super::{
-    super::{Context, run::workspace, unless_stopped},
-    refused,
-};
+use super::super::run::workspace;
 use crate::{
     args::{Format, Which, execution_help},
     ask,
     attend::{Attendance, attend},
     clock,
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
     lookup, names,
+    refused::refused,
     render::{
         execution,
         result::lines::EventShape,
         text::{Line, Style},
     },
     signals::Signals,
+    stopped::unless_stopped,
 };
 
 /// Start another execution of a plan from what an execution has completed, and watch it until it ends

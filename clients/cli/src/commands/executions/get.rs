@@ -2,11 +2,12 @@
 
 use belay_proto::v1::{Execution, ListToolCallsResponse, Step, ToolCall};
 
-use super::super::{Context, listing};
+use super::super::listing;
 use crate::{
     args::{Format, Which, help},
     clock,
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     lookup, next, read,

@@ -2,14 +2,15 @@
 
 use belay_proto::v1::{Payload, ResolveStepRequest, StepResolution, payload::Content};
 
-use super::{super::Context, refused};
 use crate::{
     args::{Which, help},
     clock,
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
     lookup,
+    refused::refused,
     render::execution,
 };
 

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 
 use belay_proto::v1::ExecutionEvent;
 
-use super::super::Context;
 use crate::{
     args::{Format, Which, execution_help},
     clock,
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
     follow::is_over,

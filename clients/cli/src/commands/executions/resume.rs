@@ -2,23 +2,22 @@
 
 use belay_proto::v1::{Execution, RetryExecutionRequest, execution::State};
 
-use super::{
-    super::{Context, unless_stopped},
-    refused,
-};
 use crate::{
     args::{Format, Which, execution_help},
     ask,
     attend::{Attendance, attend, take_up},
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
     lookup, names,
+    refused::refused,
     render::{
         result::lines::EventShape,
         text::{Line, Style},
     },
     signals::Signals,
+    stopped::unless_stopped,
 };
 
 /// Resume an execution that is paused or that no process drives, and watch it until it ends

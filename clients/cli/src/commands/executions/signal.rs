@@ -6,14 +6,15 @@ use belay_proto::v1::{
     ExecutionView, GetExecutionRequest, Payload, Plan, SignalExecutionRequest, payload::Content, step_spec, wait_step,
 };
 
-use super::{super::Context, refused};
 use crate::{
     args::{Which, help},
     clock,
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
     lookup,
+    refused::refused,
     render::{
         execution,
         text::{Line, Style},

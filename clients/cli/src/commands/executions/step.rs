@@ -5,14 +5,15 @@ use belay_proto::v1::{
 };
 use tonic::Status;
 
-use super::{super::Context, refused};
 use crate::{
     args::{Which, help},
     clock,
     connect::{Client, Needs},
+    context::Context,
     exit::Exit,
     failure::Failure,
     lookup,
+    refused::refused,
     render::execution,
 };
 

@@ -5,11 +5,11 @@ use std::{ops::ControlFlow, time::Duration};
 use belay_proto::v1::ExecutionEvent;
 use serde_json::json;
 
-use super::super::Context;
 use crate::{
     args::{Format, Which, help},
     clock,
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
     history::{self, Until},

@@ -1,18 +1,17 @@
 //! `belay executions watch`.
 
-use super::{
-    super::{Context, unless_stopped},
-    list, watch_all,
-};
+use super::{list, watch_all};
 use crate::{
     args::execution_help,
     attend::{Attendance, attend},
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
     lookup,
     render::result::lines::EventShape,
     signals::Signals,
+    stopped::unless_stopped,
 };
 
 /// Watch an execution from its first event to its end; exits as the execution ended. Without ID, all executions, until Ctrl-C

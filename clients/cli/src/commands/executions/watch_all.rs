@@ -4,14 +4,12 @@ use std::{convert::Infallible, time::Duration};
 
 use belay_proto::v1::{WatchExecutionsRequest, WatchExecutionsResponse, watch_executions_response::Content};
 
-use super::{
-    super::Context,
-    list::{Matching, filter},
-};
+use super::list::{Matching, filter};
 use crate::{
     args::Format,
     clock,
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
     follow::{HEARTBEAT, broken},
