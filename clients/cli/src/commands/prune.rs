@@ -6,7 +6,10 @@ use belay_proto::v1::{Execution, ListExecutionsRequest};
 use serde_json::json;
 
 use super::{
-    executions::delete::{counted, delete_all, shown},
+    executions::{
+        affected::{counted, shown},
+        delete::delete_all,
+    },
     listing::every,
 };
 use crate::{

@@ -1,5 +1,6 @@
 //! `belay executions …`.
 
+pub(crate) mod affected;
 pub(crate) mod cancel;
 pub(crate) mod delete;
 pub(crate) mod diff;

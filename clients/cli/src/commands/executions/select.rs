@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use super::{
     super::listing::every,
-    delete::{counted, shown},
+    affected::{counted, shown},
     list::{Matching, filter},
 };
 use crate::{

@@ -9,8 +9,11 @@ use belay_proto::v1::{
 use pbjson_types::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::executor::{Numbers, error_code, failed, stage_status, title};
-use crate::render::{json, picture::Picture, result::message, time, words};
+use super::{
+    executor::{Numbers, error_code, failed, stage_status, title},
+    recorded::message,
+};
+use crate::render::{json, picture::Picture, time, words};
 
 /// How events are printed as lines for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -3,7 +3,7 @@
 use belay_proto::v1::{ErrorClass, Failure, execution::State};
 use serde_json::{Value, json};
 
-use super::{Recorded, decisive, exit_code, message, text_of};
+use super::recorded::{Recorded, decisive, exit_code, message, text_of};
 use crate::render::json;
 
 /// The exit code of an agent that could not be started.

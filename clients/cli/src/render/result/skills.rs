@@ -6,7 +6,9 @@ use belay_proto::v1::{AuditEntry, ErrorClass, Failure, Step, audit_entry::Severi
 use belay_reasons as reasons;
 use serde_json::{Map, Value, json};
 
-use super::{Recorded, final_result, lasted, message, milliseconds, output, own_tools, planned_id, tool, when};
+use super::recorded::{
+    Recorded, final_result, lasted, message, milliseconds, output, own_tools, planned_id, tool, when,
+};
 use crate::render::{json, time};
 
 /// The whole result.
