@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use belay_all_in_one::{ConfigSource, PolicyChoice};
 
-use crate::{address::Address, connect::Place, next::Typed};
+use crate::{address::Address, connect::Target, next::CommandLine};
 
 /// The end of a command's help: an example, and the exit codes of commands that ask or change something.
 macro_rules! help {
@@ -40,7 +40,7 @@ pub(crate) use {execution_help, help};
 /// The flags of every command.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
-pub(crate) struct Everywhere {
+pub(crate) struct GlobalArgs {
     /// The state directory [default: $XDG_STATE_HOME/belay or ~/.local/state/belay]
     #[arg(long, global = true, value_name = "DIR", env = "BELAY_STATE_DIR", value_hint = clap::ValueHint::DirPath)]
     state_dir: Option<PathBuf>,
@@ -65,10 +65,10 @@ pub(crate) struct Everywhere {
     pub(crate) namespace: String,
 }
 
-impl Everywhere {
+impl GlobalArgs {
     /// Where to look for the services, and the policy for those that start in this process.
-    pub(crate) fn place(&self, policy: PolicyChoice) -> Place {
-        Place {
+    pub(crate) fn target(&self, policy: PolicyChoice) -> Target {
+        Target {
             server: self.server.clone(),
             token: self.token.clone(),
             state_dir: self.state_dir.clone(),
@@ -118,7 +118,7 @@ impl PolicyFile {
 
 /// The execution a command is about.
 #[derive(Args, Debug)]
-pub(crate) struct Which {
+pub(crate) struct ExecutionArg {
     /// The execution: its id, the beginning of its id, its full name, or @last
     #[arg(value_name = "ID")]
     pub(crate) id: String,
@@ -139,8 +139,8 @@ const NO_CONTEXT: [&str; 3] = ["--token", "--output", "-o"];
 
 /// What was typed, whether it can be parsed or not: the flags that lead to the same place, and all other words. What the environment says is
 /// not among them, since later commands see it as well.
-pub(crate) fn typed(arguments: &[String]) -> Typed {
-    let mut typed = Typed::default();
+pub(crate) fn typed(arguments: &[String]) -> CommandLine {
+    let mut typed = CommandLine::default();
     let mut rest = arguments.iter().skip(1);
     while let Some(word) = rest.next() {
         let (flag, joined) = match word.split_once('=') {
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_flag_of_every_command_is_context_or_not() {
-        let command = Everywhere::augment_args(clap::Command::new("belay"));
+        let command = GlobalArgs::augment_args(clap::Command::new("belay"));
         let long = command.get_arguments().filter_map(clap::Arg::get_long).map(|long| format!("--{long}"));
         let mut known: Vec<_> = CONTEXT.iter().chain(&NO_CONTEXT).filter(|flag| flag.starts_with("--")).collect();
         let mut flags: Vec<_> = long.collect();

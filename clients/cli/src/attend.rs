@@ -126,11 +126,11 @@ fn conclude(context: &Context, ended: &Execution) -> Result<Exit, Failure> {
         }
         Format::Jsonl => {}
         Format::Text if matches!(exit, Exit::OK | Exit::PARTIAL) => {
-            let ended = context.place.with_workspace(ended.clone());
+            let ended = context.target.with_workspace(ended.clone());
             context.screen.print(&execution::summary(&ended, clock::now()))?
         }
         Format::Text => {
-            return Err(execution::report(&context.place.with_workspace(ended.clone())).into());
+            return Err(execution::report(&context.target.with_workspace(ended.clone())).into());
         }
     }
     Ok(exit)

@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use belay_all_in_one::PolicyChoice;
 
 use crate::{
-    args::{Everywhere, Format, execution_help},
+    args::{Format, GlobalArgs, execution_help},
     commands::{
         approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, plan, policy, principals,
         prune, run, serve, stats, store, tools, why,
@@ -17,7 +17,7 @@ use crate::{
 #[command(name = "belay", version, disable_help_subcommand = true, after_help = execution_help!("belay run plan.yaml"))]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
+    pub(crate) global: GlobalArgs,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Cli {
 impl Cli {
     /// The format of standard output: a shape for programs is never text.
     pub(crate) fn format(&self) -> Format {
-        let given = self.everywhere.output;
+        let given = self.global.output;
         match &self.command {
             Some(Command::Run(run::Run { shape: Some(_), .. }))
             | Some(Command::Executions(Executions::Watch(executions::watch::Watch { shape: Some(_), .. }))) => {
@@ -205,8 +205,8 @@ mod tests {
     // A field of a command that has the name of one that every command takes would be read in its place.
     #[test]
     fn no_command_hides_what_every_command_takes() {
-        let everywhere = Everywhere::augment_args(clap::Command::new("belay"));
-        let shared: Vec<&clap::Id> = everywhere.get_arguments().map(clap::Arg::get_id).collect();
+        let global = GlobalArgs::augment_args(clap::Command::new("belay"));
+        let shared: Vec<&clap::Id> = global.get_arguments().map(clap::Arg::get_id).collect();
         fn check(command: &clap::Command, shared: &[&clap::Id]) {
             for argument in command.get_arguments().filter(|argument| !argument.is_global_set()) {
                 assert!(!shared.contains(&argument.get_id()), "{}: {}", command.get_name(), argument.get_id());
@@ -244,7 +244,7 @@ mod tests {
             "--namespace",
             "n",
         ]);
-        assert_eq!((cli.everywhere.output, cli.everywhere.namespace.as_str()), (Format::Json, "n"));
-        assert_eq!(cli.everywhere.place(PolicyChoice::Keep).server, Some(Address::Http("http://h:1".to_owned())));
+        assert_eq!((cli.global.output, cli.global.namespace.as_str()), (Format::Json, "n"));
+        assert_eq!(cli.global.target(PolicyChoice::Keep).server, Some(Address::Http("http://h:1".to_owned())));
     }
 }

@@ -60,9 +60,9 @@ async fn find(asked: Asked) -> Result<Vec<String>, Failure> {
     // With the environment, as the command itself would read it.
     let cli = Cli::try_parse_from(std::iter::once("belay".to_owned()).chain(context).chain(["doctor".to_owned()]));
     let Ok(cli) = cli else { return Ok(Vec::new()) };
-    let place = cli.everywhere.place(PolicyChoice::Keep);
-    let namespace = cli.everywhere.namespace;
-    let Some(session) = Session::running(&place).await? else { return Ok(Vec::new()) };
+    let target = cli.global.target(PolicyChoice::Keep);
+    let namespace = cli.global.namespace;
+    let Some(session) = Session::running(&target).await? else { return Ok(Vec::new()) };
     let mut client = session.client.clone();
     let parent = names::parent(&namespace);
     let page_size = i32::try_from(MAX_CANDIDATES).unwrap_or(i32::MAX);

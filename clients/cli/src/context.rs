@@ -1,7 +1,7 @@
 //! What every command is given, and how it reaches the services.
 
 use crate::{
-    connect::{Client, Gate, Needs, Place, Session},
+    connect::{Client, Gate, Needs, Session, Target},
     failure::Failure,
     screen::Screen,
 };
@@ -11,7 +11,7 @@ pub(crate) struct Context {
     /// Where to write.
     pub(crate) screen: Screen,
     /// Where to look for the services.
-    pub(crate) place: Place,
+    pub(crate) target: Target,
     /// The namespace of the executions.
     pub(crate) namespace: String,
 }
@@ -32,7 +32,7 @@ impl Context {
         needs: Needs,
         work: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut session = Session::open(&self.place, needs).await?;
+        let mut session = Session::open(&self.target, needs).await?;
         let done = work(&mut session).await;
         session.close().await;
         done
@@ -43,7 +43,7 @@ impl Context {
         &self,
         question: impl AsyncFnOnce(&mut Gate, &mut Client) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut session = Session::open(&self.place, Needs::Records).await?;
+        let mut session = Session::open(&self.target, Needs::Records).await?;
         let answer = match session.to_gate().client().await {
             Ok(mut gate) => question(&mut gate, &mut session.client).await,
             Err(failure) => Err(failure),

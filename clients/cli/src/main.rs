@@ -40,7 +40,7 @@ use belay_reasons as reasons;
 use clap::{CommandFactory as _, Parser as _};
 
 use cli::{Cli, Command};
-use connect::Place;
+use connect::Target;
 use context::Context;
 use exit::Exit;
 use failure::{Failure, Report};
@@ -81,11 +81,11 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit, Failure> {
         return dispatch::overview(&screen);
     };
     let trace = Trace::begin(command.span())?;
-    let place = Place { trace: trace.context().cloned(), ..cli.everywhere.place(command.policy()) };
-    let context = Context { screen, place, namespace: cli.everywhere.namespace };
+    let target = Target { trace: trace.context().cloned(), ..cli.global.target(command.policy()) };
+    let context = Context { screen, target, namespace: cli.global.namespace };
     let mut signals =
         Signals::listen().map_err(|error| Failure::internal(format!("Ctrl-C cannot be listened for: {error}")))?;
-    log_to_stderr(matches!(command, Command::Serve(_)).then_some(&context.place.config))?;
+    log_to_stderr(matches!(command, Command::Serve(_)).then_some(&context.target.config))?;
     let outcome = dispatch::dispatch(&context, command, &mut signals).await;
     trace.end(outcome).await
 }

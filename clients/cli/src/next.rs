@@ -18,16 +18,16 @@ pub(crate) type ContextFlag = (&'static str, String);
 
 /// What was typed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Typed {
+pub(crate) struct CommandLine {
     /// The context flags that were given.
     pub(crate) context: Vec<ContextFlag>,
     /// All other words, without `belay`.
     pub(crate) words: Vec<String>,
 }
 
-impl Typed {
+impl CommandLine {
     /// The same with this namespace in its context.
-    fn in_namespace(mut self, namespace: &str) -> Typed {
+    fn in_namespace(mut self, namespace: &str) -> CommandLine {
         self.context.retain(|(flag, _)| *flag != "--namespace");
         if namespace != DEFAULT_NAMESPACE {
             self.context.push(("--namespace", namespace.to_owned()));
@@ -38,15 +38,15 @@ impl Typed {
 
 /// What this process was started with, and what makes the grammar of `belay`. Set once, before anything is printed; tests that set nothing
 /// see plain commands.
-static STARTED: OnceLock<(Typed, fn() -> Command)> = OnceLock::new();
+static STARTED: OnceLock<(CommandLine, fn() -> Command)> = OnceLock::new();
 
 /// Remembers what was typed, and how it is read: the commands stand above all that suggests one of them.
-pub(crate) fn remember(typed: Typed, grammar: fn() -> Command) {
+pub(crate) fn remember(typed: CommandLine, grammar: fn() -> Command) {
     // It is called once; a second value would be dropped.
     drop(STARTED.set((typed, grammar)));
 }
 
-fn typed() -> Typed {
+fn typed() -> CommandLine {
     STARTED.get().map(|(typed, _)| typed.clone()).unwrap_or_default()
 }
 
@@ -68,7 +68,7 @@ fn needs(words: &[String]) -> &'static [&'static str] {
 }
 
 /// The line for these words in this context. A flag that the words give themselves is not given twice.
-fn join(typed: &Typed, words: &[String]) -> String {
+fn join(typed: &CommandLine, words: &[String]) -> String {
     let mut all = vec!["belay".to_owned()];
     all.extend(words.iter().map(|word| quote(word)));
     let needed = needs(words);
@@ -104,7 +104,7 @@ pub(crate) fn about(verb: &[&str], name: &str, rest: &[&str]) -> String {
     about_in(&typed(), verb, name, rest)
 }
 
-fn about_in(typed: &Typed, verb: &[&str], name: &str, rest: &[&str]) -> String {
+fn about_in(typed: &CommandLine, verb: &[&str], name: &str, rest: &[&str]) -> String {
     let typed = match name.strip_prefix("namespaces/").and_then(|rest| rest.split('/').next()) {
         Some(namespace) => typed.clone().in_namespace(namespace),
         None => typed.clone(),
@@ -241,11 +241,14 @@ pub(crate) fn similar_file(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn context(flags: &[(&'static str, &str)]) -> Typed {
-        Typed { context: flags.iter().map(|(flag, value)| (*flag, (*value).to_owned())).collect(), words: Vec::new() }
+    fn context(flags: &[(&'static str, &str)]) -> CommandLine {
+        CommandLine {
+            context: flags.iter().map(|(flag, value)| (*flag, (*value).to_owned())).collect(),
+            words: Vec::new(),
+        }
     }
 
-    fn made(typed: &Typed, words: &str) -> String {
+    fn made(typed: &CommandLine, words: &str) -> String {
         join(typed, &owned(&words.split(' ').collect::<Vec<_>>()))
     }
 

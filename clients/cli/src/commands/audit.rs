@@ -4,7 +4,7 @@ use belay_proto::v1::{AuditLevel, ListAuditEntriesRequest, ListAuditEntriesRespo
 
 use super::listing::{self, Extent};
 use crate::{
-    args::{Which, help},
+    args::{ExecutionArg, help},
     connect::Needs,
     context::Context,
     exit::Exit,
@@ -18,7 +18,7 @@ use crate::{
 #[command(after_help = help!("belay audit @last --level minimal\n  belay audit @last --all -o jsonl"))]
 pub(crate) struct Audit {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Only entries about this step
     #[arg(long, value_name = "STEP")]
     step: Option<String>,

@@ -36,8 +36,8 @@ pub(crate) async fn doctor(context: &Context, verb: Doctor) -> Result<Exit, Fail
         None => env::current_dir()
             .map_err(|error| Failure::internal(format!("the current folder cannot be read: {error}")))?,
     };
-    let config = context.place.config.clone();
-    let probe = Probe { state_dir: context.place.state_dir()?, workspace, policy: policy_choice(), config };
+    let config = context.target.config.clone();
+    let probe = Probe { state_dir: context.target.state_dir()?, workspace, policy: policy_choice(), config };
     let diagnosis = tokio::task::spawn_blocking(move || belay_all_in_one::doctor(&probe))
         .await
         .map_err(|error| Failure::internal(format!("the examination ended early: {error}")))?;

@@ -6,7 +6,7 @@ use belay_proto::v1::{ExecutionEvent, GetStepRequest, Step, StepView, execution_
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Format, Which, help},
+    args::{ExecutionArg, Format, help},
     connect::{Client, Needs},
     context::Context,
     exit::Exit,
@@ -31,7 +31,7 @@ use crate::{
 #[command(after_help = help!("belay logs @last --failed\n  belay logs @last build | less"))]
 pub(crate) struct Print {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Only this step, as it is
     #[arg(value_name = "STEP")]
     step: Option<String>,

@@ -144,7 +144,7 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
         return unless_stopped(signals, shown).await?;
     }
 
-    let mut session = unless_stopped(signals, Session::open(&context.place, Needs::StateDir)).await??;
+    let mut session = unless_stopped(signals, Session::open(&context.target, Needs::StateDir)).await??;
     if verb.detach && session.is_embedded() {
         session.close().await;
         return Err(no_server("--detach"));
@@ -173,7 +173,7 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
             .into()),
     };
     let (started, checked) = match started {
-        Ok(Some((started, checked))) => (context.place.with_workspace(started), checked),
+        Ok(Some((started, checked))) => (context.target.with_workspace(started), checked),
         Ok(None) => {
             let shown = dry_run(context, &mut session.client, &file, again).await;
             session.close().await;
@@ -260,7 +260,7 @@ fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecut
         workspace: verb
             .workspace
             .as_deref()
-            .map(|folder| workspace(folder, context.place.is_local()))
+            .map(|folder| workspace(folder, context.target.is_local()))
             .transpose()?
             .unwrap_or_default(),
         start_paused: false,
@@ -334,7 +334,7 @@ async fn start_in_copy(
     request: StartExecutionRequest,
     original: &Path,
 ) -> Result<Execution, Failure> {
-    if !context.place.is_local() {
+    if !context.target.is_local() {
         return Err(
             Report::new(reasons::WORKSPACE_INVALID, "--copy-of: the server over TCP may be another machine").into()
         );

@@ -8,7 +8,7 @@ use serde_json::json;
 use tonic::Code;
 
 use crate::{
-    args::{Format, Which, help},
+    args::{ExecutionArg, Format, help},
     clock,
     connect::{Client, Needs, Session},
     context::Context,
@@ -31,7 +31,7 @@ use crate::{
 #[command(after_help = help!("belay why @last"))]
 pub(crate) struct Why {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
 }
 
 /// The most executions of steps that are explained with one.

@@ -55,7 +55,7 @@ pub(crate) fn question(approval: &Approval, turn: Turn, columns: usize) -> Vec<L
         ..=1 => Line::default(),
         of => Line::default().and(Style::Dim, format!("{} of {of}", turn.number)),
     };
-    let mut lines = if turn.width() == 0 { vec![wants] } else { wants.beside(turn, columns.saturating_sub(1)) };
+    let mut lines = if turn.width() == 0 { vec![wants] } else { wants.with_right(turn, columns.saturating_sub(1)) };
     lines.extend(body(approval, Extent::Brief));
     lines
 }

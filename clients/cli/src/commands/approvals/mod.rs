@@ -18,13 +18,13 @@ use crate::{
 
 /// The approval a command is about.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Which {
+pub(crate) struct ApprovalArg {
     /// The approval: its id, the beginning of its id, its full name, or @last for the latest
     #[arg(value_name = "ID")]
     id: String,
 }
 
-impl Which {
+impl ApprovalArg {
     /// What was typed.
     fn id(&self) -> &str {
         &self.id
@@ -32,7 +32,7 @@ impl Which {
 }
 
 /// The approval a person means, in FULL view.
-async fn resolve(gate: &mut Gate, namespace: &str, which: &Which) -> Result<Approval, Failure> {
+async fn resolve(gate: &mut Gate, namespace: &str, which: &ApprovalArg) -> Result<Approval, Failure> {
     let name = match lookup::read(Noun::Approval, &which.id)? {
         Typed::Full(name) => name.to_owned(),
         Typed::Last => last(gate, namespace).await?,

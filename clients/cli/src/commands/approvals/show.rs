@@ -1,6 +1,6 @@
 //! `belay approvals show`.
 
-use super::{Which, resolve};
+use super::{ApprovalArg, resolve};
 use crate::{
     args::{Format, help},
     ask::{self, changes},
@@ -22,7 +22,7 @@ use belay_proto::v1::Preview;
 #[command(after_help = help!("belay approvals show @last --path src/main.rs"))]
 pub(crate) struct Show {
     #[command(flatten)]
-    which: Which,
+    which: ApprovalArg,
     /// Show the whole difference in this file
     #[arg(long, value_name = "PATH", conflicts_with = "all")]
     path: Option<String>,

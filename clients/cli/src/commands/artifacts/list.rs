@@ -4,7 +4,7 @@ use belay_proto::v1::{ListArtifactsRequest, ListArtifactsResponse, artifact};
 
 use super::super::listing::{self, Extent};
 use crate::{
-    args::{Which, help},
+    args::{ExecutionArg, help},
     connect::Needs,
     context::Context,
     exit::Exit,
@@ -23,7 +23,7 @@ use crate::{
 #[command(after_help = help!("belay artifacts list @last --kind file --path src/"))]
 pub(crate) struct List {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Only those of this step
     #[arg(long, value_name = "STEP")]
     step: Option<String>,

@@ -9,7 +9,7 @@ use belay_reasons as reasons;
 use tonic::{Code, Status};
 
 use crate::{
-    args::Which,
+    args::ExecutionArg,
     connect::Client,
     failure::{Failure, Report},
     lookup, names, next,
@@ -19,7 +19,7 @@ use crate::{
 #[derive(clap::Args, Debug)]
 pub(crate) struct One {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// The artifact: its id in the list, or the id of a step for its last output, or the path of a file for its last change
     #[arg(value_name = "ARTIFACT")]
     artifact: String,

@@ -6,7 +6,7 @@ use belay_proto::v1::{UpdatePlanRequest, update_plan_request::Source};
 
 use super::refused_with_plan;
 use crate::{
-    args::{Which, help},
+    args::{ExecutionArg, help},
     clock,
     connect::Needs,
     context::Context,
@@ -22,7 +22,7 @@ use crate::{
 #[command(after_help = help!("belay executions edit-plan @last fixed.yaml"))]
 pub(crate) struct EditPlan {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// The new plan; - reads standard input
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     plan: PathBuf,

@@ -6,7 +6,7 @@ use belay_proto::v1::{ExecutionEvent, ToolCallFailed, execution_event::Kind};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Format, Which, help},
+    args::{ExecutionArg, Format, help},
     connect::Needs,
     context::Context,
     exit::Exit,
@@ -32,7 +32,7 @@ const OUTPUT_SHOWN: usize = 20;
 #[command(after_help = help!("belay executions events @last --after 120 -o jsonl"))]
 pub(crate) struct Events {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Only events after this number
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
     after: i64,

@@ -3,7 +3,7 @@
 use belay_proto::v1::{Payload, ResolveStepRequest, StepResolution, payload::Content};
 
 use crate::{
-    args::{Which, help},
+    args::{ExecutionArg, help},
     clock,
     connect::Needs,
     context::Context,
@@ -21,7 +21,7 @@ use crate::{
 #[command(after_help = help!("belay executions resolve @last deploy --completed --result '{\"version\": 7}' --reason 'it is there'"))]
 pub(crate) struct Resolve {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// The step
     #[arg(value_name = "STEP")]
     step: String,

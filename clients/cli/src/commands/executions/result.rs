@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use belay_proto::v1::ExecutionEvent;
 
 use crate::{
-    args::{Format, Which, execution_help},
+    args::{ExecutionArg, Format, execution_help},
     clock,
     connect::{Needs, Session},
     context::Context,
@@ -30,7 +30,7 @@ use crate::{
 #[command(after_help = execution_help!("belay executions result @last --as skills\n  belay executions result @last --wait > result.txt"))]
 pub(crate) struct Print {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// The shape
     #[arg(long = "as", value_name = "SHAPE", value_enum)]
     pub(crate) shape: Option<Shape>,

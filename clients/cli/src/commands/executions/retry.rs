@@ -89,7 +89,7 @@ pub(crate) async fn retry(context: &Context, verb: Retry, signals: &mut Signals)
         request_id: request_id.clone(),
     };
     let (session, then) = unless_stopped(signals, async {
-        let mut session = Session::open(&context.place, Needs::Records).await?;
+        let mut session = Session::open(&context.target, Needs::Records).await?;
         let undriven = session.is_embedded();
         let client = &mut session.client;
         let asked = async {

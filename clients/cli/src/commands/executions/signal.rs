@@ -7,7 +7,7 @@ use belay_proto::v1::{
 };
 
 use crate::{
-    args::{Which, help},
+    args::{ExecutionArg, help},
     clock,
     connect::Needs,
     context::Context,
@@ -28,7 +28,7 @@ use crate::{
 #[command(after_help = help!("belay executions signal @last deployed --payload '{\"version\": 7}'"))]
 pub(crate) struct Signal {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// The signal's name, as the plan has it
     #[arg(value_name = "NAME")]
     signal: String,

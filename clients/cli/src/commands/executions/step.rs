@@ -6,7 +6,7 @@ use belay_proto::v1::{
 use tonic::Status;
 
 use crate::{
-    args::{Which, help},
+    args::{ExecutionArg, help},
     clock,
     connect::{Client, Needs},
     context::Context,
@@ -64,7 +64,7 @@ struct Change {
 #[derive(clap::Args, Debug)]
 struct OneStep {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// The step
     #[arg(value_name = "STEP")]
     step: String,
@@ -114,7 +114,7 @@ pub(crate) async fn retry_step(context: &Context, verb: RetryStep) -> Result<Exi
 
 async fn ask(
     context: &Context,
-    which: &Which,
+    which: &ExecutionArg,
     step: &str,
     request: impl AsyncFnOnce(&mut Client, String) -> Result<Execution, Status>,
 ) -> Result<Exit, Failure> {

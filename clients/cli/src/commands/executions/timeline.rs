@@ -6,7 +6,7 @@ use belay_proto::v1::ExecutionEvent;
 use serde_json::json;
 
 use crate::{
-    args::{Format, Which, help},
+    args::{ExecutionArg, Format, help},
     clock,
     connect::Needs,
     context::Context,
@@ -36,7 +36,7 @@ const COLUMNS: usize = 80;
 #[command(after_help = help!("belay executions timeline @last"))]
 pub(crate) struct Show {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Show all steps
     #[arg(long)]
     all: bool,

@@ -46,7 +46,7 @@ pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals)
         return unless_stopped(signals, watch_all::watch_all(context, &verb.matching)).await?;
     };
     let (session, name) = unless_stopped(signals, async {
-        let mut session = Session::open(&context.place, Needs::Records).await?;
+        let mut session = Session::open(&context.target, Needs::Records).await?;
         match lookup::resolve(&mut session.client, &context.namespace, id).await {
             Ok(name) => Ok((session, name)),
             Err(failure) => {

@@ -19,7 +19,7 @@ use crate::{
 
 /// Follows the executions that match, through broken connections, until the command is stopped.
 pub(super) async fn watch_all(context: &Context, matching: &Matching) -> Result<Exit, Failure> {
-    let mut session = Session::open(&context.place, Needs::Records).await?;
+    let mut session = Session::open(&context.target, Needs::Records).await?;
     let mut request = WatchExecutionsRequest {
         parent: names::parent(&context.namespace),
         filter: filter(matching, clock::now()),
