@@ -9,6 +9,10 @@ use std::{
 use belay_execution::{Event, StepId, Workspace};
 use belay_journal::{ExecutionKey, Transition};
 use belay_proto::v1::{AuditLevel, ExecutionEvent, execution_event::Kind};
+use belay_reading::{
+    artifacts::{Made, Selection},
+    event_index::EventIndex,
+};
 use belay_reasons as reasons;
 use belay_redaction::Redactor;
 use belay_service_kit::status;
@@ -16,10 +20,6 @@ use tonic::{Code, Status};
 
 use crate::{
     ExecutionRegistry,
-    history::{
-        artifacts::{Made, Selection},
-        event_index::EventIndex,
-    },
     names::ExecutionName,
     store::journal_reads::{corrupt, undecodable, unreadable},
     wire,

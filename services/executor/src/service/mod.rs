@@ -1,5 +1,6 @@
 //! The methods of `ExecutorService`, one file each.
 
+mod artifacts;
 mod delete_execution;
 mod filter;
 mod fork_execution;
