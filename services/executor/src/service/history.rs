@@ -113,6 +113,36 @@ impl<'a> History<'a> {
         Ok(())
     }
 
+    /// Gives the events after one to `see`, each with its sequence, in order and as watchers get them, until it breaks or there are no more. At first no more
+    /// are read than `wanted` and one.
+    pub(super) async fn watched(
+        &self,
+        after: u64,
+        wanted: usize,
+        mut see: impl FnMut(u64, ExecutionEvent) -> ControlFlow<()>,
+    ) -> Result<(), Status> {
+        let Self { registry, key, .. } = *self;
+        let feed = registry.feed(key);
+        let (mut cursor, mut limit) = (after, self.page().min(wanted.saturating_add(1)));
+        loop {
+            let read = registry.follower.read(move |reader| reader.read(key, cursor, limit)).await;
+            let transitions = read.map_err(|error| unreadable(&error))?;
+            let Some(last) = transitions.last() else { return Ok(()) };
+            let from = std::mem::replace(&mut cursor, last.last_sequence());
+            limit = self.page();
+            // A client that is shown an event and then asks for the execution gets it with that event.
+            feed.raise(cursor);
+            for transition in &transitions {
+                for message in wire::decode_all(transition).map_err(|error| undecodable(&error, &registry.vault))? {
+                    let sequence = u64::try_from(message.sequence).unwrap_or(0);
+                    if sequence > from && see(sequence, message).is_break() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
     fn page(&self) -> usize {
         self.registry.thresholds.watch_page.max(1)
     }
