@@ -107,7 +107,7 @@ fn each_call_is_approved_by_itself() {
     let denied = home.run(["deny", approval("clear~1").as_str(), "--reason", "no"]);
     assert_eq!(denied.code, 0, "{denied:?}");
     let ended = home.run(["executions", "watch", "two"]);
-    assert_eq!(ended.code, 30, "{ended:?}");
+    assert_eq!(ended.code, 33, "{ended:?}");
     let after = states(&home, "two");
     let of = ["clear~0", "clear~1", "clear"].map(|step| state(&after, step));
     assert_eq!(of, ["COMPLETED", "FAILED", "FAILED"]);
