@@ -20,7 +20,7 @@ fn plan() -> Value {
 fn home() -> Home {
     let home = Home::new();
     fs::create_dir(home.path("w")).unwrap();
-    home.file("plan.json", &plan().to_string());
+    home.file("plan.json", plan().to_string());
     home
 }
 
