@@ -1,10 +1,9 @@
-//! Generates the tables against which encoded messages are checked, and which requests are checked when they arrive.
+//! Generates the tables against which encoded messages are checked, and which of them are requests.
 
 use std::fmt::Write as _;
 
 use protox::prost_reflect::{
-    DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor,
-    prost_types::method_options::IdempotencyLevel,
+    DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, ServiceDescriptor,
 };
 
 use crate::names::path;
@@ -25,10 +24,17 @@ pub(crate) fn generate(pool: &DescriptorPool) -> Result<String, String> {
     for values in pool.all_enums().filter(|values| values.full_name().starts_with(PACKAGE)) {
         enumeration(&values, &mut code);
     }
+    let mut requests: Vec<_> = pool.services().flat_map(|service| inputs(&service)).collect();
+    requests.sort_unstable();
+    requests.dedup();
+    let tables: Vec<_> = requests.iter().map(|request| format!("&{}", constant(request))).collect();
+    writeln!(code, "/// By name.\npub(super) static REQUESTS: &[&Message] = &[{}];", tables.join(", "))
+        .expect("it is a String");
     for message in messages.iter().filter(|message| message.full_name().starts_with(PACKAGE) && !message.is_map_entry())
     {
         let rust = path(message.full_name());
-        let (name, role) = (constant(message.full_name()), role(pool, message));
+        let is_request = requests.iter().any(|request| request == message.full_name());
+        let (name, role) = (constant(message.full_name()), if is_request { "Request" } else { "Other" });
         writeln!(
             code,
             "impl Checked for {rust} {{ const MESSAGE: &'static Message = &{name}; const ROLE: Role = Role::{role}; }}"
@@ -44,20 +50,9 @@ fn is_used(message: &MessageDescriptor) -> bool {
     name.starts_with(PACKAGE) || matches!(name, "google.protobuf.Timestamp" | "google.protobuf.Duration")
 }
 
-/// How messages of a type arrive. A method without `idempotency_level = NO_SIDE_EFFECTS` has its requests checked.
-fn role(pool: &DescriptorPool, message: &MessageDescriptor) -> &'static str {
-    let methods: Vec<_> = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()).collect();
-    let mut requests = methods.iter().filter(|method| method.input() == *message).peekable();
-    if requests.peek().is_none() {
-        "Other"
-    } else if requests.all(|method| {
-        let options = method.method_descriptor_proto().options.as_ref();
-        options.is_some_and(|options| options.idempotency_level() == IdempotencyLevel::NoSideEffects)
-    }) {
-        "Read"
-    } else {
-        "Change"
-    }
+/// The types of the requests of a service's methods.
+fn inputs(service: &ServiceDescriptor) -> Vec<String> {
+    service.methods().map(|method| method.input().full_name().to_owned()).collect()
 }
 
 /// The name of a table: `belay.v1.Plan` is `BELAY_V1_PLAN`.
@@ -111,9 +106,10 @@ fn table(message: &MessageDescriptor, code: &mut String) -> Result<(), String> {
 fn enumeration(values: &EnumDescriptor, code: &mut String) {
     let full_name = values.full_name();
     let name = constant(full_name);
-    let mut numbers: Vec<i32> = values.values().map(|value| value.number()).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    writeln!(code, "static {name}: Values = Values {{ name: \"{full_name}\", numbers: &{numbers:?} }};")
+    let mut entries: Vec<_> = values.values().map(|value| (value.number(), value.name().to_owned())).collect();
+    // Of two names of one number the first.
+    entries.sort_by_key(|(number, _)| *number);
+    entries.dedup_by_key(|(number, _)| *number);
+    writeln!(code, "static {name}: Values = Values {{ name: \"{full_name}\", entries: &{entries:?} }};")
         .expect("it is a String");
 }

@@ -1,8 +1,9 @@
 //! Checks that an encoded message has nothing that this version does not know.
 //!
 //! prost drops the fields that it does not know, reads an unknown value of an enum as the default, and takes a message without the member of a
-//! `oneof` that a newer version added. A plan from which a condition was dropped would run a step that its author did not want to run: what
-//! changes something is therefore checked before it is decoded, against tables that are generated from the contract.
+//! `oneof` that a newer version added. A plan from which a condition was dropped would run a step that its author did not want to run, and a list from
+//! which a filter was dropped would have what its caller did not ask for: every request is therefore checked before it is decoded, against tables that
+//! are generated from the contract.
 //!
 //! The check reads each byte at most once, follows the lengths of messages without reading texts, and allocates only to describe a problem.
 
@@ -54,17 +55,15 @@ enum Kind {
 #[derive(Debug)]
 struct Values {
     name: &'static str,
-    /// Sorted.
-    numbers: &'static [i32],
+    /// Each number with its name, sorted. 0 is the one that means unset.
+    entries: &'static [(i32, &'static str)],
 }
 
 /// How messages of a type arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// As requests that may change something: checked.
-    Change,
-    /// As requests of methods without side effects.
-    Read,
+    /// As requests: checked.
+    Request,
     /// Within other messages, or as responses.
     Other,
 }
@@ -101,6 +100,8 @@ pub enum Problem {
         of: &'static str,
         /// The value.
         number: i64,
+        /// The names of the values that this version knows, without the one that means unset.
+        known: Vec<&'static str>,
     },
     /// No member of a oneof is set.
     NothingOf {
@@ -119,8 +120,9 @@ impl fmt::Display for Refused {
         let place = if path.is_empty() { String::new() } else { format!("`{path}`: ") };
         match problem {
             Problem::UnknownField(number) => write!(f, "{place}field {number} of {message} is not known"),
-            Problem::UnknownValue { field, of, number } => {
-                write!(f, "{place}`{field}` has the value {number}, which is not known in {of}")
+            Problem::UnknownValue { field, of, number, known } => {
+                let known = known.join("`, `");
+                write!(f, "{place}`{field}` has the value {number}, which is not known in {of}; known are `{known}`")
             }
             Problem::NothingOf { oneof, members } => {
                 let either = if members.len() > 1 { "one of " } else { "" };
@@ -167,6 +169,12 @@ pub fn check<M: Checked>(bytes: &[u8]) -> Result<(), Refused> {
     walk(M::MESSAGE, bytes, 0)
 }
 
+/// Checks an encoded request by the name of its type, such as `belay.v1.GetExecutionRequest`; `None` for a type that is not checked when it arrives.
+pub fn check_request(message: &str, bytes: &[u8]) -> Option<Result<(), Refused>> {
+    let at = generated::REQUESTS.binary_search_by_key(&message, |request| request.name).ok()?;
+    Some(walk(generated::REQUESTS[at], bytes, 0))
+}
+
 fn walk(message: &'static Message, bytes: &[u8], depth: usize) -> Result<(), Refused> {
     let refused = |problem| Refused { path: String::new(), message: message.name, problem };
     let malformed = |malformed: Malformed| refused(Problem::Malformed(malformed.to_string()));
@@ -189,8 +197,8 @@ fn walk(message: &'static Message, bytes: &[u8], depth: usize) -> Result<(), Ref
                     // Negative values are encoded in 64 bits.
                     let number = number.map_err(malformed)?.cast_signed();
                     if !values.have(number) {
-                        let (field, of) = (field.name, values.name);
-                        return Err(refused(Problem::UnknownValue { field, of, number }));
+                        let (field, of, known) = (field.name, values.name, values.names());
+                        return Err(refused(Problem::UnknownValue { field, of, number, known }));
                     }
                 }
             }
@@ -223,7 +231,12 @@ impl Message {
 
 impl Values {
     fn have(&self, number: i64) -> bool {
-        i32::try_from(number).is_ok_and(|number| self.numbers.binary_search(&number).is_ok())
+        let at = |number| self.entries.binary_search_by_key(&number, |(known, _)| *known);
+        i32::try_from(number).is_ok_and(|number| at(number).is_ok())
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        self.entries.iter().filter(|(number, _)| *number != 0).map(|(_, name)| *name).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The codec of the generated clients and servers: prost's, which first checks the requests of methods that may change something.
+//! The codec of the generated clients and servers: prost's, which first checks requests.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -48,7 +48,7 @@ where
     }
 }
 
-/// Decodes `U`, checked if it is a request that may change something.
+/// Decodes `U`, checked if it is a request.
 #[derive(Debug)]
 pub struct CheckedDecoder<U>(ProstDecoder<U>);
 
@@ -57,7 +57,7 @@ impl<U: Message + Default + Checked> Decoder for CheckedDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        if U::ROLE == Role::Change {
+        if U::ROLE == Role::Request {
             // tonic's buffer is contiguous; if it ever is not, a message that was not checked is not decoded.
             let whole = buffer.chunk();
             if whole.len() != buffer.remaining() {

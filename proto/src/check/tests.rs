@@ -25,7 +25,7 @@ static CHOICE: Message = Message {
     oneofs: &["side"],
 };
 
-static COLOR: Values = Values { name: "test.Color", numbers: &[-2, 0, 1, 7] };
+static COLOR: Values = Values { name: "test.Color", entries: &[(-2, "MINUS"), (0, "UNSET"), (1, "RED"), (7, "BLUE")] };
 
 fn problem(bytes: &[u8]) -> Option<String> {
     walk(&NODE, bytes, 0).err().map(|refused| refused.to_string())
@@ -75,10 +75,16 @@ fn what_is_not_known_is_named_with_its_place() {
     let cases: &[(&[u8], &str)] = &[
         (&[0x48, 1], "field 9 of test.Node is not known"),
         (&nested, "`children[1].choice.right`: field 9 of test.Node is not known"),
-        (&[0x30, 3], "`color` has the value 3, which is not known in test.Color"),
-        (&[0x2a, 3, 0, 3, 7], "`colors` has the value 3, which is not known in test.Color"),
-        (&minus_one, "`color` has the value -1, which is not known in test.Color"),
-        (&beyond_32_bits, "`color` has the value 4294967297, which is not known in test.Color"),
+        (&[0x30, 3], "`color` has the value 3, which is not known in test.Color; known are `MINUS`, `RED`, `BLUE`"),
+        (
+            &[0x2a, 3, 0, 3, 7],
+            "`colors` has the value 3, which is not known in test.Color; known are `MINUS`, `RED`, `BLUE`",
+        ),
+        (&minus_one, "`color` has the value -1, which is not known in test.Color; known are `MINUS`, `RED`, `BLUE`"),
+        (
+            &beyond_32_bits,
+            "`color` has the value 4294967297, which is not known in test.Color; known are `MINUS`, `RED`, `BLUE`",
+        ),
         (&delimited(7, &[]), "`choice`: set one of `left`, `right` (`side` of test.Choice)"),
         (
             &delimited(1, &delimited(7, &delimited(3, b"note"))),

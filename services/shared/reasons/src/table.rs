@@ -600,7 +600,7 @@ table! {
 
     UNKNOWN_FIELD Servers 2 false [] [InvalidArgument]
     "The request has a field, or a value of an enum, that the server does not know: the client is newer than the server. Nothing happened, because the part that the server would have ignored may be the one that matters."
-    "Upgrade the server, or leave the field out. The message names the field's number and both revisions of the contract; docs/compatibility.md has the rules."
+    "Upgrade the server, or leave the field out. The message names the field's number, or the values that the server knows, and both revisions of the contract; docs/compatibility.md has the rules."
 
     REPLY_NOT_UNDERSTOOD Internal 1 true [] [Internal]
     "The tool runner or the approval gate replied with what the executor does not know, such as a state that a newer version added. The executor concludes nothing from it, and asks again."

@@ -17,6 +17,7 @@ use crate::{
     Access, Shutdown,
     connections::{Bounds, PassInfo, bounded},
     deadline::Deadline,
+    fitting::Fitting,
     guard::Guard,
     http_health::HttpHealth,
     limits::Limits,
@@ -126,6 +127,7 @@ pub async fn serve<C: Connection>(
     let routes = reflection::add(routes.add_service(health), names.clone(), descriptors);
     let metrics = HttpMetrics { access: access.clone(), services: measured.into() };
     let layers = ServiceBuilder::new()
+        .layer(MiddlewareLayer(Fitting))
         .layer(MiddlewareLayer(PassInfo::<C::ConnectInfo>(PhantomData)))
         .layer(MiddlewareLayer(metrics))
         .layer(MiddlewareLayer(HttpHealth(shutdown.clone())))

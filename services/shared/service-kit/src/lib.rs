@@ -9,6 +9,7 @@ pub mod clock;
 mod connections;
 pub mod contract;
 mod deadline;
+mod fitting;
 mod guard;
 pub mod host;
 mod http_health;

@@ -1,6 +1,9 @@
 //! Requests of clients that are newer than the services.
 
-use std::path::Path;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use belay_e2e::{
     Client, Services,
@@ -12,10 +15,12 @@ use belay_proto::{
     v1::{self, start_execution_request::Source, step_spec},
 };
 use prost::{Message as _, bytes::BufMut as _, encoding};
+use protox::prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor, MethodDescriptor};
 use tonic::{
     Code, Request, Response, Status,
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     codegen::http::uri::PathAndQuery,
+    transport::Channel,
 };
 use tonic_types::StatusExt as _;
 
@@ -144,9 +149,103 @@ async fn a_request_with_more_than_the_service_knows_does_nothing() {
     let status = send(&services.people(), method, cut, REVISION).await.unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "MESSAGE_MALFORMED"), "{status:?}");
 
-    // What only reads works with what the service knows.
+    // What only reads would show what was not asked for.
     client.start("known", "{id: p, steps: [{id: a, tool: noop}]}").await;
-    let get = newer(&v1::GetExecutionRequest { name: name("known"), ..Default::default() });
-    let answer = send(&services.socket(), "/belay.v1.ExecutorService/GetExecution", get, REVISION + 1).await.unwrap();
+    let get = v1::GetExecutionRequest { name: name("known"), ..Default::default() };
+    let method = "/belay.v1.ExecutorService/GetExecution";
+    let status = send(&services.socket(), method, newer(&get), REVISION + 1).await.unwrap_err();
+    assert_eq!(reason(&status), "UNKNOWN_FIELD");
+    let answer = send(&services.socket(), method, get.encode_to_vec(), REVISION + 1).await.unwrap();
     assert_eq!(answer.metadata().get(contract::NAME).unwrap(), contract::TEXT);
+}
+
+/// The methods of all services, each with the socket of its service.
+pub(crate) fn methods(services: &Services) -> Vec<(MethodDescriptor, PathBuf)> {
+    let pool = DescriptorPool::decode(belay_proto::FILE_DESCRIPTOR_SET).unwrap();
+    let of = |service: &str| match service {
+        "ExecutorService" => services.socket(),
+        "ApprovalService" | "PolicyService" => services.people(),
+        "ApprovalGateService" => services.gate(),
+        "ToolRunnerService" => services.runner(),
+        other => panic!("where is {other} served?"),
+    };
+    let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+    methods.map(|method| (method.clone(), of(method.parent_service().name()))).collect()
+}
+
+/// Every field of a message for which `is_wanted`, with the fields that lead there; each type of message once.
+pub(crate) fn fields_of(
+    message: &MessageDescriptor,
+    is_wanted: fn(&Kind) -> bool,
+    seen: &mut BTreeSet<String>,
+) -> Vec<Vec<FieldDescriptor>> {
+    // The entries of a map have a type of their own.
+    if !seen.insert(message.full_name().to_owned()) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for field in message.fields() {
+        if is_wanted(&field.kind()) {
+            found.push(vec![field]);
+        } else if let Some(inner) = field.kind().as_message() {
+            let inner = fields_of(inner, is_wanted, seen);
+            found.extend(inner.into_iter().map(|rest| [vec![field.clone()], rest].concat()));
+        }
+    }
+    found
+}
+
+/// A message that has only this value, in the last of these fields.
+pub(crate) fn only(fields: &[FieldDescriptor], encode: &dyn Fn(u32) -> Vec<u8>) -> Vec<u8> {
+    let (first, rest) = fields.split_first().expect("there is a field");
+    if rest.is_empty() { encode(first.number()) } else { inside(first.number(), &only(rest, encode), &()) }
+}
+
+/// The names of fields as a request has them.
+pub(crate) fn path(fields: &[FieldDescriptor]) -> String {
+    fields.iter().map(FieldDescriptor::name).collect::<Vec<_>>().join(".")
+}
+
+/// Sends a request and returns what is answered first.
+pub(crate) async fn first(channel: Channel, method: &MethodDescriptor, bytes: Vec<u8>) -> Result<(), Status> {
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.unwrap();
+    let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
+    let mut answers =
+        client.server_streaming(Request::new(bytes), PathAndQuery::try_from(path).unwrap(), Bytes).await?.into_inner();
+    answers.message().await.map(drop)
+}
+
+/// A filter with a value that the service does not know was read as none: `ListArtifacts` with the kind 9 listed all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_method_takes_a_value_of_an_enum_that_the_service_does_not_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::start(folder.path()).await;
+    let mut shown = BTreeSet::new();
+    // What a session carries is refused piece by piece: services/tool-runner/tests/runner/session.rs.
+    for (method, socket) in methods(&services).into_iter().filter(|(method, _)| !method.is_client_streaming()) {
+        let channel = channel(&socket);
+        for fields in fields_of(&method.input(), |kind| kind.as_enum().is_some(), &mut BTreeSet::new()) {
+            let bytes = only(&fields, &|number| {
+                let mut bytes = Vec::new();
+                encoding::int32::encode(number, &77, &mut bytes);
+                bytes
+            });
+            let place = format!("{}.{}", method.name(), path(&fields));
+            let status = first(channel.clone(), &method, bytes).await.expect_err(&place);
+            assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "UNKNOWN_FIELD"), "{place}");
+            let details = status.get_error_details();
+            let violation = &details.bad_request().expect("it names the field").field_violations[0];
+            assert!(violation.field.ends_with(fields.last().unwrap().name()), "{place}: {violation:?}");
+            let values = fields.last().unwrap().kind().as_enum().unwrap().clone();
+            for value in values.values().filter(|value| value.number() != 0) {
+                assert!(violation.description.contains(&format!("`{}`", value.name())), "{place}: {violation:?}");
+            }
+            assert!(violation.description.contains("has the value 77"), "{place}: {violation:?}");
+            shown.insert(place);
+        }
+    }
+    for filter in ["ListArtifacts.kind", "ListAuditEntries.level", "ListApprovals.states", "GetExecution.view"] {
+        assert!(shown.contains(filter), "{filter} of {shown:?}");
+    }
 }

@@ -31,6 +31,7 @@ mod hostile;
 mod kept_caches;
 mod lists;
 mod logs;
+mod long_words;
 mod made_folders;
 mod metrics;
 mod night;
