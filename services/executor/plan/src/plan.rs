@@ -601,18 +601,22 @@ impl StepSpec {
         own.into_iter().chain(self.fallback())
     }
 
-    /// The calls that it makes side by side; none for a step of another kind.
-    pub fn listed_calls(&self) -> impl Iterator<Item = &ToolStep> {
-        let listed = match &self.kind {
-            StepKind::Calls(listed) => Some(listed),
+    /// The calls that it makes side by side; `None` for a step of another kind.
+    pub fn several(&self) -> Option<&CallsStep> {
+        match &self.kind {
+            StepKind::Calls(several) => Some(several),
             StepKind::Tool(_) | StepKind::Wait(_) | StepKind::Plan(_) => None,
-        };
-        listed.into_iter().flat_map(CallsStep::calls)
+        }
+    }
+
+    /// The calls that it makes side by side, in the order of their results; none for a step of another kind.
+    pub fn listed_calls(&self) -> impl Iterator<Item = &ToolStep> {
+        self.several().into_iter().flat_map(CallsStep::calls)
     }
 
     /// Whether steps of its own do its work, one for each entry of its list or for each of its calls.
     pub fn has_entries(&self) -> bool {
-        self.for_each.is_some() || matches!(self.kind, StepKind::Calls(_))
+        self.for_each.is_some() || self.several().is_some()
     }
 
     /// What it uses that no other step may use at the same time; ascending and unique.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use belay_plan::{Condition, Plan, RunWhen, StepKind, StepSpec, ToolStep};
+use belay_plan::{Condition, Plan, RunWhen, StepSpec, ToolStep};
 
 use super::cache::StepCache;
 use crate::{CachedFrom, Failure, Json, Payload, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
@@ -173,9 +173,9 @@ impl StepRecord {
     pub(crate) fn current_call(&self) -> Option<&ToolStep> {
         match self.role {
             StepRole::Planned => self.spec.calls().nth(self.call),
-            StepRole::Item { index, .. } => match self.spec.kind() {
-                StepKind::Calls(listed) => listed.calls().nth(index as usize),
-                StepKind::Tool(_) | StepKind::Wait(_) | StepKind::Plan(_) => self.spec.calls().nth(self.call),
+            StepRole::Item { index, .. } => match self.spec.several() {
+                Some(several) => several.calls().nth(index as usize),
+                None => self.spec.calls().nth(self.call),
             },
             StepRole::Compensates { .. } => self.spec.compensate(),
         }

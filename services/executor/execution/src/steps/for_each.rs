@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use belay_defects::{Defect, is_planted};
 use belay_plan::{
-    StepKind, Template, ToolStep,
+    Template, ToolStep,
     limits::{MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES},
 };
 use belay_reasons as reasons;
@@ -47,10 +47,9 @@ pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> O
 /// The entries of the list, or what identifies each of the calls.
 fn entries(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Result<Vec<Json>, Failure>> {
     let spec = &execution.steps[step].spec;
-    match (spec.for_each(), spec.kind()) {
-        (Some(list), _) => read(execution, step, list, blobs),
-        (None, StepKind::Calls(listed)) => Some(Ok(listed.as_written().map(identity).collect())),
-        (None, StepKind::Tool(_) | StepKind::Wait(_) | StepKind::Plan(_)) => None,
+    match spec.for_each() {
+        Some(list) => read(execution, step, list, blobs),
+        None => spec.several().map(|several| Ok(several.as_written().map(identity).collect())),
     }
 }
 
