@@ -1,5 +1,6 @@
 //! Compiles the contract without protoc: protox parses it, and everything that is generated comes from the same descriptors.
 
+mod kinds;
 mod names;
 mod presence;
 mod services;
@@ -39,7 +40,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes = compiler.encode_file_descriptor_set();
     fs::write(out.join("belay_descriptor.bin"), &bytes)?;
     let pool = compiler.descriptor_pool();
-    for (file, generated) in [("texts.rs", texts::generate(&pool)), ("tables.rs", tables::generate(&pool))] {
+    let all = [
+        ("texts.rs", texts::generate(&pool)),
+        ("tables.rs", tables::generate(&pool)),
+        ("kinds.rs", kinds::generate(&pool)),
+    ];
+    for (file, generated) in all {
         let code = generated.unwrap_or_else(|problems| {
             eprintln!("{problems}");
             std::process::exit(1)

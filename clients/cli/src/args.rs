@@ -1,19 +1,12 @@
-//! What can be typed.
+//! What every command takes, and what several do.
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 
 use belay_all_in_one::{ConfigSource, PolicyChoice};
 
-use crate::{
-    commands::{
-        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, plan, policy, principals,
-        prune, run, serve, stats, store, tools, why,
-    },
-    connect::{Address, Place},
-    next::Typed,
-};
+use crate::{address::Address, connect::Target, next::CommandLine};
 
 /// The end of a command's help: an example, and the exit codes of commands that ask or change something.
 macro_rules! help {
@@ -44,44 +37,10 @@ macro_rules! execution_help {
 }
 pub(crate) use {execution_help, help};
 
-/// Carries out plans: steps with dependencies, run through tools that are confined to a workspace, recorded, and resumed after any loss.
-#[derive(Debug, Parser)]
-#[command(name = "belay", version, disable_help_subcommand = true, after_help = execution_help!("belay run plan.yaml"))]
-pub(crate) struct Cli {
-    #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
-    #[command(subcommand)]
-    pub(crate) command: Option<Command>,
-}
-
-impl Cli {
-    /// The format of standard output: a shape for programs is never text.
-    pub(crate) fn format(&self) -> Format {
-        let given = self.everywhere.output;
-        match &self.command {
-            Some(Command::Run(run::Run { shape: Some(_), .. }))
-            | Some(Command::Executions(Executions::Watch(executions::watch::Watch { shape: Some(_), .. }))) => {
-                Format::Jsonl
-            }
-            Some(Command::Executions(Executions::Events(executions::events::Events { shape: Some(_), .. })))
-                if given == Format::Text =>
-            {
-                Format::Jsonl
-            }
-            Some(Command::Executions(Executions::Result(executions::result::Print { shape: Some(_), .. })))
-                if given == Format::Text =>
-            {
-                Format::Json
-            }
-            _ => given,
-        }
-    }
-}
-
 /// The flags of every command.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
-pub(crate) struct Everywhere {
+pub(crate) struct GlobalArgs {
     /// The state directory [default: $XDG_STATE_HOME/belay or ~/.local/state/belay]
     #[arg(long, global = true, value_name = "DIR", env = "BELAY_STATE_DIR", value_hint = clap::ValueHint::DirPath)]
     state_dir: Option<PathBuf>,
@@ -106,10 +65,10 @@ pub(crate) struct Everywhere {
     pub(crate) namespace: String,
 }
 
-impl Everywhere {
+impl GlobalArgs {
     /// Where to look for the services, and the policy for those that start in this process.
-    pub(crate) fn place(&self, policy: PolicyChoice) -> Place {
-        Place {
+    pub(crate) fn target(&self, policy: PolicyChoice) -> Target {
+        Target {
             server: self.server.clone(),
             token: self.token.clone(),
             state_dir: self.state_dir.clone(),
@@ -133,112 +92,6 @@ pub(crate) enum Format {
     Jsonl,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    Run(run::Run),
-    Serve(serve::Serve),
-    Why(why::Why),
-    Logs(logs::Print),
-    #[command(subcommand)]
-    Artifacts(Artifacts),
-    Audit(audit::Audit),
-    Approve(approvals::decide::Approve),
-    Deny(approvals::decide::Deny),
-    #[command(subcommand)]
-    Approvals(Approvals),
-    #[command(subcommand)]
-    Plan(Plan),
-    #[command(subcommand)]
-    Executions(Executions),
-    #[command(subcommand)]
-    Tools(Tools),
-    #[command(subcommand)]
-    Policy(Policy),
-    #[command(subcommand)]
-    Config(Config),
-    Principals(principals::Principals),
-    #[command(subcommand)]
-    Store(Store),
-    Doctor(doctor::Doctor),
-    Explain(explain::Explain),
-    Completions(completions::Completions),
-}
-
-impl Command {
-    /// The policy that the services are to start with, if they start in this process. Commands that only read, decide
-    /// or resume keep the policy in force.
-    pub(crate) fn policy(&self) -> PolicyChoice {
-        match self {
-            Command::Run(verb) => verb.policy.choice(),
-            Command::Serve(verb) => verb.policy.choice(),
-            _ => PolicyChoice::Keep,
-        }
-    }
-
-    /// What its span is called, if it changes something.
-    pub(crate) fn span(&self) -> Option<&'static str> {
-        Some(match self {
-            Command::Run(verb) if !verb.dry_run => "belay run",
-            Command::Executions(Executions::Cancel(_)) => "belay executions cancel",
-            Command::Executions(Executions::Delete(_)) => "belay executions delete",
-            Command::Executions(Executions::Pause(_)) => "belay executions pause",
-            Command::Executions(Executions::Resume(_)) => "belay executions resume",
-            Command::Executions(Executions::Signal(_)) => "belay executions signal",
-            Command::Executions(Executions::Resolve(_)) => "belay executions resolve",
-            Command::Executions(Executions::Retry(_)) => "belay executions retry",
-            Command::Executions(Executions::Fork(_)) => "belay executions fork",
-            Command::Executions(Executions::Skip(_)) => "belay executions skip",
-            Command::Executions(Executions::SetOutput(_)) => "belay executions set-output",
-            Command::Executions(Executions::RetryStep(_)) => "belay executions retry-step",
-            Command::Executions(Executions::EditPlan(_)) => "belay executions edit-plan",
-            Command::Approve(_) | Command::Approvals(Approvals::Approve(_)) => "belay approvals approve",
-            Command::Deny(_) | Command::Approvals(Approvals::Deny(_)) => "belay approvals deny",
-            Command::Approvals(Approvals::Skip(_)) => "belay approvals skip",
-            Command::Approvals(Approvals::Answer(_)) => "belay approvals answer",
-            _ => return None,
-        })
-    }
-}
-
-/// List, show and decide approvals, and answer forms
-#[derive(Debug, Subcommand)]
-pub(crate) enum Approvals {
-    List(approvals::list::List),
-    Show(approvals::show::Show),
-    Approve(approvals::decide::Approve),
-    Deny(approvals::decide::Deny),
-    Skip(approvals::decide::Skip),
-    Answer(approvals::answer::Answer),
-}
-
-/// List what an execution has produced, print it, and show what it derives from
-#[derive(Debug, Subcommand)]
-pub(crate) enum Artifacts {
-    List(artifacts::list::List),
-    Get(artifacts::get::Get),
-    Lineage(artifacts::lineage::Lineage),
-}
-
-/// Check policies: what runs without approval, what needs approval, what is denied
-#[derive(Debug, Subcommand)]
-pub(crate) enum Policy {
-    Check(policy::Check),
-}
-
-/// Show the operator's settings: what commands see and may use
-#[derive(Debug, Subcommand)]
-pub(crate) enum Config {
-    Show(config::Show),
-}
-
-/// Check and measure the stores in the state directory, and delete what is old
-#[derive(Debug, Subcommand)]
-pub(crate) enum Store {
-    Check(store::Check),
-    Prune(prune::Prune),
-    Stats(stats::Stats),
-}
-
 /// The policy for services that start in this process.
 #[derive(Args, Debug)]
 pub(crate) struct PolicyFile {
@@ -254,7 +107,8 @@ impl PolicyFile {
         self.named.as_deref().filter(|path| !path.as_os_str().is_empty())
     }
 
-    fn choice(&self) -> PolicyChoice {
+    /// The policy that the services are to start with.
+    pub(crate) fn choice(&self) -> PolicyChoice {
         match self.named() {
             Some(path) => PolicyChoice::File(path.to_owned()),
             None => PolicyChoice::of_user(&|name| std::env::var_os(name)),
@@ -262,47 +116,9 @@ impl PolicyFile {
     }
 }
 
-/// Check and draw plans without running them
-#[derive(Debug, Subcommand)]
-pub(crate) enum Plan {
-    Validate(plan::Validate),
-    Graph(plan::Draw),
-}
-
-/// List, watch and control executions
-#[derive(Debug, Subcommand)]
-pub(crate) enum Executions {
-    List(executions::list::List),
-    Get(executions::get::Get),
-    Result(executions::result::Print),
-    Diff(executions::diff::Diff),
-    Watch(executions::watch::Watch),
-    Events(executions::events::Events),
-    Timeline(executions::timeline::Show),
-    Cancel(executions::cancel::Cancel),
-    Delete(executions::delete::Delete),
-    Pause(executions::pause::Pause),
-    Resume(executions::resume::Resume),
-    Signal(executions::signal::Signal),
-    Resolve(executions::resolve::Resolve),
-    Retry(executions::retry::Retry),
-    Fork(executions::fork::Fork),
-    Skip(executions::step::Skip),
-    SetOutput(executions::step::SetOutput),
-    RetryStep(executions::step::RetryStep),
-    EditPlan(executions::edit_plan::EditPlan),
-}
-
-/// Show the tools that steps can use
-#[derive(Debug, Subcommand)]
-pub(crate) enum Tools {
-    List(tools::list::List),
-    Describe(tools::describe::Describe),
-}
-
 /// The execution a command is about.
 #[derive(Args, Debug)]
-pub(crate) struct Which {
+pub(crate) struct ExecutionArg {
     /// The execution: its id, the beginning of its id, its full name, or @last
     #[arg(value_name = "ID")]
     pub(crate) id: String,
@@ -323,8 +139,8 @@ const NO_CONTEXT: [&str; 3] = ["--token", "--output", "-o"];
 
 /// What was typed, whether it can be parsed or not: the flags that lead to the same place, and all other words. What the environment says is
 /// not among them, since later commands see it as well.
-pub(crate) fn typed(arguments: &[String]) -> Typed {
-    let mut typed = Typed::default();
+pub(crate) fn typed(arguments: &[String]) -> CommandLine {
+    let mut typed = CommandLine::default();
     let mut rest = arguments.iter().skip(1);
     while let Some(word) = rest.next() {
         let (flag, joined) = match word.split_once('=') {
@@ -361,60 +177,7 @@ pub(crate) fn wants_json(arguments: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory as _, Parser as _};
-
     use super::*;
-
-    #[test]
-    fn the_grammar_is_sound() {
-        Cli::command().debug_assert();
-    }
-
-    // A field of a command that has the name of one that every command takes would be read in its place.
-    #[test]
-    fn no_command_hides_what_every_command_takes() {
-        let everywhere = Everywhere::augment_args(clap::Command::new("belay"));
-        let shared: Vec<&clap::Id> = everywhere.get_arguments().map(clap::Arg::get_id).collect();
-        fn check(command: &clap::Command, shared: &[&clap::Id]) {
-            for argument in command.get_arguments().filter(|argument| !argument.is_global_set()) {
-                assert!(!shared.contains(&argument.get_id()), "{}: {}", command.get_name(), argument.get_id());
-            }
-            command.get_subcommands().for_each(|command| check(command, shared));
-        }
-        check(&Cli::command(), &shared);
-    }
-
-    #[test]
-    fn every_command_has_an_example_and_its_exit_codes() {
-        fn check(command: &clap::Command) {
-            if command.has_subcommands() && command.get_name() != "belay" {
-                command.get_subcommands().for_each(check);
-                return;
-            }
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Example:\n  ") && help.contains("Exit codes:\n"), "{}", command.get_name());
-            assert!(command.get_about().is_some(), "{}", command.get_name());
-            command.get_subcommands().for_each(check);
-        }
-        check(&Cli::command());
-    }
-
-    #[test]
-    fn flags_that_every_command_takes_may_stand_anywhere() {
-        let cli = Cli::parse_from([
-            "belay",
-            "executions",
-            "list",
-            "-o",
-            "json",
-            "--server",
-            "http://h:1",
-            "--namespace",
-            "n",
-        ]);
-        assert_eq!((cli.everywhere.output, cli.everywhere.namespace.as_str()), (Format::Json, "n"));
-        assert_eq!(cli.everywhere.place(PolicyChoice::Keep).server, Some(Address::Http("http://h:1".to_owned())));
-    }
 
     #[test]
     fn the_format_is_known_even_when_nothing_else_is() {
@@ -439,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_flag_of_every_command_is_context_or_not() {
-        let command = Everywhere::augment_args(clap::Command::new("belay"));
+        let command = GlobalArgs::augment_args(clap::Command::new("belay"));
         let long = command.get_arguments().filter_map(clap::Arg::get_long).map(|long| format!("--{long}"));
         let mut known: Vec<_> = CONTEXT.iter().chain(&NO_CONTEXT).filter(|flag| flag.starts_with("--")).collect();
         let mut flags: Vec<_> = long.collect();

@@ -1,6 +1,7 @@
 //! Watches an execution to its end: shows its events, asks a person for decisions, survives broken connections, and exits as the execution
 //! ended.
 
+mod attendance;
 mod children;
 mod view;
 
@@ -22,30 +23,29 @@ use crate::{
     args::Format,
     ask::{self, Question, Queue, Terminal},
     clock,
-    commands::{Context, executions::refused},
     connect::{Client, Session, ToGate},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     follow::{self, HEARTBEAT, Seen, Watchable},
     history, names, next, read,
+    refused::refused,
     render::{
         approval::Turn,
         execution, json,
-        result::lines::EventShape,
         text::{Line, Style},
         time, words,
     },
     screen::Screen,
     signals::{Signals, Stop},
 };
+pub(crate) use attendance::Attendance;
 use view::View;
 
 /// The interval at which the live rows are redrawn, so that seconds tick evenly.
 const REDRAW: Duration = Duration::from_millis(250);
 /// The interval at which the server is asked what the execution waits for, since no event reports an unavailable service; below a second.
 const ASK_AGAIN: Duration = Duration::from_millis(750);
-/// How long it may take to answer; without an answer the next request follows.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// After this many failed tries in a row (some 6 s) this process takes the place of a server that has ended. A `belay serve` that is being
 /// restarted is back sooner.
 const TRIES_BEFORE_DRIVING: u32 = 6;
@@ -53,24 +53,6 @@ const TRIES_BEFORE_DRIVING: u32 = 6;
 const PAUSES_SILENTLY: Duration = Duration::from_millis(500);
 /// The most pending approvals that are named at the end.
 const ASKED_SHOWN: usize = 3;
-
-/// Which execution to watch, and how.
-pub(crate) struct Attendance {
-    /// The execution's full name.
-    pub(crate) name: String,
-    /// Events after this one are shown; 0 for all.
-    pub(crate) after: i64,
-    /// Whether this process drives the execution if no server does.
-    pub(crate) drive: bool,
-    /// Whether a person at the terminal is asked for decisions.
-    pub(crate) asks: bool,
-    /// The longest wait; `None` for no limit.
-    pub(crate) max_wait: Option<Duration>,
-    /// How events are printed as lines for programs.
-    pub(crate) shape: EventShape,
-    /// Whether every event is a line, with the arguments and the result of each call.
-    pub(crate) verbose: bool,
-}
 
 /// Why the watching ended.
 enum End {
@@ -144,11 +126,11 @@ fn conclude(context: &Context, ended: &Execution) -> Result<Exit, Failure> {
         }
         Format::Jsonl => {}
         Format::Text if matches!(exit, Exit::OK | Exit::PARTIAL) => {
-            let ended = context.place.with_workspace(ended.clone());
+            let ended = context.target.with_workspace(ended.clone());
             context.screen.print(&execution::summary(&ended, clock::now()))?
         }
         Format::Text => {
-            return Err(execution::report(&context.place.with_workspace(ended.clone())).into());
+            return Err(execution::report(&context.target.with_workspace(ended.clone())).into());
         }
     }
     Ok(exit)

@@ -14,7 +14,7 @@ use belay_proto::v1::{
 };
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::{args::Cli, connect::Session, failure::Failure, names, render::time};
+use crate::{cli::Cli, connect::Session, failure::Failure, lookup, names, render::time};
 use line::{Asked, Noun};
 
 /// The first argument of the command, which no person types.
@@ -60,9 +60,9 @@ async fn find(asked: Asked) -> Result<Vec<String>, Failure> {
     // With the environment, as the command itself would read it.
     let cli = Cli::try_parse_from(std::iter::once("belay".to_owned()).chain(context).chain(["doctor".to_owned()]));
     let Ok(cli) = cli else { return Ok(Vec::new()) };
-    let place = cli.everywhere.place(PolicyChoice::Keep);
-    let namespace = cli.everywhere.namespace;
-    let Some(session) = Session::running(&place).await? else { return Ok(Vec::new()) };
+    let target = cli.global.target(PolicyChoice::Keep);
+    let namespace = cli.global.namespace;
+    let Some(session) = Session::running(&target).await? else { return Ok(Vec::new()) };
     let mut client = session.client.clone();
     let parent = names::parent(&namespace);
     let page_size = i32::try_from(MAX_CANDIDATES).unwrap_or(i32::MAX);
@@ -79,7 +79,7 @@ async fn find(asked: Asked) -> Result<Vec<String>, Failure> {
             page.executions.iter().map(|execution| names::id(&execution.name).to_owned()).collect()
         }
         Noun::Step { execution } => {
-            let name = names::resolve(&mut client, &namespace, &execution).await?;
+            let name = lookup::resolve(&mut client, &namespace, &execution).await?;
             let request = GetExecutionRequest { name, view: ExecutionView::Full.into() };
             let execution = client.get_execution(request).await?.into_inner();
             execution.steps.into_iter().map(|step| step.step_id).collect()
@@ -96,7 +96,7 @@ async fn find(asked: Asked) -> Result<Vec<String>, Failure> {
             let page = client.list_capabilities(request).await?.into_inner();
             page.tools.into_iter().map(|tool| tool.name).collect()
         }
-        Noun::Namespace => names::namespaces(&mut client).await,
+        Noun::Namespace => lookup::namespaces(&mut client).await,
     };
     found.retain(|candidate: &String| candidate.starts_with(&prefix));
     Ok(found)

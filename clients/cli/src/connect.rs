@@ -4,7 +4,6 @@ use std::{
     env, io,
     path::{Path, PathBuf},
     rc::Rc,
-    str::FromStr,
     time::Duration,
 };
 
@@ -28,6 +27,7 @@ use tonic::{
 };
 
 use crate::{
+    address::Address,
     failure::{Failure, Report},
     next,
 };
@@ -43,7 +43,7 @@ const MAX_MESSAGE_BYTES: usize = 16 << 20;
 const HOLDER_TRIES: u32 = 6;
 
 /// A connection that shows the token, the trace and the contract's revision.
-type Wire = InterceptedService<Channel, Shown>;
+type Wire = InterceptedService<Channel, CallMetadata>;
 
 /// The executor's client.
 pub(crate) type Client = ExecutorServiceClient<Wire>;
@@ -54,53 +54,9 @@ pub(crate) type Gate = ApprovalServiceClient<Wire>;
 /// The client of the approval gate's policy.
 pub(crate) type Policy = PolicyServiceClient<Wire>;
 
-/// A server, as people write it: `unix:/path` or `http://host:port`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
-    /// A socket on this machine.
-    Unix(PathBuf),
-    /// A server over TCP, by its URL.
-    Http(String),
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Address, String> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            let path = path.strip_prefix("//").unwrap_or(path);
-            return match path.starts_with('/') {
-                true => Ok(Address::Unix(path.into())),
-                false => Err("the path of a socket is absolute: unix:/path/to/socket".to_owned()),
-            };
-        }
-        if text.starts_with("https://") {
-            return Err("this version speaks no TLS: use unix:/path, or http:// to a proxy on this machine".to_owned());
-        }
-        let url = text.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-        match url.map(|rest| (rest, rest.rsplit_once(':'))) {
-            Some((rest, Some((host, port))))
-                if !host.is_empty() && !rest.contains('/') && port.parse::<u16>().is_ok() =>
-            {
-                Ok(Address::Http(format!("http://{rest}")))
-            }
-            _ => Err("write unix:/path/to/socket or http://host:port".to_owned()),
-        }
-    }
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Address::Unix(path) => write!(f, "unix:{}", path.display()),
-            Address::Http(url) => f.write_str(url),
-        }
-    }
-}
-
 /// Where to look for the services.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct Target {
     /// The server, if one is named.
     pub(crate) server: Option<Address>,
     /// What to show it.
@@ -117,7 +73,7 @@ pub(crate) struct Place {
     pub(crate) trace: Option<TraceContext>,
 }
 
-impl Place {
+impl Target {
     /// Whether paths mean the same to the services as to this process.
     pub(crate) fn is_local(&self) -> bool {
         !matches!(self.server, Some(Address::Http(_)))
@@ -183,7 +139,7 @@ pub(crate) struct Session {
     /// The executor's client; cheap to clone.
     pub(crate) client: Client,
     wire: Wire,
-    place: Place,
+    target: Target,
     embedded: Option<Rc<Embedded>>,
     /// The temporary state directory of services that keep nothing after the command.
     passing: Option<TempDir>,
@@ -191,12 +147,12 @@ pub(crate) struct Session {
 
 impl Session {
     /// Connects to the server that is named. Without one, to the holder of the state directory, or becomes its holder.
-    pub(crate) async fn open(place: &Place, needs: Needs) -> Result<Session, Failure> {
-        if let Some(address) = &place.server {
-            let wire = connect(address, place.token.as_deref(), place.trace.as_ref()).await?;
-            return Ok(Session::over(wire, place, None));
+    pub(crate) async fn open(target: &Target, needs: Needs) -> Result<Session, Failure> {
+        if let Some(address) = &target.server {
+            let wire = connect(address, target.token.as_deref(), target.trace.as_ref()).await?;
+            return Ok(Session::over(wire, target, None));
         }
-        let mut state_dir = place.state_dir()?;
+        let mut state_dir = target.state_dir()?;
         let mut passing = None;
         if needs != Needs::StateDir && !belay_all_in_one::is_state_dir(&state_dir) {
             if needs == Needs::Records {
@@ -210,23 +166,23 @@ impl Session {
         }
         let mut tries = 0;
         loop {
-            let policy = place.policy.clone();
+            let policy = target.policy.clone();
             let options = Options {
                 state_dir: state_dir.clone(),
                 listen: None,
                 insecure_listen_beyond_loopback: false,
                 drive_all: false,
                 policy,
-                config: place.config.clone(),
+                config: target.config.clone(),
                 accept_older_store: false,
             };
             match belay_all_in_one::open(options).await? {
                 Opened::Holder(embedded) => {
-                    let wire = connect_to(embedded.endpoint(), place.trace.as_ref()).await?;
-                    return Ok(Session { passing, ..Session::over(wire, place, Some(Rc::new(embedded))) });
+                    let wire = connect_to(embedded.endpoint(), target.trace.as_ref()).await?;
+                    return Ok(Session { passing, ..Session::over(wire, target, Some(Rc::new(embedded))) });
                 }
-                Opened::Held(endpoint) => match connect_to(&endpoint, place.trace.as_ref()).await {
-                    Ok(wire) => return Ok(Session::over(wire, place, None)),
+                Opened::Held(endpoint) => match connect_to(&endpoint, target.trace.as_ref()).await {
+                    Ok(wire) => return Ok(Session::over(wire, target, None)),
                     Err(failure) if tries == HOLDER_TRIES => return Err(failure),
                     Err(_) => tries += 1,
                 },
@@ -236,26 +192,26 @@ impl Session {
     }
 
     /// Connects to the server that is named, or to the process that holds the state directory. `None` where no process holds it: none is started.
-    pub(crate) async fn running(place: &Place) -> Result<Option<Session>, Failure> {
-        let wire = match &place.server {
-            Some(address) => connect(address, place.token.as_deref(), place.trace.as_ref()).await?,
-            None => match belay_all_in_one::find_running(&place.state_dir()?) {
-                Some(endpoint) => connect_to(&endpoint, place.trace.as_ref()).await?,
+    pub(crate) async fn running(target: &Target) -> Result<Option<Session>, Failure> {
+        let wire = match &target.server {
+            Some(address) => connect(address, target.token.as_deref(), target.trace.as_ref()).await?,
+            None => match belay_all_in_one::find_running(&target.state_dir()?) {
+                Some(endpoint) => connect_to(&endpoint, target.trace.as_ref()).await?,
                 None => return Ok(None),
             },
         };
-        Ok(Some(Session::over(wire, place, None)))
+        Ok(Some(Session::over(wire, target, None)))
     }
 
-    fn over(wire: Wire, place: &Place, embedded: Option<Rc<Embedded>>) -> Session {
+    fn over(wire: Wire, target: &Target, embedded: Option<Rc<Embedded>>) -> Session {
         let client = Client::new(wire.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
-        Session { client, wire, place: place.clone(), embedded, passing: None }
+        Session { client, wire, target: target.clone(), embedded, passing: None }
     }
 
     /// The way to the approval gate.
     pub(crate) fn to_gate(&self) -> ToGate {
-        let elsewhere = self.place.gate.clone().map(|address| (address, self.place.token.clone()));
-        ToGate { beside_executor: self.wire.clone(), elsewhere, trace: self.place.trace.clone() }
+        let elsewhere = self.target.gate.clone().map(|address| (address, self.target.token.clone()));
+        ToGate { beside_executor: self.wire.clone(), elsewhere, trace: self.target.trace.clone() }
     }
 
     /// Whether the services run in this process, and end with it.
@@ -271,14 +227,14 @@ impl Session {
     /// Reconnects. A named server's channel reconnects automatically. The holder of a state directory may have another socket now; if there
     /// is no holder and `take_its_place` is set, this process becomes it.
     pub(crate) async fn reconnect(&mut self, take_its_place: bool) -> Result<(), Failure> {
-        if self.place.server.is_some() || self.embedded.is_some() {
+        if self.target.server.is_some() || self.embedded.is_some() {
             return Ok(());
         }
-        match belay_all_in_one::find_running(&self.place.state_dir()?) {
+        match belay_all_in_one::find_running(&self.target.state_dir()?) {
             Some(endpoint) => {
-                *self = Session::over(connect_to(&endpoint, self.place.trace.as_ref()).await?, &self.place, None)
+                *self = Session::over(connect_to(&endpoint, self.target.trace.as_ref()).await?, &self.target, None)
             }
-            None if take_its_place => *self = Session::open(&self.place, Needs::Records).await?,
+            None if take_its_place => *self = Session::open(&self.target, Needs::Records).await?,
             None => {}
         }
         Ok(())
@@ -302,12 +258,12 @@ fn nothing_kept(state_dir: &Path) -> Report {
 
 /// Adds the bearer token and the command's place in its trace to every request.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub(crate) struct CallMetadata {
     token: Option<MetadataValue<Ascii>>,
     trace: Option<TraceContext>,
 }
 
-impl Interceptor for Shown {
+impl Interceptor for CallMetadata {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(token) = &self.token {
             request.metadata_mut().insert("authorization", token.clone());
@@ -354,7 +310,7 @@ async fn connect(address: &Address, token: Option<&str>, trace: Option<&TraceCon
         }
     };
     let channel = channel.map_err(|error| unreachable(address, &error))?;
-    Ok(InterceptedService::new(channel, Shown { token, trace: trace.cloned() }))
+    Ok(InterceptedService::new(channel, CallMetadata { token, trace: trace.cloned() }))
 }
 
 fn bearer(token: &str) -> Result<MetadataValue<Ascii>, Failure> {
@@ -412,19 +368,6 @@ mod tests {
     use belay_proto::v1::ListCapabilitiesRequest;
 
     use super::*;
-
-    #[test]
-    fn addresses_are_read_as_they_are_written() {
-        assert_eq!("unix:/run/b.sock".parse(), Ok(Address::Unix("/run/b.sock".into())));
-        assert_eq!("unix:///run/b.sock".parse(), Ok(Address::Unix("/run/b.sock".into())));
-        assert_eq!("http://h:1/".parse(), Ok(Address::Http("http://h:1".to_owned())));
-        assert_eq!("http://[::1]:7".parse(), Ok(Address::Http("http://[::1]:7".to_owned())));
-        for wrong in
-            ["", "h:1", "unix:b.sock", "https://h:1", "http://h", "http://:1", "http://h:99999", "http://h:1/x"]
-        {
-            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn a_token_never_shows_in_debug_output() {

@@ -375,6 +375,12 @@ impl From<PolicyRefused> for Failure {
     }
 }
 
+impl From<json::Unwritable> for Failure {
+    fn from(error: json::Unwritable) -> Self {
+        Failure::internal(error.to_string())
+    }
+}
+
 fn first_field(violations: &[Located]) -> Option<String> {
     violations.first().map(|found| found.violation.field.clone()).filter(|field| !field.is_empty())
 }

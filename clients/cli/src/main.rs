@@ -3,26 +3,33 @@
 //! Depends on the contract (`belay-proto`); `belay-all-in-one` starts the services inside this process. With the name of a service as its first
 //! argument the program is that service.
 
+mod address;
 mod allocator;
 mod args;
 mod ask;
 mod attend;
+mod cli;
 mod clock;
 mod commands;
 mod complete;
 mod connect;
+mod context;
 mod copy_of;
+mod dispatch;
 mod exit;
 mod failure;
 mod follow;
 mod history;
+mod lookup;
 mod names;
 mod next;
 mod plan_file;
 mod read;
+mod refused;
 mod render;
 mod screen;
 mod signals;
+mod stopped;
 mod trace;
 mod usage;
 
@@ -30,10 +37,11 @@ use std::process::ExitCode;
 
 use belay_all_in_one::{ConfigSource, LogFormat};
 use belay_reasons as reasons;
+use clap::CommandFactory as _;
 
-use args::{Cli, Command};
-use commands::Context;
-use connect::Place;
+use cli::{Cli, Command};
+use connect::Target;
+use context::Context;
 use exit::Exit;
 use failure::{Failure, Report};
 use screen::Screen;
@@ -50,7 +58,7 @@ fn main() -> ExitCode {
     if complete::print_if_asked(&arguments) {
         return Exit::OK.into();
     }
-    next::remember(args::typed(&arguments));
+    next::remember(args::typed(&arguments), Cli::command);
     let cli = match usage::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return usage::print(&error, &arguments).into(),
@@ -70,15 +78,15 @@ fn main() -> ExitCode {
 
 async fn perform(cli: Cli, screen: Screen) -> Result<Exit, Failure> {
     let Some(command) = cli.command else {
-        return commands::overview(&screen);
+        return dispatch::overview(&screen);
     };
     let trace = Trace::begin(command.span())?;
-    let place = Place { trace: trace.context().cloned(), ..cli.everywhere.place(command.policy()) };
-    let context = Context { screen, place, namespace: cli.everywhere.namespace };
+    let target = Target { trace: trace.context().cloned(), ..cli.global.target(command.policy()) };
+    let context = Context { screen, target, namespace: cli.global.namespace };
     let mut signals =
         Signals::listen().map_err(|error| Failure::internal(format!("Ctrl-C cannot be listened for: {error}")))?;
-    log_to_stderr(matches!(command, Command::Serve(_)).then_some(&context.place.config))?;
-    let outcome = commands::dispatch(&context, command, &mut signals).await;
+    log_to_stderr(matches!(command, Command::Serve(_)).then_some(&context.target.config))?;
+    let outcome = dispatch::dispatch(&context, command, &mut signals).await;
     trace.end(outcome).await
 }
 

@@ -4,9 +4,10 @@
 use std::{path::Path, sync::OnceLock};
 
 use belay_reasons as reasons;
+use clap::Command;
 
 use crate::{
-    connect::Address,
+    address::Address,
     names::DEFAULT_NAMESPACE,
     render::text::{Line, Style},
 };
@@ -17,16 +18,16 @@ pub(crate) type ContextFlag = (&'static str, String);
 
 /// What was typed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Typed {
+pub(crate) struct CommandLine {
     /// The context flags that were given.
     pub(crate) context: Vec<ContextFlag>,
     /// All other words, without `belay`.
     pub(crate) words: Vec<String>,
 }
 
-impl Typed {
+impl CommandLine {
     /// The same with this namespace in its context.
-    fn in_namespace(mut self, namespace: &str) -> Typed {
+    fn in_namespace(mut self, namespace: &str) -> CommandLine {
         self.context.retain(|(flag, _)| *flag != "--namespace");
         if namespace != DEFAULT_NAMESPACE {
             self.context.push(("--namespace", namespace.to_owned()));
@@ -35,17 +36,18 @@ impl Typed {
     }
 }
 
-/// What this process was started with. Set once, before anything is printed; tests that set nothing see plain commands.
-static TYPED: OnceLock<Typed> = OnceLock::new();
+/// What this process was started with, and what makes the grammar of `belay`. Set once, before anything is printed; tests that set nothing
+/// see plain commands.
+static STARTED: OnceLock<(CommandLine, fn() -> Command)> = OnceLock::new();
 
-/// Remembers what was typed.
-pub(crate) fn remember(typed: Typed) {
+/// Remembers what was typed, and how it is read: the commands stand above all that suggests one of them.
+pub(crate) fn remember(typed: CommandLine, grammar: fn() -> Command) {
     // It is called once; a second value would be dropped.
-    drop(TYPED.set(typed));
+    drop(STARTED.set((typed, grammar)));
 }
 
-fn typed() -> Typed {
-    TYPED.get().cloned().unwrap_or_default()
+fn typed() -> CommandLine {
+    STARTED.get().map(|(typed, _)| typed.clone()).unwrap_or_default()
 }
 
 /// Which context flags a command needs to work at the same place.
@@ -66,7 +68,7 @@ fn needs(words: &[String]) -> &'static [&'static str] {
 }
 
 /// The line for these words in this context. A flag that the words give themselves is not given twice.
-fn join(typed: &Typed, words: &[String]) -> String {
+fn join(typed: &CommandLine, words: &[String]) -> String {
     let mut all = vec!["belay".to_owned()];
     all.extend(words.iter().map(|word| quote(word)));
     let needed = needs(words);
@@ -102,7 +104,7 @@ pub(crate) fn about(verb: &[&str], name: &str, rest: &[&str]) -> String {
     about_in(&typed(), verb, name, rest)
 }
 
-fn about_in(typed: &Typed, verb: &[&str], name: &str, rest: &[&str]) -> String {
+fn about_in(typed: &CommandLine, verb: &[&str], name: &str, rest: &[&str]) -> String {
     let typed = match name.strip_prefix("namespaces/").and_then(|rest| rest.split('/').next()) {
         Some(namespace) => typed.clone().in_namespace(namespace),
         None => typed.clone(),
@@ -136,13 +138,13 @@ pub(crate) fn help() -> String {
         word.starts_with(|c: char| c.is_ascii_lowercase()) && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
     };
     let verbs = words.iter().take_while(is_verb).take(2);
-    help_of(&verbs.map(String::as_str).collect::<Vec<_>>())
+    let grammar = STARTED.get().map_or_else(|| Command::new("belay"), |(_, grammar)| grammar());
+    help_of(&grammar, &verbs.map(String::as_str).collect::<Vec<_>>())
 }
 
 /// The help of the longest beginning of these words that is a command.
-pub(crate) fn help_of(words: &[&str]) -> String {
-    let root = <crate::args::Cli as clap::CommandFactory>::command();
-    let mut at = &root;
+pub(crate) fn help_of(grammar: &Command, words: &[&str]) -> String {
+    let mut at = grammar;
     let mut found = Vec::new();
     for word in words {
         let Some(next) = at.find_subcommand(word) else { break };
@@ -219,7 +221,7 @@ pub(crate) fn of_server(suggested: &str) -> Option<String> {
 
 /// Whether this line is what was just typed, so that typing it again would change nothing.
 pub(crate) fn is_typed(next: &str) -> bool {
-    TYPED.get().is_some_and(|typed| join(typed, &typed.words) == next)
+    STARTED.get().is_some_and(|(typed, _)| join(typed, &typed.words) == next)
 }
 
 /// The name in the same folder that a mistyped file name probably meant.
@@ -239,11 +241,14 @@ pub(crate) fn similar_file(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn context(flags: &[(&'static str, &str)]) -> Typed {
-        Typed { context: flags.iter().map(|(flag, value)| (*flag, (*value).to_owned())).collect(), words: Vec::new() }
+    fn context(flags: &[(&'static str, &str)]) -> CommandLine {
+        CommandLine {
+            context: flags.iter().map(|(flag, value)| (*flag, (*value).to_owned())).collect(),
+            words: Vec::new(),
+        }
     }
 
-    fn made(typed: &Typed, words: &str) -> String {
+    fn made(typed: &CommandLine, words: &str) -> String {
         join(typed, &owned(&words.split(' ').collect::<Vec<_>>()))
     }
 

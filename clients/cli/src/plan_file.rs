@@ -1,6 +1,7 @@
 //! Reads the plan file, and the files that its steps name. The server parses and checks the whole plan.
 
 mod parts;
+mod text;
 
 use std::{
     fs::File,
@@ -9,7 +10,6 @@ use std::{
     sync::Arc,
 };
 
-use belay_all_in_one::PlanTextFormat;
 use belay_proto::v1::{PlanDocument, PlanFormat, PlanViolation};
 use belay_reasons as reasons;
 
@@ -20,9 +20,7 @@ use crate::{
 };
 
 use parts::Whole;
-
-/// The longest plan the contract allows (`PlanDocument.text`), in bytes.
-const MAX_BYTES: u64 = 4 << 20;
+use text::{NotText, format_of, read_text, text_format};
 
 /// A plan as its author wrote it.
 #[derive(Debug)]
@@ -100,55 +98,6 @@ impl PlanFile {
     }
 }
 
-/// The format that a file's name says.
-fn format_of(path: &Path) -> PlanFormat {
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("json") => PlanFormat::Json,
-        Some("yaml" | "yml") => PlanFormat::Yaml,
-        _ => PlanFormat::Unspecified,
-    }
-}
-
-fn text_format(format: PlanFormat) -> PlanTextFormat {
-    match format {
-        PlanFormat::Json => PlanTextFormat::Json,
-        PlanFormat::Yaml => PlanTextFormat::Yaml,
-        PlanFormat::Unspecified => PlanTextFormat::Auto,
-    }
-}
-
-/// Why a file has no text that could be a plan.
-#[derive(Debug)]
-enum NotText {
-    Io(io::Error),
-    TooLong,
-    /// The first line that is not UTF-8.
-    Line(usize),
-}
-
-impl std::fmt::Display for NotText {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            NotText::Io(error) => error.fmt(f),
-            NotText::TooLong => f.write_str("it is longer than 4 MiB"),
-            NotText::Line(line) => write!(f, "line {line} is not UTF-8"),
-        }
-    }
-}
-
-/// Reads no more than a plan may have.
-fn read_text(reader: impl Read) -> Result<String, NotText> {
-    let mut bytes = Vec::new();
-    reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(NotText::Io)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(NotText::TooLong);
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        NotText::Line(1 + valid.iter().filter(|byte| **byte == b'\n').count())
-    })
-}
-
 /// A file that is not there may be mistyped.
 fn not_opened(path: &Path, name: &str, error: &io::Error) -> Report {
     let report = unreadable(name, &error.to_string());
@@ -178,7 +127,7 @@ fn unreadable(name: &str, why: &str) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{text::MAX_BYTES, *};
 
     fn refusal(bytes: &[u8]) -> Report {
         match PlanFile::read_from("p".to_owned(), PlanFormat::Unspecified, bytes) {

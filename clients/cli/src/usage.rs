@@ -11,7 +11,8 @@ use clap::{
 };
 
 use crate::{
-    args::{Cli, Format, typed, wants_json},
+    args::{Format, typed, wants_json},
+    cli::Cli,
     exit::Exit,
     failure::Report,
     next,
@@ -137,7 +138,7 @@ fn mistyped(rendered: &str, words: &[String]) -> Report {
     let message = lines.next().unwrap_or("the command line is not valid");
     let mut report = Report::new(reasons::INVALID_USAGE, message.strip_prefix("error: ").unwrap_or(message));
     report.details = lines.map(str::to_owned).collect();
-    report.next(next::help_of(&words.iter().map(String::as_str).collect::<Vec<_>>()))
+    report.next(next::help_of(&Cli::command(), &words.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
 /// The report on an unknown command: what was probably meant, with the other words as they were typed.
@@ -157,13 +158,13 @@ fn unknown(wrong: &str, words: &[String]) -> Report {
             .next(next::command(&[wrong, "--help"]));
     }
     let Some(meant) = meant(wrong, &path) else {
-        return report.next(next::help_of(&path));
+        return report.next(next::help_of(&Cli::command(), &path));
     };
     let meant: Vec<&str> = meant.iter().map(String::as_str).collect();
     let report = report.detail(format!("did you mean `belay {}`?", [&path[..], &meant[..]].concat().join(" ")));
     if meant == ["--help"] {
         let after: Vec<&str> = after.iter().map(String::as_str).collect();
-        return report.next(next::help_of(&after));
+        return report.next(next::help_of(&Cli::command(), &after));
     }
     let mut line: Vec<&str> = [&path[..], &meant[..]].concat();
     line.extend(after.iter().map(String::as_str));
@@ -179,7 +180,7 @@ fn unknown(wrong: &str, words: &[String]) -> Report {
     }
     match Cli::try_parse_from(["belay"].iter().chain(&line)) {
         Ok(_) => report.next(next::command(&line)),
-        Err(_) => report.next(next::help_of(&line)),
+        Err(_) => report.next(next::help_of(&Cli::command(), &line)),
     }
 }
 
@@ -220,7 +221,7 @@ fn missing(words: &[String]) -> Report {
     });
     report.next = Some(match verbs.iter().any(|verb| verb.get_name() == "list") {
         true => next::command(&[&path[..], &["list"]].concat()),
-        false => next::help_of(&path),
+        false => next::help_of(&Cli::command(), &path),
     });
     report
 }
@@ -252,7 +253,6 @@ mod tests {
         for (line, name) in [
             ("run --request-id  plan.yaml", "`--request-id`"),
             ("run --id= plan.yaml", "`--id`"),
-            ("run --workspace= plan.yaml", "`--workspace`"),
             ("approvals list --execution=", "`--execution`"),
             ("--namespace= executions list", "`--namespace`"),
             ("executions cancel ", "`ID`"),

@@ -1,12 +1,11 @@
 //! The executor: carries out plans, each execution in one task, many at once.
 //!
-//! `belay-execution`, which is pure, decides what happens; this crate receives requests and replies, stores events, publishes them and
-//! makes calls. Nothing is shown, acknowledged or acted on before it is stored.
+//! `belay-execution`, which is pure, decides what happens, and `belay-reading`, which is pure too, what follows from that for readers; this crate receives
+//! requests and replies, stores events, publishes them and makes calls. Nothing is shown, acknowledged or acted on before it is stored.
 
 mod approvals;
 mod driver;
 mod feeds;
-mod history;
 mod intake;
 mod names;
 mod observe;

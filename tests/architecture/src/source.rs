@@ -151,6 +151,11 @@ pub(crate) fn paths(code: &str) -> Vec<Named> {
         };
         let token = &rest[..length];
         rest = &rest[length..];
+        // In a group, what follows `as` is a name of the code, and no path below the group's.
+        if token == "as" && prefixes.last().is_some_and(|group| !group.is_empty() && *group == path) {
+            rest = rest.trim_start_matches(' ').trim_start_matches(is_word_character);
+            continue;
+        }
         if word > 0 || token == "::" {
             path.push_str(token);
             continue;
@@ -193,9 +198,10 @@ r#"unsafe " unsafe"# d br"unsafe" 'e' '"' f '\'' g<'h> r#i
 
 #[test]
 fn grouped_imports_are_written_out() {
-    let code = "use std::{\n    fs,\n    io::{self, Read},\n};\nfn f() { Instant::now(); brand::x }\n";
+    let code = "use std::{\n    fs as files,\n    io::{self, Read},\n};\nfn f() { Instant::now(); brand::x }\n";
     let found: Vec<String> = paths(code).into_iter().map(|named| format!("{} {}", named.line, named.path)).collect();
     for wanted in ["2 std::fs", "3 std::io::self", "3 std::io::Read", "5 Instant::now", "5 brand::x"] {
         assert!(found.iter().any(|named| named == wanted), "{wanted} is not in {found:?}");
     }
+    assert!(!found.iter().any(|named| named.ends_with("as") || named.ends_with("files")), "{found:?}");
 }

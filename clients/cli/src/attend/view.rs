@@ -1,12 +1,12 @@
 //! What a person sees of an execution under way.
 
-use std::io;
+use std::{io, time::Duration};
 
 use belay_proto::v1::{
     ApprovalMode, ExecutionEvent, ExecutionView, GetExecutionRequest, ToolCallFailed, execution_event::Kind,
 };
 
-use super::{ANSWER_WITHIN, Attendance, children};
+use super::{attendance::Attendance, children};
 use crate::{
     args::Format,
     ask::{self, Answer, Question, Queue},
@@ -28,6 +28,8 @@ use crate::{
     screen::{Screen, Terminal},
 };
 
+/// How long the server may take to say what the execution waits for; without an answer the next request follows.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// The most lines of each stream that are shown of a failed call's last output.
 const OUTPUT_SHOWN: usize = 20;
 

@@ -2,16 +2,14 @@
 
 use belay_proto::v1::{AuditLevel, ListAuditEntriesRequest, ListAuditEntriesResponse, audit_entry};
 
-use super::{
-    Context,
-    listing::{self, Extent},
-};
+use super::listing::{self, Extent};
 use crate::{
-    args::{Which, help},
+    args::{ExecutionArg, help},
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
-    names, next,
+    lookup, next,
     render::audit as render,
 };
 
@@ -20,7 +18,7 @@ use crate::{
 #[command(after_help = help!("belay audit @last --level minimal\n  belay audit @last --all -o jsonl"))]
 pub(crate) struct Audit {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Only entries about this step
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
@@ -72,7 +70,7 @@ pub(crate) async fn audit(context: &Context, verb: Audit) -> Result<Exit, Failur
     };
     let mut listed_level = level;
     let found = context.ask(Needs::Records, async |client| {
-        let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
+        let name = lookup::resolve(client, &context.namespace, &verb.which.id).await?;
         let parent = verb.step.as_ref().map_or_else(|| name.clone(), |step| format!("{name}/steps/{step}"));
         let request = ListAuditEntriesRequest {
             parent,

@@ -2,14 +2,9 @@
 
 use std::io::Write as _;
 
-use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use crate::{
-    args::{Cli, help},
-    exit::Exit,
-    failure::Failure,
-};
+use crate::{args::help, exit::Exit, failure::Failure};
 
 /// What bash does beyond the generated script.
 const BASH: &str = r#"
@@ -58,8 +53,8 @@ pub(crate) struct Completions {
 }
 
 /// Prints the script.
-pub(crate) fn completions(verb: Completions) -> Result<Exit, Failure> {
-    let script = script(verb.shell).ok_or_else(|| Failure::internal("the generated script is not as it was"))?;
+pub(crate) fn completions(verb: Completions, belay: &mut clap::Command) -> Result<Exit, Failure> {
+    let script = script(verb.shell, belay).ok_or_else(|| Failure::internal("the generated script is not as it was"))?;
     let mut output = std::io::stdout().lock();
     output.write_all(script.as_bytes())?;
     output.flush()?;
@@ -67,10 +62,10 @@ pub(crate) fn completions(verb: Completions) -> Result<Exit, Failure> {
 }
 
 /// The generated script, which calls the shell's part for ids. `None` where it is not as the part expects.
-fn script(shell: Shell) -> Option<String> {
+fn script(shell: Shell, belay: &mut clap::Command) -> Option<String> {
     // Into memory first: the generator panics where its output is closed.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "belay", &mut script);
+    clap_complete::generate(shell, belay, "belay", &mut script);
     let script = String::from_utf8(script).ok()?;
     match shell {
         Shell::Bash => {
@@ -98,18 +93,21 @@ fn with_part(script: &str, before: &str, part: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::cli::Cli;
 
     // A new version of the generator may write other scripts.
     #[test]
     fn every_script_asks_for_ids_where_its_shell_can() {
-        let bash = script(Shell::Bash).expect("the part has its place");
+        let bash = script(Shell::Bash, &mut Cli::command()).expect("the part has its place");
         assert!(bash.contains(BASH) && bash.matches("complete -F _belay_with_ids ").count() == 2);
-        let zsh = script(Shell::Zsh).expect("the part has its place");
+        let zsh = script(Shell::Zsh, &mut Cli::command()).expect("the part has its place");
         assert!(
             zsh.contains(ZSH) && zsh.contains("compdef _belay_with_ids belay") && zsh.starts_with("#compdef belay")
         );
-        assert!(script(Shell::Fish).is_some_and(|script| script.ends_with(FISH)));
-        assert!(script(Shell::Elvish).is_some_and(|script| !script.contains("__complete")));
+        assert!(script(Shell::Fish, &mut Cli::command()).is_some_and(|script| script.ends_with(FISH)));
+        assert!(script(Shell::Elvish, &mut Cli::command()).is_some_and(|script| !script.contains("__complete")));
     }
 }

@@ -4,12 +4,12 @@ use belay_all_in_one::{Config, Origin, Row};
 use belay_reasons as reasons;
 use serde_json::{Value, json};
 
-use super::Context;
 use crate::{
     args::{Format, help},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
-    names, next,
+    lookup, next,
     render::text::{Line, Style, clean, table},
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct Show {
 
 /// Reads the settings as a start would.
 pub(crate) async fn show(context: &Context, verb: Show) -> Result<Exit, Failure> {
-    let source = context.place.config.clone();
+    let source = context.target.config.clone();
     let config = tokio::task::spawn_blocking(move || source.load())
         .await
         .map_err(|error| Failure::internal(format!("the settings could not be read: {error}")))??;
@@ -58,7 +58,7 @@ pub(crate) async fn show(context: &Context, verb: Show) -> Result<Exit, Failure>
 
 /// There is no such setting.
 fn no_setting(key: &str, known: &[String]) -> Report {
-    let near = names::similar(key, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    let near = lookup::similar(key, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     Report::new(reasons::INVALID_USAGE, format!("there is no setting `{}`{near}", clean(key)))
         .next(next::command(&["config", "show"]))
 }
@@ -72,8 +72,8 @@ fn places(context: &Context) -> Result<Vec<Row>, Failure> {
         Some(name) if std::env::var_os(name).is_some_and(|value| !value.is_empty()) => Origin::Variable(name),
         _ => Origin::Default,
     };
-    let place = &context.place;
-    let server = place
+    let target = &context.target;
+    let server = target
         .server
         .as_ref()
         .map_or("the holder of the state directory, else this process".to_owned(), ToString::to_string);
@@ -84,7 +84,7 @@ fn places(context: &Context) -> Result<Vec<Row>, Failure> {
     let row = |key: &str, value: String, origin: Origin| Row { key: key.to_owned(), value, origin };
     Ok(vec![
         row("server", server, origin("--server", Some("BELAY_SERVER"))),
-        row("state_dir", place.state_dir()?.display().to_string(), origin("--state-dir", Some("BELAY_STATE_DIR"))),
+        row("state_dir", target.state_dir()?.display().to_string(), origin("--state-dir", Some("BELAY_STATE_DIR"))),
         row("namespace", context.namespace.clone(), origin("--namespace", None)),
         row("policy", policy, origin("--policy", Some("BELAY_POLICY"))),
     ])

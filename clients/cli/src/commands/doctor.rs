@@ -6,9 +6,10 @@ use belay_all_in_one::{Diagnosis, Probe, Program};
 use belay_proto::runner_v1::enforcement_report::Tier;
 use serde_json::{Value, json};
 
-use super::{Context, policy};
+use super::policy;
 use crate::{
     args::{Format, help},
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::{
@@ -35,8 +36,8 @@ pub(crate) async fn doctor(context: &Context, verb: Doctor) -> Result<Exit, Fail
         None => env::current_dir()
             .map_err(|error| Failure::internal(format!("the current folder cannot be read: {error}")))?,
     };
-    let config = context.place.config.clone();
-    let probe = Probe { state_dir: context.place.state_dir()?, workspace, policy: policy_choice(), config };
+    let config = context.target.config.clone();
+    let probe = Probe { state_dir: context.target.state_dir()?, workspace, policy: policy_choice(), config };
     let diagnosis = tokio::task::spawn_blocking(move || belay_all_in_one::doctor(&probe))
         .await
         .map_err(|error| Failure::internal(format!("the examination ended early: {error}")))?;

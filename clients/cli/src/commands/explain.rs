@@ -3,9 +3,9 @@
 use belay_reasons::{self as reasons, EXIT_CODES, ExitCode, Reason, Topic, exit_code};
 use serde_json::{Value, json};
 
-use super::Context;
 use crate::{
     args::{Format, help},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     next,

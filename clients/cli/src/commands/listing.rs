@@ -3,13 +3,13 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
-use super::Context;
 use crate::{
     args::Format,
     connect::Client,
+    context::Context,
     exit::Exit,
     failure::Failure,
-    names, next,
+    lookup, next,
     render::{
         json,
         text::{Line, Style},
@@ -60,7 +60,7 @@ pub(super) fn sought<S: Copy>(states: &[S], word: fn(S) -> String) -> String {
 /// The namespaces that have executions, for a list that found nothing; none for programs and for other lists.
 pub(super) async fn elsewhere<T>(context: &Context, client: &mut Client, found: &Found<T>) -> Vec<String> {
     match context.screen.format == Format::Text && found.items.is_empty() {
-        true => names::namespaces(client).await,
+        true => lookup::namespaces(client).await,
         false => Vec::new(),
     }
 }
@@ -131,7 +131,7 @@ pub(super) fn print<T: Serialize, W: Serialize>(
             }
         }
         Format::Json => context.screen.print_json(&json::of(&whole(items, next_page_token))?)?,
-        Format::Text if items.is_empty() => match names::elsewhere(&context.namespace, namespaces) {
+        Format::Text if items.is_empty() => match lookup::elsewhere(&context.namespace, namespaces) {
             Some((what, command)) => {
                 context.screen.say(&Line::default().and(Style::Warn, what));
                 context.screen.say(&next::line(command));

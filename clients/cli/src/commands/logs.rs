@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 use belay_proto::v1::{ExecutionEvent, GetStepRequest, Step, StepView, execution_event::Kind};
 use serde_json::{Value, json};
 
-use super::Context;
 use crate::{
-    args::{Format, Which, help},
+    args::{ExecutionArg, Format, help},
     connect::{Client, Needs},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     history::{self, Until},
-    names, next, read,
+    lookup, next, read,
     render::{
         event, json,
         logs::{self, Logs, Printed, Wanted},
@@ -31,7 +31,7 @@ use crate::{
 #[command(after_help = help!("belay logs @last --failed\n  belay logs @last build | less"))]
 pub(crate) struct Print {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Only this step, as it is
     #[arg(value_name = "STEP")]
     step: Option<String>,
@@ -49,7 +49,7 @@ pub(crate) async fn logs(context: &Context, verb: Print) -> Result<Exit, Failure
     let (screen, wanted) = (context.screen, Wanted { step, failed });
     context
         .with_session(Needs::Records, async |session| {
-            let name = names::resolve(&mut session.client, &context.namespace, &which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &which.id).await?;
             if let Some(step) = &wanted.step {
                 check(&mut session.client, &name, step).await?;
             }

@@ -6,10 +6,10 @@ use belay_proto::v1::{ValidatePlanRequest, ValidatePlanResponse, validate_plan_r
 use belay_reasons as reasons;
 use serde_json::json;
 
-use super::Context;
 use crate::{
     args::{Format, help},
     connect::{Client, Needs},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     names, next,

@@ -6,10 +6,10 @@ use belay_all_in_one::PolicyFacts;
 use belay_proto::v1::GetPolicyRequest;
 use serde_json::json;
 
-use super::Context;
 use crate::{
     args::{Format, PolicyFile, help},
     connect::Session,
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::text::{Line, Style, table},

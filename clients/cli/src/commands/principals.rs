@@ -7,10 +7,10 @@ use belay_reasons as reasons;
 use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 use serde_json::{Value, json};
 
-use super::Context;
 use crate::{
     args::{Format, help},
     clock,
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     render::{
@@ -114,7 +114,7 @@ fn roles() -> impl clap::builder::TypedValueParser<Value = Role> {
 
 /// Runs the subcommand.
 pub(crate) fn principals(context: &Context, asked: &Principals) -> Result<Exit, Failure> {
-    if let (Some(address), None) = (&context.place.server, &asked.file) {
+    if let (Some(address), None) = (&context.target.server, &asked.file) {
         let message = format!(
             "principals are kept in the state directory of a server, and --server (or BELAY_SERVER) names {address}"
         );
@@ -124,7 +124,7 @@ pub(crate) fn principals(context: &Context, asked: &Principals) -> Result<Exit, 
     }
     let file = match &asked.file {
         Some(path) => PrincipalsFile::at(path.clone()),
-        None => PrincipalsFile::of_state_dir(&context.place.state_dir()?),
+        None => PrincipalsFile::of_state_dir(&context.target.state_dir()?),
     };
     let now = i64::try_from(clock::now().as_secs()).unwrap_or(i64::MAX);
     match &asked.verb {

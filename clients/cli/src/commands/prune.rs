@@ -6,14 +6,17 @@ use belay_proto::v1::{Execution, ListExecutionsRequest};
 use serde_json::json;
 
 use super::{
-    Context,
-    executions::delete::{counted, delete_all, shown},
+    executions::{
+        affected::{counted, shown},
+        delete::delete_all,
+    },
     listing::every,
 };
 use crate::{
     args::{Format, help},
     clock,
     connect::{Client, Needs},
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::{

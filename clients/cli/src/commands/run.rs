@@ -16,17 +16,18 @@ use tonic_types::StatusExt as _;
 
 use clap::ValueEnum;
 
-use super::{Context, plan, policy, unless_stopped};
+use super::{plan, policy};
 use crate::{
     args::{Format, PolicyFile, execution_help, label},
     ask,
     attend::{Attendance, attend},
     clock,
     connect::{Client, Needs, Session},
+    context::Context,
     copy_of,
     exit::Exit,
     failure::{Failure, Report},
-    names, next,
+    lookup, names, next,
     plan_file::PlanFile,
     render::{
         self,
@@ -35,6 +36,7 @@ use crate::{
         time, words,
     },
     signals::Signals,
+    stopped::unless_stopped,
 };
 
 /// Run a plan and watch it until it ends
@@ -142,7 +144,7 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
         return unless_stopped(signals, shown).await?;
     }
 
-    let mut session = unless_stopped(signals, Session::open(&context.place, Needs::StateDir)).await??;
+    let mut session = unless_stopped(signals, Session::open(&context.target, Needs::StateDir)).await??;
     if verb.detach && session.is_embedded() {
         session.close().await;
         return Err(no_server("--detach"));
@@ -171,7 +173,7 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
             .into()),
     };
     let (started, checked) = match started {
-        Ok(Some((started, checked))) => (context.place.with_workspace(started), checked),
+        Ok(Some((started, checked))) => (context.target.with_workspace(started), checked),
         Ok(None) => {
             let shown = dry_run(context, &mut session.client, &file, again).await;
             session.close().await;
@@ -211,11 +213,11 @@ async fn note_new_namespace(context: &Context, client: &mut Client) {
     if context.namespace == names::DEFAULT_NAMESPACE || context.screen.format != Format::Text {
         return;
     }
-    let known = names::namespaces(client).await;
+    let known = lookup::namespaces(client).await;
     if known.contains(&context.namespace) {
         return;
     }
-    if let Some(similar) = names::similar(&context.namespace, &known) {
+    if let Some(similar) = lookup::similar(&context.namespace, &known) {
         let said = format!("namespace `{}` is new; there is also `{similar}`", context.namespace);
         context.screen.say(&Line::default().and(Style::Warn, said));
     }
@@ -258,7 +260,7 @@ fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecut
         workspace: verb
             .workspace
             .as_deref()
-            .map(|folder| workspace(folder, context.place.is_local()))
+            .map(|folder| workspace(folder, context.target.is_local()))
             .transpose()?
             .unwrap_or_default(),
         start_paused: false,
@@ -332,7 +334,7 @@ async fn start_in_copy(
     request: StartExecutionRequest,
     original: &Path,
 ) -> Result<Execution, Failure> {
-    if !context.place.is_local() {
+    if !context.target.is_local() {
         return Err(
             Report::new(reasons::WORKSPACE_INVALID, "--copy-of: the server over TCP may be another machine").into()
         );

@@ -6,14 +6,15 @@ use belay_all_in_one::{Embedded, Endpoint, Opened, Options};
 use belay_reasons as reasons;
 use serde_json::json;
 
-use super::{Context, unless_stopped};
 use crate::{
     args::{Format, PolicyFile},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     next,
     render::text::{Line, Style, table},
     signals::Signals,
+    stopped::unless_stopped,
 };
 
 /// A server that is stopped on request ends with 0.
@@ -42,7 +43,7 @@ pub(crate) struct Serve {
 
 /// Serves until it is stopped; stops gracefully.
 pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals) -> Result<Exit, Failure> {
-    if let Some(address) = &context.place.server {
+    if let Some(address) = &context.target.server {
         return Err(Report::new(
             reasons::INVALID_USAGE,
             format!("`serve` is a server, and --server (or BELAY_SERVER) names another: {address}"),
@@ -50,15 +51,15 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
         .next(next::command(&["serve", "--help"]))
         .into());
     }
-    let state_dir = context.place.state_dir()?;
-    let policy = context.place.policy.clone();
+    let state_dir = context.target.state_dir()?;
+    let policy = context.target.policy.clone();
     let options = Options {
         state_dir: state_dir.clone(),
         listen: verb.listen,
         insecure_listen_beyond_loopback: verb.insecure_listen_beyond_loopback,
         drive_all: true,
         policy,
-        config: context.place.config.clone(),
+        config: context.target.config.clone(),
         accept_older_store: verb.accept_older_store,
     };
     let embedded = match unless_stopped(signals, belay_all_in_one::open(options)).await?? {

@@ -3,9 +3,9 @@
 use belay_all_in_one::{MeasuredStore, Sizes};
 use serde_json::{Map, Value, json};
 
-use super::Context;
 use crate::{
     args::{Format, help},
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::text::{Line, Style},
@@ -20,7 +20,7 @@ pub(crate) struct Stats {}
 
 /// Measures the state directory.
 pub(crate) async fn stats(context: &Context, _: Stats) -> Result<Exit, Failure> {
-    let state_dir = context.place.state_dir()?;
+    let state_dir = context.target.state_dir()?;
     let sizes = tokio::task::spawn_blocking(move || belay_all_in_one::measure_stores(&state_dir))
         .await
         .map_err(|error| Failure::internal(format!("measuring ended early: {error}")))??;

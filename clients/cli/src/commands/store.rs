@@ -3,9 +3,9 @@
 use belay_all_in_one::CheckedStore;
 use serde_json::{Value, json};
 
-use super::Context;
 use crate::{
     args::{Format, help},
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::text::{Line, Style},
@@ -20,7 +20,7 @@ pub(crate) struct Check {}
 
 /// Checks the stores.
 pub(crate) async fn check(context: &Context, _: Check) -> Result<Exit, Failure> {
-    let state_dir = context.place.state_dir()?;
+    let state_dir = context.target.state_dir()?;
     let checked = tokio::task::spawn_blocking(move || belay_all_in_one::check_stores(&state_dir))
         .await
         .map_err(|error| Failure::internal(format!("the check ended early: {error}")))??;

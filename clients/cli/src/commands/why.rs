@@ -7,15 +7,15 @@ use belay_proto::v1::{Execution, ExecutionEvent, execution::State, execution_eve
 use serde_json::json;
 use tonic::Code;
 
-use super::Context;
 use crate::{
-    args::{Format, Which, help},
+    args::{ExecutionArg, Format, help},
     clock,
     connect::{Client, Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
     history::{self, Until},
-    names, read,
+    lookup, read,
     render::{
         json,
         picture::Picture,
@@ -31,7 +31,7 @@ use crate::{
 #[command(after_help = help!("belay why @last"))]
 pub(crate) struct Why {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
 }
 
 /// The most executions of steps that are explained with one.
@@ -43,7 +43,7 @@ pub(crate) async fn why(context: &Context, verb: Why) -> Result<Exit, Failure> {
     context
         .with_session(Needs::Records, async |session| {
             let is_driven = !session.is_embedded();
-            let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             // Outputs explain nothing, so programs get no more than people.
             let execution = read::execution(&mut session.client, &name, Format::Text).await?;
             let cancelled = cancelled(context, session, &execution).await?;

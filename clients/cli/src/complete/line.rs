@@ -144,7 +144,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
-    use crate::args::Cli;
+    use crate::cli::Cli;
 
     fn read(line: &str) -> Option<Asked> {
         asked(&Cli::command(), &words(line))

@@ -11,7 +11,7 @@ use std::{
 use belay_all_in_one::{Composed, MAX_NESTED_PLANS, PlanText, PlanTextFormat, PlanTextViolation, refused_name};
 use belay_proto::v1::PlanViolation;
 
-use super::{NotText, format_of, read_text, text_format};
+use super::text::{NotText, format_of, read_text, text_format};
 use crate::{
     failure::{Failure, Report},
     next,

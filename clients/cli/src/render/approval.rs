@@ -12,7 +12,6 @@ use super::{
     time, words,
 };
 use crate::{
-    failure::Failure,
     names,
     next::{self, about},
 };
@@ -56,7 +55,7 @@ pub(crate) fn question(approval: &Approval, turn: Turn, columns: usize) -> Vec<L
         ..=1 => Line::default(),
         of => Line::default().and(Style::Dim, format!("{} of {of}", turn.number)),
     };
-    let mut lines = if turn.width() == 0 { vec![wants] } else { wants.beside(turn, columns.saturating_sub(1)) };
+    let mut lines = if turn.width() == 0 { vec![wants] } else { wants.with_right(turn, columns.saturating_sub(1)) };
     lines.extend(body(approval, Extent::Brief));
     lines
 }
@@ -261,7 +260,7 @@ pub(crate) fn list(approvals: &[Approval], now: Duration) -> Vec<Line> {
 
 /// The approval for programs: canonical, with the subject as the JSON that it is instead of its bytes. Its digest is over the bytes, which
 /// are the canonical form (RFC 8785) of that JSON.
-pub(crate) fn json(approval: &Approval) -> Result<Value, Failure> {
+pub(crate) fn json(approval: &Approval) -> Result<Value, json::Unwritable> {
     let mut value = json::of(approval)?;
     if let Ok(subject) = serde_json::from_slice::<Value>(&approval.subject) {
         value["subject"] = subject;

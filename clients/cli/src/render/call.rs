@@ -27,6 +27,10 @@ pub(crate) fn of_step(step: &StepSpec) -> String {
             Some(Condition::Form(form)) => format!("ask {}", shorten(&clean(&form.title), MAX_CHARS)),
             None => "wait".to_owned(),
         },
+        Some(step_spec::Kind::Calls(listed)) => {
+            let calls: Vec<String> = listed.calls.iter().map(|call| of_tool(&call.tool, arguments(call))).collect();
+            shorten(&calls.join(" + "), MAX_CHARS)
+        }
         Some(step_spec::Kind::Plan(step)) => {
             let id = step.plan.as_ref().map(|plan| clean(&plan.id)).unwrap_or_default();
             format!("carry out the plan {}", shorten(&id, MAX_CHARS))
@@ -40,6 +44,7 @@ pub(crate) fn kind_of(step: &Step) -> String {
     match &step.detail {
         Some(step::Detail::Tool(detail)) => detail.tool.clone(),
         Some(step::Detail::Wait(_)) => "wait".to_owned(),
+        Some(step::Detail::Calls(_)) => "calls".to_owned(),
         Some(step::Detail::Plan(_)) => "plan".to_owned(),
         None => String::new(),
     }
@@ -49,7 +54,7 @@ pub(crate) fn kind_of(step: &Step) -> String {
 pub(crate) fn child_of(step: &Step) -> Option<&str> {
     match &step.detail {
         Some(step::Detail::Plan(child)) => Some(child.execution.as_str()).filter(|name| !name.is_empty()),
-        Some(step::Detail::Tool(_) | step::Detail::Wait(_)) | None => None,
+        Some(step::Detail::Tool(_) | step::Detail::Calls(_) | step::Detail::Wait(_)) | None => None,
     }
 }
 
@@ -68,15 +73,16 @@ fn arguments(call: &ToolStep) -> &str {
 /// id of a step of the plan.
 pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> Vec<String> {
     let own = match &step.kind {
-        Some(step_spec::Kind::Tool(call)) => Some(call),
-        Some(step_spec::Kind::Wait(_) | step_spec::Kind::Plan(_)) | None => None,
+        Some(step_spec::Kind::Tool(call)) => std::slice::from_ref(call),
+        Some(step_spec::Kind::Calls(listed)) => &listed.calls,
+        Some(step_spec::Kind::Wait(_) | step_spec::Kind::Plan(_)) | None => &[],
     };
     let inputs = match &step.kind {
         Some(step_spec::Kind::Plan(plan)) => plan.inputs.as_ref().and_then(Payload::as_json).unwrap_or_default(),
         _ => "",
     };
     let list = step.for_each.as_ref().and_then(Payload::as_json).unwrap_or_default();
-    let calls = own.into_iter().chain(&step.fallback).map(templates).chain([list.into(), inputs.into()]);
+    let calls = own.iter().chain(&step.fallback).map(templates).chain([list.into(), inputs.into()]);
     let form = match &step.kind {
         Some(step_spec::Kind::Wait(WaitStep { condition: Some(Condition::Form(form)) })) => Some(form),
         _ => None,

@@ -14,7 +14,7 @@ use super::{
     text::{Line, Style, shorten},
     time, words,
 };
-use crate::{failure::Failure, names};
+use crate::names;
 
 /// The most changes that each part has; the others are counted.
 const MAX_CHANGES: usize = 200;
@@ -65,7 +65,7 @@ pub(crate) struct Difference {
 ///
 /// # Errors
 /// When a message cannot be written as JSON.
-pub(crate) fn difference(a: &Side, b: &Side) -> Result<Difference, Failure> {
+pub(crate) fn difference(a: &Side, b: &Side) -> Result<Difference, json::Unwritable> {
     let mut found = Difference::default();
     let (mut before, mut after) = (plan(&a.execution)?, plan(&b.execution)?);
     let (mut old, new) = (steps_of(&mut before), steps_of(&mut after));
@@ -106,7 +106,7 @@ pub(crate) fn difference(a: &Side, b: &Side) -> Result<Difference, Failure> {
 }
 
 /// The plan of an execution as JSON.
-fn plan(execution: &Execution) -> Result<Value, Failure> {
+fn plan(execution: &Execution) -> Result<Value, json::Unwritable> {
     execution.plan.as_ref().map_or_else(|| Ok(json!({})), json::of)
 }
 
@@ -117,7 +117,7 @@ fn steps_of(plan: &mut Value) -> Vec<(String, Value)> {
     steps.into_iter().map(|step| (step["id"].as_str().unwrap_or_default().to_owned(), step)).collect()
 }
 
-fn inputs(execution: &Execution) -> Result<Option<Value>, Failure> {
+fn inputs(execution: &Execution) -> Result<Option<Value>, json::Unwritable> {
     let only = Execution { inputs: execution.inputs.clone(), ..Execution::default() };
     Ok(json::of(&only)?.get_mut("inputs").map(Value::take))
 }

@@ -237,9 +237,9 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             (Style::Warn, format!("uses {from}{}", error(used.failure.as_ref())))
         }
         Kind::StepItemsListed(listed) => {
-            (Style::Plain, format!("runs for each of {}", words::entries(listed.items.len())))
+            (Style::Plain, format!("runs as {} of its own", words::steps(listed.items.len())))
         }
-        Kind::StepItemsCollected(_) => (Style::Plain, "all entries have ended".to_owned()),
+        Kind::StepItemsCollected(_) => (Style::Plain, "all of its steps have ended".to_owned()),
         Kind::StepSkipRequested(skip) => (Style::Plain, format!("to be skipped{}{}", by(event), why(&skip.reason))),
         Kind::StepOutputSet(set) => {
             let output = set.output.as_ref().map(words::payload).unwrap_or_default();

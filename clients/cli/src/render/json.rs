@@ -5,13 +5,13 @@
 //! every failure says whether it is `retryable`, as errors do; commands to type next lead to where this command worked; and what only the
 //! services need is left out.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use belay_proto::v1::{Execution, ExecutionEvent};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{failure::Failure, next};
+use crate::next;
 use belay_text::is_plain;
 
 /// The fields of the contract whose type is `Payload`.
@@ -28,16 +28,25 @@ const FAILURES: [&str; 2] = ["failure", "cause"];
 /// The fields of the contract whose keys are chosen by people and tools: nothing in them is ours to change.
 const FREE: [&str; 2] = ["labels", "metadata"];
 
+/// A message that cannot be written as JSON.
+#[derive(Debug)]
+pub(crate) struct Unwritable(serde_json::Error);
+
+impl fmt::Display for Unwritable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server's answer cannot be written as JSON: {}", self.0)
+    }
+}
+
 /// A message as the value that is printed.
-pub(crate) fn of<T: Serialize>(message: &T) -> Result<Value, Failure> {
-    let mut value = serde_json::to_value(message)
-        .map_err(|error| Failure::internal(format!("the server's answer cannot be written as JSON: {error}")))?;
+pub(crate) fn of<T: Serialize>(message: &T) -> Result<Value, Unwritable> {
+    let mut value = serde_json::to_value(message).map_err(Unwritable)?;
     plain(&mut value);
     Ok(value)
 }
 
 /// An event as the value that is printed, with what a watch says once for all of them: each line stands for itself.
-pub(crate) fn of_event(event: &ExecutionEvent, execution: &Execution) -> Result<Value, Failure> {
+pub(crate) fn of_event(event: &ExecutionEvent, execution: &Execution) -> Result<Value, Unwritable> {
     let mut value = of(event)?;
     if let Value::Object(fields) = &mut value {
         fields.insert("execution".to_owned(), execution.name.clone().into());

@@ -144,7 +144,7 @@ impl Line {
     }
 
     /// The line with another one at the right edge of this many columns; below it if both do not fit.
-    pub(crate) fn beside(self, right: Line, columns: usize) -> Vec<Line> {
+    pub(crate) fn with_right(self, right: Line, columns: usize) -> Vec<Line> {
         let gap = columns.saturating_sub(self.width() + right.width());
         match gap {
             0 | 1 => vec![self, Line::new("  ").with(right)],
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn two_ends_of_a_row_stand_apart() {
-        let beside = |columns| folded_all(&Line::new("left").beside(Line::new("right"), columns), 40);
+        let beside = |columns| folded_all(&Line::new("left").with_right(Line::new("right"), columns), 40);
         assert_eq!(beside(12), ["left   right"]);
         assert_eq!(beside(10), ["left", "  right"]);
     }

@@ -14,13 +14,13 @@ use belay_proto::{
         DeleteExecutionResponse, Execution, ExecutionEvent, ForkExecutionRequest, GetArtifactRequest,
         GetArtifactResponse, GetExecutionRequest, GetProvenanceRequest, GetProvenanceResponse, GetStepRequest,
         ListArtifactsRequest, ListArtifactsResponse, ListAuditEntriesRequest, ListAuditEntriesResponse,
-        ListCapabilitiesRequest, ListCapabilitiesResponse, ListExecutionsRequest, ListExecutionsResponse,
-        ListNamespacesRequest, ListNamespacesResponse, ListStepsRequest, ListStepsResponse, ListToolCallsRequest,
-        ListToolCallsResponse, PauseExecutionRequest, Plan, PlanViolation, ReadBlobRequest, ReadBlobResponse,
-        ResolveStepRequest, ResumeExecutionRequest, RetryExecutionRequest, RetryStepRequest, SetStepOutputRequest,
-        SignalExecutionRequest, SkipStepRequest, StartExecutionRequest, Step, ToolCall, UpdatePlanRequest,
-        ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
-        WatchExecutionsRequest, WatchExecutionsResponse,
+        ListCapabilitiesRequest, ListCapabilitiesResponse, ListEventsRequest, ListEventsResponse,
+        ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest, ListNamespacesResponse, ListStepsRequest,
+        ListStepsResponse, ListToolCallsRequest, ListToolCallsResponse, PauseExecutionRequest, Plan, PlanViolation,
+        ReadBlobRequest, ReadBlobResponse, ResolveStepRequest, ResumeExecutionRequest, RetryExecutionRequest,
+        RetryStepRequest, SetStepOutputRequest, SignalExecutionRequest, SkipStepRequest, StartExecutionRequest, Step,
+        ToolCall, UpdatePlanRequest, ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest,
+        WatchExecutionRequest, WatchExecutionResponse, WatchExecutionsRequest, WatchExecutionsResponse,
         approval_service_server::ApprovalServiceServer,
         execution_event::Kind,
         executor_service_server::{ExecutorService, ExecutorServiceServer},
@@ -300,6 +300,10 @@ impl ExecutorService for Scripted {
         let entries = world.audit.clone();
         world.audits.push(request.clone());
         Ok(Response::new(ListAuditEntriesResponse { entries, level: request.level, ..Default::default() }))
+    }
+
+    async fn list_events(&self, _: Request<ListEventsRequest>) -> Result<Response<ListEventsResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
     }
 
     async fn list_executions(

@@ -163,7 +163,7 @@ pub struct StepDraft {
     pub kind: StepKindDraft,
 }
 
-/// An unchecked call that takes the place of a step's own, or undoes what that has done.
+/// An unchecked call: one of a step's `calls`, one that takes the place of a step's own, or one that undoes what that has done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallDraft {
@@ -225,6 +225,11 @@ pub enum StepKindDraft {
         /// The arguments: an object, whose strings may hold templates, except in the arguments named in `verbatim`.
         arguments: Value,
     },
+    /// Several calls of tools, side by side.
+    Calls {
+        /// The calls, in the order of their results.
+        calls: Vec<CallDraft>,
+    },
     /// A wait.
     Wait {
         /// What it waits for.
@@ -241,10 +246,19 @@ pub enum StepKindDraft {
 }
 
 impl StepKindDraft {
-    /// The name of its kind where a plan says how often steps of a kind are tried: the tool, or `plan`. `None` for a step without attempts.
+    /// Whether it calls tools itself.
+    pub(crate) fn calls_tool(&self) -> bool {
+        match self {
+            Self::Tool { .. } | Self::Calls { .. } => true,
+            Self::Wait { .. } | Self::Plan { .. } => false,
+        }
+    }
+
+    /// The name of its kind where a plan says how often steps of a kind are tried: the tool, `calls` or `plan`. `None` for a step without attempts.
     pub(crate) fn retried_as(&self) -> Option<&str> {
         match self {
             Self::Tool { tool, .. } => Some(tool),
+            Self::Calls { .. } => Some("calls"),
             Self::Plan { .. } => Some("plan"),
             Self::Wait { .. } => None,
         }

@@ -34,8 +34,8 @@ pub use error::{InvalidPlan, StepProblem, Violation};
 pub use escalation::{Escalation, Then};
 pub use nearest::nearest;
 pub use plan::{
-    COMMAND_TOOL, CallPlace, Check, CheckPlace, FormSpec, Plan, PlanStep, Planned, PlannedCall, PlannedStep, StepKind,
-    StepSpec, ToolStep, WaitFor, WaitStep, not_allowed,
+    COMMAND_TOOL, CallPlace, CallsStep, Check, CheckPlace, FormSpec, Plan, PlanStep, Planned, PlannedCall, PlannedStep,
+    StepKind, StepSpec, ToolStep, WaitFor, WaitStep, not_allowed,
 };
 pub use recovery::{MAX_QUEUED_ATTEMPTS, OnError, RecoveryStrategy};
 pub use retry::{Backoff, Never, Profile, QUEUE_DELAY, QueueForLater, RateLimit, RetryPolicy};

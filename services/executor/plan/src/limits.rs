@@ -47,6 +47,9 @@ pub const MAX_FORM_DESCRIPTION_CHARS: usize = 8_000;
 /// The maximum size of a form's schema in bytes, as compact JSON.
 pub const MAX_SCHEMA_BYTES: usize = 32 * 1024;
 
+/// The most calls that a step makes side by side.
+pub const MAX_CALLS: usize = 100;
+
 /// The maximum number of entries of a list for which a step runs.
 pub const MAX_ITEMS: usize = 10_000;
 

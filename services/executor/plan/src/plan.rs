@@ -148,7 +148,7 @@ impl CheckPlace {
     }
 }
 
-/// A call of a step beside its own.
+/// A call of a step with the arguments that are taken verbatim: one of its `calls`, or one beside its own.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OtherCall {
     pub(crate) call: ToolStep,
@@ -160,6 +160,8 @@ pub(crate) struct OtherCall {
 pub enum StepKind {
     /// One call of one tool.
     Tool(ToolStep),
+    /// Several calls of tools, side by side.
+    Calls(CallsStep),
     /// A wait.
     Wait(WaitStep),
     /// An execution of another plan.
@@ -171,9 +173,27 @@ impl StepKind {
     /// ready.
     pub fn needs_slot(&self) -> bool {
         match self {
-            Self::Tool(_) | Self::Plan(_) => true,
+            Self::Tool(_) | Self::Calls(_) | Self::Plan(_) => true,
             Self::Wait(_) => false,
         }
+    }
+}
+
+/// A step that makes several calls of tools, side by side. Each is carried out as a step of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallsStep {
+    pub(crate) calls: Vec<OtherCall>,
+}
+
+impl CallsStep {
+    /// The calls, in the order of their results; at least one.
+    pub fn calls(&self) -> impl ExactSizeIterator<Item = &ToolStep> {
+        self.calls.iter().map(|listed| &listed.call)
+    }
+
+    /// The calls, each with the names of the arguments that it takes verbatim.
+    pub fn as_written(&self) -> impl ExactSizeIterator<Item = (&ToolStep, &[String])> {
+        self.calls.iter().map(|listed| (&listed.call, &listed.verbatim[..]))
     }
 }
 
@@ -337,6 +357,8 @@ impl PlannedCall<'_> {
 pub enum CallPlace {
     /// Its own.
     Own,
+    /// One of several, by its position.
+    Listed(usize),
     /// One that takes the place of its own, by its position.
     Fallback(usize),
     /// The one that undoes what it has done.
@@ -350,6 +372,7 @@ impl CallPlace {
     pub fn pointer(self, field: &str) -> String {
         match self {
             Self::Own => field.to_owned(),
+            Self::Listed(place) => format!("/calls/{place}{field}"),
             Self::Fallback(place) => format!("/fallback/{place}{field}"),
             Self::Compensate => format!("/compensate{field}"),
             // The author writes a path or a command, and no tool.
@@ -408,7 +431,7 @@ impl Plan {
     pub fn nested_levels(&self) -> usize {
         let of_step = |step: &Arc<StepSpec>| match step.kind() {
             StepKind::Plan(PlanStep { plan, .. }) => 1 + plan.nested_levels(),
-            StepKind::Tool(_) | StepKind::Wait(_) => 0,
+            StepKind::Tool(_) | StepKind::Calls(_) | StepKind::Wait(_) => 0,
         };
         self.steps.iter().map(of_step).max().unwrap_or(0)
     }
@@ -569,13 +592,31 @@ impl StepSpec {
         self.compensate.as_ref().map(|other| &other.call)
     }
 
-    /// All calls that it may make to complete: its own, then those that take its place; none for a step that calls no tool.
+    /// All calls that it may make itself to complete: its own, then those that take its place; none for a step that calls no tool, or several.
     pub fn calls(&self) -> impl Iterator<Item = &ToolStep> {
         let own = match &self.kind {
             StepKind::Tool(call) => Some(call),
-            StepKind::Wait(_) | StepKind::Plan(_) => None,
+            StepKind::Calls(_) | StepKind::Wait(_) | StepKind::Plan(_) => None,
         };
         own.into_iter().chain(self.fallback())
+    }
+
+    /// The calls that it makes side by side; `None` for a step of another kind.
+    pub fn several(&self) -> Option<&CallsStep> {
+        match &self.kind {
+            StepKind::Calls(several) => Some(several),
+            StepKind::Tool(_) | StepKind::Wait(_) | StepKind::Plan(_) => None,
+        }
+    }
+
+    /// The calls that it makes side by side, in the order of their results; none for a step of another kind.
+    pub fn listed_calls(&self) -> impl Iterator<Item = &ToolStep> {
+        self.several().into_iter().flat_map(CallsStep::calls)
+    }
+
+    /// Whether steps of its own do its work, one for each entry of its list or for each of its calls.
+    pub fn has_entries(&self) -> bool {
+        self.for_each.is_some() || self.several().is_some()
     }
 
     /// What it uses that no other step may use at the same time; ascending and unique.
@@ -659,6 +700,7 @@ impl StepSpec {
             StepKind::Wait(WaitStep { wait_for: WaitFor::Form(form) }) => Some(form),
             StepKind::Wait(WaitStep { wait_for: WaitFor::Duration(_) | WaitFor::Time(_) | WaitFor::Signal(_) })
             | StepKind::Tool(_)
+            | StepKind::Calls(_)
             | StepKind::Plan(_) => None,
         }
     }
@@ -673,6 +715,9 @@ impl StepSpec {
         let kind = match &self.kind {
             StepKind::Tool(ToolStep { tool, arguments }) => {
                 StepKindDraft::Tool { tool: tool.clone(), arguments: arguments.source().clone() }
+            }
+            StepKind::Calls(CallsStep { calls }) => {
+                StepKindDraft::Calls { calls: calls.iter().map(OtherCall::to_draft).collect() }
             }
             StepKind::Plan(PlanStep { plan, inputs }) => {
                 StepKindDraft::Plan { plan: Box::new(plan.to_draft()), inputs: inputs.source().clone() }

@@ -15,6 +15,7 @@ use belay_journal::{
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use belay_proto::v1;
+use belay_reading::progress::Progress;
 use belay_reasons as reasons;
 use belay_service_kit::{Retry, status, words};
 use futures::FutureExt as _;
@@ -26,7 +27,6 @@ use tracing::Instrument as _;
 use super::{Decided, Driver, Loaded, child_end::end_of, exit::Exit, messages_of, summary_of};
 use crate::{
     feeds::Push,
-    history::progress::Progress,
     names::ExecutionName,
     observe::trace::Trace,
     owned::{

@@ -6,12 +6,10 @@
 use std::time::Duration;
 
 use belay_execution::{Failure, Finished, Payload, SkipReason, StepId, ToolCallRequest, Waiting};
+use belay_reading::progress::{EndedCall, Fact};
 
 use super::Driver;
-use crate::{
-    history::progress::{EndedCall, Fact},
-    wire,
-};
+use crate::wire;
 
 /// How much of a call's parameters is logged, in characters.
 const MAX_PARAMETERS: usize = 1_024;

@@ -27,6 +27,7 @@ use belay_journal::{
     TakenMessage, Waits,
 };
 use belay_proto::v1;
+use belay_reading::progress::{Fact, Progress};
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
@@ -38,7 +39,6 @@ use obstacles::Obstacles;
 use crate::{
     approvals::{asks, decisions::outcome},
     feeds::{EventFeed, LiveWaits, Push},
-    history::progress::{Fact, Progress},
     names::ExecutionName,
     observe::trace::Trace,
     owned::{

@@ -22,6 +22,7 @@ use belay_journal::{
     Position, Query, Reading, StoreError, TakenMessage, Transition,
 };
 use belay_proto::v1;
+use belay_reading::event_index::EventIndex;
 use belay_redaction::Redactor;
 use tokio::sync::{Notify, mpsc, watch};
 use tonic::Status;
@@ -32,7 +33,6 @@ pub(crate) use self::{
     view::{LiveWaits, ReadView},
 };
 use crate::{
-    history::event_index::EventIndex,
     names::ExecutionName,
     owned::messages::EndedChild,
     store::{

@@ -16,12 +16,12 @@ use belay_defects::{Defect, is_planted};
 use belay_execution::{Event, Execution, StepKey};
 use belay_journal::ExecutionKey;
 use belay_proto::v1;
+use belay_reading::event_index::EventIndex;
 use belay_redaction::Redactor;
 use tonic::Status;
 
 use super::memory::{Memory, Share};
 use crate::{
-    history::event_index::EventIndex,
     names::ExecutionName,
     store::{journal_reads::JournalReads, replayed::Replayed, secrets::shown},
     wire,

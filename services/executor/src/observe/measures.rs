@@ -1,9 +1,10 @@
 //! What this process has counted and recorded of executions. Names are those of `docs/operations.md`.
 
 use belay_execution::{Decision, ExecutionState};
+use belay_reading::progress::Fact;
 use belay_service_kit::metrics::{Counter, Histogram, Metric, Unit};
 
-use crate::{history::progress::Fact, wire};
+use crate::wire;
 
 /// The ends of an execution, as the values of an attribute.
 const ENDS: [ExecutionState; 5] = [
@@ -145,6 +146,7 @@ mod tests {
     use std::time::Duration;
 
     use belay_execution::{Finished, Totals};
+    use belay_reading::progress::Fact;
     use belay_service_kit::metrics::Values;
 
     use super::*;

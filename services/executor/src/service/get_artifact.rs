@@ -2,14 +2,14 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use belay_execution::{Payload, Workspace};
 use belay_proto::v1;
+use belay_reading::artifacts::{ArtifactId, Content, Made, Selection};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use super::{history::History, watch_execution::Messages};
+use super::{artifacts, history::History, watch_execution::Messages};
 use crate::{
     ExecutionRegistry,
-    history::artifacts::{ArtifactId, Content, Made, Selection, shown_text},
     names::{ExecutionName, artifact_name},
     store::blobs::{Opener, Unreadable, digest_bytes},
 };
@@ -26,10 +26,12 @@ pub(super) async fn get_artifact(
         u64::try_from(request.offset).map_err(|_| Status::from(status::invalid("offset", "must not be negative")))?;
     let history = History::of(registry, &name, None, &request.name).await?;
     let made = find(&history, &name, &id).await?;
-    let artifact = made.message(&name.to_string(), &history.redactor);
+    let artifact = artifacts::message(&made, &name.to_string(), &history.redactor);
     let mut content = match &made.content {
         Content::File(_) => return Err(not_kept(&artifact, &history.workspace)),
-        Content::Output(Payload::Inline(json)) => Bytes::Inline(shown_text(json, &history.redactor).into_bytes()),
+        Content::Output(Payload::Inline(json)) => {
+            Bytes::Inline(artifacts::shown_text(json, &history.redactor).into_bytes())
+        }
         Content::Output(Payload::Blob(blob)) => {
             let opener = registry.follower.opener(history.key, &name, history.uid.clone()).await?;
             let bytes = digest_bytes(&blob.digest);

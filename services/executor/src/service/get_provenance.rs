@@ -5,15 +5,12 @@ use std::{
 };
 
 use belay_proto::v1;
+use belay_reading::artifacts::{ArtifactId, Lineage, Made, Selection};
+use belay_service_kit::status;
 use tonic::Status;
 
-use super::{get_artifact::not_found, history::History};
-use crate::{
-    ExecutionRegistry,
-    history::artifacts::{ArtifactId, Lineage, Made, Selection},
-    names::artifact_name,
-};
-use belay_service_kit::status;
+use super::{artifacts, get_artifact::not_found, history::History};
+use crate::{ExecutionRegistry, names::artifact_name};
 
 /// The most artifacts in each direction.
 const MAX_ARTIFACTS: usize = 1_000;
@@ -49,7 +46,7 @@ pub(super) async fn get_provenance(
     let (selection, up, down) = selecting.await?.ok_or_else(|| not_found(&name, &id))?;
     let mut found = HashMap::with_capacity(selection.len());
     let see = |made: Made| {
-        found.insert(made.id, made.message(&execution, &history.redactor));
+        found.insert(made.id, artifacts::message(&made, &execution, &history.redactor));
         ControlFlow::Continue(())
     };
     history.artifacts(&selection, see).await?;

@@ -9,6 +9,10 @@ use std::{
 use belay_execution::{Event, StepId, Workspace};
 use belay_journal::{ExecutionKey, Transition};
 use belay_proto::v1::{AuditLevel, ExecutionEvent, execution_event::Kind};
+use belay_reading::{
+    artifacts::{Made, Selection},
+    event_index::EventIndex,
+};
 use belay_reasons as reasons;
 use belay_redaction::Redactor;
 use belay_service_kit::status;
@@ -16,10 +20,6 @@ use tonic::{Code, Status};
 
 use crate::{
     ExecutionRegistry,
-    history::{
-        artifacts::{Made, Selection},
-        event_index::EventIndex,
-    },
     names::ExecutionName,
     store::journal_reads::{corrupt, undecodable, unreadable},
     wire,
@@ -111,6 +111,36 @@ impl<'a> History<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Gives the events after one to `see`, each with its sequence, in order and as watchers get them, until it breaks or there are no more. At first no more
+    /// are read than `wanted` and one.
+    pub(super) async fn watched(
+        &self,
+        after: u64,
+        wanted: usize,
+        mut see: impl FnMut(u64, ExecutionEvent) -> ControlFlow<()>,
+    ) -> Result<(), Status> {
+        let Self { registry, key, .. } = *self;
+        let feed = registry.feed(key);
+        let (mut cursor, mut limit) = (after, self.page().min(wanted.saturating_add(1)));
+        loop {
+            let read = registry.follower.read(move |reader| reader.read(key, cursor, limit)).await;
+            let transitions = read.map_err(|error| unreadable(&error))?;
+            let Some(last) = transitions.last() else { return Ok(()) };
+            let from = std::mem::replace(&mut cursor, last.last_sequence());
+            limit = self.page();
+            // A client that is shown an event and then asks for the execution gets it with that event.
+            feed.raise(cursor);
+            for transition in &transitions {
+                for message in wire::decode_all(transition).map_err(|error| undecodable(&error, &registry.vault))? {
+                    let sequence = u64::try_from(message.sequence).unwrap_or(0);
+                    if sequence > from && see(sequence, message).is_break() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
     }
 
     fn page(&self) -> usize {

@@ -1,19 +1,18 @@
 use std::{ops::ControlFlow, sync::Arc};
 
 use belay_execution::StepId;
-use belay_proto::v1::{self, artifact::Kind};
+use belay_proto::v1;
+use belay_reading::artifacts::{ArtifactId, Listed, Made, Page, Selection, Wanted};
 use belay_service_kit::status;
+use prost::Message as _;
 use tonic::Status;
 
 use super::{
+    artifacts,
     history::{History, MAX_SELECTED},
     list_executions::page_size,
 };
-use crate::{
-    ExecutionRegistry,
-    history::artifacts::{ArtifactId, Made, Page, Selection, Wanted},
-    names::execution_or_step,
-};
+use crate::{ExecutionRegistry, names::execution_or_step, wire};
 
 /// How many bytes of artifacts a page has, unless one alone has more.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -31,12 +30,17 @@ pub(super) async fn list_artifacts(
             Status::from(status::invalid("page_token", "is not one that this method returned: begin without one"))
         })?),
     };
-    let kind = Kind::try_from(request.kind).unwrap_or_default();
+    let kind = wire::artifact_kind_from(request.kind);
     let history = History::of(registry, &name, step.as_deref(), &request.parent).await?;
     let step = step.map(StepId::from);
     let wanted = Wanted { step: step.clone(), kind, path_prefix: request.path_prefix, after };
     let execution = name.to_string();
-    let mut page = Page::new(&execution, &history.redactor, wanted, size, MAX_PAGE_BYTES);
+    let message = |made: &Made| {
+        let message = artifacts::message(made, &execution, &history.redactor);
+        let bytes = message.encoded_len();
+        (message, bytes)
+    };
+    let mut page = Page::new(wanted, size, MAX_PAGE_BYTES);
     loop {
         let (wanted, count) = (page.wanted(), page.missing().min(MAX_SELECTED));
         let selecting = history.select(|index, is_complete| {
@@ -47,12 +51,17 @@ pub(super) async fn list_artifacts(
         let (selection, unlisted) = selecting.await?;
         let mut is_full = false;
         let see = |made: Made| {
-            is_full = page.apply(&made);
+            is_full = page.apply(&made, message);
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         history.artifacts(&selection, see).await?;
         if is_full || selection.len() < count {
-            return Ok(page.response(unlisted));
+            let Listed { artifacts, next, unlisted } = page.listed(unlisted);
+            return Ok(v1::ListArtifactsResponse {
+                artifacts,
+                next_page_token: next.map(|next| next.to_string()).unwrap_or_default(),
+                unlisted_file_count: i64::try_from(unlisted).unwrap_or(i64::MAX),
+            });
         }
     }
 }

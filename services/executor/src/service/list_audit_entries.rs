@@ -1,12 +1,13 @@
 use std::{ops::ControlFlow, sync::Arc};
 
 use belay_proto::v1::{self, AuditLevel};
+use belay_reading::audit;
 use belay_service_kit::status;
 use prost::Message as _;
 use tonic::Status;
 
 use super::{history::History, list_executions::page_size};
-use crate::{ExecutionRegistry, history::audit, names::execution_or_step, store::secrets::shown};
+use crate::{ExecutionRegistry, names::execution_or_step, store::secrets::shown, wire};
 
 /// How many events a page looks at: where few are wanted it is shorter, and may be empty.
 const MAX_PAGE_EVENTS: usize = 2_048;
@@ -45,7 +46,7 @@ pub(super) async fn list_audit_entries(
         if step.as_deref().is_some_and(|step| about.is_none_or(|about| about.as_str() != step)) {
             return ControlFlow::Continue(());
         }
-        let entry = audit::entry(event);
+        let entry = wire::audit_entry(audit::entry(event));
         if entry.level > level.into() || entry.severity < request.min_severity {
             return ControlFlow::Continue(());
         }

@@ -1,5 +1,6 @@
 //! The methods of `ExecutorService`, one file each.
 
+mod artifacts;
 mod delete_execution;
 mod filter;
 mod fork_execution;
@@ -11,6 +12,7 @@ mod history;
 mod list_artifacts;
 mod list_audit_entries;
 mod list_capabilities;
+mod list_events;
 mod list_executions;
 mod list_namespaces;
 mod list_steps;
@@ -129,6 +131,13 @@ impl ExecutorService for Service {
         request: Request<v1::ListAuditEntriesRequest>,
     ) -> Result<Response<v1::ListAuditEntriesResponse>, Status> {
         list_audit_entries::list_audit_entries(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_events(
+        &self,
+        request: Request<v1::ListEventsRequest>,
+    ) -> Result<Response<v1::ListEventsResponse>, Status> {
+        list_events::list_events(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_executions(

@@ -1,6 +1,6 @@
 //! What a page of an execution reads of the journal: the same of one with few steps and of one with many.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc, time::Duration};
 
 use belay_execution::{
     ApprovalMode, Body, ChangeKind, CommittedFile, Created, DecideContext, EffectSummary, Execution, ExecutionEvent,
@@ -11,17 +11,21 @@ use belay_journal::{
 };
 use belay_journal_memory::{Memory, MemoryWriter};
 use belay_plan::{Format, Plan};
-use belay_proto::v1::{self, AuditLevel, artifact::Kind};
+use belay_proto::{
+    kinds,
+    v1::{self, AuditLevel, artifact::Kind},
+};
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Ids, Shutdown, SystemClock, net, shutdown::Trigger};
 use belay_sqlite::Threads;
 use belay_telemetry::Telemetry;
+use tonic::Code;
 
 use super::{
     get_artifact::get_artifact, get_provenance::get_provenance, list_artifacts::list_artifacts,
-    list_audit_entries::list_audit_entries, list_tool_calls::list_tool_calls,
+    list_audit_entries::list_audit_entries, list_events::list_events, list_tool_calls::list_tool_calls,
 };
-use crate::{ExecutionRegistry, Gate, Parts, Runner, Thresholds, store::secrets::Sealed, wire};
+use crate::{ExecutionRegistry, Gate, Parts, Runner, Thresholds, names::ExecutionName, store::secrets::Sealed, wire};
 
 const NAME: &str = "namespaces/n/executions/e";
 
@@ -120,6 +124,28 @@ impl World {
             Ok((page.tool_calls.len(), page.next_page_token))
         };
         self.pages(page).await
+    }
+
+    /// How many transitions each page of the events reads, and the events.
+    async fn events(&self, request: v1::ListEventsRequest) -> (Vec<usize>, Vec<v1::ExecutionEvent>) {
+        let parent = if request.parent.is_empty() { NAME.to_owned() } else { request.parent.clone() };
+        let events = RefCell::new(Vec::new());
+        let page = async |page_token| {
+            let request = v1::ListEventsRequest { parent: parent.clone(), page_token, ..request.clone() };
+            let page = list_events(&self.registry, request).await?;
+            let listed = page.events.len();
+            events.borrow_mut().extend(page.events);
+            Ok((listed, page.next_page_token))
+        };
+        let (reads, _) = self.pages(page).await;
+        (reads, events.into_inner())
+    }
+
+    /// The events as the journal has them.
+    async fn stored_events(&self) -> Vec<v1::ExecutionEvent> {
+        let key = self.registry.follower.find(&ExecutionName::parse("name", NAME).unwrap()).await.unwrap().key;
+        let all = self.registry.follower.read(move |reader| reader.read(key, 0, usize::MAX)).await.unwrap();
+        all.iter().flat_map(|transition| wire::decode_all(transition).unwrap()).collect()
     }
 }
 
@@ -299,4 +325,104 @@ async fn files_are_told_apart_by_their_paths_and_not_by_how_these_are_shown() {
     assert!(files.iter().all(|file| file.path == files[0].path && !file.path.contains("ghp_")), "{files:?}");
     let replaces = |n: usize| files[n].derives_from.iter().any(|from| *from == files[0].name);
     assert_eq!([1, 2].map(replaces), [false, true]);
+}
+
+/// Every event is on exactly one page, in order, whatever the size of the pages; and a page reads no more than is on it.
+#[tokio::test]
+async fn the_events_are_listed_without_a_gap() {
+    const STEPS: usize = 300;
+    let world = World::of(STEPS).await;
+    let stored = world.stored_events().await;
+    assert!(stored.len() > 1_000, "{}", stored.len());
+    for page_size in [7, 100, 1_000] {
+        let (reads, events) = world.events(v1::ListEventsRequest { page_size, ..Default::default() }).await;
+        assert_eq!(events, stored, "{page_size} a page");
+        let pages = stored.len().div_ceil(usize::try_from(page_size).unwrap());
+        assert_eq!(reads.len(), pages);
+        // No transition has less than one event.
+        assert_bounded("events", &reads, usize::try_from(page_size).unwrap() + 1 + READ);
+    }
+}
+
+/// Events are chosen by their step and by their kind. What is passed over has been looked at, so that a page may be short.
+#[tokio::test]
+async fn events_are_listed_by_step_and_kind() {
+    const STEPS: usize = 600;
+    let world = World::of(STEPS).await;
+    let stored = world.stored_events().await;
+    let listed = async |parent: &str, kinds: &[&str]| {
+        let kinds = kinds.iter().map(|&kind| kind.to_owned()).collect();
+        let request = v1::ListEventsRequest { parent: parent.to_owned(), kinds, page_size: 50, ..Default::default() };
+        world.events(request).await.1
+    };
+    let of_step = |step: &str| stored.iter().filter(|event| event.step_id == step).cloned().collect::<Vec<_>>();
+    assert_eq!(listed(&format!("{NAME}/steps/s300"), &[]).await, of_step("s300"));
+    let of_kind = |kinds: &[&str]| {
+        let is_wanted = |event: &&v1::ExecutionEvent| kinds.contains(&kinds::name(event.kind.as_ref().unwrap()));
+        stored.iter().filter(is_wanted).cloned().collect::<Vec<_>>()
+    };
+    for wanted in [&["step_completed"][..], &["execution_finished", "step_started"], &["execution_paused"]] {
+        assert_eq!(listed(NAME, wanted).await, of_kind(wanted), "{wanted:?}");
+    }
+    assert_eq!(of_kind(&["step_completed"]).len(), STEPS);
+    let both = listed(&format!("{NAME}/steps/s7"), &["tool_call_completed"]).await;
+    let [both] = both.as_slice() else { panic!("{both:?}") };
+    assert_eq!((both.step_id.as_str(), kinds::name(both.kind.as_ref().unwrap())), ("s7", "tool_call_completed"));
+}
+
+/// What cannot be meant is refused with what can be.
+#[tokio::test]
+async fn steps_kinds_and_tokens_that_there_are_not_are_refused() {
+    let world = World::of(30).await;
+    let refused = async |parent: &str, kind: &str, page_token: &str| {
+        let kinds = if kind.is_empty() { Vec::new() } else { vec!["step_started".to_owned(), kind.to_owned()] };
+        let (parent, page_token) = (parent.to_owned(), page_token.to_owned());
+        let request = v1::ListEventsRequest { parent, page_token, kinds, page_size: 10 };
+        list_events(&world.registry, request).await.unwrap_err()
+    };
+    let no_step = refused(&format!("{NAME}/steps/s30"), "", "").await;
+    assert_eq!((no_step.code(), no_step.message()), (Code::NotFound, "Execution `e` has no step `s30`."));
+    let no_execution = refused("namespaces/n/executions/other", "", "").await;
+    assert_eq!(no_execution.code(), Code::NotFound);
+
+    for kind in ["step_finished", "StepFailed", "tool_call_output"] {
+        let no_kind = refused(NAME, kind, "").await;
+        assert_eq!(no_kind.code(), Code::InvalidArgument);
+        let message = no_kind.message();
+        assert!(message.starts_with(&format!("kinds[1]: `{kind}` is not a kind of event")), "{message}");
+        assert!(message.contains("use one of execution_created, execution_started,"), "{message}");
+        assert!(message.ends_with(", approval_decided") && !message.contains("output,"), "{message}");
+    }
+
+    let of = async |kinds: Vec<String>, parent: &str| {
+        let request = v1::ListEventsRequest { parent: parent.to_owned(), kinds, page_size: 2, ..Default::default() };
+        list_events(&world.registry, request).await.unwrap().next_page_token
+    };
+    let request = v1::ListToolCallsRequest { parent: NAME.into(), page_size: 2, ..Default::default() };
+    let of_calls = list_tool_calls(&world.registry, request).await.unwrap().next_page_token;
+    let request = v1::ListArtifactsRequest { parent: NAME.into(), page_size: 2, ..Default::default() };
+    let of_artifacts = list_artifacts(&world.registry, request).await.unwrap().next_page_token;
+    let of_kind = of(vec!["step_completed".into()], NAME).await;
+    let of_step = of(Vec::new(), &format!("{NAME}/steps/s3")).await;
+    let own = of(Vec::new(), NAME).await;
+    for token in [&of_calls, &of_artifacts, &of_kind, &of_step, "1", &format!("{own}0x"), "."] {
+        assert!(!token.is_empty());
+        let refused = refused(NAME, "", token).await;
+        assert_eq!(refused.code(), Code::InvalidArgument, "{token}");
+        assert!(refused.message().starts_with("page_token: is not valid"), "{}", refused.message());
+    }
+    let request = v1::ListEventsRequest { parent: NAME.into(), page_token: own, ..Default::default() };
+    assert_eq!(list_events(&world.registry, request).await.unwrap().events[0].sequence, 3);
+}
+
+/// Events are listed as they are stored: with the secrets hidden, which is how watchers get them.
+#[tokio::test]
+async fn events_are_listed_with_their_secrets_hidden() {
+    let token = ["ghp_FAKE0fake1Belay2Not3Real4FAKE0fake", "0B"].concat();
+    let world = World::with(1, |_| file(format!("out/{token}"), "")).await;
+    let (_, events) = world.events(v1::ListEventsRequest::default()).await;
+    assert_eq!(events, world.stored_events().await);
+    let text = format!("{events:?}");
+    assert!(text.contains("out/") && !text.contains("ghp_"), "{text}");
+    assert!(events.iter().all(|event| event.secrets.is_empty()));
 }

@@ -74,7 +74,8 @@ pub(crate) fn of_event(
 
 /// The places in a step's output that its calls mark: one of them has returned it. What a step with a plan returns has the outputs of that plan's steps.
 fn of_output(step: &StepSpec, tools: &[ToolFacts]) -> Vec<String> {
-    let facts = step.calls().filter_map(|call| tools.iter().find(|facts| facts.used_as == call.tool));
+    let calls = step.calls().chain(step.listed_calls());
+    let facts = calls.filter_map(|call| tools.iter().find(|facts| facts.used_as == call.tool));
     let mut places: Vec<String> = facts.flat_map(|facts| facts.secret_result.iter().cloned()).collect();
     if let StepKind::Plan(PlanStep { plan, .. }) = step.kind() {
         for inner in plan.steps() {
@@ -82,8 +83,8 @@ fn of_output(step: &StepSpec, tools: &[ToolFacts]) -> Vec<String> {
             places.extend(of_output(inner, tools).iter().map(|place| format!("/outputs{id}{place}")));
         }
     }
-    // The outputs of the entries of a list.
-    if step.for_each().is_some() {
+    // The outputs of the entries of a list, or of several calls.
+    if step.has_entries() {
         places = places.iter().map(|place| format!("/*{place}")).chain(places.iter().cloned()).collect();
     }
     places
@@ -104,7 +105,8 @@ impl Found<'_> {
         let mut inputs = BTreeSet::new();
         for step in plan.steps() {
             let checks = step.preconditions().iter().chain(step.postconditions()).filter_map(|check| check.call());
-            for ToolStep { tool, arguments } in step.calls().chain(step.compensate()).chain(checks) {
+            let calls = step.calls().chain(step.listed_calls()).chain(step.compensate());
+            for ToolStep { tool, arguments } in calls.chain(checks) {
                 if let Some(facts) = self.tools.iter().find(|facts| facts.used_as == *tool) {
                     self.in_template(arguments, &facts.secret_arguments, &mut inputs);
                 }

@@ -323,6 +323,12 @@ fn detail(name: &ExecutionName, execution: &Execution, view: StepView<'_>) -> st
             let call = view.call().unwrap_or(tool);
             step::Detail::Tool(v1::ToolStepDetail { tool: call.tool.clone() })
         }
+        StepKind::Calls(listed) => match view.call() {
+            Some(call) => step::Detail::Tool(v1::ToolStepDetail { tool: call.tool.clone() }),
+            None => step::Detail::Calls(v1::CallsStepDetail {
+                tools: listed.calls().map(|call| call.tool.clone()).collect(),
+            }),
+        },
         StepKind::Plan(plan) => {
             let child = view.child(execution).map(|id| ExecutionName { namespace: name.namespace.clone(), id });
             let execution = child.map(|child| child.to_string()).unwrap_or_default();

@@ -10,10 +10,9 @@ mod golden {
     mod tests;
 }
 mod plan;
+mod reading;
 
-pub(crate) use approval::{
-    change_to, check_approval, decision_from, file_type_to, is_pending, receipt_from, requirement_from, subject_kind,
-};
+pub(crate) use approval::{check_approval, decision_from, is_pending, receipt_from, requirement_from, subject_kind};
 pub(crate) use decode::{DecodeError, check_known, check_version, decode_all, decode_bytes, is_end, to_events, uid_of};
 pub(crate) use event::{
     OLDEST_VERSION, VERSION, call_name, encode, facts_beside, output_event, output_frame, parse_call,
@@ -23,6 +22,7 @@ pub(crate) use execution::{
     state_number, state_word, step, step_counts, step_state_name, waiting_reason, waits_for,
 };
 pub(crate) use plan::{audit_level_to, checked_plan_from, plan_message, stored_plan_from, stored_plan_message};
+pub(crate) use reading::{artifact, artifact_kind_from, audit_entry, tool_call};
 
 use std::sync::Arc;
 

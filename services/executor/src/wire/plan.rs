@@ -46,6 +46,7 @@ fn unread(field: &str) -> Option<String> {
     if field.ends_with(".wait.form.schema")
         || field.ends_with(".for_each")
         || field.contains("].fallback[")
+        || field.contains("].calls[")
         || field.contains("].compensate.")
     {
         return Some(field.to_owned());
@@ -62,6 +63,15 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
     let mut steps = Vec::with_capacity(message.steps.len());
     for (index, step) in message.steps.into_iter().enumerate() {
         let at = |field: &str| format!("steps[{index}].{field}");
+        let other = |place: String, call: v1::ToolStep, violations: &mut Vec<Violation>| {
+            let field = |name: &str| at(&format!("{place}.{name}"));
+            if call.exclusive {
+                let message = "is for the step, and holds for this call as well: remove it";
+                violations.push(violation(field("exclusive"), message));
+            }
+            let arguments = arguments_from(call.arguments, field("arguments"), violations);
+            CallDraft { tool: call.tool, arguments, verbatim: call.verbatim }
+        };
         let (kind, exclusive, verbatim) = match step.kind {
             Some(Kind::Tool(tool)) => {
                 let arguments = arguments_from(tool.arguments, at("tool.arguments"), &mut violations);
@@ -83,26 +93,24 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
                 let inputs = inputs.unwrap_or_else(|| serde_json::json!({}));
                 (StepKindDraft::Plan { plan: Box::new(plan), inputs }, false, Vec::new())
             }
+            Some(Kind::Calls(v1::CallsStep { calls, exclusive })) => {
+                let calls = calls.into_iter().enumerate();
+                let calls =
+                    calls.map(|(place, call)| other(format!("calls[{place}]"), call, &mut violations)).collect();
+                (StepKindDraft::Calls { calls }, exclusive, Vec::new())
+            }
             Some(Kind::Wait(wait)) => {
                 (StepKindDraft::Wait { wait: wait_from(&wait, &at, &mut violations) }, false, Vec::new())
             }
             None => {
-                violations.push(violation(at("kind"), "a step needs a kind: set `tool`, `wait` or `plan`"));
+                violations.push(violation(at("kind"), "a step needs a kind: set `tool`, `calls`, `wait` or `plan`"));
                 (StepKindDraft::Tool { tool: String::new(), arguments: serde_json::Value::Null }, false, Vec::new())
             }
         };
-        let mut other = |place: String, call: v1::ToolStep| {
-            let field = |name: &str| at(&format!("{place}.{name}"));
-            if call.exclusive {
-                let message = "is for the step's own call, and holds for this one as well: remove it";
-                violations.push(violation(field("exclusive"), message));
-            }
-            let arguments = arguments_from(call.arguments, field("arguments"), &mut violations);
-            CallDraft { tool: call.tool, arguments, verbatim: call.verbatim }
-        };
         let fallback = step.fallback.into_iter().enumerate();
-        let fallback = fallback.map(|(place, call)| other(format!("fallback[{place}]"), call)).collect();
-        let compensate = step.compensate.map(|call| other("compensate".to_owned(), call));
+        let fallback =
+            fallback.map(|(place, call)| other(format!("fallback[{place}]"), call, &mut violations)).collect();
+        let compensate = step.compensate.map(|call| other("compensate".to_owned(), call, &mut violations));
         let for_each =
             step.for_each.and_then(|list| list.content).map(|list| json_from(list, at("for_each"), &mut violations));
         let retry = step.retry.map(|retry| retry_from(retry, &at("retry"), &mut violations));
@@ -438,7 +446,7 @@ pub(crate) fn stored_plan_message(plan: &Plan) -> v1::Plan {
             inner.plan = Some(stored_plan_message(plan));
         }
         message.retry = match step.kind() {
-            StepKind::Tool(_) | StepKind::Plan(_) => Some(retry_message(step.retry())),
+            StepKind::Tool(_) | StepKind::Calls(_) | StepKind::Plan(_) => Some(retry_message(step.retry())),
             // It is never retried.
             StepKind::Wait(_) => None,
         };
@@ -492,6 +500,9 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
             exclusive: step.exclusive,
             verbatim: step.verbatim,
         }),
+        StepKindDraft::Calls { calls } => {
+            Kind::Calls(v1::CallsStep { calls: calls.into_iter().map(other).collect(), exclusive: step.exclusive })
+        }
         StepKindDraft::Plan { plan, inputs } => {
             Kind::Plan(v1::PlanStep { plan: Some(draft_message(*plan)), inputs: Some(payload(inputs)) })
         }

@@ -65,6 +65,34 @@ async fn next(
     Some(message.cursor).filter(|cursor| !cursor.is_empty())
 }
 
+/// The events of an execution, page by page, are those that a watcher got.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_events_of_an_execution_are_listed_page_by_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+    client.start("watched", PLAN).await;
+    let watched = client.watch_to_the_end("watched").await;
+    let (mut events, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = v1::ListEventsRequest { parent: name("watched"), page_size: 3, page_token, ..Default::default() };
+        let page = client.raw().list_events(request).await.unwrap().into_inner();
+        events.extend(page.events);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(events, watched.events());
+    let request = v1::ListEventsRequest {
+        parent: format!("{}/steps/b", name("watched")),
+        kinds: vec!["step_completed".into()],
+        ..Default::default()
+    };
+    let of_b = client.raw().list_events(request).await.unwrap().into_inner().events;
+    assert_eq!(of_b.iter().map(|event| event.step_id.as_str()).collect::<Vec<_>>(), ["b"]);
+}
+
 /// The calls of an execution, page by page, are those of its steps, each with how it ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_calls_of_an_execution_are_listed_page_by_page() {

@@ -3,6 +3,7 @@
 mod approvals;
 mod artifacts;
 mod bad_input;
+mod calls;
 mod checks;
 mod children;
 mod cli;

@@ -146,6 +146,11 @@ fn the_limits_are_those_of_the_reader() {
     };
     let list = |entries: usize| call(json!({"for_each": vec![1; entries]}));
     let fallback = |calls: usize| call(json!({"fallback": vec![json!({"tool": "u"}); calls]}));
+    let calls = |count: usize| {
+        let mut plan = steps(1);
+        plan["steps"][0] = json!({"id": "a", "calls": vec![json!({"tool": "u"}); count]});
+        plan
+    };
     let resources = |count: usize, chars: usize| {
         let names: Vec<String> =
             (0..count).map(|number| format!("{:x<chars$}", char::from(b'A' + number as u8))).collect();
@@ -212,6 +217,8 @@ fn the_limits_are_those_of_the_reader() {
         ("zero", call(json!({"timeout": "1ms"})), call(json!({"timeout": "0h0.0s"}))),
         ("for_each", list(limits::MAX_ITEMS), list(limits::MAX_ITEMS + 1)),
         ("fallback", fallback(limits::MAX_FALLBACKS), fallback(limits::MAX_FALLBACKS + 1)),
+        ("calls", calls(limits::MAX_CALLS), calls(limits::MAX_CALLS + 1)),
+        ("no calls", calls(1), calls(0)),
         ("resources", resources(limits::MAX_RESOURCES, 1), resources(limits::MAX_RESOURCES + 1, 1)),
         ("a resource", resources(1, limits::MAX_RESOURCE_CHARS), resources(1, limits::MAX_RESOURCE_CHARS + 1)),
         (
@@ -252,6 +259,7 @@ fn every_limit_stands_in_the_schema() {
         ("MAX_ITEM_BYTES", limits::MAX_ITEM_BYTES as u64),
         ("MAX_LIST_BYTES", limits::MAX_LIST_BYTES as u64),
         ("MAX_FALLBACKS", limits::MAX_FALLBACKS as u64),
+        ("MAX_CALLS", limits::MAX_CALLS as u64),
         ("MAX_DESCRIPTION_CHARS", limits::MAX_DESCRIPTION_CHARS as u64),
         ("MAX_ALLOWED_COMMANDS", limits::MAX_ALLOWED_COMMANDS as u64),
         ("MAX_PROGRAM_BYTES", limits::MAX_PROGRAM_BYTES as u64),

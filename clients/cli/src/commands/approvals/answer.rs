@@ -8,14 +8,14 @@ use belay_reasons as reasons;
 use serde_json::Value;
 
 use super::{
-    super::Context,
-    Which,
+    ApprovalArg,
     decide::{refuse_decided, with_gate},
     resolve,
 };
 use crate::{
     args::help,
     ask::{self, Answer as Asked, Terminal},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     names, next,
@@ -33,7 +33,7 @@ const MAX_INPUT_BYTES: u64 = 64 * 1024;
 #[command(after_help = help!("belay approvals answer @last --value '{\"version\": \"1.2\"}'"))]
 pub(crate) struct Answer {
     #[command(flatten)]
-    which: Which,
+    which: ApprovalArg,
     /// The answer; `-` reads it from standard input
     #[arg(long, value_name = "JSON")]
     value: Option<String>,

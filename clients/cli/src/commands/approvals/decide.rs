@@ -3,11 +3,12 @@
 use belay_proto::v1::{Approval, Decision, approval::State};
 use belay_reasons as reasons;
 
-use super::{super::Context, Which, resolve};
+use super::{ApprovalArg, resolve};
 use crate::{
     args::{Format, help},
     ask::{self, Answer, Terminal},
     connect::{Gate, Needs, Session},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     names, next,
@@ -27,7 +28,7 @@ use crate::{
 #[command(after_help = help!("belay approve @last"))]
 pub(crate) struct Approve {
     #[command(flatten)]
-    which: Which,
+    which: ApprovalArg,
     /// Show it and approve without asking
     #[arg(long, short)]
     yes: bool,
@@ -38,7 +39,7 @@ pub(crate) struct Approve {
 #[command(after_help = help!("belay deny @last --reason 'wrong file'"))]
 pub(crate) struct Deny {
     #[command(flatten)]
-    which: Which,
+    which: ApprovalArg,
     /// The reason
     #[arg(long, value_name = "TEXT")]
     reason: String,
@@ -49,7 +50,7 @@ pub(crate) struct Deny {
 #[command(after_help = help!("belay approvals skip @last"))]
 pub(crate) struct Skip {
     #[command(flatten)]
-    which: Which,
+    which: ApprovalArg,
     /// The reason
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
@@ -100,7 +101,12 @@ pub(crate) async fn skip(context: &Context, verb: Skip) -> Result<Exit, Failure>
     decide_at_once(context, &verb.which, Decision::Skip, verb.reason).await
 }
 
-async fn decide_at_once(context: &Context, which: &Which, decision: Decision, reason: String) -> Result<Exit, Failure> {
+async fn decide_at_once(
+    context: &Context,
+    which: &ApprovalArg,
+    decision: Decision,
+    reason: String,
+) -> Result<Exit, Failure> {
     with_gate(context, async |gate| {
         let asked = resolve(gate, &context.namespace, which).await?;
         refuse_decided(&asked)?;
@@ -114,7 +120,7 @@ pub(super) async fn with_gate(
     context: &Context,
     work: impl AsyncFnOnce(&mut Gate) -> Result<Option<Approval>, Failure>,
 ) -> Result<Exit, Failure> {
-    let session = Session::open(&context.place, Needs::Records).await?;
+    let session = Session::open(&context.target, Needs::Records).await?;
     // Services that run only for the moment of this command drive nothing on.
     let is_driven = !session.is_embedded();
     let outcome = match session.to_gate().client().await {
@@ -148,7 +154,7 @@ pub(super) fn refuse_decided(asked: &Approval) -> Result<(), Failure> {
     Err(Report::new(reasons::ALREADY_DECIDED, message).next(words::show_approval(&asked.name)).into())
 }
 
-fn needs_yes(which: &Which) -> crate::failure::Report {
+fn needs_yes(which: &ApprovalArg) -> crate::failure::Report {
     let message = "no terminal to show the approval on; --yes approves without asking";
     Report::new(reasons::NO_TERMINAL, message).next(next::command(&["approvals", "show", which.id.as_str()]))
 }

@@ -2,16 +2,14 @@
 
 use belay_proto::v1::{ListApprovalsRequest, ListApprovalsResponse, approval::State};
 
-use super::super::{
-    Context,
-    listing::{Extent, elsewhere, print, sought, states, wanted},
-};
+use super::super::listing::{Extent, elsewhere, print, sought, states, wanted};
 use crate::{
     args::help,
     clock,
+    context::Context,
     exit::Exit,
     failure::Failure,
-    names,
+    lookup, names,
     render::{approval, words},
 };
 
@@ -46,7 +44,7 @@ pub(crate) struct List {
 pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure> {
     let listed = context.ask_gate(async |gate, client| {
         let execution = match &verb.execution {
-            Some(id) => names::resolve(client, &context.namespace, id).await?,
+            Some(id) => lookup::resolve(client, &context.namespace, id).await?,
             None => String::new(),
         };
         let request = ListApprovalsRequest {

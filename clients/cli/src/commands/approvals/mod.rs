@@ -12,19 +12,19 @@ use super::listing::pages;
 use crate::{
     connect::Gate,
     failure::Failure,
-    names::{self, Noun, Typed},
-    next,
+    lookup::{self, Noun, Typed},
+    names, next,
 };
 
 /// The approval a command is about.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Which {
+pub(crate) struct ApprovalArg {
     /// The approval: its id, the beginning of its id, its full name, or @last for the latest
     #[arg(value_name = "ID")]
     id: String,
 }
 
-impl Which {
+impl ApprovalArg {
     /// What was typed.
     fn id(&self) -> &str {
         &self.id
@@ -32,8 +32,8 @@ impl Which {
 }
 
 /// The approval a person means, in FULL view.
-async fn resolve(gate: &mut Gate, namespace: &str, which: &Which) -> Result<Approval, Failure> {
-    let name = match names::read(Noun::Approval, &which.id)? {
+async fn resolve(gate: &mut Gate, namespace: &str, which: &ApprovalArg) -> Result<Approval, Failure> {
+    let name = match lookup::read(Noun::Approval, &which.id)? {
         Typed::Full(name) => name.to_owned(),
         Typed::Last => last(gate, namespace).await?,
         Typed::Prefix(prefix) => match full(gate, format!("{}/approvals/{prefix}", names::parent(namespace))).await {
@@ -64,12 +64,12 @@ async fn full(gate: &mut Gate, name: String) -> Result<Approval, Failure> {
 async fn begins_with(gate: &mut Gate, namespace: &str, prefix: &str) -> Result<String, Failure> {
     let request = ListApprovalsRequest {
         parent: names::parent(namespace),
-        page_size: names::CANDIDATES + 1,
+        page_size: lookup::CANDIDATES + 1,
         id_prefix: prefix.to_owned(),
         ..Default::default()
     };
     let found = gate.list_approvals(request).await?.into_inner().approvals;
-    names::choose(Noun::Approval, namespace, prefix, found.into_iter().map(|approval| approval.name).collect())
+    lookup::choose(Noun::Approval, namespace, prefix, found.into_iter().map(|approval| approval.name).collect())
 }
 
 /// The newest pending approval; the newest of all if none is pending.
@@ -87,5 +87,5 @@ async fn last(gate: &mut Gate, namespace: &str) -> Result<String, Failure> {
         let request = ListApprovalsRequest { parent, page_size: 1, ..Default::default() };
         newest = gate.list_approvals(request).await?.into_inner().approvals.into_iter().next();
     }
-    names::choose(Noun::Approval, namespace, "", newest.into_iter().map(|approval| approval.name).collect())
+    lookup::choose(Noun::Approval, namespace, "", newest.into_iter().map(|approval| approval.name).collect())
 }

@@ -1,9 +1,10 @@
 //! `belay approvals show`.
 
-use super::{super::Context, Which, resolve};
+use super::{ApprovalArg, resolve};
 use crate::{
     args::{Format, help},
     ask::{self, changes},
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::{
@@ -21,7 +22,7 @@ use belay_proto::v1::Preview;
 #[command(after_help = help!("belay approvals show @last --path src/main.rs"))]
 pub(crate) struct Show {
     #[command(flatten)]
-    which: Which,
+    which: ApprovalArg,
     /// Show the whole difference in this file
     #[arg(long, value_name = "PATH", conflicts_with = "all")]
     path: Option<String>,

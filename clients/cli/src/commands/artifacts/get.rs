@@ -4,10 +4,11 @@ use belay_proto::v1::{Artifact, GetArtifactRequest};
 use serde_json::Value;
 use tonic::Status;
 
-use super::{super::Context, One, refused, resolve};
+use super::{One, refused, resolve};
 use crate::{
     args::{Format, help},
     connect::{Client, Needs},
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::{json, text::Harmless},

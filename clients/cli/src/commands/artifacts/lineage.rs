@@ -2,10 +2,11 @@
 
 use belay_proto::v1::GetProvenanceRequest;
 
-use super::{super::Context, One, refused, resolve};
+use super::{One, refused, resolve};
 use crate::{
     args::{Format, help},
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::{artifact, json},

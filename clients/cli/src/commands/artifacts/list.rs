@@ -2,16 +2,14 @@
 
 use belay_proto::v1::{ListArtifactsRequest, ListArtifactsResponse, artifact};
 
-use super::super::{
-    Context,
-    listing::{self, Extent},
-};
+use super::super::listing::{self, Extent};
 use crate::{
-    args::{Which, help},
+    args::{ExecutionArg, help},
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
-    names, next,
+    lookup, next,
     render::{
         artifact as render,
         text::{Line, Style},
@@ -25,7 +23,7 @@ use crate::{
 #[command(after_help = help!("belay artifacts list @last --kind file --path src/"))]
 pub(crate) struct List {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Only those of this step
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
@@ -52,7 +50,7 @@ enum Kind {
 pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure> {
     let mut unlisted = 0;
     let found = context.ask(Needs::Records, async |client| {
-        let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
+        let name = lookup::resolve(client, &context.namespace, &verb.which.id).await?;
         let parent = verb.step.as_ref().map_or_else(|| name.clone(), |step| format!("{name}/steps/{step}"));
         let kind = match verb.kind {
             None => artifact::Kind::Unspecified,

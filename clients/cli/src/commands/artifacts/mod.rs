@@ -9,17 +9,17 @@ use belay_reasons as reasons;
 use tonic::{Code, Status};
 
 use crate::{
-    args::Which,
+    args::ExecutionArg,
     connect::Client,
     failure::{Failure, Report},
-    names, next,
+    lookup, names, next,
 };
 
 /// Which artifact a command is about.
 #[derive(clap::Args, Debug)]
 pub(crate) struct One {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// The artifact: its id in the list, or the id of a step for its last output, or the path of a file for its last change
     #[arg(value_name = "ARTIFACT")]
     artifact: String,
@@ -27,7 +27,7 @@ pub(crate) struct One {
 
 /// The name of the execution and of the artifact that was typed.
 async fn resolve(client: &mut Client, namespace: &str, one: &One) -> Result<(String, String), Failure> {
-    let execution = names::resolve(client, namespace, &one.which.id).await?;
+    let execution = lookup::resolve(client, namespace, &one.which.id).await?;
     let typed = one.artifact.as_str();
     if is_artifact_id(typed) {
         return Ok((execution.clone(), format!("{execution}/artifacts/{typed}")));

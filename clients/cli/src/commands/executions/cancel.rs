@@ -6,19 +6,17 @@ use belay_proto::v1::{CancelExecutionRequest, Execution, ExecutionView, GetExecu
 use belay_reasons as reasons;
 use tonic::{Code, Response};
 
-use super::{
-    super::Context,
-    refused,
-    select::{BulkAction, Selected, Selection, each},
-};
+use super::select::{BulkAction, Selected, Selection, each};
 use crate::{
     args::help,
     clock,
     connect::{Client, Needs, Session},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     follow::is_over,
     names, next, read,
+    refused::refused,
     render::{execution, time, words},
 };
 

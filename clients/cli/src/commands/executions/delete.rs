@@ -5,27 +5,24 @@ use belay_reasons as reasons;
 use serde_json::json;
 
 use super::{
-    super::Context,
-    refused,
+    affected::{counted, shown},
     select::{BulkAction, Chosen, ENDED, Selection},
 };
 use crate::{
     args::{Format, help},
-    ask, clock,
+    ask,
     connect::{Client, Needs},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     follow::is_over,
     names, next,
+    refused::refused,
     render::{
-        execution,
         text::{Line, Style},
         words,
     },
 };
-
-/// The most executions that are listed before they are deleted.
-const MAX_SHOWN: usize = 20;
 
 /// Delete executions that have ended, with everything that Belay keeps about them
 ///
@@ -122,19 +119,4 @@ pub(crate) async fn delete_all(
         }
     }
     Ok(Exit::OK)
-}
-
-/// `1 execution`, `2 executions`.
-pub(crate) fn counted(count: usize) -> String {
-    format!("{count} execution{}", if count == 1 { "" } else { "s" })
-}
-
-/// The executions as a table, the first of them where they are many.
-pub(crate) fn shown(executions: &[Execution]) -> Vec<Line> {
-    let first = &executions[..executions.len().min(MAX_SHOWN)];
-    let mut lines = execution::list(first, clock::now());
-    if executions.len() > first.len() {
-        lines.push(Line::default().and(Style::Dim, format!("and {} more", executions.len() - first.len())));
-    }
-    lines
 }

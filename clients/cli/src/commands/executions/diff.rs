@@ -1,13 +1,13 @@
 //! `belay executions diff`.
 
-use super::super::Context;
 use crate::{
     args::{Format, help},
     clock,
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
-    names, read,
+    lookup, read,
     render::compare::{self, Side},
 };
 
@@ -30,7 +30,7 @@ pub(crate) async fn diff(context: &Context, verb: Diff) -> Result<Exit, Failure>
     let read = context.ask(Needs::Records, async |client| {
         let mut sides = Vec::new();
         for id in [&verb.before, &verb.after] {
-            let name = names::resolve(client, &context.namespace, id).await?;
+            let name = lookup::resolve(client, &context.namespace, id).await?;
             let (execution, outputs) = read::with_digests(client, &name).await?;
             sides.push(Side { execution, outputs });
         }

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use belay_proto::v1::{UpdatePlanRequest, update_plan_request::Source};
 
-use super::{super::Context, refused_with_plan};
+use super::refused_with_plan;
 use crate::{
-    args::{Which, help},
+    args::{ExecutionArg, help},
     clock,
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
-    names,
+    lookup,
     plan_file::PlanFile,
     render::execution,
 };
@@ -21,7 +22,7 @@ use crate::{
 #[command(after_help = help!("belay executions edit-plan @last fixed.yaml"))]
 pub(crate) struct EditPlan {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// The new plan; - reads standard input
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     plan: PathBuf,
@@ -43,7 +44,7 @@ pub(crate) async fn edit_plan(context: &Context, verb: EditPlan) -> Result<Exit,
     let document = file.document();
     let execution = context
         .ask(Needs::Records, async |client| {
-            let name = names::resolve(client, &context.namespace, &which.id).await?;
+            let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let request = UpdatePlanRequest {
                 name: name.clone(),
                 source: Some(Source::Document(document)),

@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 use belay_proto::v1::{ExecutionEvent, ToolCallFailed, execution_event::Kind};
 use serde_json::{Value, json};
 
-use super::super::Context;
 use crate::{
-    args::{Format, Which, help},
+    args::{ExecutionArg, Format, help},
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
     history::{self, Until},
-    names,
+    lookup,
     render::{
         event,
         output::{self, of_step},
@@ -32,7 +32,7 @@ const OUTPUT_SHOWN: usize = 20;
 #[command(after_help = help!("belay executions events @last --after 120 -o jsonl"))]
 pub(crate) struct Events {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Only events after this number
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
     after: i64,
@@ -46,7 +46,7 @@ pub(crate) async fn events(context: &Context, verb: Events) -> Result<Exit, Fail
     let screen = context.screen;
     context
         .with_session(Needs::Records, async |session| {
-            let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             let mut all: Vec<Value> = Vec::new();
             let mut programs = EventLines::new(verb.shape.unwrap_or_default());
             let see = async |_: &mut _, picture: &Picture, event: &ExecutionEvent| {

@@ -4,25 +4,25 @@ use std::path::PathBuf;
 
 use belay_proto::v1::ForkExecutionRequest;
 
-use super::{
-    super::{Context, run::workspace, unless_stopped},
-    refused,
-};
+use super::super::run::workspace;
 use crate::{
-    args::{Format, Which, execution_help},
+    args::{ExecutionArg, Format, execution_help},
     ask,
     attend::{Attendance, attend},
     clock,
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
-    names,
+    lookup, names,
+    refused::refused,
     render::{
         execution,
         result::lines::EventShape,
         text::{Line, Style},
     },
     signals::Signals,
+    stopped::unless_stopped,
 };
 
 /// Start another execution of a plan from what an execution has completed, and watch it until it ends
@@ -33,7 +33,7 @@ use crate::{
 #[command(after_help = execution_help!("belay executions fork @last --from build"))]
 pub(crate) struct Fork {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Also run this step, and all that depend on it, though they have completed
     #[arg(long, value_name = "STEP", default_value = "", hide_default_value = true)]
     from: String,
@@ -60,11 +60,11 @@ pub(crate) struct Fork {
 /// Starts the execution, and watches it.
 pub(crate) async fn fork(context: &Context, verb: Fork, signals: &mut Signals) -> Result<Exit, Failure> {
     let Fork { which, from, new_id, workspace: folder, paused, detach, reason, request_id } = verb;
-    let workspace = folder.as_deref().map(|folder| workspace(folder, context.place.is_local())).transpose()?;
+    let workspace = folder.as_deref().map(|folder| workspace(folder, context.target.is_local())).transpose()?;
     let (session, execution) = unless_stopped(signals, async {
-        let mut session = Session::open(&context.place, Needs::Records).await?;
+        let mut session = Session::open(&context.target, Needs::Records).await?;
         let forked = async {
-            let name = names::resolve(&mut session.client, &context.namespace, &which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &which.id).await?;
             let request = ForkExecutionRequest {
                 name: name.clone(),
                 execution_id: new_id,

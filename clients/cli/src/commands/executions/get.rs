@@ -2,14 +2,15 @@
 
 use belay_proto::v1::{Execution, ListToolCallsResponse, Step, ToolCall};
 
-use super::super::{Context, listing};
+use super::super::listing;
 use crate::{
-    args::{Format, Which, help},
+    args::{ExecutionArg, Format, help},
     clock,
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
-    names, next, read,
+    lookup, next, read,
     render::execution,
 };
 
@@ -20,7 +21,7 @@ use crate::{
 #[command(after_help = help!("belay executions get @last --step build\n  belay executions get @last --calls -o jsonl"))]
 pub(crate) struct Get {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Only this step, with its output
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
@@ -31,12 +32,12 @@ pub(crate) struct Get {
 
 /// Shows the execution.
 pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
-    let mut session = Session::open(&context.place, Needs::Records).await?;
+    let mut session = Session::open(&context.target, Needs::Records).await?;
     // Services that run only for the moment of this command drive nothing on.
     let is_driven = !session.is_embedded();
     let client = &mut session.client;
     let answer = async {
-        let name = names::resolve(client, &context.namespace, &verb.which.id).await?;
+        let name = lookup::resolve(client, &context.namespace, &verb.which.id).await?;
         let parent = verb.step.as_ref().map_or_else(|| name.clone(), |step| format!("{name}/steps/{step}"));
         let steps = || next::about(&["executions", "get"], &name, &[]);
         match &verb.step {
@@ -60,7 +61,7 @@ pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
     session.close().await;
     match answer? {
         Found::Execution(execution) => context.screen.show(&execution, || {
-            execution::full(&context.place.with_workspace(execution.clone()), is_driven, clock::now())
+            execution::full(&context.target.with_workspace(execution.clone()), is_driven, clock::now())
         })?,
         Found::Step(step, calls) => context.screen.show(&step, || execution::step(&step, &calls, clock::now()))?,
         Found::Calls(calls) => {

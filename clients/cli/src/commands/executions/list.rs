@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use belay_proto::v1::{ListExecutionsRequest, ListExecutionsResponse, execution::State};
 
-use super::super::{
-    Context,
-    listing::{Extent, elsewhere, print, sought, states, wanted},
-};
+use super::super::listing::{Extent, elsewhere, print, sought, states, wanted};
 use crate::{
     args::{help, label},
     clock,
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
     names,

@@ -1,5 +1,6 @@
 //! `belay executions …`.
 
+pub(crate) mod affected;
 pub(crate) mod cancel;
 pub(crate) mod delete;
 pub(crate) mod diff;
@@ -23,21 +24,9 @@ mod watch_all;
 use belay_reasons as reasons;
 use tonic::{Code, Status};
 
-use crate::{
-    connect::Client,
-    failure::{Failure, Report},
-    next,
-    plan_file::PlanFile,
-};
+use crate::{connect::Client, failure::Failure, plan_file::PlanFile, refused::refused};
 
-/// The report on a refused request about an execution, with the command that shows its state.
-pub(crate) fn refused(status: &Status, name: &str) -> Failure {
-    let mut report = Report::of_status(status);
-    report.next.get_or_insert_with(|| next::about(&["executions", "get"], name, &[]));
-    report.into()
-}
-
-/// The same on a request that has a plan: what is wrong with the plan is shown in its file.
+/// The report on a refused request that has a plan: what is wrong with the plan is shown in its file.
 async fn refused_with_plan(
     client: &mut Client,
     namespace: &str,

@@ -5,17 +5,15 @@ use std::time::Duration;
 use belay_proto::v1::{PauseExecutionRequest, execution::State};
 use pbjson_types::Timestamp;
 
-use super::{
-    super::Context,
-    refused,
-    select::{BulkAction, Selected, Selection, each},
-};
+use super::select::{BulkAction, Selected, Selection, each};
 use crate::{
     args::help,
     clock,
     connect::{Client, Needs},
+    context::Context,
     exit::Exit,
     failure::Failure,
+    refused::refused,
     render::{execution, time},
 };
 

@@ -2,14 +2,15 @@
 
 use belay_proto::v1::{Payload, ResolveStepRequest, StepResolution, payload::Content};
 
-use super::{super::Context, refused};
 use crate::{
-    args::{Which, help},
+    args::{ExecutionArg, help},
     clock,
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
-    names,
+    lookup,
+    refused::refused,
     render::execution,
 };
 
@@ -20,7 +21,7 @@ use crate::{
 #[command(after_help = help!("belay executions resolve @last deploy --completed --result '{\"version\": 7}' --reason 'it is there'"))]
 pub(crate) struct Resolve {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// The step
     #[arg(value_name = "STEP")]
     step: String,
@@ -62,7 +63,7 @@ pub(crate) async fn resolve(context: &Context, verb: Resolve) -> Result<Exit, Fa
     let result = result.map(|json| Payload { content: Some(Content::Json(json)) });
     let execution = context
         .ask(Needs::Records, async |client| {
-            let name = names::resolve(client, &context.namespace, &which.id).await?;
+            let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let request = ResolveStepRequest {
                 name: format!("{name}/steps/{step}"),
                 resolution: resolution.into(),

@@ -4,16 +4,16 @@ use std::ops::ControlFlow;
 
 use belay_proto::v1::ExecutionEvent;
 
-use super::super::Context;
 use crate::{
-    args::{Format, Which, execution_help},
+    args::{ExecutionArg, Format, execution_help},
     clock,
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
     follow::is_over,
     history::{self, Until},
-    names, next, read,
+    lookup, names, next, read,
     render::{
         logs::{self, Printed},
         picture::Picture,
@@ -30,7 +30,7 @@ use crate::{
 #[command(after_help = execution_help!("belay executions result @last --as skills\n  belay executions result @last --wait > result.txt"))]
 pub(crate) struct Print {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// The shape
     #[arg(long = "as", value_name = "SHAPE", value_enum)]
     pub(crate) shape: Option<Shape>,
@@ -43,7 +43,7 @@ pub(crate) struct Print {
 pub(crate) async fn result(context: &Context, verb: Print) -> Result<Exit, Failure> {
     context
         .with_session(Needs::Records, async |session| {
-            let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             let until = if verb.wait { Until::End } else { Until::Now };
             let (mut recorded, picture) = recorded(context, session, &name, until).await?;
             if verb.shape == Some(Shape::Skills) {

@@ -2,23 +2,22 @@
 
 use belay_proto::v1::{Execution, RetryExecutionRequest, execution::State};
 
-use super::{
-    super::{Context, unless_stopped},
-    refused,
-};
 use crate::{
-    args::{Format, Which, execution_help},
+    args::{ExecutionArg, Format, execution_help},
     ask,
     attend::{Attendance, attend, take_up},
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
-    names,
+    lookup, names,
+    refused::refused,
     render::{
         result::lines::EventShape,
         text::{Line, Style},
     },
     signals::Signals,
+    stopped::unless_stopped,
 };
 
 /// Resume an execution that is paused or that no process drives, and watch it until it ends
@@ -26,7 +25,7 @@ use crate::{
 #[command(after_help = execution_help!("belay executions resume @last"))]
 pub(crate) struct Resume {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Skip the steps that failed, and run those that depend on them; also where the execution has ended
     #[arg(long)]
     skip_failed_step: bool,
@@ -35,9 +34,9 @@ pub(crate) struct Resume {
 /// Resumes it and watches it from there; without a server, this process drives it.
 pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signals) -> Result<Exit, Failure> {
     let (session, execution) = unless_stopped(signals, async {
-        let mut session = Session::open(&context.place, Needs::Records).await?;
+        let mut session = Session::open(&context.target, Needs::Records).await?;
         let resumed = async {
-            let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             if verb.skip_failed_step {
                 let request =
                     RetryExecutionRequest { name: name.clone(), skip_failed: true, ..RetryExecutionRequest::default() };

@@ -6,7 +6,6 @@ use belay_proto::v1::{Execution, RetryExecutionRequest, execution::State};
 
 use super::{
     super::run::no_server,
-    super::{Context, unless_stopped},
     refused_with_plan,
     resume::watch_on,
     select::{BulkAction, Selected, Selection, each},
@@ -15,11 +14,13 @@ use crate::{
     args::execution_help,
     clock,
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
     plan_file::PlanFile,
     render::execution,
     signals::Signals,
+    stopped::unless_stopped,
 };
 
 /// Run the steps again that failed or were stopped, and all that depend on them; what completed is kept
@@ -88,7 +89,7 @@ pub(crate) async fn retry(context: &Context, verb: Retry, signals: &mut Signals)
         request_id: request_id.clone(),
     };
     let (session, then) = unless_stopped(signals, async {
-        let mut session = Session::open(&context.place, Needs::Records).await?;
+        let mut session = Session::open(&context.target, Needs::Records).await?;
         let undriven = session.is_embedded();
         let client = &mut session.client;
         let asked = async {

@@ -6,17 +6,19 @@ use serde_json::json;
 use tonic::{Code, Status};
 
 use super::{
-    super::{Context, listing::every},
-    delete::{counted, shown},
+    super::listing::every,
+    affected::{counted, shown},
     list::{Matching, filter},
 };
 use crate::{
     args::Format,
     ask, clock,
     connect::Client,
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
-    names, next,
+    lookup, names, next,
+    refused::refused,
     render::text::{Line, Style},
 };
 
@@ -83,7 +85,7 @@ impl Selection {
         if filter.is_empty() {
             let mut named = Vec::new();
             for id in &self.ids {
-                let name = names::resolve(client, &context.namespace, id).await?;
+                let name = lookup::resolve(client, &context.namespace, id).await?;
                 if !named.contains(&name) {
                     named.push(name);
                 }
@@ -166,35 +168,35 @@ pub(crate) async fn each(
     names: Vec<String>,
     act: impl AsyncFn(&mut Client, String) -> Result<Execution, Status>,
 ) -> Result<Exit, Failure> {
-    let (mut done, mut refused) = (Vec::new(), Vec::new());
+    let (mut done, mut refusals) = (Vec::new(), Vec::new());
     for name in names {
         match act(client, name.clone()).await {
             Ok(_) => done.push(name),
             // Nothing that follows would fare better.
-            Err(status) if !is_about_one(status.code()) => return Err(super::refused(&status, &name)),
-            Err(status) => refused.push((name, Report::of_status(&status))),
+            Err(status) if !is_about_one(status.code()) => return Err(refused(&status, &name)),
+            Err(status) => refusals.push((name, Report::of_status(&status))),
         }
     }
     match context.screen.format {
         Format::Text => {
             let mut lines = vec![Line::default().and(Style::Good, format!("{} {}", counted(done.len()), action.done))];
-            for (name, report) in refused.iter().take(MAX_REFUSED_SHOWN) {
+            for (name, report) in refusals.iter().take(MAX_REFUSED_SHOWN) {
                 lines.push(Line::default().and(Style::Warn, format!("{}: {}", names::id(name), report.message)));
             }
-            if let Some(more) = refused.len().checked_sub(MAX_REFUSED_SHOWN).filter(|more| *more > 0) {
+            if let Some(more) = refusals.len().checked_sub(MAX_REFUSED_SHOWN).filter(|more| *more > 0) {
                 lines.push(Line::default().and(Style::Warn, format!("and {more} more were not {}", action.done)));
             }
             context.screen.print(&lines)?;
         }
         Format::Json | Format::Jsonl => {
-            let refused: Vec<_> = refused
+            let refused: Vec<_> = refusals
                 .iter()
                 .map(|(name, report)| json!({"name": name, "code": report.code, "message": report.message}))
                 .collect();
             context.screen.print_json(&json!({ action.done: done, "refused": refused }))?;
         }
     }
-    Ok(if refused.is_empty() { Exit::OK } else { Exit::REFUSED })
+    Ok(if refusals.is_empty() { Exit::OK } else { Exit::REFUSED })
 }
 
 /// How many refusals are shown one by one.

@@ -6,14 +6,15 @@ use belay_proto::v1::{
     ExecutionView, GetExecutionRequest, Payload, Plan, SignalExecutionRequest, payload::Content, step_spec, wait_step,
 };
 
-use super::{super::Context, refused};
 use crate::{
-    args::{Which, help},
+    args::{ExecutionArg, help},
     clock,
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
-    names,
+    lookup,
+    refused::refused,
     render::{
         execution,
         text::{Line, Style},
@@ -27,7 +28,7 @@ use crate::{
 #[command(after_help = help!("belay executions signal @last deployed --payload '{\"version\": 7}'"))]
 pub(crate) struct Signal {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// The signal's name, as the plan has it
     #[arg(value_name = "NAME")]
     signal: String,
@@ -45,7 +46,7 @@ pub(crate) async fn signal(context: &Context, verb: Signal) -> Result<Exit, Fail
     let payload = payload.map(|json| Payload { content: Some(Content::Json(json)) });
     let (execution, plan) = context
         .ask(Needs::Records, async |client| {
-            let name = names::resolve(client, &context.namespace, &which.id).await?;
+            let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let request = SignalExecutionRequest { name: name.clone(), signal: signal.clone(), payload, request_id };
             let answer = client.signal_execution(request).await;
             let execution = answer.map_err(|status| refused(&status, &name))?.into_inner();
@@ -70,7 +71,7 @@ fn unheard(plan: &Plan, signal: &str) -> Option<String> {
             wait_step::Condition::Signal(signal) => Some(signal.as_str()),
             _ => None,
         },
-        step_spec::Kind::Tool(_) | step_spec::Kind::Plan(_) => None,
+        step_spec::Kind::Tool(_) | step_spec::Kind::Calls(_) | step_spec::Kind::Plan(_) => None,
     });
     let named: BTreeSet<&str> = named.collect();
     if named.contains(signal) {

@@ -5,14 +5,15 @@ use belay_proto::v1::{
 };
 use tonic::Status;
 
-use super::{super::Context, refused};
 use crate::{
-    args::{Which, help},
+    args::{ExecutionArg, help},
     clock,
     connect::{Client, Needs},
+    context::Context,
     exit::Exit,
     failure::Failure,
-    names,
+    lookup,
+    refused::refused,
     render::execution,
 };
 
@@ -63,7 +64,7 @@ struct Change {
 #[derive(clap::Args, Debug)]
 struct OneStep {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// The step
     #[arg(value_name = "STEP")]
     step: String,
@@ -113,13 +114,13 @@ pub(crate) async fn retry_step(context: &Context, verb: RetryStep) -> Result<Exi
 
 async fn ask(
     context: &Context,
-    which: &Which,
+    which: &ExecutionArg,
     step: &str,
     request: impl AsyncFnOnce(&mut Client, String) -> Result<Execution, Status>,
 ) -> Result<Exit, Failure> {
     let execution = context
         .ask(Needs::Records, async |client| {
-            let name = names::resolve(client, &context.namespace, &which.id).await?;
+            let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let answer = request(client, format!("{name}/steps/{step}")).await;
             answer.map_err(|status| refused(&status, &name))
         })

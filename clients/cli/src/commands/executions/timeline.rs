@@ -5,15 +5,15 @@ use std::{ops::ControlFlow, time::Duration};
 use belay_proto::v1::ExecutionEvent;
 use serde_json::json;
 
-use super::super::Context;
 use crate::{
-    args::{Format, Which, help},
+    args::{ExecutionArg, Format, help},
     clock,
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::Failure,
     history::{self, Until},
-    names, next,
+    lookup, next,
     render::{
         json,
         picture::Picture,
@@ -36,7 +36,7 @@ const COLUMNS: usize = 80;
 #[command(after_help = help!("belay executions timeline @last"))]
 pub(crate) struct Show {
     #[command(flatten)]
-    which: Which,
+    which: ExecutionArg,
     /// Show all steps
     #[arg(long)]
     all: bool,
@@ -47,7 +47,7 @@ pub(crate) async fn timeline(context: &Context, verb: Show) -> Result<Exit, Fail
     let screen = context.screen;
     context
         .with_session(Needs::Records, async |session| {
-            let name = names::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
+            let name = lookup::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             let mut timeline = Timeline::default();
             let see = async |_: &mut _, _: &Picture, event: &ExecutionEvent| {
                 timeline.see(event);

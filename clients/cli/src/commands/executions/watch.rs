@@ -1,18 +1,17 @@
 //! `belay executions watch`.
 
-use super::{
-    super::{Context, unless_stopped},
-    list, watch_all,
-};
+use super::{list, watch_all};
 use crate::{
     args::execution_help,
     attend::{Attendance, attend},
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
-    names,
+    lookup,
     render::result::lines::EventShape,
     signals::Signals,
+    stopped::unless_stopped,
 };
 
 /// Watch an execution from its first event to its end; exits as the execution ended. Without ID, all executions, until Ctrl-C
@@ -47,8 +46,8 @@ pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals)
         return unless_stopped(signals, watch_all::watch_all(context, &verb.matching)).await?;
     };
     let (session, name) = unless_stopped(signals, async {
-        let mut session = Session::open(&context.place, Needs::Records).await?;
-        match names::resolve(&mut session.client, &context.namespace, id).await {
+        let mut session = Session::open(&context.target, Needs::Records).await?;
+        match lookup::resolve(&mut session.client, &context.namespace, id).await {
             Ok(name) => Ok((session, name)),
             Err(failure) => {
                 session.close().await;

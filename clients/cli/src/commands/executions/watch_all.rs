@@ -4,14 +4,12 @@ use std::{convert::Infallible, time::Duration};
 
 use belay_proto::v1::{WatchExecutionsRequest, WatchExecutionsResponse, watch_executions_response::Content};
 
-use super::{
-    super::Context,
-    list::{Matching, filter},
-};
+use super::list::{Matching, filter};
 use crate::{
     args::Format,
     clock,
     connect::{Needs, Session},
+    context::Context,
     exit::Exit,
     failure::Failure,
     follow::{HEARTBEAT, broken},
@@ -21,7 +19,7 @@ use crate::{
 
 /// Follows the executions that match, through broken connections, until the command is stopped.
 pub(super) async fn watch_all(context: &Context, matching: &Matching) -> Result<Exit, Failure> {
-    let mut session = Session::open(&context.place, Needs::Records).await?;
+    let mut session = Session::open(&context.target, Needs::Records).await?;
     let mut request = WatchExecutionsRequest {
         parent: names::parent(&context.namespace),
         filter: filter(matching, clock::now()),

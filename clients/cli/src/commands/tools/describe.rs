@@ -3,10 +3,11 @@
 use belay_proto::v1::Tool;
 use belay_reasons as reasons;
 
-use super::{super::Context, list::capabilities};
+use super::list::capabilities;
 use crate::{
     args::help,
     connect::Needs,
+    context::Context,
     exit::Exit,
     failure::{Failure, Report},
     next,

@@ -2,10 +2,10 @@
 
 use belay_proto::v1::{ListCapabilitiesRequest, ListCapabilitiesResponse};
 
-use super::super::Context;
 use crate::{
     args::{Format, help},
     connect::{Client, Needs},
+    context::Context,
     exit::Exit,
     failure::Failure,
     render::{json, text::Line, tool},

@@ -80,7 +80,7 @@ fn each_wrong_name_says_where_it_stands_and_what_to_do() {
         .write(true)
         .open(folder.path("parts/long.yaml"))
         .unwrap()
-        .set_len(super::super::MAX_BYTES + 1)
+        .set_len(super::super::text::MAX_BYTES + 1)
         .unwrap();
     std::os::unix::fs::symlink(outside.path().join("o.yaml"), folder.path("parts/link.yaml")).unwrap();
     for (name, expected) in [

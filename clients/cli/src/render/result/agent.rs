@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use belay_proto::v1::{ErrorClass, Failure, Step, execution, step::State};
 use serde_json::{Value, json};
 
-use super::{Recorded, completed, dependencies, message, output, planned_id, specs, tool, when};
+use super::recorded::{Recorded, completed, dependencies, message, output, planned_id, specs, tool, when};
 
 /// The whole result.
 pub(super) fn result(Recorded { execution, .. }: &Recorded) -> Value {

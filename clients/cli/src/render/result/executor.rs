@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use belay_proto::v1::{ErrorClass, Execution, Failure, Step, execution, step::State};
 use serde_json::{Value, json};
 
-use super::{Recorded, lasted, message, output};
+use super::recorded::{Recorded, lasted, message, output};
 use crate::{exit::Exit, follow::is_over};
 
 /// The stage that continues after an execution that completed.

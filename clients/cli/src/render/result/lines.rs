@@ -9,11 +9,11 @@ use belay_proto::v1::{
 use pbjson_types::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::executor::{Numbers, error_code, failed, stage_status, title};
-use crate::{
-    failure,
-    render::{json, picture::Picture, result::message, time, words},
+use super::{
+    executor::{Numbers, error_code, failed, stage_status, title},
+    recorded::message,
 };
+use crate::render::{json, picture::Picture, time, words};
 
 /// How events are printed as lines for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -50,14 +50,14 @@ impl EventLines {
         &mut self,
         event: &ExecutionEvent,
         picture: &Picture,
-    ) -> Result<Option<Value>, failure::Failure> {
+    ) -> Result<Option<Value>, json::Unwritable> {
         match self.shape {
             EventShape::Belay => json::of_event(event, picture.execution()).map(Some),
             EventShape::Executor => self.of_stage(event, picture),
         }
     }
 
-    fn of_stage(&mut self, event: &ExecutionEvent, picture: &Picture) -> Result<Option<Value>, failure::Failure> {
+    fn of_stage(&mut self, event: &ExecutionEvent, picture: &Picture) -> Result<Option<Value>, json::Unwritable> {
         let id = &event.step_id;
         let (kind, fields) = match &event.kind {
             Some(Kind::StepStarted(_)) => {

@@ -6,14 +6,13 @@ use belay_proto::v1::{AuditEntry, ErrorClass, Failure, Step, audit_entry::Severi
 use belay_reasons as reasons;
 use serde_json::{Map, Value, json};
 
-use super::{Recorded, final_result, lasted, message, milliseconds, output, own_tools, planned_id, tool, when};
-use crate::{
-    failure,
-    render::{json, time},
+use super::recorded::{
+    Recorded, final_result, lasted, message, milliseconds, output, own_tools, planned_id, tool, when,
 };
+use crate::render::{json, time};
 
 /// The whole result.
-pub(super) fn result(recorded: &Recorded) -> Result<Value, failure::Failure> {
+pub(super) fn result(recorded: &Recorded) -> Result<Value, json::Unwritable> {
     let execution = &recorded.execution;
     let mut steps = Map::new();
     for step in &execution.steps {
@@ -60,7 +59,7 @@ fn audit_entry(entry: &AuditEntry) -> Value {
     said
 }
 
-fn step_result(recorded: &Recorded, step: &Step) -> Result<Value, failure::Failure> {
+fn step_result(recorded: &Recorded, step: &Step) -> Result<Value, json::Unwritable> {
     let mut result = json!({
         "stepId": step.step_id,
         "skillId": tool(step),
@@ -119,7 +118,7 @@ fn step_status(state: State) -> &'static str {
     }
 }
 
-fn error(recorded: &Recorded, failure: &Failure) -> Result<Value, failure::Failure> {
+fn error(recorded: &Recorded, failure: &Failure) -> Result<Value, json::Unwritable> {
     let is_parallel = recorded.execution.plan.as_ref().is_some_and(|plan| plan.parallelism > 1);
     let code = match failure.error_class() {
         ErrorClass::RateLimit => "RATE_LIMIT_EXCEEDED",

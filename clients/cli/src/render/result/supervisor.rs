@@ -3,7 +3,10 @@
 use belay_proto::v1::execution::State;
 use serde_json::{Value, json};
 
-use super::{Recorded, agent, decisive, exit_code, message, tool};
+use super::{
+    agent,
+    recorded::{Recorded, decisive, exit_code, message, tool},
+};
 
 /// The whole result, about the step that decided it.
 pub(super) fn result(recorded: &Recorded) -> Value {

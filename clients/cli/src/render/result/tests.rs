@@ -1,8 +1,13 @@
+use std::time::Duration;
+
 use belay_proto::v1::{
-    AuditEntry, ErrorClass, ExecutionFinished, Plan, Progress, QuotaState, StepCompleted, StepFailed,
-    StepFallbackSwitched, StepItem, StepRetryScheduled, StepSkipped, StepStarted, StepTotals, ToolCallCompleted,
-    ToolCallFailed, ToolStep, ToolStepDetail, WaitStepDetail, audit_entry, execution, step_spec,
+    AuditEntry, ErrorClass, ExecutionEvent, ExecutionFinished, Failure, Payload, Plan, Progress, QuotaState, Step,
+    StepCompleted, StepFailed, StepFallbackSwitched, StepItem, StepRetryScheduled, StepSkipped, StepSpec, StepStarted,
+    StepTotals, ToolCallCompleted, ToolCallFailed, ToolCallRequested, ToolStep, ToolStepDetail, WaitStepDetail,
+    audit_entry, execution, execution_event::Kind, step, step::State, step_spec,
 };
+use pbjson_types::Timestamp;
+use serde_json::json;
 
 use super::{
     lines::{EventLines, EventShape},

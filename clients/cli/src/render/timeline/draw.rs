@@ -30,7 +30,7 @@ fn mark(kind: Kind) -> (char, Style) {
 }
 
 /// What stands beside a bar.
-struct Beside {
+struct RightColumn {
     style: Style,
     start: String,
     took: String,
@@ -53,7 +53,7 @@ pub(crate) fn lines(timeline: &Timeline, columns: usize, max_rows: usize, now: D
     let (first, left_out) = elided(timeline.rows.len(), max_rows);
     let shown: Vec<&Row> =
         timeline.rows.iter().enumerate().filter(|(place, _)| !left_out.contains(place)).map(|(_, row)| row).collect();
-    let beside: Vec<Beside> = shown.iter().map(|row| beside(row, timeline.start, end)).collect();
+    let beside: Vec<RightColumn> = shown.iter().map(|row| right_column(row, timeline.start, end)).collect();
     let widths = widths(&shown, &beside, columns);
     let mut lines = vec![axis(end - timeline.start, &widths)];
     for (place, (row, beside)) in shown.iter().zip(&beside).enumerate() {
@@ -82,7 +82,7 @@ fn missing(rows: &[Row]) -> Line {
     Line::default().and(Style::Dim, format!("... {} left out{failed}; --all shows them", words::steps(rows.len())))
 }
 
-fn beside(row: &Row, start: Duration, end: Duration) -> Beside {
+fn right_column(row: &Row, start: Duration, end: Duration) -> RightColumn {
     let attempts = row.segments.last().map_or(0, |last| last.attempt);
     let attempts = if attempts > 1 { Some(format!("{attempts} attempts")) } else { None };
     let state = match row.state {
@@ -101,7 +101,7 @@ fn beside(row: &Row, start: Duration, end: Duration) -> Beside {
     let begin = row.segments.first().map(|first| first.start);
     let until = row.segments.last().map(|last| last.end.unwrap_or(end));
     let took = begin.zip(until).map(|(begin, until)| time::short(until.saturating_sub(begin)));
-    Beside {
+    RightColumn {
         style: words::step_style(row.state),
         start: begin.map(|begin| time::short(begin.saturating_sub(start))).unwrap_or_default(),
         took: took.unwrap_or_default(),
@@ -110,8 +110,8 @@ fn beside(row: &Row, start: Duration, end: Duration) -> Beside {
 }
 
 /// The times and notes give way to the bars in a narrow window.
-fn widths(rows: &[&Row], beside: &[Beside], columns: usize) -> Widths {
-    let widest = |of: &dyn Fn(&Beside) -> &str, heading: &str| {
+fn widths(rows: &[&Row], beside: &[RightColumn], columns: usize) -> Widths {
+    let widest = |of: &dyn Fn(&RightColumn) -> &str, heading: &str| {
         beside.iter().map(|beside| of(beside).len()).max().unwrap_or(0).max(heading.len())
     };
     let ids = rows.iter().map(|row| row.step_id.len()).max().unwrap_or(0);
@@ -158,7 +158,7 @@ fn axis(whole: Duration, widths: &Widths) -> Line {
     sides(line, widths, (Style::Dim, START), (Style::Dim, TOOK), (Style::Plain, ""))
 }
 
-fn line(row: &Row, beside: &Beside, start: Duration, end: Duration, widths: &Widths) -> Line {
+fn line(row: &Row, beside: &RightColumn, start: Duration, end: Duration, widths: &Widths) -> Line {
     let mut line = Line::default()
         .column(Style::Strong, fitting(&row.step_id, widths.id), widths.id)
         .and(Style::Plain, "  ")

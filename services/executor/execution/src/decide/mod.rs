@@ -237,7 +237,7 @@ impl Execution {
     pub(crate) fn step_deadline(&self, step: StepKey) -> Option<Timestamp> {
         let StepRecord { spec, started_at, waited, .. } = &self.steps[step];
         // That of a step that runs for each entry of a list is the limit of each.
-        let limit = spec.timeout().filter(|_| !self.steps[step].is_for_each())?;
+        let limit = spec.timeout().filter(|_| !self.steps[step].has_entries())?;
         // Time spent waiting for approval does not count towards the step's time limit.
         Some((*started_at)?.saturating_add(limit + *waited))
     }

@@ -245,8 +245,8 @@ impl<'a> StepView<'a> {
     }
 
     /// Whether it runs for each entry of a list: the steps for the entries do what there is to do.
-    pub fn is_for_each(&self) -> bool {
-        self.record.is_for_each()
+    pub fn has_entries(&self) -> bool {
+        self.record.has_entries()
     }
 
     /// Whether it runs for each entry of a list, and has read that.
@@ -271,7 +271,7 @@ impl<'a> StepView<'a> {
 
     /// The number of the last attempt that it may make.
     pub fn max_attempts(&self) -> u32 {
-        let attempts = if self.record.is_for_each() { 1 } else { self.record.spec.retry().max_attempts };
+        let attempts = if self.record.has_entries() { 1 } else { self.record.spec.retry().max_attempts };
         // A rate limit that is queued for later has made more of them.
         self.record.attempts_of_others.saturating_add(attempts).max(self.record.attempt)
     }
@@ -363,7 +363,7 @@ impl<'a> StepView<'a> {
             StepState::BackingOff => self.record.not_before.map(|until| Waiting::Timer { since, until }),
             StepState::OutcomeUnknown => Some(Waiting::Outcome { since, step: self.key }),
             // The steps for the entries say what they wait for.
-            StepState::Running if self.record.is_for_each() => None,
+            StepState::Running if self.record.has_entries() => None,
             StepState::Running => Some(match self.operations().find(|operation| operation.child().is_some()) {
                 Some(operation) => Waiting::Child { since, child: operation.key },
                 None => Waiting::Call { since },

@@ -37,11 +37,11 @@ impl StepKey {
 pub enum StepRole {
     /// The plan names it.
     Planned,
-    /// It is the step for one entry of a list.
+    /// It is the step for one entry of a list, or for one of several calls.
     Item {
-        /// The step of the plan that runs for each entry.
+        /// The step of the plan that runs for each entry, or makes the calls.
         of: StepKey,
-        /// The entry's position, from 0.
+        /// The position of the entry or the call, from 0.
         index: u32,
     },
     /// It undoes what another step has done.
@@ -75,7 +75,7 @@ pub(crate) struct StepRecord {
     pub(crate) id: StepId,
     pub(crate) spec: Arc<StepSpec>,
     pub(crate) role: StepRole,
-    /// The entry of the list, for the step of one.
+    /// The entry of the list, for the step of one; what identifies the call, for the step of one.
     pub(crate) item: Option<Json>,
     /// Of a step that runs for each entry of a list.
     pub(crate) items: Items,
@@ -154,25 +154,29 @@ impl StepRecord {
             && self.end.is_none()
     }
 
-    /// Whether it runs for each entry of a list: the steps for the entries do what there is to do.
-    pub(crate) fn is_for_each(&self) -> bool {
-        self.role == StepRole::Planned && self.spec.for_each().is_some()
+    /// Whether steps for the entries of its list, or for its calls, do what there is to do.
+    pub(crate) fn has_entries(&self) -> bool {
+        self.role == StepRole::Planned && self.spec.has_entries()
     }
 
     /// Whether it holds one of the plan's slots while it works.
     pub(crate) fn needs_slot(&self) -> bool {
-        !self.is_for_each() && self.spec.kind().needs_slot()
+        !self.has_entries() && self.spec.kind().needs_slot()
     }
 
     /// What it uses that no other step may use at the same time.
     pub(crate) fn resources(&self) -> &[String] {
-        if self.is_for_each() { &[] } else { self.spec.resources() }
+        if self.has_entries() { &[] } else { self.spec.resources() }
     }
 
     /// The call that it makes: its own, or one that has taken its place; `None` for a step that calls no tool.
     pub(crate) fn current_call(&self) -> Option<&ToolStep> {
         match self.role {
-            StepRole::Planned | StepRole::Item { .. } => self.spec.calls().nth(self.call),
+            StepRole::Planned => self.spec.calls().nth(self.call),
+            StepRole::Item { index, .. } => match self.spec.several() {
+                Some(several) => several.calls().nth(index as usize),
+                None => self.spec.calls().nth(self.call),
+            },
             StepRole::Compensates { .. } => self.spec.compensate(),
         }
     }
@@ -184,7 +188,7 @@ impl StepRecord {
 
     /// The call that undoes what it does; `None` for a step that does nothing itself, or undoes another.
     pub(crate) fn compensation_call(&self) -> Option<&ToolStep> {
-        self.spec.compensate().filter(|_| !self.is_for_each() && self.compensates().is_none())
+        self.spec.compensate().filter(|_| !self.has_entries() && self.compensates().is_none())
     }
 
     /// The step whose work it undoes.

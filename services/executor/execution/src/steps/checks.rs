@@ -171,7 +171,7 @@ impl StepRecord {
     }
 
     fn is_checked(&self) -> bool {
-        !self.is_for_each() && self.compensates().is_none()
+        !self.has_entries() && self.compensates().is_none()
     }
 
     /// Whether anything is checked once its call has ended with a result.

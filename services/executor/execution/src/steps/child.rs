@@ -34,7 +34,7 @@ fn started(execution: &mut Execution, id: &OperationId, child: &Child, time: Tim
     let key = OperationKey { step, attempt: id.attempt, number: id.number };
     execution.check_is_next(key)?;
     let record = &execution.steps[step];
-    if !matches!(record.spec.kind(), StepKind::Plan(_)) || record.is_for_each() || record.compensates().is_some() {
+    if !matches!(record.spec.kind(), StepKind::Plan(_)) || record.has_entries() || record.compensates().is_some() {
         return Err(format!("step `{}` carries out no plan", id.step));
     }
     if record.state == StepState::Ready {

@@ -1,5 +1,5 @@
-//! Steps that run once for each entry of a list. The step reads the list when it starts, each entry is a step of its own, appended to those of the
-//! plan, and the step collects their outputs when all have ended.
+//! Steps that run once for each entry of a list, or make several calls. The step reads the list when it starts, each entry or call is a step of its own,
+//! appended to those of the plan, and the step collects their outputs when all have ended.
 //!
 //! A step that is made to run again reads its list again. The steps for entries that are the same, and that have completed or that a person has
 //! skipped, stay as they are.
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use belay_defects::{Defect, is_planted};
 use belay_plan::{
-    Template,
+    Template, ToolStep,
     limits::{MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES},
 };
 use belay_reasons as reasons;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::outputs::values;
 use crate::{
     BlobValue, Blobs, Body, ErrorClass, Execution, Failure, Json, Payload, Room, SkipReason, StepEvent, StepKey,
-    StepState, StepTrigger, Timestamp,
+    StepState, StepTrigger, Timestamp, digest,
     state::{OperationEnd, StepRecord},
 };
 
@@ -27,9 +27,8 @@ const MAX_COLLECTED_BYTES: u64 = 16 * 1024 * 1024;
 /// What a started step does next: it reads its list, or collects the outputs; `None` while it needs a blob that is not at hand.
 pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Body> {
     let record = &execution.steps[step];
-    let list = record.spec.for_each()?;
     let decided = match record.items.listed {
-        None => match read(execution, step, list, blobs)? {
+        None => match entries(execution, step, blobs)? {
             Ok(items) => match blobs.room(record.id.as_str(), items.len().saturating_sub(record.items.steps.len())) {
                 Room::Free => Ok(StepEvent::ItemsListed { items }),
                 Room::Wanted => return None,
@@ -43,6 +42,23 @@ pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> O
         Ok(event) => Body::Step { step: record.id.clone(), attempt: record.attempt, event },
         Err(failure) => execution.fail(step, failure),
     })
+}
+
+/// The entries of the list, or what identifies each of the calls.
+fn entries(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Result<Vec<Json>, Failure>> {
+    let spec = &execution.steps[step].spec;
+    match spec.for_each() {
+        Some(list) => read(execution, step, list, blobs),
+        None => spec.several().map(|several| Ok(several.as_written().map(identity).collect())),
+    }
+}
+
+/// Identifies a call of several by its tool and a digest of its arguments as they are written: when the plan changes it, it is another call, and is made
+/// again.
+fn identity((call, verbatim): (&ToolStep, &[String])) -> Json {
+    let written = serde_json::json!([call.arguments.source(), verbatim]);
+    let arguments = digest(Json::canonical(&written).as_str().as_bytes());
+    Json::canonical(&serde_json::json!({"tool": call.tool, "arguments": arguments}))
 }
 
 /// The entries of the list.
@@ -71,7 +87,7 @@ fn read(
 
 fn too_many_steps(entries: usize, most: usize) -> Failure {
     let message = format!(
-        "for_each: with a step for each of the {entries} entries the execution would have more than {most} steps, and that is the limit \
+        "With a step for each of the {entries} entries the execution would have more than {most} steps, and that is the limit \
          (`services.executor.steps` for the executions in memory; one gets a quarter): give each entry more to do, or let a step's plan have the list."
     );
     Failure::new(ErrorClass::InvalidArguments, reasons::LIST_REFUSED, message)
@@ -122,7 +138,8 @@ fn collect(execution: &Execution, record: &StepRecord, blobs: &dyn Blobs) -> Opt
     let steps = || record.items.current().iter().map(|&step| &execution.steps[step]);
     let mut failed = steps().filter(|step| !matches!(step.state, StepState::Completed | StepState::Skipped));
     if let Some(first) = failed.next() {
-        return Some(Err(some_failed(first, 1 + failed.count(), record.items.current().len())));
+        let entries = if record.spec.for_each().is_some() { "entries" } else { "calls" };
+        return Some(Err(some_failed(first, 1 + failed.count(), record.items.current().len(), entries)));
     }
     let size: u64 = steps().filter_map(|step| step.output.as_ref()).map(Payload::size).sum();
     if size > MAX_COLLECTED_BYTES {
@@ -161,10 +178,10 @@ fn collect(execution: &Execution, record: &StepRecord, blobs: &dyn Blobs) -> Opt
 }
 
 /// The failure of a step of whose entries some have failed; the first of them is the cause.
-fn some_failed(first: &StepRecord, count: usize, all: usize) -> Failure {
+fn some_failed(first: &StepRecord, count: usize, all: usize, entries: &str) -> Failure {
     let of_first = first.failure.as_deref();
     let why = of_first.map(|failure| format!(": {}", failure.message)).unwrap_or_default();
-    let message = format!("{count} of {all} entries failed; the first is `{}`{why}", first.id);
+    let message = format!("{count} of {all} {entries} failed; the first is `{}`{why}", first.id);
     let class = of_first.map_or(ErrorClass::Transient, |failure| failure.class);
     let cause = of_first.cloned().map(Arc::new);
     Failure { cause, ..Failure::new(class, reasons::ITEMS_FAILED, message) }
@@ -174,7 +191,7 @@ fn some_failed(first: &StepRecord, count: usize, all: usize) -> Failure {
 fn check(execution: &Execution, step: StepKey, attempt: u32) -> Result<&StepRecord, String> {
     execution.check_can_start()?;
     let record = &execution.steps[step];
-    if !record.is_for_each() || attempt != record.attempt || !record.is_to_request() {
+    if !record.has_entries() || attempt != record.attempt || !record.is_to_request() {
         return Err(format!(
             "step `{}`, which is {:?} in attempt {}, does not run for each entry of a list now",
             record.id, record.state, record.attempt

@@ -28,7 +28,7 @@ pub(crate) fn next(
     blobs: &dyn Blobs,
 ) -> Option<Body> {
     let record = &execution.steps[step];
-    if record.is_for_each() {
+    if record.has_entries() {
         return for_each::next(execution, step, blobs);
     }
     // A step that undoes what another has done is one call, whatever that one did.
@@ -36,7 +36,7 @@ pub(crate) fn next(
         return checks::next(execution, step, call, context, blobs);
     }
     match record.spec.kind() {
-        StepKind::Tool(_) => None,
+        StepKind::Tool(_) | StepKind::Calls(_) => None,
         StepKind::Wait(wait) => wait::next(execution, step, wait, context, blobs),
         StepKind::Plan(plan) => child::next(execution, step, plan, context, blobs),
     }

@@ -44,7 +44,7 @@ fn requested(
     let key = OperationKey { step, attempt: id.attempt, number: id.number };
     execution.check_is_next(key)?;
     let record = &execution.steps[step];
-    if record.current_call().is_none() || record.is_for_each() {
+    if record.current_call().is_none() || record.has_entries() {
         return Err(format!("step `{}` calls no tool", id.step));
     }
     record.check_can_call(request.check)?;

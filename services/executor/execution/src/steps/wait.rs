@@ -40,7 +40,7 @@ fn started(
     let key = OperationKey { step, attempt: id.attempt, number: id.number };
     execution.check_is_next(key)?;
     let record = &execution.steps[step];
-    if !matches!(record.spec.kind(), StepKind::Wait(_)) || record.is_for_each() {
+    if !matches!(record.spec.kind(), StepKind::Wait(_)) || record.has_entries() {
         return Err(format!("step `{}` waits for nothing", id.step));
     }
     execution.update_step(step, |record| record.operations = key.number);

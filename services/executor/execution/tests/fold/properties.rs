@@ -157,6 +157,8 @@ struct Seed {
     run_when: RunWhen,
     /// Of the first step that it depends on, FIRST.
     condition: &'static str,
+    /// How many calls it makes, when it makes several.
+    calls: Option<usize>,
     /// A list, which may be one of that step's.
     for_each: Option<&'static str>,
     on_error: &'static [(ErrorClass, RecoveryStrategy)],
@@ -225,11 +227,13 @@ fn seeds() -> impl Strategy<Value = Seed> {
     let on_error: [&'static [_]; 6] = [&[], &[], &[], used, undone, queued];
     let on_error = prop::sample::select(on_error.to_vec());
     let resources = prop::sample::select(resources.to_vec());
-    let more = (for_each, fallback, resources, prop::bool::weighted(0.3), checks, on_error);
+    let calls = option::weighted(0.2, 1_usize..=4);
+    let more = (for_each, fallback, resources, prop::bool::weighted(0.3), checks, on_error, calls);
     let parts =
         (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), wait, run_when, condition, more);
     parts.prop_map(|(rank, wishes, reads, retry, timeout, attempt_timeout, wait, run_when, condition, more)| Seed {
-        for_each: more.0,
+        for_each: more.0.filter(|_| more.6.is_none() || wait.is_some()),
+        calls: more.6,
         fallback: more.1,
         resources: more.2,
         checks: more.4,
@@ -316,7 +320,19 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             }
         };
         match &seed.wait {
-            None => step,
+            None => match seed.calls {
+                None => step,
+                Some(count) => {
+                    let StepKindDraft::Tool { tool, arguments } = &step.kind else { unreachable!("it calls a tool") };
+                    let calls = (0..count).map(|place| CallDraft {
+                        tool: if place == 1 { "other".to_owned() } else { tool.clone() },
+                        arguments: arguments.clone(),
+                        verbatim: Vec::new(),
+                    });
+                    let kind = StepKindDraft::Calls { calls: calls.collect() };
+                    StepDraft { kind, fallback: Vec::new(), compensate: None, ..step }
+                }
+            },
             Some(Wait::For(duration)) => {
                 let wait = waits(WaitDraft { duration: Some(*duration), ..WaitDraft::default() });
                 StepDraft { timeout: None, ..wait }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    Escalation, Input, InvalidPlan, OnError, Plan, PlanDraft, Planned, PlannedStep, RetryPolicy, StepDraft,
+    CallDraft, Escalation, Input, InvalidPlan, OnError, Plan, PlanDraft, Planned, PlannedStep, RetryPolicy, StepDraft,
     StepKindDraft, StepProblem, Then,
     command_line::split_commands,
     error::{Findings, Problem},
@@ -155,7 +155,7 @@ pub(crate) fn plan(
 /// Gives the steps what follows their failures where they say nothing of it themselves, and where it fits their kind.
 fn hand_on(on_error: &OnError, steps: &mut [StepDraft]) {
     for step in steps {
-        let calls_tool = matches!(step.kind, StepKindDraft::Tool { .. });
+        let calls_tool = step.kind.calls_tool();
         let fitting = on_error
             .iter()
             .filter(|(class, strategy)| strategy.is_for(**class) && (calls_tool || !strategy.is_for_calls()));
@@ -509,11 +509,19 @@ fn step_path(position: usize) -> FieldPath {
     FieldPath::root().key("steps").index(position)
 }
 
+fn size_of_calls(calls: &[CallDraft]) -> usize {
+    let size = |call: &CallDraft| {
+        call.tool.len() + json_size(&call.arguments) + call.verbatim.iter().map(String::len).sum::<usize>()
+    };
+    calls.iter().map(size).sum()
+}
+
 /// The bytes of everything that an author can make long.
 fn plan_size(draft: &PlanDraft) -> usize {
     let steps = draft.steps.iter().map(|step| {
         let kind = match &step.kind {
             StepKindDraft::Tool { tool, arguments } => tool.len() + json_size(arguments),
+            StepKindDraft::Calls { calls } => size_of_calls(calls),
             StepKindDraft::Plan { plan, inputs } => plan_size(plan) + json_size(inputs),
             StepKindDraft::Wait { wait } => {
                 let form = wait.form.as_ref();
@@ -522,8 +530,8 @@ fn plan_size(draft: &PlanDraft) -> usize {
             }
         };
         let list = step.for_each.as_ref().map_or(0, json_size);
-        let fallback = step.fallback.iter().map(|call| call.tool.len() + json_size(&call.arguments)).sum::<usize>();
-        let compensate = step.compensate.as_ref().map_or(0, |call| call.tool.len() + json_size(&call.arguments));
+        let fallback = size_of_calls(&step.fallback);
+        let compensate = size_of_calls(step.compensate.as_slice());
         let checks = step.preconditions.iter().chain(&step.postconditions).map(|check| {
             check.condition.len() + check.file.len() + check.command.iter().map(String::len).sum::<usize>()
         });

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::{
-    Backoff, CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, FormDraft, FormSpec, OnError, Plan,
-    PlanDraft, PlanStep, Planned, PlannedCall, PlannedStep, RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind,
+    Backoff, CallDraft, CallPlace, CallsStep, Check, CheckDraft, CheckPlace, Condition, FormDraft, FormSpec, OnError,
+    Plan, PlanDraft, PlanStep, Planned, PlannedCall, PlannedStep, RateLimit, RetryPolicy, RunWhen, StepDraft, StepKind,
     StepKindDraft, StepSpec, Template, ToolStep, WaitDraft, WaitFor, WaitStep,
     limits::{
-        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
+        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CALLS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
         MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEMS, MAX_RESOURCE_CHARS, MAX_RESOURCES,
         MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TOOL_CHARS,
     },
@@ -69,6 +69,7 @@ fn outermost(step: usize) -> PlannedStep<'static> {
 /// The result of checking what a step does.
 enum KindPart {
     Tool(CallPart),
+    Calls(Vec<CallPart>),
     /// The plan is checked after the step, and `None` when it is not valid.
     Plan(Option<Arc<Plan>>, Template),
     /// `None` when nothing valid was named.
@@ -99,17 +100,32 @@ impl Part {
             (StepKindDraft::Wait { .. }, KindPart::Wait(Some(WaitFor::Form(form)))) => {
                 Some(Planned::Form { step: outermost(step), schema: &form.schema })
             }
-            (StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. } | StepKindDraft::Plan { .. }, _) => None,
+            (
+                StepKindDraft::Tool { .. }
+                | StepKindDraft::Calls { .. }
+                | StepKindDraft::Wait { .. }
+                | StepKindDraft::Plan { .. },
+                _,
+            ) => None,
         }
     }
 
-    /// The calls of the step beside its own, whose tools are named.
+    /// The calls of the step beside its own, and its `calls`, whose tools are named.
     pub(super) fn planned_others<'a>(&'a self, step: usize, draft: &'a StepDraft) -> impl Iterator<Item = Planned<'a>> {
+        let listed = match (&draft.kind, &self.kind) {
+            (StepKindDraft::Calls { calls: drafts }, KindPart::Calls(parts)) => Some(parts.iter().zip(drafts)),
+            _ => None,
+        };
+        let listed = listed.into_iter().flatten().enumerate();
+        let listed =
+            listed.filter_map(move |(place, (call, draft))| call.planned(step, CallPlace::Listed(place), &draft.tool));
         let calls = self.fallback.iter().zip(&draft.fallback).enumerate();
         let calls =
             calls.filter_map(move |(place, (call, draft))| call.planned(step, CallPlace::Fallback(place), &draft.tool));
         let undoes = self.compensate.as_ref().zip(draft.compensate.as_ref());
-        calls.chain(undoes.and_then(|(call, draft)| call.planned(step, CallPlace::Compensate, &draft.tool)))
+        listed
+            .chain(calls)
+            .chain(undoes.and_then(|(call, draft)| call.planned(step, CallPlace::Compensate, &draft.tool)))
     }
 
     /// The step's condition, when its references could be read.
@@ -145,6 +161,12 @@ impl Part {
         let mut templates = Vec::with_capacity(1 + self.fallback.len());
         match &self.kind {
             KindPart::Tool(call) => templates.push((path.key("arguments"), &call.arguments)),
+            KindPart::Calls(calls) => templates.extend(
+                calls
+                    .iter()
+                    .enumerate()
+                    .map(|(place, call)| (path.key("calls").index(place).key("arguments"), &call.arguments)),
+            ),
             KindPart::Wait(Some(WaitFor::Form(form))) => templates.push((path.key("wait").key("form"), &form.texts)),
             KindPart::Wait(_) => {}
             KindPart::Plan(_, inputs) => templates.push((path.key("inputs"), inputs)),
@@ -196,7 +218,14 @@ impl Part {
 
     /// The step, after the whole plan has been checked.
     pub(super) fn complete(self, draft: StepDraft) -> StepSpec {
+        let other = |(draft, part): (CallDraft, CallPart)| OtherCall {
+            call: ToolStep { tool: draft.tool, arguments: part.arguments },
+            verbatim: draft.verbatim,
+        };
         let kind = match (draft.kind, self.kind) {
+            (StepKindDraft::Calls { calls }, KindPart::Calls(parts)) => {
+                StepKind::Calls(CallsStep { calls: calls.into_iter().zip(parts).map(other).collect() })
+            }
             (StepKindDraft::Tool { tool, .. }, KindPart::Tool(CallPart { arguments, .. })) => {
                 StepKind::Tool(ToolStep { tool, arguments })
             }
@@ -204,13 +233,15 @@ impl Part {
             (StepKindDraft::Plan { .. }, KindPart::Plan(Some(plan), inputs)) => {
                 StepKind::Plan(PlanStep { plan, inputs })
             }
-            (StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. } | StepKindDraft::Plan { .. }, _) => {
+            (
+                StepKindDraft::Tool { .. }
+                | StepKindDraft::Calls { .. }
+                | StepKindDraft::Wait { .. }
+                | StepKindDraft::Plan { .. },
+                _,
+            ) => {
                 unreachable!("the plan is valid")
             }
-        };
-        let other = |(draft, part): (CallDraft, CallPart)| OtherCall {
-            call: ToolStep { tool: draft.tool, arguments: part.arguments },
-            verbatim: draft.verbatim,
         };
         let checks = |drafts: Vec<CheckDraft>, parts: Vec<CheckPart>| -> Vec<Check> {
             let call = |draft, CallPart { arguments, .. }| {
@@ -272,6 +303,7 @@ impl Checker<'_> {
             StepKindDraft::Tool { tool, arguments } => {
                 KindPart::Tool(self.call(&path, tool, arguments, &step.verbatim))
             }
+            StepKindDraft::Calls { calls } => KindPart::Calls(self.listed_calls(&path, step, calls)),
             StepKindDraft::Wait { wait } => KindPart::Wait(self.wait(&path, step, wait)),
             StepKindDraft::Plan { plan, inputs } => KindPart::Plan(None, self.plan_inputs(&path, step, plan, inputs)),
         };
@@ -284,7 +316,7 @@ impl Checker<'_> {
                 format!("has {described} characters and the limit is {MAX_DESCRIPTION_CHARS}: shorten it")
             });
         }
-        let calls_tool = matches!(step.kind, StepKindDraft::Tool { .. });
+        let calls_tool = step.kind.calls_tool();
         self.on_error(&path.key("on_error"), &step.on_error, calls_tool);
         let condition = self.condition(&path.key("condition"), &step.condition);
         let for_each = step.for_each.as_ref().and_then(|list| self.list(&path.key("for_each"), list));
@@ -312,7 +344,7 @@ impl Checker<'_> {
         }
         for (site, field, reference) in part.references(&path) {
             if reference.is_item() {
-                self.item(&field, site, step.for_each.is_some(), reference);
+                self.item(&field, site, step, reference);
                 continue;
             }
             // It is made only once the step has an output.
@@ -357,6 +389,39 @@ impl Checker<'_> {
         self.verbatim(&path.key("verbatim"), verbatim, arguments);
         let (arguments, arguments_are_valid) = self.arguments(&path.key("arguments"), arguments, verbatim);
         CallPart { has_tool, arguments, arguments_are_valid }
+    }
+
+    /// The calls that a step makes side by side.
+    fn listed_calls(&mut self, path: &FieldPath, step: &StepDraft, calls: &[CallDraft]) -> Vec<CallPart> {
+        let not_for_several = [
+            ("for_each", step.for_each.is_some(), "remove it, or let the step call one tool"),
+            ("fallback", !step.fallback.is_empty(), "remove it, or make the call a step of its own"),
+            ("compensate", step.compensate.is_some(), "remove it, or make what has to be undone a step of its own"),
+            ("verbatim", !step.verbatim.is_empty(), "give it to the call whose argument it names"),
+        ];
+        for (field, _, way_out) in not_for_several.into_iter().filter(|(_, is_set, _)| *is_set) {
+            self.rule(&path.key(field), || {
+                format!("is for steps with one call of their own, and this one has `calls`: {way_out}")
+            });
+        }
+        let field = path.key("calls");
+        if calls.is_empty() {
+            self.rule(&field, || "has no call: add one, such as {tool: NAME, arguments: {…}}".to_owned());
+        }
+        if calls.len() > MAX_CALLS {
+            self.rule(&field, || {
+                format!(
+                    "has {} calls and the limit is {MAX_CALLS}: make two steps of them, or use `for_each`",
+                    calls.len()
+                )
+            });
+        }
+        let calls = calls.iter().enumerate();
+        calls
+            .map(|(place, CallDraft { tool, arguments, verbatim })| {
+                self.call(&field.index(place), tool, arguments, verbatim)
+            })
+            .collect()
     }
 
     fn fallback(&mut self, path: &FieldPath, fallback: &[CallDraft]) -> Vec<CallPart> {
@@ -490,7 +555,8 @@ impl Checker<'_> {
     }
 
     /// A reference to an entry stands where there is one.
-    fn item(&mut self, field: &FieldPath, site: Site, has_list: bool, reference: &Reference) {
+    fn item(&mut self, field: &FieldPath, site: Site, step: &StepDraft, reference: &Reference) {
+        let has_list = step.for_each.is_some();
         let why = match site {
             Site::Call | Site::Compensate | Site::Before | Site::After if has_list => return,
             Site::Call | Site::Compensate | Site::Before | Site::After => {

@@ -33,10 +33,11 @@ use super::{
 };
 
 /// What a step or a plan has, and a group does not.
-const OF_A_PLAN: [&str; 10] = [
+const OF_A_PLAN: [&str; 11] = [
     "timeout",
     "for_each",
     "tool",
+    "calls",
     "wait",
     "arguments",
     "inputs",
@@ -363,7 +364,7 @@ impl<'n> Reader<'n> {
             (None, Some(plan)) => {
                 let inputs = fields.take_exactly("inputs");
                 // `inputs` is also a name of the arguments of a call.
-                for field in ["tool", "skillId", "action", "arguments", "params", "parameters", "args"] {
+                for field in ["tool", "calls", "skillId", "action", "arguments", "params", "parameters", "args"] {
                     if let Some(value) = fields.take_exactly(field) {
                         value.refuse(&mut self.report, || {
                             "is for steps that call a tool, and this one carries out a plan: remove it, or make two steps".to_owned()
@@ -396,7 +397,7 @@ impl<'n> Reader<'n> {
                             .to_owned()
                     });
                 }
-                for field in ["tool", "arguments"] {
+                for field in ["tool", "arguments", "calls"] {
                     if let Some(value) = fields.take(&mut self.report, field) {
                         value.refuse(&mut self.report, || {
                             "is for steps that call a tool, and this one waits: remove it, or make two steps".to_owned()
@@ -405,10 +406,27 @@ impl<'n> Reader<'n> {
                 }
                 StepKindDraft::Wait { wait: self.wait(&wait) }
             }
-            (None, None) => {
-                let (tool, arguments) = self.call(&mut fields);
-                StepKindDraft::Tool { tool, arguments }
-            }
+            (None, None) => match fields.take_exactly("calls") {
+                Some(calls) => {
+                    for field in ["tool", "arguments"] {
+                        if let Some(value) = fields.take(&mut self.report, field) {
+                            value.refuse(&mut self.report, || {
+                                "is for steps with one call, and this one has `calls`: put it into one of these"
+                                    .to_owned()
+                            });
+                        }
+                    }
+                    let listed = calls.list(&mut self.report, "calls such as {tool: NAME, arguments: {…}}");
+                    let listed: Vec<CallDraft> = listed.iter().map(|call| self.other_call(call)).collect();
+                    // What is no list has been refused; without a call it would be refused again.
+                    let is_list = matches!(calls.node.kind, Kind::List(_));
+                    StepKindDraft::Calls { calls: if is_list { listed } else { vec![unread_call()] } }
+                }
+                None => {
+                    let (tool, arguments) = self.call(&mut fields);
+                    StepKindDraft::Tool { tool, arguments }
+                }
+            },
         };
         draft.verbatim = self.texts(&mut fields, "verbatim", "names of arguments");
         draft.for_each = self.precise(fields.take_exactly("for_each"));
@@ -444,16 +462,10 @@ impl<'n> Reader<'n> {
         value.scalars(&mut self.report, what).iter().map(|text| text.text(&mut self.report)).collect()
     }
 
-    /// A call of a step beside its own.
+    /// A call of a step, one of several or beside its own.
     fn other_call(&mut self, call: &Value<'n>) -> CallDraft {
-        // What cannot be read is refused once: this stands for it, so that the check does not call it missing.
-        let unread = || CallDraft {
-            tool: "unread".to_owned(),
-            arguments: Json::Object(serde_json::Map::new()),
-            verbatim: Vec::new(),
-        };
         let Some(mut fields) = call.fields(&mut self.report, "an object with `tool` and `arguments`") else {
-            return unread();
+            return unread_call();
         };
         let (tool, arguments) = self.call(&mut fields);
         let verbatim = self.texts(&mut fields, "verbatim", "names of arguments");
@@ -695,6 +707,11 @@ impl<'n> Reader<'n> {
             _ => {}
         }
     }
+}
+
+/// Stands for a call that cannot be read, which is refused once, so that the check does not call it missing.
+fn unread_call() -> CallDraft {
+    CallDraft { tool: "unread".to_owned(), arguments: Json::Object(serde_json::Map::new()), verbatim: Vec::new() }
 }
 
 /// A step of which nothing is known.

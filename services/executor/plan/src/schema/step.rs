@@ -7,7 +7,7 @@ use super::parts::{absent, duration, id, object, optional, present, present_as_a
 use crate::{
     MAX_QUEUED_ATTEMPTS, Profile, RecoveryStrategy, RunWhen,
     limits::{
-        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
+        MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CALLS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
         MAX_DURATION, MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS,
         MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES,
         MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TOOL_CHARS,
@@ -98,6 +98,13 @@ pub(super) fn step() -> Value {
             ),
             "type": "object",
         })),
+        "calls": optional(json!({
+            "description": "Several calls instead of one, side by side; the output is the list of their results, in this order.",
+            "type": "array",
+            "minItems": 1,
+            "maxItems": MAX_CALLS,
+            "items": {"$ref": "#/$defs/call"},
+        })),
         "attempt_timeout": optional(duration("The longest time for one attempt.")),
         "exclusive": optional(json!({
             "description": "Whether no other call commits in the workspace while this step's call runs.",
@@ -144,10 +151,18 @@ pub(super) fn step() -> Value {
     let own = of_calls.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     let no_tool = own.filter(|name| !shared_with_calls.contains(name)).map(no_call).collect::<Vec<_>>();
     let no_tool = json!({"allOf": no_tool});
+    // What is for a step with one call of its own.
+    let of_one_call = ["tool", "arguments", "verbatim", "fallback", "compensate"];
+    let mut no_own_call: Vec<Value> = of_one_call.map(no_call).into();
+    no_own_call.extend([absent("for_each"), absent("inputs")]);
     rules.push(json!({
         "if": present("wait"),
         "then": {"allOf": no_call_at_all},
-        "else": {"if": present("plan"), "then": no_tool, "else": present_as_any("tool")},
+        "else": {
+            "if": present("plan"),
+            "then": no_tool,
+            "else": {"if": present("calls"), "then": {"allOf": no_own_call}, "else": present_as_any("tool")},
+        },
     }));
     let ends_by_itself = json!({"type": "object", "anyOf": [present("for"), present("until")]});
     rules.push(json!({
@@ -156,7 +171,7 @@ pub(super) fn step() -> Value {
     }));
     object(
         fields,
-        json!({"description": "One call of one tool, an execution of another plan, or a wait.", "allOf": rules}),
+        json!({"description": "One call of one tool, several calls, an execution of another plan, or a wait.", "allOf": rules}),
     )
 }
 

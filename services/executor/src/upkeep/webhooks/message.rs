@@ -2,12 +2,12 @@
 
 use belay_execution::{Execution, ExecutionState, Failure, Json};
 use belay_journal::OutboxMessage;
+use belay_reading::progress::{Fact, person_waits};
 use belay_settings::WebhookEvent;
 use serde_json::{Value, json};
 
 use super::Webhook;
 use crate::{
-    history::progress::{Fact, person_waits},
     names::ExecutionName,
     store::secrets::{Secrets, shown},
     wire,

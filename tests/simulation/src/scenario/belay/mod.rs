@@ -695,6 +695,8 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
                 continue;
             }
             plans::extend(random, &mut order.plan);
+            // With numbers of its own, so that the rest of the plan is what it was without.
+            plans::add_calls(&mut StdRng::seed_from_u64(order.seed ^ 16), &mut order.plan);
             features::add_checks(random, &mut order.plan);
             features::share(random, &mut order.plan);
             features::wait_longer(random, &mut order.plan);

@@ -269,6 +269,39 @@ pub(super) fn extend(random: &mut StdRng, plan: &mut v1::Plan) {
     }
 }
 
+/// Has some steps make two or three calls instead of their own, which is one of these.
+pub(super) fn add_calls(random: &mut StdRng, plan: &mut v1::Plan) {
+    let calls_one =
+        |step: &&mut v1::StepSpec| matches!(step.kind, Some(step_spec::Kind::Tool(_))) && step.for_each.is_none();
+    for (index, step) in plan.steps.iter_mut().filter(calls_one).enumerate() {
+        if random.random_bool(0.25) {
+            call_several(random, index, step);
+        }
+    }
+}
+
+fn call_several(random: &mut StdRng, index: usize, step: &mut v1::StepSpec) {
+    let Some(step_spec::Kind::Tool(own)) = step.kind.take() else { unreachable!("it calls one tool") };
+    let exclusive = own.exclusive;
+    let call = |place: usize| {
+        let arguments = own.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
+        let mut arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+        if place > 0 {
+            arguments["value"] = (10_000 + 100 * index + place).into();
+        }
+        let arguments = Some(v1::Payload::of_json(arguments.to_string()));
+        v1::ToolStep { arguments, exclusive: false, ..own.clone() }
+    };
+    let calls = (0..random.random_range(2..=3)).map(call).collect();
+    (step.fallback, step.compensate, step.postconditions) = (Vec::new(), None, Vec::new());
+    step.kind = Some(step_spec::Kind::Calls(v1::CallsStep { calls, exclusive }));
+}
+
+/// Whether steps of its own do a step's work: for the entries of a list, or for its calls.
+pub(super) fn has_entries(step: &v1::StepSpec) -> bool {
+    step.for_each.is_some() || matches!(step.kind, Some(step_spec::Kind::Calls(_)))
+}
+
 /// Calls that change nothing and fail now and then, whose earlier results are used; the same plan each time but for its order.
 pub(super) fn recalling(random: &mut StdRng) -> v1::Plan {
     let step = |index: usize| {
@@ -400,13 +433,14 @@ pub(super) fn milliseconds(random: &mut StdRng, least: u64, most: u64) -> pbjson
 /// The ids of a step's dependencies: those it lists, and those whose results it uses.
 pub(super) fn dependencies(step: &v1::StepSpec) -> Vec<String> {
     let arguments = match &step.kind {
-        Some(step_spec::Kind::Tool(tool)) => tool.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default(),
-        Some(step_spec::Kind::Plan(plan)) => plan.inputs.as_ref().and_then(v1::Payload::as_json).unwrap_or_default(),
-        Some(step_spec::Kind::Wait(_)) | None => "",
+        Some(step_spec::Kind::Tool(tool)) => vec![tool.arguments.as_ref()],
+        Some(step_spec::Kind::Calls(listed)) => listed.calls.iter().map(|call| call.arguments.as_ref()).collect(),
+        Some(step_spec::Kind::Plan(plan)) => vec![plan.inputs.as_ref()],
+        Some(step_spec::Kind::Wait(_)) | None => Vec::new(),
     };
+    let arguments = arguments.into_iter().filter_map(|payload| payload?.as_json());
     let list = step.for_each.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
-    let texts = [arguments, list, &step.condition];
-    let used = texts.into_iter().flat_map(|text| text.split("${").skip(1));
+    let used = arguments.chain([list, step.condition.as_str()]).flat_map(|text| text.split("${").skip(1));
     let used = used.filter(|rest| !rest.starts_with("item.") && !rest.starts_with("inputs."));
     let used = used.filter_map(|rest| rest.split_once('.')).map(|(id, _)| id.to_owned());
     let mut all: Vec<String> = step.depends_on.iter().cloned().chain(used).collect();

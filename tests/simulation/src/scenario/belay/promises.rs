@@ -9,6 +9,7 @@ use super::features;
 use super::inputs;
 use super::outside::Run;
 use super::picture::Fold;
+use super::plans;
 use crate::trace;
 
 /// What the events so far say about the steps of one execution. Steps are indexes into the fold's.
@@ -146,7 +147,7 @@ impl Promises {
                 let is_open = made > 0 && !fold.is_stopping() && spec.timeout.is_none();
                 let is_asked = self.by_request.contains(&step);
                 // A list fails with its entries.
-                let is_list = spec.for_each.is_some();
+                let is_list = plans::has_entries(spec);
                 let is_left = made < most || next.is_some();
                 if is_open && !is_asked && !is_list && is_left && is_retried(failed.failure.as_ref()) {
                     broken.push(format!("it gives up after {made} attempts of {most}, before {next:?}"));
@@ -168,7 +169,7 @@ impl Promises {
             self.using.remove(&step);
         }
         // The steps for the entries of a list use what it says.
-        let begins = matches!(kind, Kind::StepStarted(_)) && fold.plan.steps[step].for_each.is_none();
+        let begins = matches!(kind, Kind::StepStarted(_)) && !plans::has_entries(&fold.plan.steps[step]);
         if !begins || !self.using.insert(step) {
             return Vec::new();
         }

@@ -491,10 +491,10 @@ impl Audit {
         self.ids.iter().position(|known| known == id)
     }
 
-    /// Whether a step runs for each entry of a list.
-    fn is_for_each(&self, step: usize) -> bool {
+    /// Whether a step runs for each entry of a list, or makes several calls.
+    fn has_entries(&self, step: usize) -> bool {
         let is_added = self.lists.contains_key(&step) || self.undoes.contains_key(&step);
-        !is_added && self.spec(step).for_each().is_some()
+        !is_added && self.spec(step).has_entries()
     }
 
     /// The steps for the entries of a list that was read.
@@ -520,7 +520,7 @@ impl Audit {
     fn items_listed(&mut self, list: usize, attempt: u32, items: &[Json]) {
         self.check_attempt(list, attempt);
         self.check_may_start();
-        assert!(self.is_for_each(list) && !self.listed.contains_key(&list), "step {list} has read its list");
+        assert!(self.has_entries(list) && !self.listed.contains_key(&list), "step {list} has read its list");
         let known = self.items.get(&list).cloned().unwrap_or_default();
         for (index, item) in items.iter().enumerate() {
             let Some(&step) = known.get(index) else {
@@ -589,12 +589,12 @@ impl Audit {
         self.attempts.insert(step, attempt);
         self.passed.retain(|(of, _)| *of != step);
         // A wait holds no slot, and a step that runs for each entry of a list does nothing itself.
-        if matches!(self.spec(step).kind(), StepKind::Wait(_)) || self.is_for_each(step) {
+        if matches!(self.spec(step).kind(), StepKind::Wait(_)) || self.has_entries(step) {
             return;
         }
         let used = self.spec(step).resources();
         let others = self.attempts.keys().filter(|&&other| other != step && !self.ended.contains(&other));
-        let others: Vec<_> = others.filter(|&&other| !self.is_for_each(other)).collect();
+        let others: Vec<_> = others.filter(|&&other| !self.has_entries(other)).collect();
         for resource in used {
             let users = others.iter().filter(|&&&other| self.spec(other).resources().contains(resource)).count();
             assert!(users < self.plan.capacity(resource), "step {step} started while {users} others used {resource}");

@@ -44,6 +44,7 @@ pub(crate) fn created(plan: Plan) -> Created {
     };
     let calls = plan.steps().iter().flat_map(|step| {
         step.calls()
+            .chain(step.listed_calls())
             .chain(step.compensate())
             .chain(step.preconditions().iter().chain(step.postconditions()).filter_map(Check::call))
     });
@@ -65,7 +66,7 @@ pub(crate) fn created(plan: Plan) -> Created {
     }
 }
 
-/// A plan with a change, by its words: `drop s1`, `rename s1`, `free s1` of what it depends on, `add s9` after all others.
+/// A plan with a change, by its words: `drop s1`, `rename s1`, `free s1` of what it depends on, `recall s1`, which changes its first call and keeps two, `add s9` after all others.
 fn edited(plan: &Plan, words: &str) -> Plan {
     let mut draft = plan.to_draft();
     let (what, id) = words.split_once(' ').unwrap();
@@ -76,6 +77,12 @@ fn edited(plan: &Plan, words: &str) -> Plan {
             draft.steps.iter_mut().for_each(|step| step.depends_on.retain(|on| on != id));
         }
         ("rename", Some(place)) => draft.steps[place].title = "another".to_owned(),
+        ("recall", Some(place)) => {
+            if let StepKindDraft::Calls { calls } = &mut draft.steps[place].kind {
+                calls[0].arguments = serde_json::json!({"changed": true});
+                calls.truncate(2);
+            }
+        }
         ("free", Some(place)) => draft.steps[place].depends_on.clear(),
         ("add", None) => {
             let mut added = draft.steps[0].clone();
@@ -343,7 +350,7 @@ impl Play {
         assert_eq!(actions, self.execution.actions(), "asking twice gave two answers");
         if self.state() == ExecutionState::Running {
             let waits_for_slot = |step: &StepView<'_>| {
-                let needs_none = matches!(step.spec().kind(), StepKind::Wait(_)) || step.is_for_each();
+                let needs_none = matches!(step.spec().kind(), StepKind::Wait(_)) || step.has_entries();
                 needs_none && step.state() == StepState::Ready
             };
             assert!(!self.execution.steps().any(|step| waits_for_slot(&step)), "a wait needs no slot");

@@ -123,6 +123,7 @@ impl Story {
         match &mut self.step(id).kind {
             StepKindDraft::Tool { arguments, .. } => *arguments = value,
             StepKindDraft::Plan { inputs, .. } => *inputs = value,
+            StepKindDraft::Calls { calls } => calls.iter_mut().for_each(|call| call.arguments = value.clone()),
             StepKindDraft::Wait { .. } => panic!("{id} waits"),
         }
         self
@@ -151,6 +152,17 @@ impl Story {
         self
     }
 
+    /// A step makes calls of these tools, side by side.
+    pub(crate) fn calls(mut self, id: &str, tools: &str) -> Self {
+        let calls = tools.split_whitespace().map(|tool| CallDraft {
+            tool: tool.to_owned(),
+            arguments: json!({}),
+            verbatim: Vec::new(),
+        });
+        self.step(id).kind = StepKindDraft::Calls { calls: calls.collect() };
+        self
+    }
+
     /// Calls of these tools take the place of a step's own.
     pub(crate) fn fallback(mut self, id: &str, tools: &str) -> Self {
         let calls = tools.split_whitespace().map(|tool| CallDraft {
@@ -166,7 +178,9 @@ impl Story {
     pub(crate) fn tool(mut self, id: &str, name: &str) -> Self {
         match &mut self.step(id).kind {
             StepKindDraft::Tool { tool, .. } => *tool = name.to_owned(),
-            StepKindDraft::Wait { .. } | StepKindDraft::Plan { .. } => panic!("{id} calls no tool"),
+            StepKindDraft::Calls { .. } | StepKindDraft::Wait { .. } | StepKindDraft::Plan { .. } => {
+                panic!("{id} is not one call")
+            }
         }
         self
     }

@@ -1,6 +1,6 @@
 //! What changes the steps of an execution, besides what becomes of each: another plan, lists, what is undone, what runs again.
 
-use belay_proto::v1::{self, RunWhen, execution, step};
+use belay_proto::v1::{self, RunWhen, execution, step, step_spec};
 
 use super::super::{client, plans};
 use super::Fold;
@@ -106,7 +106,7 @@ impl Fold {
     /// A step has read its list: for each entry there is a step. What was done for the same entry stays.
     pub(super) fn list(&mut self, list: usize, listed: &v1::StepItemsListed) -> Result<(), String> {
         use step::State as S;
-        let is_list = self.plan.steps[list].for_each.is_some() && self.entries[list].is_none();
+        let is_list = plans::has_entries(&self.plan.steps[list]) && self.entries[list].is_none();
         if !is_list || self.picture.steps[list].state() != S::Running {
             return Err(format!("step {list} reads a list"));
         }
@@ -117,7 +117,15 @@ impl Fold {
             let index = match known.get(number) {
                 None => {
                     let of = &self.plan.steps[list];
+                    let kind = match &of.kind {
+                        Some(step_spec::Kind::Calls(listed)) => listed.calls.get(number).map(|call| {
+                            trace::count("calls side by side");
+                            step_spec::Kind::Tool(v1::ToolStep { exclusive: listed.exclusive, ..call.clone() })
+                        }),
+                        kind => kind.clone(),
+                    };
                     let step = v1::StepSpec {
+                        kind,
                         id: format!("{}~{number}", of.id),
                         depends_on: Vec::new(),
                         run_when: 0,

@@ -147,7 +147,7 @@ impl Audit {
                 && has_tried
                 && !self.cached.contains(step)
                 && self.spec(*step).compensate().is_some()
-                && !self.is_for_each(*step)
+                && !self.has_entries(*step)
         };
         let mut seen = BTreeSet::new();
         let last = self.order.iter().rev().copied().filter(|step| self.counted(*step) == 1 && says_how(step));

@@ -220,7 +220,7 @@ impl Audit {
 
     /// The checks of a step that take calls.
     pub(super) fn checks_with_calls(&self, step: usize) -> impl Iterator<Item = CheckPlace> {
-        let is_checked = !self.is_for_each(step) && !self.undoes.contains_key(&step);
+        let is_checked = !self.has_entries(step) && !self.undoes.contains_key(&step);
         let spec = self.spec(step);
         let before = spec.preconditions().iter().enumerate().map(|(place, check)| (CheckPlace::Before(place), check));
         let after = spec.postconditions().iter().enumerate().map(|(place, check)| (CheckPlace::After(place), check));
@@ -238,6 +238,6 @@ impl Audit {
     pub(super) fn has_checks_after(&self, step: usize) -> bool {
         let spec = self.spec(step);
         let has_some = !spec.postconditions().is_empty() || spec.output_schema().is_some();
-        has_some && !self.is_for_each(step) && !self.undoes.contains_key(&step)
+        has_some && !self.has_entries(step) && !self.undoes.contains_key(&step)
     }
 }

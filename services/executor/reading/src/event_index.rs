@@ -10,7 +10,7 @@ use std::{
 use belay_execution::{Body, Event, ExecutionEvent, OperationId, StepId, ToolCallEnd, ToolCallEvent};
 use belay_plan::Plan;
 
-use crate::history::artifacts::{Artifacts, Graph};
+use crate::artifacts::{Artifacts, Graph};
 
 /// An estimate of the memory that is kept of a step of the plan, in bytes.
 const STEP_BYTES: usize = 320;
@@ -23,7 +23,7 @@ const PATH_BYTES: usize = 64;
 
 /// The index of an execution's events up to one.
 #[derive(Debug, Default)]
-pub(crate) struct EventIndex {
+pub struct EventIndex {
     /// The sequence of the last event that was taken.
     last: u64,
     artifacts: Artifacts,
@@ -48,22 +48,22 @@ struct Call {
 
 impl EventIndex {
     /// The sequence of the last event that was taken; 0 before the first.
-    pub(crate) fn last(&self) -> u64 {
+    pub fn last(&self) -> u64 {
         self.last
     }
 
     /// An estimate of the memory that it takes, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// The artifacts.
-    pub(crate) fn artifacts(&self) -> &Graph {
+    pub fn artifacts(&self) -> &Graph {
         &self.graph
     }
 
     /// How many files of the calls of a step, or of all, no artifact stands for.
-    pub(crate) fn unlisted(&self, step: Option<&StepId>) -> u64 {
+    pub fn unlisted(&self, step: Option<&StepId>) -> u64 {
         match step {
             Some(step) => self.unlisted.get(step).copied().unwrap_or(0),
             None => self.unlisted.values().sum(),
@@ -72,13 +72,7 @@ impl EventIndex {
 
     /// The sequences of all events of the `size` calls of a step, or of all steps, that were requested after an event; and that of the next request after these.
     /// `None` while a later event may be one of them.
-    pub(crate) fn calls(
-        &self,
-        step: Option<&StepId>,
-        after: u64,
-        size: usize,
-        is_complete: bool,
-    ) -> Option<BTreeSet<u64>> {
+    pub fn calls(&self, step: Option<&StepId>, after: u64, size: usize, is_complete: bool) -> Option<BTreeSet<u64>> {
         let from = self.calls.partition_point(|call| call.events[0] <= after);
         let mut calls = self.calls[from..].iter().filter(|call| step.is_none_or(|step| *step == call.step));
         let page: Vec<&Call> = calls.by_ref().take(size).collect();
@@ -89,7 +83,7 @@ impl EventIndex {
     }
 
     /// Takes the next event, with its secrets.
-    pub(crate) fn apply(&mut self, event: &Event) {
+    pub fn apply(&mut self, event: &Event) {
         self.last = event.sequence;
         match &event.body {
             Body::Execution(ExecutionEvent::Created(created)) => self.bytes += plan_bytes(&created.plan),

@@ -16,7 +16,7 @@ use belay_execution::{
 
 /// Follows the events of one execution.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     /// When each running step began its first attempt.
     steps: BTreeMap<StepId, Timestamp>,
     /// The calls in flight, and when each was requested.
@@ -29,47 +29,108 @@ pub(crate) struct Progress {
 
 /// A call that ended, or was the last one of what ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct EndedCall {
-    pub(crate) request: Arc<ToolCallRequest>,
-    pub(crate) status: &'static str,
-    pub(crate) duration: Duration,
+pub struct EndedCall {
+    /// What was requested.
+    pub request: Arc<ToolCallRequest>,
+    /// How it ended, as metrics name it.
+    pub status: &'static str,
+    /// How long it took.
+    pub duration: Duration,
 }
 
 /// What happened, with how long it took.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Fact<'a> {
+pub enum Fact<'a> {
     /// A call ended.
-    CallEnded { call: &'a OperationId, ended: EndedCall },
+    CallEnded {
+        /// The operation that it was.
+        call: &'a OperationId,
+        /// How it ended.
+        ended: EndedCall,
+    },
     /// An attempt failed, and another one is planned after the delay.
-    Retry { step: &'a StepId, attempt: u32, failure: &'a Failure, delay: Duration, call: Option<EndedCall> },
+    Retry {
+        /// The step.
+        step: &'a StepId,
+        /// The attempt that failed.
+        attempt: u32,
+        /// Why it failed.
+        failure: &'a Failure,
+        /// How long until the next attempt.
+        delay: Duration,
+        /// Its last call.
+        call: Option<EndedCall>,
+    },
     /// All attempts of a call failed, and another call takes its place.
-    Fallback { step: &'a StepId, attempt: u32, failure: &'a Failure, tools: [&'a str; 2], call: Option<EndedCall> },
+    Fallback {
+        /// The step.
+        step: &'a StepId,
+        /// The last attempt of the call.
+        attempt: u32,
+        /// Why that failed.
+        failure: &'a Failure,
+        /// The tool of the call that failed, and that of the next.
+        tools: [&'a str; 2],
+        /// The call that failed.
+        call: Option<EndedCall>,
+    },
     /// A step that had started ended.
     StepEnded {
+        /// The step.
         step: &'a StepId,
+        /// Its last attempt.
         attempt: u32,
+        /// How it ended, as metrics name it.
         status: &'static str,
+        /// Why, if it failed.
         failure: Option<&'a Failure>,
+        /// How long it took from its first attempt on.
         duration: Duration,
+        /// Its last call.
         call: Option<EndedCall>,
     },
     /// A person, or the policy's time limit, decided an approval.
-    Decided { decision: Decision, waited: Duration },
+    Decided {
+        /// What was decided.
+        decision: Decision,
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// A wait for a person, a time or a signal began.
-    WaitBegan { step: &'a StepId, tool: Option<String>, waiting: Waiting },
+    WaitBegan {
+        /// The step that waits.
+        step: &'a StepId,
+        /// The tool of its call, if it has one.
+        tool: Option<String>,
+        /// What it waits for.
+        waiting: Waiting,
+    },
     /// A step is skipped.
-    Skipped { step: &'a StepId, reason: SkipReason },
+    Skipped {
+        /// The step.
+        step: &'a StepId,
+        /// Why.
+        reason: SkipReason,
+    },
     /// Somebody asked for the execution to be cancelled, or killed.
-    StopRequested { kill: bool },
+    StopRequested {
+        /// Whether it is to be killed.
+        kill: bool,
+    },
     /// A step ends without the attempt that was planned, because somebody stopped the execution.
-    RetryDropped { step: &'a StepId, attempt: u32 },
+    RetryDropped {
+        /// The step.
+        step: &'a StepId,
+        /// Its last attempt.
+        attempt: u32,
+    },
     /// The execution ended.
     Finished(&'a Finished),
 }
 
 impl Progress {
     /// What runs in an execution in its current state.
-    pub(crate) fn of(execution: &Execution) -> Self {
+    pub fn of(execution: &Execution) -> Self {
         let running = execution.steps().filter(|step| step.ended_at().is_none());
         let steps = running.filter_map(|step| Some((step.id().clone(), step.started_at()?)));
         let calls = execution.operations().filter_map(|operation| {
@@ -86,7 +147,7 @@ impl Progress {
     }
 
     /// Takes events that `execution` has applied and that are stored, and returns what they mean.
-    pub(crate) fn take<'a>(&mut self, execution: &Execution, events: &'a [Event]) -> Vec<Fact<'a>> {
+    pub fn take<'a>(&mut self, execution: &Execution, events: &'a [Event]) -> Vec<Fact<'a>> {
         let mut facts = Vec::new();
         // The last call of each step that ends in these events: a step ends in the transition of its last call.
         let mut last: BTreeMap<&StepId, EndedCall> = BTreeMap::new();
@@ -234,7 +295,7 @@ impl Progress {
 }
 
 /// The waits for a person, with their steps, that began with these facts.
-pub(crate) fn person_waits<'a>(facts: &'a [Fact<'_>]) -> impl Iterator<Item = (&'a StepId, Waiting)> {
+pub fn person_waits<'a>(facts: &'a [Fact<'_>]) -> impl Iterator<Item = (&'a StepId, Waiting)> {
     facts.iter().filter_map(|fact| match fact {
         Fact::WaitBegan {
             step,

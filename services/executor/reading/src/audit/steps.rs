@@ -3,10 +3,10 @@
 use belay_execution::{
     ChildEnd, ChildEvent, OperationId, Resolution, SkipReason, StepEvent, StepId, WaitCondition, WaitEnd, WaitEvent,
 };
-use belay_proto::v1::{AuditLevel, audit_entry::Severity, wait_ended::Cause};
+use belay_plan::AuditLevel;
 use serde_json::json;
 
-use super::said::{Said, because, counted, decided, duration, failure, millis};
+use super::said::{Said, Severity, because, counted, decided, duration, failure, millis};
 
 pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> Said {
     use AuditLevel::{Minimal, Standard};
@@ -133,8 +133,21 @@ fn skipped(reason: SkipReason) -> (&'static str, Severity) {
     }
 }
 
+/// The reason as the contract names it.
 fn name(reason: SkipReason) -> &'static str {
-    crate::wire::skip_reason(reason).as_str_name().trim_start_matches("SKIP_REASON_")
+    match reason {
+        SkipReason::DependencyFailed => "DEPENDENCY_FAILED",
+        SkipReason::DependencySkipped => "DEPENDENCY_SKIPPED",
+        SkipReason::StopOnError => "STOP_ON_ERROR",
+        SkipReason::ConditionFalse => "CONDITION_FALSE",
+        SkipReason::Cancelled => belay_reasons::CANCELLED,
+        SkipReason::TimedOut => "TIMED_OUT",
+        SkipReason::ApprovalSkipped => belay_reasons::APPROVAL_SKIPPED,
+        SkipReason::NonInteractive => belay_reasons::NON_INTERACTIVE,
+        SkipReason::Requested => "REQUESTED",
+        SkipReason::PlanUpdated => "PLAN_UPDATED",
+        SkipReason::NotListed => "NOT_LISTED",
+    }
 }
 
 pub(super) fn wait(wait: &OperationId, event: &WaitEvent, has_actor: bool) -> Said {
@@ -153,30 +166,25 @@ pub(super) fn wait(wait: &OperationId, event: &WaitEvent, has_actor: bool) -> Sa
             Said::new(Standard, Info, format!("Step `{step}` waits for {what}"), details)
         }
         WaitEvent::Ended(end) => {
-            let ended = |level, severity, what: &str, cause: Cause| {
-                Said::new(
-                    level,
-                    severity,
-                    format!("The wait of step `{step}` ended: {what}"),
-                    json!({"cause": cause.as_str_name().trim_start_matches("CAUSE_")}),
-                )
+            let ended = |level, severity, what: &str, cause: &str| {
+                Said::new(level, severity, format!("The wait of step `{step}` ended: {what}"), json!({"cause": cause}))
             };
             match end {
-                WaitEnd::Elapsed => ended(Standard, Info, "its time has come", Cause::Elapsed),
-                WaitEnd::Signalled { .. } => ended(Standard, Info, "its signal came", Cause::Signalled),
-                WaitEnd::Answered { .. } => ended(Minimal, Info, "a principal answered the form", Cause::Answered),
+                WaitEnd::Elapsed => ended(Standard, Info, "its time has come", "ELAPSED"),
+                WaitEnd::Signalled { .. } => ended(Standard, Info, "its signal came", "SIGNALLED"),
+                WaitEnd::Answered { .. } => ended(Minimal, Info, "a principal answered the form", "ANSWERED"),
                 WaitEnd::Declined { decision, reason } => {
                     let who = if has_actor { "a principal" } else { "the execution's approval mode" };
                     let what = because(&format!("{who} declined the form"), reason);
-                    let said = ended(Minimal, Warn, &what, Cause::Declined);
+                    let said = ended(Minimal, Warn, &what, "DECLINED");
                     let word = decided(*decision);
                     Said { details: json!({"cause": "DECLINED", "decision": word, "reason": reason}), ..said }
                 }
                 WaitEnd::Refused { message } => {
-                    ended(Standard, Error, &format!("the approval gate refuses its form: {message}"), Cause::Refused)
+                    ended(Standard, Error, &format!("the approval gate refuses its form: {message}"), "REFUSED")
                 }
-                WaitEnd::TimedOut => ended(Standard, Warn, "the step's time limit ran out", Cause::TimedOut),
-                WaitEnd::Cancelled => ended(Standard, Warn, "the execution is being stopped", Cause::Cancelled),
+                WaitEnd::TimedOut => ended(Standard, Warn, "the step's time limit ran out", "TIMED_OUT"),
+                WaitEnd::Cancelled => ended(Standard, Warn, "the execution is being stopped", belay_reasons::CANCELLED),
             }
         }
     }

@@ -3,8 +3,19 @@
 use std::time::Duration;
 
 use belay_execution::{Decision, Failure, OperationId};
-use belay_proto::v1::{AuditLevel, audit_entry::Severity};
+use belay_plan::AuditLevel;
 use serde_json::{Value, json};
+
+/// How grave an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// What is expected.
+    Info,
+    /// What may need attention.
+    Warn,
+    /// What has failed.
+    Error,
+}
 
 /// What an entry says, without what it has of the event's header.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Entries about calls of tools.
 
 use belay_execution::{EffectSummary, Failure, OperationId, Receipt, SubjectKind, ToolCallEnd, ToolCallEvent};
-use belay_proto::v1::{AuditLevel, audit_entry::Severity};
+use belay_plan::AuditLevel;
 use serde_json::{Value, json};
 
-use super::said::{Said, duration, failure, millis, operation};
+use super::said::{Said, Severity, duration, failure, millis, operation};
 
 pub(super) fn call(call: &OperationId, event: &ToolCallEvent) -> Said {
     use AuditLevel::Verbose;

@@ -17,15 +17,12 @@ use belay_execution::{
     StepEvent, StepId, Timestamp, ToolCallEnd, ToolCallEvent, WaitEnd, WaitEvent,
 };
 use belay_plan::Plan;
-use belay_proto::{payload::JSON_MEDIA_TYPE, v1};
-use belay_redaction::Redactor;
 
-pub(crate) use self::{
-    page::{Page, Selection},
+pub use self::{
+    page::{Listed, Page, Selection},
     provenance::{Graph, Lineage},
-    wanted::Wanted,
+    wanted::{Kind, Wanted},
 };
-use crate::{store::secrets::shown, wire};
 
 /// How many paths of an execution are known to have been written, so that a file can derive from the one that it replaces. Later ones derive from no file.
 const MAX_KNOWN_PATHS: usize = 100_000;
@@ -39,7 +36,7 @@ const COMPENSATE: &str = "~compensate";
 /// Identifies an artifact within its execution: by the event that made it and, for a file, its place in that. A step's attempt would not do: a step whose
 /// output a principal gives twice, with a retry in between, has two outputs in one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ArtifactId {
+pub struct ArtifactId {
     sequence: u64,
     /// From 1; 0 for an output.
     file: u32,
@@ -51,7 +48,7 @@ impl ArtifactId {
     }
 
     /// The id in this form, if it can be one.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?;
         let (sequence, file) = match text.split_once('.') {
             None => (number(text)?, 0),
@@ -63,12 +60,12 @@ impl ArtifactId {
     }
 
     /// The event that made it.
-    pub(crate) fn sequence(self) -> u64 {
+    pub fn sequence(self) -> u64 {
         self.sequence
     }
 
     /// Its name in the execution of this name.
-    pub(crate) fn name(self, execution: &str) -> String {
+    pub fn name(self, execution: &str) -> String {
         format!("{execution}/artifacts/{self}")
     }
 }
@@ -84,88 +81,46 @@ impl fmt::Display for ArtifactId {
 
 /// An artifact, as it is made.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Made {
-    pub(crate) id: ArtifactId,
-    pub(crate) step: StepId,
-    pub(crate) attempt: u32,
+pub struct Made {
+    /// Its id.
+    pub id: ArtifactId,
+    /// The step that made it.
+    pub step: StepId,
+    /// The step's attempt; 0 when none was needed.
+    pub attempt: u32,
     /// The call that made it.
-    pub(crate) call: Option<OperationId>,
-    pub(crate) time: Timestamp,
+    pub call: Option<OperationId>,
+    /// When it was made.
+    pub time: Timestamp,
     /// The outputs that it derives from, by the events that made them.
-    pub(crate) outputs: Arc<[u64]>,
+    pub outputs: Arc<[u64]>,
     /// The file that it replaces.
-    pub(crate) replaces: Option<ArtifactId>,
-    pub(crate) content: Content,
+    pub replaces: Option<ArtifactId>,
+    /// What it is.
+    pub content: Content,
 }
 
 /// What an artifact is.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Content {
+pub enum Content {
+    /// The output of a step.
     Output(Payload),
+    /// A file that a call committed.
     File(CommittedFile),
 }
 
 impl Made {
     /// The artifacts that it derives from.
-    fn derives_from(&self) -> impl Iterator<Item = ArtifactId> {
+    pub fn derives_from(&self) -> impl Iterator<Item = ArtifactId> {
         self.outputs.iter().map(|output| ArtifactId::output(*output)).chain(self.replaces)
-    }
-
-    /// The artifact as the contract has it, with its secrets hidden.
-    pub(crate) fn message(&self, execution: &str, redactor: &Redactor) -> v1::Artifact {
-        let common = v1::Artifact {
-            name: self.id.name(execution),
-            step_id: self.step.as_str().to_owned(),
-            attempt: i32::try_from(self.attempt).unwrap_or(i32::MAX),
-            tool_call: self.call.as_ref().map(|call| wire::call_name(execution, call)).unwrap_or_default(),
-            sequence: i64::try_from(self.id.sequence).unwrap_or(i64::MAX),
-            create_time: Some(wire::time(self.time)),
-            derives_from: self.derives_from().map(|id| id.name(execution)).collect(),
-            ..v1::Artifact::default()
-        };
-        match &self.content {
-            Content::Output(payload) => {
-                let (size_bytes, digest) = match payload {
-                    Payload::Inline(json) => {
-                        let text = shown_text(json, redactor);
-                        (text.len() as u64, belay_execution::digest(text.as_bytes()))
-                    }
-                    Payload::Blob(blob) => (blob.size, blob.digest.to_string()),
-                };
-                let size_bytes = i64::try_from(size_bytes).unwrap_or(i64::MAX);
-                let media_type = JSON_MEDIA_TYPE.to_owned();
-                v1::Artifact { kind: v1::artifact::Kind::Output.into(), media_type, size_bytes, digest, ..common }
-            }
-            Content::File(file) => {
-                let artifact = v1::Artifact {
-                    kind: v1::artifact::Kind::File.into(),
-                    size_bytes: i64::try_from(file.size).unwrap_or(i64::MAX),
-                    digest: file.digest.clone(),
-                    path: file.path.clone(),
-                    change: wire::change_to(file.change).into(),
-                    file_type: wire::file_type_to(file.file_type).into(),
-                    mode: i32::try_from(file.mode).unwrap_or_default(),
-                    ..common
-                };
-                shown(redactor, artifact)
-            }
-        }
-    }
-}
-
-/// An output as readers get it: the text of events, with the secrets hidden that are known now.
-pub(crate) fn shown_text(json: &Json, redactor: &Redactor) -> String {
-    match shown(redactor, wire::inline(json)).content {
-        Some(v1::payload::Content::Json(text)) => text,
-        Some(v1::payload::Content::Blob(_)) | None => String::new(),
     }
 }
 
 /// What an event made, and what only the events before it determine about that. The rest is in the events themselves.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// The step whose artifacts they are.
-    pub(crate) step: StepId,
+    pub step: StepId,
     /// The outputs that they derive from, by the events that made them.
     outputs: Arc<[u64]>,
     origin: Origin,
@@ -282,7 +237,7 @@ fn receipt(end: &ToolCallEnd) -> Option<&Receipt> {
 
 /// Finds the artifacts in events, which it is given in order from the first and with their secrets: two paths that are shown alike are two.
 #[derive(Debug, Default)]
-pub(crate) struct Artifacts {
+pub struct Artifacts {
     /// The steps that each step of the plan depends on or reads.
     dependencies: HashMap<StepId, Box<[StepId]>>,
     /// The last output of each step that has one.
@@ -303,7 +258,7 @@ pub(crate) struct Artifacts {
 
 impl Artifacts {
     /// Takes the next event, and returns what it made.
-    pub(crate) fn apply(&mut self, event: &Event) -> Option<Entry> {
+    pub fn apply(&mut self, event: &Event) -> Option<Entry> {
         match &event.body {
             Body::Execution(body) => {
                 self.execution(event.sequence, body);

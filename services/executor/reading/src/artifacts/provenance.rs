@@ -15,7 +15,7 @@ const ELEMENT_BYTES: usize = 48;
 
 /// The artifacts of an execution, and how they derive from each other. The files of one call share what they derive from.
 #[derive(Debug, Default)]
-pub(crate) struct Graph {
+pub struct Graph {
     /// What each event made that made artifacts.
     entries: BTreeMap<u64, Entry>,
     /// The events whose artifacts derive from the output of this one, ascending.
@@ -25,14 +25,16 @@ pub(crate) struct Graph {
 
 /// The lineage of an artifact in one direction, the nearest first.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Lineage {
-    pub(crate) artifacts: Vec<ArtifactId>,
-    pub(crate) is_truncated: bool,
+pub struct Lineage {
+    /// What is in it.
+    pub artifacts: Vec<ArtifactId>,
+    /// Whether there is more at its far end.
+    pub is_truncated: bool,
 }
 
 impl Graph {
     /// Takes what the event with this sequence made, in the order of the events. Returns the memory that it takes, in bytes.
-    pub(crate) fn add(&mut self, sequence: u64, entry: Entry) -> usize {
+    pub fn add(&mut self, sequence: u64, entry: Entry) -> usize {
         for output in &*entry.outputs {
             self.by_output.entry(*output).or_default().push(sequence);
         }
@@ -50,17 +52,17 @@ impl Graph {
     }
 
     /// What the event with this sequence made.
-    pub(crate) fn entry(&self, sequence: u64) -> Option<&Entry> {
+    pub fn entry(&self, sequence: u64) -> Option<&Entry> {
         self.entries.get(&sequence)
     }
 
     /// Whether there is such an artifact.
-    pub(crate) fn has(&self, id: ArtifactId) -> bool {
+    pub fn has(&self, id: ArtifactId) -> bool {
         self.entries.get(&id.sequence).is_some_and(|entry| entry.has(id))
     }
 
     /// The artifacts that may be wanted, in order: whether their paths are is in the events.
-    pub(crate) fn candidates(&self, wanted: &Wanted) -> impl Iterator<Item = ArtifactId> {
+    pub fn candidates(&self, wanted: &Wanted) -> impl Iterator<Item = ArtifactId> {
         let from = wanted.after.map_or(0, ArtifactId::sequence);
         let entries = self.entries.range(from..).filter(|(_, entry)| wanted.may_have(entry));
         let ids = entries.flat_map(|(sequence, entry)| entry.ids(*sequence));
@@ -68,7 +70,7 @@ impl Graph {
     }
 
     /// What it derives from: at most `max` artifacts whose messages have at most `max_bytes`, or one alone. `name_bytes` is the length of a name.
-    pub(crate) fn ancestors(&self, of: ArtifactId, max: usize, max_bytes: usize, name_bytes: usize) -> Lineage {
+    pub fn ancestors(&self, of: ArtifactId, max: usize, max_bytes: usize, name_bytes: usize) -> Lineage {
         let parents = |id: ArtifactId, into: &mut dyn FnMut(ArtifactId)| {
             let Some(entry) = self.entries.get(&id.sequence) else { return };
             entry.outputs.iter().for_each(|output| into(ArtifactId::output(*output)));
@@ -79,7 +81,7 @@ impl Graph {
     }
 
     /// What derives from it, within the same bounds.
-    pub(crate) fn descendants(&self, of: ArtifactId, max: usize, max_bytes: usize, name_bytes: usize) -> Lineage {
+    pub fn descendants(&self, of: ArtifactId, max: usize, max_bytes: usize, name_bytes: usize) -> Lineage {
         let children = |id: ArtifactId, into: &mut dyn FnMut(ArtifactId)| {
             let events = self.by_output.get(&id.sequence).filter(|_| id.file == 0);
             for &sequence in events.into_iter().flatten() {

@@ -6,17 +6,40 @@ mod said;
 mod steps;
 
 use belay_execution::{
-    ApprovalEvent, Body, Decision, EscalationRetry, Event, ExecutionEvent, ExecutionState, Finished, OperationId,
-    Subject, Workspace,
+    Actor, ApprovalEvent, Body, Decision, EscalationRetry, Event, ExecutionEvent, ExecutionState, Finished,
+    OperationId, StepId, Subject, Timestamp, Workspace,
 };
-use belay_proto::v1::{self, AuditLevel, audit_entry::Severity};
-use serde_json::json;
+use belay_plan::AuditLevel;
+use serde_json::{Value, json};
 
+pub use self::said::Severity;
 use self::said::{Said, because, counted, decided, duration, failure, millis, operation};
-use crate::wire;
+
+/// An entry of the audit log, with the secrets that the event has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The sequence of the event.
+    pub sequence: u64,
+    /// When it happened.
+    pub time: Timestamp,
+    /// How grave it is.
+    pub severity: Severity,
+    /// The lowest level at which it is listed.
+    pub level: AuditLevel,
+    /// The step that it is about, if it is about one.
+    pub step: Option<StepId>,
+    /// The step's attempt; 0 before its first.
+    pub attempt: u32,
+    /// What happened, for people.
+    pub message: String,
+    /// What happened, for programs: an object, which is empty when there is nothing else to say.
+    pub details: Value,
+    /// Who asked for it.
+    pub actor: Option<Actor>,
+}
 
 /// The entry of an event.
-pub(crate) fn entry(event: &Event) -> v1::AuditEntry {
+pub fn entry(event: &Event) -> Entry {
     let said = match &event.body {
         Body::Execution(body) => execution(body),
         Body::Step { step, attempt, event: body } => steps::step(step, *attempt, body),
@@ -30,19 +53,16 @@ pub(crate) fn entry(event: &Event) -> v1::AuditEntry {
         Subject::Step { step, attempt } => (Some(step), attempt),
         Subject::Operation(OperationId { step, attempt, .. }) => (Some(step), *attempt),
     };
-    let actor = event.actor.clone().unwrap_or_default();
-    let has_details = said.details.as_object().is_some_and(|details| !details.is_empty());
-    v1::AuditEntry {
-        sequence: i64::try_from(event.sequence).unwrap_or(i64::MAX),
-        record_time: Some(wire::time(event.time)),
-        severity: said.severity.into(),
-        level: said.level.into(),
-        step_id: step.map(|step| step.as_str().to_owned()).unwrap_or_default(),
-        attempt: i32::try_from(attempt).unwrap_or(i32::MAX),
+    Entry {
+        sequence: event.sequence,
+        time: event.time,
+        severity: said.severity,
+        level: said.level,
+        step: step.cloned(),
+        attempt,
         message: said.message,
-        details: if has_details { said.details.to_string() } else { String::new() },
-        principal: actor.principal,
-        request_id: actor.request_id,
+        details: said.details,
+        actor: event.actor.clone(),
     }
 }
 
@@ -134,18 +154,18 @@ fn execution(event: &ExecutionEvent) -> Said {
 }
 
 fn finished(finished: &Finished) -> Said {
-    let (word, severity) = match finished.state {
-        ExecutionState::Completed => ("completed", Severity::Info),
-        ExecutionState::Partial => ("ended in part", Severity::Warn),
-        ExecutionState::Cancelled => ("was cancelled", Severity::Warn),
-        ExecutionState::Failed => ("failed", Severity::Error),
-        ExecutionState::TimedOut => ("timed out", Severity::Error),
+    let (state, word, severity) = match finished.state {
+        ExecutionState::Completed => ("COMPLETED", "completed", Severity::Info),
+        ExecutionState::Partial => ("PARTIAL", "ended in part", Severity::Warn),
+        ExecutionState::Cancelled => (belay_reasons::CANCELLED, "was cancelled", Severity::Warn),
+        ExecutionState::Failed => ("FAILED", "failed", Severity::Error),
+        ExecutionState::TimedOut => ("TIMED_OUT", "timed out", Severity::Error),
         // No execution ends in one of these.
-        ExecutionState::Pending
-        | ExecutionState::Running
-        | ExecutionState::AwaitingApproval
-        | ExecutionState::Paused
-        | ExecutionState::Cancelling => ("ended", Severity::Warn),
+        ExecutionState::Pending => ("PENDING", "ended", Severity::Warn),
+        ExecutionState::Running => ("RUNNING", "ended", Severity::Warn),
+        ExecutionState::AwaitingApproval => ("AWAITING_APPROVAL", "ended", Severity::Warn),
+        ExecutionState::Paused => ("PAUSED", "ended", Severity::Warn),
+        ExecutionState::Cancelling => ("CANCELLING", "ended", Severity::Warn),
     };
     let totals = finished.totals;
     let steps = format!(
@@ -153,7 +173,7 @@ fn finished(finished: &Finished) -> Said {
         totals.completed, totals.failed, totals.skipped, totals.cancelled
     );
     let details = json!({
-        "state": wire::state_word(finished.state),
+        "state": state,
         "durationMs": millis(finished.duration),
         "total": totals.total,
         "completed": totals.completed,

@@ -5,7 +5,6 @@ use belay_execution::{
     SignalReceived, SkipReason,
 };
 use belay_plan::Format;
-use belay_proto::v1::artifact::Kind;
 
 use super::*;
 
@@ -96,12 +95,12 @@ impl Story {
         selection.made(&events).map(Option::unwrap).collect()
     }
 
-    fn list(&self, wanted: Wanted, size: usize, max_bytes: usize) -> v1::ListArtifactsResponse {
-        let redactor = Redactor::new();
+    /// A page, on which each artifact has 120 bytes.
+    fn list(&self, wanted: Wanted, size: usize, max_bytes: usize) -> Listed<Made> {
         let selection = Selection::of(&self.graph, self.graph.candidates(&wanted));
-        let mut page = Page::new("e", &redactor, wanted, size, max_bytes);
-        let _ = self.made_of(&selection).iter().any(|made| page.apply(made));
-        page.response(7)
+        let mut page = Page::new(wanted, size, max_bytes);
+        let _ = self.made_of(&selection).iter().any(|made| page.apply(made, |made| (made.clone(), 120)));
+        page.listed(7)
     }
 }
 
@@ -284,34 +283,38 @@ fn a_list_is_the_same_in_pages_of_every_size() {
     story.run("write", 1, vec![written("out/a"), written("out/b"), written("z")]);
     story.run("read", 1, vec![written("out/c")]);
     let all = story.list(Wanted::default(), 100, usize::MAX);
-    assert_eq!((all.artifacts.len(), all.next_page_token.as_str()), (6, ""));
+    assert_eq!((all.artifacts.len(), all.next), (6, None));
     for (size, max_bytes) in [(1, usize::MAX), (2, usize::MAX), (5, usize::MAX), (100, 1), (100, 300)] {
         let (mut found, mut wanted) = (Vec::new(), Wanted::default());
         loop {
             let page = story.list(wanted.clone(), size, max_bytes);
             assert!(!page.artifacts.is_empty() && page.artifacts.len() <= size);
             found.extend(page.artifacts);
-            if page.next_page_token.is_empty() {
+            if page.next.is_none() {
                 break;
             }
-            wanted.after = Some(ArtifactId::parse(&page.next_page_token).unwrap());
+            wanted.after = page.next;
         }
         assert_eq!(found, all.artifacts, "{size}, {max_bytes} bytes");
     }
-    let paths = |wanted| story.list(wanted, 100, usize::MAX).artifacts.into_iter().map(|found| found.path);
+    let path = |made: Made| match made.content {
+        Content::Output(_) => String::new(),
+        Content::File(file) => file.path,
+    };
+    let paths = |wanted| story.list(wanted, 100, usize::MAX).artifacts.into_iter().map(path);
     let of_prefix = Wanted { path_prefix: "out/".into(), ..Wanted::default() };
     assert_eq!(paths(of_prefix.clone()).collect::<Vec<_>>(), ["out/a", "out/b", "out/c"]);
     let of_step = Wanted { step: Some("read".into()), ..of_prefix };
     assert_eq!(paths(of_step).collect::<Vec<_>>(), ["out/c"]);
-    assert_eq!(paths(Wanted { kind: Kind::Output, ..Wanted::default() }).collect::<Vec<_>>(), ["", ""]);
-    assert_eq!(paths(Wanted { kind: Kind::File, ..Wanted::default() }).count(), 4);
+    assert_eq!(paths(Wanted { kind: Some(Kind::Output), ..Wanted::default() }).collect::<Vec<_>>(), ["", ""]);
+    assert_eq!(paths(Wanted { kind: Some(Kind::File), ..Wanted::default() }).count(), 4);
 }
 
 #[test]
 fn what_no_artifact_stands_for_is_counted_on_the_last_page() {
     let mut story = Story::of(CHAIN);
     story.run("write", 1, vec![written("a"), written("b")]);
-    let counted = |size| story.list(Wanted::default(), size, usize::MAX).unlisted_file_count;
+    let counted = |size| story.list(Wanted::default(), size, usize::MAX).unlisted;
     assert_eq!((counted(1), counted(9)), (0, 7));
 }
 

@@ -1,30 +1,38 @@
 //! Which artifacts a page is to have.
 
 use belay_execution::StepId;
-use belay_proto::v1::artifact::Kind;
 
 use super::{ArtifactId, Content, Entry, Made, Origin};
 
+/// A kind of artifacts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Outputs of steps.
+    Output,
+    /// Files that calls committed.
+    File,
+}
+
 /// Which artifacts are listed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     /// Only those of this step.
-    pub(crate) step: Option<StepId>,
-    /// Only those of this kind; unspecified means all.
-    pub(crate) kind: Kind,
+    pub step: Option<StepId>,
+    /// Only those of this kind.
+    pub kind: Option<Kind>,
     /// Only files whose path begins with this; empty means all artifacts.
-    pub(crate) path_prefix: String,
+    pub path_prefix: String,
     /// Only those after this one.
-    pub(crate) after: Option<ArtifactId>,
+    pub after: Option<ArtifactId>,
 }
 
 impl Wanted {
     /// Whether artifacts of the entry may be wanted: their paths, which may have secrets, are compared as they are shown.
     pub(super) fn may_have(&self, entry: &Entry) -> bool {
         let is_kind = match (&entry.origin, self.kind) {
-            (Origin::Output { .. }, Kind::Unspecified | Kind::Output) => self.path_prefix.is_empty(),
-            (Origin::Files(_), Kind::Unspecified | Kind::File) => true,
-            (Origin::Output { .. }, Kind::File) | (Origin::Files(_), Kind::Output) => false,
+            (Origin::Output { .. }, None | Some(Kind::Output)) => self.path_prefix.is_empty(),
+            (Origin::Files(_), None | Some(Kind::File)) => true,
+            (Origin::Output { .. }, Some(Kind::File)) | (Origin::Files(_), Some(Kind::Output)) => false,
         };
         is_kind && self.step.as_ref().is_none_or(|wanted| *wanted == entry.step)
     }

@@ -1,0 +1,81 @@
+//! Steps that make several calls, side by side.
+
+use serde_json::json;
+
+use crate::support::story;
+
+#[test]
+fn each_call_is_a_step_of_its_own_and_their_results_are_a_list_in_order() {
+    let play = story("first; look; pack after look")
+        .parallelism(2)
+        .calls("look", "read other read")
+        .output("look~0", &json!({"a": 1}))
+        .output("look~2", &json!("c"))
+        .arguments("pack", json!({"all": "${look.result}", "last": "${look.result[2]}"}))
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, look started, look lists 3, first started, look~0 started",
+            "1s first completed, look~1 started, look~0 completed, look~2 started",
+            "2s look~1 completed, look~2 completed, look collects [{\"a\":1},{},\"c\"], look completed, pack started",
+            "3s pack completed, COMPLETED",
+        ]
+    );
+}
+
+/// Each call has attempts of its own, and when the step is retried, those that have completed are not made again.
+#[test]
+fn a_call_is_tried_again_by_itself() {
+    let play = story("look; pack after look")
+        .parallelism(3)
+        .calls("look", "read other read")
+        .tries("look", 2, "5s")
+        .replies("look~1: transient, transient, ok; look~2: transient, ok")
+        .acts("20s retry")
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, look started, look lists 3, look~0 started, look~1 started, look~2 started",
+            "1s look~0 completed, look~1 waits 5s after TRANSIENT, look~2 waits 5s after TRANSIENT",
+            "6s look~1 started attempt 2, look~2 started attempt 2",
+            "7s look~1 failed TRANSIENT, look~2 completed, look failed ITEMS_FAILED, pack skipped DEPENDENCY_FAILED by look, PARTIAL",
+            "20s look pack look~1 run again, look started attempt 2, look lists 3, look~1 started attempt 3",
+            "21s look~1 completed, look collects [{},{},{}], look completed, pack started",
+            "22s pack completed, COMPLETED",
+        ]
+    );
+    let failed = play.events.iter().find_map(|event| match &event.body {
+        belay_execution::Body::Step { step, event: belay_execution::StepEvent::Failed { failure, .. }, .. }
+            if &**step == "look" =>
+        {
+            Some(failure.message.clone())
+        }
+        _ => None,
+    });
+    let failed = failed.expect("the step failed");
+    assert!(failed.starts_with("1 of 3 calls failed; the first is `look~1`"), "{failed}");
+}
+
+/// A call that a changed plan has with other arguments is another call, and is made; one that it no longer has is not.
+#[test]
+fn a_call_that_the_plan_changes_is_made_again() {
+    let play = story("look")
+        .parallelism(3)
+        .calls("look", "read other read")
+        .replies("look~2: transient")
+        .acts("5s retry paused; 6s update recall look; 7s resume")
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, look started, look lists 3, look~0 started, look~1 started, look~2 started",
+            "1s look~0 completed, look~1 completed, look~2 failed TRANSIENT, look failed ITEMS_FAILED, PARTIAL",
+            "5s look look~2 run again, paused",
+            "6s plan 1",
+            "7s resumed, look started attempt 2, look lists 2, look~2 skipped NOT_LISTED by look, look~0 started attempt 2",
+            "8s look~0 completed, look collects [{},{}], look completed, COMPLETED",
+        ]
+    );
+}

@@ -1,0 +1,18 @@
+//! What follows from the events of an execution, for those who read it: its artifacts, audit log, calls of tools and progress, and the index of its events.
+//!
+//! Everything here is pure: it takes events one after the other, and yields plain values. What these are in the contract, and which of their secrets are
+//! hidden, is decided where they are shown.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | what an execution has produced, and what it derives from | [`artifacts`] |
+//! | what the audit log says of an event, and at which level | [`audit`] |
+//! | which events a page of artifacts or calls needs | [`event_index`] |
+//! | what events mean for metrics, the log and webhooks | [`progress`] |
+//! | which calls of tools were made, and how they ended | [`tool_calls`] |
+
+pub mod artifacts;
+pub mod audit;
+pub mod event_index;
+pub mod progress;
+pub mod tool_calls;
