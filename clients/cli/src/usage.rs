@@ -80,15 +80,18 @@ pub(crate) fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Cli, Err
 
 /// The name of a flag, a variable or an argument that has an empty value.
 fn empty(command: &Command, matches: &ArgMatches) -> Option<String> {
+    let source = |arg: &Arg| {
+        let id = arg.get_id().as_str();
+        matches.try_contains_id(id).is_ok_and(|is_there| is_there).then(|| matches.value_source(id)).flatten()
+    };
     let is_empty = |arg: &&Arg| {
+        // Without the flag its text is empty for some.
+        let is_given = matches!(source(arg), Some(ValueSource::CommandLine | ValueSource::EnvVariable));
         let values = matches.try_get_raw(arg.get_id().as_str()).ok().flatten();
-        // The words of a command that is handed on are its own.
-        let is_one = !arg.is_positional() || arg.get_num_args().is_none_or(|count| count.max_values() <= 1);
-        is_one && values.is_some_and(|mut values| values.any(std::ffi::OsStr::is_empty))
+        is_given && values.is_some_and(|mut values| values.any(std::ffi::OsStr::is_empty))
     };
     let found = command.get_arguments().find(is_empty).map(|arg| {
-        let variable =
-            arg.get_env().filter(|_| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::EnvVariable));
+        let variable = arg.get_env().filter(|_| source(arg) == Some(ValueSource::EnvVariable));
         match (variable, arg.get_long()) {
             (Some(variable), _) => format!("the variable {}", variable.display()),
             (None, Some(long)) => format!("`--{long}`"),
@@ -265,6 +268,7 @@ mod tests {
         }
         let label = ["belay", "run", "--label", "team=", "plan.yaml"].map(OsString::from);
         assert!(parse(label).is_ok(), "an empty value of a label is a value");
+        assert!(parse(["belay", "executions", "cancel", "e1"].map(OsString::from)).is_ok(), "it has no reason");
     }
 
     #[test]
