@@ -39,6 +39,13 @@ pub(crate) fn of_step(step: &StepSpec) -> String {
     }
 }
 
+/// The tool of one of the calls that a step makes side by side, and the call in words; `None` for a step of another kind.
+pub(crate) fn of_several(step: &StepSpec, index: usize) -> Option<(String, String)> {
+    let Some(step_spec::Kind::Calls(several)) = &step.kind else { return None };
+    let call = several.calls.get(index)?;
+    Some((call.tool.clone(), of_tool(&call.tool, arguments(call))))
+}
+
 /// What a step does in a word or two: the tool it calls, or that it waits.
 pub(crate) fn kind_of(step: &Step) -> String {
     match &step.detail {

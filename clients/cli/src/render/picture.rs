@@ -128,11 +128,18 @@ impl Picture {
         }
         for (place, step) in execution.steps.iter().enumerate() {
             if let Some(&list) = step.item.as_ref().and_then(|item| places.get(&item.step_id)) {
-                calls[place] = calls[list].clone();
+                let index = step.item.as_ref().and_then(|item| usize::try_from(item.index).ok());
+                let planned = execution
+                    .plan
+                    .iter()
+                    .flat_map(|plan| &plan.steps)
+                    .find(|planned| planned.id == execution.steps[list].step_id);
+                let several = planned.zip(index).and_then(|(planned, index)| call::of_several(planned, index));
+                calls[place] = several.map_or_else(|| calls[list].clone(), |(_, words)| words);
             }
         }
         for (call, step) in calls.iter_mut().zip(&execution.steps) {
-            if let Some(count) = step.item_count {
+            if let Some(count) = step.item_count.filter(|_| !matches!(step.detail, Some(step::Detail::Calls(_)))) {
                 *call = for_each(call, usize::try_from(count).unwrap_or_default());
             }
         }
@@ -391,6 +398,8 @@ impl Picture {
             planned.and_then(|planned| planned.retry.as_ref()).map_or(1, |retry| retry.max_attempts.max(1));
         let call = planned.map(call::of_step).unwrap_or_default();
         let detail = self.execution.steps[list].detail.clone();
+        let of_several = |index| planned.and_then(|planned| call::of_several(planned, index));
+        let several: Vec<_> = (0..listed.items.len()).map(of_several).collect();
         for (index, value) in listed.items.iter().enumerate() {
             let step_id = format!("{id}~{index}");
             if let Some(&place) = self.places.get(&step_id) {
@@ -403,13 +412,22 @@ impl Picture {
             }
             let item =
                 StepItem { step_id: id.to_owned(), index: i32::try_from(index).unwrap_or(i32::MAX), value: None };
-            let (title, detail) = (step_id.clone(), detail.clone());
+            let title = step_id.clone();
+            let several = several.get(index).cloned().flatten();
+            let detail = match &several {
+                Some((tool, _)) => Some(step::Detail::Tool(ToolStepDetail { tool: tool.clone() })),
+                None => detail.clone(),
+            };
             let mut step = Step { step_id, title, max_attempts, detail, item: Some(item), ..Step::default() };
             step.set_state(State::Ready);
-            self.put(step, format!("{} · {call}", shorten(&words::payload(value), MAX_ITEM_CHARS)), at);
+            let words = match several {
+                Some((_, words)) => words,
+                None => format!("{} · {call}", shorten(&words::payload(value), MAX_ITEM_CHARS)),
+            };
+            self.put(step, words, at);
         }
         self.execution.steps[list].item_count = Some(i32::try_from(listed.items.len()).unwrap_or(i32::MAX));
-        self.calls[list] = for_each(&call, listed.items.len());
+        self.calls[list] = if several.iter().any(Option::is_some) { call } else { for_each(&call, listed.items.len()) };
     }
 
     /// The approvals that wait for a decision, by name, in the plan's order.

@@ -15,7 +15,7 @@ use super::{
 use crate::{ExecutionRegistry, names::execution_or_step, wire};
 
 /// How many bytes of artifacts a page has, unless one alone has more.
-const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
 
 pub(super) async fn list_artifacts(
     registry: &Arc<ExecutionRegistry>,

@@ -13,7 +13,7 @@ use crate::{ExecutionRegistry, names::execution_or_step, store::secrets::shown, 
 const MAX_PAGE_EVENTS: usize = 2_048;
 
 /// How many bytes of entries a page has, unless one alone has more.
-const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
 
 pub(super) async fn list_audit_entries(
     registry: &Arc<ExecutionRegistry>,

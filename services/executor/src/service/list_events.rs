@@ -13,7 +13,7 @@ use crate::{ExecutionRegistry, names::execution_or_step, store::secrets::Vault};
 const MAX_PAGE_EVENTS: usize = 2_048;
 
 /// How many bytes of events a page has, unless one event alone has more.
-const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
 
 pub(super) async fn list_events(
     registry: &Arc<ExecutionRegistry>,

@@ -10,7 +10,7 @@ use super::list_executions::page_size;
 use crate::{ExecutionRegistry, feeds::ReadView, names::ExecutionName, wire::StepDetails};
 
 /// How many bytes of steps a page has, unless one step alone has more.
-const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
 
 pub(super) async fn list_steps(
     registry: &Arc<ExecutionRegistry>,

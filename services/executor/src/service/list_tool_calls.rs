@@ -11,7 +11,7 @@ use super::{history::History, list_executions::page_size};
 use crate::{ExecutionRegistry, names::execution_or_step, store::secrets::shown, wire};
 
 /// How many bytes of calls a page has, unless one call alone has more.
-const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
 
 pub(super) async fn list_tool_calls(
     registry: &Arc<ExecutionRegistry>,

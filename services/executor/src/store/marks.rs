@@ -54,7 +54,7 @@ pub(crate) fn of_event(
             request.arguments.inline().or(large.as_ref()).map_or_else(Vec::new, |arguments| at(places, arguments))
         }
         Body::Step { step, event: StepEvent::OutputSet { output, .. }, .. } => {
-            let step = execution.plan().step_index(step.as_str()).map(|index| &execution.plan().steps()[index]);
+            let step = execution.step_key(step.as_str()).map(|key| execution.step(key).spec());
             step.map_or_else(Vec::new, |step| at(&of_output(step, execution.tools()), output))
         }
         Body::Step { step, event: StepEvent::CachedResultUsed { result, .. }, .. } => {
@@ -65,7 +65,7 @@ pub(crate) fn of_event(
             places.zip(value).map_or_else(Vec::new, |(places, value)| at(&places, value))
         }
         Body::Child { child, event: ChildEvent::Ended(ChildEnd::Completed { output }) } => {
-            let step = execution.plan().step_index(child.step.as_str()).map(|index| &execution.plan().steps()[index]);
+            let step = execution.step_key(child.step.as_str()).map(|key| execution.step(key).spec());
             step.map_or_else(Vec::new, |step| at(&of_output(step, execution.tools()), output))
         }
         _ => Vec::new(),

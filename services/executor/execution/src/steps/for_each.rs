@@ -4,7 +4,7 @@
 //! A step that is made to run again reads its list again. The steps for entries that are the same, and that have completed or that a person has
 //! skipped, stay as they are.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use belay_defects::{Defect, is_planted};
 use belay_plan::{
@@ -49,14 +49,23 @@ fn entries(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Re
     let spec = &execution.steps[step].spec;
     match spec.for_each() {
         Some(list) => read(execution, step, list, blobs),
-        None => spec.several().map(|several| Ok(several.as_written().map(identity).collect())),
+        None => {
+            let identity = |written| identity(execution, written);
+            spec.several().map(|several| Ok(several.as_written().map(identity).collect()))
+        }
     }
 }
 
-/// Identifies a call of several by its tool and a digest of its arguments as they are written: when the plan changes it, it is another call, and is made
-/// again.
-fn identity((call, verbatim): (&ToolStep, &[String])) -> Json {
-    let written = serde_json::json!([call.arguments.source(), verbatim]);
+/// Identifies a call of several by its tool and a digest of its arguments: as they are written, and when the steps ended that they read. When the plan
+/// changes it, or what it reads has run again, it is another call, and is made. Times, and not the values, because a digest of few possible values tells
+/// which one it is.
+fn identity(execution: &Execution, (call, verbatim): (&ToolStep, &[String])) -> Json {
+    let read: BTreeMap<&str, Option<i64>> = call
+        .arguments
+        .values()
+        .filter_map(|(id, _)| Some((id, execution.steps[execution.steps.key(id)?].ended_at.map(Timestamp::as_micros))))
+        .collect();
+    let written = serde_json::json!([call.arguments.source(), verbatim, read]);
     let arguments = digest(Json::canonical(&written).as_str().as_bytes());
     Json::canonical(&serde_json::json!({"tool": call.tool, "arguments": arguments}))
 }

@@ -61,12 +61,12 @@ pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> Said {
             Said::new(Standard, Warn, message, details)
         }
         StepEvent::ItemsListed { items } => {
-            let message = format!("Step `{step}` runs for {}", counted(items.len(), "list item"));
+            let message = format!("Step `{step}` runs as {} of its own", counted(items.len(), "step"));
             Said::new(Standard, Info, message, json!({"items": items.len()}))
         }
         StepEvent::ItemsCollected { output } => {
             let details = json!({"outputBytes": output.size()});
-            Said::new(Standard, Info, format!("Step `{step}` has the outputs for all items of its list"), details)
+            Said::new(Standard, Info, format!("Step `{step}` has the outputs of all its steps"), details)
         }
         StepEvent::Completed { duration: took, .. } => {
             let details = json!({"attempts": attempt, "durationMs": millis(*took)});

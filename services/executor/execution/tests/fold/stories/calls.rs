@@ -79,3 +79,25 @@ fn a_call_that_the_plan_changes_is_made_again() {
         ]
     );
 }
+
+/// A call that reads a step which has run again is made again, and one that does not stays.
+#[test]
+fn what_reads_a_step_that_ran_again_is_made_again() {
+    let play = story("a; look after a")
+        .parallelism(3)
+        .calls("look", "read other")
+        .call_arguments("look", 1, json!({"of": "${a.state}"}))
+        .acts("5s retry a")
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, a started",
+            "1s a completed, look started, look lists 2, look~0 started, look~1 started",
+            "2s look~0 completed, look~1 completed, look collects [{},{}], look completed, COMPLETED",
+            "5s a look run again, a started attempt 2",
+            "6s a completed, look started attempt 2, look lists 2, look~1 started attempt 2",
+            "7s look~1 completed, look collects [{},{}], look completed, COMPLETED",
+        ]
+    );
+}

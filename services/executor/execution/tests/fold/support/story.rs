@@ -163,6 +163,17 @@ impl Story {
         self
     }
 
+    /// One of a step's calls has these arguments.
+    pub(crate) fn call_arguments(mut self, id: &str, index: usize, arguments: Value) -> Self {
+        match &mut self.step(id).kind {
+            StepKindDraft::Calls { calls } => calls[index].arguments = arguments,
+            StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. } | StepKindDraft::Plan { .. } => {
+                panic!("{id} makes one call at most")
+            }
+        }
+        self
+    }
+
     /// Calls of these tools take the place of a step's own.
     pub(crate) fn fallback(mut self, id: &str, tools: &str) -> Self {
         let calls = tools.split_whitespace().map(|tool| CallDraft {

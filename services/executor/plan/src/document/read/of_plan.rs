@@ -89,7 +89,7 @@ impl<'n> Reader<'n> {
                     let near = nearest(name, of_kinds.keys().map(String::as_str));
                     let near = near.map(|near| format!("; did you mean `{}`?", shown(near))).unwrap_or_default();
                     format!(
-                        "no step of the plan calls `{}`{near} (a step with a plan of its own is `plan`)",
+                        "no step of the plan calls `{}`{near} (a step with a plan of its own is `plan`, one with several calls `calls`)",
                         shown(name)
                     )
                 });
