@@ -217,6 +217,9 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             let revision = updated.revision;
             (Style::Plain, format!("plan changed, revision {revision}: {steps}{}{}", by(event), why(&updated.reason)))
         }
+        Kind::BudgetWarning(report) => (Style::Warn, words::budget(report, "is nearly used up")),
+        Kind::BudgetExceeded(report) => (Style::Bad, words::budget(report, "is used up")),
+        Kind::BudgetOverrun(report) => (Style::Bad, words::budget(report, "is overrun")),
         Kind::ExecutionCompensationStarted(started) => {
             (Style::Warn, format!("undoes what {} did", words::steps(started.step_ids.len())))
         }

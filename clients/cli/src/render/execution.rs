@@ -154,6 +154,7 @@ fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {
             execution.deadline_time.as_ref().filter(|_| execution.end_time.is_none()).map(time::date_and_time),
         ),
         ("steps", totals),
+        ("used", words::spent(execution)),
         ("workspace", Some(execution.workspace.clone())),
         ("labels", Some(labels(execution))),
         ("trace", words::trace_id(execution)),

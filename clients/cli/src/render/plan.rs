@@ -40,9 +40,10 @@ pub(super) fn heading(plan: &Plan) -> Line {
         .as_ref()
         .map(|limit| format!(", at most {}", time::short(time::duration(limit))))
         .unwrap_or_default();
+    let budget = plan.budget.as_ref().map(|budget| format!(", {}", words::budget_limits(budget))).unwrap_or_default();
     Line::new("plan ")
         .and(Style::Strong, &plan.id)
-        .and(Style::Plain, format!(": {}, {pace}{stop}{limit}", words::steps(plan.steps.len())))
+        .and(Style::Plain, format!(": {}, {pace}{stop}{limit}{budget}", words::steps(plan.steps.len())))
 }
 
 /// What a step does, after which others, and under which conditions.
@@ -85,6 +86,9 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
     }
     if let Some(attempts) = step.retry.as_ref().map(|retry| retry.max_attempts).filter(|attempts| *attempts > 1) {
         conditions.push(format!("up to {attempts} attempts"));
+    }
+    if let Some(budget) = &step.budget {
+        conditions.push(words::budget_limits(budget));
     }
     if let Some(limit) = &step.timeout {
         conditions.push(format!("at most {}", time::short(time::duration(limit))));

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use belay_proto::facts;
 use belay_proto::v1::{
-    CachedResult, EffectSummary, Execution, Failure, Payload, PolicyDecision, Risk, SkipReason, Step, StepTotals,
-    TraceContext, WaitingReason, approval, execution, payload::Content, step, tool_call, waiting_reason::Kind,
+    Budget, BudgetReport, CachedResult, EffectSummary, Execution, Failure, Payload, PolicyDecision, Risk, SkipReason,
+    Step, StepTotals, TraceContext, WaitingReason, approval, budget_report::Unit, execution, payload::Content, step,
+    tool_call, waiting_reason::Kind,
 };
 
 use super::{
@@ -261,6 +262,46 @@ pub(crate) fn is_service_away(reason: &WaitingReason) -> bool {
         Kind::Runner => true,
         Kind::Approval => reason.next_command.is_empty() && reason.who.starts_with("the approval gate"),
         _ => false,
+    }
+}
+
+/// How far a budget is used.
+pub(crate) fn budget(report: &BudgetReport, what: &str) -> String {
+    let BudgetReport { budget_step_id, spent, limit, .. } = report;
+    let whose = match budget_step_id.as_str() {
+        "" => "the budget of the execution".to_owned(),
+        step => format!("the budget of step {}", clean(step)),
+    };
+    format!("{whose} {what}: {spent} of {limit}{}", unit(report.unit()))
+}
+
+/// What a budget limits: `at most 5 calls and 1000 bytes of output`.
+pub(crate) fn budget_limits(budget: &Budget) -> String {
+    let part = |limit: Option<i64>, unit: Unit| Some(format!("{}{}", limit?, self::unit(unit)));
+    let parts = [part(budget.calls, Unit::Calls), part(budget.output_bytes, Unit::OutputBytes)];
+    format!("at most {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
+}
+
+/// What the calls of an execution have used of what limits them; `None` where nothing does.
+pub(crate) fn spent(execution: &Execution) -> Option<String> {
+    let spent = execution.spent.as_ref()?;
+    let budget = execution.plan.as_ref().and_then(|plan| plan.budget.as_ref());
+    let given = execution.allotment.as_ref();
+    let limit = |own: Option<i64>, given: Option<i64>| own.into_iter().chain(given).min();
+    let calls = limit(budget.and_then(|budget| budget.calls), given.and_then(|given| given.calls));
+    let output = limit(budget.and_then(|budget| budget.output_bytes), given.and_then(|given| given.output_bytes));
+    let part = |used: i64, limit: Option<i64>, unit: Unit| Some(format!("{used} of {}{}", limit?, self::unit(unit)));
+    let parts = [part(spent.calls, calls, Unit::Calls), part(spent.output_bytes, output, Unit::OutputBytes)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// What a budget limits, after a number.
+fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Calls => " calls",
+        Unit::OutputBytes => " bytes of output",
+        Unit::Unspecified => "",
     }
 }
 

@@ -121,8 +121,8 @@ impl Execution {
         let index = &self.index;
         !index.approval_requested.is_empty()
             && index.approval_requested.len() == self.operations.iter().len()
-            && index.first_ready(self.plan()).is_none()
-            && index.to_request.is_empty()
+            && self.next_ready().is_none()
+            && self.next_to_request().is_none()
             && index.to_start_without_slot.is_empty()
             && index.to_skip.is_empty()
             && index.to_resolve.is_empty()

@@ -18,6 +18,7 @@ mod action;
 mod apply;
 mod approval;
 mod approvals;
+mod budget;
 mod canonical;
 mod classify;
 mod control;
@@ -43,11 +44,11 @@ pub use classify::classify;
 pub use control::{Control, Kept, NewPlan, Refused};
 pub use decision::Decision;
 pub use event::{
-    Actor, ApprovalEvent, ApprovalMode, Body, CachedFrom, Child, ChildEnd, ChildEvent, CommittedFile, Created,
-    EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form, OperationId, PlanUpdated, Progress, Receipt,
-    RecoveryClass, Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId,
-    Subject, ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, Workspace,
-    WriteBound, WriteMechanism,
+    Actor, Allotment, Amounts, ApprovalEvent, ApprovalMode, Body, BudgetLevel, BudgetReport, BudgetUnit, CachedFrom,
+    Child, ChildEnd, ChildEvent, CommittedFile, Created, EscalationRetry, Event, ExecutionEvent, FileType, Finished,
+    Form, OperationId, PlanUpdated, Progress, Receipt, RecoveryClass, Resolution, Retried, RetryChange, RetryRequest,
+    SignalReceived, SkipReason, StepEvent, StepId, Subject, ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts,
+    WaitCondition, WaitEnd, WaitEvent, Workspace, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use payload::{

@@ -23,6 +23,8 @@ pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
         start_at: None,
         parent_step: String::new(),
         forked_from: String::new(),
+        allotment: None,
+        spent: crate::Amounts::default(),
         approval_mode: ApprovalMode::Wait,
         workspace: crate::Workspace::Directory("/w".into()),
         labels: Default::default(),

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::{Escalation, OnError, RetryPolicy, duration, recovery, timestamp};
+use crate::{Budget, Escalation, OnError, RetryPolicy, duration, recovery, timestamp};
 
 /// An unchecked plan. `Plan::new` checks it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -53,6 +53,9 @@ pub struct PlanDraft {
     /// The programs that its commands may start, of those that the policy allows; `None`: all of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_commands: Option<Vec<String>>,
+    /// The most that the calls of all its steps may use; `None` means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
 }
 
 /// How much of an execution's audit log is listed. Each level has what the one before has.
@@ -158,6 +161,9 @@ pub struct StepDraft {
     /// The JSON Schema of the step's output; `None` when every output will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
+    /// The most that its calls may use, those for the entries of its list and of its plan included; `None` means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// What the step does.
     #[serde(flatten)]
     pub kind: StepKindDraft,

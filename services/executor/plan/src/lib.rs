@@ -7,6 +7,7 @@
 //! This crate is pure: no clocks, files, sockets or tools. A caller that knows the tools and JSON Schema passes a function that checks each call
 //! and each form ([`Plan::parse_with`]), so that one error has all violations.
 
+mod budget;
 mod check;
 mod command_line;
 mod document;
@@ -24,6 +25,7 @@ mod schema;
 mod template;
 mod timestamp;
 
+pub use budget::{Budget, OnExhausted};
 pub use check::{is_signal_name, label_problem};
 pub use document::{Composed, EXECUTOR_STAGE_COMMANDS, Format, NamedPlan, PlanText, refused_name};
 pub use draft::{

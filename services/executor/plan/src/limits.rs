@@ -65,6 +65,9 @@ pub const MAX_ESCALATIONS: u32 = 10;
 /// The most resources whose capacity a plan gives.
 pub const MAX_PLAN_RESOURCES: usize = 100;
 
+/// The largest amount of a budget: calls, or bytes.
+pub const MAX_BUDGET: u64 = 1_000_000_000_000_000;
+
 /// How deep groups of steps may be nested.
 pub const MAX_NESTED_GROUPS: usize = 5;
 

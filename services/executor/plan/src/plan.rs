@@ -10,8 +10,8 @@ use belay_reasons::ErrorClass;
 use serde_json::Value;
 
 use crate::{
-    AuditLevel, CallDraft, CheckDraft, Condition, Escalation, FormDraft, Input, OnError, PlanDraft, RecoveryStrategy,
-    RetryPolicy, RunWhen, StepDraft, StepKindDraft, StepProblem, Template, WaitDraft, path::shown,
+    AuditLevel, Budget, CallDraft, CheckDraft, Condition, Escalation, FormDraft, Input, OnError, PlanDraft,
+    RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepKindDraft, StepProblem, Template, WaitDraft, path::shown,
     recovery::MAX_QUEUED_ATTEMPTS,
 };
 
@@ -28,6 +28,7 @@ pub struct Plan {
     pub(crate) resources: BTreeMap<String, u32>,
     pub(crate) audit_level: Option<AuditLevel>,
     pub(crate) allowed_commands: Option<Vec<String>>,
+    pub(crate) budget: Option<Budget>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) dry_run: bool,
     pub(crate) inputs: BTreeMap<String, Input>,
@@ -62,6 +63,7 @@ pub struct StepSpec {
     pub(crate) preconditions: Vec<Check>,
     pub(crate) postconditions: Vec<Check>,
     pub(crate) output_schema: Option<Value>,
+    pub(crate) budget: Option<Budget>,
     pub(crate) kind: StepKind,
 }
 
@@ -515,6 +517,16 @@ impl Plan {
         Self::stored(draft).expect("a time limit makes no plan invalid")
     }
 
+    /// The most that the calls of all steps may use; `None` means no limit.
+    pub fn budget(&self) -> Option<&Budget> {
+        self.budget.as_ref()
+    }
+
+    /// Whether it, or one of its steps, has a budget.
+    pub fn has_budgets(&self) -> bool {
+        self.budget.is_some() || self.steps.iter().any(|step| step.budget.is_some())
+    }
+
     /// The plan as a draft; [`Plan::new`] and [`Plan::stored`] make the same plan of it.
     pub fn to_draft(&self) -> PlanDraft {
         PlanDraft {
@@ -530,6 +542,7 @@ impl Plan {
             resources: self.resources.clone(),
             audit_level: self.audit_level,
             allowed_commands: self.allowed_commands.clone(),
+            budget: self.budget,
             labels: self.labels.clone(),
             dry_run: self.dry_run,
         }
@@ -617,6 +630,11 @@ impl StepSpec {
     /// Whether steps of its own do its work, one for each entry of its list or for each of its calls.
     pub fn has_entries(&self) -> bool {
         self.for_each.is_some() || self.several().is_some()
+    }
+
+    /// The most that its calls may use; `None` means no limit of its own.
+    pub fn budget(&self) -> Option<&Budget> {
+        self.budget.as_ref()
     }
 
     /// What it uses that no other step may use at the same time; ascending and unique.
@@ -759,6 +777,7 @@ impl StepSpec {
             preconditions: self.preconditions.iter().map(Check::to_draft).collect(),
             postconditions: self.postconditions.iter().map(Check::to_draft).collect(),
             output_schema: self.output_schema.clone(),
+            budget: self.budget,
             kind,
         }
     }

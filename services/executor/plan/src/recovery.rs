@@ -26,7 +26,7 @@ pub enum RecoveryStrategy {
 pub const MAX_QUEUED_ATTEMPTS: u32 = 10;
 
 /// The classes for which a plan can say something. A cancelled step was cancelled, and one whose outcome is not known waits for a person.
-const CLASSES: [ErrorClass; 14] = [
+const CLASSES: [ErrorClass; 15] = [
     ErrorClass::Crash,
     ErrorClass::RateLimit,
     ErrorClass::Fatal,
@@ -40,6 +40,7 @@ const CLASSES: [ErrorClass; 14] = [
     ErrorClass::SandboxViolation,
     ErrorClass::ApprovalDenied,
     ErrorClass::PolicyDenied,
+    ErrorClass::BudgetExhausted,
     ErrorClass::Internal,
 ];
 

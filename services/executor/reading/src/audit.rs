@@ -6,8 +6,8 @@ mod said;
 mod steps;
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, Decision, EscalationRetry, Event, ExecutionEvent, ExecutionState, Finished,
-    OperationId, StepId, Subject, Timestamp, Workspace,
+    Actor, ApprovalEvent, Body, BudgetLevel, BudgetReport, BudgetUnit, Decision, EscalationRetry, Event,
+    ExecutionEvent, ExecutionState, Finished, OperationId, StepId, Subject, Timestamp, Workspace,
 };
 use belay_plan::AuditLevel;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ fn execution(event: &ExecutionEvent) -> Said {
             Said::new(Minimal, Info, message, details)
         }
         ExecutionEvent::Started => Said::new(Minimal, Info, "Execution started", json!({})),
-        ExecutionEvent::Paused { reason, discard_calls, resume_at } => {
+        ExecutionEvent::Paused { reason, discard_calls, resume_at, .. } => {
             let resume_time = resume_at.map(|at| at.as_micros());
             let details = json!({"reason": reason, "discardCalls": discard_calls, "resumeAtMicros": resume_time});
             Said::new(Minimal, Info, because("Execution paused", reason), details)
@@ -138,6 +138,7 @@ fn execution(event: &ExecutionEvent) -> Said {
                 json!({"revision": updated.revision, "steps": updated.plan.steps().len(), "reason": updated.reason});
             Said::new(Minimal, Info, because("Plan changed", &updated.reason), details)
         }
+        ExecutionEvent::BudgetReported(report) => self::budget_reported(report),
         ExecutionEvent::CompensationStarted { steps } => {
             let steps: Vec<&str> = steps.iter().map(|step| step.as_str()).collect();
             let message = format!("What {} did is undone", counted(steps.len(), "step"));
@@ -151,6 +152,26 @@ fn execution(event: &ExecutionEvent) -> Said {
         }
         ExecutionEvent::Finished(finished) => self::finished(finished),
     }
+}
+
+fn budget_reported(report: &BudgetReport) -> Said {
+    let BudgetReport { level, unit, step, spent, limit } = report;
+    let whose = match step {
+        Some(step) => format!("The budget of step `{step}`"),
+        None => "The budget of the execution".to_owned(),
+    };
+    let unit_name = match unit {
+        BudgetUnit::Calls => "CALLS",
+        BudgetUnit::OutputBytes => "OUTPUT_BYTES",
+    };
+    let (listed, severity, what) = match level {
+        BudgetLevel::Warning => (AuditLevel::Standard, Severity::Warn, "is nearly used up"),
+        BudgetLevel::Exceeded => (AuditLevel::Minimal, Severity::Error, "is used up"),
+        BudgetLevel::Overrun => (AuditLevel::Minimal, Severity::Error, "is overrun"),
+    };
+    let message = format!("{whose} {what}: {spent} of {limit} {}", unit.words());
+    let step = step.as_ref().map(|step| step.as_str());
+    Said::new(listed, severity, message, json!({"unit": unit_name, "budgetStep": step, "spent": spent, "limit": limit}))
 }
 
 fn finished(finished: &Finished) -> Said {

@@ -164,6 +164,7 @@ impl Progress {
                     | ExecutionEvent::Recovered { .. }
                     | ExecutionEvent::Retried(_)
                     | ExecutionEvent::PlanUpdated(_)
+                    | ExecutionEvent::BudgetReported(_)
                     | ExecutionEvent::CompensationStarted { .. }
                     | ExecutionEvent::DeadlineExceeded
                     | ExecutionEvent::AwaitingApproval => {}

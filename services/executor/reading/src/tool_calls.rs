@@ -184,6 +184,7 @@ mod tests {
             arguments_digest: String::new(),
             ledger_id: "l".into(),
             check: None,
+            held: belay_execution::Amounts::default(),
             timeout: Duration::from_secs(1),
         };
         event(sequence, step, ToolCallEvent::Requested(Arc::new(request)))

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Actor, ApprovalMode, Body, Child, ChildEnd, ChildEvent, Control, Created, ErrorClass, Event, ExecutionEvent,
-    Failure, Operation, OperationKey, Verb, Workspace,
+    Actor, Amounts, ApprovalMode, Body, Child, ChildEnd, ChildEvent, Control, Created, ErrorClass, Event,
+    ExecutionEvent, Failure, Operation, OperationKey, Verb, Workspace,
 };
 use belay_journal::{ExecutionRow, Folder, NewExecution, ParentStep, Refused, TakenMessage};
 use belay_plan::Plan;
@@ -29,7 +29,7 @@ use crate::{
     intake::submitted::{self, Source, shared_folder},
     names::{ExecutionName, shard_of},
     owned::{
-        messages::{Command, EndedChild},
+        messages::{ChildResult, Command, EndedChild},
         registry::ExecutionRegistry,
         steps_in_memory::{Owner, StepShare, too_many_steps},
     },
@@ -117,9 +117,13 @@ impl ChildOperation {
                 Err(Problem::Refused(message)) => {
                     let class = ErrorClass::InvalidArguments;
                     let failure = Failure::new(class, reasons::CHILD_REFUSED, message);
-                    break vec![ChildEvent::Ended(ChildEnd::Failed { failure })];
+                    // It has not begun.
+                    let spent = Some(Amounts::default());
+                    break vec![ChildEvent::Ended { end: ChildEnd::Failed { failure }, spent }];
                 }
-                Err(Problem::Lost) => break vec![ChildEvent::Ended(ChildEnd::Failed { failure: lost(&self.name) })],
+                Err(Problem::Lost) => {
+                    break vec![ChildEvent::Ended { end: ChildEnd::Failed { failure: lost(&self.name) }, spent: None }];
+                }
                 Err(Problem::Later(status)) => {
                     let (child, parent) = (&self.name, &self.parent_step);
                     tracing::warn!(%child, parent, %status, "The execution of a step's plan cannot be reached yet; trying again");
@@ -257,12 +261,14 @@ impl ChildOperation {
             shard,
             parent_step: self.parent_step.clone(),
             forked_from: String::new(),
+            allotment: self.child.allotment,
+            spent: Amounts::default(),
         };
         let actor = Actor::new(principal.clone());
         let body = ExecutionEvent::Created(Box::new(created)).into();
         let first = Event { sequence: 1, time: now, actor: Some(actor), body };
         let reason = self.with_parent("held back");
-        let paused = ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None };
+        let paused = ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false };
         let then = if is_held_back { vec![(Actor::new(self.parent_step.clone()), paused.into())] } else { Vec::new() };
         // A task of its own: what is stored must have a driver, also when this operation is replaced meanwhile.
         let ledger_id = catalogue.ledger_id.as_str().into();
@@ -349,16 +355,16 @@ impl Driver {
                 continue;
             };
             let name = ExecutionName { namespace: self.name.namespace.clone(), id };
-            let end = match end {
-                None => ChildEnd::Failed { failure: lost(&name) },
+            let (end, spent) = match end {
+                None => (ChildEnd::Failed { failure: lost(&name) }, None),
                 // A person has cancelled it, or another principal.
-                Some(ChildEnd::Cancelled) if !self.execution.is_stopping() => {
-                    ChildEnd::Failed { failure: cancelled(&name) }
+                Some(ChildResult { end: ChildEnd::Cancelled, spent }) if !self.execution.is_stopping() => {
+                    (ChildEnd::Failed { failure: cancelled(&name) }, Some(spent))
                 }
-                Some(end) => end,
+                Some(ChildResult { end, spent }) => (end, Some(spent)),
             };
             let child = self.execution.operation_id(operation);
-            let body = Body::Child { child, event: ChildEvent::Ended(end) };
+            let body = Body::Child { child, event: ChildEvent::Ended { end, spent } };
             let event = self.execution.record(now, None, body);
             events.push(
                 event.map_err(|illegal| Exit::Fault(format!("the end of {name} cannot be recorded: {illegal}")))?,

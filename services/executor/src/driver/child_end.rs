@@ -5,7 +5,7 @@ use belay_execution::{ChildEnd, ErrorClass, Execution, ExecutionState, Failure, 
 use belay_proto::payload::MAX_INLINE_BYTES;
 use belay_reasons as reasons;
 
-use crate::names::ExecutionName;
+use crate::{names::ExecutionName, owned::messages::ChildResult};
 
 /// The failure of a step whose child was created and is not in the store any more.
 pub(super) fn lost(name: &ExecutionName) -> Failure {
@@ -23,8 +23,13 @@ pub(super) fn cancelled(name: &ExecutionName) -> Failure {
     Failure::new(ErrorClass::Cancelled, reasons::CHILD_CANCELLED, message)
 }
 
-/// How a child has ended, for its parent; `None` when it has not. Its output is that of the steps on which no other depends.
-pub(super) fn end_of(name: &ExecutionName, execution: &Execution) -> Option<ChildEnd> {
+/// What has become of a child, for its parent; `None` when it has not ended.
+pub(super) fn end_of(name: &ExecutionName, execution: &Execution) -> Option<ChildResult> {
+    Some(ChildResult { end: how_ended(name, execution)?, spent: execution.spent() })
+}
+
+/// How a child has ended; `None` when it has not. Its output is that of the steps on which no other depends.
+fn how_ended(name: &ExecutionName, execution: &Execution) -> Option<ChildEnd> {
     let failed = |class, reason, message: String| ChildEnd::Failed { failure: Failure::new(class, reason, message) };
     match execution.state() {
         ExecutionState::Completed => Some(match output_of(name, execution) {

@@ -56,7 +56,7 @@ impl Driver {
                 let under_way = self.operations.get(&child);
                 let is_replaced = under_way.is_none_or(|operation| operation.number != number);
                 let is_stopping = under_way.is_some_and(|operation| operation.verb.stops());
-                if !is_replaced && !is_stopping || news.iter().any(|event| matches!(event, ChildEvent::Ended(_))) {
+                if !is_replaced && !is_stopping || news.iter().any(|event| matches!(event, ChildEvent::Ended { .. })) {
                     self.operations.remove(&child);
                 }
                 for event in news {
@@ -203,7 +203,7 @@ impl Driver {
             Command::ChildEnded(ended) => self.ended_children.push(*ended),
             Command::ReviewChildren => self.reviews_children = true,
             Command::PauseAndDrain { principal, reason, reply } => {
-                let pause = ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None };
+                let pause = ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None, by_budget: false };
                 // An execution that is paused or being stopped only has to drain.
                 events.extend(self.execution.record(self.now(), Some(Actor::new(principal)), pause).ok());
                 self.drained.push(reply);

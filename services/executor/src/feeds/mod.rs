@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use belay_execution::{ChildEnd, Event};
+use belay_execution::Event;
 use belay_journal::{
     Changes, Cursor, Deletion, Done, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Operation, Page,
     Position, Query, Reading, StoreError, TakenMessage, Transition,
@@ -34,7 +34,7 @@ pub(crate) use self::{
 };
 use crate::{
     names::ExecutionName,
-    owned::messages::EndedChild,
+    owned::messages::{ChildResult, EndedChild},
     store::{
         blobs::Opener,
         journal_reads::{JournalReads, StoredEvents},
@@ -63,7 +63,7 @@ pub(crate) struct Push {
     /// The execution in BASIC view, when it has ended and a request waits for that.
     pub(crate) end: Option<Arc<v1::Execution>>,
     /// The last part of its name and how it ended, when its parent is sent its end.
-    pub(crate) child: Option<(String, ChildEnd)>,
+    pub(crate) child: Option<(String, ChildResult)>,
 }
 
 /// A message that was committed to the inbox of an execution.

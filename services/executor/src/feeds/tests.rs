@@ -78,6 +78,8 @@ fn created(plan: Plan) -> Created {
         start_at: None,
         parent_step: String::new(),
         forked_from: String::new(),
+        allotment: None,
+        spent: belay_execution::Amounts::default(),
         approval_mode: ApprovalMode::Wait,
         workspace: belay_execution::Workspace::MadeFolder("e".into()),
         labels: BTreeMap::new(),

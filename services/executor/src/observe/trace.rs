@@ -127,6 +127,7 @@ impl Trace {
                 | ExecutionEvent::Recovered { .. }
                 | ExecutionEvent::Retried(_)
                 | ExecutionEvent::PlanUpdated(_)
+                | ExecutionEvent::BudgetReported(_)
                 | ExecutionEvent::CompensationStarted { .. }
                 | ExecutionEvent::DeadlineExceeded
                 | ExecutionEvent::AwaitingApproval => {}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_execution::{Actor, ChildEnd, Control};
+use belay_execution::{Actor, Amounts, ChildEnd, Control};
 use belay_journal::TakenMessage;
 use belay_proto::v1::{self, approval::State};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -36,7 +36,16 @@ pub(crate) struct EndedChild {
     /// The last part of its name.
     pub(crate) id: String,
     /// The message of its end, and the end; `None` when the child is not in the store.
-    pub(crate) end: Option<(TakenMessage, ChildEnd)>,
+    pub(crate) end: Option<(TakenMessage, ChildResult)>,
+}
+
+/// What has become of a child.
+#[derive(Debug)]
+pub(crate) struct ChildResult {
+    /// How it ended.
+    pub(crate) end: ChildEnd,
+    /// What its calls have used.
+    pub(crate) spent: Amounts,
 }
 
 impl Command {

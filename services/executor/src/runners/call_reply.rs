@@ -187,8 +187,17 @@ fn understood(reported: runner_v1::ToolCall) -> Result<RunnerReply, NotUnderstoo
         let kind = wire::subject_kind(&need)?;
         return Ok(RunnerReply::Whole(CallReply::Held(wire::requirement_from(need, kind)?)));
     }
-    let receipt = bounded(wire::receipt_from(reported.receipt.unwrap_or_default())?);
+    let mut receipt = bounded(wire::receipt_from(reported.receipt.unwrap_or_default())?);
     let failure = reported.failure.map(wire::failure_from).transpose()?;
+    // Measured here, whatever a runner says: budgets count it.
+    receipt.output_bytes = match reported.result.as_ref().and_then(|result| result.content.as_ref()) {
+        Some(Content::Json(text)) => text.len() as u64,
+        Some(Content::Blob(blob)) => u64::try_from(blob.size_bytes).unwrap_or(0),
+        None => failure
+            .as_ref()
+            .and_then(|failure| failure.last_output.as_deref())
+            .map_or(0, |output| (output.stdout.len() + output.stderr.len()) as u64),
+    };
     let failure_or = |default| {
         failure.clone().unwrap_or_else(|| Failure::new(default, reasons::REASON_MISSING, "The runner gave no reason."))
     };

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Actor, ApprovalMode, Body, Created, Event, Execution, ExecutionEvent, Json, Kept, Refused, StepEvent, StepId,
-    Workspace, digest,
+    Actor, Amounts, ApprovalMode, Body, Created, Event, Execution, ExecutionEvent, Json, Kept, Refused, StepEvent,
+    StepId, Workspace, digest,
 };
 use belay_journal::{NewExecution, Refused as NotStored};
 use belay_plan::Plan;
@@ -102,6 +102,8 @@ pub(super) async fn fork_execution(
         shard,
         parent_step: String::new(),
         forked_from: origin.to_string(),
+        allotment: None,
+        spent: begun.spent,
     };
     let by = Actor::new(principal.clone());
     let first = Event {
@@ -110,7 +112,8 @@ pub(super) async fn fork_execution(
         actor: Some(Actor { principal, request_id }),
         body: ExecutionEvent::Created(Box::new(created)).into(),
     };
-    let paused = start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None }.into());
+    let paused = start_paused
+        .then(|| ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false }.into());
     let then = begun.taken_over.into_iter().chain(paused).map(|body| (by.clone(), body)).collect();
     let created = create(registry, row, folder, first, then, catalogue.ledger_id.as_str().into(), steps).await?;
     if let Err(NotStored::FolderGone(_)) = created {
@@ -130,6 +133,8 @@ struct Begun {
     workspace: Workspace,
     approval_mode: ApprovalMode,
     taken_over: Vec<Body>,
+    /// What is used of the budget that it begins with.
+    spent: Amounts,
 }
 
 fn begun(origin: &ExecutionName, execution: &Execution, from: Option<&StepId>, why: &str) -> Result<Begun, Status> {
@@ -177,6 +182,7 @@ fn begun(origin: &ExecutionName, execution: &Execution, from: Option<&StepId>, w
         workspace: created.workspace.clone(),
         approval_mode: created.approval_mode,
         taken_over,
+        spent: execution.spent(),
     })
 }
 

@@ -201,6 +201,8 @@ pub(super) async fn start_execution(
         shard,
         parent_step: String::new(),
         forked_from: String::new(),
+        allotment: None,
+        spent: belay_execution::Amounts::default(),
     };
     let actor = Actor { principal, request_id: row.request_id.clone() };
     let first = |created: Created| {
@@ -210,7 +212,12 @@ pub(super) async fn start_execution(
     if validate_only {
         return preview(registry, &ExecutionName { namespace, id }, first(created), planned_calls);
     }
-    let paused = ExecutionEvent::Paused { reason: "started paused".into(), discard_calls: false, resume_at: None };
+    let paused = ExecutionEvent::Paused {
+        reason: "started paused".into(),
+        discard_calls: false,
+        resume_at: None,
+        by_budget: false,
+    };
     let then = if start_paused { vec![(Actor::new(actor.principal.clone()), paused.into())] } else { Vec::new() };
     let ledger_id: Arc<str> = catalogue.ledger_id.as_str().into();
     let Workspace::MadeFolder(folder) = &created.workspace else {

@@ -64,7 +64,7 @@ pub(crate) fn of_event(
             let value = result.inline().or(large.as_ref());
             places.zip(value).map_or_else(Vec::new, |(places, value)| at(&places, value))
         }
-        Body::Child { child, event: ChildEvent::Ended(ChildEnd::Completed { output }) } => {
+        Body::Child { child, event: ChildEvent::Ended { end: ChildEnd::Completed { output }, .. } } => {
             let step = execution.step_key(child.step.as_str()).map(|key| execution.step(key).spec());
             step.map_or_else(Vec::new, |step| at(&of_output(step, execution.tools()), output))
         }

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, CachedFrom, Child, ChildEnd, ChildEvent, Created, EscalationRetry, Event,
-    ExecutionEvent, Finished, Form, Json, OperationId, PlanUpdated, Progress, Resolution, Retried, RetryRequest,
-    SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
-    ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent, Workspace,
+    Actor, Allotment, Amounts, ApprovalEvent, Body, BudgetLevel, BudgetReport, BudgetUnit, CachedFrom, Child, ChildEnd,
+    ChildEvent, Created, EscalationRetry, Event, ExecutionEvent, Finished, Form, Json, OperationId, PlanUpdated,
+    Progress, Resolution, Retried, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp,
+    ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent, Workspace,
 };
 use belay_journal::Transition;
 use belay_plan::CheckPlace;
@@ -197,7 +197,32 @@ fn decode_created(
         deadline: created.deadline_time.as_ref().map(timestamp),
         trace: (trace.traceparent, trace.tracestate),
         shard: u32::try_from(facts.shard).unwrap_or(0),
+        allotment: created.allotment.map(allotment_from),
+        spent: created.spent.map(amounts_from).unwrap_or_default(),
     })
+}
+
+fn amounts_from(v1::BudgetAmounts { calls, output_bytes }: v1::BudgetAmounts) -> Amounts {
+    let [calls, output_bytes] = [calls, output_bytes].map(|amount| u64::try_from(amount).unwrap_or(0));
+    Amounts { calls, output_bytes }
+}
+
+fn allotment_from(v1::BudgetAllotment { calls, output_bytes }: v1::BudgetAllotment) -> Allotment {
+    let [calls, output_bytes] = [calls, output_bytes].map(|amount| Some(u64::try_from(amount?).unwrap_or(0)));
+    Allotment { calls, output_bytes }
+}
+
+fn report_from(report: v1::BudgetReport, level: BudgetLevel) -> Result<BudgetReport, NotUnderstood> {
+    use v1::budget_report::Unit;
+    let v1::BudgetReport { unit, budget_step_id, spent, limit } = report;
+    let unit = match known(unit, "what a budget limits")? {
+        Unit::Calls => BudgetUnit::Calls,
+        Unit::OutputBytes => BudgetUnit::OutputBytes,
+        Unit::Unspecified => return Err(NotUnderstood::Missing("what a budget limits")),
+    };
+    let [spent, limit] = [spent, limit].map(|amount| u64::try_from(amount).unwrap_or(0));
+    let step = (!budget_step_id.is_empty()).then(|| budget_step_id.into());
+    Ok(BudgetReport { level, unit, step, spent, limit })
 }
 
 /// Exactly one of them has a text.
@@ -324,9 +349,18 @@ fn decode_kind(
             execution(ExecutionEvent::Created(Box::new(decode_created(created, facts, sequence, lacks)?)))
         }
         Kind::ExecutionStarted(_) => execution(ExecutionEvent::Started),
-        Kind::ExecutionPaused(v1::ExecutionPaused { reason, discard_calls, resume_time }) => {
+        Kind::ExecutionPaused(v1::ExecutionPaused { reason, discard_calls, resume_time, by_budget }) => {
             let resume_at = resume_time.as_ref().map(|time| Timestamp::from_micros(belay_proto::micros(time)));
-            execution(ExecutionEvent::Paused { reason, discard_calls, resume_at })
+            execution(ExecutionEvent::Paused { reason, discard_calls, resume_at, by_budget })
+        }
+        Kind::BudgetWarning(report) => {
+            execution(ExecutionEvent::BudgetReported(report_from(report, BudgetLevel::Warning).map_err(unknown)?))
+        }
+        Kind::BudgetExceeded(report) => {
+            execution(ExecutionEvent::BudgetReported(report_from(report, BudgetLevel::Exceeded).map_err(unknown)?))
+        }
+        Kind::BudgetOverrun(report) => {
+            execution(ExecutionEvent::BudgetReported(report_from(report, BudgetLevel::Overrun).map_err(unknown)?))
         }
         Kind::ExecutionResumed(_) => execution(ExecutionEvent::Resumed),
         Kind::ExecutionCancelRequested(asked) => {
@@ -443,6 +477,7 @@ fn decode_kind(
                 ledger_id: request.ledger_id,
                 timeout: duration(request.timeout),
                 check: check_place(request.check).map_err(unknown)?,
+                held: request.held.map(amounts_from).unwrap_or_default(),
             };
             tool_call(subject, ToolCallEvent::Requested(Arc::new(request)))
         }
@@ -479,15 +514,16 @@ fn decode_kind(
             let (name, reason) = (decided.approval, decided.reason);
             approval(subject, ApprovalEvent::Decided { approval: name, decision, reason })
         }
-        Kind::ChildStarted(v1::ChildStarted { execution_id, inputs, deadline_time: until }) => {
+        Kind::ChildStarted(v1::ChildStarted { execution_id, inputs, deadline_time: until, allotment }) => {
             let inputs = json(inputs, "the inputs of a plan").map_err(unknown)?;
-            let started = Child { execution: execution_id, inputs, until: until.as_ref().map(timestamp) };
+            let (until, allotment) = (until.as_ref().map(timestamp), allotment.map(allotment_from));
+            let started = Child { execution: execution_id, inputs, until, allotment };
             child(subject, ChildEvent::Started(started))
         }
         Kind::ChildCreated(v1::ChildCreated {}) => child(subject, ChildEvent::Created),
         Kind::ChildPaused(v1::ChildPaused { resumed: false }) => child(subject, ChildEvent::Paused),
         Kind::ChildPaused(v1::ChildPaused { resumed: true }) => child(subject, ChildEvent::Resumed),
-        Kind::ChildEnded(v1::ChildEnded { end }) => {
+        Kind::ChildEnded(v1::ChildEnded { end, spent }) => {
             let end = match end.ok_or_else(|| lacks("its end"))? {
                 End::Output(output) => {
                     ChildEnd::Completed { output: json(Some(output), "the output of a plan").map_err(unknown)? }
@@ -495,7 +531,7 @@ fn decode_kind(
                 End::Failure(failed) => ChildEnd::Failed { failure: failure(Some(failed))? },
                 End::Cancelled(v1::ChildCancelled {}) => ChildEnd::Cancelled,
             };
-            child(subject, ChildEvent::Ended(end))
+            child(subject, ChildEvent::Ended { end, spent: spent.map(amounts_from) })
         }
         Kind::WaitStarted(v1::WaitStarted { signal, until_time: until, form, subject_digest }) => {
             let until = until.as_ref().map(timestamp);
@@ -611,6 +647,7 @@ mod tests {
             duration: Duration::from_millis(1500),
             decision: Some(decision(verdict)),
             effect_digest: "sha256:y".into(),
+            output_bytes: 11,
             effect: Some(effect.clone()),
             grant_nonce: "n".into(),
             enforced: vec!["landlock".into()],
@@ -671,6 +708,7 @@ mod tests {
             ledger_id: "l".into(),
             timeout: Duration::from_secs(9),
             check: Some(CheckPlace::After(1)),
+            held: Amounts { calls: 1, output_bytes: 5 },
         };
         let progress = Progress { done: 1, total: 2 };
         let (plan, time) =
@@ -696,6 +734,8 @@ mod tests {
             deadline: Some(time),
             trace: ("t".into(), "s".into()),
             shard: 3,
+            allotment: Some(Allotment { calls: Some(4), output_bytes: None }),
+            spent: Amounts { calls: 0, output_bytes: 6 },
         };
         let totals = Totals { total: 2, completed: 1, failed: 1, ..Totals::default() };
         let finished = Finished {
@@ -708,11 +748,39 @@ mod tests {
         let bodies = [
             ExecutionEvent::Created(Box::new(created)).into(),
             ExecutionEvent::Started.into(),
-            ExecutionEvent::Paused { reason: "r".into(), discard_calls: true, resume_at: None }.into(),
+            ExecutionEvent::BudgetReported(BudgetReport {
+                level: BudgetLevel::Warning,
+                unit: BudgetUnit::Calls,
+                step: None,
+                spent: 8,
+                limit: 10,
+            })
+            .into(),
+            ExecutionEvent::BudgetReported(BudgetReport {
+                level: BudgetLevel::Exceeded,
+                unit: BudgetUnit::OutputBytes,
+                step: Some("a.b".into()),
+                spent: 10,
+                limit: 10,
+            })
+            .into(),
+            ExecutionEvent::BudgetReported(BudgetReport {
+                level: BudgetLevel::Overrun,
+                unit: BudgetUnit::OutputBytes,
+                step: None,
+                spent: 12,
+                limit: 10,
+            })
+            .into(),
+            ExecutionEvent::Paused { reason: "b".into(), discard_calls: false, resume_at: None, by_budget: true }
+                .into(),
+            ExecutionEvent::Paused { reason: "r".into(), discard_calls: true, resume_at: None, by_budget: false }
+                .into(),
             ExecutionEvent::Paused {
                 reason: "r".into(),
                 discard_calls: false,
                 resume_at: Some(Timestamp::from_micros(7)),
+                by_budget: false,
             }
             .into(),
             ExecutionEvent::Resumed.into(),
@@ -778,14 +846,27 @@ mod tests {
             ended(ToolCallEnd::Cancelled { failure: Some(failure()), grant_nonce: "n".into() }),
             ended(ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() }),
             ended(ToolCallEnd::OutcomeUnknown { failure: failure(), grant_nonce: "n".into() }),
-            child(ChildEvent::Started(Child { execution: "c".into(), inputs: result(), until: Some(time) })),
-            child(ChildEvent::Started(Child { execution: "c".into(), inputs: result(), until: None })),
+            child(ChildEvent::Started(Child {
+                execution: "c".into(),
+                inputs: result(),
+                until: Some(time),
+                allotment: None,
+            })),
+            child(ChildEvent::Started(Child {
+                execution: "c".into(),
+                inputs: result(),
+                until: None,
+                allotment: Some(Allotment { calls: None, output_bytes: Some(0) }),
+            })),
             child(ChildEvent::Created),
             child(ChildEvent::Paused),
             child(ChildEvent::Resumed),
-            child(ChildEvent::Ended(ChildEnd::Completed { output: result() })),
-            child(ChildEvent::Ended(ChildEnd::Failed { failure: failure() })),
-            child(ChildEvent::Ended(ChildEnd::Cancelled)),
+            child(ChildEvent::Ended {
+                end: ChildEnd::Completed { output: result() },
+                spent: Some(Amounts { calls: 2, output_bytes: 3 }),
+            }),
+            child(ChildEvent::Ended { end: ChildEnd::Failed { failure: failure() }, spent: Some(Amounts::default()) }),
+            child(ChildEvent::Ended { end: ChildEnd::Cancelled, spent: None }),
             wait(WaitEvent::Started(WaitCondition::Time { until: time })),
             wait(WaitEvent::Started(WaitCondition::Signal { signal: "go".into(), until: Some(time) })),
             wait(WaitEvent::Started(WaitCondition::Signal { signal: "go".into(), until: None })),

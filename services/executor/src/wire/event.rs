@@ -1,9 +1,10 @@
 //! Encodes events as messages, the same for the store and for watchers.
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, Child, ChildEnd, ChildEvent, Created, EscalationRetry, Event, ExecutionEvent,
-    ExecutionState, Finished, Form, OperationId, Progress, Resolution, Retried, RetryRequest, StepEvent, Subject,
-    SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent,
+    Actor, Allotment, Amounts, ApprovalEvent, Body, BudgetLevel, BudgetReport, BudgetUnit, Child, ChildEnd, ChildEvent,
+    Created, EscalationRetry, Event, ExecutionEvent, ExecutionState, Finished, Form, OperationId, Progress, Resolution,
+    Retried, RetryRequest, StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd,
+    WaitEvent,
 };
 use belay_plan::CheckPlace;
 use belay_proto::{
@@ -20,7 +21,7 @@ use super::{
 };
 
 /// The version of the events' meaning that this version writes.
-pub(crate) const VERSION: u32 = 7;
+pub(crate) const VERSION: u32 = 8;
 
 /// The oldest version that this version reads. Those before it were never released, and had what only services need in the events themselves.
 pub(crate) const OLDEST_VERSION: u32 = 5;
@@ -102,11 +103,20 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
     match event {
         E::Created(created) => Kind::ExecutionCreated(created_message(created)),
         E::Started => Kind::ExecutionStarted(v1::ExecutionStarted {}),
-        E::Paused { reason, discard_calls, resume_at } => Kind::ExecutionPaused(v1::ExecutionPaused {
+        E::Paused { reason, discard_calls, resume_at, by_budget } => Kind::ExecutionPaused(v1::ExecutionPaused {
             reason: reason.clone(),
             discard_calls: *discard_calls,
             resume_time: resume_at.map(time),
+            by_budget: *by_budget,
         }),
+        E::BudgetReported(report) => {
+            let message = budget_report(report);
+            match report.level {
+                BudgetLevel::Warning => Kind::BudgetWarning(message),
+                BudgetLevel::Exceeded => Kind::BudgetExceeded(message),
+                BudgetLevel::Overrun => Kind::BudgetOverrun(message),
+            }
+        }
         E::Resumed => Kind::ExecutionResumed(v1::ExecutionResumed {}),
         E::CancelRequested { reason, kill } => {
             Kind::ExecutionCancelRequested(v1::ExecutionCancelRequested { reason: reason.clone(), kill: *kill })
@@ -173,7 +183,38 @@ fn created_message(created: &Created) -> v1::ExecutionCreated {
         labels: created.labels.clone(),
         deadline_time: created.deadline.map(time),
         trace: Some(v1::TraceContext { traceparent: created.trace.0.clone(), tracestate: created.trace.1.clone() }),
+        allotment: created.allotment.map(allotment_message),
+        spent: amounts(created.spent),
     }
+}
+
+fn budget_report(report: &BudgetReport) -> v1::BudgetReport {
+    let BudgetReport { level: _, unit, step, spent, limit } = report;
+    let unit = match unit {
+        BudgetUnit::Calls => v1::budget_report::Unit::Calls,
+        BudgetUnit::OutputBytes => v1::budget_report::Unit::OutputBytes,
+    };
+    let budget_step_id = step.as_ref().map(|step| step.as_str().to_owned()).unwrap_or_default();
+    v1::BudgetReport { unit: unit.into(), budget_step_id, spent: amount(*spent), limit: amount(*limit) }
+}
+
+fn amount(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+/// Amounts as a message; `None` for nothing.
+fn amounts(amounts: Amounts) -> Option<v1::BudgetAmounts> {
+    (amounts != Amounts::default()).then(|| amounts_message(amounts))
+}
+
+/// Amounts as a message.
+pub(crate) fn amounts_message(Amounts { calls, output_bytes }: Amounts) -> v1::BudgetAmounts {
+    v1::BudgetAmounts { calls: amount(calls), output_bytes: amount(output_bytes) }
+}
+
+/// An allotment as a message.
+pub(crate) fn allotment_message(Allotment { calls, output_bytes }: Allotment) -> v1::BudgetAllotment {
+    v1::BudgetAllotment { calls: calls.map(amount), output_bytes: output_bytes.map(amount) }
 }
 
 /// What of events only services need, as it is stored beside them; of one transition only one event has such. The events are sent as they are stored, so that nothing can be
@@ -307,6 +348,7 @@ fn tool_call_kind(event: &ToolCallEvent) -> Kind {
             ledger_id: request.ledger_id.clone(),
             timeout: Some(belay_proto::duration(request.timeout)),
             check: request.check.map(check_place),
+            held: amounts(request.held),
         }),
         ToolCallEvent::Held(requirement) => {
             let need = Some(requirement_to(requirement));
@@ -396,21 +438,22 @@ fn wait_kind(event: &WaitEvent) -> Kind {
 
 fn child_kind(event: &ChildEvent) -> Kind {
     match event {
-        ChildEvent::Started(Child { execution, inputs, until }) => Kind::ChildStarted(v1::ChildStarted {
+        ChildEvent::Started(Child { execution, inputs, until, allotment }) => Kind::ChildStarted(v1::ChildStarted {
             execution_id: execution.clone(),
             inputs: Some(inline(inputs)),
             deadline_time: until.map(time),
+            allotment: allotment.map(allotment_message),
         }),
         ChildEvent::Created => Kind::ChildCreated(v1::ChildCreated {}),
         ChildEvent::Paused => Kind::ChildPaused(v1::ChildPaused { resumed: false }),
         ChildEvent::Resumed => Kind::ChildPaused(v1::ChildPaused { resumed: true }),
-        ChildEvent::Ended(end) => {
+        ChildEvent::Ended { end, spent } => {
             let end = match end {
                 ChildEnd::Completed { output } => End::Output(inline(output)),
                 ChildEnd::Failed { failure } => End::Failure(self::failure(failure)),
                 ChildEnd::Cancelled => End::Cancelled(v1::ChildCancelled {}),
             };
-            Kind::ChildEnded(v1::ChildEnded { end: Some(end) })
+            Kind::ChildEnded(v1::ChildEnded { end: Some(end), spent: spent.map(amounts_message) })
         }
     }
 }

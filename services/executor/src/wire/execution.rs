@@ -8,7 +8,11 @@ use belay_journal::{ExecutionRow, StepCounts, Waits};
 use belay_plan::{StepKind, WaitFor};
 use belay_proto::v1::{self, execution::State, step};
 
-use super::{cached_result, failure, failure_without_output, inline, payload, plan_message, time};
+use super::{
+    cached_result,
+    event::{allotment_message, amounts_message},
+    failure, failure_without_output, inline, payload, plan_message, time,
+};
 use crate::names::ExecutionName;
 
 pub(crate) fn state(state: ExecutionState) -> State {
@@ -223,6 +227,8 @@ pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Executio
         failure: execution.first_failure().map(failure),
         waiting,
         trace: Some(v1::TraceContext { traceparent: created.trace.0.clone(), tracestate: created.trace.1.clone() }),
+        spent: Some(amounts_message(execution.spent())),
+        allotment: created.allotment.map(allotment_message),
         ..v1::Execution::default()
     }
 }

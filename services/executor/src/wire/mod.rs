@@ -210,6 +210,7 @@ fn class_to(class: ErrorClass) -> v1::ErrorClass {
         ErrorClass::SandboxViolation => v1::ErrorClass::SandboxViolation,
         ErrorClass::ApprovalDenied => v1::ErrorClass::ApprovalDenied,
         ErrorClass::PolicyDenied => v1::ErrorClass::PolicyDenied,
+        ErrorClass::BudgetExhausted => v1::ErrorClass::BudgetExhausted,
         ErrorClass::Cancelled => v1::ErrorClass::Cancelled,
         ErrorClass::OutcomeUnknown => v1::ErrorClass::OutcomeUnknown,
         ErrorClass::Internal => v1::ErrorClass::Internal,
@@ -231,6 +232,7 @@ fn class_from(class: v1::ErrorClass) -> ErrorClass {
         v1::ErrorClass::SandboxViolation => ErrorClass::SandboxViolation,
         v1::ErrorClass::ApprovalDenied => ErrorClass::ApprovalDenied,
         v1::ErrorClass::PolicyDenied => ErrorClass::PolicyDenied,
+        v1::ErrorClass::BudgetExhausted => ErrorClass::BudgetExhausted,
         v1::ErrorClass::Cancelled => ErrorClass::Cancelled,
         v1::ErrorClass::OutcomeUnknown => ErrorClass::OutcomeUnknown,
         // Without a class it is not known to be worth a retry.

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
-    AuditLevel, Backoff, CallDraft, CheckDraft, Escalation, FormDraft, Input, InvalidPlan, Never, OnError, Plan,
-    PlanDraft, PlanStep, Planned, QueueForLater, RateLimit, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft,
-    StepKind, StepKindDraft, StepProblem, Then, Violation, WaitDraft,
+    AuditLevel, Backoff, Budget, CallDraft, CheckDraft, Escalation, FormDraft, Input, InvalidPlan, Never, OnError,
+    OnExhausted, Plan, PlanDraft, PlanStep, Planned, QueueForLater, RateLimit, RecoveryStrategy, RetryPolicy, RunWhen,
+    StepDraft, StepKind, StepKindDraft, StepProblem, Then, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -132,6 +132,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             fallback,
             compensate,
             resources: step.resources,
+            budget: budget_from(step.budget, &at("budget"), &mut violations),
             preconditions: checks_from(step.preconditions, "preconditions", &at, &mut violations),
             postconditions: checks_from(step.postconditions, "postconditions", &at, &mut violations),
             output_schema: (!step.output_schema.is_empty()).then(|| {
@@ -161,6 +162,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         resources,
         audit_level: audit_level_from(message.audit_level, &mut violations),
         allowed_commands: message.allowed_commands.map(|allowed| allowed.programs),
+        budget: budget_from(message.budget, "budget", &mut violations),
         labels: message.labels,
         dry_run: message.dry_run,
     };
@@ -217,6 +219,34 @@ fn on_error_message(on_error: OnError) -> Vec<v1::OnError> {
         strategy: strategy(follows).into(),
     });
     entries.collect()
+}
+
+fn budget_from(message: Option<v1::Budget>, field: &str, violations: &mut Vec<Violation>) -> Option<Budget> {
+    let v1::Budget { calls, output_bytes, on_exhausted } = message?;
+    let mut amount = |name, amount: Option<i64>| {
+        amount.map(|amount| {
+            u64::try_from(amount).unwrap_or_else(|_| {
+                violations.push(violation(format!("{field}.{name}"), "must not be negative"));
+                1
+            })
+        })
+    };
+    let (calls, output_bytes) = (amount("calls", calls), amount("output_bytes", output_bytes));
+    // A value that this version does not know was refused when the request was read.
+    let on_exhausted = match v1::ExhaustedAction::try_from(on_exhausted) {
+        Ok(v1::ExhaustedAction::Fail) => OnExhausted::Fail,
+        Ok(v1::ExhaustedAction::Pause | v1::ExhaustedAction::Unspecified) | Err(_) => OnExhausted::Pause,
+    };
+    Some(Budget { calls, output_bytes, on_exhausted })
+}
+
+fn budget_message(Budget { calls, output_bytes, on_exhausted }: Budget) -> v1::Budget {
+    let amount = |amount: Option<u64>| amount.map(|amount| i64::try_from(amount).unwrap_or(i64::MAX));
+    let on_exhausted = match on_exhausted {
+        OnExhausted::Pause => v1::ExhaustedAction::Pause,
+        OnExhausted::Fail => v1::ExhaustedAction::Fail,
+    };
+    v1::Budget { calls: amount(calls), output_bytes: amount(output_bytes), on_exhausted: on_exhausted.into() }
 }
 
 fn capacities_from(resources: Vec<v1::PlanResource>, violations: &mut Vec<Violation>) -> BTreeMap<String, u32> {
@@ -419,6 +449,7 @@ fn draft_message(draft: PlanDraft) -> v1::Plan {
         resources: draft.resources.into_iter().map(resource_message).collect(),
         audit_level: audit_level_to(draft.audit_level).into(),
         allowed_commands: draft.allowed_commands.map(|programs| v1::AllowedCommands { programs }),
+        budget: draft.budget.map(budget_message),
         labels: draft.labels,
         dry_run: draft.dry_run,
     }
@@ -533,6 +564,7 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
         fallback: step.fallback.into_iter().map(other).collect(),
         compensate: step.compensate.map(other),
         resources: step.resources,
+        budget: step.budget.map(budget_message),
         preconditions: step.preconditions.into_iter().map(check_message).collect(),
         postconditions: step.postconditions.into_iter().map(check_message).collect(),
         output_schema: step.output_schema.map(|schema| schema.to_string()).unwrap_or_default(),
@@ -585,11 +617,12 @@ mod tests {
             timeout: 5m
             audit_level: verbose
             resources: {db: 3}
+            budget: {calls: 10, output_bytes: 1000000, on_exhausted: fail}
             escalation: {retries: 2, backoff: [10s, 1m], then: pause}
             on_error: {TRANSIENT: use_cache}
             steps:
               - {id: a, tool: noop, arguments: {output: {n: 9007199254740993}}, retry: {max_attempts: 3, backoff: [1s, 2s]}}
-              - {id: b, tool: noop, depends_on: [a], timeout: 30s, attempt_timeout: 1s, exclusive: true, retry: {max_attempts: 2}}
+              - {id: b, tool: noop, depends_on: [a], budget: {calls: 2}, timeout: 30s, attempt_timeout: 1s, exclusive: true, retry: {max_attempts: 2}}
               - {id: c, title: C, tool: noop, arguments: {output: '${a.result.n}'}}
               - {id: d, tool: noop, arguments: {output: 'echo ${HOME'}, verbatim: [output]}
               - {id: e, wait: {for: 90.5s}}

@@ -95,6 +95,8 @@ pub enum ErrorClass {
     ApprovalDenied,
     /// The policy denied the call.
     PolicyDenied,
+    /// A budget of the plan or the step is used up.
+    BudgetExhausted,
     /// The call was cancelled.
     Cancelled,
     /// Whether the call took effect is not known.
@@ -120,6 +122,7 @@ impl ErrorClass {
             ErrorClass::SandboxViolation => "SANDBOX_VIOLATION",
             ErrorClass::ApprovalDenied => APPROVAL_DENIED,
             ErrorClass::PolicyDenied => POLICY_DENIED,
+            ErrorClass::BudgetExhausted => BUDGET_EXHAUSTED,
             ErrorClass::Cancelled => CANCELLED,
             ErrorClass::OutcomeUnknown => OUTCOME_UNKNOWN,
             ErrorClass::Internal => INTERNAL,
@@ -141,7 +144,9 @@ impl ErrorClass {
             ErrorClass::SandboxViolation => 32,
             ErrorClass::ApprovalDenied | ErrorClass::PolicyDenied => 33,
             ErrorClass::Timeout => 34,
-            ErrorClass::Cancelled | ErrorClass::OutcomeUnknown | ErrorClass::Internal => 1,
+            ErrorClass::BudgetExhausted | ErrorClass::Cancelled | ErrorClass::OutcomeUnknown | ErrorClass::Internal => {
+                1
+            }
         }
     }
 
@@ -161,6 +166,7 @@ impl ErrorClass {
             | ErrorClass::SandboxViolation
             | ErrorClass::ApprovalDenied
             | ErrorClass::PolicyDenied
+            | ErrorClass::BudgetExhausted
             | ErrorClass::Cancelled
             | ErrorClass::OutcomeUnknown
             | ErrorClass::Internal => false,

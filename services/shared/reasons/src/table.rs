@@ -194,6 +194,10 @@ table! {
     "A step's output does not fit the plan's `output_schema`. What its call did is done; it is undone if the step has `compensate`."
     "The message has what does not fit. Correct the schema or the call, and go on with `belay executions retry ID --plan FILE`, which makes the call again."
 
+    BUDGET_EXHAUSTED Calls 1 false [BudgetExhausted] []
+    "A call was not made, because the `budget` of its step or its plan is used up, and the plan says that the step fails then; or an execution of a step's plan has used up what its parent gave it."
+    "`belay executions get ID` shows what is used. Raise the budget, and go on with `belay executions retry ID --plan FILE`."
+
     RESULT_LOST Calls 1 false [Internal] []
     "A call completed, and the tool runner no longer has its result, which was too large for a message, or returns another one. What the call changed is in place. Nothing stands in for the result."
     "Look at the runner's log: its ledger was replaced, or its store is damaged. Check what the call changed, then start a plan without it; a call that only reads is sent again automatically before it fails with this."
@@ -202,7 +206,7 @@ table! {
     "A template names a value that the other step's output does not have. The tool was not called."
     "The message shows what the output has; `belay executions get ID -o json` shows all of it."
 
-    CHILD_FAILED Calls 30 false [Crash RateLimit Fatal AgentUnavailable Transient Timeout InvalidArguments InvalidResult PreconditionFailed PostconditionFailed SandboxViolation ApprovalDenied PolicyDenied OutcomeUnknown Internal] []
+    CHILD_FAILED Calls 30 false [Crash RateLimit Fatal AgentUnavailable Transient Timeout InvalidArguments InvalidResult PreconditionFailed PostconditionFailed SandboxViolation ApprovalDenied PolicyDenied BudgetExhausted OutcomeUnknown Internal] []
     "The execution of a step's plan failed. The message has its name, and its first failure, whose class is that of the step's."
     "`belay why ID` with the name of that execution says why it failed. Correct the plan, and go on with `belay executions retry ID --plan FILE`, which starts the step's plan from its beginning."
 
@@ -222,7 +226,7 @@ table! {
     "The list for each entry of which a step runs (`for_each`) is not a list, or is too long or too large. The step ran for none."
     "The message has the value and the limit: correct the plan or the step that makes the list, and go on with `belay executions retry ID --plan FILE`."
 
-    ITEMS_FAILED Calls 30 true [Crash RateLimit Fatal AgentUnavailable Transient Timeout InvalidArguments InvalidResult PreconditionFailed PostconditionFailed SandboxViolation ApprovalDenied PolicyDenied OutcomeUnknown Internal] []
+    ITEMS_FAILED Calls 30 true [Crash RateLimit Fatal AgentUnavailable Transient Timeout InvalidArguments InvalidResult PreconditionFailed PostconditionFailed SandboxViolation ApprovalDenied PolicyDenied BudgetExhausted OutcomeUnknown Internal] []
     "A step that runs for each entry of a list has failed, because the steps for some entries have. The others have run to their end."
     "The message names the first; `belay why ID` shows why it failed. `belay executions retry ID` runs those that failed again, and keeps the others."
 

@@ -3,6 +3,7 @@
 mod approvals;
 mod artifacts;
 mod bad_input;
+mod budgets;
 mod calls;
 mod checks;
 mod children;

@@ -266,6 +266,7 @@ fn every_limit_stands_in_the_schema() {
         ("MAX_CHECKS", limits::MAX_CHECKS as u64),
         ("MAX_NESTED_PLANS", limits::MAX_NESTED_PLANS as u64),
         ("MAX_ESCALATIONS", u64::from(limits::MAX_ESCALATIONS)),
+        ("MAX_BUDGET", limits::MAX_BUDGET),
         ("MAX_PLAN_RESOURCES", limits::MAX_PLAN_RESOURCES as u64),
         ("MAX_NESTED_GROUPS", limits::MAX_NESTED_GROUPS as u64),
         ("MAX_GROUP_DEPENDENCIES", limits::MAX_GROUP_DEPENDENCIES as u64),

@@ -140,6 +140,7 @@ pub(super) fn error_code(failure: &Failure) -> &'static str {
         | ErrorClass::AgentUnavailable
         | ErrorClass::PreconditionFailed
         | ErrorClass::PostconditionFailed
+        | ErrorClass::BudgetExhausted
         | ErrorClass::Cancelled
         | ErrorClass::OutcomeUnknown
         | ErrorClass::Internal => "ACODE-EXEC-001",

@@ -109,15 +109,16 @@ impl Execution {
                 self.transition_execution(ExecutionTrigger::Started, None)?;
                 self.started_at = Some(time);
             }
-            E::Paused { discard_calls, resume_at, .. } => {
+            E::Paused { discard_calls, resume_at, by_budget, .. } => {
                 self.transition_execution(ExecutionTrigger::Paused, None)?;
                 let principal = actor.map(|actor| actor.principal.clone()).unwrap_or_default();
                 self.paused =
                     Some(PausedBy { principal, since: time, discard_calls: *discard_calls, resume_at: *resume_at });
                 self.queued_until = None;
-                self.is_escalated |= actor.is_none() && resume_at.is_none();
+                self.is_escalated |= actor.is_none() && resume_at.is_none() && !by_budget;
                 steps::child::forget_pauses(self);
             }
+            E::BudgetReported(report) => self.reported(report)?,
             E::Resumed => {
                 self.transition_execution(ExecutionTrigger::Resumed, Some(self.state_to_go_on_in()))?;
                 self.paused = None;

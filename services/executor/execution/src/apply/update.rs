@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use belay_plan::StepSpec;
+use belay_plan::{StepDraft, StepSpec};
 
 use crate::{
     Execution, PlanUpdated, SkipReason, StepKey, StepRole, StepState, StepTrigger, Timestamp,
@@ -22,6 +22,9 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
     execution.goes_on_by_request()?;
     execution.revision = updated.revision;
     execution.deadline = updated.deadline;
+    if execution.plan().budget() != updated.plan.budget() {
+        execution.forget_reports(None);
+    }
     execution.revised = Some(Box::new(Revised { plan: updated.plan.clone(), tools: updated.tools.clone() }));
     let named: HashSet<&str> = updated.plan.steps().iter().map(|spec| spec.id()).collect();
     let removed: Vec<StepKey> = execution
@@ -45,12 +48,16 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
             // The plan has it again before it was said to be skipped.
             execution.update_step(step, |record| record.end = None);
         }
+        if execution.steps[step].spec.budget() != spec.budget() {
+            execution.forget_reports(Some(step));
+        }
         execution.replace_spec(step, spec);
     }
     execution.totals.total += added.len();
     execution.steps.append(&added, time).map_err(|id| format!("two steps have the id `{id}`"))?;
     execution.steps.connect(&updated.plan);
     execution.index_new();
+    execution.recount_budgets();
     let waiting: Vec<StepKey> = execution
         .steps
         .iter()
@@ -104,9 +111,11 @@ impl Execution {
     }
 }
 
-/// Whether two specifications say the same, wherever the steps that they name stand in their plans.
+/// Whether two specifications say the same, wherever the steps that they name stand in their plans, and however much the steps may use: that can be
+/// raised while they run.
 fn same_work(one: &StepSpec, other: &StepSpec) -> bool {
-    one.to_draft() == other.to_draft()
+    let work = |spec: &StepSpec| StepDraft { budget: None, ..spec.to_draft() };
+    work(one) == work(other)
 }
 
 impl StepRecord {

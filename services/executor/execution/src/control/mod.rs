@@ -171,7 +171,7 @@ impl Control {
             Body::ToolCall { .. } | Body::Approval { .. } | Body::Wait { .. } | Body::Child { .. } => return None,
         };
         match event {
-            E::Paused { reason, discard_calls, resume_at } => {
+            E::Paused { reason, discard_calls, resume_at, by_budget: _ } => {
                 let (reason, discard_calls, resume_at) = (reason.clone(), *discard_calls, *resume_at);
                 Some(Self::Pause { reason, discard_calls, resume_at })
             }
@@ -188,6 +188,7 @@ impl Control {
             }),
             E::Created(_)
             | E::Started
+            | E::BudgetReported(_)
             | E::Recovered { .. }
             | E::CompensationStarted { .. }
             | E::DeadlineExceeded
@@ -327,7 +328,7 @@ impl Execution {
         let bodies: Vec<Body> = match control {
             Control::Pause { resume_at: Some(at), .. } if at <= now => return Err(Refused::ResumeTimePassed),
             Control::Pause { reason, discard_calls, resume_at } => {
-                vec![ExecutionEvent::Paused { reason, discard_calls, resume_at }.into()]
+                vec![ExecutionEvent::Paused { reason, discard_calls, resume_at, by_budget: false }.into()]
             }
             // A step ends its own pause alone: what a person has paused stays paused.
             Control::Resume

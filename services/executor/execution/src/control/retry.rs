@@ -59,9 +59,9 @@ impl Execution {
         // The plan has paused it for just this.
         let goes_on = self.is_escalated && self.paused.is_some() && !request_pauses;
         events.extend(goes_on.then(|| ExecutionEvent::Resumed.into()));
-        events.extend(
-            start_paused.then(|| ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None }.into()),
-        );
+        events.extend(start_paused.then(|| {
+            ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false }.into()
+        }));
         Ok(events)
     }
 
@@ -96,7 +96,7 @@ impl Execution {
             1 => "steps have failed, also when they ran again".to_owned(),
             count => format!("steps have failed, also when they ran again, {count} times"),
         };
-        Some(vec![ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None }.into()])
+        Some(vec![ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false }.into()])
     }
 
     /// Whether all its steps have ended and only a pause keeps it from what follows, so that a principal may have run again what has failed, also when that

@@ -107,6 +107,9 @@ impl Execution {
         if self.deadline.is_some_and(|deadline| deadline <= now) && !self.stop.is_some_and(Stop::is_of_execution) {
             return vec![ExecutionEvent::DeadlineExceeded.into()];
         }
+        if let Some(report) = self.due_report() {
+            return vec![report];
+        }
         if let Some(&step) = self.index.to_resolve.first() {
             // Without an event something is to be looked up first.
             return self.resolve_step(step, now, blobs).into_iter().collect();
@@ -155,6 +158,7 @@ impl Execution {
                 reason: "a rate limit: queued for later".to_owned(),
                 discard_calls: false,
                 resume_at: Some(until),
+                by_budget: false,
             }),
         }
     }
@@ -184,7 +188,7 @@ impl Execution {
 
     /// Gives a free slot to the first approved call in plan order.
     fn dispatch_next(&self) -> Option<Body> {
-        let &call = self.index.queued.first().filter(|_| self.has_unheld_slot())?;
+        let &call = self.index.queued.first().filter(|_| self.has_slot_to_dispatch())?;
         Some(Body::ToolCall { call: self.operation_id(call), event: ToolCallEvent::Dispatched })
     }
 
@@ -198,15 +202,31 @@ impl Execution {
         self.index.slots_held < self.plan().parallelism()
     }
 
+    /// Whether an approved call may take a slot. Steps that have started may wait for what such a call holds of a budget, and keep slots meanwhile: it
+    /// takes one beside them.
+    pub(crate) fn has_slot_to_dispatch(&self) -> bool {
+        self.has_unheld_slot() || (self.has_free_slot() && self.has_budgets())
+    }
+
+    /// The first step that has started and whose next operation can be requested.
+    pub(crate) fn next_to_request(&self) -> Option<StepKey> {
+        self.index.to_request.iter().copied().find(|&step| !self.waits_for_budget(step))
+    }
+
+    /// The first step that can start and then holds a slot.
+    pub(crate) fn next_ready(&self) -> Option<StepKey> {
+        self.index.first_ready(self.plan(), |step| !self.waits_for_budget(step))
+    }
+
     /// Starts next: a step that needs no slot, else the operation of a step that has started, else the retry that has been due longest, else
     /// the first ready step in plan order.
     fn start_next(&self, context: DecideContext<'_>, blobs: &dyn Blobs) -> Option<Body> {
         let room = self.has_free_slot();
         let without_slot = self.index.to_start_without_slot.first().copied();
-        let to_request = || self.index.to_request.first().copied().filter(|_| room);
+        let to_request = || self.next_to_request().filter(|_| room);
         let due = self.index.backing_off.first().filter(|(not_before, _)| *not_before <= context.now);
         let retry = || due.filter(|_| room).map(|&(_, step)| step);
-        let ready = || self.index.first_ready(self.plan()).filter(|_| self.has_unheld_slot());
+        let ready = || self.next_ready().filter(|_| self.has_unheld_slot());
         let step = without_slot.or_else(to_request).or_else(retry).or_else(ready)?;
         // An earlier result, which takes the place of one that came too late, is still checked.
         let is_checked = self.steps[step].has_done() && self.steps[step].cached_from().is_some();
@@ -216,7 +236,10 @@ impl Execution {
         }
         let record = &self.steps[step];
         match record.is_to_request() {
-            true => steps::next(self, step, context, blobs),
+            true => {
+                let next = steps::next(self, step, context, blobs)?;
+                Some(self.exhausted(step, &next).unwrap_or(next))
+            }
             false => self.start(step, blobs),
         }
     }

@@ -1,6 +1,6 @@
 //! Events about the execution of a step's plan.
 
-use crate::{Failure, Json, Timestamp, digest};
+use crate::{Allotment, Amounts, Failure, Json, Timestamp, digest};
 
 /// How much of a step's id stands in that of its child.
 const MAX_STEP_CHARS: usize = 40;
@@ -17,7 +17,12 @@ pub enum ChildEvent {
     /// It goes on with this execution.
     Resumed,
     /// It ended.
-    Ended(ChildEnd),
+    Ended {
+        /// How.
+        end: ChildEnd,
+        /// What it has used; `None` when that is not known.
+        spent: Option<Amounts>,
+    },
 }
 
 /// A child as it is started.
@@ -29,6 +34,8 @@ pub struct Child {
     pub inputs: Json,
     /// When the time limits of the step end it; `None` means no limit but that of its plan.
     pub until: Option<Timestamp>,
+    /// What it may use of the budgets of the step and its plan; `None` where nothing is limited.
+    pub allotment: Option<Allotment>,
 }
 
 /// How a child ended.

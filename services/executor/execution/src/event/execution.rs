@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::Plan;
 
-use crate::{ExecutionState, Failure, Json, OperationId, StepId, Timestamp, Totals};
+use crate::{Allotment, Amounts, BudgetReport, ExecutionState, Failure, Json, OperationId, StepId, Timestamp, Totals};
 
 /// What happens to an execution as a whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub enum ExecutionEvent {
     Created(Box<Created>),
     /// It began.
     Started,
-    /// A principal paused it, or a rate limit did: nothing new starts.
+    /// A principal paused it, or a rate limit or a budget did: nothing new starts.
     Paused {
         /// The principal's reason.
         reason: String,
@@ -22,7 +22,11 @@ pub enum ExecutionEvent {
         discard_calls: bool,
         /// When it goes on by itself; `None` until a principal resumes it.
         resume_at: Option<Timestamp>,
+        /// A budget is used up, and no principal has paused it.
+        by_budget: bool,
     },
+    /// How far a budget is used.
+    BudgetReported(BudgetReport),
     /// A principal resumed it, or its time had come.
     Resumed,
     /// A principal cancelled it.
@@ -85,6 +89,10 @@ pub struct Created {
     pub parent_step: String,
     /// The name of the execution from whose state it began; empty for one that began with its plan.
     pub forked_from: String,
+    /// What it may use of the budgets of the step whose plan it carries out; `None` for one that a request has started, and where nothing is limited.
+    pub allotment: Option<Allotment>,
+    /// What the execution that it was forked from had used, which counts as used by it.
+    pub spent: Amounts,
 }
 
 /// The workspace of an execution. The executions of its steps' plans and its forks have the same one.

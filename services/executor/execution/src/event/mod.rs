@@ -1,5 +1,6 @@
 //! The events of an execution: a header that says when, about what and on whose behalf, and a body by family.
 
+mod budget;
 mod child;
 mod execution;
 mod step;
@@ -8,6 +9,7 @@ mod wait;
 
 pub(crate) use self::child::child_id;
 pub use self::{
+    budget::{Allotment, Amounts, BudgetLevel, BudgetReport, BudgetUnit},
     child::{Child, ChildEnd, ChildEvent},
     execution::{
         ApprovalMode, Created, EscalationRetry, ExecutionEvent, Finished, PlanUpdated, RecoveryClass, Retried,

@@ -4,7 +4,7 @@ use belay_plan::CheckPlace;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-use crate::{ApprovalRequirement, BlobRef, ChangeKind, EffectSummary, Failure, Payload, PolicyDecision};
+use crate::{Amounts, ApprovalRequirement, BlobRef, ChangeKind, EffectSummary, Failure, Payload, PolicyDecision};
 
 /// What happens to a call of a tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +86,16 @@ pub enum ToolCallEnd {
 }
 
 impl ToolCallEnd {
+    /// How many bytes it returned.
+    pub fn output_bytes(&self) -> u64 {
+        match self {
+            Self::Completed { receipt, .. } | Self::Failed { receipt, .. } | Self::Denied { receipt, .. } => {
+                receipt.output_bytes
+            }
+            Self::Cancelled { .. } | Self::OutcomeUnknown { .. } => 0,
+        }
+    }
+
     /// The nonce of the grant that was spent on the call; empty when none was.
     pub fn grant_nonce(&self) -> &str {
         match self {
@@ -112,6 +122,8 @@ pub struct ToolCallRequest {
     pub timeout: Duration,
     /// The check that takes the call; `None` for the step's own.
     pub check: Option<CheckPlace>,
+    /// What is held for it of the budgets of its step and its plan, of units that they limit.
+    pub held: Amounts,
 }
 
 /// What the runner certifies about a finished call.
@@ -125,6 +137,8 @@ pub struct Receipt {
     pub decision: Option<PolicyDecision>,
     /// The digest of what it changed and committed; empty when it changed nothing.
     pub effect_digest: String,
+    /// The bytes of its result as JSON, or of the output of a call that failed as far as that is kept.
+    pub output_bytes: u64,
     /// What it changed and committed.
     pub effect: Option<EffectSummary>,
     /// The nonce of the grant that was spent on it; empty when none was needed.

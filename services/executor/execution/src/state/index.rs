@@ -209,12 +209,13 @@ impl Index {
         self.resources_held.get(resource).is_none_or(|&held| held < plan.capacity(resource))
     }
 
-    /// The first step in the plan's order that is ready to start, of those that use nothing which is in use.
-    pub(crate) fn first_ready(&self, plan: &Plan) -> Option<StepKey> {
+    /// The first step in the plan's order that is ready to start, of those that use nothing which is in use and may start.
+    pub(crate) fn first_ready(&self, plan: &Plan, may_start: impl Fn(StepKey) -> bool) -> Option<StepKey> {
         let is_free = |resource: &String| self.is_free(plan, resource);
+        let first = |steps: &BTreeSet<StepKey>| steps.iter().copied().find(|&step| may_start(step));
         let with = self.ready_with.iter().filter(|(resources, _)| resources.iter().all(is_free));
-        let first_with = with.filter_map(|(_, steps)| steps.first());
-        self.ready.first().into_iter().chain(first_with).min().copied()
+        let first_with = with.filter_map(|(_, steps)| first(steps));
+        first(&self.ready).into_iter().chain(first_with).min()
     }
 }
 
@@ -291,6 +292,7 @@ impl Execution {
     /// Adds an operation in flight.
     pub(crate) fn insert_operation(&mut self, operation: Operation) {
         let (key, after) = (operation.key, OperationClass::of(&operation));
+        self.hold(&operation);
         self.operations.insert(operation);
         self.move_operation(key, OperationClass::default(), after);
     }
@@ -298,6 +300,7 @@ impl Execution {
     /// Removes an operation that has ended.
     pub(crate) fn remove_operation(&mut self, key: OperationKey) -> Option<Operation> {
         let operation = self.operations.remove(key)?;
+        self.release(&operation);
         self.move_operation(key, OperationClass::of(&operation), OperationClass::default());
         Some(operation)
     }
@@ -316,6 +319,7 @@ impl Execution {
             self.steps[operation.key.step].open.replace(OpenOperations::default(), open);
             self.operations.insert(operation);
         }
+        self.recount_budgets();
         self.index_new();
     }
 

@@ -1,5 +1,6 @@
 //! The state of an execution after its events so far: steps, operations, and what an execution has as a whole.
 
+mod account;
 mod cache;
 mod index;
 mod operation;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use belay_plan::{CONTEXT_INPUT, Plan, StepKind, StepSpec, ToolStep};
 
 pub(crate) use self::{
+    account::{Account, AccountKey, DueReports},
     cache::StepCache,
     index::Index,
     operation::Operations,
@@ -77,6 +79,10 @@ pub struct Execution {
     pub(crate) ledger_id: String,
     pub(crate) first_failure: Option<Failure>,
     pub(crate) totals: Totals,
+    /// What is used and held of the budget of the plan.
+    pub(crate) account: Account,
+    /// What is to be recorded of how far budgets are used; it follows from the accounts.
+    pub(crate) due_reports: DueReports,
 }
 
 /// A plan that took the place of the one that an execution began with.
@@ -421,7 +427,11 @@ impl Execution {
             steps,
             operations: Operations::default(),
             index: Index::default(),
+            account: Account::default(),
+            due_reports: DueReports::default(),
         };
+        execution.account = Account::with_spent(execution.created.spent);
+        execution.recount_budgets();
         execution.index_new();
         Ok(execution)
     }

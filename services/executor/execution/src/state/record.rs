@@ -10,7 +10,7 @@ use std::{
 
 use belay_plan::{Condition, Plan, RunWhen, StepSpec, ToolStep};
 
-use super::cache::StepCache;
+use super::{account::Account, cache::StepCache};
 use crate::{CachedFrom, Failure, Json, Payload, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
 
 /// The position of a step in its execution's arena. The plan's steps come first, in the plan's order.
@@ -130,6 +130,8 @@ pub(crate) struct StepRecord {
     pub(crate) cache: Option<Box<StepCache>>,
     /// What authorized the call that completed it.
     pub(crate) authorization: Option<Box<Authorization>>,
+    /// What is used and held of its budget. That of a step of the plan has what is used for the entries of its list as well.
+    pub(crate) account: Account,
     /// Its operations in flight; part of the index.
     pub(crate) open: OpenOperations,
 }
@@ -335,6 +337,7 @@ impl StepRecord {
             end: None,
             cache: None,
             authorization: None,
+            account: Account::default(),
             open: OpenOperations::default(),
         }
     }

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Authorization, Compensation, Execution, FailedAttempt, Items, Operation, OperationEnd, PausedBy, Requests, Signals,
-    StepCache, StepKey, StepRecord, StepRole, Steps, Stop, Totals,
+    Account, Authorization, Compensation, Execution, FailedAttempt, Items, Operation, OperationEnd, PausedBy, Requests,
+    Signals, StepCache, StepKey, StepRecord, StepRole, Steps, Stop, Totals,
 };
 use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, SkipReason, StepState, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
-pub const SNAPSHOT_VERSION: u32 = 11;
+pub const SNAPSHOT_VERSION: u32 = 12;
 
 /// Why an execution cannot be restored from a snapshot. Its events still have everything.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -61,6 +61,7 @@ struct Snapshot {
     ledger_id: String,
     first_failure: Option<Failure>,
     totals: Totals,
+    account: Account,
 }
 
 /// A step without what its specification gives and without what belongs to the indexes.
@@ -97,6 +98,7 @@ struct StepSnapshot {
     end: Option<OperationEnd>,
     cache: Option<Box<StepCache>>,
     authorization: Option<Box<Authorization>>,
+    account: Account,
 }
 
 /// What a step that the plan does not name is there for.
@@ -145,6 +147,7 @@ impl StepSnapshot {
             end,
             cache,
             authorization,
+            account,
         } = record;
         let added = match *role {
             StepRole::Planned => None,
@@ -182,6 +185,7 @@ impl StepSnapshot {
             end: end.clone(),
             cache: cache.clone(),
             authorization: authorization.clone(),
+            account: account.clone(),
         }
     }
 
@@ -217,6 +221,7 @@ impl StepSnapshot {
             end,
             cache,
             authorization,
+            account,
         } = self;
         (record.items.listed, record.items.open) = (listed, open_items);
         (record.compensation, record.completed_by) = (compensation, completed_by);
@@ -242,6 +247,7 @@ impl StepSnapshot {
         record.end = end;
         record.cache = cache;
         record.authorization = authorization;
+        record.account = account;
     }
 }
 
@@ -308,6 +314,8 @@ impl Execution {
             ledger_id,
             first_failure,
             totals,
+            account,
+            due_reports: _,
         } = self
         else {
             return None;
@@ -335,6 +343,7 @@ impl Execution {
             ledger_id: ledger_id.clone(),
             first_failure: first_failure.clone(),
             totals: *totals,
+            account: account.clone(),
         };
         let bytes = postcard::to_stdvec(&(SNAPSHOT_VERSION, snapshot));
         Some(bytes.expect("memory can be written to, and everything has an encoding"))
@@ -389,10 +398,12 @@ impl Execution {
             ledger_id,
             first_failure,
             totals,
+            account,
         } = snapshot;
         for (position, step) in steps.into_iter().enumerate() {
             step.restore(&mut execution.steps[StepKey::new(position)]);
         }
+        execution.account = account;
         execution.restore_operations(operations);
         Ok(Self {
             state,

@@ -9,9 +9,9 @@ use belay_reasons as reasons;
 
 use super::outputs::values;
 use crate::{
-    Blobs, Body, Child, ChildEnd, ChildEvent, ChildPause, DecideContext, ErrorClass, Execution, Failure, Json, Life,
-    Operation, OperationId, OperationKey, StepKey, StepState, StepTrigger, Timestamp, Verb, Work, event::child_id,
-    state::OperationEnd,
+    Amounts, Blobs, Body, Child, ChildEnd, ChildEvent, ChildPause, DecideContext, ErrorClass, Execution, Failure, Json,
+    Life, Operation, OperationId, OperationKey, StepKey, StepState, StepTrigger, Timestamp, Verb, Work,
+    event::child_id, state::OperationEnd,
 };
 
 pub(crate) fn apply(
@@ -25,7 +25,7 @@ pub(crate) fn apply(
         ChildEvent::Created => created(execution, id),
         ChildEvent::Paused => set_pause(execution, id, ChildPause::Paused),
         ChildEvent::Resumed => set_pause(execution, id, ChildPause::Runs),
-        ChildEvent::Ended(end) => ended(execution, id, end, time),
+        ChildEvent::Ended { end, spent } => ended(execution, id, end, *spent, time),
     }
 }
 
@@ -78,9 +78,15 @@ fn set_pause(execution: &mut Execution, id: &OperationId, pause: ChildPause) -> 
     Ok(())
 }
 
-fn ended(execution: &mut Execution, id: &OperationId, end: &ChildEnd, time: Timestamp) -> Result<(), String> {
+fn ended(
+    execution: &mut Execution,
+    id: &OperationId,
+    end: &ChildEnd,
+    spent: Option<Amounts>,
+    time: Timestamp,
+) -> Result<(), String> {
     let (operation, ..) = in_flight(execution, id)?;
-    let key = operation.key;
+    let (key, used) = (operation.key, operation.used_by_child(spent));
     let (end, output) = match end {
         ChildEnd::Completed { output } => (OperationEnd::Completed, Some(output.clone().into())),
         ChildEnd::Failed { failure } => (OperationEnd::Failed(failure.clone()), None),
@@ -88,6 +94,7 @@ fn ended(execution: &mut Execution, id: &OperationId, end: &ChildEnd, time: Time
         ChildEnd::Cancelled => return Err(format!("{id} is not being cancelled")),
     };
     execution.end_operation(key, end, time)?;
+    execution.spend(key.step, used);
     execution.update_step(key.step, |record| record.output = output);
     Ok(())
 }
@@ -140,6 +147,7 @@ pub(super) fn next(
         execution: child_id(&execution.created.uid, child.step.as_str(), child.attempt, child.number),
         inputs,
         until,
+        allotment: execution.allotment_for(step),
     });
     Some(Body::Child { child, event })
 }

@@ -18,6 +18,7 @@ use belay_plan::StepKind;
 
 use crate::{
     Blobs, Body, DecideContext, Execution, Operation, OperationKey, RecoveryClass, StepKey, ToolFacts, Verb, Work,
+    state::StepRecord,
 };
 
 /// The event with which a started step requests its next operation, or fails; `None` while it needs a blob that is not at hand.
@@ -67,6 +68,16 @@ pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Ver
         Work::Wait(wait) => wait::action(execution, wait),
         Work::Child { created, pause, .. } => child::action(execution, *created, *pause),
     }
+}
+
+/// Whether the next operation of a step is a call or an execution of its plan.
+pub(crate) fn makes_calls(record: &StepRecord) -> bool {
+    !record.has_entries() && (record.current_call().is_some() || carries_out_plan(record))
+}
+
+/// Whether a step carries out a plan, as an execution of its own.
+pub(crate) fn carries_out_plan(record: &StepRecord) -> bool {
+    matches!(record.spec.kind(), StepKind::Plan(_)) && record.compensates().is_none()
 }
 
 #[cfg(test)]

@@ -54,6 +54,7 @@ pub(super) fn call(
         ledger_id: context.ledger_id.to_owned(),
         timeout: left.min(limit),
         check,
+        held: execution.held_for_call(step),
     };
     let call = execution.operation_id(execution.next_operation(step));
     Some(Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) })

@@ -70,7 +70,7 @@ fn dispatched(execution: &mut Execution, id: &OperationId) -> Result<(), String>
     if life != Life::Queued {
         return Err(format!("{id} does not wait for a slot"));
     }
-    if !execution.has_unheld_slot() {
+    if !execution.has_slot_to_dispatch() {
         return Err(format!("{id} has to wait for a slot"));
     }
     execution.update_operation(key, |operation| operation.life = Life::Dispatched);
@@ -78,6 +78,14 @@ fn dispatched(execution: &mut Execution, id: &OperationId) -> Result<(), String>
 }
 
 fn ended(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time: Timestamp) -> Result<(), String> {
+    let operation = call_in_flight(execution, id)?;
+    let (step, used) = (operation.key.step, operation.used(end.output_bytes()));
+    end_call(execution, id, end, time)?;
+    execution.spend(step, used);
+    Ok(())
+}
+
+fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time: Timestamp) -> Result<(), String> {
     let operation = call_in_flight(execution, id)?;
     let key = operation.key;
     let check = operation.tool_call().and_then(|request| request.check);

@@ -7,8 +7,8 @@ use belay_execution::{
     NotRestored, SNAPSHOT_VERSION, StepId, SubjectKind,
 };
 use belay_plan::{
-    Backoff, CallDraft, CheckDraft, Escalation, FormDraft, Input, OnError, Plan, PlanDraft, RecoveryStrategy,
-    RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
+    Backoff, Budget, CallDraft, CheckDraft, Escalation, FormDraft, Input, OnError, OnExhausted, Plan, PlanDraft,
+    RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
 };
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::{Value, json};
@@ -67,6 +67,8 @@ const ABOUT_STEPS: &[&str] = &[
     "update add s0",
     "update add s2",
     "update add s9",
+    "update raise all",
+    "update raise all",
     "skip-step s0 0",
     "skip-step s0~0 0",
     "skip-step s1~1 0",
@@ -157,6 +159,7 @@ struct Seed {
     run_when: RunWhen,
     /// Of the first step that it depends on, FIRST.
     condition: &'static str,
+    budget: Option<Budget>,
     /// How many calls it makes, when it makes several.
     calls: Option<usize>,
     /// A list, which may be one of that step's.
@@ -227,13 +230,14 @@ fn seeds() -> impl Strategy<Value = Seed> {
     let on_error: [&'static [_]; 6] = [&[], &[], &[], used, undone, queued];
     let on_error = prop::sample::select(on_error.to_vec());
     let resources = prop::sample::select(resources.to_vec());
-    let calls = option::weighted(0.2, 1_usize..=4);
+    let calls = (option::weighted(0.2, 1_usize..=4), option::weighted(0.2, budgets(4)));
     let more = (for_each, fallback, resources, prop::bool::weighted(0.3), checks, on_error, calls);
     let parts =
         (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), wait, run_when, condition, more);
     parts.prop_map(|(rank, wishes, reads, retry, timeout, attempt_timeout, wait, run_when, condition, more)| Seed {
-        for_each: more.0.filter(|_| more.6.is_none() || wait.is_some()),
-        calls: more.6,
+        for_each: more.0.filter(|_| more.6.0.is_none() || wait.is_some()),
+        calls: more.6.0,
+        budget: more.6.1,
         fallback: more.1,
         resources: more.2,
         checks: more.4,
@@ -249,6 +253,18 @@ fn seeds() -> impl Strategy<Value = Seed> {
         attempt_timeout,
         wait,
     })
+}
+
+/// What calls may use: as many as so many calls at most, and of output so little that it matters.
+fn budgets(calls: u64) -> impl Strategy<Value = Budget> {
+    let follows = prop::sample::select(vec![OnExhausted::Pause, OnExhausted::Fail]);
+    (1..=calls, option::weighted(0.3, 1_u64..=60), any::<bool>(), follows).prop_map(
+        |(calls, output_bytes, counts, on_exhausted)| Budget {
+            calls: (counts || output_bytes.is_none()).then_some(calls),
+            output_bytes,
+            on_exhausted,
+        },
+    )
 }
 
 fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
@@ -292,6 +308,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             preconditions: checks_of(seed.checks.0, place),
             postconditions: checks_of(seed.checks.1, place),
             output_schema: None,
+            budget: seed.budget,
             timeout: seed.timeout,
             attempt_timeout: seed.attempt_timeout,
             exclusive: false,
@@ -313,6 +330,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
                 retry: None,
                 on_error: OnError::new(),
                 compensate: None,
+                budget: None,
                 fallback,
                 resources,
                 kind,
@@ -364,6 +382,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
                     preconditions: Vec::new(),
                     postconditions: Vec::new(),
                     on_error: OnError::new(),
+                    budget: step.budget,
                     kind: StepKindDraft::Plan { plan: Box::new(plan), inputs: inputs.clone() },
                     ..step.clone()
                 }
@@ -382,9 +401,10 @@ fn plans() -> impl Strategy<Value = PlanDraft> {
         backoff: Backoff::List(vec![delay + Duration::from_millis(500)]),
         then,
     });
-    let more = (capacity, option::weighted(0.3, escalation));
+    let more = (capacity, option::weighted(0.3, escalation), option::weighted(0.3, budgets(8)));
     let parts = (vec(seeds(), 1..=MAX_STEPS), prop::bool::weighted(0.3), 0_u32..=4, limits(60), more);
-    parts.prop_map(|(seeds, stop_on_error, parallelism, timeout, (capacity, escalation))| PlanDraft {
+    parts.prop_map(|(seeds, stop_on_error, parallelism, timeout, (capacity, escalation, budget))| PlanDraft {
+        budget,
         escalation,
         id: "any".to_owned(),
         resources: [("db".to_owned(), capacity)].into(),
@@ -639,7 +659,7 @@ proptest! {
 /// Decides what can be decided now, much later, and once everything is to stop.
 fn go_on(execution: Option<Execution>) {
     let Some(mut execution) = execution else { return };
-    assert!(execution.is_index_consistent());
+    assert!(execution.is_index_consistent() && execution.are_budgets_consistent());
     stop(execution.clone());
     for hours in [0, 1] {
         let now = START.saturating_add(Duration::from_secs(hours * 3_600));

@@ -27,6 +27,7 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         preconditions: Vec::new(),
         postconditions: Vec::new(),
         output_schema: None,
+        budget: None,
         timeout: None,
         attempt_timeout: None,
         exclusive: false,

@@ -12,14 +12,15 @@ use std::{
 };
 
 use crate::{
-    CallDraft, Escalation, Input, InvalidPlan, OnError, Plan, PlanDraft, Planned, PlannedStep, RetryPolicy, StepDraft,
-    StepKindDraft, StepProblem, Then,
+    Budget, CallDraft, Escalation, Input, InvalidPlan, OnError, Plan, PlanDraft, Planned, PlannedStep, RetryPolicy,
+    StepDraft, StepKindDraft, StepProblem, Then,
     command_line::split_commands,
     error::{Findings, Problem},
     limits::{
-        MAX_ALLOWED_COMMANDS, MAX_DURATION, MAX_ESCALATIONS, MAX_ID_CHARS, MAX_INPUT_BYTES, MAX_INPUT_CHARS,
-        MAX_INPUTS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES, MAX_LABELS, MAX_NESTED_PLANS, MAX_PARALLELISM,
-        MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES, MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS, MAX_STEPS,
+        MAX_ALLOWED_COMMANDS, MAX_BUDGET, MAX_DURATION, MAX_ESCALATIONS, MAX_ID_CHARS, MAX_INPUT_BYTES,
+        MAX_INPUT_CHARS, MAX_INPUTS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES, MAX_LABELS, MAX_NESTED_PLANS,
+        MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES, MAX_SCHEMA_BYTES, MAX_STEP_ID_CHARS,
+        MAX_STEPS,
     },
     nearest,
     path::{FieldPath, look_alikes, shown},
@@ -274,6 +275,7 @@ fn nested(
         resources: draft.resources,
         audit_level: draft.audit_level,
         allowed_commands: draft.allowed_commands,
+        budget: draft.budget,
         labels: draft.labels,
         dry_run: draft.dry_run,
         inputs: draft.inputs.clone(),
@@ -332,6 +334,7 @@ impl<'d> Checker<'d> {
         if let Some(escalation) = &draft.escalation {
             self.escalation(&root.key("escalation"), escalation);
         }
+        self.budget(&root.key("budget"), draft.budget.as_ref());
     }
 
     fn labels(&mut self, path: &FieldPath, labels: &BTreeMap<String, String>) {
@@ -371,6 +374,18 @@ impl<'d> Checker<'d> {
             self.rule(path, || "does nothing: give it `retries`, `then: pause`, or both, or remove it".to_owned());
         }
         self.backoff(&path.key("backoff"), &escalation.backoff);
+    }
+
+    fn budget(&mut self, path: &FieldPath, budget: Option<&Budget>) {
+        let Some(Budget { calls, output_bytes, .. }) = budget else { return };
+        if calls.or(*output_bytes).is_none() {
+            self.rule(path, || "limits nothing: give it `calls`, `output_bytes` or both, or remove it".to_owned());
+        }
+        for (field, amount) in [("calls", calls), ("output_bytes", output_bytes)] {
+            if let Some(amount) = amount.filter(|amount| !(1..=MAX_BUDGET).contains(amount)) {
+                self.rule(&path.key(field), || format!("must be 1 to {MAX_BUDGET}, not {amount}"));
+            }
+        }
     }
 
     fn capacities(&mut self, path: &FieldPath, resources: &BTreeMap<String, u32>) {

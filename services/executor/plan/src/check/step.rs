@@ -282,6 +282,7 @@ impl Part {
             preconditions: checks(draft.preconditions, self.preconditions),
             postconditions: checks(draft.postconditions, self.postconditions),
             output_schema: draft.output_schema,
+            budget: draft.budget,
             kind,
         }
     }
@@ -322,6 +323,7 @@ impl Checker<'_> {
         let for_each = step.for_each.as_ref().and_then(|list| self.list(&path.key("for_each"), list));
         let fallback = self.fallback(&path.key("fallback"), &step.fallback);
         self.resources(&path.key("resources"), &step.resources);
+        self.budget(&path.key("budget"), step.budget.as_ref());
         let undoes = step.compensate.as_ref();
         let compensate =
             undoes.map(|call| self.call(&path.key("compensate"), &call.tool, &call.arguments, &call.verbatim));
@@ -651,6 +653,7 @@ impl Checker<'_> {
             ("exclusive", step.exclusive),
             ("retry", step.retry.is_some()),
             ("attempt_timeout", step.attempt_timeout.is_some()),
+            ("budget", step.budget.is_some()),
         ];
         for (field, _) in only_for_tools.into_iter().filter(|(_, is_set)| *is_set) {
             self.rule(&path.key(field), || "is for steps that call a tool, and this one waits: remove it".to_owned());

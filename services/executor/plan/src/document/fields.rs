@@ -64,8 +64,14 @@ impl<'n> Value<'n> {
 
     /// A whole number that fits into 32 bits. `range` is what the message says; whether the number is within it is checked elsewhere.
     pub(super) fn whole(&self, report: &mut Report, range: RangeInclusive<u32>) -> Option<u32> {
+        let (first, last) = range.into_inner();
+        self.whole_number(report, first.into()..=last.into())
+    }
+
+    /// The same of one that fits into the bits of the type, of 32 or 64.
+    pub(super) fn whole_number<T: TryFrom<u64>>(&self, report: &mut Report, range: RangeInclusive<u64>) -> Option<T> {
         let number = match &self.node.kind {
-            Kind::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
+            Kind::Number(number) => number.as_u64().and_then(|number| T::try_from(number).ok()),
             _ => None,
         };
         if number.is_none() {

@@ -178,6 +178,7 @@ impl<'n> Reader<'n> {
         if let Some(on_error) = fields.take_exactly("on_error") {
             draft.on_error = self.on_error(&on_error);
         }
+        draft.budget = fields.take_exactly("budget").and_then(|value| self.budget(&value));
         if let Some(resources) = fields.take_exactly("resources") {
             draft.resources = self.capacities(&resources);
         }
@@ -431,6 +432,7 @@ impl<'n> Reader<'n> {
         draft.verbatim = self.texts(&mut fields, "verbatim", "names of arguments");
         draft.for_each = self.precise(fields.take_exactly("for_each"));
         draft.resources = self.texts(&mut fields, "resources", "names");
+        draft.budget = fields.take_exactly("budget").and_then(|value| self.budget(&value));
         if let Some(value) = fields.take_exactly("fallback") {
             let calls = value.list(&mut self.report, "calls such as {tool: NAME, arguments: {…}}");
             draft.fallback = calls.iter().map(|call| self.other_call(call)).collect();
@@ -734,6 +736,7 @@ fn blank() -> StepDraft {
         fallback: Vec::new(),
         compensate: None,
         resources: Vec::new(),
+        budget: None,
         preconditions: Vec::new(),
         postconditions: Vec::new(),
         output_schema: None,

@@ -17,7 +17,7 @@ use crate::{
         MAX_SCHEMA_BYTES, MAX_STEPS,
     },
 };
-use parts::{absent, duration, id, object, optional, present};
+use parts::{absent, budget, duration, id, object, optional, present};
 
 /// The JSON Schema (draft 2020-12) of a plan document, in YAML or in JSON.
 pub fn schema() -> Value {
@@ -138,6 +138,7 @@ fn plan() -> Value {
             "propertyNames": {"minLength": 1, "maxLength": MAX_RESOURCE_CHARS, "pattern": step::VISIBLE},
             "additionalProperties": {"type": "integer", "minimum": 1, "maximum": MAX_PARALLELISM},
         })),
+        "budget": budget("The most that the calls of all its steps may use, those of their plans included; what undoes steps is not counted."),
         "memory": memory.clone(),
         "working_memory": memory,
         "audit_level": audit_level("How much of the audit log is listed when nothing else is asked for. Everything is recorded."),

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{document::other_names, limits::MAX_DURATION};
+use crate::{
+    document::other_names,
+    limits::{MAX_BUDGET, MAX_DURATION},
+};
 
 /// An object with these fields and no others. `rules` are further members of its schema.
 pub(super) fn object(fields: Value, rules: Value) -> Value {
@@ -68,6 +71,27 @@ pub(super) fn id(description: &str, longest: usize) -> Value {
         "maxLength": longest,
         "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$",
     })
+}
+
+/// The most that calls may use.
+pub(super) fn budget(description: &str) -> Value {
+    let amount = |description: &str| {
+        optional(json!({"description": description, "type": "integer", "minimum": 1, "maximum": MAX_BUDGET}))
+    };
+    optional(json!({
+        "description": description,
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "calls": amount("How many calls may be made, those of checks and further attempts included."),
+            "output_bytes": amount("How many bytes their results may have as JSON."),
+            "on_exhausted": optional(json!({
+                "description": "What follows when a call finds nothing left: the execution is paused until a person goes on with it, or the step fails.",
+                "enum": ["pause", "fail"], "default": "pause",
+            })),
+        },
+        "anyOf": [present("calls"), present("output_bytes")],
+    }))
 }
 
 /// A length of time.

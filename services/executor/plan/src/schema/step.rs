@@ -3,7 +3,7 @@
 use belay_reasons::ErrorClass;
 use serde_json::{Value, json};
 
-use super::parts::{absent, duration, id, object, optional, present, present_as_any, with_other_names};
+use super::parts::{absent, budget, duration, id, object, optional, present, present_as_any, with_other_names};
 use crate::{
     MAX_QUEUED_ATTEMPTS, Profile, RecoveryStrategy, RunWhen,
     limits::{
@@ -76,6 +76,7 @@ pub(super) fn step() -> Value {
             "maxItems": MAX_RESOURCES,
             "items": {"type": "string", "minLength": 1, "maxLength": MAX_RESOURCE_CHARS, "pattern": VISIBLE},
         })),
+        "budget": budget("The most that its calls may use, in all attempts, for all entries of its list, and of its plan."),
         "preconditions": checks("What has to hold before each attempt, in order. One that does not fails the step, which is not tried again."),
         "postconditions": checks("What has to hold once the call has completed, in order; `${ID.result}` may name the step itself."),
         "output_schema": optional(json!({
@@ -147,7 +148,7 @@ pub(super) fn step() -> Value {
     no_call_at_all.extend([absent("plan"), absent("inputs")]);
     rules.push(present_as_any("id"));
     // What else a step with a plan may have: it is undone, retried and kept apart like one that calls a tool.
-    let shared_with_calls = ["compensate", "resources", "attempt_timeout", "retry"];
+    let shared_with_calls = ["compensate", "resources", "attempt_timeout", "retry", "budget"];
     let own = of_calls.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     let no_tool = own.filter(|name| !shared_with_calls.contains(name)).map(no_call).collect::<Vec<_>>();
     let no_tool = json!({"allOf": no_tool});

@@ -215,7 +215,7 @@ fn value_of(event: &Event) -> Option<(Payload, Option<OperationId>)> {
         }
         Body::Wait { event: WaitEvent::Ended(WaitEnd::Elapsed), .. } => Some((Json::from_text("null").into(), None)),
         Body::Wait { event: WaitEvent::Ended(WaitEnd::Answered { answer }), .. } => Some((answer.clone().into(), None)),
-        Body::Child { event: ChildEvent::Ended(ChildEnd::Completed { output }), .. } => {
+        Body::Child { event: ChildEvent::Ended { end: ChildEnd::Completed { output }, .. }, .. } => {
             Some((output.clone().into(), None))
         }
         Body::Execution(_)
@@ -276,7 +276,7 @@ impl Artifacts {
                 self.wait_ended(event.sequence, wait, end);
                 None
             }
-            Body::Child { child, event: ChildEvent::Ended(ChildEnd::Completed { .. }) } => {
+            Body::Child { child, event: ChildEvent::Ended { end: ChildEnd::Completed { .. }, .. } } => {
                 self.results.insert(child.step.clone(), event.sequence);
                 None
             }
@@ -286,7 +286,7 @@ impl Artifacts {
                     | ChildEvent::Created
                     | ChildEvent::Paused
                     | ChildEvent::Resumed
-                    | ChildEvent::Ended(ChildEnd::Failed { .. } | ChildEnd::Cancelled),
+                    | ChildEvent::Ended { end: ChildEnd::Failed { .. } | ChildEnd::Cancelled, .. },
                 ..
             }
             | Body::ToolCall { event: ToolCallEvent::Held(_) | ToolCallEvent::Dispatched, .. }
@@ -319,6 +319,7 @@ impl Artifacts {
             }
             ExecutionEvent::Started
             | ExecutionEvent::Paused { .. }
+            | ExecutionEvent::BudgetReported(_)
             | ExecutionEvent::Resumed
             | ExecutionEvent::CancelRequested { .. }
             | ExecutionEvent::Recovered { .. }

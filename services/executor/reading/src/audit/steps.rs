@@ -209,14 +209,14 @@ pub(super) fn child(child: &OperationId, event: &ChildEvent) -> Said {
         ChildEvent::Resumed => {
             Said::new(Standard, Info, format!("The execution of step `{step}` goes on with this one"), json!({}))
         }
-        ChildEvent::Ended(ChildEnd::Completed { .. }) => {
+        ChildEvent::Ended { end: ChildEnd::Completed { .. }, .. } => {
             Said::new(Standard, Info, format!("The execution of step `{step}` completed"), json!({}))
         }
-        ChildEvent::Ended(ChildEnd::Failed { failure: failed }) => {
+        ChildEvent::Ended { end: ChildEnd::Failed { failure: failed }, .. } => {
             let message = because(&format!("The execution of step `{step}` failed"), &failed.message);
             Said::new(Minimal, Error, message, failure(failed))
         }
-        ChildEvent::Ended(ChildEnd::Cancelled) => {
+        ChildEvent::Ended { end: ChildEnd::Cancelled, .. } => {
             Said::new(Standard, Warn, format!("The execution of step `{step}` was cancelled with this one"), json!({}))
         }
     }

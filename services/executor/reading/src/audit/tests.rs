@@ -123,6 +123,7 @@ fn calls_are_verbose_and_effects_are_not() {
         arguments_digest: "sha256:aa".into(),
         ledger_id: "l".into(),
         check: None,
+        held: belay_execution::Amounts::default(),
         timeout: Duration::from_secs(1),
     })));
     assert_eq!(requested.level, AuditLevel::Verbose);

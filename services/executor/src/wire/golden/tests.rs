@@ -24,6 +24,7 @@ const PLAN: &str = "
 id: golden
 parallelism: 8
 timeout: 9h
+budget: {calls: 9, output_bytes: 1000000}
 steps:
   - {id: good, tool: noop, arguments: {output: 9007199254740993}}
   - {id: flaky, tool: noop, retry: {max_attempts: 2, backoff: [1s]}}
@@ -69,6 +70,8 @@ impl Story {
             start_at: None,
             parent_step: String::new(),
             forked_from: String::new(),
+            allotment: None,
+            spent: belay_execution::Amounts::default(),
             approval_mode: ApprovalMode::Wait,
             workspace: belay_execution::Workspace::Directory("/w".into()),
             labels: [("team".to_owned(), "a".to_owned())].into(),
@@ -119,7 +122,9 @@ impl Story {
 }
 
 fn completed(result: &str) -> ToolCallEnd {
-    let receipt = Receipt { ledger_id: "ledger".into(), duration: Duration::from_millis(1500), ..Receipt::default() };
+    let output_bytes = result.len() as u64;
+    let duration = Duration::from_millis(1500);
+    let receipt = Receipt { ledger_id: "ledger".into(), duration, output_bytes, ..Receipt::default() };
     ToolCallEnd::Completed { result: Json::from_text(result).into(), receipt }
 }
 

@@ -181,6 +181,7 @@ impl Fold {
                 self.stopping = true;
             }
             (Kind::ExecutionRecovered(_), None) => {}
+            (Kind::BudgetWarning(_) | Kind::BudgetExceeded(_) | Kind::BudgetOverrun(_), None) => {}
             (Kind::SignalReceived(received), None) => {
                 self.signals.insert(event.sequence, received.payload.clone().unwrap_or_default());
             }

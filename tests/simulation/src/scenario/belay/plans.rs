@@ -33,6 +33,7 @@ pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
         escalation: None,
         resources: Vec::new(),
         on_error: Vec::new(),
+        budget: None,
     }
 }
 

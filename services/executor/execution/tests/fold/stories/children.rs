@@ -140,7 +140,7 @@ fn a_plan_goes_on_after_a_pause_that_was_never_recorded() {
     let resumed = || Body::from(ExecutionEvent::Resumed);
     let paused = || {
         let reason = "lunch".to_owned();
-        Body::from(ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None })
+        Body::from(ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false })
     };
     execution.record(now, by(), resumed()).unwrap();
     assert_eq!(action(&execution), (call("build", 1, 1), Verb::Dispatch), "it may be paused");
@@ -183,7 +183,7 @@ fn a_plan_that_ends_during_a_pause_is_recorded_in_it() {
     let play = story("build; b after build").carries_out("build", json!({"takes": 2})).acts("1s pause").play();
     let mut paused = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Paused, .. }));
     let end = ChildEnd::Completed { output: belay_execution::Json::from_text("{}") };
-    let ended = Body::Child { child: call("build", 1, 1), event: ChildEvent::Ended(end) };
+    let ended = Body::Child { child: call("build", 1, 1), event: ChildEvent::Ended { end, spent: None } };
     let now = paused.last_time();
     paused.record(now, None, ended.clone()).unwrap();
     assert_eq!(paused.state(), ExecutionState::Paused);
@@ -204,8 +204,8 @@ fn a_child_ends_once_and_only_where_it_began() {
     for illegal in [
         body("build", ChildEvent::Paused),
         body("build", ChildEvent::Resumed),
-        body("build", ChildEvent::Ended(ChildEnd::Cancelled)),
-        body("a", ChildEvent::Ended(ChildEnd::Cancelled)),
+        body("build", ChildEvent::Ended { end: ChildEnd::Cancelled, spent: None }),
+        body("a", ChildEvent::Ended { end: ChildEnd::Cancelled, spent: None }),
     ] {
         assert!(running.record(now, None, illegal.clone()).is_err(), "{illegal:?}");
     }

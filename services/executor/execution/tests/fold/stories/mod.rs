@@ -2,6 +2,7 @@
 
 mod approvals;
 mod blobs;
+mod budgets;
 mod calls;
 mod checks;
 mod children;

@@ -60,7 +60,8 @@ fn requests_are_remembered_by_their_id() {
     let mut play = story("a").rehearse();
     let request = |principal: &str, id: &str| Actor { request_id: id.to_owned(), ..Actor::new(principal) };
     let actor = request("person", "r-1");
-    let paused = ExecutionEvent::Paused { reason: String::new(), discard_calls: false, resume_at: None };
+    let paused =
+        ExecutionEvent::Paused { reason: String::new(), discard_calls: false, resume_at: None, by_budget: false };
     play.execution.record(after(0), Some(actor), paused).unwrap();
     assert!(play.execution.has_seen(&request("person", "r-1")));
     assert!(!play.execution.has_seen(&request("person", "r-2")));
@@ -187,7 +188,8 @@ fn a_form_is_asked_only_while_the_execution_goes_on() {
     assert!(!asks(&after_event(ExecutionEvent::Paused {
         reason: String::new(),
         discard_calls: false,
-        resume_at: None
+        resume_at: None,
+        by_budget: false
     })));
     assert!(!asks(&after_event(ExecutionEvent::CancelRequested { reason: String::new(), kill: false })));
     let of_mode = story_of_mode(ApprovalMode::Fail);

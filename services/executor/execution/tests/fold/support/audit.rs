@@ -1,6 +1,7 @@
 //! Checks the rules that every list of events must obey, from the list alone, without the fold.
 
 mod again;
+mod budget;
 mod calls;
 mod end;
 
@@ -12,7 +13,9 @@ use belay_execution::{
     SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, Totals, WaitCondition, WaitEnd,
     WaitEvent,
 };
-use belay_plan::{CheckPlace, Plan, QUEUE_DELAY, RecoveryStrategy, RunWhen, StepKind, StepSpec, Then};
+use belay_plan::{
+    CheckPlace, OnExhausted, Plan, QUEUE_DELAY, RecoveryStrategy, RunWhen, StepDraft, StepKind, StepSpec, Then,
+};
 
 use super::conditions::{EARLIER, EARLIER_RESULT};
 
@@ -106,6 +109,7 @@ pub(crate) struct Audit {
     children: BTreeMap<OperationId, Option<bool>>,
     names_of_children: BTreeSet<String>,
     created_children: BTreeSet<OperationId>,
+    accounts: budget::Accounts,
     /// Signals that no step has taken, by the sequence number of their event.
     signals: BTreeMap<u64, String>,
 }
@@ -146,6 +150,7 @@ impl Audit {
             names_of_children: BTreeSet::new(),
             created_children: BTreeSet::new(),
             signals: BTreeMap::new(),
+            accounts: budget::Accounts::default(),
             totals: Totals { total: plan.steps().len(), ..Totals::default() },
             ids: plan.steps().iter().map(|step| step.id().to_owned()).collect(),
             revision: 0,
@@ -236,10 +241,15 @@ impl Audit {
                 assert!(!self.started && !self.paused && self.stop.is_none());
                 self.started = true;
             }
-            ExecutionEvent::Paused { resume_at, .. } => {
+            ExecutionEvent::BudgetReported(report) => self.about_budget(report),
+            ExecutionEvent::Paused { resume_at, by_budget, .. } => {
                 self.children.values_mut().for_each(|paused| *paused = None);
                 let by_rate_limit = resume_at.is_some() && *resume_at == self.queued_until;
-                let by_plan = event.actor.is_none() && !by_rate_limit;
+                assert!(
+                    !by_budget || event.actor.is_none() && self.is_exhausted(OnExhausted::Pause),
+                    "no budget is used up"
+                );
+                let by_plan = event.actor.is_none() && !by_rate_limit && !by_budget;
                 assert!(
                     !by_plan || resume_at.is_none() && self.escalates_to() == Some(Then::Pause),
                     "nothing has paused it"
@@ -278,7 +288,10 @@ impl Audit {
             ExecutionEvent::CompensationStarted { steps } => self.compensation_started(steps),
             ExecutionEvent::Finished(finished) => self.finished(finished),
             ExecutionEvent::Retried(retried) => self.retried(retried, event.time),
-            ExecutionEvent::PlanUpdated(updated) => self.updated(updated),
+            ExecutionEvent::PlanUpdated(updated) => {
+                self.budgets_change(&updated.plan);
+                self.updated(updated);
+            }
         }
     }
 

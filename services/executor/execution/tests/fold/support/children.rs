@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use belay_execution::{
-    Body, ChildEnd, ChildEvent, ChildPause, ErrorClass, Execution, Failure, Json, Operation, OperationId, Timestamp,
-    Verb, Work,
+    Amounts, Body, ChildEnd, ChildEvent, ChildPause, ErrorClass, Execution, Failure, Json, Operation, OperationId,
+    Timestamp, Verb, Work,
 };
 use serde_json::Value;
 
@@ -17,6 +17,9 @@ struct Running {
     is_paused: bool,
     is_cancelled: bool,
 }
+
+/// What a child that ends by itself has used. Of one that is cancelled it is not known.
+const SPENT: Amounts = Amounts { calls: 1, output_bytes: 1 };
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Children(BTreeMap<OperationId, Running>);
@@ -54,13 +57,15 @@ impl Children {
                 return Some((execution.last_time(), about(ChildEvent::Created)));
             }
             if running.is_cancelled {
-                return Some((running.ends, about(ChildEvent::Ended(ChildEnd::Cancelled))));
+                return Some((running.ends, about(ChildEvent::Ended { end: ChildEnd::Cancelled, spent: None })));
             }
             let is_paused = execution.paused_by().is_some();
             match (*pause, running.is_paused) {
                 (ChildPause::Paused, true) => None,
                 (_, true) => is_paused.then(|| (execution.last_time(), about(ChildEvent::Paused))),
-                (ChildPause::Runs, false) => Some((running.ends, about(ChildEvent::Ended(end(operation))))),
+                (ChildPause::Runs, false) => {
+                    Some((running.ends, about(ChildEvent::Ended { end: end(operation), spent: Some(SPENT) })))
+                }
                 (_, false) => (!is_paused).then(|| (execution.last_time(), about(ChildEvent::Resumed))),
             }
         })

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_execution::{
-    ApprovalEvent, Body, ChildEnd, ChildEvent, ExecutionEvent, ExecutionState, OperationId, Resolution, SkipReason,
-    StepEvent, SubjectKind, ToolCallEnd, ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
+    ApprovalEvent, Body, BudgetLevel, BudgetReport, ChildEnd, ChildEvent, ExecutionEvent, ExecutionState, OperationId,
+    Resolution, SkipReason, StepEvent, SubjectKind, ToolCallEnd, ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
 };
 
 use super::{Play, START};
@@ -67,9 +67,11 @@ fn words(body: &Body) -> String {
             ChildEvent::Created => format!("{step} plan created"),
             ChildEvent::Paused => format!("{step} plan paused"),
             ChildEvent::Resumed => format!("{step} plan resumed"),
-            ChildEvent::Ended(ChildEnd::Completed { .. }) => format!("{step} plan completed"),
-            ChildEvent::Ended(ChildEnd::Failed { failure }) => format!("{step} plan failed {:?}", failure.class),
-            ChildEvent::Ended(ChildEnd::Cancelled) => format!("{step} plan cancelled"),
+            ChildEvent::Ended { end: ChildEnd::Completed { .. }, .. } => format!("{step} plan completed"),
+            ChildEvent::Ended { end: ChildEnd::Failed { failure }, .. } => {
+                format!("{step} plan failed {:?}", failure.class)
+            }
+            ChildEvent::Ended { end: ChildEnd::Cancelled, .. } => format!("{step} plan cancelled"),
         },
         Body::Wait { wait: OperationId { step, .. }, event } => match event {
             WaitEvent::Started(WaitCondition::Time { .. }) => format!("{step} waits"),
@@ -91,9 +93,19 @@ fn execution_words(event: &ExecutionEvent) -> String {
         E::Created(_) => "created".to_owned(),
         E::Started => "started".to_owned(),
         E::Paused { resume_at: Some(at), .. } => format!("paused until {}s", at.since(START).as_secs_f64()),
+        E::Paused { by_budget: true, reason, .. } => format!("paused, {reason}"),
         E::Paused { discard_calls: false, .. } => "paused".to_owned(),
         E::Paused { discard_calls: true, .. } => "paused, discarding".to_owned(),
         E::Resumed => "resumed".to_owned(),
+        E::BudgetReported(BudgetReport { level, unit, step, spent, limit }) => {
+            let whose = step.as_ref().map(|step| format!("{step} ")).unwrap_or_default();
+            let level = match level {
+                BudgetLevel::Warning => "budget warning",
+                BudgetLevel::Exceeded => "budget exceeded",
+                BudgetLevel::Overrun => "budget overrun",
+            };
+            format!("{whose}{level} {spent}/{limit} {}", unit.words())
+        }
         E::CancelRequested { kill, .. } => if *kill { "kill requested" } else { "cancel requested" }.to_owned(),
         E::SignalReceived(received) => format!("signal {}", received.signal),
         E::Retried(retried) => {

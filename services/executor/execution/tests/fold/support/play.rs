@@ -55,6 +55,8 @@ pub(crate) fn created(plan: Plan) -> Created {
         start_at: None,
         parent_step: String::new(),
         forked_from: String::new(),
+        allotment: None,
+        spent: belay_execution::Amounts::default(),
         approval_mode: ApprovalMode::Wait,
         workspace: belay_execution::Workspace::Directory("/workspace".to_owned()),
         labels: BTreeMap::new(),
@@ -81,6 +83,13 @@ fn edited(plan: &Plan, words: &str) -> Plan {
             if let StepKindDraft::Calls { calls } = &mut draft.steps[place].kind {
                 calls[0].arguments = serde_json::json!({"changed": true});
                 calls.truncate(2);
+            }
+        }
+        ("raise", _) => {
+            let budgets = draft.steps.iter_mut().map(|step| &mut step.budget).chain([&mut draft.budget]);
+            for budget in budgets.flatten() {
+                (budget.calls, budget.output_bytes) =
+                    (budget.calls.map(|calls| calls + 3), budget.output_bytes.map(|n| n + 30));
             }
         }
         ("free", Some(place)) => draft.steps[place].depends_on.clear(),
@@ -332,6 +341,11 @@ impl Play {
             self.events.push(event.clone());
             if let Some(before) = before {
                 self.transitions.note(&before, &event.body, &self.stored);
+                assert!(
+                    self.stored.are_budgets_consistent(),
+                    "recounted budgets are not those kept: {:?}",
+                    self.stored
+                );
                 assert!(self.stored.is_index_consistent(), "rebuilt indexes are not those kept: {:?}", self.stored);
                 let replayed = Execution::replay(self.events.iter().cloned()).unwrap();
                 assert_eq!(replayed, self.stored, "replaying is not the same as going on");

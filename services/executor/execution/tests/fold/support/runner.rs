@@ -225,7 +225,11 @@ impl Runner {
 
     /// What the executor records about the end of a call.
     fn end(&self, id: &OperationId) -> ToolCallEnd {
-        let receipt = Receipt { ledger_id: "ledger".to_owned(), ..Receipt::default() };
+        let output_bytes = match &self.calls[id].outcome {
+            Outcome::Completed(result) => result.as_str().len() as u64,
+            _ => 0,
+        };
+        let receipt = Receipt { ledger_id: "ledger".to_owned(), output_bytes, ..Receipt::default() };
         match self.calls[id].outcome.clone() {
             Outcome::Completed(result) => ToolCallEnd::Completed { result: result.into(), receipt },
             Outcome::Failed(failure) => ToolCallEnd::Failed { failure, receipt },

@@ -9,8 +9,8 @@ use belay_execution::{
     WaitEvent,
 };
 use belay_plan::{
-    Backoff, CallDraft, Escalation, FormDraft, Input, OnError, Plan, PlanDraft, RecoveryStrategy, RetryPolicy, RunWhen,
-    StepDraft, StepKindDraft, Then, WaitDraft,
+    Backoff, Budget, CallDraft, Escalation, FormDraft, Input, OnError, Plan, PlanDraft, RecoveryStrategy, RetryPolicy,
+    RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
 };
 use serde_json::{Value, json};
 
@@ -48,6 +48,7 @@ pub(crate) fn story(steps: &str) -> Story {
             preconditions: Vec::new(),
             postconditions: Vec::new(),
             output_schema: None,
+            budget: None,
             timeout: None,
             attempt_timeout: None,
             exclusive: false,
@@ -69,6 +70,18 @@ impl Story {
 
     pub(crate) fn stop_on_error(mut self) -> Self {
         self.plan.stop_on_error = true;
+        self
+    }
+
+    /// What the calls of all steps may use.
+    pub(crate) fn budget(mut self, budget: Budget) -> Self {
+        self.plan.budget = Some(budget);
+        self
+    }
+
+    /// What the calls of a step may use.
+    pub(crate) fn step_budget(mut self, id: &str, budget: Budget) -> Self {
+        self.step(id).budget = Some(budget);
         self
     }
 
@@ -339,11 +352,16 @@ pub(crate) fn act_of(words: &str) -> Happening {
         (Some(Actor::new("person")), body)
     };
     let event = match words.split(' ').collect::<Vec<_>>()[..] {
-        ["pause"] => ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None },
-        ["pause", "until", at] => {
-            ExecutionEvent::Paused { reason, discard_calls: false, resume_at: Some(START.saturating_add(seconds(at))) }
+        ["pause"] => ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false },
+        ["pause", "until", at] => ExecutionEvent::Paused {
+            reason,
+            discard_calls: false,
+            resume_at: Some(START.saturating_add(seconds(at))),
+            by_budget: false,
+        },
+        ["pause", "discarding"] => {
+            ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None, by_budget: false }
         }
-        ["pause", "discarding"] => ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None },
         ["resume"] => ExecutionEvent::Resumed,
         ["cancel"] => ExecutionEvent::CancelRequested { reason, kill: false },
         ["kill"] => ExecutionEvent::CancelRequested { reason, kill: true },
@@ -489,6 +507,7 @@ pub(crate) fn request(call: OperationId) -> Body {
         ledger_id: "ledger".to_owned(),
         timeout: Duration::from_secs(1),
         check: None,
+        held: belay_execution::Amounts::default(),
     };
     Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) }
 }

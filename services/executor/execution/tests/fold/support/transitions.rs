@@ -79,7 +79,10 @@ fn execution_trigger(body: &Body) -> Option<ExecutionTrigger> {
             ExecutionEvent::Finished(_) => Some(ExecutionTrigger::Finished),
             ExecutionEvent::Retried(_) => Some(ExecutionTrigger::Retried),
             ExecutionEvent::PlanUpdated(_) => Some(ExecutionTrigger::StepResolved),
-            ExecutionEvent::Created(_) | ExecutionEvent::SignalReceived(_) | ExecutionEvent::Recovered { .. } => None,
+            ExecutionEvent::Created(_)
+            | ExecutionEvent::SignalReceived(_)
+            | ExecutionEvent::BudgetReported(_)
+            | ExecutionEvent::Recovered { .. } => None,
         },
         Body::Approval { event: ApprovalEvent::Decided { .. }, .. } => Some(ExecutionTrigger::ApprovalDecided),
         Body::Step {
@@ -117,7 +120,7 @@ fn step_trigger(body: &Body, from: StepState, to: StepState) -> Option<StepTrigg
         },
         Body::Child { event, .. } => match event {
             ChildEvent::Started(_) => Some(StepTrigger::OperationRequested),
-            ChildEvent::Created | ChildEvent::Paused | ChildEvent::Resumed | ChildEvent::Ended(_) => None,
+            ChildEvent::Created | ChildEvent::Paused | ChildEvent::Resumed | ChildEvent::Ended { .. } => None,
         },
         Body::Wait { event, .. } => Some(match event {
             WaitEvent::Started(_) => StepTrigger::WaitStarted,

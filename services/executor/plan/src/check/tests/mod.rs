@@ -27,6 +27,7 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         preconditions: Vec::new(),
         postconditions: Vec::new(),
         output_schema: None,
+        budget: None,
         timeout: None,
         attempt_timeout: None,
         exclusive: false,

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    Backoff, Escalation, Input, OnError, RecoveryStrategy, StepDraft, Then,
+    Backoff, Budget, Escalation, Input, OnError, OnExhausted, RecoveryStrategy, StepDraft, Then,
     check::retry_problems,
-    limits::{MAX_ESCALATIONS, MAX_PARALLELISM},
+    limits::{MAX_BUDGET, MAX_ESCALATIONS, MAX_PARALLELISM},
     nearest,
     path::shown,
     recovery::{class_named, class_names},
@@ -119,6 +119,27 @@ impl<'n> Reader<'n> {
         });
         fields.finish(&mut self.report);
         Some(Escalation { retries: retries?, backoff: backoff?, then: then? })
+    }
+
+    /// The most that calls may use, of a plan or a step.
+    pub(super) fn budget(&mut self, value: &Value<'n>) -> Option<Budget> {
+        let mut fields = value.fields(&mut self.report, "an object such as {calls: 100, output_bytes: 1000000}")?;
+        let mut amount = |name| {
+            let value = fields.take_exactly(name);
+            // What cannot be read is refused once: this stands for it.
+            value.map(|value| value.whole_number(&mut self.report, 1..=MAX_BUDGET).unwrap_or(1))
+        };
+        let [calls, output_bytes] = ["calls", "output_bytes"].map(&mut amount);
+        let on_exhausted = fields.take_exactly("on_exhausted").map_or(Some(OnExhausted::default()), |value| {
+            let word = value.text(&mut self.report);
+            let known = OnExhausted::WORDS.iter().find(|(known, _)| *known == word);
+            if known.is_none() && matches!(value.node.kind, Kind::Text(_)) {
+                value.refuse(&mut self.report, || format!("must be pause or fail, not `{}`", shown(&word)));
+            }
+            known.map(|(_, follows)| *follows)
+        });
+        fields.finish(&mut self.report);
+        Some(Budget { calls, output_bytes, on_exhausted: on_exhausted? })
     }
 
     /// What follows failures, by their classes.

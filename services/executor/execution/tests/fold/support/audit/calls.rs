@@ -5,7 +5,13 @@ use super::*;
 impl Audit {
     pub(super) fn about_call(&mut self, call: &OperationId, event: &ToolCallEvent) {
         match event {
-            ToolCallEvent::Requested(request) => self.requested(call, request.check),
+            ToolCallEvent::Requested(request) => {
+                self.requested(call, request.check);
+                self.hold(
+                    call,
+                    [request.held.calls, request.held.output_bytes].map(|held| Some(held).filter(|held| *held > 0)),
+                );
+            }
             ToolCallEvent::Held(requirement) => {
                 assert!(self.open.contains(call) && self.stop.is_none());
                 let (kind, digest) = (requirement.kind, requirement.subject_digest.clone());
@@ -20,10 +26,19 @@ impl Audit {
                 let held = &self.held[call];
                 assert_eq!((held.kind, held.decision), (Some(SubjectKind::Call), Some(Decision::Approved)));
                 assert!(self.queued.remove(call), "{call} did not wait for a slot");
+                self.was_dispatched(call);
                 self.holding.insert(self.step_of(call));
-                assert!(self.holding.len() <= self.plan.parallelism(), "more steps at once than the plan allows");
+                // A step that waits for what this call holds of a budget keeps its slot, and does nothing with it.
+                let in_flight = |step: &&usize| self.open.iter().any(|open| self.step_of(open) == **step);
+                let running = match self.plan.has_budgets() {
+                    true => self.holding.iter().filter(in_flight).count(),
+                    false => self.holding.len(),
+                };
+                assert!(running <= self.plan.parallelism(), "more steps at once than the plan allows");
             }
             ToolCallEvent::Ended(end) => {
+                let used = self.used_by_call(call, end.output_bytes());
+                self.spend(call, Some(used));
                 match end {
                     ToolCallEnd::Completed { result, .. } => {
                         // Number 3: what was held completes with a yes to what it was held for last.
@@ -145,6 +160,8 @@ impl Audit {
                 self.requested(child, None);
                 assert!(started.until.is_none_or(|until| until >= time), "{child} has no time left");
                 self.open.remove(child);
+                let given = started.allotment.unwrap_or_default();
+                self.hold(child, [given.calls, given.output_bytes]);
                 assert!(self.names_of_children.insert(started.execution.clone()), "two children have one name");
                 self.children.insert(child.clone(), Some(false));
             }
@@ -160,7 +177,8 @@ impl Audit {
                 let before = self.children.insert(child.clone(), Some(false)).expect("it has begun");
                 assert!(!self.paused && before != Some(false), "{child} is not to go on");
             }
-            ChildEvent::Ended(end) => {
+            ChildEvent::Ended { end, spent } => {
+                self.spend(child, *spent);
                 assert!(self.children.remove(child).is_some(), "{child} has not begun");
                 match end {
                     ChildEnd::Completed { .. } => drop(self.effects.insert(step)),

@@ -1,0 +1,309 @@
+//! What calls use of the budgets of their step and of their plan.
+//!
+//! A budget limits amounts. What an operation may use is held for it from its intent until its end, which says what it has used; so operations
+//! side by side cannot use more together than there is. For one that finds less than it needs there are two cases: others hold the rest, and it
+//! waits for their end; or the rest is used, and the budget is exhausted.
+//!
+//! Counted are the calls of steps and of their checks, and what the executions of steps' plans have used. What undoes a step is neither counted nor
+//! held back: work that is half done would stay.
+
+use belay_plan::{Budget, OnExhausted};
+use belay_reasons as reasons;
+
+use crate::{
+    Allotment, Amounts, Body, BudgetLevel, BudgetReport, BudgetUnit, ErrorClass, Execution, ExecutionEvent, Failure,
+    Operation, StepKey, SubjectKind, Work,
+    state::{Account, AccountKey, DueReports},
+    steps,
+};
+
+/// How many bytes of output are held for a call, of which nobody knows what it will return: the size up to which a result is inline in an event.
+const OUTPUT_HELD: u64 = 32 * 1024;
+
+/// The share of an amount, in percent, from which on a warning is recorded.
+const WARNING_PERCENT: u128 = 80;
+
+/// Whether there is enough for the next operation of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Supply {
+    /// There is.
+    Enough,
+    /// Others hold what it needs.
+    Held,
+    /// What it needs is used.
+    Exhausted { account: AccountKey, unit: BudgetUnit },
+}
+
+impl Execution {
+    /// What its calls have used, those of its steps' plans and those of the execution that it was forked from included.
+    pub fn spent(&self) -> Amounts {
+        self.account.spent
+    }
+
+    /// What it may use, by its plan and by what it was given, and what follows when that is used: one that has used up what it was given fails, since
+    /// nobody can raise that.
+    fn limit(&self, account: AccountKey, unit: BudgetUnit) -> Option<(u64, OnExhausted)> {
+        let of = |budget: &Budget| {
+            let limit = match unit {
+                BudgetUnit::Calls => budget.calls,
+                BudgetUnit::OutputBytes => budget.output_bytes,
+            };
+            limit.map(|limit| (limit, budget.on_exhausted))
+        };
+        match account {
+            Some(step) => self.steps[step].spec.budget().and_then(of),
+            None => {
+                let own = self.plan().budget().and_then(of);
+                let given = self.created.allotment.and_then(|allotment| allotment.of(unit));
+                own.into_iter().chain(given.map(|given| (given, OnExhausted::Fail))).min_by_key(|(limit, _)| *limit)
+            }
+        }
+    }
+
+    /// Whether anything limits what calls use.
+    pub(crate) fn has_budgets(&self) -> bool {
+        self.created.allotment.is_some() || self.plan().has_budgets()
+    }
+
+    /// The accounts that an operation of a step is charged to.
+    fn accounts_of(&self, step: StepKey) -> impl Iterator<Item = AccountKey> + use<> {
+        let record = &self.steps[step];
+        let charged = record.compensates().is_none();
+        [None, Some(record.runs_for().unwrap_or(step))].into_iter().filter(move |_| charged)
+    }
+
+    fn account(&self, account: AccountKey) -> &Account {
+        match account {
+            Some(step) => &self.steps[step].account,
+            None => &self.account,
+        }
+    }
+
+    fn account_mut(&mut self, account: AccountKey) -> &mut Account {
+        match account {
+            Some(step) => &mut self.steps[step].account,
+            None => &mut self.account,
+        }
+    }
+
+    /// Whether there is enough for the next operation of a step, a call or an execution of its plan.
+    fn supply(&self, step: StepKey) -> Supply {
+        let record = &self.steps[step];
+        if !steps::makes_calls(record) {
+            return Supply::Enough;
+        }
+        let mut supply = Supply::Enough;
+        for account in self.accounts_of(step) {
+            for unit in BudgetUnit::ALL {
+                let Some((limit, _)) = self.limit(account, unit) else { continue };
+                let Account { spent, held, .. } = self.account(account);
+                let left = limit.saturating_sub(spent.of(unit));
+                if left == 0 {
+                    return Supply::Exhausted { account, unit };
+                }
+                let needed = match unit {
+                    BudgetUnit::OutputBytes if !steps::carries_out_plan(record) => left.min(OUTPUT_HELD),
+                    BudgetUnit::OutputBytes | BudgetUnit::Calls => 1,
+                };
+                if left - left.min(held.of(unit)) < needed {
+                    supply = Supply::Held;
+                }
+            }
+        }
+        supply
+    }
+
+    /// Whether a step has to wait, because others hold what its next operation needs.
+    pub(crate) fn waits_for_budget(&self, step: StepKey) -> bool {
+        self.supply(step) == Supply::Held
+    }
+
+    /// What follows instead of the intent of a step's next operation, when a budget is exhausted.
+    pub(crate) fn exhausted(&self, step: StepKey, body: &Body) -> Option<Body> {
+        use crate::{ChildEvent, ToolCallEvent};
+        let is_intent = matches!(
+            body,
+            Body::ToolCall { event: ToolCallEvent::Requested(_), .. }
+                | Body::Child { event: ChildEvent::Started(_), .. }
+        );
+        let Supply::Exhausted { account, unit } = self.supply(step) else { return None };
+        let (limit, follows) = self.limit(account, unit).filter(|_| is_intent)?;
+        if !self.account(account).is_reported(unit, BudgetLevel::Exceeded) {
+            return Some(self.report(account, unit, BudgetLevel::Exceeded));
+        }
+        let spent = self.account(account).spent.of(unit);
+        let whose = match account {
+            Some(step) => format!("the budget of step `{}`", self.steps[step].id),
+            None => "the budget of the plan".to_owned(),
+        };
+        let used = format!("{whose} is used up: {spent} of {limit} {}", unit.words());
+        Some(match follows {
+            OnExhausted::Pause => {
+                let event =
+                    ExecutionEvent::Paused { reason: used, discard_calls: false, resume_at: None, by_budget: true };
+                event.into()
+            }
+            OnExhausted::Fail => {
+                let message = format!("The call was not made, because {used}.");
+                self.fail(step, Failure::new(ErrorClass::BudgetExhausted, reasons::BUDGET_EXHAUSTED, message))
+            }
+        })
+    }
+
+    /// The event that says how far a budget is used.
+    fn report(&self, account: AccountKey, unit: BudgetUnit, level: BudgetLevel) -> Body {
+        let step = account.map(|step| self.steps[step].id.clone());
+        let limit = self.limit(account, unit).map(|(limit, _)| limit).unwrap_or_default();
+        let spent = self.account(account).spent.of(unit);
+        ExecutionEvent::BudgetReported(BudgetReport { level, unit, step, spent, limit }).into()
+    }
+
+    /// The first report that is to be recorded.
+    pub(crate) fn due_report(&self) -> Option<Body> {
+        let &(account, unit, level) = self.due_reports.first()?;
+        Some(self.report(account, unit, level))
+    }
+
+    /// Takes note of a report.
+    pub(crate) fn reported(&mut self, report: &BudgetReport) -> Result<(), String> {
+        let account = report.step.as_ref().map(|step| self.named(step)).transpose()?;
+        let (unit, level) = (report.unit, report.level);
+        let is_exhausted =
+            self.limit(account, unit).is_some_and(|(limit, _)| self.account(account).spent.of(unit) >= limit);
+        let is_due = match level {
+            BudgetLevel::Exceeded => is_exhausted && !self.account(account).is_reported(unit, level),
+            BudgetLevel::Warning | BudgetLevel::Overrun => self.due_reports.contains(&(account, unit, level)),
+        };
+        let expected = self.report(account, unit, level);
+        if !is_due || expected != ExecutionEvent::BudgetReported(report.clone()).into() {
+            return Err(format!("this is no report that is due: {report:?}"));
+        }
+        self.due_reports.remove(&(account, unit, level));
+        self.account_mut(account).reported.push((unit, level));
+        Ok(())
+    }
+
+    /// What is held for a call of a step: of output as much as is usual, or what is left.
+    pub(crate) fn held_for_call(&self, step: StepKey) -> Amounts {
+        let left = |unit| {
+            let left = self.accounts_of(step).filter_map(|account| {
+                let (limit, _) = self.limit(account, unit)?;
+                Some(limit.saturating_sub(self.account(account).spent.of(unit)))
+            });
+            left.min()
+        };
+        Amounts {
+            calls: left(BudgetUnit::Calls).map_or(0, |_| 1),
+            output_bytes: left(BudgetUnit::OutputBytes).map_or(0, |left| left.min(OUTPUT_HELD)),
+        }
+    }
+
+    /// What the execution of a step's plan may use: all that nothing else holds of the budgets of the step and the plan.
+    pub(crate) fn allotment_for(&self, step: StepKey) -> Option<Allotment> {
+        let free = |unit| {
+            let free = self.accounts_of(step).filter_map(|account| {
+                let (limit, _) = self.limit(account, unit)?;
+                let Account { spent, held, .. } = self.account(account);
+                Some(limit.saturating_sub(spent.plus(*held).of(unit)))
+            });
+            free.min()
+        };
+        let allotment = Allotment { calls: free(BudgetUnit::Calls), output_bytes: free(BudgetUnit::OutputBytes) };
+        (allotment != Allotment::default()).then_some(allotment)
+    }
+
+    /// Holds what an operation may use.
+    pub(crate) fn hold(&mut self, operation: &Operation) {
+        for account in self.accounts_of(operation.key.step) {
+            let held = &mut self.account_mut(account).held;
+            *held = held.plus(operation.held());
+        }
+    }
+
+    /// Gives back what an operation that has ended might have used.
+    pub(crate) fn release(&mut self, operation: &Operation) {
+        for account in self.accounts_of(operation.key.step) {
+            let held = &mut self.account_mut(account).held;
+            *held = held.minus(operation.held());
+        }
+    }
+
+    /// Charges what an operation of a step has used.
+    pub(crate) fn spend(&mut self, step: StepKey, spent: Amounts) {
+        for account in self.accounts_of(step) {
+            let before = self.account(account).spent;
+            self.account_mut(account).spent = before.plus(spent);
+            self.note_reports(account);
+        }
+    }
+
+    /// Takes note of what is to be reported of a budget.
+    fn note_reports(&mut self, account: AccountKey) {
+        for unit in BudgetUnit::ALL {
+            if let Some(level) = self.level_to_report(account, unit) {
+                self.due_reports.insert((account, unit, level));
+            }
+        }
+    }
+
+    fn level_to_report(&self, account: AccountKey, unit: BudgetUnit) -> Option<BudgetLevel> {
+        let (limit, _) = self.limit(account, unit)?;
+        let account = self.account(account);
+        let spent = account.spent.of(unit);
+        let level = if spent > limit {
+            BudgetLevel::Overrun
+        } else if u128::from(spent) * 100 >= u128::from(limit) * WARNING_PERCENT {
+            BudgetLevel::Warning
+        } else {
+            return None;
+        };
+        (!account.is_reported(unit, level)).then_some(level)
+    }
+
+    /// Forgets what was reported of a budget that is another one now.
+    pub(crate) fn forget_reports(&mut self, account: AccountKey) {
+        self.account_mut(account).reported.clear();
+    }
+
+    /// Finds again what operations in flight hold, and what is to be reported.
+    pub(crate) fn recount_budgets(&mut self) {
+        let steps: Vec<StepKey> = self.steps.iter().map(|(step, _)| step).collect();
+        let accounts = || std::iter::once(None).chain(steps.iter().copied().map(Some));
+        accounts().for_each(|account| self.account_mut(account).held = Amounts::default());
+        let operations: Vec<Operation> = self.operations.iter().cloned().collect();
+        operations.iter().for_each(|operation| self.hold(operation));
+        self.due_reports = DueReports::new();
+        accounts().for_each(|account| self.note_reports(account));
+    }
+
+    /// Whether what is held and what is to be reported is what follows from the operations in flight and what is used. Costs as much as there are steps.
+    pub fn are_budgets_consistent(&self) -> bool {
+        let mut recounted = self.clone();
+        recounted.recount_budgets();
+        recounted == *self
+    }
+}
+
+impl Operation {
+    /// What is held for it.
+    fn held(&self) -> Amounts {
+        match &self.work {
+            Work::ToolCall(request) => request.held,
+            Work::Child { child, .. } => child.allotment.map(Allotment::held).unwrap_or_default(),
+            Work::Wait(_) => Amounts::default(),
+        }
+    }
+
+    /// What it has used when it ends: nothing when it is a call that was to be approved before it ran and has not been sent since.
+    pub(crate) fn used(&self, output_bytes: u64) -> Amounts {
+        use crate::Life;
+        let is_before = |pending: &crate::PendingApproval| pending.requirement.kind == SubjectKind::Call;
+        let waited = self.pending_approval.as_ref().is_some_and(is_before) && self.life != Life::Dispatched;
+        if waited { Amounts::default() } else { Amounts { calls: 1, output_bytes } }
+    }
+
+    /// What the execution of a step's plan has used; all that it was given where that is not known.
+    pub(crate) fn used_by_child(&self, spent: Option<Amounts>) -> Amounts {
+        spent.unwrap_or_else(|| self.held())
+    }
+}

@@ -1,0 +1,111 @@
+//! Amounts of what calls use, and what events say of budgets.
+
+use serde::{Deserialize, Serialize};
+
+use crate::StepId;
+
+/// What a budget limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum BudgetUnit {
+    /// Calls.
+    Calls,
+    /// Bytes of output.
+    OutputBytes,
+}
+
+impl BudgetUnit {
+    pub(crate) const ALL: [Self; 2] = [Self::Calls, Self::OutputBytes];
+
+    /// The name that people read after a number.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::OutputBytes => "bytes of output",
+        }
+    }
+}
+
+/// An amount of everything that a budget limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amounts {
+    /// Calls.
+    pub calls: u64,
+    /// Bytes of results as JSON, and of the output of calls that failed as far as it is kept.
+    pub output_bytes: u64,
+}
+
+impl Amounts {
+    /// The amount of one unit.
+    pub fn of(self, unit: BudgetUnit) -> u64 {
+        match unit {
+            BudgetUnit::Calls => self.calls,
+            BudgetUnit::OutputBytes => self.output_bytes,
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            calls: self.calls.saturating_add(other.calls),
+            output_bytes: self.output_bytes.saturating_add(other.output_bytes),
+        }
+    }
+
+    pub(crate) fn minus(self, other: Self) -> Self {
+        Self {
+            calls: self.calls.saturating_sub(other.calls),
+            output_bytes: self.output_bytes.saturating_sub(other.output_bytes),
+        }
+    }
+}
+
+/// What an execution that carries out the plan of a step may use of the budgets of that step and its plan; `None` of a unit means no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allotment {
+    /// Calls.
+    pub calls: Option<u64>,
+    /// Bytes of output.
+    pub output_bytes: Option<u64>,
+}
+
+impl Allotment {
+    /// The limit of one unit.
+    pub fn of(self, unit: BudgetUnit) -> Option<u64> {
+        match unit {
+            BudgetUnit::Calls => self.calls,
+            BudgetUnit::OutputBytes => self.output_bytes,
+        }
+    }
+
+    /// The amounts that it gives; of a unit without a limit nothing is held.
+    pub(crate) fn held(self) -> Amounts {
+        Amounts { calls: self.calls.unwrap_or_default(), output_bytes: self.output_bytes.unwrap_or_default() }
+    }
+}
+
+/// How far a budget is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum BudgetLevel {
+    /// Four fifths of it are used.
+    Warning,
+    /// Something is to start and finds nothing left.
+    Exceeded,
+    /// More is used than there was, because calls in flight returned more than was held for them.
+    Overrun,
+}
+
+/// How far a budget is used of one unit; recorded once for each level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetReport {
+    /// How far.
+    pub level: BudgetLevel,
+    /// Of which unit.
+    pub unit: BudgetUnit,
+    /// The step whose budget it is; `None` for that of the plan.
+    pub step: Option<StepId>,
+    /// How much is used.
+    pub spent: u64,
+    /// How much there was.
+    pub limit: u64,
+}

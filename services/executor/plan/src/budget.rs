@@ -1,0 +1,34 @@
+//! What the calls of a plan or a step may use.
+
+use serde::{Deserialize, Serialize};
+
+/// The most that calls may use, all together. At least one of the amounts is limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// How many calls may be made, those of checks and further attempts included; `None` means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
+    /// How many bytes their results may have as JSON; `None` means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_bytes: Option<u64>,
+    /// What follows when a call finds nothing left.
+    #[serde(default)]
+    pub on_exhausted: OnExhausted,
+}
+
+/// What follows when a call finds nothing left of a budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExhausted {
+    /// The execution is paused: a person raises the budget and resumes it, or cancels it.
+    #[default]
+    Pause,
+    /// The step that would make the call fails.
+    Fail,
+}
+
+impl OnExhausted {
+    /// The names, as authors write them.
+    pub(crate) const WORDS: [(&'static str, Self); 2] = [("pause", Self::Pause), ("fail", Self::Fail)];
+}

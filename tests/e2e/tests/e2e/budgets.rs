@@ -1,0 +1,117 @@
+//! Budgets, with the real services.
+
+use std::{fs, time::Duration};
+
+use belay_e2e::Home;
+use serde_json::{Value, json};
+
+fn home(plan: &Value) -> Home {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    home.file("plan.json", plan.to_string());
+    home
+}
+
+fn write(id: &str) -> Value {
+    json!({"id": id, "tool": "write_file", "arguments": {"path": format!("{id}.txt"), "content": id}})
+}
+
+fn files(home: &Home) -> Vec<String> {
+    let names = fs::read_dir(home.path("w")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".txt")).collect();
+    names.sort();
+    names
+}
+
+/// B-35: the execution is paused when its calls are used up, stays so when the server is killed, and goes on once a person has raised the budget.
+#[test]
+fn an_exhausted_budget_pauses_the_execution_until_a_person_raises_it() {
+    let plan = |calls: u64| {
+        let steps = ["a", "b", "c", "d"].map(write);
+        json!({"id": "p", "parallelism": 4, "budget": {"calls": calls}, "steps": steps})
+    };
+    let home = home(&plan(2));
+    let server = home.serve();
+    let started = home.run(["run", "plan.json", "--workspace", "w", "--approve", "auto", "--id", "p", "--detach"]);
+    assert_eq!(started.code, 0, "{started:?}");
+    let execution = until(|| {
+        let (_, execution) = home.json(&["executions", "get", "p"]);
+        Some(execution).filter(|execution| execution["state"] == "STATE_PAUSED")
+    });
+    assert_eq!(execution["spent"]["calls"], "2", "{execution:#}");
+    assert_eq!(files(&home).len(), 2);
+    let shown = home.run(["executions", "get", "p"]);
+    assert!(shown.out.contains("2 of 2 calls"), "{shown:?}");
+    let why = home.run(["why", "p"]);
+    assert!(why.out.contains("the budget of the plan is used up: 2 of 2 calls"), "{why:?}");
+
+    server.kill();
+    let server = home.serve();
+    let (_, execution) = home.json(&["executions", "get", "p"]);
+    assert_eq!((&execution["state"], &execution["spent"]["calls"]), (&json!("STATE_PAUSED"), &json!("2")));
+    home.file("more.json", plan(4).to_string());
+    let edited = home.run(["executions", "edit-plan", "p", "more.json"]);
+    assert_eq!(edited.code, 0, "{edited:?}");
+    let resumed = home.run(["executions", "resume", "p"]);
+    assert_eq!(resumed.code, 0, "{resumed:?}");
+    assert_eq!(files(&home), ["a.txt", "b.txt", "c.txt", "d.txt"]);
+    let (_, execution) = home.json(&["executions", "get", "p"]);
+    assert_eq!((&execution["state"], &execution["spent"]["calls"]), (&json!("STATE_COMPLETED"), &json!("4")));
+    drop(server);
+}
+
+/// B-35: what the execution of a step's plan uses is taken from the budget of the outer plan; it fails when it has used up what it was given, and with
+/// the outer plan's `on_exhausted: fail` all others do.
+#[test]
+fn the_plan_of_a_step_uses_the_budget_of_the_outer_plan() {
+    let inner = json!({"id": "inner", "steps": [write("a"), write("b"), write("c")]});
+    let home = home(&json!({
+        "id": "outer",
+        "budget": {"calls": 2, "on_exhausted": "fail"},
+        "steps": [{"id": "build", "plan": inner}, {"id": "after", "run_when": "always", "depends_on": ["build"], "tool": "noop"}],
+    }));
+    let ran = home.run(["run", "plan.json", "--workspace", "w", "--approve", "auto", "--id", "o"]);
+    assert_eq!(ran.code, 30, "{ran:?}");
+    assert_eq!(files(&home), ["a.txt", "b.txt"]);
+    let (_, execution) = home.json(&["executions", "get", "o"]);
+    assert_eq!(execution["spent"]["calls"], "2", "{execution:#}");
+    let failures: Vec<&Value> = execution["steps"].as_array().unwrap().iter().map(|step| &step["failure"]).collect();
+    for failure in failures {
+        assert_eq!(failure["errorClass"], "ERROR_CLASS_BUDGET_EXHAUSTED", "{execution:#}");
+    }
+}
+
+/// What calls return is counted, whatever their size, and more than there was is reported with the amount.
+#[test]
+fn output_beyond_the_budget_is_an_overrun() {
+    let step = |id: &str| json!({"id": id, "tool": "noop", "arguments": {"output": "x".repeat(20_000)}});
+    let home = home(&json!({
+        "id": "p",
+        "budget": {"output_bytes": 30_000, "on_exhausted": "fail"},
+        "steps": [step("a"), step("b"), step("c")],
+    }));
+    let ran = home.run(["run", "plan.json", "--workspace", "w", "--approve", "auto", "--id", "p"]);
+    assert_ne!(ran.code, 0, "{ran:?}");
+    let (_, execution) = home.json(&["executions", "get", "p"]);
+    let states: Vec<&Value> = execution["steps"].as_array().unwrap().iter().map(|step| &step["state"]).collect();
+    assert_eq!(states, ["STATE_COMPLETED", "STATE_COMPLETED", "STATE_FAILED"], "{execution:#}");
+    let spent: u64 = execution["spent"]["outputBytes"].as_str().unwrap().parse().unwrap();
+    assert!((40_000..41_000).contains(&spent), "{spent}");
+    let audit = home.run(["audit", "p"]);
+    assert!(
+        audit.out.contains(&format!("The budget of the execution is overrun: {spent} of 30000 bytes of output")),
+        "{audit:?}"
+    );
+}
+
+/// Waits until there is an answer, for at most twenty seconds.
+fn until<T>(answer: impl Fn() -> Option<T>) -> T {
+    let begun = tokio::time::Instant::now();
+    loop {
+        if let Some(answer) = answer() {
+            return answer;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "waited for too long");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
