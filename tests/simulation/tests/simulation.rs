@@ -360,7 +360,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_stale_cursor_trusted",
         run: belay::stale_cursor_trusted,
-        expect: Expect::Found { violation: "without a reset", first: 4, within: 200 },
+        expect: Expect::Found { violation: "without a reset", first: 47, within: 200 },
     },
     Scenario {
         name: "belay_unreadable_row_stops_start",
