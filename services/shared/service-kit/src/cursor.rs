@@ -6,8 +6,9 @@
 use belay_proto::v1::watch_reset::Reason;
 use data_encoding::BASE64URL_NOPAD;
 use sha2::{Digest as _, Sha256};
+use tonic::Status;
 
-use crate::status::{self, Error};
+use crate::status;
 
 /// The first byte of a cursor: what the others are.
 const FORMAT: u8 = 1;
@@ -89,7 +90,7 @@ impl Watched {
     ///
     /// # Errors
     /// INVALID_ARGUMENT when it is none that [`Watched::write`] has made for a watch of the same.
-    pub fn read<const N: usize>(&self, cursor: &str) -> Result<Option<Cursor<N>>, Error> {
+    pub fn read<const N: usize>(&self, cursor: &str) -> Result<Option<Cursor<N>>, Status> {
         if cursor.is_empty() {
             return Ok(None);
         }
@@ -98,7 +99,7 @@ impl Watched {
             let message = format!(
                 "is not of this watch: use the last `cursor` of a watch with the same {fields}, or leave it empty"
             );
-            status::invalid("cursor", message)
+            status::invalid("cursor", message).into()
         })
     }
 
@@ -145,7 +146,7 @@ fn first<const N: usize>(digest: [u8; 32]) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tonic::{Code, Status};
+    use tonic::Code;
 
     use super::*;
 
@@ -199,7 +200,7 @@ mod tests {
 
         #[test]
         fn garbage_is_refused(watched in watched(), garbage in ".{1,60}", bytes in any::<Vec<u8>>()) {
-            let refused = Status::from(watched.read::<1>(&garbage).unwrap_err());
+            let refused = watched.read::<1>(&garbage).unwrap_err();
             prop_assert_eq!(refused.code(), Code::InvalidArgument);
             prop_assert!(refused.message().starts_with("cursor: is not of this watch: use "), "{}", refused);
             prop_assert!(bytes.is_empty() || watched.read::<2>(&BASE64URL_NOPAD.encode(&bytes)).is_err());
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_said_with_what_to_do() {
-        let refused = Status::from(Watched::approvals("namespaces/-", "").read::<1>("17").unwrap_err());
+        let refused = Watched::approvals("namespaces/-", "").read::<1>("17").unwrap_err();
         let expected = "cursor: is not of this watch: use the last `cursor` of a watch with the same `parent` and `execution`, or leave it empty";
         assert_eq!((refused.code(), refused.message()), (Code::InvalidArgument, expected));
         assert_eq!(Watched::execution("e").read::<1>("").unwrap(), None, "from the current state");
