@@ -8,9 +8,9 @@ use prost::{
 
 use crate::v1::WatchExecutionResponse;
 
-/// The numbers of `WatchExecutionResponse.event` and `.journal`; a test compares them with the contract.
-const EVENT: u32 = 2;
-const JOURNAL: u32 = 5;
+/// The numbers of `WatchExecutionResponse.cursor` and `.event`; a test compares them with the contract.
+const CURSOR: u32 = 1;
+const EVENT: u32 = 5;
 
 /// A [`WatchExecutionResponse`], or the same bytes from an event that is encoded already.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,8 +19,8 @@ pub enum WatchMessage {
     Message(Box<WatchExecutionResponse>),
     /// An event.
     Event {
-        /// [`WatchExecutionResponse::journal`].
-        journal: Bytes,
+        /// [`WatchExecutionResponse::cursor`].
+        cursor: Bytes,
         /// The encoded `ExecutionEvent`, with its length before it.
         event: Bytes,
     },
@@ -42,10 +42,10 @@ impl Message for WatchMessage {
     fn encode_raw(&self, buffer: &mut impl BufMut) {
         match self {
             Self::Message(message) => message.encode_raw(buffer),
-            Self::Event { journal, event } => {
+            Self::Event { cursor, event } => {
+                prost::encoding::bytes::encode(CURSOR, cursor, buffer);
                 encode_key(EVENT, WireType::LengthDelimited, buffer);
                 buffer.put_slice(event);
-                prost::encoding::bytes::encode(JOURNAL, journal, buffer);
             }
         }
     }
@@ -71,10 +71,10 @@ impl Message for WatchMessage {
     fn encoded_len(&self) -> usize {
         match self {
             Self::Message(message) => message.encoded_len(),
-            Self::Event { journal, event } => {
-                encoded_len_varint(u64::from(EVENT << 3))
+            Self::Event { cursor, event } => {
+                prost::encoding::bytes::encoded_len(CURSOR, cursor)
+                    + encoded_len_varint(u64::from(EVENT << 3))
                     + event.len()
-                    + prost::encoding::bytes::encoded_len(JOURNAL, journal)
             }
         }
     }
@@ -93,13 +93,13 @@ mod tests {
     fn an_encoded_event_is_the_message_that_a_client_reads() {
         let event = ExecutionEvent { sequence: 7, step_id: "a".repeat(300), ..ExecutionEvent::default() };
         let message = WatchMessage::Event {
-            journal: Bytes::from_static(b"j1"),
+            cursor: Bytes::from_static(b"c1"),
             event: event.encode_length_delimited_to_vec().into(),
         };
         let bytes = message.encode_to_vec();
         assert_eq!(bytes.len(), message.encoded_len());
         let expected = WatchExecutionResponse {
-            journal: "j1".into(),
+            cursor: "c1".into(),
             content: Some(Content::Event(event)),
             ..WatchExecutionResponse::default()
         };

@@ -310,13 +310,13 @@ struct Watched<'a> {
 impl Watchable for Watched<'_> {
     type Messages = Streaming<WatchExecutionResponse>;
 
-    async fn watch(&mut self, after: Option<i64>, journal: &str) -> Result<Self::Messages, Status> {
+    async fn watch(&mut self, cursor: &str, include_earlier_events: bool) -> Result<Self::Messages, Status> {
         let request = WatchExecutionRequest {
             name: self.attendance.name.clone(),
-            after_sequence: after,
+            cursor: cursor.to_owned(),
             heartbeat_interval: Some(HEARTBEAT.into()),
-            journal: journal.to_owned(),
             view: ExecutionView::Full.into(),
+            include_earlier_events,
         };
         Ok(self.session.client.watch_execution(request).await?.into_inner())
     }

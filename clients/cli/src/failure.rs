@@ -427,7 +427,6 @@ fn flag_of(field: &str) -> Option<&'static str> {
         "execution_id" => "--id",
         "request_id" => "--request-id",
         "workspace" => "--workspace",
-        "after_sequence" => "--after",
         "start_time" => "--at",
         "page_token" => "--page-token",
         "parent" => "--namespace",

@@ -27,8 +27,12 @@ pub(crate) trait Watchable {
     /// The messages of one watch.
     type Messages: Stream<Item = Result<WatchExecutionResponse, Status>> + Unpin;
 
-    /// Begins a watch after an event of a journal; `None` for only what is new, and an empty text where the journal is not known.
-    fn watch(&mut self, after: Option<i64>, journal: &str) -> impl Future<Output = Result<Self::Messages, Status>>;
+    /// Begins a watch where an earlier one was at this cursor; with an empty one, with all events, or only with what is new.
+    fn watch(
+        &mut self,
+        cursor: &str,
+        include_earlier_events: bool,
+    ) -> impl Future<Output = Result<Self::Messages, Status>>;
 
     /// Prepares for another watch after `tries` broken ones in a row.
     fn reconnect(&mut self, tries: u32) -> impl Future<Output = Result<(), Failure>>;
@@ -54,7 +58,7 @@ pub(crate) enum Seen {
     Back,
 }
 
-/// Yields everything from the cursor to the end of the execution. Ends in an error only when the server refuses permanently or stays
+/// Yields everything after an event, or with `None` what is new, to the end of the execution. Ends in an error only when the server refuses permanently or stays
 /// unreachable.
 pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl Stream<Item = Result<Seen, Failure>> {
     try_stream! {
@@ -62,7 +66,7 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
         let mut lost = false;
         let mut tries = 0;
         loop {
-            let why = match watched.watch(cursor.last, &cursor.journal).await {
+            let why = match watched.watch(&cursor.text, cursor.begins_early()).await {
                 Err(status) => status,
                 Ok(mut messages) => loop {
                     match tokio::time::timeout(MAX_SILENCE, messages.next()).await {
@@ -82,6 +86,13 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
                                         tries = 0;
                                     }
                                     yield seen;
+                                    if cursor.is_at_the_end() {
+                                        return;
+                                    }
+                                }
+                                Taken::Anew(execution) => {
+                                    yield Seen::Reset(execution.last_sequence);
+                                    yield Seen::Snapshot(execution);
                                     if cursor.is_at_the_end() {
                                         return;
                                     }
@@ -112,9 +123,9 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
     }
 }
 
-/// The cursor names an event that does not exist.
+/// The caller named an event that does not exist.
 fn out_of_range(after: i64, last: i64) -> Report {
-    let message = format!("after_sequence: {after} is out of range: the oldest event kept is 1 and the last is {last}");
+    let message = format!("--after: {after} is out of range: the oldest event kept is 1 and the last is {last}");
     let mut report = Report::new(reasons::SEQUENCE_OUT_OF_RANGE, message);
     report.details.extend([format!("last_sequence: {last}"), "oldest_sequence: 1".to_owned()]);
     report
@@ -166,8 +177,10 @@ struct Cursor {
     /// The last event that the server had when the watch began: an end before it was followed by a retry.
     had: i64,
     snapshot_seen: bool,
-    /// The journal that it was seen in; empty before anything is known.
-    journal: String,
+    /// Whether the server has said that what was seen is to be forgotten, and not yet what there is instead.
+    is_reset: bool,
+    /// Where the server goes on; empty before anything is known.
+    text: String,
 }
 
 /// What a message means to a follower.
@@ -179,6 +192,8 @@ enum Taken {
     Alive,
     /// Has to be shown.
     New(Seen),
+    /// This is instead of everything that was seen before.
+    Anew(Box<Execution>),
     /// The caller named an event that does not exist.
     OutOfRange { after: i64, last: i64 },
     /// An event before this one is missing.
@@ -187,28 +202,43 @@ enum Taken {
 
 impl Cursor {
     fn new(after: Option<i64>) -> Cursor {
-        Cursor { last: after, end: None, had: 0, snapshot_seen: false, journal: String::new() }
+        Cursor { last: after, end: None, had: 0, snapshot_seen: false, is_reset: false, text: String::new() }
     }
 
     fn is_at_the_end(&self) -> bool {
         self.end.is_some_and(|end| self.last >= Some(end))
     }
 
+    /// Whether the next watch has to begin with events from before it.
+    fn begins_early(&self) -> bool {
+        self.text.is_empty() && self.last.is_some()
+    }
+
     fn take(&mut self, message: WatchExecutionResponse) -> Taken {
-        let journal = message.journal;
         let taken = self.take_content(message.content);
-        self.journal = journal;
+        if taken != Taken::Gap {
+            self.text = message.cursor;
+        }
         taken
     }
 
     fn take_content(&mut self, content: Option<Content>) -> Taken {
         match content {
             Some(Content::Snapshot(execution)) => {
-                self.last = self.last.or(Some(execution.last_sequence));
+                let last = execution.last_sequence;
+                let is_anew = std::mem::take(&mut self.is_reset);
+                if is_anew {
+                    *self = Cursor::new(Some(last));
+                }
+                if let Some(after) = self.last.filter(|after| !self.snapshot_seen && *after > last) {
+                    return Taken::OutOfRange { after, last };
+                }
+                self.last = self.last.or(Some(last));
                 self.had = execution.last_sequence;
                 self.end = is_over(execution.state()).then_some(execution.last_sequence);
                 match std::mem::replace(&mut self.snapshot_seen, true) {
                     true => Taken::Known,
+                    false if is_anew => Taken::Anew(Box::new(execution)),
                     false => Taken::New(Seen::Snapshot(Box::new(execution))),
                 }
             }
@@ -227,13 +257,9 @@ impl Cursor {
                 }
                 Taken::New(Seen::Event(Box::new(event)))
             }
-            Some(Content::Reset(reset)) => {
-                let last = reset.last_sequence;
-                if !self.snapshot_seen {
-                    return Taken::OutOfRange { after: self.last.unwrap_or_default(), last };
-                }
-                *self = Cursor::new(Some(last));
-                Taken::New(Seen::Reset(last))
+            Some(Content::Reset(_)) => {
+                self.is_reset = true;
+                Taken::Known
             }
             Some(Content::Heartbeat(_)) => Taken::Alive,
             None => Taken::Known,
@@ -250,7 +276,7 @@ pub(crate) fn is_over(state: State) -> bool {
 mod tests {
     use std::collections::VecDeque;
 
-    use belay_proto::v1::{ExecutionFinished, ExecutionStarted, WatchExecutionHeartbeat, WatchExecutionReset};
+    use belay_proto::v1::{ExecutionFinished, ExecutionStarted, WatchHeartbeat, WatchReset};
     use futures::stream;
 
     use super::*;
@@ -261,18 +287,22 @@ mod tests {
     #[derive(Default)]
     struct Script {
         answers: VecDeque<Result<Vec<Message>, Status>>,
-        asked: Vec<Option<i64>>,
-        /// The journal with each of them.
-        journals: Vec<String>,
+        /// The cursors; `all` and `new` for watches without one.
+        asked: Vec<String>,
         reconnects: usize,
     }
 
     impl Watchable for &mut Script {
         type Messages = stream::Iter<std::vec::IntoIter<Message>>;
 
-        async fn watch(&mut self, after: Option<i64>, journal: &str) -> Result<Self::Messages, Status> {
-            self.asked.push(after);
-            self.journals.push(journal.to_owned());
+        async fn watch(&mut self, cursor: &str, include_earlier_events: bool) -> Result<Self::Messages, Status> {
+            let begin = match (cursor, include_earlier_events) {
+                ("", true) => "all",
+                ("", false) => "new",
+                (cursor, false) => cursor,
+                (_, true) => panic!("after a reset only what is new is asked for"),
+            };
+            self.asked.push(begin.to_owned());
             let answer = self.answers.pop_front().unwrap_or_else(|| Err(Status::unavailable("gone")));
             answer.map(stream::iter)
         }
@@ -284,7 +314,11 @@ mod tests {
     }
 
     fn message(content: Content) -> Message {
-        Ok(WatchExecutionResponse { journal: "one".into(), content: Some(content), ..Default::default() })
+        at("c", content)
+    }
+
+    fn at(cursor: &str, content: Content) -> Message {
+        Ok(WatchExecutionResponse { cursor: cursor.to_owned(), content: Some(content), ..Default::default() })
     }
 
     fn snapshot(state: State, last_sequence: i64) -> Message {
@@ -293,7 +327,7 @@ mod tests {
 
     fn event(sequence: i64) -> Message {
         let kind = Some(Kind::ExecutionStarted(ExecutionStarted {}));
-        message(Content::Event(ExecutionEvent { sequence, kind, ..Default::default() }))
+        at(&format!("c{sequence}"), Content::Event(ExecutionEvent { sequence, kind, ..Default::default() }))
     }
 
     fn finished(sequence: i64) -> Message {
@@ -332,29 +366,38 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(story(&mut script, Some(0)).await, "snapshot 1 2 lost(reset, 100ms) lost(refused, 200ms) back 3 4");
-        assert_eq!(script.asked, [Some(0), Some(2), Some(2)]);
+        assert_eq!(script.asked, ["all", "c2", "c2"]);
         assert_eq!(script.reconnects, 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_journal_that_went_back_is_shown_anew() {
-        let reset = |last_sequence| message(Content::Reset(WatchExecutionReset { last_sequence }));
+        let broken = || Err(Status::unavailable("reset"));
         let mut script = Script {
             answers: [
-                Ok(vec![snapshot(State::Running, 2), event(1), event(2), event(3), Err(Status::unavailable("reset"))]),
-                Ok(vec![reset(1), snapshot(State::Running, 1), event(2), finished(3)]),
+                Ok(vec![snapshot(State::Running, 2), event(1), event(2), event(3), broken()]),
+                Ok(vec![at("r", Content::Reset(WatchReset::default())), broken()]),
+                Ok(vec![snapshot(State::Running, 1), event(2), finished(3)]),
             ]
             .into(),
             ..Default::default()
         };
-        assert_eq!(story(&mut script, Some(0)).await, "snapshot 1 2 3 lost(reset, 100ms) back reset(1) snapshot 2 3");
-        assert_eq!(script.asked, [Some(0), Some(3)]);
-        assert_eq!(script.journals, ["", "one"], "the server is told which journal the number is from");
+        assert_eq!(
+            story(&mut script, Some(0)).await,
+            "snapshot 1 2 3 lost(reset, 100ms) back lost(reset, 200ms) back reset(1) snapshot 2 3"
+        );
+        assert_eq!(script.asked, ["all", "c3", "r"], "a reset is not forgotten with its connection");
+    }
 
-        // A number that no watch has shown is an error.
-        let mut script =
-            Script { answers: [Ok(vec![reset(7), snapshot(State::Running, 7)])].into(), ..Default::default() };
-        assert_eq!(story(&mut script, Some(999)).await, "error(SEQUENCE_OUT_OF_RANGE)");
+    #[tokio::test(start_paused = true)]
+    async fn events_up_to_a_number_are_left_out_and_one_that_is_not_there_is_an_error() {
+        let answer = || {
+            let messages = vec![snapshot(State::Running, 2), event(1), event(2), event(3), finished(4)];
+            Script { answers: [Ok(messages)].into(), ..Default::default() }
+        };
+        assert_eq!(story(&mut answer(), Some(1)).await, "snapshot 2 3 4");
+        assert_eq!(story(&mut answer(), Some(2)).await, "snapshot 3 4");
+        assert_eq!(story(&mut answer(), Some(3)).await, "error(SEQUENCE_OUT_OF_RANGE)");
     }
 
     #[tokio::test(start_paused = true)]
@@ -371,6 +414,7 @@ mod tests {
             story(&mut script, Some(0)).await,
             "snapshot 1 lost(the server left out an event, 100ms) back 2 3 4"
         );
+        assert_eq!(script.asked, ["all", "c1"], "it goes on before the gap");
     }
 
     #[tokio::test(start_paused = true)]
@@ -399,6 +443,7 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(story(&mut script, None).await, "snapshot 6 7");
+        assert_eq!(script.asked, ["new"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -421,8 +466,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn heartbeats_keep_the_follower_patient() {
-        let alive =
-            || Ok(vec![snapshot(State::Running, 3), message(Content::Heartbeat(WatchExecutionHeartbeat::default()))]);
+        let alive = || Ok(vec![snapshot(State::Running, 3), message(Content::Heartbeat(WatchHeartbeat::default()))]);
         let mut script = Script { answers: std::iter::repeat_with(alive).take(100).collect(), ..Default::default() };
         story(&mut script, Some(3)).await;
         assert!(script.asked.len() > 100);

@@ -196,7 +196,7 @@ impl Belay {
     ) -> Result<Vec<ExecutionEvent>> {
         let request = v1::WatchExecutionRequest {
             name: name.into(),
-            after_sequence: Some(0),
+            include_earlier_events: true,
             ..v1::WatchExecutionRequest::default()
         };
         let mut events = Vec::new();

@@ -23,7 +23,7 @@ use crate::{
 /// the execution's time.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Seen {
-    #[prost(message, optional, tag = "2")]
+    #[prost(message, optional, tag = "5")]
     pub(crate) event: Option<SeenEvent>,
 }
 
@@ -168,7 +168,7 @@ async fn poll(address: Address, name: String) -> Result<u64> {
 pub(crate) async fn watch(address: &Address, name: &str, count: u32) -> Result<Vec<Streaming<Seen>>> {
     let begin = async |channel: Channel| {
         let request =
-            v1::WatchExecutionRequest { name: name.to_owned(), after_sequence: Some(0), ..Default::default() };
+            v1::WatchExecutionRequest { name: name.to_owned(), include_earlier_events: true, ..Default::default() };
         let mut client = tonic::client::Grpc::new(channel);
         client.ready().await?;
         let path = PathAndQuery::from_static("/belay.v1.ExecutorService/WatchExecution");

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use belay_proto::v1::{self, executor_service_client::ExecutorServiceClient, watch_execution_response::Content};
+use belay_proto::v1::{self, executor_service_client::ExecutorServiceClient};
 use tokio::{net::UnixStream, time::Instant};
 use tonic::{
     Code, Status, Streaming,
@@ -105,18 +105,18 @@ impl Client {
         page.steps
     }
 
-    /// Begins to watch.
+    /// Begins to watch where an earlier watch was at this cursor; with an empty one, from the first event on.
     ///
     /// # Errors
     /// The service's error.
-    pub async fn watch(
-        &self,
-        id: &str,
-        after_sequence: Option<i64>,
-    ) -> Result<Streaming<v1::WatchExecutionResponse>, Status> {
-        let heartbeat_interval = Some(belay_proto::duration(Duration::from_millis(200)));
-        let request =
-            v1::WatchExecutionRequest { name: name(id), after_sequence, heartbeat_interval, ..Default::default() };
+    pub async fn watch(&self, id: &str, cursor: &str) -> Result<Streaming<v1::WatchExecutionResponse>, Status> {
+        let request = v1::WatchExecutionRequest {
+            name: name(id),
+            cursor: cursor.into(),
+            heartbeat_interval: Some(belay_proto::duration(Duration::from_millis(200))),
+            include_earlier_events: true,
+            ..Default::default()
+        };
         self.raw().watch_execution(request).await.map(tonic::Response::into_inner)
     }
 
@@ -128,14 +128,12 @@ impl Client {
         let watched = async {
             let mut picture = Picture::default();
             while !picture.ended() {
-                let Ok(mut stream) = self.watch(id, Some(picture.last_sequence())).await else {
+                let Ok(mut stream) = self.watch(id, picture.cursor()).await else {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                     continue;
                 };
                 while let Ok(Some(message)) = stream.message().await {
-                    if let Some(Content::Event(event)) = message.content {
-                        picture.take(event);
-                    }
+                    picture.read(message);
                 }
             }
             picture

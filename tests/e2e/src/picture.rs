@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use belay_proto::v1::{self, execution_event::Kind, step::State as Step};
+use belay_proto::v1::{self, execution_event::Kind, step::State as Step, watch_execution_response::Content};
 
 /// A call: its step, the attempt, and its number within the attempt.
 type Call = (String, i32, i32);
@@ -16,9 +16,37 @@ pub struct Picture {
     open_calls: BTreeSet<Call>,
     requested: BTreeSet<Call>,
     said: usize,
+    cursor: String,
 }
 
 impl Picture {
+    /// Applies the event of a message of a watch, if it has one, and keeps its cursor.
+    ///
+    /// # Panics
+    /// As [`Picture::take`]; and when the message has no cursor, or a heartbeat comes with another one than what came before.
+    pub fn read(&mut self, message: v1::WatchExecutionResponse) {
+        let v1::WatchExecutionResponse { cursor, content, .. } = message;
+        assert!(!cursor.is_empty(), "every message has a cursor: {content:?}");
+        match content.expect("a message has content") {
+            Content::Event(event) => {
+                assert_eq!(
+                    event.ephemeral,
+                    self.cursor == cursor,
+                    "what is stored moves the cursor, and nothing else: {event:?}"
+                );
+                self.take(event);
+            }
+            Content::Heartbeat(_) => assert_eq!(self.cursor, cursor, "a heartbeat moves no cursor"),
+            Content::Snapshot(_) | Content::Reset(_) => {}
+        }
+        self.cursor = cursor;
+    }
+
+    /// Where a watch resumes; empty at the beginning.
+    pub fn cursor(&self) -> &str {
+        &self.cursor
+    }
+
     /// Applies the next event.
     ///
     /// # Panics

@@ -187,7 +187,7 @@ async fn events(plan: &str) -> Vec<v1::ExecutionEvent> {
 
 /// All events of an execution, until its end.
 async fn all_events(inside: &Inside, name: String) -> Vec<v1::ExecutionEvent> {
-    let request = v1::WatchExecutionRequest { name, after_sequence: Some(0), ..Default::default() };
+    let request = v1::WatchExecutionRequest { name, include_earlier_events: true, ..Default::default() };
     let mut stream = inside.client.clone().watch_execution(request).await.unwrap().into_inner();
     let mut events = Vec::new();
     while let Some(message) = stream.message().await.unwrap() {
@@ -304,7 +304,7 @@ async fn an_executor_takes_on_as_many_executions_and_watchers_as_it_may() {
 
     let watch = |name: &str| {
         let request =
-            v1::WatchExecutionRequest { name: name.to_owned(), after_sequence: Some(0), ..Default::default() };
+            v1::WatchExecutionRequest { name: name.to_owned(), include_earlier_events: true, ..Default::default() };
         let mut client = inside.client.clone();
         async move { client.watch_execution(request).await.map(tonic::Response::into_inner) }
     };

@@ -355,12 +355,12 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_cursor_ahead_rejected",
         run: belay::cursor_ahead_rejected,
-        expect: Expect::Found { violation: "SEQUENCE_OUT_OF_RANGE", first: 10, within: 200 },
+        expect: Expect::Found { violation: "cursor: is after the last event", first: 10, within: 200 },
     },
     Scenario {
         name: "belay_stale_cursor_trusted",
         run: belay::stale_cursor_trusted,
-        expect: Expect::Found { violation: "without a reset", first: 4, within: 200 },
+        expect: Expect::Found { violation: "without a reset", first: 47, within: 200 },
     },
     Scenario {
         name: "belay_unreadable_row_stops_start",

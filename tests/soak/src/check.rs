@@ -68,19 +68,17 @@ fn json(payload: &v1::Payload) -> Option<Value> {
 pub(crate) async fn watch(soak: &Soak, execution: &str) -> Checked<Picture> {
     soak.is_alive(execution);
     let mut picture = Picture::default();
-    let mut stream = soak
-        .client()
-        .watch(execution, Some(0))
-        .await
-        .map_err(|status| refused(execution, "WatchExecution", &status))?;
+    let mut stream =
+        soak.client().watch(execution, "").await.map_err(|status| refused(execution, "WatchExecution", &status))?;
     loop {
         match stream.message().await {
             Ok(Some(message)) => {
-                let Some(Content::Event(event)) = message.content else { continue };
-                if let Some(Kind::ChildStarted(started)) = &event.kind {
+                if let Some(Content::Event(event)) = &message.content
+                    && let Some(Kind::ChildStarted(started)) = &event.kind
+                {
                     soak.is_alive(&started.execution_id);
                 }
-                picture.take(event);
+                picture.read(message);
             }
             Ok(None) if picture.ended() => return Ok(picture),
             Ok(None) => {

@@ -421,7 +421,7 @@ impl One {
 
     /// Returns once so many children of the execution have ended, or it has.
     async fn until_children_end(&self, count: usize) -> Checked {
-        let watch = self.soak.client().watch(&self.id, Some(0)).await;
+        let watch = self.soak.client().watch(&self.id, "").await;
         let mut stream = watch.map_err(|status| refused(&self.id, "WatchExecution", &status))?;
         let mut ended = 0;
         while let Some(message) =

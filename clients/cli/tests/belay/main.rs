@@ -21,8 +21,8 @@ use std::{
 
 use belay_proto::v1::{
     ErrorClass, Execution, ExecutionCreated, ExecutionEvent, ExecutionFinished, ExecutionRemoved, ExecutionResumed,
-    ExecutionStarted, ExecutionsListed, Failure, PlanViolation, StepTotals, ToolCall, WaitingReason,
-    WatchExecutionsResponse, execution::State, execution_event::Kind, tool_call, waiting_reason,
+    ExecutionStarted, Failure, PlanViolation, StepTotals, ToolCall, WaitingReason, WatchExecutionsResponse,
+    WatchListed, execution::State, execution_event::Kind, tool_call, waiting_reason,
     watch_executions_response::Content as All,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -94,7 +94,7 @@ fn a_run_loses_and_doubles_nothing_when_the_connection_breaks() {
     let output = run(&server, &["run", &plan(&server), "-o", "jsonl"]);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(sequences(&output), ["1", "2", "3", "4"]);
-    assert_eq!(server.world().watches, [Some(0), Some(1), Some(3)]);
+    assert_eq!(server.world().watches, ["all", "1", "3"]);
     assert_eq!(text(&output.stderr).matches("connection lost (the line was cut)").count(), 2);
 }
 
@@ -183,11 +183,15 @@ fn all_executions_are_followed_through_a_broken_line() {
         vec![
             vec![
                 message("", shown("e1", State::Running)),
-                message("c1", All::Listed(ExecutionsListed {})),
+                message("c1", All::Listed(WatchListed {})),
                 message("c2", All::Execution(failed.clone())),
                 message("c3", All::Heartbeat(Default::default())),
             ],
-            vec![message("c4", removed("e1", true)), message("c5", removed("e2", false))],
+            vec![
+                message("c4", removed("e1", true)),
+                message("c5", All::Listed(WatchListed {})),
+                message("c6", removed("e2", false)),
+            ],
         ]
     };
     for (format, expected) in [

@@ -59,8 +59,8 @@ pub(crate) struct World {
     pub(crate) breaks: Vec<i64>,
     /// The starts that were asked for.
     pub(crate) starts: Vec<StartExecutionRequest>,
-    /// The cursors of the watches that were asked for.
-    pub(crate) watches: Vec<Option<i64>>,
+    /// The cursors of the watches that were asked for; `all` and `new` for those without one.
+    pub(crate) watches: Vec<String>,
     /// What `authorization` said at the last request.
     pub(crate) authorization: Option<String>,
     /// The approvals there are, in the order of a list.
@@ -161,8 +161,9 @@ impl Scripted {
     }
 }
 
-fn watched(content: Content) -> WatchMessage {
-    WatchExecutionResponse { journal: "journal".into(), content: Some(content), ..Default::default() }.into()
+/// A message after the event `sent`, which is its cursor.
+fn watched(sent: i64, content: Content) -> WatchMessage {
+    WatchExecutionResponse { cursor: sent.to_string(), content: Some(content), ..Default::default() }.into()
 }
 
 #[tonic::async_trait]
@@ -338,12 +339,16 @@ impl ExecutorService for Scripted {
     ) -> Result<Response<Self::WatchExecutionStream>, Status> {
         let request = request.into_inner();
         let snapshot = self.get(&request.name)?;
-        self.world.lock().unwrap().watches.push(request.after_sequence);
+        let (begin, mut sent) = match (request.cursor.as_str(), request.include_earlier_events) {
+            ("", true) => ("all", 0),
+            ("", false) => ("new", snapshot.last_sequence),
+            (cursor, _) => (cursor, cursor.parse().unwrap()),
+        };
+        self.world.lock().unwrap().watches.push(begin.to_owned());
         self.changed.send_replace(());
-        let mut sent = request.after_sequence.unwrap_or(snapshot.last_sequence);
         let (world, mut changed) = (self.world.clone(), self.changed.subscribe());
         Ok(Response::new(Box::pin(async_stream::try_stream! {
-            yield watched(Content::Snapshot(snapshot));
+            yield watched(sent, Content::Snapshot(snapshot));
             loop {
                 let events: Vec<ExecutionEvent> = {
                     let world = world.lock().unwrap();
@@ -353,7 +358,7 @@ impl ExecutorService for Scripted {
                 for event in events {
                     sent = event.sequence;
                     let is_last = matches!(event.kind, Some(Kind::ExecutionFinished(_)));
-                    yield watched(Content::Event(event));
+                    yield watched(sent, Content::Event(event));
                     if is_last {
                         return;
                     }

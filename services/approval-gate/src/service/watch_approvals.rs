@@ -3,7 +3,9 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use belay_proto::v1::{self, Approval, watch_approvals_response::Content};
 use belay_reasons as reasons;
 use belay_service_kit::{
-    Principal, Taken, status,
+    Principal, Taken,
+    cursor::{Cursor, Source, Watched},
+    status,
     watch::{Wake, heartbeat_interval, wake},
 };
 use futures::StreamExt as _;
@@ -22,42 +24,47 @@ pub(super) async fn watch_approvals(
     request: v1::WatchApprovalsRequest,
 ) -> Result<Messages<v1::WatchApprovalsResponse>, Status> {
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
+    let watched = Watched::approvals(&request.parent, &request.execution);
+    let resumed: Option<Cursor<1>> = watched.read(&request.cursor)?;
     let filter = Filter { namespace: parent(&request.parent)?, execution: request.execution, ..Filter::default() };
-    let after = request.after_revision;
-    if after < 0 {
-        return Err(status::invalid("after_revision", "must not be negative").into());
-    }
-    let store = gate.store.watched_as();
-    let is_foreign = !request.store.is_empty() && request.store != store;
+    let source = Source::new(&[&gate.store.watched_as()]);
     let last = gate.store.follow().borrow().revision;
-    let is_reset = after > 0 && (is_foreign || after > last);
-    if is_reset {
-        tracing::warn!(after, last, is_foreign, "A watcher's cursor is not one of this store; its watch is reset");
-    }
-    let updates = watch(gate, caller, filter, false, if is_reset { 0 } else { after }, heartbeat).await?;
+    let (after, reset) = match resumed.map(|cursor| cursor.check(source, last).map(|()| cursor.place[0])) {
+        None => (0, None),
+        Some(Ok(after)) => (after, None),
+        Some(Err(reason)) => {
+            tracing::warn!(?resumed, last, ?reason, "A watch of approvals cannot go on from its cursor; it is reset");
+            (0, Some(reason))
+        }
+    };
+    let updates = watch(gate, caller, filter, false, after, heartbeat).await?;
     let clock = Arc::clone(&gate.clock);
-    let reset = is_reset.then_some(Ok(Update::Reset(last)));
-    Ok(Box::pin(futures::stream::iter(reset).chain(updates).map(move |update| {
-        let content = match update? {
-            Update::Approval(approval) => Content::Approval(*approval),
+    let message = move |revision, content| {
+        let cursor = watched.write(&Cursor { source, place: [revision] });
+        v1::WatchApprovalsResponse { cursor, content: Some(content) }
+    };
+    let reset = reset.map(|reason| Ok(message(0, Content::Reset(v1::WatchReset { reason: reason.into() }))));
+    let updates = updates.map(move |update| {
+        Ok(match update? {
+            Update::Approval(approval) => message(approval.revision, Content::Approval(*approval)),
+            Update::Listed(revision) => message(revision, Content::Listed(v1::WatchListed {})),
             Update::Quiet(revision) => {
                 let server_time = Some(belay_proto::timestamp(clock.now_micros()));
-                Content::Heartbeat(v1::WatchApprovalsHeartbeat { revision, server_time })
+                message(revision, Content::Heartbeat(v1::WatchHeartbeat { server_time }))
             }
-            Update::Reset(revision) => Content::Reset(v1::WatchApprovalsReset { revision }),
-        };
-        Ok(v1::WatchApprovalsResponse { store: store.clone(), content: Some(content) })
-    })))
+        })
+    });
+    Ok(Box::pin(futures::stream::iter(reset).chain(updates)))
 }
 
 /// What a watcher gets.
 pub(super) enum Update {
     /// An approval in its current state, in BASIC view.
     Approval(Box<Approval>),
+    /// Everything that there was when the watch began has been sent, up to this revision.
+    Listed(i64),
     /// Everything up to this revision has been sent.
     Quiet(i64),
-    /// The watcher's cursor is not one of this store, whose last revision this is.
-    Reset(i64),
 }
 
 /// Watches the approvals that match `filter` and have changed after revision `after`; if `undelivered`, only those whose decision no executor
@@ -103,7 +110,7 @@ impl Watch {
                 }
                 if !begun {
                     begun = true;
-                    yield Update::Quiet(self.cursor);
+                    yield Update::Listed(self.cursor);
                 }
                 // An error means that the store has closed, because the gate is stopping.
                 let head = &mut self.head;

@@ -28,8 +28,7 @@ pub(super) async fn watch_decisions(
                     let answer = answer(&gate, &approval).await?;
                     (Content::Approval(*approval), answer)
                 }
-                // A watch without a cursor is never reset.
-                Update::Quiet(_) | Update::Reset(_) => (Content::Heartbeat(gate_v1::WatchDecisionsHeartbeat {}), None),
+                Update::Listed(_) | Update::Quiet(_) => (Content::Heartbeat(gate_v1::WatchDecisionsHeartbeat {}), None),
             };
             Ok(gate_v1::WatchDecisionsResponse { content: Some(content), answer })
         }

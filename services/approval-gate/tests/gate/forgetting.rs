@@ -2,7 +2,7 @@
 
 use belay_proto::{
     gate_v1,
-    v1::{self, Decision, approval::State},
+    v1::{self, Decision, approval::State, watch_approvals_response::Content},
 };
 use tonic::Code;
 
@@ -34,20 +34,16 @@ fn a_forgotten_execution_leaves_nothing_behind() {
         let grant = gate_v1::GetGrantRequest { approval: approved.name.clone() };
         world.executor.services().get_grant(grant.clone()).await.unwrap();
         assert!(contains(&world, &execution), "they are there before");
-        let watch = v1::WatchApprovalsRequest {
-            parent: "namespaces/-".into(),
-            after_revision: approved.revision,
-            ..Default::default()
-        };
+        let watch = v1::WatchApprovalsRequest { parent: "namespaces/-".into(), ..Default::default() };
         let mut watch = world.person.people().watch_approvals(watch).await.unwrap().into_inner();
+        let is_listed = |message: &v1::WatchApprovalsResponse| matches!(message.content, Some(Content::Listed(_)));
+        while !is_listed(&watch.message().await.unwrap().unwrap()) {}
 
         forget(&world, &["namespaces/default/executions/another"]).await.unwrap();
         assert_eq!(world.get(&pending.name).await.state(), State::Pending, "another execution is another one");
         forget(&world, &[&execution]).await.unwrap();
         let cancelled = loop {
-            if let Some(v1::watch_approvals_response::Content::Approval(approval)) =
-                watch.message().await.unwrap().unwrap().content
-            {
+            if let Some(Content::Approval(approval)) = watch.message().await.unwrap().unwrap().content {
                 break approval;
             }
         };

@@ -4,8 +4,9 @@ use std::{collections::HashMap, pin::Pin, time::Duration};
 
 use belay_proto::{
     gate_v1,
-    v1::{self, Approval, Decision, approval::State, watch_approvals_response::Content},
+    v1::{self, Approval, Decision, approval::State, watch_approvals_response::Content, watch_reset::Reason},
 };
+use belay_service_kit::cursor::{Cursor, Source, Watched};
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use tonic::{Code, Status};
 
@@ -25,7 +26,7 @@ impl Watcher {
         let messages = client.services().watch_decisions(gate_v1::WatchDecisionsRequest::default()).await;
         let content = |message: gate_v1::WatchDecisionsResponse| match message.content.unwrap() {
             Decided::Approval(approval) => Content::Approval(approval),
-            Decided::Heartbeat(_) => Content::Heartbeat(v1::WatchApprovalsHeartbeat::default()),
+            Decided::Heartbeat(_) => Content::Heartbeat(v1::WatchHeartbeat::default()),
         };
         Self(Box::pin(messages.unwrap().into_inner().map_ok(content)))
     }
@@ -34,8 +35,8 @@ impl Watcher {
         self.0.next().await.expect("a watch does not end").unwrap()
     }
 
-    /// The approvals before the next heartbeat.
-    async fn until_heartbeat(&mut self) -> Vec<Approval> {
+    /// The approvals before it is said that all there are have come, and before the next heartbeat.
+    async fn until_quiet(&mut self) -> Vec<Approval> {
         let mut seen = Vec::new();
         while let Content::Approval(approval) = self.next().await {
             seen.push(approval);
@@ -79,7 +80,7 @@ fn a_watch_has_no_gap_and_nothing_twice() {
                     ahead.change().await;
                 }
                 let mut watcher = Watcher::begin(&world.person, all()).await;
-                let begun = watcher.until_heartbeat().await;
+                let begun = watcher.until_quiet().await;
                 assert!(begun.is_sorted_by(|a, b| a.revision < b.revision));
                 ends.push(tokio::spawn(async move {
                     let mut last: HashMap<String, Approval> = HashMap::new();
@@ -110,10 +111,10 @@ fn an_idle_watch_sends_heartbeats() {
         let mut watcher =
             Watcher::begin(&world.person, v1::WatchApprovalsRequest { heartbeat_interval: Some(interval), ..all() })
                 .await;
-        assert_eq!(watcher.until_heartbeat().await, std::slice::from_ref(&asked));
+        assert_eq!(watcher.until_quiet().await, std::slice::from_ref(&asked));
         for _ in 0..2 {
             let Content::Heartbeat(heartbeat) = watcher.next().await else { panic!("nothing has happened") };
-            assert_eq!(heartbeat.revision, asked.revision);
+            assert!(heartbeat.server_time.is_some());
         }
         let odd =
             v1::WatchApprovalsRequest { heartbeat_interval: Some(belay_proto::duration(Duration::ZERO)), ..all() };
@@ -135,7 +136,7 @@ fn a_decision_is_sent_until_it_is_acknowledged() {
     world("approvals:\n  expire_after: 1h\n", async |world| {
         let (a, b, c) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await, world.ask(&effect("c")).await);
         let mut watcher = Watcher::of_decisions(&world.executor).await;
-        assert_eq!(watcher.until_heartbeat().await, [], "nothing is decided yet");
+        assert_eq!(watcher.until_quiet().await, [], "nothing is decided yet");
         let decided = decide(&world.person, &a, Decision::Skip).await.unwrap();
         assert_eq!(watcher.change().await, decided);
 
@@ -146,14 +147,14 @@ fn a_decision_is_sent_until_it_is_acknowledged() {
         assert_eq!(watcher.change().await.name, b.name, "a pending approval was not delivered yet");
         let mut again = Watcher::of_decisions(&world.executor).await;
         let names = |seen: Vec<Approval>| seen.into_iter().map(|approval| approval.name).collect::<Vec<_>>();
-        assert_eq!(names(again.until_heartbeat().await), std::slice::from_ref(&b.name));
+        assert_eq!(names(again.until_quiet().await), std::slice::from_ref(&b.name));
 
         world.clock.advance(3600);
         assert_eq!(world.get(&c.name).await.state(), State::Expired);
         assert_eq!(again.change().await.name, c.name, "expiry is a decision too");
         say(gate_v1::AcknowledgeApprovalsRequest { consumed: vec![b.name.clone()], ..Default::default() }).await;
         let mut last = Watcher::of_decisions(&world.executor).await;
-        assert_eq!(names(last.until_heartbeat().await), [c.name]);
+        assert_eq!(names(last.until_quiet().await), [c.name]);
 
         let request = gate_v1::AcknowledgeApprovalsRequest { delivered: vec![a.name], ..Default::default() };
         let refused = world.person.services().acknowledge_approvals(request).await;
@@ -161,15 +162,15 @@ fn a_decision_is_sent_until_it_is_acknowledged() {
     });
 }
 
-/// Everything that a watch sends before its first heartbeat, that heartbeat's revision, and the store.
-async fn begun(world: &World, after_revision: i64, store: &str) -> (Vec<Content>, i64, String) {
-    let request = v1::WatchApprovalsRequest { after_revision, store: store.into(), ..all() };
+/// Everything that a watch sends until what there is is listed, and its cursor then.
+async fn begun(world: &World, cursor: &str) -> (Vec<Content>, String) {
+    let request = v1::WatchApprovalsRequest { cursor: cursor.to_owned(), ..all() };
     let mut messages = world.person.people().watch_approvals(request).await.unwrap().into_inner();
     let mut seen = Vec::new();
     loop {
         let message = messages.message().await.unwrap().unwrap();
         match message.content.unwrap() {
-            Content::Heartbeat(heartbeat) => return (seen, heartbeat.revision, message.store),
+            Content::Listed(_) => return (seen, message.cursor),
             content => seen.push(content),
         }
     }
@@ -177,32 +178,46 @@ async fn begun(world: &World, after_revision: i64, store: &str) -> (Vec<Content>
 
 /// A watcher that reconnects gets what changed meanwhile and nothing else, also from a gate that was started again.
 #[test]
-fn a_watch_resumes_after_a_revision() {
+fn a_watch_resumes_at_its_cursor() {
     let folder = tempfile::tempdir().unwrap();
-    let (b, decided, cursor, store) = life(folder.path(), "", async |world| {
+    let watched = Watched::approvals("namespaces/default", "");
+    let (b, decided, cursor) = life(folder.path(), "", async |world| {
         let (a, b) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await);
-        let (seen, cursor, store) = begun(&world, 0, "").await;
+        let (seen, cursor) = begun(&world, "").await;
         assert_eq!(seen, [Content::Approval(a.clone()), Content::Approval(b.clone())]);
-        assert_eq!(cursor, b.revision, "a heartbeat can be handed back");
-        assert_eq!(begun(&world, cursor, &store).await, (vec![], cursor, store.clone()));
+        assert_eq!(begun(&world, &cursor).await, (vec![], cursor.clone()), "it can be handed back");
+        let mut messages = world.person.people().watch_approvals(all()).await.unwrap().into_inner();
+        let first = messages.message().await.unwrap().unwrap();
+        assert_eq!(first.content, Some(Content::Approval(a.clone())));
         let decided = decide(&world.person, &a, Decision::Deny).await.unwrap();
-        let after_a = begun(&world, a.revision, &store).await.0;
+        let after_a = begun(&world, &first.cursor).await.0;
         assert_eq!(after_a, [Content::Approval(b.clone()), Content::Approval(decided.clone())]);
-        assert_eq!(begun(&world, cursor, &store).await.0, [Content::Approval(decided.clone())]);
-        (b, decided, cursor, store)
+        assert_eq!(begun(&world, &cursor).await.0, [Content::Approval(decided.clone())]);
+        (b, decided, cursor)
     });
     life(folder.path(), "", async |world| {
-        let changed = vec![Content::Approval(decided.clone())];
-        assert_eq!(begun(&world, cursor, &store).await, (changed, decided.revision, store.clone()));
-        let reset = |revision| Content::Reset(v1::WatchApprovalsReset { revision });
-        let everything = [reset(decided.revision), Content::Approval(b.clone()), Content::Approval(decided.clone())];
-        let unknown = begun(&world, decided.revision + 1, &store).await.0;
-        assert_eq!(unknown, everything, "a revision that this store has not reached");
-        assert_eq!(begun(&world, cursor, "another").await.0, everything, "a revision of another store");
-        assert_eq!(begun(&world, 0, "another").await.0, everything[1..], "a watch from the beginning needs no reset");
-        let odd = v1::WatchApprovalsRequest { after_revision: -1, ..all() };
-        let status = world.person.people().watch_approvals(odd).await.unwrap_err();
-        assert!(status.message().starts_with("after_revision: "), "{status}");
+        let (changed, later) = begun(&world, &cursor).await;
+        assert_eq!(changed, [Content::Approval(decided.clone())]);
+        let later: Cursor<1> = watched.read(&later).unwrap().unwrap();
+        assert_eq!(later.place, [decided.revision]);
+        let reset = Content::Reset(v1::WatchReset { reason: Reason::Lost.into() });
+        let everything = [reset, Content::Approval(b.clone()), Content::Approval(decided.clone())];
+        let another = Source::new(&["another"]);
+        for foreign in [
+            Cursor { place: [decided.revision + 1], ..later },
+            Cursor { place: [-1], ..later },
+            Cursor { source: another, ..later },
+            Cursor { source: another, place: [0] },
+        ] {
+            let (seen, cursor) = begun(&world, &watched.write(&foreign)).await;
+            assert_eq!((seen.as_slice(), cursor), (&everything[..], watched.write(&later)), "{foreign:?}");
+        }
+        let of_one = Watched::approvals("namespaces/default", &b.execution).write(&later);
+        for odd in ["17", &of_one] {
+            let request = v1::WatchApprovalsRequest { cursor: odd.to_owned(), ..all() };
+            let status = world.person.people().watch_approvals(request).await.unwrap_err();
+            assert!(status.message().starts_with("cursor: is not of this watch: use "), "{status}");
+        }
     });
 }
 
@@ -227,7 +242,7 @@ fn a_watch_can_be_about_one_execution_or_all_namespaces() {
         let (a, b, c) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await, world.ask(&other).await);
         let names = async |request| {
             let mut watcher = Watcher::begin(&world.person, request).await;
-            let begun = watcher.until_heartbeat().await;
+            let begun = watcher.until_quiet().await;
             (begun.into_iter().map(|approval| approval.name).collect::<Vec<_>>(), watcher)
         };
         let (seen, mut one) = names(v1::WatchApprovalsRequest { execution: b.execution.clone(), ..all() }).await;

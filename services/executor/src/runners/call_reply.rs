@@ -341,7 +341,6 @@ mod tests {
         reasons::NOTHING_TO_RETRY,
         reasons::PLAN_REVISION_MISMATCH,
         reasons::ETAG_MISMATCH,
-        reasons::SEQUENCE_OUT_OF_RANGE,
         reasons::CANCELLED,
         reasons::APPROVAL_NOT_FOUND,
         reasons::ALREADY_DECIDED,

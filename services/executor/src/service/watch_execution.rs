@@ -3,12 +3,14 @@ use std::{iter::Peekable, pin::Pin, sync::Arc, time::Duration, vec::IntoIter};
 use belay_defects::{Defect, is_planted};
 use belay_journal::{ExecutionKey, ExecutionRow};
 use belay_proto::{
-    v1::{self, watch_execution_response::Content},
+    v1::{self, watch_execution_response::Content, watch_reset::Reason},
     watch::WatchMessage,
 };
 use belay_reasons as reasons;
 use belay_service_kit::{
-    Principal, Taken, status,
+    Principal, Taken,
+    cursor::{Cursor, Source, Watched},
+    status,
     watch::{Wake, heartbeat_interval, wake},
 };
 use futures::{FutureExt as _, Stream};
@@ -42,6 +44,8 @@ pub(super) async fn watch_execution(
 ) -> Result<Messages<WatchMessage>, Status> {
     let name = ExecutionName::parse("name", &request.name)?;
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
+    let watched = Watched::execution(&request.name);
+    let resumed = watched.read(&request.cursor)?;
     let taken = registry.watchers.take_for(caller)?;
     let row = registry.follower.find(&name).await?;
     // Subscribed before the snapshot is taken, so that no event in between is missed.
@@ -50,44 +54,41 @@ pub(super) async fn watch_execution(
     let last_chunk = changes.borrow().chunks;
     let snapshot = show(registry, &name, request.view()).await?;
     let last = snapshot.last_sequence;
-    let mut reset = None;
-    let is_unchecked = is_planted(Defect::StaleCursorTrusted) || is_planted(Defect::CursorAheadRejected);
-    let is_foreign = !request.journal.is_empty() && *request.journal != *registry.journal && !is_unchecked;
-    let cursor = match request.after_sequence {
-        None => last,
-        // Another journal may have different events under the same numbers.
-        Some(after) if after > 0 && is_foreign => {
-            tracing::warn!(execution = %name, after, last, "A watcher's cursor is from another journal; its watch is reset");
-            reset = Some(v1::WatchExecutionReset { last_sequence: last });
-            last
+    let source = Source::new(&[&registry.journal, &snapshot.uid]);
+    let start = if request.include_earlier_events { 0 } else { last };
+    let (after, reset) = begin(resumed, source, start, last);
+    if let Some(reason) = reset {
+        if is_planted(Defect::CursorAheadRejected) {
+            return Err(status::invalid("cursor", "is after the last event").into());
         }
-        Some(after) if (0..=last).contains(&after) => after,
-        // Only durable events are shown, so the store was replaced. With an error the watcher would ask for the same again.
-        Some(after) if after > last && !is_planted(Defect::CursorAheadRejected) => {
-            tracing::warn!(execution = %name, after, last, "A watcher's cursor is after the end of the journal; its watch is reset");
-            reset = Some(v1::WatchExecutionReset { last_sequence: last });
-            last
-        }
-        Some(after) => {
-            let message =
-                format!("after_sequence: {after} is out of range: the oldest event kept is 1 and the last is {last}");
-            let error = status::error(Code::OutOfRange, reasons::SEQUENCE_OUT_OF_RANGE, message);
-            return Err(error.with("oldest_sequence", 1).with("last_sequence", last).into());
-        }
-    };
+        tracing::warn!(execution = %name, ?resumed, last, ?reason, "A watch cannot go on from its cursor; it is reset");
+    }
     let watch = Watch {
         registry: Arc::clone(registry),
         row,
         feed,
         changes,
         traceparent: traceparent(registry, &snapshot),
-        cursor: u64::try_from(cursor).unwrap_or(0),
+        watched,
+        source,
+        cursor: u64::try_from(after).unwrap_or(0),
         last_chunk,
         page: registry.thresholds.watch_page,
         heartbeat,
         _taken: taken,
     };
     Ok(Box::pin(watch.stream(snapshot, reset)))
+}
+
+/// After which event a watch begins, and why it begins with a reset. `start` is where one without a cursor begins, and `last` is the last event that there is.
+fn begin(resumed: Option<Cursor<1>>, source: Source, start: i64, last: i64) -> (i64, Option<Reason>) {
+    let Some(cursor) = resumed else { return (start, None) };
+    let is_unchecked = is_planted(Defect::StaleCursorTrusted) || is_planted(Defect::CursorAheadRejected);
+    // Another journal may have different events under the same numbers, and only durable events are shown: one that ends before the cursor is not the same.
+    match cursor.check(if is_unchecked { cursor.source } else { source }, last) {
+        Ok(()) => (cursor.place[0], None),
+        Err(reason) => (start, Some(reason)),
+    }
 }
 
 struct Watch {
@@ -97,6 +98,10 @@ struct Watch {
     changes: tokio::sync::watch::Receiver<Head>,
     /// The execution's span.
     traceparent: String,
+    watched: Watched,
+    /// What the numbers of the events are of.
+    source: Source,
+    /// The number of the last event that was sent.
     cursor: u64,
     /// The last output chunk that was sent.
     last_chunk: u64,
@@ -111,27 +116,19 @@ impl Watch {
     fn stream(
         mut self,
         snapshot: v1::Execution,
-        reset: Option<v1::WatchExecutionReset>,
+        reset: Option<Reason>,
     ) -> impl futures::Stream<Item = Result<WatchMessage, Status>> {
-        let journal = self.registry.journal.to_string();
-        let encoded_journal = Bytes::from(journal.clone());
-        let response = move |content| v1::WatchExecutionResponse {
-            journal: journal.clone(),
-            content: Some(content),
-            ..v1::WatchExecutionResponse::default()
-        };
-        let message = move |event| WatchMessage::Event { journal: encoded_journal.clone(), event };
         async_stream::try_stream! {
             let ended = is_terminal(snapshot.state());
             let last = sequence_of(&snapshot);
-            if let Some(reset) = reset {
-                yield response(Content::Reset(reset)).into();
+            if let Some(reason) = reset {
+                yield self.message(Content::Reset(v1::WatchReset { reason: reason.into() })).into();
             }
             let first = v1::WatchExecutionResponse {
                 execution: snapshot.name.clone(),
                 uid: snapshot.uid.clone(),
                 traceparent: self.traceparent.clone(),
-                ..response(Content::Snapshot(snapshot))
+                ..self.message(Content::Snapshot(snapshot))
             };
             yield first.into();
             loop {
@@ -140,7 +137,7 @@ impl Watch {
                 // Read after the transitions: output that belongs before one of their events is published before that event.
                 let mut output = self.new_output().into_iter().peekable();
                 for chunk in self.before_next(&mut output) {
-                    yield message(chunk);
+                    yield self.event(chunk);
                 }
                 if transitions.is_empty() {
                     if ended && self.cursor >= last {
@@ -154,8 +151,7 @@ impl Watch {
                         }
                         Wake::Quiet => {
                             let server_time = Some(belay_proto::timestamp(self.registry.clock.now_micros()));
-                            let last_sequence = i64::try_from(self.cursor).unwrap_or(i64::MAX);
-                            yield response(Content::Heartbeat(v1::WatchExecutionHeartbeat { last_sequence, server_time })).into();
+                            yield self.message(Content::Heartbeat(v1::WatchHeartbeat { server_time })).into();
                         }
                     }
                     continue;
@@ -166,9 +162,9 @@ impl Watch {
                         self.cursor = sequence;
                         // An end before the snapshot was followed by a retry.
                         let finished = transition.is_end() && sequence == transition.last() && sequence >= last;
-                        yield message(event);
+                        yield self.event(event);
                         for chunk in self.before_next(&mut output) {
-                            yield message(chunk);
+                            yield self.event(chunk);
                         }
                         if finished {
                             return;
@@ -181,6 +177,21 @@ impl Watch {
                 }
             }
         }
+    }
+
+    /// Where to resume now.
+    fn encoded_cursor(&self) -> String {
+        let place = [i64::try_from(self.cursor).unwrap_or(i64::MAX)];
+        self.watched.write(&Cursor { source: self.source, place })
+    }
+
+    fn message(&self, content: Content) -> v1::WatchExecutionResponse {
+        let (cursor, content) = (self.encoded_cursor(), Some(content));
+        v1::WatchExecutionResponse { cursor, content, ..v1::WatchExecutionResponse::default() }
+    }
+
+    fn event(&self, event: Bytes) -> WatchMessage {
+        WatchMessage::Event { cursor: self.encoded_cursor().into(), event }
     }
 
     /// Output that was not sent yet.
@@ -251,4 +262,28 @@ fn sequence_of(snapshot: &v1::Execution) -> u64 {
 pub(super) fn is_terminal(state: v1::execution::State) -> bool {
     use v1::execution::State;
     matches!(state, State::Completed | State::Partial | State::Failed | State::Cancelled | State::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_begins_after_its_cursor_or_anew() {
+        let (here, elsewhere) = (Source::new(&["journal", "uid"]), Source::new(&["another", "uid"]));
+        let at = |place| Some(Cursor { source: here, place: [place] });
+        for (resumed, source, start, expected) in [
+            (None, here, 0, (0, None)),
+            (None, here, 9, (9, None)),
+            (at(0), here, 9, (0, None)),
+            (at(4), here, 0, (4, None)),
+            (at(9), here, 0, (9, None)),
+            (at(10), here, 0, (0, Some(Reason::Lost))),
+            (at(10), here, 9, (9, Some(Reason::Lost))),
+            (at(4), elsewhere, 0, (0, Some(Reason::Lost))),
+            (at(4), elsewhere, 9, (9, Some(Reason::Lost))),
+        ] {
+            assert_eq!(begin(resumed, source, start, 9), expected, "{resumed:?} in {source:?} or after {start}");
+        }
+    }
 }

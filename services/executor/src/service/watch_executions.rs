@@ -1,16 +1,18 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use belay_journal::{Cursor, ExecutionKey, Order, Position, Query, StoreError};
-use belay_proto::v1::{self, watch_executions_response::Content};
+use belay_journal::{Cursor as Commits, ExecutionKey, Order, Position, Query, StoreError};
+use belay_proto::v1::{self, watch_executions_response::Content, watch_reset::Reason};
 use belay_reasons as reasons;
 use belay_service_kit::{
-    Principal, Taken, status,
+    Principal, Taken,
+    cursor::{Cursor, Source, Watched},
+    status,
     watch::{Wake, heartbeat_interval, wake},
 };
 use tonic::{Code, Status};
 
 use super::{
-    list_executions::{list_id, page, query},
+    list_executions::{page, query},
     watch_execution::Messages,
 };
 use crate::{
@@ -38,31 +40,25 @@ const _: () = assert!((MAX_CURSOR_AGE + DELETION_MARGIN) as u128 <= NAME_RESERVE
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     /// After which transitions.
-    changes: Cursor,
+    changes: Commits,
     /// The executor's time then, in microseconds since the Unix epoch.
     time: i64,
 }
 
 impl Place {
-    /// The cursor for clients. `list` identifies what is watched.
-    fn cursor(self, list: &str, journal: &str) -> String {
-        format!("{list}.{}.{}.{journal}", self.changes.0, self.time)
+    /// The place of a client's cursor, for a journal that has come to `now`.
+    ///
+    /// # Errors
+    /// The reason of the reset with which a watch begins that cannot go on from there.
+    fn of(cursor: Cursor<2>, journal: Source, now: Self) -> Result<Self, Reason> {
+        cursor.check(journal, now.changes.0)?;
+        let [changes, time] = cursor.place;
+        match now.time.checked_sub(time) {
+            Some(0..=MAX_CURSOR_AGE) => Ok(Self { changes: Commits(changes), time }),
+            Some(..0) | None => Err(Reason::Lost),
+            Some(_) => Err(Reason::TooOld),
+        }
     }
-}
-
-/// A client's cursor: the place, and in which journal.
-fn parse(cursor: &str, list: &str) -> Result<(Place, String), Status> {
-    let mut parts = cursor.splitn(4, '.');
-    let mut parsed = || {
-        let found = parts.next()?;
-        let place = Place { changes: Cursor(parts.next()?.parse().ok()?), time: parts.next()?.parse().ok()? };
-        Some((found.to_owned(), place, parts.next()?.to_owned()))
-    };
-    let valid = parsed().filter(|(found, ..)| found == list);
-    valid.map(|(_, place, journal)| (place, journal)).ok_or_else(|| {
-        let message = "is not valid: use the cursor of a watch with the same parent and filter, or leave it empty";
-        status::invalid("cursor", message).into()
-    })
 }
 
 pub(super) async fn watch_executions(
@@ -72,29 +68,36 @@ pub(super) async fn watch_executions(
 ) -> Result<Messages<v1::WatchExecutionsResponse>, Status> {
     let v1::WatchExecutionsRequest { parent, filter, cursor, heartbeat_interval: interval, include_children } = request;
     let heartbeat = heartbeat_interval(interval.as_ref())?;
+    let watched = Watched::executions(&parent, &filter, include_children);
     let list = v1::ListExecutionsRequest { parent, filter, include_children, ..Default::default() };
     // By the time of their creation all executions have a place.
     let query = Query { order: Order::NEWEST_FIRST, limit: PAGE, ..query(&registry.vault, &list)? };
-    let list = list_id(&list);
-    let resumed = match cursor.as_str() {
-        "" => None,
-        cursor => Some(parse(cursor, &list)?),
-    };
+    let resumed = watched.read(&cursor)?;
     let taken = registry.watchers.take_for(caller)?;
     // Subscribed before the place is taken, so that no commit after it is missed.
     let committed = registry.follower.subscribe();
     let changes = registry.follower.read(|reader| reader.latest()).await.map_err(|error| unreadable(&error))?;
     let place = Place { changes, time: registry.now().as_micros() };
-    let resumes = resumed.as_ref().and_then(|(from, journal)| {
-        let age = place.time - from.time;
-        let is_known = **journal == *registry.journal && from.changes <= changes && (0..=MAX_CURSOR_AGE).contains(&age);
-        is_known.then_some(*from)
-    });
+    let journal = Source::new(&[&registry.journal]);
+    let (resumes, reset) = match resumed.map(|cursor| Place::of(cursor, journal, place)) {
+        None => (None, None),
+        Some(Ok(from)) => (Some(from), None),
+        Some(Err(reason)) => {
+            tracing::warn!(
+                ?resumed,
+                ?place,
+                ?reason,
+                "A watch of executions cannot go on from its cursor; it is reset"
+            );
+            (None, Some(reason))
+        }
+    };
     let watch = Watch {
         registry: Arc::clone(registry),
         followed: Followed::new(query.clone()),
         query,
-        list,
+        watched,
+        journal,
         place: resumes.unwrap_or(place),
         began_at: place.changes,
         deleted_after: resumes.unwrap_or(place).time - DELETION_MARGIN,
@@ -103,7 +106,7 @@ pub(super) async fn watch_executions(
         heartbeat,
         _taken: taken,
     };
-    Ok(Box::pin(watch.stream(resumed.is_some() && resumes.is_none(), resumes.is_none())))
+    Ok(Box::pin(watch.stream(reset, resumes.is_none())))
 }
 
 /// A running watch of executions. What it holds does not grow with how slowly its messages are taken: it reads on when one has been taken.
@@ -111,11 +114,12 @@ struct Watch {
     registry: Arc<ExecutionRegistry>,
     query: Query,
     followed: Followed,
-    /// Identifies parent and filter in cursors.
-    list: String,
+    watched: Watched,
+    /// What the places are of.
+    journal: Source,
     place: Place,
     /// The last transition when the watch began: an execution whose first one is later is new.
-    began_at: Cursor,
+    began_at: Commits,
     /// Deletions from this time on may not have been told.
     deleted_after: i64,
     /// Those that have been.
@@ -129,13 +133,13 @@ struct Watch {
 impl Watch {
     fn stream(
         mut self,
-        is_reset: bool,
-        lists: bool,
+        reset: Option<Reason>,
+        mut lists: bool,
     ) -> impl futures::Stream<Item = Result<v1::WatchExecutionsResponse, Status>> {
         let silent = |content| v1::WatchExecutionsResponse { cursor: String::new(), content: Some(content) };
         async_stream::try_stream! {
-            if is_reset {
-                yield silent(Content::Reset(v1::WatchExecutionsReset {}));
+            if let Some(reason) = reset {
+                yield silent(Content::Reset(v1::WatchReset { reason: reason.into() }));
             }
             if lists {
                 // Deletions up to now are no news.
@@ -151,7 +155,7 @@ impl Watch {
                     let Some(next) = page.next else { break };
                     self.query.after = Some(next);
                 }
-                yield self.message(Content::Listed(v1::ExecutionsListed {}));
+                yield self.message(Content::Listed(v1::WatchListed {}));
             }
             loop {
                 self.committed.mark_unchanged();
@@ -191,6 +195,10 @@ impl Watch {
                     }
                 }
                 self.place.time = time;
+                if !lists {
+                    lists = true;
+                    yield self.message(Content::Listed(v1::WatchListed {}));
+                }
                 let (changed, shutdown) = (async { drop(self.committed.changed().await) }, &self.registry.shutdown);
                 match wake(changed, shutdown, self.heartbeat).await {
                     Wake::Changed => tokio::time::sleep(PACE).await,
@@ -199,7 +207,7 @@ impl Watch {
                     }
                     Wake::Quiet => {
                         let server_time = Some(belay_proto::timestamp(self.registry.clock.now_micros()));
-                        yield self.message(Content::Heartbeat(v1::WatchExecutionsHeartbeat { server_time }));
+                        yield self.message(Content::Heartbeat(v1::WatchHeartbeat { server_time }));
                     }
                 }
             }
@@ -207,7 +215,8 @@ impl Watch {
     }
 
     fn message(&self, content: Content) -> v1::WatchExecutionsResponse {
-        let cursor = self.place.cursor(&self.list, &self.registry.journal);
+        let place = [self.place.changes.0, self.place.time];
+        let cursor = self.watched.write(&Cursor { source: self.journal, place });
         v1::WatchExecutionsResponse { cursor, content: Some(content) }
     }
 
@@ -237,13 +246,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_comes_back_as_it_was_and_others_are_refused() {
-        let place = Place { changes: Cursor(17), time: 1_796_115_600_000_000 };
-        let cursor = place.cursor("0123abcd", "a-store.2");
-        assert_eq!(parse(&cursor, "0123abcd").unwrap(), (place, "a-store.2".to_owned()));
-        for (cursor, list) in [(cursor.as_str(), "other"), ("0123abcd.1", "0123abcd"), ("0123abcd.x.1.s", "0123abcd")] {
-            let refused = parse(cursor, list).unwrap_err();
-            assert!(refused.message().starts_with("cursor: is not valid"), "{refused}");
+    fn a_watch_goes_on_for_ten_minutes_in_the_same_journal() {
+        let (journal, another) = (Source::new(&["a-store"]), Source::new(&["a-store.2"]));
+        let now = Place { changes: Commits(17), time: 1_796_115_600_000_000 };
+        let cursor = |changes, age| Cursor { source: journal, place: [changes, now.time - age] };
+        for (cursor, source, expected) in [
+            (cursor(17, 0), journal, Ok(now)),
+            (cursor(3, MAX_CURSOR_AGE), journal, Ok(Place { changes: Commits(3), time: now.time - MAX_CURSOR_AGE })),
+            (cursor(3, MAX_CURSOR_AGE + 1), journal, Err(Reason::TooOld)),
+            (cursor(3, -1), journal, Err(Reason::Lost)),
+            (cursor(3, i64::MAX), journal, Err(Reason::TooOld)),
+            (Cursor { source: journal, place: [3, i64::MIN] }, journal, Err(Reason::Lost)),
+            (cursor(18, 0), journal, Err(Reason::Lost)),
+            (cursor(17, 0), another, Err(Reason::Lost)),
+        ] {
+            assert_eq!(Place::of(cursor, source, now), expected, "{cursor:?} in {source:?}");
         }
     }
 }

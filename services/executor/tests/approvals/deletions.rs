@@ -233,7 +233,7 @@ async fn a_watch_of_a_deleted_execution_ends() {
     let name = inside.executor.run(&steps.join("; ")).await;
     inside.executor.end(&name).await;
     // More than the connection buffers, so the server has not read all events when the execution is deleted.
-    let mut watch = inside.executor.watch(&name, Some(0)).await;
+    let mut watch = inside.executor.watch(&name, true).await;
     assert!(matches!(watch.message().await.unwrap().unwrap().content, Some(Content::Snapshot(_))));
     assert_eq!(delete(&inside.executor, request(&name)).await, Ok(true));
     let end = loop {

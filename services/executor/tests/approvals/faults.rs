@@ -36,7 +36,7 @@ async fn an_execution_continues_after_a_fault_in_its_driver() {
     let inside = panicking(&world, &faults).await;
     let executor = &inside.executor;
     let name = executor.run("a; b: effect after a; c after b").await;
-    let mut watch = executor.watch(&name, Some(0)).await;
+    let mut watch = executor.watch(&name, true).await;
     let approval = world.gate.pending_approval("b").await;
     world.gate.approve(&approval.name);
     assert_eq!(executor.end(&name).await.state(), State::Completed);

@@ -6,7 +6,7 @@ use crate::support::{Executor, World, kinds};
 
 /// Everything that a watch brings until the end: pieces of output as `>text`, other events by their kinds.
 async fn watched(executor: &Executor, name: &str) -> Vec<String> {
-    let mut stream = executor.watch(name, Some(0)).await;
+    let mut stream = executor.watch(name, true).await;
     executor.resume(name).await;
     let mut heard = Vec::new();
     while let Some(message) = stream.message().await.unwrap() {

@@ -171,7 +171,7 @@ async fn reads_are_answered_while_the_driver_waits_for_the_disk() {
             client.pause_execution(v1::PauseExecutionRequest { name, ..Default::default() }).await.unwrap().into_inner()
         })
     };
-    let mut watch = executor.watch(&name, Some(0)).await;
+    let mut watch = executor.watch(&name, true).await;
     for _ in 0..100 {
         assert_eq!(executor.get(&name).await.unwrap(), before);
         assert_eq!(executor.step(&name, "a").await.unwrap().state(), State::Completed);

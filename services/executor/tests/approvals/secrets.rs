@@ -148,7 +148,7 @@ fn play(world: &World, secrets: &[String]) {
 
 /// Everything that a watch brings to the end.
 async fn watched(executor: &Executor, name: &str) -> Vec<u8> {
-    let mut stream = executor.watch(name, Some(0)).await;
+    let mut stream = executor.watch(name, true).await;
     let mut bytes = Vec::new();
     while let Some(message) = stream.message().await.unwrap() {
         bytes.extend(message.encode_to_vec());
@@ -201,7 +201,7 @@ async fn secrets_reach_the_tools_and_nothing_else() {
         let (name, executor) = (name.clone(), Executor { child: None, client: executor.client.clone() });
         async move { watched(&executor, &name).await }
     });
-    let until_watched = async { executor.watch(&name, Some(0)).await.message().await.unwrap() };
+    let until_watched = async { executor.watch(&name, true).await.message().await.unwrap() };
     until_watched.await;
     executor.resume(&name).await;
     let approval = world.gate.pending_approval("held").await;
@@ -415,7 +415,7 @@ async fn what_was_changed_in_a_sealed_part_is_refused() {
     let executor = world.executor().await;
     assert_eq!(refused(&executor, &sealed).await, (Code::DataLoss, "STORE_CORRUPT".to_owned()));
     assert!(executor.get(&open).await.is_ok());
-    let mut stream = executor.watch(&open, Some(0)).await;
+    let mut stream = executor.watch(&open, true).await;
     assert!(matches!(stream.message().await.unwrap().unwrap().content, Some(Content::Snapshot(_))));
 }
 

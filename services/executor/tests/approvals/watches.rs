@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use belay_proto::v1::{self, execution::State, watch_executions_response::Content};
+use belay_proto::v1::{self, execution::State, watch_executions_response::Content, watch_reset::Reason};
+use belay_service_kit::cursor::{Cursor, Source, Watched};
 use tonic::{Code, Status, Streaming};
 
 use crate::support::*;
@@ -16,7 +17,7 @@ struct Dashboard {
     sent: Vec<String>,
     cursor: String,
     messages: usize,
-    resets: usize,
+    resets: Vec<Reason>,
     is_listed: bool,
 }
 
@@ -36,8 +37,8 @@ impl Dashboard {
                 self.removed.push((removed.name, removed.deleted));
             }
             Content::Listed(_) => self.is_listed = true,
-            Content::Reset(_) => {
-                self.resets += 1;
+            Content::Reset(reset) => {
+                self.resets.push(reset.reason());
                 self.known.clear();
             }
             Content::Heartbeat(_) => {}
@@ -107,7 +108,7 @@ async fn a_dashboard_follows_all_executions() {
     // The heartbeats tell the place; nothing else comes while nothing changes.
     let (before, cursor) = (board.messages, board.cursor.clone());
     board.until(&mut messages, "a heartbeat", |board| board.messages > before && board.cursor != cursor).await;
-    assert_eq!((board.known.len(), board.removed.len(), board.resets), (2, 1, 0));
+    assert_eq!((board.known.len(), board.removed.len(), board.resets), (2, 1, vec![]));
 }
 
 // S2-FR-053: a watch resumes where it broke, also after a restart: only what changed comes, and what was deleted meanwhile is told.
@@ -128,7 +129,9 @@ async fn a_watch_resumes_after_its_cursor() {
     executor.end(&started).await;
     let mut messages = watch(&executor, "", &board.cursor).await;
     board.sent.clear();
-    board.until(&mut messages, "what changed", |board| board.is(&started, State::Completed)).await;
+    board.is_listed = false;
+    board.until(&mut messages, "what changed", |board| board.is_listed).await;
+    assert!(board.is(&started, State::Completed), "it has come before what there is is said to be listed");
     assert!(!board.sent.contains(&kept) && !board.sent.contains(&deleted), "what did not change comes again");
     drop(messages);
 
@@ -144,19 +147,21 @@ async fn a_watch_resumes_after_its_cursor() {
             board.is(&waiting, State::Completed) && board.removed == [(deleted.clone(), true)]
         })
         .await;
-    assert_eq!(board.resets, 0);
+    assert_eq!(board.resets, []);
     assert!(board.is(&kept, State::Completed) && board.known.len() == 3, "{:?}", board.known);
 
     // A place that the journal does not have begins anew.
-    let (rest, journal) = board.cursor.rsplit_once('.').unwrap();
-    for foreign in [format!("{rest}.another"), {
-        let parts: Vec<&str> = board.cursor.splitn(4, '.').collect();
-        format!("{}.999999999.{}.{journal}", parts[0], parts[2])
-    }] {
-        let (mut anew, mut messages) = (Dashboard::default(), watch(&executor, "", &foreign).await);
+    let watched = Watched::executions("namespaces/-", "", false);
+    let Cursor { source, place: [changes, time] } = watched.read::<2>(&board.cursor).unwrap().unwrap();
+    for (foreign, reason) in [
+        (Cursor { source: Source::new(&["another"]), place: [changes, time] }, Reason::Lost),
+        (Cursor { source, place: [999_999_999, time] }, Reason::Lost),
+        (Cursor { source, place: [changes, time - 601_000_000] }, Reason::TooOld),
+    ] {
+        let (mut anew, mut messages) = (Dashboard::default(), watch(&executor, "", &watched.write(&foreign)).await);
         anew.known.insert("forgotten".to_owned(), State::Running);
         anew.until(&mut messages, "the list", |board| board.is_listed).await;
-        assert_eq!((anew.resets, &anew.known), (1, &board.known), "{foreign}");
+        assert_eq!((anew.resets, &anew.known), (vec![reason], &board.known), "{foreign:?}");
     }
 }
 

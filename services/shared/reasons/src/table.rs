@@ -162,8 +162,8 @@ table! {
     "The execution had not ended when `--wait-timeout` was over. A server continues it; a `belay run` without a server has paused it."
     "The `next` line returns to it."
 
-    SEQUENCE_OUT_OF_RANGE Executions 2 false [] [OutOfRange]
-    "The watch was to begin after an event that the execution does not have."
+    SEQUENCE_OUT_OF_RANGE Executions 2 false [] []
+    "Events were to be shown after one that the execution does not have."
     "Use a sequence from the range that is shown, or leave `--after` out."
 
     TOOL_FAILED Calls 30 true [Transient InvalidArguments] []

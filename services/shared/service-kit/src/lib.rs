@@ -8,6 +8,7 @@ mod authority;
 pub mod clock;
 mod connections;
 pub mod contract;
+pub mod cursor;
 mod deadline;
 mod fitting;
 mod guard;

@@ -19,7 +19,7 @@ async fn children(client: &Client, id: &str) -> Vec<String> {
 async fn until(client: &Client, id: &str, is: impl Fn(&Kind) -> bool) {
     let watched = async {
         loop {
-            let Ok(mut stream) = client.watch(id, Some(0)).await else {
+            let Ok(mut stream) = client.watch(id, "").await else {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             };

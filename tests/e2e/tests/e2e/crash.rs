@@ -72,7 +72,7 @@ async fn a_pause_and_a_backoff_outlive_the_executor() {
           - {id: flaky, tool: noop, arguments: {fail: no, fail_attempts: 1}, retry: {max_attempts: 2, backoff: [6s]}}
     ";
     client.start("patient", plan).await;
-    let mut stream = client.watch("patient", Some(0)).await.unwrap();
+    let mut stream = client.watch("patient", "").await.unwrap();
     let mut retry_seen = false;
     let mut completed = false;
     while !(retry_seen && completed) {

@@ -345,7 +345,7 @@ async fn what_a_viewer_does_not_read_delays_nobody_and_is_bounded() {
         Endpoint::from_shared(server.url.clone()).unwrap().initial_stream_window_size(0).connect_lazy();
     let mut unread = Executor::new(taking_nothing.clone());
     let mut streams = Vec::new();
-    let all = v1::WatchExecutionRequest { name: name("long"), after_sequence: Some(0), ..Default::default() };
+    let all = v1::WatchExecutionRequest { name: name("long"), include_earlier_events: true, ..Default::default() };
     for _ in 0..16 {
         streams.push(unread.watch_execution(with(&viewer, all.clone())).await.unwrap().into_inner());
     }
@@ -399,6 +399,8 @@ async fn what_a_viewer_does_not_read_delays_nobody_and_is_bounded() {
     assert!(matches!(last, Ok(Err(_))), "{last:?}, after {number} and {status:?}");
     tokio::time::timeout(Duration::from_secs(100), others(2)).await.expect("all others are answered");
     let mut back = Executor::new(server.tcp());
-    let from_there = v1::WatchExecutionRequest { after_sequence: Some(1), ..all.clone() };
+    let mut again = back.watch_execution(with(&viewer, all.clone())).await.unwrap().into_inner();
+    let cursor = again.message().await.unwrap().unwrap().cursor;
+    let from_there = v1::WatchExecutionRequest { cursor, ..all.clone() };
     assert!(back.watch_execution(with(&viewer, from_there)).await.unwrap().into_inner().message().await.is_ok());
 }

@@ -9,7 +9,9 @@ use belay_e2e::{
 };
 use belay_proto::v1::{
     self, Decision, executor_service_client::ExecutorServiceClient, watch_execution_response::Content,
+    watch_reset::Reason,
 };
+use belay_service_kit::cursor::{Cursor, Source, Watched};
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tonic::Code;
 
@@ -41,15 +43,20 @@ async fn two_hundred_disconnects_leave_no_gap() {
             // The rest of the disconnects happen to a replay.
             picture = Picture::default();
         }
-        let mut stream = client.watch("long", Some(picture.last_sequence())).await.unwrap();
+        let mut stream = client.watch("long", picture.cursor()).await.unwrap();
         let first = stream.message().await.unwrap().expect("there is a snapshot");
-        let Some(Content::Snapshot(snapshot)) = first.content else { panic!("the snapshot comes first") };
+        let Some(Content::Snapshot(snapshot)) = &first.content else { panic!("the snapshot comes first") };
         assert!(snapshot.last_sequence >= picture.last_sequence(), "a snapshot is never older than what was seen");
+        assert!(picture.cursor().is_empty() || picture.cursor() == first.cursor, "a snapshot moves no cursor");
+        picture.read(first);
         for _ in 0..random.random_range(0..20) {
-            match stream.message().await.unwrap().and_then(|message| message.content) {
-                Some(Content::Event(event)) => picture.take(event),
-                Some(Content::Heartbeat(beat)) => assert_eq!(beat.last_sequence, picture.last_sequence()),
-                Some(Content::Snapshot(_) | Content::Reset(_)) => panic!("there is one snapshot"),
+            match stream.message().await.unwrap() {
+                Some(v1::WatchExecutionResponse {
+                    content: Some(Content::Snapshot(_) | Content::Reset(_)), ..
+                }) => {
+                    panic!("there is one snapshot")
+                }
+                Some(message) => picture.read(message),
                 None => break,
             }
         }
@@ -90,12 +97,11 @@ async fn live_output_and_approvals_leave_no_gap_either() {
     let mut picture = Picture::default();
     let mut seen = 0;
     while !picture.ended() {
-        let mut stream = client.watch("talking", Some(picture.last_sequence())).await.unwrap();
+        let mut stream = client.watch("talking", picture.cursor()).await.unwrap();
         // A new watcher gets recent output again, so each watch has to last longer than that.
         for _ in 0..random.random_range(1..150) {
-            match stream.message().await.unwrap().and_then(|message| message.content) {
-                Some(Content::Event(event)) => picture.take(event),
-                Some(_) => {}
+            match stream.message().await.unwrap() {
+                Some(message) => picture.read(message),
                 None => break,
             }
         }
@@ -108,11 +114,10 @@ async fn live_output_and_approvals_leave_no_gap_either() {
         if replayed.ended() {
             replayed = Picture::default();
         }
-        let mut stream = client.watch("talking", Some(replayed.last_sequence())).await.unwrap();
+        let mut stream = client.watch("talking", replayed.cursor()).await.unwrap();
         for _ in 0..random.random_range(1..40) {
-            match stream.message().await.unwrap().and_then(|message| message.content) {
-                Some(Content::Event(event)) => replayed.take(event),
-                Some(_) => {}
+            match stream.message().await.unwrap() {
+                Some(message) => replayed.read(message),
                 None => break,
             }
         }
@@ -136,51 +141,70 @@ fn done(event: &v1::ExecutionEvent) -> Option<i32> {
     }
 }
 
+/// Its cursors are of one execution and one journal. One that is of another execution, or none at all, is refused; after one whose place the journal does not have
+/// the watch begins anew, with a reset.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cursor_that_cannot_be_is_refused_with_the_oldest_sequence() {
+async fn a_cursor_is_of_one_execution_and_one_journal() {
     let folder = tempfile::tempdir().unwrap();
     let services = Services::start(folder.path()).await;
     let client = Client::new(&services.socket());
     client.start("short", &plan(1)).await;
-    client.watch_to_the_end("short").await;
-    let status = client.watch("short", Some(-1)).await.map(drop).unwrap_err();
-    assert_eq!(status.code(), Code::OutOfRange);
-    let info = tonic_types::StatusExt::get_details_error_info(&status).unwrap();
-    assert_eq!(info.metadata["oldest_sequence"], "1");
-    assert_eq!(info.reason, "SEQUENCE_OUT_OF_RANGE");
+    let picture = client.watch_to_the_end("short").await;
+    client.start("other", &plan(1)).await;
+    let other = client.watch_to_the_end("other").await;
+    for wrong in ["17", other.cursor(), &picture.cursor()[1..]] {
+        let status = client.watch("short", wrong).await.map(drop).unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        let message =
+            "cursor: is not of this watch: use the last `cursor` of a watch with the same `name`, or leave it empty";
+        assert_eq!(status.message(), message);
+        let violations = tonic_types::StatusExt::get_details_bad_request(&status).unwrap().field_violations;
+        assert_eq!(violations[0].field, "cursor");
+    }
 
-    // Ahead of the journal: the events seen are gone, and the watch restarts with a reset instead of failing forever.
-    let mut stream = client.watch("short", Some(999)).await.unwrap();
-    let Some(Content::Reset(reset)) = stream.message().await.unwrap().unwrap().content else {
-        panic!("a reset comes first")
-    };
-    let Some(Content::Snapshot(snapshot)) = stream.message().await.unwrap().unwrap().content else {
-        panic!("a snapshot follows")
-    };
-    assert_eq!(reset.last_sequence, snapshot.last_sequence);
-    assert!(stream.message().await.unwrap().is_none(), "nothing follows the last event");
-
-    // A cursor from another journal, which this one may have passed since: the events seen may be gone as well.
-    let first = async |journal: &str| {
+    let messages = async |cursor: &str, include_earlier_events| {
         let request = v1::WatchExecutionRequest {
-            name: belay_e2e::client::name("short"),
-            after_sequence: Some(1),
-            journal: journal.into(),
+            name: name("short"),
+            cursor: cursor.into(),
+            include_earlier_events,
             ..Default::default()
         };
         let mut stream = client.raw().watch_execution(request).await.unwrap().into_inner();
-        stream.message().await.unwrap().unwrap()
+        let mut messages = Vec::new();
+        while let Some(message) = stream.message().await.unwrap() {
+            messages.push(message);
+        }
+        messages
     };
-    let here = first("").await;
-    assert!(matches!(here.content, Some(Content::Snapshot(_))), "a watcher that does not know its journal is believed");
-    assert!(matches!(first(&here.journal).await.content, Some(Content::Snapshot(_))));
-    let elsewhere = first("another").await;
-    assert!(matches!(elsewhere.content, Some(Content::Reset(_))), "{elsewhere:?}");
-    assert_eq!(elsewhere.journal, here.journal);
+    let is_snapshot = |message: &v1::WatchExecutionResponse| matches!(message.content, Some(Content::Snapshot(_)));
+    let all = messages("", true).await;
+    assert!(is_snapshot(&all[0]));
+    assert_eq!(all.len(), 1 + picture.events().len());
+    for (place, message) in all.iter().enumerate() {
+        let rest = messages(&message.cursor, place % 2 == 0).await;
+        assert!(is_snapshot(&rest[0]));
+        assert_eq!(
+            &rest[1..],
+            &all[place + 1..],
+            "after message {place}, whatever is asked for where there is no cursor"
+        );
+    }
+    let new = messages("", false).await;
+    assert!(is_snapshot(&new[0]));
+    assert_eq!((new.len(), new[0].cursor.as_str()), (1, picture.cursor()), "nothing follows the last event");
 
-    let mut stream = client.watch("short", None).await.unwrap();
-    assert!(matches!(stream.message().await.unwrap().unwrap().content, Some(Content::Snapshot(_))));
-    assert!(stream.message().await.unwrap().is_none(), "nothing follows the last event");
+    // The events seen are gone: those after the end of the journal, and all of another journal, which this one may have passed since.
+    let watched = Watched::execution(&name("short"));
+    let last: Cursor<1> = watched.read(picture.cursor()).unwrap().unwrap();
+    for lost in [Cursor { place: [999], ..last }, Cursor { source: Source::new(&["another"]), place: [1] }] {
+        for include_earlier_events in [true, false] {
+            let anew = messages(&watched.write(&lost), include_earlier_events).await;
+            let expected = Content::Reset(v1::WatchReset { reason: Reason::Lost.into() });
+            assert_eq!(anew[0].content, Some(expected));
+            let without = if include_earlier_events { &all } else { &new };
+            assert_eq!((&anew[0].cursor, &anew[1..]), (&without[0].cursor, &without[..]), "as without a cursor");
+        }
+    }
 }
 
 /// The watch of an idle execution sends heartbeats.
@@ -190,17 +214,14 @@ async fn heartbeats_carry_the_cursor() {
     let services = Services::start(folder.path()).await;
     let client = Client::new(&services.socket());
     client.start("quiet", "{id: quiet, steps: [{id: a, tool: noop, arguments: {sleep_ms: 600000}}]}").await;
-    let mut stream = client.watch("quiet", Some(0)).await.unwrap();
-    let mut last = 0;
+    let mut stream = client.watch("quiet", "").await.unwrap();
+    let mut picture = Picture::default();
     loop {
-        match stream.message().await.unwrap().unwrap().content {
-            Some(Content::Event(event)) => last = event.sequence,
-            Some(Content::Heartbeat(beat)) => {
-                assert!(last > 0);
-                assert_eq!(beat.last_sequence, last);
-                break;
-            }
-            _ => {}
+        let message = stream.message().await.unwrap().unwrap();
+        let is_heartbeat = matches!(message.content, Some(Content::Heartbeat(_)));
+        picture.read(message);
+        if is_heartbeat && picture.last_sequence() > 0 {
+            break;
         }
     }
 }
@@ -221,7 +242,8 @@ async fn streams_that_are_not_read_delay_no_other_client() {
     let executor = ExecutorServiceClient::new(unread_channel(&services.socket()));
     let mut watches = tokio::task::JoinSet::new();
     for _ in 0..16 {
-        let request = v1::WatchExecutionRequest { name: name("long"), after_sequence: Some(0), ..Default::default() };
+        let request =
+            v1::WatchExecutionRequest { name: name("long"), include_earlier_events: true, ..Default::default() };
         let mut executor = executor.clone();
         watches.spawn(async move { executor.watch_execution(request).await.unwrap().into_inner() });
     }

@@ -72,13 +72,18 @@ async fn follow(
     request: &mut WatchExecutionsRequest,
     tries: &mut u32,
 ) -> Result<Infallible, Stopped> {
+    // What has changed meanwhile is news like any other.
+    let mut lists = request.cursor.is_empty();
     let mut messages = session.client.watch_executions(request.clone()).await.map_err(Stopped::Broken)?.into_inner();
     loop {
         let message = messages.message().await.map_err(Stopped::Broken)?;
         let message =
             message.ok_or_else(|| Stopped::Broken(tonic::Status::unavailable("the server ended the watch")))?;
         *tries = 0;
-        print(context, &message).map_err(Stopped::Failed)?;
+        lists |= matches!(message.content, Some(Content::Reset(_)));
+        if lists || !matches!(message.content, Some(Content::Listed(_))) {
+            print(context, &message).map_err(Stopped::Failed)?;
+        }
         if !message.cursor.is_empty() {
             request.cursor = message.cursor;
         }

@@ -173,7 +173,7 @@ impl Executor {
     /// Returns the execution as soon as it meets a condition, which is checked after each event and each heartbeat.
     pub(crate) async fn until(&self, name: &str, what: &str, is: impl Fn(&v1::Execution) -> bool) -> v1::Execution {
         let watched = async {
-            let mut stream = self.watch(name, None).await;
+            let mut stream = self.watch(name, false).await;
             loop {
                 let execution = self.get(name).await.unwrap();
                 if is(&execution) {
@@ -220,13 +220,13 @@ impl Executor {
     pub(crate) async fn watch(
         &self,
         name: &str,
-        after_sequence: Option<i64>,
+        include_earlier_events: bool,
     ) -> tonic::Streaming<v1::WatchExecutionResponse> {
         let heartbeat_interval = Some(pbjson_types::Duration { seconds: 0, nanos: 100_000_000 });
         let request = v1::WatchExecutionRequest {
             name: name.to_owned(),
-            after_sequence,
             heartbeat_interval,
+            include_earlier_events,
             ..Default::default()
         };
         self.client.clone().watch_execution(request).await.unwrap().into_inner()
@@ -235,7 +235,7 @@ impl Executor {
     /// All its events, once it has ended.
     pub(crate) async fn events(&self, name: &str) -> Vec<v1::ExecutionEvent> {
         self.end(name).await;
-        let mut stream = self.watch(name, Some(0)).await;
+        let mut stream = self.watch(name, true).await;
         let mut events = Vec::new();
         while let Some(message) = stream.message().await.unwrap() {
             if let Some(Content::Event(event)) = message.content {

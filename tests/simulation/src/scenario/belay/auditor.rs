@@ -268,7 +268,7 @@ async fn read(connection: &mut Connection, name: &str, observed: &Observations, 
     loop {
         let request = v1::WatchExecutionRequest {
             name: name.to_owned(),
-            after_sequence: Some(0),
+            include_earlier_events: true,
             view: v1::ExecutionView::Full.into(),
             ..v1::WatchExecutionRequest::default()
         };

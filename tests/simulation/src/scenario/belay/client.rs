@@ -164,7 +164,7 @@ impl Connection {
             }
             // By a client.
             Some("EXECUTION_DELETED") if !self.observed.deletions().is_empty() => {}
-            Some(reason @ ("EXECUTION_NOT_FOUND" | "SEQUENCE_OUT_OF_RANGE")) => {
+            Some(reason @ "EXECUTION_NOT_FOUND") => {
                 self.observed.violation(format_args!("what was observed is gone: {reason}: {message}"));
             }
             Some(reason) => self.observed.violation(format_args!("{reason}: {message}")),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belay_proto::v1::Decision;
 use belay_proto::v1::{self, approval, execution};
+use belay_service_kit::cursor::Source;
 
 use super::backup::Backup;
 use super::damage::Damaged;
@@ -39,8 +40,8 @@ pub(super) struct State {
     /// Requests whose client has seen the end of the execution.
     ended: BTreeSet<String>,
     executions: BTreeMap<String, ObservedExecution>,
-    /// When the journal is replaced: the events shown, by execution, journal and sequence.
-    shown: BTreeMap<(String, String, i64), v1::ExecutionEvent>,
+    /// When the journal is replaced: the events shown, by execution, source and sequence.
+    shown: BTreeMap<(String, Source, i64), v1::ExecutionEvent>,
     approvals: BTreeMap<String, ObservedApproval>,
     /// By the names of the executions.
     deletions: BTreeMap<String, Deletion>,
@@ -204,15 +205,15 @@ impl Observations {
         }
     }
 
-    /// Records that a watcher of execution `name` got `event` from `journal`.
-    pub(super) fn shown(&self, name: &str, journal: &str, event: v1::ExecutionEvent) {
+    /// Records that a watcher of execution `name` got `event` from `source`.
+    pub(super) fn shown(&self, name: &str, source: Source, event: v1::ExecutionEvent) {
         let mut state = self.state();
         let sequence = event.sequence;
         let before = if self.journal_remembers {
             let heard = state.executions.entry(name.to_owned()).or_default();
             heard.events.insert(sequence, event.clone())
         } else {
-            state.shown.insert((name.to_owned(), journal.to_owned(), sequence), event.clone())
+            state.shown.insert((name.to_owned(), source, sequence), event.clone())
         };
         drop(state);
         if before.is_some_and(|before| before != event) {

@@ -48,17 +48,11 @@ struct Intention {
 pub(super) async fn decide(seed: u64, observed: Observations) -> turmoil::Result {
     let random = StdRng::seed_from_u64(seed);
     let mut restores = observed.restores();
-    let mut person = Person {
-        observed,
-        random,
-        gate: connect(),
-        watched: None,
-        cursor: (String::new(), 0),
-        intentions: BTreeMap::new(),
-    };
+    let mut person =
+        Person { observed, random, gate: connect(), watched: None, cursor: String::new(), intentions: BTreeMap::new() };
     loop {
         if std::mem::replace(&mut restores, person.observed.restores()) != restores {
-            (person.watched, person.cursor) = (None, (String::new(), 0));
+            (person.watched, person.cursor) = (None, String::new());
             person.intentions.clear();
         }
         person.watch_for_a_while().await;
@@ -75,8 +69,8 @@ struct Person {
     random: StdRng,
     gate: ApprovalServiceClient<Channel>,
     watched: Option<Streaming<v1::WatchApprovalsResponse>>,
-    /// The gate's store, and the revision up to which it was watched.
-    cursor: (String, i64),
+    /// Where the last watch was.
+    cursor: String,
     /// By the approval's name.
     intentions: BTreeMap<String, Intention>,
 }
@@ -90,15 +84,14 @@ impl Person {
         let until = Instant::now() + WATCH_TIME;
         while let Some(watched) = &mut self.watched {
             match tokio::time::timeout_at(until, watched.message()).await {
-                Ok(Ok(Some(v1::WatchApprovalsResponse { store, content }))) => match content {
-                    Some(Content::Approval(approval)) => {
-                        self.cursor = (store, approval.revision);
-                        self.see(approval);
+                Ok(Ok(Some(v1::WatchApprovalsResponse { cursor, content }))) => {
+                    self.cursor = cursor;
+                    match content {
+                        Some(Content::Approval(approval)) => self.see(approval),
+                        Some(Content::Reset(_)) => trace::count("watches of approvals reset"),
+                        Some(Content::Heartbeat(_) | Content::Listed(_)) | None => {}
                     }
-                    Some(Content::Heartbeat(heartbeat)) => self.cursor = (store, heartbeat.revision),
-                    Some(Content::Reset(_)) => trace::count("watches of approvals reset"),
-                    None => {}
-                },
+                }
                 Ok(ended) => {
                     if let Err(status) = ended {
                         refused(&self.observed, &status);
@@ -118,9 +111,8 @@ impl Person {
             heartbeat_interval: Some(belay_proto::duration(WATCH_TIME * 2)),
             ..v1::WatchApprovalsRequest::default()
         };
-        let (store, after_revision) = self.cursor.clone();
         let request = match self.random.random_bool(0.8) {
-            true => v1::WatchApprovalsRequest { store, after_revision, ..request },
+            true => v1::WatchApprovalsRequest { cursor: self.cursor.clone(), ..request },
             false => request,
         };
         self.watched = match tokio::time::timeout(RPC_TIMEOUT, self.gate.watch_approvals(request)).await {

@@ -1,8 +1,9 @@
-//! A watcher: follows an execution to its end, disconnects now and then, and continues after its last event.
+//! A watcher: follows an execution to its end, disconnects now and then, and continues at its last cursor.
 
 use std::time::Duration;
 
 use belay_proto::v1::{self, execution_event::Kind, watch_execution_response::Content};
+use belay_service_kit::cursor::{Cursor, Source, Watched};
 use rand::Rng;
 use rand::rngs::StdRng;
 use tonic::Streaming;
@@ -17,25 +18,27 @@ const HEARTBEAT: Duration = Duration::from_millis(300);
 /// Follows execution `name` until its last event: no gaps and no duplicates, both live and in replay. B-02.
 pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRng) {
     let mut connection = Connection::new(observed);
-    let mut cursor = Cursor::default();
+    let watched = Watched::execution(name);
+    let mut seen = Seen::default();
     let mut restores = observed.restores();
     loop {
         if std::mem::replace(&mut restores, observed.restores()) != restores && observed.restores_are_silent() {
-            cursor = Cursor::default();
+            seen = Seen::default();
         }
         let request = v1::WatchExecutionRequest {
             name: name.to_owned(),
-            after_sequence: Some(cursor.sequence),
+            cursor: seen.cursor.clone(),
             heartbeat_interval: Some(belay_proto::duration(HEARTBEAT)),
-            journal: cursor.journal.clone(),
             view: v1::ExecutionView::Full.into(),
+            // With a cursor it counts after a reset, of both kinds.
+            include_earlier_events: seen.cursor.is_empty() || seen.sequence % 2 == 0,
         };
-        trace::detail(format_args!("watches {name} after {}", cursor.sequence));
+        trace::detail(format_args!("watches {name} after {}", seen.sequence));
         let stream = connection.ask(|mut client| async move { client.watch_execution(request).await });
         if let Some(stream) = stream.await {
-            trace::count(if cursor.sequence > 0 { "watches resumed" } else { "watches from the beginning" });
+            trace::count(if seen.sequence > 0 { "watches resumed" } else { "watches from the beginning" });
             let max_messages = random.random_range(1..60);
-            if follow(&mut connection, stream, name, observed, &mut cursor, max_messages).await {
+            if follow(&mut connection, stream, name, &watched, observed, &mut seen, max_messages).await {
                 return;
             }
         }
@@ -44,17 +47,21 @@ pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRn
         }
         if random.random_bool(0.1) {
             // Another watcher, from the beginning.
-            cursor = Cursor::default();
+            seen = Seen::default();
         }
         pause(&mut random, 300).await;
     }
 }
 
-/// The last event that a watcher has seen, and its journal.
+/// What a watcher has seen.
 #[derive(Debug, Default)]
-struct Cursor {
+struct Seen {
+    /// The last event.
     sequence: i64,
-    journal: String,
+    /// What that number is of: a journal and an execution in it.
+    source: Option<Source>,
+    /// The last cursor.
+    cursor: String,
     /// Whether a reset has moved it past events that were not shown.
     is_reset: bool,
 }
@@ -64,8 +71,9 @@ async fn follow(
     connection: &mut Connection,
     mut stream: Streaming<v1::WatchExecutionResponse>,
     name: &str,
+    watched: &Watched,
     observed: &Observations,
-    cursor: &mut Cursor,
+    seen: &mut Seen,
     max_messages: u32,
 ) -> bool {
     let mut snapshots = 0;
@@ -73,9 +81,8 @@ async fn follow(
         let message = match tokio::time::timeout(RPC_TIMEOUT, stream.message()).await {
             Ok(Ok(Some(message))) => message,
             Ok(Ok(None)) => {
-                let cursor = cursor.sequence;
-                observed
-                    .violation(format_args!("the watch of {name} ended after event {cursor}, which is not the last"));
+                let last = seen.sequence;
+                observed.violation(format_args!("the watch of {name} ended after event {last}, which is not the last"));
                 return true;
             }
             Ok(Err(status)) => {
@@ -88,51 +95,59 @@ async fn follow(
                 return false;
             }
         };
-        let journal = message.journal;
-        if let Some(Content::Reset(reset)) = &message.content
+        let Ok(Some(Cursor { source, place: [place] })) = watched.read(&message.cursor) else {
+            observed.violation(format_args!("the watch of {name} has no cursor of its own: {:?}", message.cursor));
+            return true;
+        };
+        if let Some(Content::Reset(_)) = &message.content
             && observed.execution_may_be_gone()
-            && !cursor.journal.is_empty()
-            && cursor.journal != journal
+            && seen.source.is_some_and(|before| before != source)
         {
             trace::count("watches reset");
-            *cursor = Cursor { sequence: reset.last_sequence, journal, is_reset: true };
+            *seen = Seen { sequence: place, source: Some(source), cursor: message.cursor, is_reset: true };
             continue;
         }
-        if cursor.sequence > 0 && cursor.journal != journal {
-            let before = &cursor.journal;
+        if seen.sequence > 0 && seen.source != Some(source) {
+            let before = seen.source;
             observed
-                .violation(format_args!("the watch of {name} went on in {journal} after {before}, without a reset"));
+                .violation(format_args!("the watch of {name} went on in {source:?} after {before:?}, without a reset"));
             return true;
         }
-        cursor.journal.clone_from(&journal);
-        let seen = cursor.sequence;
+        seen.source = Some(source);
+        seen.cursor = message.cursor;
+        let last = seen.sequence;
         match message.content {
             Some(Content::Snapshot(snapshot)) => {
                 snapshots += 1;
-                if snapshot.last_sequence < seen {
-                    observed.violation(format_args!("event {seen} of {name} was shown and is gone"));
+                if snapshot.last_sequence < last {
+                    observed.violation(format_args!("event {last} of {name} was shown and is gone"));
                 }
                 observed.saw(&snapshot);
                 // Its last event is among those that the reset left out.
-                if cursor.is_reset && is_terminal(snapshot.state()) && snapshot.last_sequence == seen {
+                if seen.is_reset && is_terminal(snapshot.state()) && snapshot.last_sequence == last {
                     return true;
                 }
             }
             Some(Content::Event(event)) => {
                 let (sequence, kind) = (event.sequence, event.kind.as_ref());
-                if sequence != seen + 1 {
-                    observed.violation(format_args!("event {sequence} of {name} was shown after event {seen}"));
+                if sequence != last + 1 {
+                    observed.violation(format_args!("event {sequence} of {name} was shown after event {last}"));
                 }
-                cursor.sequence = sequence;
+                seen.sequence = sequence;
                 let is_last = matches!(kind, Some(Kind::ExecutionFinished(_)));
                 trace::event(format_args!("{name}: {sequence} {} {}", event.step_id, kind_name(kind)));
-                observed.shown(name, &journal, event);
+                observed.shown(name, source, event);
                 if is_last {
                     return true;
                 }
             }
-            Some(Content::Heartbeat(heartbeat)) if heartbeat.last_sequence == seen => {}
-            other => observed.violation(format_args!("the watch of {name} after event {seen} said {other:?}")),
+            Some(Content::Heartbeat(_)) => {}
+            other => observed.violation(format_args!("the watch of {name} after event {last} said {other:?}")),
+        }
+        if place != seen.sequence {
+            let last = seen.sequence;
+            observed
+                .violation(format_args!("the watch of {name} resumes after event {place} when it has shown {last}"));
         }
         if snapshots != 1 {
             observed.violation(format_args!("a watch of {name} began with {snapshots} snapshots"));
