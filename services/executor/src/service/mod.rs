@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod delete_execution;
+mod explain_execution;
 mod filter;
 mod fork_execution;
 mod get_artifact;
@@ -138,6 +139,13 @@ impl ExecutorService for Service {
         request: Request<v1::ListEventsRequest>,
     ) -> Result<Response<v1::ListEventsResponse>, Status> {
         list_events::list_events(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn explain_execution(
+        &self,
+        request: Request<v1::ExplainExecutionRequest>,
+    ) -> Result<Response<v1::ExplainExecutionResponse>, Status> {
+        explain_execution::explain_execution(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_executions(
