@@ -243,10 +243,17 @@ fn why_and_logs_explain_an_execution_that_failed() {
     );
     let why = home.run(&["why", "@last", "-o", "json"]);
     let value: Value = serde_json::from_slice(&why.stdout).unwrap();
-    let steps: Vec<&str> =
-        value["steps"].as_array().unwrap().iter().map(|step| step["stepId"].as_str().unwrap()).collect();
-    assert_eq!((steps, &value["nextCommand"]), (vec!["write", "build", "ship"], &"belay executions retry e1".into()));
-    assert_eq!(value["steps"][1]["failedAttempts"][1]["failure"]["lastOutput"]["stderr"], "why\n");
+    let explanation = &value["explanation"];
+    let ids = |list: &str| -> Vec<&str> {
+        explanation[list].as_array().unwrap().iter().map(|entry| entry["stepId"].as_str().unwrap()).collect()
+    };
+    assert_eq!((ids("causes"), ids("changes"), ids("skippedSteps")), (vec!["build"], vec!["write"], vec!["ship"]));
+    let cause = &explanation["causes"][0];
+    assert_eq!((&cause["kind"], &cause["attempt"]), (&"KIND_STEP_FAILURE".into(), &2.into()));
+    assert_eq!(cause["failedAttempts"][1]["failure"]["lastOutput"]["stderr"], "why\n");
+    assert_eq!(cause["spec"]["tool"]["arguments"]["command"][0], "sh");
+    assert_eq!(value["nextActions"][0]["verb"], "VERB_RETRY");
+    assert_eq!(value["nextCommand"], "belay executions retry e1");
 
     let drawn = home.run(&["executions", "timeline", "e1"]);
     let drawn: Vec<&str> = text(&drawn.stdout).lines().collect();
