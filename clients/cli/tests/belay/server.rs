@@ -13,13 +13,13 @@ use belay_proto::{
         Approval, Artifact, AuditEntry, CancelExecutionRequest, DecideApprovalRequest, DeleteExecutionRequest,
         DeleteExecutionResponse, Execution, ExecutionEvent, ExplainExecutionRequest, ExplainExecutionResponse,
         ForkExecutionRequest, GetArtifactRequest, GetArtifactResponse, GetExecutionRequest, GetProvenanceRequest,
-        GetProvenanceResponse, GetStepRequest, ListArtifactsRequest, ListArtifactsResponse, ListAuditEntriesRequest,
-        ListAuditEntriesResponse, ListCapabilitiesRequest, ListCapabilitiesResponse, ListEventsRequest,
-        ListEventsResponse, ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest,
+        GetProvenanceResponse, GetStepRequest, GetTimelineRequest, ListArtifactsRequest, ListArtifactsResponse,
+        ListAuditEntriesRequest, ListAuditEntriesResponse, ListCapabilitiesRequest, ListCapabilitiesResponse,
+        ListEventsRequest, ListEventsResponse, ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest,
         ListNamespacesResponse, ListStepsRequest, ListStepsResponse, ListToolCallsRequest, ListToolCallsResponse,
         PauseExecutionRequest, Plan, PlanViolation, ReadBlobRequest, ReadBlobResponse, ResolveStepRequest,
         ResumeExecutionRequest, RetryExecutionRequest, RetryStepRequest, SetStepOutputRequest, SignalExecutionRequest,
-        SkipStepRequest, StartExecutionRequest, Step, ToolCall, UpdatePlanRequest, ValidatePlanRequest,
+        SkipStepRequest, StartExecutionRequest, Step, Timeline, ToolCall, UpdatePlanRequest, ValidatePlanRequest,
         ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
         WatchExecutionsRequest, WatchExecutionsResponse,
         approval_service_server::ApprovalServiceServer,
@@ -311,6 +311,10 @@ impl ExecutorService for Scripted {
         &self,
         _: Request<ExplainExecutionRequest>,
     ) -> Result<Response<ExplainExecutionResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn get_timeline(&self, _: Request<GetTimelineRequest>) -> Result<Response<Timeline>, Status> {
         Err(Status::unimplemented("not scripted"))
     }
 

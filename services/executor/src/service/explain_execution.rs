@@ -78,8 +78,8 @@ async fn explained(
             is_driven,
         };
         let explanation = explain(&name.to_string(), seen.execution, beside);
-        let mut execution = seen.execution(ExecutionView::Basic);
-        registry.availability.add_to(&mut execution);
+        // What it waits for is among the causes.
+        let execution = v1::Execution { waiting: Vec::new(), ..seen.execution(ExecutionView::Basic) };
         Explained {
             message: message(seen, name, execution, &explanation, room),
             outlook: explanation.outlook(),

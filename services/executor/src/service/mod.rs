@@ -9,6 +9,7 @@ mod get_artifact;
 mod get_execution;
 mod get_provenance;
 mod get_step;
+mod get_timeline;
 mod history;
 mod list_artifacts;
 mod list_audit_entries;
@@ -146,6 +147,10 @@ impl ExecutorService for Service {
         request: Request<v1::ExplainExecutionRequest>,
     ) -> Result<Response<v1::ExplainExecutionResponse>, Status> {
         explain_execution::explain_execution(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_timeline(&self, request: Request<v1::GetTimelineRequest>) -> Result<Response<v1::Timeline>, Status> {
+        get_timeline::get_timeline(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_executions(

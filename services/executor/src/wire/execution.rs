@@ -46,7 +46,7 @@ pub(crate) fn state_from(number: State) -> Option<ExecutionState> {
     })
 }
 
-fn step_state(state: StepState) -> step::State {
+pub(super) fn step_state(state: StepState) -> step::State {
     match state {
         StepState::Pending => step::State::Pending,
         StepState::Ready => step::State::Ready,

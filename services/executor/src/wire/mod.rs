@@ -12,6 +12,7 @@ mod golden {
 }
 mod plan;
 mod reading;
+mod timeline;
 
 pub(crate) use approval::{check_approval, decision_from, is_pending, receipt_from, requirement_from, subject_kind};
 pub(crate) use decode::{DecodeError, check_known, check_version, decode_all, decode_bytes, is_end, to_events, uid_of};
@@ -25,6 +26,7 @@ pub(crate) use execution::{
 pub(crate) use explanation::{action, cause, obstacle, skipped_step, step_change};
 pub(crate) use plan::{audit_level_to, checked_plan_from, plan_message, stored_plan_from, stored_plan_message};
 pub(crate) use reading::{artifact, artifact_kind_from, audit_entry, tool_call};
+pub(crate) use timeline::timeline_row;
 
 use std::sync::Arc;
 
