@@ -260,14 +260,22 @@ fn why_and_logs_explain_an_execution_that_failed() {
     assert!(drawn[0].starts_with("fails  partial after "), "{drawn:#?}");
     assert!(drawn[4].starts_with("build  |") && drawn[4].ends_with("  failed, 2 attempts"), "{drawn:#?}");
     assert!(drawn.iter().all(|line| line.is_ascii() && line.len() < 80), "{drawn:#?}");
-    let segments = home.run(&["executions", "timeline", "e1", "-o", "jsonl"]);
-    let segments = text(&segments.stdout).lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let of_build = segments.filter(|segment| segment["stepId"] == "build").map(|segment| {
-        assert!(segment["startTime"].as_str().unwrap().ends_with('Z') && segment["endTime"].is_string(), "{segment}");
+    let rows = home.run(&["executions", "timeline", "e1", "-o", "jsonl"]);
+    let mut rows = text(&rows.stdout).lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let build = rows.find(|row| row["stepId"] == "build").unwrap();
+    let segments = build["segments"].as_array().unwrap().iter().map(|segment| {
+        assert!(segment["beginTime"].as_str().unwrap().ends_with('Z') && segment["endTime"].is_string(), "{segment}");
         (segment["kind"].as_str().unwrap().to_owned(), segment["attempt"].clone())
     });
     let kind = |kind: &str, attempt: i32| (kind.to_owned(), attempt.into());
-    assert_eq!(of_build.collect::<Vec<_>>(), [kind("running", 1), kind("backoff", 1), kind("running", 2)]);
+    assert_eq!(
+        segments.collect::<Vec<_>>(),
+        [kind("KIND_RUNNING", 1), kind("KIND_BACKOFF", 1), kind("KIND_RUNNING", 2)]
+    );
+    let whole = home.run(&["executions", "timeline", "e1", "-o", "json"]);
+    let whole: Value = serde_json::from_slice(&whole.stdout).unwrap();
+    assert_eq!((&whole["state"], whole["rows"].as_array().map(Vec::len)), (&"STATE_PARTIAL".into(), Some(4)));
+    assert!(whole["endTime"].is_string() && whole.get("nextPageToken").is_none(), "{whole}");
 
     let large = home.run(&["logs", "e1", "large"]);
     let expected: String = (0..6000).map(|n| format!("line {n}\n")).collect();
