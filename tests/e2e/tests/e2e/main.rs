@@ -22,6 +22,7 @@ mod errors;
 mod escalation;
 mod exactly_once;
 mod examples;
+mod explanations;
 mod faults;
 mod first_day;
 mod forks;
