@@ -1,14 +1,16 @@
-//! Why an execution has not ended, or how it came to its end: the most important line first, on one screen.
+//! Why an execution has not ended, or how it came to its end: the most important line first, on one screen. The server says what the reasons are; here they
+//! are put into words.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::time::Duration;
 
 use belay_proto::v1::{
-    EffectSummary, Execution, Failure, SkipReason, Step, StepAttempt, WaitingReason, execution,
-    step::{Detail, State},
-    waiting_reason::Kind,
+    Action, Cause, EffectSummary, Execution, ExplainExecutionResponse, Explanation, Failure, StepAttempt,
+    WaitingReason,
+    action::Verb,
+    cause::Kind,
+    execution,
+    subject::{self, Kind as Subject},
+    waiting_reason,
 };
 
 use super::{
@@ -42,78 +44,42 @@ const STEPS_NAMED: usize = 4;
 /// How wide the names of the facts are.
 const FACT_COLUMNS: usize = 11;
 
-/// Who cancelled an execution, and why.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cancelled {
-    /// The principal; empty when no principal asked for it.
-    pub(crate) by: String,
-    /// The reason that was given; may be empty.
-    pub(crate) reason: String,
-}
-
-impl Cancelled {
-    /// ` by person:ann: wrong plan`.
-    fn words(&self) -> String {
-        let by = if self.by.is_empty() { String::new() } else { format!(" by {}", self.by) };
-        let reason = if self.reason.is_empty() { String::new() } else { format!(": {}", self.reason) };
-        by + &reason
+/// The screen, for a window of so many columns.
+pub(crate) fn lines(explained: &ExplainExecutionResponse, columns: Option<usize>, now: Duration) -> Vec<Line> {
+    let columns = columns.unwrap_or(OUTPUT_COLUMNS);
+    let mut lines = explained.explanation.iter().flat_map(|own| of_one(own, columns, now)).collect::<Vec<_>>();
+    for child in &explained.children {
+        lines.extend(of_one(child, columns, now).into_iter().map(|line| Line::new("  ").with(line)));
     }
-}
-
-/// The steps that explain the state of an execution: those that failed, that it waits for, that changed something, and that were skipped.
-pub(crate) fn explains(step: &Step) -> bool {
-    let changed = step.authorization.as_ref().is_some_and(|given| given.created + given.modified + given.deleted > 0);
-    changed
-        || step.waiting.is_some()
-        || matches!(step.state(), State::Running | State::Failed | State::Skipped | State::Cancelled)
-}
-
-/// The executions of steps that explain the state of an execution, by name: of the step that failed first, or of those that it waits for.
-pub(crate) fn children(execution: &Execution) -> Vec<&str> {
-    match is_over(execution.state()) {
-        true => first_failed(execution).and_then(call::child_of).into_iter().collect(),
-        false => call::awaited_children(execution).take(WAITS_SHOWN).collect(),
-    }
-}
-
-/// The screen, for a window of so many columns. `children` are the executions of steps that explain its state, and those that explain theirs; `is_driven`
-/// says whether a process carries the execution on.
-pub(crate) fn lines(
-    execution: &Execution,
-    children: &[Execution],
-    cancelled: Option<&Cancelled>,
-    is_driven: bool,
-    columns: Option<usize>,
-    now: Duration,
-) -> Vec<Line> {
-    let explained = |execution: &Execution, cancelled| match (is_over(execution.state()), first_failed(execution)) {
-        (false, _) => unfinished(execution, cancelled, is_driven, now),
-        (true, Some(step)) => failed(execution, step, columns.unwrap_or(OUTPUT_COLUMNS), now),
-        (true, None) => ended(execution, cancelled, now),
-    };
-    let mut lines = explained(execution, cancelled);
-    for child in children {
-        lines.extend(explained(child, None).into_iter().map(|line| Line::new("  ").with(line)));
-    }
-    lines.extend(next_lines(execution, children, is_driven));
+    lines.extend(next_lines(explained));
     lines
 }
 
+fn of_one(explanation: &Explanation, columns: usize, now: Duration) -> Vec<Line> {
+    let Some(execution) = &explanation.execution else { return Vec::new() };
+    match (is_over(execution.state()), first_failed(explanation)) {
+        (false, _) => unfinished(execution, explanation, now),
+        (true, Some(cause)) => failed(execution, explanation, cause, columns, now),
+        (true, None) => ended(execution, explanation, now),
+    }
+}
+
 /// What to type, and the code of a failure.
-fn next_lines(execution: &Execution, children: &[Execution], is_driven: bool) -> Vec<Line> {
-    let next = next(execution, children, is_driven);
+fn next_lines(explained: &ExplainExecutionResponse) -> Vec<Line> {
+    let next = next(explained);
     let mut lines = vec![next::line(&next)];
-    match first_failed(execution).filter(|_| is_over(execution.state())) {
-        Some(step) => {
+    let ended = explained.explanation.as_ref().filter(|own| is_over(state(own)));
+    match ended.map(|own| (own, first_failed(own))) {
+        Some((own, Some(cause))) => {
             // What a program printed is with the innermost execution.
-            let innermost = children.iter().rev().find_map(|child| Some((child, first_failed(child)?)));
-            let (of, failed) = innermost.unwrap_or((execution, step));
-            lines.push(next::also(about(&["logs"], &of.name, &[&failed.step_id, "--failed"])));
-            lines.push(code(&words::reason(step.failure.as_ref().unwrap_or(&Failure::default()))));
+            let innermost = explained.children.iter().rev().find_map(|child| Some((child, first_failed(child)?)));
+            let (of, failed) = innermost.unwrap_or((own, cause));
+            lines.push(next::also(about(&["logs"], name(of), &[&failed.step_id, "--failed"])));
+            lines.push(code(&words::reason(cause.failure.as_ref().unwrap_or(&Failure::default()))));
         }
-        None if is_over(execution.state()) => {}
+        Some((_, None)) => {}
         None => {
-            let mut others: Vec<String> = asked_of(execution, children).filter(|other| *other != next).collect();
+            let mut others: Vec<String> = commands(explained).filter(|other| *other != next).collect();
             others.sort();
             others.dedup();
             lines.extend(others.iter().map(next::also));
@@ -122,157 +88,176 @@ fn next_lines(execution: &Execution, children: &[Execution], is_driven: bool) ->
     lines
 }
 
-/// The commands that end what these executions wait for, of the waits that are shown. What a child is waited for is said by its own.
-fn asked_of<'a>(execution: &'a Execution, children: &'a [Execution]) -> impl Iterator<Item = String> + 'a {
-    let waits = [execution].into_iter().chain(children).flat_map(|execution| {
-        let mut waits = waits(execution);
-        waits.truncate(WAITS_SHOWN);
-        waits
-    });
-    let is_answered = move |wait: &WaitingReason| wait.kind() == Kind::Child && !children.is_empty();
-    waits.filter(move |(_, wait)| !is_answered(wait)).filter_map(|(_, wait)| next::of_server(&wait.next_command))
-}
-
 /// The command to type next.
-pub(crate) fn next(execution: &Execution, children: &[Execution], is_driven: bool) -> String {
-    use execution::State as Of;
-    let name = execution.name.as_str();
-    let resume = || about(&["executions", "resume"], name, &[]);
-    // What carried out the plan of a step is started again by the execution of that step.
-    let retried = execution.parent_step.split_once("/steps/").map_or(name, |(parent, _)| parent);
-    let retry = || about(&["executions", "retry"], retried, &[]);
-    match execution.state() {
-        Of::Failed | Of::Partial if first_failed(execution).is_some() => retry(),
-        Of::Completed => about(&["logs"], name, &[]),
-        // What was stopped goes on from there, with a time limit that begins again.
-        Of::Cancelled | Of::TimedOut => retry(),
+pub(crate) fn next(explained: &ExplainExecutionResponse) -> String {
+    let own = explained.explanation.as_ref();
+    let (state, name) = (own.map(state).unwrap_or_default(), own.map(name).unwrap_or_default());
+    let look = || match state {
+        execution::State::Completed => about(&["logs"], name, &[]),
         state if is_over(state) => about(&["executions", "get"], name, &[]),
-        // It is paused because of what failed: resuming it would only let it end.
-        Of::Paused
-            if first_failed(execution).is_some()
-                // One that is being undone cannot run again.
-                && execution.steps.iter().all(|step| {
-                    matches!(step.state(), State::Completed | State::Failed | State::Skipped | State::Cancelled)
-                }) =>
-        {
-            about(&["executions", "retry"], name, &[])
-        }
-        Of::Paused => resume(),
-        _ if !is_driven => resume(),
-        _ => asked_of(execution, children).next().unwrap_or_else(|| about(&["executions", "watch"], name, &[])),
-    }
+        _ => about(&["executions", "watch"], name, &[]),
+    };
+    commands(explained).next().unwrap_or_else(look)
 }
 
-/// The failed step that failed first.
-fn first_failed(execution: &Execution) -> Option<&Step> {
-    let failed = execution.steps.iter().filter(|step| step.state() == State::Failed);
-    failed.min_by_key(|step| step.end_time.as_ref().and_then(time::since_epoch))
+/// The commands that do what can be done now, the best first.
+fn commands(explained: &ExplainExecutionResponse) -> impl Iterator<Item = String> {
+    explained.next_actions.iter().filter_map(command)
 }
 
-fn unfinished(execution: &Execution, cancelled: Option<&Cancelled>, is_driven: bool, now: Duration) -> Vec<Line> {
+/// The command that does it; `None` where no command of this program does.
+fn command(action: &Action) -> Option<String> {
+    let execution = action.execution.as_str();
+    let subject = action.subject.as_ref().and_then(|subject| subject.kind.as_ref());
+    Some(match (action.verb(), subject) {
+        (Verb::Approve | Verb::Deny, Some(Subject::Approval(name))) => about(&["approvals", "show"], name, &[]),
+        (Verb::AnswerForm, Some(Subject::Form(name))) => about(&["approvals", "answer"], name, &[]),
+        (Verb::SendSignal, Some(Subject::Signal(signal))) => about(&["executions", "signal"], execution, &[signal]),
+        (Verb::Resolve, Some(Subject::StepId(step))) => about(&["executions", "resolve"], execution, &[step]),
+        (Verb::Resume, _) => about(&["executions", "resume"], execution, &[]),
+        (Verb::RaiseBudget, _) => about(&["executions", "edit-plan"], execution, &["FILE"]),
+        (Verb::Retry, _) => about(&["executions", "retry"], execution, &[]),
+        (Verb::Explain, Some(Subject::Execution(name))) => about(&["why"], name, &[]),
+        _ => return None,
+    })
+}
+
+fn state(explanation: &Explanation) -> execution::State {
+    explanation.execution.as_ref().map(Execution::state).unwrap_or_default()
+}
+
+fn name(explanation: &Explanation) -> &str {
+    explanation.execution.as_ref().map_or("", |execution| &execution.name)
+}
+
+/// The failure of the step that failed first.
+fn first_failed(explanation: &Explanation) -> Option<&Cause> {
+    of_kind(explanation, Kind::StepFailure).next()
+}
+
+fn of_kind(explanation: &Explanation, kind: Kind) -> impl Iterator<Item = &Cause> {
+    explanation.causes.iter().filter(move |cause| cause.kind() == kind)
+}
+
+fn unfinished(execution: &Execution, explanation: &Explanation, now: Duration) -> Vec<Line> {
     let title = words::title(execution);
-    let waits: Vec<(Option<&Step>, &WaitingReason)> = waits(execution);
+    let waits: Vec<(&Cause, WaitingReason)> =
+        explanation.causes.iter().filter_map(|cause| Some((cause, wait_of(cause)?))).collect();
+    let has = |kinds: &[Kind]| explanation.causes.iter().any(|cause| kinds.contains(&cause.kind()));
     let (mark, style, what) = match execution.state() {
         execution::State::Paused => ("! ", Style::Warn, "is paused"),
         execution::State::Cancelling => ("! ", Style::Warn, "is being stopped, and waits for calls to end"),
-        _ if !is_driven => ("! ", Style::Warn, "does not continue: no process drives it"),
+        _ if has(&[Kind::NoDriver]) => ("! ", Style::Warn, "does not continue: no process drives it"),
         execution::State::AwaitingApproval => ("? ", Style::Warn, "is waiting for a decision"),
-        _ if waits.iter().any(|(_, wait)| words::is_service_away(wait)) => {
+        _ if has(&[Kind::ServiceAway, Kind::ClockDifference, Kind::SandboxUnavailable]) => {
             ("! ", Style::Warn, "is waiting for a service")
         }
-        _ if execution.steps.iter().any(|step| step.state() == State::Running) => ("", Style::Plain, "is running"),
-        _ if waits.is_empty() => ("", Style::Plain, "is running"),
+        _ if has(&[Kind::Call, Kind::Child]) || waits.is_empty() => ("", Style::Plain, "is running"),
         _ => ("", Style::Warn, "is waiting"),
     };
     let mut lines = vec![
         Line::default().and(style, mark).and(Style::Strong, title).and(Style::Plain, " ").and(style, what),
         about_execution(execution, now),
     ];
-    lines.extend(cancelled.map(|cancelled| fact("cancelled", cancelled.words().trim_start())));
-    for (step, wait) in waits.iter().take(WAITS_SHOWN) {
-        lines.extend(of_wait(execution, *step, wait, now));
+    lines.extend(of_kind(explanation, Kind::Cancellation).map(|cause| fact("cancelled", by(cause).trim_start())));
+    for (cause, wait) in waits.iter().take(WAITS_SHOWN) {
+        lines.extend(of_wait(cause, wait, now));
     }
-    if let Some(more @ 1..) = waits.len().checked_sub(WAITS_SHOWN) {
+    if let Some(more @ 1..) = (waits.len() + left_out(explanation.left_out_causes)).checked_sub(WAITS_SHOWN) {
         lines.push(Line::default().and(Style::Dim, format!("  … and {more} more waits")));
     }
-    lines.extend(first_failed(execution).map(|step| {
-        let failure = step.failure.as_ref().map(message).unwrap_or_default();
-        fact("failed", format!("{}: {failure}", step.step_id))
+    lines.extend(first_failed(explanation).map(|cause| {
+        let failure = cause.failure.as_ref().map(message).unwrap_or_default();
+        fact("failed", format!("{}: {failure}", cause.step_id))
     }));
     lines
 }
 
-/// What an execution waits for, with the step of each wait: first what a person has to end, its own running calls last.
-fn waits(execution: &Execution) -> Vec<(Option<&Step>, &WaitingReason)> {
-    let of_steps = execution.steps.iter().filter_map(|step| Some((Some(step), step.waiting.as_ref()?)));
-    let mut waits: Vec<_> = of_steps.collect();
-    let is_known = |waits: &[(Option<&Step>, &WaitingReason)], wait: &WaitingReason| {
-        waits
-            .iter()
-            .any(|(_, known)| (known.kind(), known.begin_time, &known.who) == (wait.kind(), wait.begin_time, &wait.who))
+/// ` by person:ann: wrong plan`.
+fn by(cancellation: &Cause) -> String {
+    let Cause { principal, reason, .. } = cancellation;
+    let by = if principal.is_empty() { String::new() } else { format!(" by {principal}") };
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    by + &reason
+}
+
+/// The wait that a cause is; `None` for what is no wait, or is said of the whole execution.
+fn wait_of(cause: &Cause) -> Option<WaitingReason> {
+    use waiting_reason::Kind as Wait;
+    let is_of_gate = || {
+        let subject = cause.subject.as_ref().and_then(|subject| subject.kind.as_ref());
+        matches!(subject, Some(Subject::Service(service)) if *service == subject::Service::ApprovalGate as i32)
     };
-    for wait in &execution.waiting {
-        if !is_known(&waits, wait) {
-            waits.push((None, wait));
+    let kind = match cause.kind() {
+        Kind::Pause | Kind::Budget => Wait::Resume,
+        Kind::Fault => Wait::Fault,
+        Kind::ServiceAway if is_of_gate() => Wait::Approval,
+        Kind::ServiceAway | Kind::ClockDifference | Kind::SandboxUnavailable => Wait::Runner,
+        Kind::Approval => Wait::Approval,
+        Kind::Form => Wait::Form,
+        Kind::Outcome => Wait::Outcome,
+        Kind::Signal => Wait::Signal,
+        Kind::WorkspaceFull | Kind::WorkspaceReadOnly => Wait::Workspace,
+        Kind::Limit => Wait::Limit,
+        Kind::Backoff => Wait::Timer,
+        Kind::Time => Wait::Time,
+        Kind::Child => Wait::Child,
+        Kind::ExclusiveCall | Kind::Call => Wait::Call,
+        // A newer server may have kinds that this version does not know.
+        Kind::Unspecified => Wait::Unspecified,
+        Kind::NoDriver | Kind::StepFailure | Kind::StepCancellation | Kind::Cancellation | Kind::TimeLimit => {
+            return None;
         }
-    }
-    waits.sort_by_key(|(_, wait)| match wait.kind() {
-        Kind::Resume | Kind::Fault => 0,
-        _ if words::is_service_away(wait) => 1,
-        Kind::Approval | Kind::Form | Kind::Outcome => 2,
-        Kind::Signal | Kind::Workspace | Kind::Limit => 3,
-        _ if words::is_own_call(wait) => 5,
-        _ => 4,
-    });
-    waits
+    };
+    let Cause { begin_time, until_time, who, principal, .. } = cause.clone();
+    Some(WaitingReason { kind: kind.into(), begin_time, until_time, who, principal, next_command: String::new() })
 }
 
 /// `  tidy       waiting for approval (2m): delete notes.txt` and for whom.
-fn of_wait(execution: &Execution, step: Option<&Step>, wait: &WaitingReason, now: Duration) -> Vec<Line> {
-    let about = step.map_or("", |step| step.step_id.as_str());
-    let tool = step.filter(|step| matches!(step.detail, Some(Detail::Tool(_))));
-    let call = tool.map(|step| format!(": {}", shorten(&planned(execution, step), MAX_CALL_CHARS)));
-    let attempts =
-        step.filter(|step| step.attempt > 1).map(|step| format!(", attempt {} of {}", step.attempt, step.max_attempts));
-    let style = if words::is_own_call(wait) { Style::Plain } else { Style::Warn };
+fn of_wait(cause: &Cause, wait: &WaitingReason, now: Duration) -> Vec<Line> {
+    let call = Some(cause).filter(|cause| !cause.tool.is_empty());
+    let call = call.map(|cause| format!(": {}", shorten(&planned(cause), MAX_CALL_CHARS)));
+    let attempts = (cause.attempt > 1).then(|| format!(", attempt {} of {}", cause.attempt, cause.max_attempts));
+    let style = if cause.kind() == Kind::Call { Style::Plain } else { Style::Warn };
     let mut lines = vec![
         Line::new("  ")
-            .column(Style::Strong, about, FACT_COLUMNS)
+            .column(Style::Strong, &cause.step_id, FACT_COLUMNS)
             .and(style, words::waiting(wait, now))
             .and(Style::Plain, attempts.unwrap_or_default() + &call.unwrap_or_default())
             .hanging(FACT_COLUMNS + 2),
     ];
-    // For what is not said by the wait itself.
-    if wait.kind() == Kind::Approval && !words::is_service_away(wait) && !wait.who.is_empty() {
-        lines.push(fact("", format!("asked of {}", wait.who)));
+    if cause.kind() == Kind::Budget {
+        lines.push(fact("", &cause.reason));
     }
-    if wait.kind() == Kind::Timer
-        && let Some(failure) = step.and_then(|step| step.failure.as_ref())
-    {
+    // For what is not said by the wait itself.
+    if cause.kind() == Kind::Approval && !cause.who.is_empty() {
+        lines.push(fact("", format!("asked of {}", cause.who)));
+    }
+    if let (Some(failure), Kind::Backoff) = (&cause.failure, cause.kind()) {
         lines.push(fact("", format!("failed before: {}", message(failure))));
     }
-    if let (Some(until), Kind::Signal | Kind::Form) = (&wait.until_time, wait.kind()) {
+    if let (Some(until), Kind::Signal | Kind::Form) = (&cause.until_time, cause.kind()) {
         lines.push(fact("", format!("fails at {} without it", time::date_and_time(until))));
     }
     lines
 }
 
-fn failed(execution: &Execution, step: &Step, columns: usize, now: Duration) -> Vec<Line> {
+fn failed(execution: &Execution, explanation: &Explanation, cause: &Cause, columns: usize, now: Duration) -> Vec<Line> {
     let unknown = Failure::default();
-    let failure = step.failure.as_ref().unwrap_or(&unknown);
+    let failure = cause.failure.as_ref().unwrap_or(&unknown);
     let mut lines = vec![
         Line::default()
             .and(Style::Bad, "✗ ")
-            .and(Style::Strong, &step.step_id)
+            .and(Style::Strong, &cause.step_id)
             .and(Style::Bad, " failed: ")
             .and(Style::Plain, message(failure)),
         about_execution(execution, now),
     ];
-    let attempts = match step.max_attempts {
+    let attempts = match cause.max_attempts {
         ..=1 => String::new(),
-        most => format!(", attempt {} of {most}", step.attempt),
+        most => format!(", attempt {} of {most}", cause.attempt),
     };
-    lines.push(fact("call", shorten(&planned(execution, step), MAX_CALL_CHARS) + &attempts));
+    lines.push(fact("call", shorten(&planned(cause), MAX_CALL_CHARS) + &attempts));
     lines.extend(words::details(failure).into_iter().take(DETAILS_SHOWN).map(|detail| fact("", detail)));
     let streams = failure
         .last_output
@@ -281,17 +266,17 @@ fn failed(execution: &Execution, step: &Step, columns: usize, now: Duration) -> 
     let most = if streams > 1 { OUTPUT_OF_EACH } else { OUTPUT_OF_ONE };
     let output = output::last(failure, most);
     lines.extend(output.iter().map(|text| Line::new("     ").and(Style::Plain, text).cut(columns)));
-    lines.extend(before(step));
-    lines.extend(also_failed(execution, step));
-    lines.extend(changed(execution));
-    lines.extend(skipped(execution));
+    lines.extend(before(cause));
+    lines.extend(also_failed(explanation));
+    lines.extend(changed(explanation));
+    lines.extend(skipped(explanation));
     lines
 }
 
 /// An execution that ended without a failed step.
-fn ended(execution: &Execution, cancelled: Option<&Cancelled>, now: Duration) -> Vec<Line> {
+fn ended(execution: &Execution, explanation: &Explanation, now: Duration) -> Vec<Line> {
     use execution::State as Of;
-    let by = cancelled.map(Cancelled::words);
+    let by = of_kind(explanation, Kind::Cancellation).next().map(by);
     let (mark, style, what) = match execution.state() {
         Of::Completed => ("✓ ", Style::Good, "completed: nothing failed".to_owned()),
         Of::Cancelled => ("- ", Style::Warn, format!("was cancelled{}", by.unwrap_or_default())),
@@ -312,19 +297,17 @@ fn ended(execution: &Execution, cancelled: Option<&Cancelled>, now: Duration) ->
         about_execution(execution, now),
     ];
     lines.extend(execution.failure.as_ref().map(|failure| fact("failure", message(failure))));
-    let stopped: Vec<&str> = execution
-        .steps
-        .iter()
-        .filter(|step| step.state() == State::Cancelled)
-        .map(|step| step.step_id.as_str())
-        .collect();
+    let stopped: Vec<&str> = of_kind(explanation, Kind::StepCancellation).map(|cause| cause.step_id.as_str()).collect();
     if !stopped.is_empty() {
-        lines.push(fact("stopped", format!("{} while running: {}", words::steps(stopped.len()), named(&stopped))));
+        lines.push(fact(
+            "stopped",
+            format!("{} while running: {}", words::steps(stopped.len()), named(&stopped, stopped.len())),
+        ));
     }
-    lines.extend(changed(execution));
+    lines.extend(changed(explanation));
     lines.extend(match execution.state() {
-        Of::Partial => skipped_first(execution),
-        _ => skipped(execution),
+        Of::Partial => skipped_first(explanation),
+        _ => skipped(explanation),
     });
     lines
 }
@@ -361,16 +344,22 @@ fn message(failure: &Failure) -> String {
     shorten(&words::failure(failure), MAX_MESSAGE_CHARS)
 }
 
-/// What a step does, as the plan says it.
-fn planned(execution: &Execution, step: &Step) -> String {
-    let spec = execution.plan.iter().flat_map(|plan| &plan.steps).find(|spec| spec.id == step.step_id);
-    spec.map_or_else(|| call::kind_of(step), call::of_step)
+/// What a step does, as the plan says it; in a word of what is in no plan.
+fn planned(cause: &Cause) -> String {
+    match &cause.spec {
+        Some(spec) => call::of_step(spec),
+        None if !cause.tool.is_empty() => cause.tool.clone(),
+        None if cause.subject.as_ref().is_some_and(|subject| matches!(subject.kind, Some(Subject::Execution(_)))) => {
+            "plan".to_owned()
+        }
+        None => "wait".to_owned(),
+    }
 }
 
 /// What was tried before the last attempt.
-fn before(step: &Step) -> Vec<Line> {
+fn before(cause: &Cause) -> Vec<Line> {
     let earlier: Vec<&StepAttempt> =
-        step.failed_attempts.iter().filter(|failed| failed.attempt < step.attempt).collect();
+        cause.failed_attempts.iter().filter(|failed| failed.attempt < cause.attempt).collect();
     let mut lines = Vec::new();
     let left_out = earlier.len().saturating_sub(ATTEMPTS_SHOWN);
     if left_out > 0 {
@@ -384,33 +373,29 @@ fn before(step: &Step) -> Vec<Line> {
     lines
 }
 
-fn also_failed(execution: &Execution, shown: &Step) -> Option<Line> {
-    let others: Vec<&str> = execution
-        .steps
-        .iter()
-        .filter(|step| step.state() == State::Failed && step.step_id != shown.step_id)
-        .map(|step| step.step_id.as_str())
-        .collect();
-    (!others.is_empty()).then(|| fact("also", format!("{} failed: {}", words::steps(others.len()), named(&others))))
+/// The steps that failed after the first.
+fn also_failed(explanation: &Explanation) -> Option<Line> {
+    let others: Vec<&str> =
+        of_kind(explanation, Kind::StepFailure).skip(1).map(|cause| cause.step_id.as_str()).collect();
+    let all = others.len() + left_out(explanation.left_out_causes);
+    (!others.is_empty()).then(|| fact("also", format!("{} failed: {}", words::steps(all), named(&others, all))))
 }
 
 /// What the execution had changed in the workspace by its end: `3 created, 1 modified (write: 3 created; stamp: 1 modified)`.
-fn changed(execution: &Execution) -> Option<Line> {
+fn changed(explanation: &Explanation) -> Option<Line> {
     let mut whole = EffectSummary::default();
     let mut steps = Vec::new();
-    for step in &execution.steps {
-        let Some(given) = &step.authorization else { continue };
-        if given.created + given.modified + given.deleted == 0 {
-            continue;
-        }
+    for change in &explanation.changes {
+        let Some(given) = &change.authorization else { continue };
         let (created, modified, deleted) = (given.created, given.modified, given.deleted);
         let own = EffectSummary { created, modified, deleted, ..Default::default() };
         whole.created += created;
         whole.modified += modified;
         whole.deleted += deleted;
-        steps.push(format!("{}: {}", step.step_id, words::effect(&own)));
+        steps.push(format!("{}: {}", change.step_id, words::effect(&own)));
     }
-    let more = steps.len().checked_sub(STEPS_NAMED).filter(|more| *more > 0);
+    let all = steps.len() + left_out(explanation.left_out_changes);
+    let more = all.checked_sub(steps.len().min(STEPS_NAMED)).filter(|more| *more > 0);
     let more = more.map(|more| format!("; and {} more", words::steps(more))).unwrap_or_default();
     let by_step = steps.iter().take(STEPS_NAMED).cloned().collect::<Vec<_>>().join("; ");
     Some(match steps.len() {
@@ -421,45 +406,31 @@ fn changed(execution: &Execution) -> Option<Line> {
 }
 
 /// The steps that were skipped because of failed or cancelled ones, directly or not.
-fn skipped(execution: &Execution) -> Option<Line> {
-    let mut because_of: HashMap<&str, Vec<&Step>> = HashMap::new();
-    let (mut open, mut reached): (Vec<&str>, HashSet<&str>) = (Vec::new(), HashSet::new());
-    for step in &execution.steps {
-        match step.state() {
-            State::Failed | State::Cancelled => open.push(&step.step_id),
-            State::Skipped if matches!(step.skip_reason(), SkipReason::Cancelled | SkipReason::TimedOut) => {
-                reached.insert(&step.step_id);
-            }
-            State::Skipped => because_of.entry(&step.skipped_because).or_default().push(step),
-            _ => {}
-        }
-    }
-    while let Some(id) = open.pop() {
-        for step in because_of.remove(id).unwrap_or_default() {
-            // One whose condition was false would have been skipped without the failure, too.
-            if step.skip_reason() != SkipReason::ConditionFalse && reached.insert(&step.step_id) {
-                open.push(&step.step_id);
-            }
-        }
-    }
-    let in_order = execution.steps.iter().map(|step| step.step_id.as_str()).filter(|id| reached.contains(id));
-    let ids: Vec<&str> = in_order.collect();
-    (!ids.is_empty()).then(|| fact("skipped", format!("{} because of it: {}", words::steps(ids.len()), named(&ids))))
+fn skipped(explanation: &Explanation) -> Option<Line> {
+    let follows = explanation.skipped_steps.iter().filter(|step| step.follows_failure);
+    let ids: Vec<&str> = follows.map(|step| step.step_id.as_str()).collect();
+    let all = ids.len() + left_out(explanation.left_out_skipped_steps);
+    (!ids.is_empty()).then(|| fact("skipped", format!("{} because of it: {}", words::steps(all), named(&ids, all))))
 }
 
 /// The first step that was skipped where none failed, and why; and how many more were.
-fn skipped_first(execution: &Execution) -> Option<Line> {
-    let mut skipped = execution.steps.iter().filter(|step| step.state() == State::Skipped);
+fn skipped_first(explanation: &Explanation) -> Option<Line> {
+    let mut skipped = explanation.skipped_steps.iter();
     let first = skipped.next()?;
     let why = words::skipped(first.skip_reason(), &first.skipped_because);
     let ids: Vec<&str> = skipped.map(|step| step.step_id.as_str()).collect();
-    let more = if ids.is_empty() { String::new() } else { format!("; {} more: {}", ids.len(), named(&ids)) };
+    let all = ids.len() + left_out(explanation.left_out_skipped_steps);
+    let more = if ids.is_empty() { String::new() } else { format!("; {all} more: {}", named(&ids, all)) };
     Some(fact("skipped", format!("{}: {why}{more}", first.step_id)))
 }
 
-/// `a, b, c and 12 more`.
-fn named(ids: &[&str]) -> String {
-    let more = ids.len().checked_sub(STEPS_NAMED).filter(|more| *more > 0);
+fn left_out(count: i32) -> usize {
+    usize::try_from(count).unwrap_or_default()
+}
+
+/// `a, b, c and 12 more`, of so many.
+fn named(ids: &[&str], all: usize) -> String {
+    let more = all.checked_sub(ids.len().min(STEPS_NAMED)).filter(|more| *more > 0);
     let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
     ids.iter().take(STEPS_NAMED).copied().collect::<Vec<_>>().join(", ") + &more
 }

@@ -11,16 +11,17 @@ use std::{
 use belay_proto::{
     v1::{
         Approval, Artifact, AuditEntry, CancelExecutionRequest, DecideApprovalRequest, DeleteExecutionRequest,
-        DeleteExecutionResponse, Execution, ExecutionEvent, ForkExecutionRequest, GetArtifactRequest,
-        GetArtifactResponse, GetExecutionRequest, GetProvenanceRequest, GetProvenanceResponse, GetStepRequest,
-        ListArtifactsRequest, ListArtifactsResponse, ListAuditEntriesRequest, ListAuditEntriesResponse,
-        ListCapabilitiesRequest, ListCapabilitiesResponse, ListEventsRequest, ListEventsResponse,
-        ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest, ListNamespacesResponse, ListStepsRequest,
-        ListStepsResponse, ListToolCallsRequest, ListToolCallsResponse, PauseExecutionRequest, Plan, PlanViolation,
-        ReadBlobRequest, ReadBlobResponse, ResolveStepRequest, ResumeExecutionRequest, RetryExecutionRequest,
-        RetryStepRequest, SetStepOutputRequest, SignalExecutionRequest, SkipStepRequest, StartExecutionRequest, Step,
-        ToolCall, UpdatePlanRequest, ValidatePlanRequest, ValidatePlanResponse, WaitExecutionRequest,
-        WatchExecutionRequest, WatchExecutionResponse, WatchExecutionsRequest, WatchExecutionsResponse,
+        DeleteExecutionResponse, Execution, ExecutionEvent, ExplainExecutionRequest, ExplainExecutionResponse,
+        ForkExecutionRequest, GetArtifactRequest, GetArtifactResponse, GetExecutionRequest, GetProvenanceRequest,
+        GetProvenanceResponse, GetStepRequest, GetTimelineRequest, ListArtifactsRequest, ListArtifactsResponse,
+        ListAuditEntriesRequest, ListAuditEntriesResponse, ListCapabilitiesRequest, ListCapabilitiesResponse,
+        ListEventsRequest, ListEventsResponse, ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest,
+        ListNamespacesResponse, ListStepsRequest, ListStepsResponse, ListToolCallsRequest, ListToolCallsResponse,
+        PauseExecutionRequest, Plan, PlanViolation, ReadBlobRequest, ReadBlobResponse, ResolveStepRequest,
+        ResumeExecutionRequest, RetryExecutionRequest, RetryStepRequest, SetStepOutputRequest, SignalExecutionRequest,
+        SkipStepRequest, StartExecutionRequest, Step, Timeline, ToolCall, UpdatePlanRequest, ValidatePlanRequest,
+        ValidatePlanResponse, WaitExecutionRequest, WatchExecutionRequest, WatchExecutionResponse,
+        WatchExecutionsRequest, WatchExecutionsResponse,
         approval_service_server::ApprovalServiceServer,
         execution_event::Kind,
         executor_service_server::{ExecutorService, ExecutorServiceServer},
@@ -304,6 +305,17 @@ impl ExecutorService for Scripted {
     }
 
     async fn list_events(&self, _: Request<ListEventsRequest>) -> Result<Response<ListEventsResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn explain_execution(
+        &self,
+        _: Request<ExplainExecutionRequest>,
+    ) -> Result<Response<ExplainExecutionResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn get_timeline(&self, _: Request<GetTimelineRequest>) -> Result<Response<Timeline>, Status> {
         Err(Status::unimplemented("not scripted"))
     }
 

@@ -243,24 +243,39 @@ fn why_and_logs_explain_an_execution_that_failed() {
     );
     let why = home.run(&["why", "@last", "-o", "json"]);
     let value: Value = serde_json::from_slice(&why.stdout).unwrap();
-    let steps: Vec<&str> =
-        value["steps"].as_array().unwrap().iter().map(|step| step["stepId"].as_str().unwrap()).collect();
-    assert_eq!((steps, &value["nextCommand"]), (vec!["write", "build", "ship"], &"belay executions retry e1".into()));
-    assert_eq!(value["steps"][1]["failedAttempts"][1]["failure"]["lastOutput"]["stderr"], "why\n");
+    let explanation = &value["explanation"];
+    let ids = |list: &str| -> Vec<&str> {
+        explanation[list].as_array().unwrap().iter().map(|entry| entry["stepId"].as_str().unwrap()).collect()
+    };
+    assert_eq!((ids("causes"), ids("changes"), ids("skippedSteps")), (vec!["build"], vec!["write"], vec!["ship"]));
+    let cause = &explanation["causes"][0];
+    assert_eq!((&cause["kind"], &cause["attempt"]), (&"KIND_STEP_FAILURE".into(), &2.into()));
+    assert_eq!(cause["failedAttempts"][1]["failure"]["lastOutput"]["stderr"], "why\n");
+    assert_eq!(cause["spec"]["tool"]["arguments"]["command"][0], "sh");
+    assert_eq!(value["nextActions"][0]["verb"], "VERB_RETRY");
+    assert_eq!(value["nextCommand"], "belay executions retry e1");
 
     let drawn = home.run(&["executions", "timeline", "e1"]);
     let drawn: Vec<&str> = text(&drawn.stdout).lines().collect();
     assert!(drawn[0].starts_with("fails  partial after "), "{drawn:#?}");
     assert!(drawn[4].starts_with("build  |") && drawn[4].ends_with("  failed, 2 attempts"), "{drawn:#?}");
     assert!(drawn.iter().all(|line| line.is_ascii() && line.len() < 80), "{drawn:#?}");
-    let segments = home.run(&["executions", "timeline", "e1", "-o", "jsonl"]);
-    let segments = text(&segments.stdout).lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let of_build = segments.filter(|segment| segment["stepId"] == "build").map(|segment| {
-        assert!(segment["startTime"].as_str().unwrap().ends_with('Z') && segment["endTime"].is_string(), "{segment}");
+    let rows = home.run(&["executions", "timeline", "e1", "-o", "jsonl"]);
+    let mut rows = text(&rows.stdout).lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let build = rows.find(|row| row["stepId"] == "build").unwrap();
+    let segments = build["segments"].as_array().unwrap().iter().map(|segment| {
+        assert!(segment["beginTime"].as_str().unwrap().ends_with('Z') && segment["endTime"].is_string(), "{segment}");
         (segment["kind"].as_str().unwrap().to_owned(), segment["attempt"].clone())
     });
     let kind = |kind: &str, attempt: i32| (kind.to_owned(), attempt.into());
-    assert_eq!(of_build.collect::<Vec<_>>(), [kind("running", 1), kind("backoff", 1), kind("running", 2)]);
+    assert_eq!(
+        segments.collect::<Vec<_>>(),
+        [kind("KIND_RUNNING", 1), kind("KIND_BACKOFF", 1), kind("KIND_RUNNING", 2)]
+    );
+    let whole = home.run(&["executions", "timeline", "e1", "-o", "json"]);
+    let whole: Value = serde_json::from_slice(&whole.stdout).unwrap();
+    assert_eq!((&whole["state"], whole["rows"].as_array().map(Vec::len)), (&"STATE_PARTIAL".into(), Some(4)));
+    assert!(whole["endTime"].is_string() && whole.get("nextPageToken").is_none(), "{whole}");
 
     let large = home.run(&["logs", "e1", "large"]);
     let expected: String = (0..6000).map(|n| format!("line {n}\n")).collect();

@@ -12,7 +12,7 @@ use belay_reasons as reasons;
 
 use crate::{
     Allotment, Amounts, Body, BudgetLevel, BudgetReport, BudgetUnit, ErrorClass, Execution, ExecutionEvent, Failure,
-    Operation, StepKey, SubjectKind, Work,
+    Operation, StepKey,
     state::{Account, AccountKey, DueReports},
     steps,
 };
@@ -158,6 +158,20 @@ impl Execution {
         ExecutionEvent::BudgetReported(BudgetReport { level, unit, step, spent, limit }).into()
     }
 
+    /// The budget for which it is paused and that is still used up; `None` when it is paused for something else, or not at all.
+    pub fn exhausted_budget(&self) -> Option<BudgetReport> {
+        self.paused.as_ref().filter(|paused| paused.by_budget)?;
+        let with_own = self.steps.iter().filter(|(_, record)| record.spec.budget().is_some());
+        let accounts = std::iter::once(None).chain(with_own.map(|(step, _)| Some(step)));
+        accounts.flat_map(|account| BudgetUnit::ALL.map(|unit| (account, unit))).find_map(|(account, unit)| {
+            let (limit, _) = self.limit(account, unit)?;
+            let spent = self.account(account).spent.of(unit);
+            let is_used_up = spent >= limit && self.account(account).is_reported(unit, BudgetLevel::Exceeded);
+            let step = account.map(|step| self.steps[step].id.clone());
+            is_used_up.then_some(BudgetReport { level: BudgetLevel::Exceeded, unit, step, spent, limit })
+        })
+    }
+
     /// The first report that is to be recorded.
     pub(crate) fn due_report(&self) -> Option<Body> {
         let &(account, unit, level) = self.due_reports.first()?;
@@ -281,29 +295,5 @@ impl Execution {
         let mut recounted = self.clone();
         recounted.recount_budgets();
         recounted == *self
-    }
-}
-
-impl Operation {
-    /// What is held for it.
-    fn held(&self) -> Amounts {
-        match &self.work {
-            Work::ToolCall(request) => request.held,
-            Work::Child { child, .. } => child.allotment.map(Allotment::held).unwrap_or_default(),
-            Work::Wait(_) => Amounts::default(),
-        }
-    }
-
-    /// What it has used when it ends: nothing when it is a call that was to be approved before it ran and has not been sent since.
-    pub(crate) fn used(&self, output_bytes: u64) -> Amounts {
-        use crate::Life;
-        let is_before = |pending: &crate::PendingApproval| pending.requirement.kind == SubjectKind::Call;
-        let waited = self.pending_approval.as_ref().is_some_and(is_before) && self.life != Life::Dispatched;
-        if waited { Amounts::default() } else { Amounts { calls: 1, output_bytes } }
-    }
-
-    /// What the execution of a step's plan has used; all that it was given where that is not known.
-    pub(crate) fn used_by_child(&self, spent: Option<Amounts>) -> Amounts {
-        spent.unwrap_or_else(|| self.held())
     }
 }

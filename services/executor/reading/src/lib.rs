@@ -1,4 +1,5 @@
-//! What follows from the events of an execution, for those who read it: its artifacts, audit log, calls of tools and progress, and the index of its events.
+//! What follows from the events of an execution, for those who read it: its artifacts, audit log, calls of tools and progress, the index of its events, why it
+//! is in its state, and what its steps did when.
 //!
 //! Everything here is pure: it takes events one after the other, and yields plain values. What these are in the contract, and which of their secrets are
 //! hidden, is decided where they are shown.
@@ -7,12 +8,16 @@
 //! |---|---|
 //! | what an execution has produced, and what it derives from | [`artifacts`] |
 //! | what the audit log says of an event, and at which level | [`audit`] |
+//! | why an execution has not ended, or how it came to its end | [`explanation`] |
 //! | which events a page of artifacts or calls needs | [`event_index`] |
 //! | what events mean for metrics, the log and webhooks | [`progress`] |
+//! | what each step did when | [`timeline`] |
 //! | which calls of tools were made, and how they ended | [`tool_calls`] |
 
 pub mod artifacts;
 pub mod audit;
 pub mod event_index;
+pub mod explanation;
 pub mod progress;
+pub mod timeline;
 pub mod tool_calls;

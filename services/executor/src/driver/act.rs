@@ -257,7 +257,7 @@ impl Driver {
     /// The execution in BASIC view: the answer to a request that changed it. Everything else that is read comes from the feed's view.
     pub(super) fn summarize(&self) -> Box<v1::Execution> {
         let mut summary = self.secrets.summarize(&self.name, &self.execution);
-        summary.waiting.extend(self.obstacles.reasons().execution);
+        summary.waiting.extend(self.obstacles.reasons().execution.iter().map(wire::obstacle));
         Box::new(summary)
     }
 

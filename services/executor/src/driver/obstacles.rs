@@ -4,14 +4,10 @@
 use std::collections::BTreeMap;
 
 use belay_execution::{OperationKey, StepKey, Timestamp};
-use belay_proto::v1::{WaitingReason, waiting_reason::Kind};
+use belay_reading::explanation::{Obstacle, ObstacleKind, Service};
 
 use super::call_end::MachineObstacle;
-use crate::{
-    feeds::LiveWaits,
-    observe::availability::{self, reason},
-    runners::operation::Busy,
-};
+use crate::{feeds::LiveWaits, runners::operation::Busy};
 
 /// What holds an execution up now.
 #[derive(Debug, Default)]
@@ -98,35 +94,26 @@ impl Obstacles {
     /// The reasons as readers see them: of the execution, each kind once and since the first of its calls waits, and of each step.
     pub(super) fn reasons(&self) -> LiveWaits {
         let mut waits = LiveWaits::default();
+        let found = |since: Timestamp, kind: ObstacleKind| Obstacle { since, kind };
         waits.execution.extend(self.runner_away.as_ref().map(|(since, answer)| match answer {
-            Some(answer) => availability::runner_answers(*since, answer),
-            None => availability::runner_away(*since),
+            Some(answer) => found(*since, ObstacleKind::RunnerAnswer(answer.clone())),
+            None => found(*since, ObstacleKind::ServiceAway(Service::ToolRunner)),
         }));
-        waits.execution.extend(self.clocks_differ.map(|since| {
-            let who = "the clocks of the tool runner and the approval gate, which differ by more than a day: set them";
-            reason(Kind::Runner, since, who)
-        }));
-        for (obstacle, kind, who) in [
-            (MachineObstacle::Full, Kind::Workspace, "free space on the workspace's disk, which is full"),
-            (
-                MachineObstacle::ReadOnly,
-                Kind::Workspace,
-                "the workspace's file system, which is read-only: check its disk and remount it for writing",
-            ),
-            (
-                MachineObstacle::Sandbox,
-                Kind::Runner,
-                "the tool runner, which could not test or start its sandbox and tries again",
-            ),
+        waits.execution.extend(self.clocks_differ.map(|since| found(since, ObstacleKind::ClockDifference)));
+        for (obstacle, kind) in [
+            (MachineObstacle::Full, ObstacleKind::WorkspaceFull),
+            (MachineObstacle::ReadOnly, ObstacleKind::WorkspaceReadOnly),
+            (MachineObstacle::Sandbox, ObstacleKind::SandboxUnavailable),
         ] {
             let since = self.machine.values().filter(|(_, found)| *found == obstacle).map(|(since, _)| *since).min();
-            waits.execution.extend(since.map(|since| reason(kind, since, who)));
+            waits.execution.extend(since.map(|since| found(since, kind)));
         }
-        waits.execution.extend(self.gate_away.map(availability::gate_away));
+        let gate_away = self.gate_away.map(|since| found(since, ObstacleKind::ServiceAway(Service::ApprovalGate)));
+        waits.execution.extend(gate_away);
         if let Some((since, step)) = self.without_room {
-            let waiting = limit_reached(Busy::Steps, since);
-            waits.execution.push(waiting.clone());
-            waits.steps.push((step, waiting));
+            let limit = limit_reached(Busy::Steps, since);
+            waits.execution.push(limit.clone());
+            waits.steps.push((step, limit));
         }
         for service in [Busy::Runner, Busy::Gate, Busy::Steps] {
             let waiting = || self.busy.iter().filter(|(_, (_, busy))| *busy == service);
@@ -135,28 +122,29 @@ impl Obstacles {
             waits.steps.extend(waiting().map(|(call, (since, _))| (call.step, limit_reached(service, *since))));
         }
         for (call, (since, other)) in &self.behind {
-            let waiting = reason(Kind::Call, *since, &format!("{other}, which has the workspace to itself"));
-            waits.execution.push(waiting.clone());
-            waits.steps.push((call.step, waiting));
+            let behind = found(*since, ObstacleKind::ExclusiveCall(other.clone()));
+            waits.execution.push(behind.clone());
+            waits.steps.push((call.step, behind));
         }
         waits
     }
 }
 
-fn limit_reached(service: Busy, since: Timestamp) -> WaitingReason {
-    let who = match service {
-        Busy::Runner => "the tool runner, which is at its limit of calls (`services.runner.calls`)",
-        Busy::Gate => {
-            "the approval gate, which is at its limit of open approvals or previews (`services.gate`): decide open approvals"
-        }
-        Busy::Steps => "other executions, which have as many steps in memory as they may (`services.executor.steps`)",
+fn limit_reached(service: Busy, since: Timestamp) -> Obstacle {
+    let service = match service {
+        Busy::Runner => Service::ToolRunner,
+        Busy::Gate => Service::ApprovalGate,
+        Busy::Steps => Service::Executor,
     };
-    reason(Kind::Limit, since, who)
+    Obstacle { since, kind: ObstacleKind::Limit(service) }
 }
 
 #[cfg(test)]
 mod tests {
+    use belay_proto::v1::{WaitingReason, waiting_reason::Kind};
+
     use super::*;
+    use crate::wire;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_micros(second * 1_000_000)
@@ -175,8 +163,12 @@ mod tests {
         let second = |reason: &WaitingReason| reason.begin_time.as_ref().map_or(-1, |since| since.seconds);
         let word = |reason: &WaitingReason| *words.iter().find(|word| reason.who.contains(**word)).unwrap_or(&"?");
         (
-            execution.iter().map(|reason| (reason.kind(), second(reason), word(reason))).collect(),
-            steps.iter().map(|(step, reason)| (*step, second(reason))).collect(),
+            execution
+                .iter()
+                .map(wire::obstacle)
+                .map(|reason| (reason.kind(), second(&reason), word(&reason)))
+                .collect(),
+            steps.iter().map(|(step, reason)| (*step, second(&wire::obstacle(reason)))).collect(),
         )
     }
 

@@ -16,7 +16,7 @@ use belay_defects::{Defect, is_planted};
 use belay_execution::{Event, Execution, StepKey};
 use belay_journal::ExecutionKey;
 use belay_proto::v1;
-use belay_reading::event_index::EventIndex;
+use belay_reading::{event_index::EventIndex, explanation::Obstacle};
 use belay_redaction::Redactor;
 use tonic::Status;
 
@@ -91,9 +91,9 @@ impl Pending {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LiveWaits {
     /// Those of the execution.
-    pub(crate) execution: Vec<v1::WaitingReason>,
+    pub(crate) execution: Vec<Obstacle>,
     /// Those of its steps.
-    pub(crate) steps: Vec<(StepKey, v1::WaitingReason)>,
+    pub(crate) steps: Vec<(StepKey, Obstacle)>,
 }
 
 /// The execution as a reader sees it.
@@ -115,13 +115,18 @@ impl ReadView<'_> {
         if message.end_time.is_some() {
             return shown(self.redactor, message);
         }
-        message.waiting.extend(self.waits.execution.iter().cloned());
-        for (step, waiting) in &self.waits.steps {
+        message.waiting.extend(self.waits.execution.iter().map(wire::obstacle));
+        for (step, obstacle) in &self.waits.steps {
             if let Some(step) = message.steps.get_mut(step.position()) {
-                step.waiting = Some(waiting.clone());
+                step.waiting = Some(wire::obstacle(obstacle));
             }
         }
         shown(self.redactor, message)
+    }
+
+    /// What holds it up that is in no event.
+    pub(crate) fn waits(&self) -> &LiveWaits {
+        self.waits
     }
 
     /// What hides its secrets.
@@ -132,8 +137,8 @@ impl ReadView<'_> {
     /// A step in this view, with its secrets hidden.
     pub(crate) fn step(&self, step: StepKey, view: wire::StepDetails) -> v1::Step {
         let mut message = wire::step(self.name, self.execution, self.execution.step(step), view);
-        if let Some((_, waiting)) = self.waits.steps.iter().rev().find(|(waiting, _)| *waiting == step) {
-            message.waiting = Some(waiting.clone());
+        if let Some((_, obstacle)) = self.waits.steps.iter().rev().find(|(held_up, _)| *held_up == step) {
+            message.waiting = Some(wire::obstacle(obstacle));
         }
         shown(self.redactor, message)
     }

@@ -2,8 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use belay_execution::Timestamp;
+use belay_execution::{Execution, Timestamp, Waiting};
 use belay_proto::v1::{self, execution::State, waiting_reason::Kind};
+use belay_reading::explanation::{Obstacle, ObstacleKind, Service};
 
 use crate::wire;
 
@@ -57,50 +58,55 @@ impl Availability {
             State::Pending | State::Running | State::AwaitingApproval | State::Paused | State::Cancelling
         );
         let waits_for = |kind: Kind| execution.waiting.iter().any(|waiting| waiting.kind() == kind);
-        let says_gate = execution.waiting.iter().any(|waiting| waiting.who == GATE_AWAY);
-        let mut found = Vec::new();
-        if let Some(since) = self.runner.get().filter(|_| is_open && !waits_for(Kind::Runner)) {
-            found.push(runner_away(since));
-        }
-        if let Some(since) = self.gate.get().filter(|_| is_open && waits_for(Kind::Approval) && !says_gate) {
-            found.push(gate_away(since));
-        }
-        execution.waiting.extend(found);
+        let gate_away = wire::obstacle(&service_away(Service::ApprovalGate, Timestamp::from_micros(0))).who;
+        let says_gate = execution.waiting.iter().any(|waiting| waiting.who == gate_away);
+        let needs = Needs {
+            runner: is_open && !waits_for(Kind::Runner),
+            gate: is_open && waits_for(Kind::Approval) && !says_gate,
+        };
+        execution.waiting.extend(self.obstacles(needs).iter().map(wire::obstacle));
+    }
+
+    /// The same for an explanation: the unavailable services that an execution needs, of those that it is not known to wait for.
+    pub(crate) fn beside(&self, execution: &Execution, known: &[Obstacle]) -> Vec<Obstacle> {
+        let is_open = !execution.state().is_terminal();
+        let says = |kinds: &dyn Fn(&ObstacleKind) -> bool| known.iter().any(|obstacle| kinds(&obstacle.kind));
+        let is_of_runner = |kind: &ObstacleKind| {
+            matches!(
+                kind,
+                ObstacleKind::ServiceAway(Service::ToolRunner)
+                    | ObstacleKind::RunnerAnswer(_)
+                    | ObstacleKind::ClockDifference
+                    | ObstacleKind::SandboxUnavailable
+            )
+        };
+        let says_gate = says(&|kind| *kind == ObstacleKind::ServiceAway(Service::ApprovalGate));
+        let asks = || execution.waiting().iter().any(|waiting| matches!(waiting, Waiting::Approval { .. }));
+        self.obstacles(Needs { runner: is_open && !says(&is_of_runner), gate: is_open && !says_gate && asks() })
+    }
+
+    fn obstacles(&self, needs: Needs) -> Vec<Obstacle> {
+        let runner = self.runner.get().filter(|_| needs.runner).map(|since| service_away(Service::ToolRunner, since));
+        let gate = self.gate.get().filter(|_| needs.gate).map(|since| service_away(Service::ApprovalGate, since));
+        runner.into_iter().chain(gate).collect()
     }
 }
 
-const GATE_AWAY: &str = "the approval gate, which does not answer";
-
-/// The tool runner is unavailable.
-pub(crate) fn runner_away(since: Timestamp) -> v1::WaitingReason {
-    reason(Kind::Runner, since, "the tool runner, which does not answer")
+/// Which services an execution needs.
+struct Needs {
+    runner: bool,
+    gate: bool,
 }
 
-/// The tool runner gives this answer, from which nothing follows.
-pub(crate) fn runner_answers(since: Timestamp, answer: &str) -> v1::WaitingReason {
-    reason(Kind::Runner, since, &format!("the tool runner, which answers {answer}"))
-}
-
-/// The approval gate is unavailable.
-pub(crate) fn gate_away(since: Timestamp) -> v1::WaitingReason {
-    reason(Kind::Approval, since, GATE_AWAY)
-}
-
-/// A reason that names no command and ends by itself.
-pub(crate) fn reason(kind: Kind, since: Timestamp, who: &str) -> v1::WaitingReason {
-    v1::WaitingReason {
-        kind: kind.into(),
-        begin_time: Some(wire::time(since)),
-        until_time: None,
-        who: who.to_owned(),
-        next_command: String::new(),
-        principal: String::new(),
-    }
+fn service_away(service: Service, since: Timestamp) -> Obstacle {
+    Obstacle { since, kind: ObstacleKind::ServiceAway(service) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const GATE_AWAY: &str = "the approval gate, which does not answer";
 
     fn waits(away: &Availability, state: State, waiting: Vec<v1::WaitingReason>) -> Vec<String> {
         let mut execution = v1::Execution { state: state.into(), waiting, ..v1::Execution::default() };
@@ -116,7 +122,11 @@ mod tests {
         away.runner().set_unavailable(now);
         away.gate().set_unavailable(now);
         assert_eq!(waits(&away, State::Running, vec![]), ["the tool runner, which does not answer"]);
-        assert_eq!(waits(&away, State::Running, vec![runner_away(now)]).len(), 1, "listed once");
+        assert_eq!(
+            waits(&away, State::Running, vec![wire::obstacle(&service_away(Service::ToolRunner, now))]).len(),
+            1,
+            "listed once"
+        );
         assert_eq!(
             waits(&away, State::AwaitingApproval, vec![asked()]),
             ["a person", "the tool runner, which does not answer", GATE_AWAY]

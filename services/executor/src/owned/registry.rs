@@ -16,8 +16,8 @@ use belay_journal_sqlite::SqliteWriter;
 use belay_proto::{
     runner_v1,
     stores::{Position, Stores},
-    v1,
 };
+use belay_reading::explanation::{Obstacle, ObstacleKind};
 use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
@@ -48,7 +48,6 @@ use crate::{
     },
     thresholds::Thresholds,
     upkeep::{deletion_rounds::DeletionRounds, webhooks::Webhook},
-    wire,
 };
 
 /// The parts of the service, including everything that a simulation replaces.
@@ -454,7 +453,10 @@ impl ExecutionRegistry {
     /// Drives an execution no more, since its drivers failed again and again. Requests for it get `status`.
     pub(crate) fn set_aside(&self, key: ExecutionKey, status: Status) {
         let feed = self.feed(key);
-        feed.set_waits(LiveWaits { execution: vec![fault_wait(self.now())], steps: Vec::new() });
+        feed.set_waits(LiveWaits {
+            execution: vec![Obstacle { since: self.now(), kind: ObstacleKind::Fault }],
+            steps: Vec::new(),
+        });
         lock(&self.set_aside).insert(key, (status, feed));
         self.evict(key);
     }
@@ -516,16 +518,6 @@ impl Drop for ReservedName<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What an execution waits for that is set aside.
-fn fault_wait(since: Timestamp) -> v1::WaitingReason {
-    v1::WaitingReason {
-        kind: v1::waiting_reason::Kind::Fault.into(),
-        begin_time: Some(wire::time(since)),
-        who: "a restart of the executor, in which a fault stopped it; the executor's log names the fault".into(),
-        ..v1::WaitingReason::default()
-    }
 }
 
 pub(crate) fn unwritable(error: &Failed) -> Status {

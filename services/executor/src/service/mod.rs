@@ -2,12 +2,14 @@
 
 mod artifacts;
 mod delete_execution;
+mod explain_execution;
 mod filter;
 mod fork_execution;
 mod get_artifact;
 mod get_execution;
 mod get_provenance;
 mod get_step;
+mod get_timeline;
 mod history;
 mod list_artifacts;
 mod list_audit_entries;
@@ -138,6 +140,17 @@ impl ExecutorService for Service {
         request: Request<v1::ListEventsRequest>,
     ) -> Result<Response<v1::ListEventsResponse>, Status> {
         list_events::list_events(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn explain_execution(
+        &self,
+        request: Request<v1::ExplainExecutionRequest>,
+    ) -> Result<Response<v1::ExplainExecutionResponse>, Status> {
+        explain_execution::explain_execution(&self.registry, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_timeline(&self, request: Request<v1::GetTimelineRequest>) -> Result<Response<v1::Timeline>, Status> {
+        get_timeline::get_timeline(&self.registry, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_executions(

@@ -247,7 +247,7 @@ fn change_from(change: i32) -> Result<ChangeKind, NotUnderstood> {
     })
 }
 
-fn policy_to(decision: &PolicyDecision) -> v1::PolicyDecision {
+pub(super) fn policy_to(decision: &PolicyDecision) -> v1::PolicyDecision {
     let verdict = match decision.verdict {
         Verdict::Auto => WireVerdict::Auto,
         Verdict::Preview => WireVerdict::Preview,

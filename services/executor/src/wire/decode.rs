@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    Actor, Allotment, Amounts, ApprovalEvent, Body, BudgetLevel, BudgetReport, BudgetUnit, CachedFrom, Child, ChildEnd,
-    ChildEvent, Created, EscalationRetry, Event, ExecutionEvent, Finished, Form, Json, OperationId, PlanUpdated,
-    Progress, Resolution, Retried, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp,
-    ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent, Workspace,
+    Actor, ApprovalEvent, Body, BudgetLevel, CachedFrom, Child, ChildEnd, ChildEvent, Created, EscalationRetry, Event,
+    ExecutionEvent, Finished, Form, Json, OperationId, PlanUpdated, Progress, Resolution, Retried, RetryRequest,
+    SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
+    ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent, Workspace,
 };
 use belay_journal::Transition;
 use belay_plan::CheckPlace;
@@ -22,6 +22,7 @@ use super::{
     NotUnderstood, OLDEST_VERSION, VERSION,
     approval::{decided_from, receipt_from, requirement_from},
     approval_mode,
+    budget::{allotment_from, amounts_from, report_from},
     execution::state_from,
     failure_from, json, known, payload_from, recovery_from, stored_plan_from,
 };
@@ -200,29 +201,6 @@ fn decode_created(
         allotment: created.allotment.map(allotment_from),
         spent: created.spent.map(amounts_from).unwrap_or_default(),
     })
-}
-
-fn amounts_from(v1::BudgetAmounts { calls, output_bytes }: v1::BudgetAmounts) -> Amounts {
-    let [calls, output_bytes] = [calls, output_bytes].map(|amount| u64::try_from(amount).unwrap_or(0));
-    Amounts { calls, output_bytes }
-}
-
-fn allotment_from(v1::BudgetAllotment { calls, output_bytes }: v1::BudgetAllotment) -> Allotment {
-    let [calls, output_bytes] = [calls, output_bytes].map(|amount| Some(u64::try_from(amount?).unwrap_or(0)));
-    Allotment { calls, output_bytes }
-}
-
-fn report_from(report: v1::BudgetReport, level: BudgetLevel) -> Result<BudgetReport, NotUnderstood> {
-    use v1::budget_report::Unit;
-    let v1::BudgetReport { unit, budget_step_id, spent, limit } = report;
-    let unit = match known(unit, "what a budget limits")? {
-        Unit::Calls => BudgetUnit::Calls,
-        Unit::OutputBytes => BudgetUnit::OutputBytes,
-        Unit::Unspecified => return Err(NotUnderstood::Missing("what a budget limits")),
-    };
-    let [spent, limit] = [spent, limit].map(|amount| u64::try_from(amount).unwrap_or(0));
-    let step = (!budget_step_id.is_empty()).then(|| budget_step_id.into());
-    Ok(BudgetReport { level, unit, step, spent, limit })
 }
 
 /// Exactly one of them has a text.
@@ -599,9 +577,9 @@ fn check_place(place: Option<v1::CheckPlace>) -> Result<Option<CheckPlace>, NotU
 #[cfg(test)]
 mod tests {
     use belay_execution::{
-        ApprovalRequirement, BlobRef, ChangeKind, CommittedFile, Decision, EffectSummary, ErrorClass, ExecutionState,
-        Failure, FileType, Json, LastOutput, PathChange, Payload, PolicyDecision, QuotaState, Receipt, Verdict,
-        WriteBound, WriteMechanism,
+        Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, ChangeKind, CommittedFile,
+        Decision, EffectSummary, ErrorClass, ExecutionState, Failure, FileType, Json, LastOutput, PathChange, Payload,
+        PolicyDecision, QuotaState, Receipt, Verdict, WriteBound, WriteMechanism,
     };
 
     use super::*;

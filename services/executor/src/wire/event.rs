@@ -1,10 +1,9 @@
 //! Encodes events as messages, the same for the store and for watchers.
 
 use belay_execution::{
-    Actor, Allotment, Amounts, ApprovalEvent, Body, BudgetLevel, BudgetReport, BudgetUnit, Child, ChildEnd, ChildEvent,
-    Created, EscalationRetry, Event, ExecutionEvent, ExecutionState, Finished, Form, OperationId, Progress, Resolution,
-    Retried, RetryRequest, StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd,
-    WaitEvent,
+    Actor, ApprovalEvent, Body, BudgetLevel, Child, ChildEnd, ChildEvent, Created, EscalationRetry, Event,
+    ExecutionEvent, ExecutionState, Finished, Form, OperationId, Progress, Resolution, Retried, RetryRequest,
+    StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent,
 };
 use belay_plan::CheckPlace;
 use belay_proto::{
@@ -15,6 +14,7 @@ use prost::Message as _;
 
 use super::{
     approval::{decision_to, receipt_to, requirement_to},
+    budget::{allotment_message, amounts, amounts_message, budget_report},
     cached_result,
     execution::{approval_mode_to, skip_reason, state, totals, workspace_fields},
     failure, inline, payload, recovery_to, stored_plan_message, time,
@@ -186,35 +186,6 @@ fn created_message(created: &Created) -> v1::ExecutionCreated {
         allotment: created.allotment.map(allotment_message),
         spent: amounts(created.spent),
     }
-}
-
-fn budget_report(report: &BudgetReport) -> v1::BudgetReport {
-    let BudgetReport { level: _, unit, step, spent, limit } = report;
-    let unit = match unit {
-        BudgetUnit::Calls => v1::budget_report::Unit::Calls,
-        BudgetUnit::OutputBytes => v1::budget_report::Unit::OutputBytes,
-    };
-    let budget_step_id = step.as_ref().map(|step| step.as_str().to_owned()).unwrap_or_default();
-    v1::BudgetReport { unit: unit.into(), budget_step_id, spent: amount(*spent), limit: amount(*limit) }
-}
-
-fn amount(amount: u64) -> i64 {
-    i64::try_from(amount).unwrap_or(i64::MAX)
-}
-
-/// Amounts as a message; `None` for nothing.
-fn amounts(amounts: Amounts) -> Option<v1::BudgetAmounts> {
-    (amounts != Amounts::default()).then(|| amounts_message(amounts))
-}
-
-/// Amounts as a message.
-pub(crate) fn amounts_message(Amounts { calls, output_bytes }: Amounts) -> v1::BudgetAmounts {
-    v1::BudgetAmounts { calls: amount(calls), output_bytes: amount(output_bytes) }
-}
-
-/// An allotment as a message.
-pub(crate) fn allotment_message(Allotment { calls, output_bytes }: Allotment) -> v1::BudgetAllotment {
-    v1::BudgetAllotment { calls: calls.map(amount), output_bytes: output_bytes.map(amount) }
 }
 
 /// What of events only services need, as it is stored beside them; of one transition only one event has such. The events are sent as they are stored, so that nothing can be

@@ -9,9 +9,8 @@ use belay_plan::{StepKind, WaitFor};
 use belay_proto::v1::{self, execution::State, step};
 
 use super::{
-    cached_result,
-    event::{allotment_message, amounts_message},
-    failure, failure_without_output, inline, payload, plan_message, time,
+    budget::{allotment_message, amounts_message},
+    cached_result, failure, failure_without_output, inline, payload, plan_message, time,
 };
 use crate::names::ExecutionName;
 
@@ -50,7 +49,7 @@ pub(crate) fn state_from(number: State) -> Option<ExecutionState> {
     })
 }
 
-fn step_state(state: StepState) -> step::State {
+pub(super) fn step_state(state: StepState) -> step::State {
     match state {
         StepState::Pending => step::State::Pending,
         StepState::Ready => step::State::Ready,
@@ -277,11 +276,6 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
     let id = |key: StepKey| execution.step(key).id().as_str().to_owned();
     let is_full = details == StepDetails::Full;
     let failure = |failed: &Failure| if is_full { failure(failed) } else { failure_without_output(failed) };
-    let failed_attempt = |failed: &FailedAttempt| v1::StepAttempt {
-        attempt: i32::try_from(failed.attempt).unwrap_or(i32::MAX),
-        failure: Some(failure(&failed.failure)),
-        end_time: Some(time(failed.ended_at)),
-    };
     let output_bytes = view.output().map_or(0, Payload::size);
     v1::Step {
         name: format!("{name}/steps/{}", view.id()),
@@ -299,7 +293,7 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
         skipped_because: view.skipped().and_then(|(_, because)| because).map(id).unwrap_or_default(),
         waiting: view.waiting().map(|waiting| waiting_reason(name, execution, waiting)),
         approvals: view.approvals().map(str::to_owned).collect(),
-        failed_attempts: view.failed_attempts().iter().map(failed_attempt).collect(),
+        failed_attempts: view.failed_attempts().iter().map(|failed| failed_attempt(failed, details)).collect(),
         authorization: view.authorization().map(authorization),
         approval_wait: Some(view.waited()).filter(|waited| !waited.is_zero()).map(Into::into),
         compensates: match view.role() {
@@ -310,6 +304,19 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
         item: item(execution, view, is_full),
         item_count: view.is_listed().then(|| i32::try_from(view.items().len()).unwrap_or(i32::MAX)),
         detail: Some(detail(name, execution, view)),
+    }
+}
+
+/// An attempt that failed.
+pub(super) fn failed_attempt(failed: &FailedAttempt, details: StepDetails) -> v1::StepAttempt {
+    let failure = match details {
+        StepDetails::Full => failure(&failed.failure),
+        StepDetails::Brief => failure_without_output(&failed.failure),
+    };
+    v1::StepAttempt {
+        attempt: i32::try_from(failed.attempt).unwrap_or(i32::MAX),
+        failure: Some(failure),
+        end_time: Some(time(failed.ended_at)),
     }
 }
 
@@ -362,7 +369,7 @@ fn detail(name: &ExecutionName, execution: &Execution, view: StepView<'_>) -> st
     }
 }
 
-fn authorization(authorization: &Authorization) -> v1::Authorization {
+pub(super) fn authorization(authorization: &Authorization) -> v1::Authorization {
     let [created, modified, deleted] = authorization.changes.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
     let approver = authorization.approver.clone().unwrap_or_default();
     v1::Authorization { rule: authorization.rule.clone(), approver, created, modified, deleted }

@@ -2,15 +2,18 @@
 //! messages on.
 
 mod approval;
+mod budget;
 mod decode;
 mod event;
 mod execution;
+mod explanation;
 #[cfg(test)]
 mod golden {
     mod tests;
 }
 mod plan;
 mod reading;
+mod timeline;
 
 pub(crate) use approval::{check_approval, decision_from, is_pending, receipt_from, requirement_from, subject_kind};
 pub(crate) use decode::{DecodeError, check_known, check_version, decode_all, decode_bytes, is_end, to_events, uid_of};
@@ -21,8 +24,10 @@ pub(crate) use execution::{
     StepDetails, approval_mode, approval_mode_to, basic, brief, etag, full, skip_reason, state_from, state_name,
     state_number, state_word, step, step_counts, step_state_name, waiting_reason, waits_for,
 };
+pub(crate) use explanation::{action, cause, obstacle, skipped_step, step_change};
 pub(crate) use plan::{audit_level_to, checked_plan_from, plan_message, stored_plan_from, stored_plan_message};
 pub(crate) use reading::{artifact, artifact_kind_from, audit_entry, tool_call};
+pub(crate) use timeline::timeline_row;
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use belay_plan::{
     AuditLevel, Backoff, Budget, CallDraft, CheckDraft, Escalation, FormDraft, Input, InvalidPlan, Never, OnError,
     OnExhausted, Plan, PlanDraft, PlanStep, Planned, QueueForLater, RateLimit, RecoveryStrategy, RetryPolicy, RunWhen,
-    StepDraft, StepKind, StepKindDraft, StepProblem, Then, Violation, WaitDraft,
+    StepDraft, StepKind, StepKindDraft, StepProblem, StepSpec, Then, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -433,6 +433,11 @@ fn retry_from(retry: v1::RetryPolicy, field: &str, violations: &mut Vec<Violatio
 /// A plan as a message.
 pub(crate) fn plan_message(plan: &Plan) -> v1::Plan {
     draft_message(plan.to_draft())
+}
+
+/// A step of a plan as a message.
+pub(super) fn spec_message(step: &StepSpec) -> v1::StepSpec {
+    step_message(step.to_draft())
 }
 
 fn draft_message(draft: PlanDraft) -> v1::Plan {

@@ -183,6 +183,13 @@ async fn assert_derived_clean(executor: &Executor, name: &str, secrets: &[String
     let log = client.list_audit_entries(request).await.unwrap().into_inner();
     assert!(log.entries.len() > 20, "{log:?}");
     assert_clean("an audit log", &log.encode_to_vec(), secrets);
+    let request = v1::ExplainExecutionRequest { name: name.to_owned() };
+    let explained = client.explain_execution(request).await.unwrap().into_inner();
+    assert_clean("an explanation", &explained.encode_to_vec(), secrets);
+    let request = v1::GetTimelineRequest { name: name.to_owned(), ..Default::default() };
+    let timeline = client.get_timeline(request).await.unwrap().into_inner();
+    assert!(timeline.rows.len() > 2, "{timeline:?}");
+    assert_clean("a timeline", &timeline.encode_to_vec(), secrets);
 }
 
 // S2-FR-077, S2-FR-077a, S2-X-16; REQUIREMENTS section 4, number 10.

@@ -44,6 +44,7 @@ fn an_exhausted_budget_pauses_the_execution_until_a_person_raises_it() {
     assert!(shown.out.contains("2 of 2 calls"), "{shown:?}");
     let why = home.run(["why", "p"]);
     assert!(why.out.contains("the budget of the plan is used up: 2 of 2 calls"), "{why:?}");
+    assert!(why.out.contains("next: belay executions edit-plan p FILE"), "{why:?}");
 
     server.kill();
     let server = home.serve();

@@ -395,7 +395,7 @@ fn one_command_says_why_the_plan_of_a_step_failed_and_what_it_waits_for() {
     assert!(expected.iter().all(|words| why.out.contains(words)), "{why:?}");
     assert!(why.out.contains("\nnext: belay executions retry fails\n      belay logs deep-"), "{why:?}");
     let (_, value) = home.json(&["why", "fails"]);
-    let last = &value["children"][1]["steps"][0]["failure"]["lastOutput"]["stderr"];
+    let last = &value["children"][1]["causes"][0]["failure"]["lastOutput"]["stderr"];
     assert_eq!((value["children"].as_array().map(Vec::len), last.as_str()), (Some(2), Some("x.c:3 is wrong\n")));
 
     home.file("asks.yaml", nested("{id: gone, tool: delete_file, arguments: {path: notes.txt}}"));

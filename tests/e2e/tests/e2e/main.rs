@@ -23,6 +23,7 @@ mod errors;
 mod escalation;
 mod exactly_once;
 mod examples;
+mod explanations;
 mod faults;
 mod first_day;
 mod forks;

@@ -27,6 +27,8 @@ fn places(home: &Home, id: &str, texts: &[&str], with: &[&str]) -> Vec<String> {
         &["executions", "list", "-o", "json"],
         &["audit", id, "-o", "json"],
         &["why", id],
+        &["why", id, "-o", "json"],
+        &["executions", "timeline", id, "-o", "json"],
         &["logs", id],
         &["logs", id, "-o", "jsonl"],
         &["artifacts", "list", id, "-o", "json"],

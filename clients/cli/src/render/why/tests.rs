@@ -1,24 +1,26 @@
 use belay_proto::v1::{
-    Authorization, ErrorClass, LastOutput, Payload, Plan, PlanStepDetail, StepSpec, StepTotals, ToolStep,
-    ToolStepDetail, WaitStepDetail, step_spec,
+    self, Authorization, ErrorClass, LastOutput, Payload, SkipReason, SkippedStep, StepChange, StepSpec, StepTotals,
+    ToolStep, step_spec,
 };
 use pbjson_types::Timestamp;
 
 use super::*;
 
 const NOW: Duration = Duration::from_secs(1_000);
+const NAME: &str = "namespaces/default/executions/e1";
 
 fn at(seconds: i64) -> Option<Timestamp> {
     Some(Timestamp { seconds, nanos: 0 })
 }
 
-fn step(id: &str, state: State) -> Step {
-    let detail = Some(Detail::Tool(ToolStepDetail { tool: "run_terminal".to_owned() }));
-    Step { step_id: id.to_owned(), state: state.into(), attempt: 1, max_attempts: 1, detail, ..Default::default() }
+fn skipped_because(id: &str, reason: SkipReason, because: &str, follows_failure: bool) -> SkippedStep {
+    let (step_id, skipped_because) = (id.to_owned(), because.to_owned());
+    SkippedStep { step_id, skip_reason: reason.into(), skipped_because, follows_failure }
 }
 
-fn skipped_because(id: &str, reason: SkipReason, because: &str) -> Step {
-    Step { skip_reason: reason.into(), skipped_because: because.to_owned(), ..step(id, State::Skipped) }
+fn changes(id: &str, created: i32, modified: i32) -> StepChange {
+    let authorization = Some(Authorization { created, modified, ..Default::default() });
+    StepChange { step_id: id.to_owned(), authorization }
 }
 
 fn failure(lines: usize) -> Failure {
@@ -32,28 +34,50 @@ fn failure(lines: usize) -> Failure {
     }
 }
 
-fn execution(state: execution::State, steps: Vec<Step>) -> Execution {
+/// A cause about a step that calls a tool.
+fn cause(id: &str, kind: Kind) -> Cause {
+    let (step_id, tool) = (id.to_owned(), "run_terminal".to_owned());
+    Cause { kind: kind.into(), step_id, tool, attempt: 1, max_attempts: 1, ..Default::default() }
+}
+
+/// The same of the step `build`, as the plan has it.
+fn build(kind: Kind) -> Cause {
     let cargo = ToolStep {
         tool: "run_terminal".to_owned(),
         arguments: Some(Payload::of_json(r#"{"command":["cargo","test"]}"#)),
         ..Default::default()
     };
     let spec = StepSpec { id: "build".to_owned(), kind: Some(step_spec::Kind::Tool(cargo)), ..Default::default() };
-    Execution {
-        name: "namespaces/default/executions/e1".to_owned(),
+    Cause { spec: Some(spec), ..cause("build", kind) }
+}
+
+fn explanation(state: execution::State, causes: Vec<Cause>) -> Explanation {
+    let execution = Execution {
+        name: NAME.to_owned(),
         plan_id: "tidy".to_owned(),
         state: state.into(),
         create_time: at(900),
         end_time: at(931).filter(|_| is_over(state)),
         totals: Some(StepTotals { total: 6, completed: 1, failed: 1, skipped: 3, ..Default::default() }),
-        plan: Some(Plan { steps: vec![spec], ..Default::default() }),
-        steps,
         ..Default::default()
-    }
+    };
+    Explanation { execution: Some(execution), causes, ..Default::default() }
 }
 
-fn screen(execution: &Execution, is_driven: bool) -> Vec<String> {
-    lines(execution, &[], None, is_driven, None, NOW).iter().map(|line| line.render(false)).collect()
+fn explained(explanation: Explanation, next_actions: Vec<Action>) -> ExplainExecutionResponse {
+    ExplainExecutionResponse { explanation: Some(explanation), children: Vec::new(), next_actions }
+}
+
+fn subject(kind: Subject) -> Option<v1::Subject> {
+    Some(v1::Subject { kind: Some(kind) })
+}
+
+fn action(verb: Verb, about: Option<Subject>) -> Action {
+    Action { verb: verb.into(), execution: NAME.to_owned(), subject: about.and_then(subject) }
+}
+
+fn screen(explained: &ExplainExecutionResponse) -> Vec<String> {
+    lines(explained, None, NOW).iter().map(|line| line.render(false)).collect()
 }
 
 fn attempts(count: i32) -> Vec<StepAttempt> {
@@ -63,7 +87,7 @@ fn attempts(count: i32) -> Vec<StepAttempt> {
 
 #[test]
 fn a_failed_one_names_the_step_its_error_and_the_way_out() {
-    let build = Step {
+    let build = Cause {
         attempt: 2,
         max_attempts: 2,
         failure: Some(Failure {
@@ -71,23 +95,19 @@ fn a_failed_one_names_the_step_its_error_and_the_way_out() {
             ..failure(0)
         }),
         failed_attempts: attempts(2),
-        end_time: at(930),
-        ..step("build", State::Failed)
+        ..build(Kind::StepFailure)
     };
-    let write = Step {
-        authorization: Some(Authorization { created: 2, modified: 1, ..Default::default() }),
-        ..step("write", State::Completed)
+    let failed = Explanation {
+        changes: vec![changes("write", 2, 1)],
+        skipped_steps: vec![
+            skipped_because("ship", SkipReason::DependencySkipped, "test", true),
+            skipped_because("test", SkipReason::DependencyFailed, "build", true),
+            skipped_because("never", SkipReason::ConditionFalse, "", false),
+        ],
+        ..explanation(execution::State::Failed, vec![build, cause("late", Kind::StepFailure)])
     };
-    let steps = vec![
-        write,
-        skipped_because("ship", SkipReason::DependencySkipped, "test"),
-        build,
-        skipped_because("test", SkipReason::DependencyFailed, "build"),
-        skipped_because("never", SkipReason::ConditionFalse, ""),
-        Step { end_time: at(931), ..step("late", State::Failed) },
-    ];
     assert_eq!(
-        screen(&execution(execution::State::Failed, steps), true),
+        screen(&explained(failed, vec![action(Verb::Retry, None)])),
         [
             "✗ build failed: `cargo` exited with code 101. (COMMAND_FAILED)",
             "  execution  e1, failed after 31s: 1 completed, 1 failed, 3 skipped of 6 steps",
@@ -107,53 +127,67 @@ fn a_failed_one_names_the_step_its_error_and_the_way_out() {
 
 #[test]
 fn nothing_pushes_the_next_command_off_the_screen() {
-    let cause = |cause| Some(Box::new(Failure { cause, ..failure(0) }));
-    let whole = Failure { cause: cause(cause(cause(cause(None)))), ..failure(500) };
-    let build = Step {
+    let cause_of = |cause| Some(Box::new(Failure { cause, ..failure(0) }));
+    let whole = Failure { cause: cause_of(cause_of(cause_of(cause_of(None)))), ..failure(500) };
+    let build = Cause {
         attempt: 99,
         max_attempts: 99,
         failure: Some(whole),
         failed_attempts: attempts(98),
-        end_time: at(1),
-        ..step("build", State::Failed)
+        ..build(Kind::StepFailure)
     };
-    let mut steps = vec![build];
+    let mut worst = explanation(execution::State::Failed, vec![build]);
     for n in 0..1_000 {
-        steps.push(skipped_because(&format!("s{n}"), SkipReason::DependencyFailed, "build"));
-        let given = Some(Authorization { created: 1, ..Default::default() });
-        steps.push(Step { authorization: given, ..step(&format!("c{n}"), State::Completed) });
-        steps.push(Step { end_time: at(2), ..step(&format!("f{n}"), State::Failed) });
+        let reason = SkipReason::DependencyFailed;
+        worst.skipped_steps.push(skipped_because(&format!("s{n}"), reason, "build", true));
+        worst.changes.push(changes(&format!("c{n}"), 1, 0));
+        worst.causes.push(cause(&format!("f{n}"), Kind::StepFailure));
     }
-    let worst = execution(execution::State::Failed, steps);
-    let screen = screen(&worst, true);
+    let worst = explained(worst, vec![action(Verb::Retry, None)]);
+    let screen = screen(&worst);
     assert!(screen.len() <= 26, "{screen:#?}");
     assert!(screen.iter().all(|line| line.chars().count() <= 320), "{screen:#?}");
-    let narrow = lines(&worst, &[], None, true, Some(80), NOW);
+    let narrow = lines(&worst, Some(80), NOW);
     let output: Vec<&Line> = narrow.iter().filter(|line| line.render(false).contains('│')).collect();
     assert!(output.len() == 12 && output.iter().all(|line| line.width() <= 80), "{output:?}");
     let has = |words: &str| screen.iter().any(|line| line.contains(words));
     assert!(has("│ out 500 x") && has("│ err 500 x") && has("… 96 earlier attempts"), "{screen:#?}");
     assert!(has("1000 steps because of it: s0, s1, s2, s3 and 996 more"), "{screen:#?}");
     assert!(has("1000 created (c0: 1 created; c1: 1 created; c2: 1 created; c3: 1 created; and 996 steps more)"));
+    assert!(has("1000 steps failed: f0, f1, f2, f3 and 996 more"), "{screen:#?}");
 }
 
-fn waits(kind: Kind, who: &str, next: &str) -> WaitingReason {
-    WaitingReason {
-        kind: kind.into(),
-        begin_time: at(880),
-        who: who.to_owned(),
-        next_command: next.to_owned(),
-        ..Default::default()
-    }
+#[test]
+fn what_the_answer_leaves_out_is_counted() {
+    let failed = Explanation {
+        left_out_causes: 7,
+        changes: vec![changes("a", 1, 0), changes("b", 1, 0)],
+        left_out_changes: 5,
+        skipped_steps: vec![skipped_because("s", SkipReason::DependencyFailed, "build", true)],
+        left_out_skipped_steps: 9,
+        ..explanation(execution::State::Failed, vec![build(Kind::StepFailure), cause("late", Kind::StepFailure)])
+    };
+    let screen = screen(&explained(failed, Vec::new()));
+    let has = |words: &str| screen.iter().any(|line| line.contains(words));
+    assert!(has("8 steps failed: late and 7 more") && has("10 steps because of it: s and 9 more"), "{screen:#?}");
+    assert!(has("and 5 steps more)"), "{screen:#?}");
+}
+
+/// A cause since two minutes ago.
+fn waits(cause: Cause, who: &str) -> Cause {
+    Cause { begin_time: at(880), who: who.to_owned(), ..cause }
+}
+
+fn approval() -> Option<Subject> {
+    Some(Subject::Approval("namespaces/default/approvals/x1".to_owned()))
 }
 
 #[test]
 fn an_unfinished_one_says_for_what_it_waits_since_when_and_for_whom() {
-    let approval = waits(Kind::Approval, "a person (rule asks)", "belay approvals show x1");
-    let build = Step { waiting: Some(approval.clone()), ..step("build", State::AwaitingApproval) };
-    let mut waiting = execution(execution::State::AwaitingApproval, vec![build]);
-    waiting.waiting = vec![approval];
-    let shown = screen(&waiting, true);
+    let asked = vec![action(Verb::Approve, approval()), action(Verb::Deny, approval())];
+    let build = waits(build(Kind::Approval), "a person (rule asks)");
+    let waiting = explained(explanation(execution::State::AwaitingApproval, vec![build.clone()]), asked.clone());
+    let shown = screen(&waiting);
     assert_eq!(shown[0], "? tidy is waiting for a decision");
     assert_eq!(
         shown[2..],
@@ -163,76 +197,109 @@ fn an_unfinished_one_says_for_what_it_waits_since_when_and_for_whom() {
             "next: belay approvals show x1",
         ]
     );
-    let alone = screen(&waiting, false);
+    let undriven = Cause { kind: Kind::NoDriver.into(), ..Default::default() };
+    let alone = explanation(execution::State::AwaitingApproval, vec![undriven, build]);
+    let alone = screen(&explained(alone, [vec![action(Verb::Resume, None)], asked].concat()));
     assert_eq!(alone[0], "! tidy does not continue: no process drives it");
+    assert_eq!(alone[2], "  build      waiting for approval (2m): cargo test");
     assert_eq!(alone[alone.len() - 2..], ["next: belay executions resume e1", "      belay approvals show x1"]);
 }
 
 #[test]
-fn what_a_person_can_end_comes_before_what_ends_alone() {
-    let call = Step { waiting: Some(waits(Kind::Call, "the tool", "")), ..step("build", State::Running) };
-    let detail = Some(Detail::Wait(WaitStepDetail::default()));
-    let signal = waits(Kind::Signal, "the signal `go`", "belay executions signal e1 go");
-    let go = Step { waiting: Some(signal), detail, ..step("go", State::Waiting) };
-    let shown = screen(&execution(execution::State::Running, vec![call.clone(), go]), true);
+fn what_runs_waits_and_has_failed_is_said_in_order() {
+    let call = waits(build(Kind::Call), "the tool");
+    let signal = Subject::Signal("go".to_owned());
+    let go = Cause {
+        tool: String::new(),
+        subject: subject(signal.clone()),
+        until_time: at(1_060),
+        ..waits(cause("go", Kind::Signal), "the signal `go`")
+    };
+    let running = explanation(execution::State::Running, vec![go, call.clone()]);
+    let shown = screen(&explained(running, vec![action(Verb::SendSignal, Some(signal))]));
     assert_eq!(shown[0], "tidy is running");
     assert_eq!(
         shown[2..],
         [
             "  go         waiting for the signal `go` (2m)",
+            "             fails at 1970-01-01 00:17:40Z without it",
             "  build      running (2m): cargo test",
             "next: belay executions signal e1 go",
         ]
     );
-    let late = Step { failure: Some(failure(0)), ..step("late", State::Failed) };
-    let failing = screen(&execution(execution::State::Running, vec![call.clone(), late]), true);
+    let late = Cause { failure: Some(failure(0)), ..cause("late", Kind::StepFailure) };
+    let failing = screen(&explained(explanation(execution::State::Running, vec![call.clone(), late]), Vec::new()));
     assert_eq!(failing[3], "  failed     late: `cargo` exited with code 101. (COMMAND_FAILED)");
-    let running = screen(&execution(execution::State::Running, vec![call]), true);
+    let running = screen(&explained(explanation(execution::State::Running, vec![call]), Vec::new()));
     assert_eq!(running.last().unwrap(), "next: belay executions watch e1");
-    let paused =
-        Execution { waiting: vec![waits(Kind::Resume, "a person", "")], ..execution(execution::State::Paused, vec![]) };
-    let shown = screen(&paused, true);
+    let pause = Cause { principal: "person:ann".to_owned(), ..waits(Cause::default(), "a person") };
+    let pause = Cause { kind: Kind::Pause.into(), ..pause };
+    let paused = explanation(execution::State::Paused, vec![pause]);
+    let shown = screen(&explained(paused, vec![action(Verb::Resume, None)]));
+    assert_eq!(shown[0], "! tidy is paused");
+    assert_eq!(shown[2..], ["             paused by person:ann 2m ago", "next: belay executions resume e1"]);
+}
+
+#[test]
+fn a_service_that_is_away_comes_first_and_has_no_command() {
+    let away = |service: v1::subject::Service, who: &str| Cause {
+        kind: Kind::ServiceAway.into(),
+        subject: subject(Subject::Service(service.into())),
+        ..waits(Cause::default(), who)
+    };
+    let gate = away(v1::subject::Service::ApprovalGate, "the approval gate, which does not answer");
+    let runner = away(v1::subject::Service::ToolRunner, "the tool runner, which does not answer");
+    let start = action(Verb::StartService, None);
+    let shown = screen(&explained(explanation(execution::State::Running, vec![gate, runner]), vec![start]));
+    assert_eq!(shown[0], "! tidy is waiting for a service");
     assert_eq!(
-        (shown[0].as_str(), shown.last().unwrap().as_str()),
-        ("! tidy is paused", "next: belay executions resume e1")
+        shown[2..],
+        [
+            "             waiting for the approval gate, which does not answer (2m)",
+            "             waiting for the tool runner, which does not answer (2m)",
+            "next: belay executions watch e1",
+        ]
     );
 }
 
 #[test]
 fn one_that_ended_without_a_failed_step_says_how() {
-    let of = |state| execution(state, vec![skipped_because("c", SkipReason::ApprovalSkipped, "")]);
-    let completed = screen(&of(execution::State::Completed), true);
+    let of = |state, causes, actions| {
+        let skipped_steps = vec![skipped_because("c", SkipReason::ApprovalSkipped, "", false)];
+        explained(Explanation { skipped_steps, ..explanation(state, causes) }, actions)
+    };
+    let completed = screen(&of(execution::State::Completed, vec![], vec![]));
     assert_eq!(
         (completed[0].as_str(), completed.last().unwrap().as_str()),
         ("✓ tidy completed: nothing failed", "next: belay logs e1")
     );
-    let partial = screen(&of(execution::State::Partial), true);
+    let partial = screen(&of(execution::State::Partial, vec![], vec![]));
     assert!(partial.contains(&"  skipped    c: a person chose to skip it".to_owned()), "{partial:#?}");
     assert_eq!(partial.last().unwrap(), "next: belay executions get e1", "nothing can be retried");
-    let cancelled = Cancelled { by: "person:ann".to_owned(), reason: "wrong plan".to_owned() };
-    let first = &lines(&of(execution::State::Cancelled), &[], Some(&cancelled), true, None, NOW)[0];
-    assert_eq!(first.render(false), "- tidy was cancelled by person:ann: wrong plan");
-    for state in [execution::State::Cancelled, execution::State::TimedOut] {
-        assert!(next(&of(state), &[], true).starts_with("belay executions retry "), "{state:?}");
-    }
-    let stopping = &lines(&of(execution::State::Cancelling), &[], Some(&cancelled), true, None, NOW)[2];
-    assert_eq!(stopping.render(false), "  cancelled  by person:ann: wrong plan");
+    let (principal, reason) = ("person:ann".to_owned(), "wrong plan".to_owned());
+    let cancelled = Cause { kind: Kind::Cancellation.into(), principal, reason, ..Default::default() };
+    let stopped = vec![cancelled.clone(), cause("a", Kind::StepCancellation)];
+    let shown = screen(&of(execution::State::Cancelled, stopped, vec![action(Verb::Retry, None)]));
+    assert_eq!(shown[0], "- tidy was cancelled by person:ann: wrong plan");
+    assert_eq!(shown[2], "  stopped    1 step while running: a");
+    assert_eq!(shown.last().unwrap(), "next: belay executions retry e1");
+    let stopping = screen(&of(execution::State::Cancelling, vec![cancelled], vec![]));
+    assert_eq!(stopping[2], "  cancelled  by person:ann: wrong plan");
 }
 
 #[test]
 fn an_unknown_outcome_and_a_retry_say_what_went_before() {
-    let resolve = "belay executions resolve e1 deploy";
-    let deploy =
-        Step { waiting: Some(waits(Kind::Outcome, "a person", resolve)), ..step("deploy", State::OutcomeUnknown) };
-    let until = WaitingReason { until_time: at(1_004), ..waits(Kind::Timer, "the clock", "") };
-    let build = Step {
+    let step = Subject::StepId("deploy".to_owned());
+    let deploy = waits(cause("deploy", Kind::Outcome), "a person to find out what the call did");
+    let build = Cause {
         attempt: 2,
         max_attempts: 3,
         failure: Some(failure(0)),
-        waiting: Some(until),
-        ..step("build", State::BackingOff)
+        until_time: at(1_004),
+        ..waits(build(Kind::Backoff), "the clock")
     };
-    let shown = screen(&execution(execution::State::Running, vec![build, deploy]), true);
+    let waiting = explanation(execution::State::Running, vec![deploy, build]);
+    let shown = screen(&explained(waiting, vec![action(Verb::Resolve, Some(step))]));
     assert_eq!(
         shown[2..],
         [
@@ -244,27 +311,28 @@ fn an_unknown_outcome_and_a_retry_say_what_went_before() {
     );
 }
 
-fn of_plan(id: &str, state: State, child: &str) -> Step {
-    let child = format!("namespaces/default/executions/{child}");
-    let detail = Some(Detail::Plan(PlanStepDetail { execution: child, plan_id: "inner".to_owned() }));
-    Step { detail, ..step(id, state) }
-}
-
 /// What failed in the execution of a step is said with the step, and what that waits for, too.
 #[test]
 fn what_explains_the_execution_of_a_step_is_said_with_it() {
+    let child_name = "namespaces/default/executions/e2".to_owned();
+    let of_plan = |kind| Cause {
+        tool: String::new(),
+        subject: subject(Subject::Execution(child_name.clone())),
+        ..cause("build", kind)
+    };
     let failure_of_child =
         Failure { reason: "CHILD_FAILED".to_owned(), message: "It failed.".to_owned(), ..Default::default() };
-    let outer_step = Step { failure: Some(failure_of_child), ..of_plan("build", State::Failed, "e2") };
-    let outer = execution(execution::State::Failed, vec![outer_step]);
-    assert_eq!(children(&outer), ["namespaces/default/executions/e2"]);
-    let compile = Step { failure: Some(failure(1)), ..step("compile", State::Failed) };
-    let name = "namespaces/default/executions/e2".to_owned();
-    let child = Execution { name, ..execution(execution::State::Failed, vec![compile]) };
-    let shown: Vec<String> =
-        lines(&outer, &[child], None, true, None, NOW).iter().map(|line| line.render(false)).collect();
+    let outer_step = Cause { failure: Some(failure_of_child), ..of_plan(Kind::StepFailure) };
+    let outer = explanation(execution::State::Failed, vec![outer_step]);
+    let compile = Cause { failure: Some(failure(1)), ..cause("compile", Kind::StepFailure) };
+    let mut child = explanation(execution::State::Failed, vec![compile]);
+    child.execution.as_mut().unwrap().name.clone_from(&child_name);
+    let mut both = explained(outer, vec![action(Verb::Retry, None)]);
+    both.children.push(child);
+    let shown = screen(&both);
     let text = shown.join("\n");
     assert!(shown[0].starts_with("✗ build failed: It failed. (CHILD_FAILED)"), "{text}");
+    assert_eq!(shown[2], "  call       plan");
     assert!(
         text.contains("\n  ✗ compile failed: `cargo` exited with code 101. (COMMAND_FAILED)\n    execution  e2, "),
         "{text}"
@@ -273,21 +341,8 @@ fn what_explains_the_execution_of_a_step_is_said_with_it() {
     let end = "next: belay executions retry e1\n      belay logs e2 compile --failed\ncode: CHILD_FAILED (belay explain CHILD_FAILED)";
     assert!(text.ends_with(end), "{text}");
 
-    let waits = |kind: Kind, next: &str| {
-        Some(WaitingReason {
-            kind: kind.into(),
-            next_command: next.to_owned(),
-            begin_time: at(990),
-            ..Default::default()
-        })
-    };
-    let outer_step = Step { waiting: waits(Kind::Child, "belay why e2"), ..of_plan("build", State::Running, "e2") };
-    let outer = execution(execution::State::Running, vec![outer_step]);
-    assert_eq!(children(&outer), ["namespaces/default/executions/e2"]);
-    assert_eq!(next(&outer, &[], true), "belay why e2");
-    let asks = Step { waiting: waits(Kind::Approval, "belay approve x7k2"), ..step("deploy", State::AwaitingApproval) };
-    let child = execution(execution::State::AwaitingApproval, vec![asks]);
-    assert_eq!(next(&outer, std::slice::from_ref(&child), true), "belay approve x7k2");
-    let shown = lines(&outer, &[child], None, true, None, NOW);
-    assert_eq!(shown.last().unwrap().render(false), "next: belay approve x7k2");
+    let explain = action(Verb::Explain, Some(Subject::Execution(child_name.clone())));
+    let waiting = explained(explanation(execution::State::Running, vec![of_plan(Kind::Child)]), vec![explain]);
+    assert_eq!(next(&waiting), "belay why e2");
+    assert_eq!(screen(&waiting)[0], "tidy is running");
 }

@@ -112,8 +112,13 @@ impl Execution {
             E::Paused { discard_calls, resume_at, by_budget, .. } => {
                 self.transition_execution(ExecutionTrigger::Paused, None)?;
                 let principal = actor.map(|actor| actor.principal.clone()).unwrap_or_default();
-                self.paused =
-                    Some(PausedBy { principal, since: time, discard_calls: *discard_calls, resume_at: *resume_at });
+                self.paused = Some(PausedBy {
+                    principal,
+                    since: time,
+                    discard_calls: *discard_calls,
+                    resume_at: *resume_at,
+                    by_budget: *by_budget,
+                });
                 self.queued_until = None;
                 self.is_escalated |= actor.is_none() && resume_at.is_none() && !by_budget;
                 steps::child::forget_pauses(self);

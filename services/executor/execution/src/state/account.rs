@@ -1,14 +1,8 @@
 //! What is used and held of budgets.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
-use super::StepKey;
 use crate::{Amounts, BudgetLevel, BudgetUnit};
-
-/// Whose budget: a step's, or, with `None`, the execution's.
-pub(crate) type AccountKey = Option<StepKey>;
 
 /// What is used and held of a budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,6 +25,3 @@ impl Account {
         Self { spent, ..Self::default() }
     }
 }
-
-/// Reports that are to be recorded.
-pub(crate) type DueReports = BTreeSet<(AccountKey, BudgetUnit, BudgetLevel)>;

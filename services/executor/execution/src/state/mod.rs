@@ -15,11 +15,11 @@ use std::time::Duration;
 use belay_plan::{CONTEXT_INPUT, Plan, StepKind, StepSpec, ToolStep};
 
 pub(crate) use self::{
-    account::{Account, AccountKey, DueReports},
+    account::Account,
     cache::StepCache,
     index::Index,
     operation::Operations,
-    record::{Items, OpenOperations, OperationEnd, StepRecord, Steps},
+    record::{AccountKey, DueReports, Items, OpenOperations, OperationEnd, StepRecord, Steps},
     requests::Requests,
     signals::Signals,
 };
@@ -99,6 +99,8 @@ pub(crate) struct PausedBy {
     pub(crate) discard_calls: bool,
     /// When it goes on by itself.
     pub(crate) resume_at: Option<Timestamp>,
+    /// A budget was used up.
+    pub(crate) by_budget: bool,
 }
 
 /// What steps have done is undone.

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    Child, Decision, PendingApproval, StepKey, SubjectKind, Timestamp, ToolCallRequest, WaitCondition, Waiting,
+    Allotment, Amounts, Child, Decision, PendingApproval, StepKey, SubjectKind, Timestamp, ToolCallRequest,
+    WaitCondition, Waiting,
 };
 
 /// The position of an operation: its step in the arena, the attempt, and its number within the attempt. It sorts in the plan's order.
@@ -166,6 +167,29 @@ impl Operation {
             (SubjectKind::Effect, Decision::Approved)
             | (_, Decision::Denied | Decision::Skipped | Decision::Expired) => Life::Decided,
         }
+    }
+}
+
+impl Operation {
+    /// What is held for it.
+    pub(crate) fn held(&self) -> Amounts {
+        match &self.work {
+            Work::ToolCall(request) => request.held,
+            Work::Child { child, .. } => child.allotment.map(Allotment::held).unwrap_or_default(),
+            Work::Wait(_) => Amounts::default(),
+        }
+    }
+
+    /// What it has used when it ends: nothing when it is a call that was to be approved before it ran and has not been sent since.
+    pub(crate) fn used(&self, output_bytes: u64) -> Amounts {
+        let is_before = |pending: &PendingApproval| pending.requirement.kind == SubjectKind::Call;
+        let waited = self.pending_approval.as_ref().is_some_and(is_before) && self.life != Life::Dispatched;
+        if waited { Amounts::default() } else { Amounts { calls: 1, output_bytes } }
+    }
+
+    /// What the execution of a step's plan has used; all that it was given where that is not known.
+    pub(crate) fn used_by_child(&self, spent: Option<Amounts>) -> Amounts {
+        spent.unwrap_or_else(|| self.held())
     }
 }
 

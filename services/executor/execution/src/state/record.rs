@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
     ops::{Index, IndexMut},
     sync::Arc,
     time::Duration,
@@ -11,7 +11,10 @@ use std::{
 use belay_plan::{Condition, Plan, RunWhen, StepSpec, ToolStep};
 
 use super::{account::Account, cache::StepCache};
-use crate::{CachedFrom, Failure, Json, Payload, PendingApproval, Receipt, SkipReason, StepId, StepState, Timestamp};
+use crate::{
+    BudgetLevel, BudgetUnit, CachedFrom, Failure, Json, Payload, PendingApproval, Receipt, SkipReason, StepId,
+    StepState, Timestamp,
+};
 
 /// The position of a step in its execution's arena. The plan's steps come first, in the plan's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,6 +34,12 @@ impl StepKey {
         self.0 as usize
     }
 }
+
+/// Whose budget: a step's, or, with `None`, the execution's.
+pub(crate) type AccountKey = Option<StepKey>;
+
+/// Reports that are to be recorded.
+pub(crate) type DueReports = BTreeSet<(AccountKey, BudgetUnit, BudgetLevel)>;
 
 /// Why an execution has a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

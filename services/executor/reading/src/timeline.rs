@@ -1,0 +1,191 @@
+//! What each step of an execution did when, from its events: stretches of time in which it ran or waited.
+
+use std::collections::HashMap;
+
+use belay_execution::{
+    ApprovalEvent, Body, ChildEvent, Event, ExecutionEvent, OperationId, StepEvent, StepId, StepState, Timestamp,
+    ToolCallEnd, ToolCallEvent, WaitCondition, WaitEvent,
+};
+
+/// What a step does during a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Its call runs.
+    Running,
+    /// It waits for a person to approve its call or to answer its form.
+    Person,
+    /// It waits for a time, a signal, the outcome of a call, or to make its call again.
+    Waiting,
+    /// It waits before its next attempt.
+    Backoff,
+}
+
+/// A stretch of time in which a step did one thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// Which operation of the attempt it is, from 1; 0 for what is none.
+    pub operation: u32,
+    /// What the step did.
+    pub kind: Kind,
+    /// When it began.
+    pub begin: Timestamp,
+    /// When it ended; `None` when it continues.
+    pub end: Option<Timestamp>,
+}
+
+/// A step that has started or was skipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The step.
+    pub step: StepId,
+    /// How it ended; `Running` for one that has not.
+    pub state: StepState,
+    /// What it did, in order.
+    pub segments: Vec<Segment>,
+}
+
+/// An execution in time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    rows: Vec<Row>,
+    /// Where each step stands in `rows`.
+    places: HashMap<StepId, usize>,
+}
+
+/// What an event changes for its step.
+#[derive(Clone, Copy)]
+enum Change {
+    /// It does this from now on.
+    To(Kind),
+    /// It has ended.
+    Ends(StepState),
+}
+
+impl Timeline {
+    /// Takes the next event.
+    pub fn apply(&mut self, event: &Event) {
+        let Some((step, attempt, operation, change)) = change(&event.body) else { return };
+        let place = *self.places.entry(step.clone()).or_insert(self.rows.len());
+        if place == self.rows.len() {
+            self.rows.push(Row { step: step.clone(), state: StepState::Running, segments: Vec::new() });
+        }
+        self.rows[place].change(change, attempt, operation, event.time);
+    }
+
+    /// Its steps in the order in which they first started or were skipped; a row keeps its place.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+}
+
+impl Row {
+    fn change(&mut self, change: Change, attempt: u32, operation: u32, now: Timestamp) {
+        if let (Change::To(kind), Some(open)) = (change, self.segments.last_mut())
+            && open.end.is_none()
+            && (open.kind, open.attempt) == (kind, attempt)
+        {
+            open.operation = open.operation.max(operation);
+            return;
+        }
+        if let Some(open) = self.segments.last_mut().filter(|open| open.end.is_none()) {
+            open.end = Some(now);
+        }
+        // What took no time is not seen, unless the step did nothing else.
+        let is_only = self.segments.len() == 1 && matches!(change, Change::Ends(_));
+        self.segments.pop_if(|last| last.end == Some(last.begin) && !is_only);
+        match change {
+            Change::To(kind) => {
+                self.state = StepState::Running;
+                self.segments.push(Segment { attempt, operation, kind, begin: now, end: None });
+            }
+            Change::Ends(state) => self.state = state,
+        }
+    }
+}
+
+/// What an event changes, for which step and attempt and by which operation of that; `None` when nothing.
+fn change(body: &Body) -> Option<(&StepId, u32, u32, Change)> {
+    match body {
+        Body::Execution(
+            ExecutionEvent::Created(_)
+            | ExecutionEvent::Started
+            | ExecutionEvent::Paused { .. }
+            | ExecutionEvent::Resumed
+            | ExecutionEvent::CancelRequested { .. }
+            | ExecutionEvent::SignalReceived(_)
+            | ExecutionEvent::Recovered { .. }
+            | ExecutionEvent::Retried(_)
+            | ExecutionEvent::BudgetReported(_)
+            | ExecutionEvent::PlanUpdated(_)
+            | ExecutionEvent::DeadlineExceeded
+            | ExecutionEvent::AwaitingApproval
+            | ExecutionEvent::CompensationStarted { .. }
+            | ExecutionEvent::Finished(_),
+        ) => None,
+        Body::Step { step, attempt, event } => Some((step, *attempt, 0, of_step(event)?)),
+        Body::ToolCall { call, event } => by(call, of_call(event)?),
+        Body::Approval { operation, event: ApprovalEvent::Decided { .. } } => by(operation, Change::To(Kind::Running)),
+        Body::Approval { event: ApprovalEvent::Requested { .. }, .. } => None,
+        Body::Wait { wait, event } => by(
+            wait,
+            Change::To(match event {
+                WaitEvent::Started(WaitCondition::Form { .. }) => Kind::Person,
+                WaitEvent::Started(WaitCondition::Time { .. } | WaitCondition::Signal { .. }) => Kind::Waiting,
+                WaitEvent::Ended(_) => Kind::Running,
+            }),
+        ),
+        Body::Child { child, event } => by(
+            child,
+            Change::To(match event {
+                ChildEvent::Started(_) | ChildEvent::Resumed | ChildEvent::Ended { .. } => Kind::Running,
+                ChildEvent::Paused => Kind::Waiting,
+                ChildEvent::Created => return None,
+            }),
+        ),
+    }
+}
+
+/// The change that an operation makes.
+fn by(operation: &OperationId, change: Change) -> Option<(&StepId, u32, u32, Change)> {
+    let OperationId { step, attempt, number } = operation;
+    Some((step, *attempt, *number, change))
+}
+
+fn of_step(event: &StepEvent) -> Option<Change> {
+    Some(match event {
+        StepEvent::Started | StepEvent::Resolved { .. } => Change::To(Kind::Running),
+        StepEvent::OutcomeUnknown { .. } => Change::To(Kind::Waiting),
+        StepEvent::RetryScheduled { .. } | StepEvent::FallbackSwitched { .. } => Change::To(Kind::Backoff),
+        StepEvent::Completed { .. } => Change::Ends(StepState::Completed),
+        StepEvent::Failed { .. } => Change::Ends(StepState::Failed),
+        StepEvent::Skipped { .. } => Change::Ends(StepState::Skipped),
+        StepEvent::Cancelled { .. } => Change::Ends(StepState::Cancelled),
+        StepEvent::CachedResultUsed { .. }
+        | StepEvent::ItemsListed { .. }
+        | StepEvent::ItemsCollected { .. }
+        | StepEvent::SkipRequested { .. }
+        | StepEvent::OutputSet { .. }
+        | StepEvent::RetryAdvanced { .. }
+        | StepEvent::RetryCancelled { .. } => return None,
+    })
+}
+
+fn of_call(event: &ToolCallEvent) -> Option<Change> {
+    Some(Change::To(match event {
+        ToolCallEvent::Requested(_) | ToolCallEvent::Dispatched => Kind::Running,
+        ToolCallEvent::Held(_) => Kind::Person,
+        // It has to be made again, as after a pause.
+        ToolCallEvent::Ended(ToolCallEnd::Cancelled { .. }) => Kind::Waiting,
+        ToolCallEvent::Ended(
+            ToolCallEnd::Completed { .. }
+            | ToolCallEnd::Failed { .. }
+            | ToolCallEnd::Denied { .. }
+            | ToolCallEnd::OutcomeUnknown { .. },
+        ) => return None,
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+use std::{ops::ControlFlow, sync::Arc};
+
+use belay_execution::ExecutionState;
+use belay_proto::v1::{self, ExecutionView};
+use belay_reading::explanation::{self, CancelRequest, Circumstances, Outlook, explain, next_actions};
+use prost::Message;
+use tonic::{Code, Status};
+
+use super::history::History;
+use crate::{
+    ExecutionRegistry,
+    feeds::ReadView,
+    names::ExecutionName,
+    store::secrets::shown,
+    wire::{self, StepDetails},
+};
+
+/// How many bytes an answer has, unless the execution alone has more.
+const MAX_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
+
+/// What an entry of a list takes beside its own bytes, at most.
+const ENTRY_BYTES: usize = 8;
+
+/// The most executions of steps that are explained with one.
+const MAX_CHILDREN: usize = 8;
+
+/// How many causes of an execution have the step as the plan has it, and what its calls printed last.
+const FULL_CAUSES: usize = 50;
+
+pub(super) async fn explain_execution(
+    registry: &Arc<ExecutionRegistry>,
+    request: v1::ExplainExecutionRequest,
+) -> Result<v1::ExplainExecutionResponse, Status> {
+    let name = ExecutionName::parse("name", &request.name)?;
+    let mut room = Room(MAX_BYTES);
+    let own = explained(registry, &name, &mut room).await?;
+    let mut unread: Vec<String> = own.children.into_iter().rev().collect();
+    let (mut children, mut outlooks) = (Vec::new(), Vec::new());
+    while let Some(child) = unread.pop().filter(|_| children.len() < MAX_CHILDREN && room.0 > 0) {
+        match explained(registry, &ExecutionName::parse("name", &child)?, &mut room).await {
+            Ok(found) => {
+                unread.extend(found.children.into_iter().rev());
+                children.push(found.message);
+                outlooks.push(found.outlook);
+            }
+            // It was deleted, or has not begun.
+            Err(status) if status.code() == Code::NotFound => {}
+            Err(status) => return Err(status),
+        }
+    }
+    let next_actions = next_actions(&own.outlook, &outlooks).iter().map(wire::action).collect();
+    Ok(v1::ExplainExecutionResponse { explanation: Some(own.message), children, next_actions })
+}
+
+/// An execution that is explained.
+struct Explained {
+    message: v1::Explanation,
+    outlook: Outlook,
+    /// The executions of steps that explain it, by name.
+    children: Vec<String>,
+}
+
+async fn explained(
+    registry: &Arc<ExecutionRegistry>,
+    name: &ExecutionName,
+    room: &mut Room,
+) -> Result<Explained, Status> {
+    let cancel_request = cancel_request(registry, name).await?;
+    let is_driven = registry.is_driven(registry.follower.find(name).await?.key);
+    let look = |seen: &ReadView<'_>| {
+        let waits = seen.waits();
+        let mut obstacles = waits.execution.clone();
+        obstacles.extend(registry.availability.beside(seen.execution, &obstacles));
+        let beside = Circumstances {
+            obstacles: &obstacles,
+            step_obstacles: &waits.steps,
+            cancel_request: cancel_request.as_ref(),
+            is_driven,
+        };
+        let explanation = explain(&name.to_string(), seen.execution, beside);
+        // What it waits for is among the causes.
+        let execution = v1::Execution { waiting: Vec::new(), ..seen.execution(ExecutionView::Basic) };
+        Explained {
+            message: message(seen, name, execution, &explanation, room),
+            outlook: explanation.outlook(),
+            children: explanation.children,
+        }
+    };
+    registry.follower.look(name, look).await
+}
+
+/// As much of an explanation as there is room for, with its secrets hidden.
+fn message(
+    seen: &ReadView<'_>,
+    name: &ExecutionName,
+    execution: v1::Execution,
+    explanation: &explanation::Explanation<'_>,
+    room: &mut Room,
+) -> v1::Explanation {
+    let redactor = seen.redactor();
+    room.take(&execution);
+    let causes = explanation.causes.iter().enumerate().map(|(place, cause)| {
+        let details = if place < FULL_CAUSES { StepDetails::Full } else { StepDetails::Brief };
+        shown(&redactor, wire::cause(name, seen.execution, cause, details))
+    });
+    let (causes, left_out_causes) = room.fill(causes);
+    let changes = explanation.changes.iter().map(|change| shown(&redactor, wire::step_change(change)));
+    let (changes, left_out_changes) = room.fill(changes);
+    let (skipped_steps, left_out_skipped_steps) = room.fill(explanation.skipped.iter().map(wire::skipped_step));
+    v1::Explanation {
+        execution: Some(execution),
+        causes,
+        left_out_causes,
+        changes,
+        left_out_changes,
+        skipped_steps,
+        left_out_skipped_steps,
+    }
+}
+
+/// Who asked to cancel the execution, if it is cancelled: only its events say that.
+async fn cancel_request(
+    registry: &Arc<ExecutionRegistry>,
+    name: &ExecutionName,
+) -> Result<Option<CancelRequest>, Status> {
+    let state = registry.follower.look(name, |seen| seen.execution.state()).await?;
+    if !matches!(state, ExecutionState::Cancelled | ExecutionState::Cancelling) {
+        return Ok(None);
+    }
+    let history = History::of(registry, name, None, "").await?;
+    let mut found = None;
+    let see = |event: &belay_execution::Event| {
+        found = CancelRequest::after(found.take(), event);
+        ControlFlow::Continue(())
+    };
+    history.read(0, see).await?;
+    Ok(found)
+}
+
+/// How many bytes of an answer are left.
+struct Room(usize);
+
+impl Room {
+    /// Takes the room for a message. Returns whether there was enough; otherwise there is none from then on.
+    fn take(&mut self, message: &impl Message) -> bool {
+        let left = self.0.checked_sub(message.encoded_len() + ENTRY_BYTES);
+        self.0 = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// The first of a list for which there is room, and how many are left out.
+    fn fill<M: Message>(&mut self, messages: impl ExactSizeIterator<Item = M>) -> (Vec<M>, i32) {
+        let all = messages.len();
+        let fit: Vec<M> = messages.take_while(|message| self.take(message)).collect();
+        let left_out = i32::try_from(all - fit.len()).unwrap_or(i32::MAX);
+        (fit, left_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_what_fits_and_counts_the_others() {
+        let step = |length: usize| v1::SkippedStep { step_id: "s".repeat(length), ..v1::SkippedStep::default() };
+        let mut room = Room(100);
+        let (fit, left_out) = room.fill([10, 10, 200, 10].map(step).into_iter());
+        assert_eq!((fit.len(), left_out, room.0), (2, 2, 0));
+        let (none, left_out) = room.fill([1].map(step).into_iter());
+        assert_eq!((none.len(), left_out), (0, 1), "nothing comes after what is left out");
+    }
+}

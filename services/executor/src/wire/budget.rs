@@ -1,0 +1,62 @@
+//! What calls use and may use.
+
+use belay_execution::{Allotment, Amounts, BudgetLevel, BudgetReport, BudgetUnit};
+use belay_proto::v1;
+
+use super::{NotUnderstood, known};
+
+/// How far a budget is used, as a message; the level is in the kind of the event.
+pub(super) fn budget_report(report: &BudgetReport) -> v1::BudgetReport {
+    let BudgetReport { level: _, unit, step, spent, limit } = report;
+    let unit = match unit {
+        BudgetUnit::Calls => v1::budget_report::Unit::Calls,
+        BudgetUnit::OutputBytes => v1::budget_report::Unit::OutputBytes,
+    };
+    let budget_step_id = step.as_ref().map(|step| step.as_str().to_owned()).unwrap_or_default();
+    v1::BudgetReport { unit: unit.into(), budget_step_id, spent: amount(*spent), limit: amount(*limit) }
+}
+
+fn amount(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+/// Amounts as a message; `None` when they are all 0.
+pub(super) fn amounts(amounts: Amounts) -> Option<v1::BudgetAmounts> {
+    (amounts != Amounts::default()).then(|| amounts_message(amounts))
+}
+
+/// Amounts as a message.
+pub(super) fn amounts_message(Amounts { calls, output_bytes }: Amounts) -> v1::BudgetAmounts {
+    v1::BudgetAmounts { calls: amount(calls), output_bytes: amount(output_bytes) }
+}
+
+/// An allotment as a message.
+pub(super) fn allotment_message(Allotment { calls, output_bytes }: Allotment) -> v1::BudgetAllotment {
+    v1::BudgetAllotment { calls: calls.map(amount), output_bytes: output_bytes.map(amount) }
+}
+
+/// Amounts from a message.
+pub(super) fn amounts_from(v1::BudgetAmounts { calls, output_bytes }: v1::BudgetAmounts) -> Amounts {
+    let [calls, output_bytes] = [calls, output_bytes].map(|amount| u64::try_from(amount).unwrap_or(0));
+    Amounts { calls, output_bytes }
+}
+
+/// An allotment from a message.
+pub(super) fn allotment_from(v1::BudgetAllotment { calls, output_bytes }: v1::BudgetAllotment) -> Allotment {
+    let [calls, output_bytes] = [calls, output_bytes].map(|amount| Some(u64::try_from(amount?).unwrap_or(0)));
+    Allotment { calls, output_bytes }
+}
+
+/// How far a budget is used, from a message, and the level.
+pub(super) fn report_from(report: v1::BudgetReport, level: BudgetLevel) -> Result<BudgetReport, NotUnderstood> {
+    use v1::budget_report::Unit;
+    let v1::BudgetReport { unit, budget_step_id, spent, limit } = report;
+    let unit = match known(unit, "what a budget limits")? {
+        Unit::Calls => BudgetUnit::Calls,
+        Unit::OutputBytes => BudgetUnit::OutputBytes,
+        Unit::Unspecified => return Err(NotUnderstood::Missing("what a budget limits")),
+    };
+    let [spent, limit] = [spent, limit].map(|amount| u64::try_from(amount).unwrap_or(0));
+    let step = (!budget_step_id.is_empty()).then(|| budget_step_id.into());
+    Ok(BudgetReport { level, unit, step, spent, limit })
+}
