@@ -121,7 +121,7 @@ impl Execution {
         let index = &self.index;
         !index.approval_requested.is_empty()
             && index.approval_requested.len() == self.operations.iter().len()
-            && self.next_ready().is_none()
+            && self.next_ready().filter(|_| self.has_unheld_slot()).is_none()
             && self.next_to_request().is_none()
             && index.to_start_without_slot.is_empty()
             && index.to_skip.is_empty()

@@ -7,18 +7,18 @@
 //! Counted are the calls of steps and of their checks, and what the executions of steps' plans have used. What undoes a step is neither counted nor
 //! held back: work that is half done would stay.
 
+use std::time::Duration;
+
 use belay_plan::{Budget, OnExhausted};
 use belay_reasons as reasons;
 
 use crate::{
     Allotment, Amounts, Body, BudgetLevel, BudgetReport, BudgetUnit, ErrorClass, Execution, ExecutionEvent, Failure,
     Operation, StepKey,
+    event::OUTPUT_HELD,
     state::{Account, AccountKey, DueReports},
     steps,
 };
-
-/// How many bytes of output are held for a call, of which nobody knows what it will return: the size up to which a result is inline in an event.
-const OUTPUT_HELD: u64 = 32 * 1024;
 
 /// The share of an amount, in percent, from which on a warning is recorded.
 const WARNING_PERCENT: u128 = 80;
@@ -55,7 +55,7 @@ impl Execution {
             None => {
                 let own = self.plan().budget().and_then(of);
                 let given = self.created.allotment.and_then(|allotment| allotment.of(unit));
-                own.into_iter().chain(given.map(|given| (given, OnExhausted::Fail))).min_by_key(|(limit, _)| *limit)
+                given.map(|given| (given, OnExhausted::Fail)).into_iter().chain(own).min_by_key(|(limit, _)| *limit)
             }
         }
     }
@@ -164,9 +164,11 @@ impl Execution {
         let with_own = self.steps.iter().filter(|(_, record)| record.spec.budget().is_some());
         let accounts = std::iter::once(None).chain(with_own.map(|(step, _)| Some(step)));
         accounts.flat_map(|account| BudgetUnit::ALL.map(|unit| (account, unit))).find_map(|(account, unit)| {
-            let (limit, _) = self.limit(account, unit)?;
+            let (limit, follows) = self.limit(account, unit)?;
             let spent = self.account(account).spent.of(unit);
-            let is_used_up = spent >= limit && self.account(account).is_reported(unit, BudgetLevel::Exceeded);
+            let goes_on = account.is_none_or(|step| !self.steps[step].state.is_terminal());
+            let pauses = follows == OnExhausted::Pause && goes_on;
+            let is_used_up = spent >= limit && self.account(account).is_reported(unit, BudgetLevel::Exceeded) && pauses;
             let step = account.map(|step| self.steps[step].id.clone());
             is_used_up.then_some(BudgetReport { level: BudgetLevel::Exceeded, unit, step, spent, limit })
         })
@@ -226,6 +228,13 @@ impl Execution {
         (allotment != Allotment::default()).then_some(allotment)
     }
 
+    /// Steps that have started waited so long for a person to raise a budget, which does not count towards their time limits.
+    pub(crate) fn forgive_wait(&mut self, waited: Duration) {
+        for step in self.index.to_request.clone() {
+            self.update_step(step, |record| record.waited += waited);
+        }
+    }
+
     /// Holds what an operation may use.
     pub(crate) fn hold(&mut self, operation: &Operation) {
         for account in self.accounts_of(operation.key.step) {
@@ -254,6 +263,8 @@ impl Execution {
     /// Takes note of what is to be reported of a budget.
     fn note_reports(&mut self, account: AccountKey) {
         for unit in BudgetUnit::ALL {
+            // An overrun takes the place of a warning that was not recorded yet.
+            self.due_reports.remove(&(account, unit, BudgetLevel::Warning));
             if let Some(level) = self.level_to_report(account, unit) {
                 self.due_reports.insert((account, unit, level));
             }

@@ -126,7 +126,9 @@ impl Execution {
             E::BudgetReported(report) => self.reported(report)?,
             E::Resumed => {
                 self.transition_execution(ExecutionTrigger::Resumed, Some(self.state_to_go_on_in()))?;
-                self.paused = None;
+                if let Some(paused) = self.paused.take().filter(|paused| paused.by_budget) {
+                    self.forgive_wait(time.since(paused.since));
+                }
                 steps::child::forget_pauses(self);
             }
             E::CancelRequested { kill, .. } => {

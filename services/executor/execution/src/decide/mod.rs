@@ -3,6 +3,8 @@
 mod finish;
 mod resolve;
 
+use std::cell::Cell;
+
 use crate::{
     Action, Actor, Blobs, Body, DecideContext, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure,
     NoBlobs, OperationKey, Progress, SkipReason, StepEvent, StepKey, Timestamp, ToolCallEvent,
@@ -215,7 +217,19 @@ impl Execution {
 
     /// The first step that can start and then holds a slot.
     pub(crate) fn next_ready(&self) -> Option<StepKey> {
-        self.index.first_ready(self.plan(), |step| !self.waits_for_budget(step))
+        // The steps for the entries of one list wait together.
+        let waits = Cell::new(None);
+        self.index.first_ready(self.plan(), |step| {
+            let list = self.steps[step].runs_for();
+            if list.is_some() && waits.get() == list {
+                return false;
+            }
+            let has_to_wait = self.waits_for_budget(step);
+            if has_to_wait && list.is_some() {
+                waits.set(list);
+            }
+            !has_to_wait
+        })
     }
 
     /// Starts next: a step that needs no slot, else the operation of a step that has started, else the retry that has been due longest, else
@@ -226,7 +240,7 @@ impl Execution {
         let to_request = || self.next_to_request().filter(|_| room);
         let due = self.index.backing_off.first().filter(|(not_before, _)| *not_before <= context.now);
         let retry = || due.filter(|_| room).map(|&(_, step)| step);
-        let ready = || self.next_ready().filter(|_| self.has_unheld_slot());
+        let ready = || self.has_unheld_slot().then(|| self.next_ready()).flatten();
         let step = without_slot.or_else(to_request).or_else(retry).or_else(ready)?;
         // An earlier result, which takes the place of one that came too late, is still checked.
         let is_checked = self.steps[step].has_done() && self.steps[step].cached_from().is_some();

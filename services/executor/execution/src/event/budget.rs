@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::StepId;
 
+/// How many bytes of output are held for a call, of which nobody knows what it will return: the size up to which a result is inline in an event.
+pub(crate) const OUTPUT_HELD: u64 = 32 * 1024;
+
 /// What a budget limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum BudgetUnit {

@@ -7,7 +7,7 @@ mod step;
 mod tool_call;
 mod wait;
 
-pub(crate) use self::child::child_id;
+pub(crate) use self::{budget::OUTPUT_HELD, child::child_id};
 pub use self::{
     budget::{Allotment, Amounts, BudgetLevel, BudgetReport, BudgetUnit},
     child::{Child, ChildEnd, ChildEvent},

@@ -374,6 +374,8 @@ impl<'a> StepView<'a> {
             StepState::Running if self.record.has_entries() => None,
             StepState::Running => Some(match self.operations().find(|operation| operation.child().is_some()) {
                 Some(operation) => Waiting::Child { since, child: operation.key },
+                // Its next call is not made yet: the execution is paused, or others hold what the call needs of a budget.
+                None if self.record.open.all == 0 => return None,
                 None => Waiting::Call { since },
             }),
             StepState::AwaitingApproval => {

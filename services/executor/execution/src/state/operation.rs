@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     Allotment, Amounts, Child, Decision, PendingApproval, StepKey, SubjectKind, Timestamp, ToolCallRequest,
-    WaitCondition, Waiting,
+    WaitCondition, Waiting, event::OUTPUT_HELD,
 };
 
 /// The position of an operation: its step in the arena, the attempt, and its number within the attempt. It sorts in the plan's order.
@@ -174,7 +174,14 @@ impl Operation {
     /// What is held for it.
     pub(crate) fn held(&self) -> Amounts {
         match &self.work {
-            Work::ToolCall(request) => request.held,
+            // Nothing is said of what was not limited when it began, and may be by now.
+            Work::ToolCall(request) => Amounts {
+                calls: request.held.calls.max(1),
+                output_bytes: match request.held.output_bytes {
+                    0 => OUTPUT_HELD,
+                    held => held,
+                },
+            },
             Work::Child { child, .. } => child.allotment.map(Allotment::held).unwrap_or_default(),
             Work::Wait(_) => Amounts::default(),
         }

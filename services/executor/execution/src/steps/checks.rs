@@ -189,6 +189,12 @@ impl StepRecord {
         self.checked > self.preconditions().len()
     }
 
+    /// Whether a check after its call, which it has made, takes a call.
+    pub(crate) fn has_calls_left(&self) -> bool {
+        let asked = self.checked.saturating_sub(self.preconditions().len() + 1);
+        self.postconditions().iter().skip(asked).any(|check| check.call().is_some())
+    }
+
     /// Where in an attempt a call stands; `None` is the step's own.
     pub(crate) fn position(&self, place: Option<CheckPlace>) -> usize {
         let before = self.preconditions().len();

@@ -72,7 +72,8 @@ pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Ver
 
 /// Whether the next operation of a step is a call or an execution of its plan.
 pub(crate) fn makes_calls(record: &StepRecord) -> bool {
-    !record.has_entries() && (record.current_call().is_some() || carries_out_plan(record))
+    let is_left = !record.has_done() || record.has_calls_left();
+    !record.has_entries() && (record.current_call().is_some() && is_left || carries_out_plan(record))
 }
 
 /// Whether a step carries out a plan, as an execution of its own.

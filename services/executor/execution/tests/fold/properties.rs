@@ -68,6 +68,7 @@ const ABOUT_STEPS: &[&str] = &[
     "update add s2",
     "update add s9",
     "update raise all",
+    "update cap all",
     "update raise all",
     "skip-step s0 0",
     "skip-step s0~0 0",

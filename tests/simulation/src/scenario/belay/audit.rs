@@ -26,6 +26,7 @@ use super::outside::{Outside, Run};
 use super::picture::{Account, Depth, Fold};
 use super::plans;
 use super::promises::{self, Promises};
+use super::spending::Spending;
 use super::tools;
 use crate::trace;
 use crate::world::TICK;
@@ -211,6 +212,7 @@ impl<'a> One<'a, '_> {
         let mut not_before = BTreeMap::<usize, i64>::new();
         let mut conflicts = Conflicts::default();
         let mut promises = Promises::default();
+        let mut spending = Spending::default();
         let mut escalations = Escalations::default();
         let mut lateness = Lateness::new(self.name, self.owners, self.healed_at, self.drives_some);
         for (event, sequence) in kept.events.iter().zip(1..) {
@@ -222,6 +224,9 @@ impl<'a> One<'a, '_> {
             self.before(event, &fold, &mut not_before);
             self.conflicts(event, &mut conflicts);
             for broken in promises.before(event, &fold).into_iter().chain(escalations.before(event, &fold)) {
+                self.violation(broken);
+            }
+            if let Some(broken) = spending.of(event, &name) {
                 self.violation(broken);
             }
             if let Some(late) = lateness.of(event) {

@@ -70,6 +70,15 @@ pub(super) fn call_of(check: &v1::Check) -> Option<v1::ToolStep> {
     Some(v1::ToolStep { tool: tool.to_owned(), arguments, ..v1::ToolStep::default() })
 }
 
+/// In one plan of three, limits how many calls it makes. The steps for which there is none fail: nobody is there to raise a budget.
+pub(super) fn limit(random: &mut StdRng, plan: &mut v1::Plan) {
+    if random.random_bool(0.33) {
+        let on_exhausted = v1::ExhaustedAction::Fail.into();
+        plan.budget =
+            Some(v1::Budget { calls: Some(random.random_range(2..=8)), on_exhausted, ..v1::Budget::default() });
+    }
+}
+
 /// A resource that several steps may use at once.
 const API: &str = "api";
 /// A resource that one step may use at a time: the plan does not name it.

@@ -44,6 +44,7 @@ mod promises;
 mod retention;
 mod shared_journal;
 mod slow_journal;
+mod spending;
 mod tools;
 mod watcher;
 mod webhooks;
@@ -699,6 +700,10 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             plans::add_calls(&mut StdRng::seed_from_u64(order.seed ^ 16), &mut order.plan);
             features::add_checks(random, &mut order.plan);
             features::share(random, &mut order.plan);
+            // Only where nothing is planted: the seeds that find what is planted stay what they are.
+            if bugs.defect.is_none() {
+                features::limit(&mut StdRng::seed_from_u64(order.seed ^ 32), &mut order.plan);
+            }
             features::wait_longer(random, &mut order.plan);
         }
     }

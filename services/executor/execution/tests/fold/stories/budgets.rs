@@ -146,3 +146,58 @@ fn what_undoes_a_step_needs_no_budget() {
         ]
     );
 }
+
+/// However long a person takes to raise a budget, the time limit of the step that waits for it has as much left as before.
+#[test]
+fn a_pause_for_a_budget_takes_no_time_from_a_step() {
+    let play = story("a; b")
+        .budget(calls(1, OnExhausted::Pause))
+        .step_limit("b", "5s")
+        .acts("60s update raise all; 61s resume")
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, a started",
+            "1s budget warning 1/1 calls, a completed, b started, budget exceeded 1/1 calls, paused, the budget of the plan is used up: 1 of 1 calls",
+            "60s plan 1",
+            "61s resumed",
+            "62s b completed, COMPLETED",
+        ]
+    );
+}
+
+/// Calls that began before there was a budget are counted like all others.
+#[test]
+fn a_budget_that_comes_later_counts_what_is_under_way() {
+    let play = story("a; b; c; d; e; f").parallelism(4).acts("0.5s update cap all").play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, a started, b started, c started, d started",
+            "0.5s plan 1, e started",
+            "1s a completed, b completed, c completed, budget warning 4/5 calls, d completed",
+            "1.5s e completed, f started, budget exceeded 5/5 calls, paused, the budget of the plan is used up: 5 of 5 calls",
+        ]
+    );
+}
+
+/// A step whose call has completed needs nothing more, and does not wait for what others hold.
+#[test]
+fn a_step_that_is_done_waits_for_no_budget() {
+    let play = story("a; b; c after a")
+        .parallelism(2)
+        .checks("a", json!([]), json!([{"condition": "true"}]))
+        .budget(calls(2, OnExhausted::Fail))
+        .replies("b: ok call:approved:5s")
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, a started, b started, b held",
+            "1s a completed, awaiting approval",
+            "5s b APPROVED",
+            "6s budget warning 2/2 calls, b completed, c started, budget exceeded 2/2 calls, c failed BUDGET_EXHAUSTED, PARTIAL",
+        ]
+    );
+}

@@ -10,7 +10,7 @@ use belay_execution::{
     ExecutionEvent, ExecutionState, NewPlan, OperationKey, RecoveryClass, StepState, StepView, Timestamp, ToolFacts,
     Verb, WaitEnd, WaitEvent, Work,
 };
-use belay_plan::{Check, Plan, RunWhen, StepKind, StepKindDraft, ToolStep};
+use belay_plan::{Budget, Check, OnExhausted, Plan, RunWhen, StepDraft, StepKind, StepKindDraft, ToolStep};
 
 use super::{
     Audit,
@@ -90,6 +90,14 @@ fn edited(plan: &Plan, words: &str) -> Plan {
             for budget in budgets.flatten() {
                 (budget.calls, budget.output_bytes) =
                     (budget.calls.map(|calls| calls + 3), budget.output_bytes.map(|n| n + 30));
+            }
+        }
+        ("cap", _) => {
+            draft.parallelism += 2;
+            draft.budget = Some(Budget { calls: Some(5), ..Budget::default() });
+            let calls = |step: &&mut StepDraft| !matches!(step.kind, StepKindDraft::Wait { .. });
+            for step in draft.steps.iter_mut().filter(calls) {
+                step.budget = Some(Budget { calls: Some(2), on_exhausted: OnExhausted::Fail, ..Budget::default() });
             }
         }
         ("free", Some(place)) => draft.steps[place].depends_on.clear(),

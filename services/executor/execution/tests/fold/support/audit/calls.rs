@@ -7,10 +7,7 @@ impl Audit {
         match event {
             ToolCallEvent::Requested(request) => {
                 self.requested(call, request.check);
-                self.hold(
-                    call,
-                    [request.held.calls, request.held.output_bytes].map(|held| Some(held).filter(|held| *held > 0)),
-                );
+                self.hold_call(call, request.held);
             }
             ToolCallEvent::Held(requirement) => {
                 assert!(self.open.contains(call) && self.stop.is_none());

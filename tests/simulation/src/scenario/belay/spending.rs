@@ -1,0 +1,67 @@
+//! B-35: what calls use never exceeds the budget of their plan, counted from the events alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use belay_proto::v1::{self, execution_event::Kind};
+
+use crate::trace;
+
+/// The end of the id of a step that undoes another, whose calls are not counted.
+const UNDOES: &str = "~compensate";
+
+/// The calls of one execution so far.
+#[derive(Default)]
+pub(super) struct Spending {
+    /// What its parent gave it, and what its plan allows.
+    given: Option<i64>,
+    limit: Option<i64>,
+    spent: i64,
+    /// How many calls each operation in flight may make.
+    held: BTreeMap<String, i64>,
+    /// Calls that wait for a person before they run, and those that were sent after that.
+    waits: BTreeSet<String>,
+}
+
+impl Spending {
+    /// What an event breaks. `operation`: the name of the call or the child that it is about.
+    pub(super) fn of(&mut self, event: &v1::ExecutionEvent, operation: &str) -> Option<String> {
+        let limit_of = |plan: &Option<v1::Plan>| plan.as_ref()?.budget.as_ref()?.calls;
+        let is_counted = !event.step_id.ends_with(UNDOES);
+        match event.kind.as_ref()? {
+            Kind::ExecutionCreated(created) => {
+                let given = created.allotment.as_ref().and_then(|given| given.calls);
+                (self.given, self.limit) = (given, limit_of(&created.plan).into_iter().chain(given).min());
+                self.spent = created.spent.map_or(0, |spent| spent.calls);
+            }
+            Kind::ExecutionPlanUpdated(updated) => {
+                self.limit = limit_of(&updated.plan).into_iter().chain(self.given).min();
+            }
+            Kind::ToolCallRequested(_) if is_counted => drop(self.held.insert(operation.to_owned(), 1)),
+            Kind::ChildStarted(started) => {
+                let calls = started.allotment.as_ref().and_then(|given| given.calls);
+                self.held.insert(operation.to_owned(), calls.unwrap_or_default());
+            }
+            Kind::ToolCallApprovalRequired(_) => drop(self.waits.insert(operation.to_owned())),
+            Kind::ToolCallDispatched(_) => drop(self.waits.remove(operation)),
+            Kind::ToolCallCompleted(_)
+            | Kind::ToolCallFailed(_)
+            | Kind::ToolCallDenied(_)
+            | Kind::ToolCallCancelled(_)
+            | Kind::ToolCallOutcomeUnknown(_)
+                if is_counted =>
+            {
+                let ran = !self.waits.remove(operation);
+                self.spent += self.held.remove(operation).filter(|_| ran).unwrap_or_default();
+            }
+            Kind::ChildEnded(ended) => {
+                let given = self.held.remove(operation).unwrap_or_default();
+                self.spent += ended.spent.map_or(given, |spent| spent.calls);
+            }
+            Kind::BudgetExceeded(_) => trace::count("budgets used up"),
+            _ => {}
+        }
+        let taken = self.spent + self.held.values().sum::<i64>();
+        let limit = self.limit.filter(|limit| taken > *limit)?;
+        Some(format!("event {}: {taken} calls are made or under way, and the budget is {limit}", event.sequence))
+    }
+}
