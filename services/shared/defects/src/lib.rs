@@ -57,6 +57,8 @@ pub enum Defect {
     IncompleteCollection,
     /// A list that is read again keeps what was done for other entries.
     StaleEntries,
+    /// Calls are made as if nothing was held of a budget for those under way.
+    HeldBudgetIgnored,
     /// The execution of a step's plan can be deleted before its parent has recorded its end.
     UnrecordedChildDeleted,
     /// The same, its name is free at once, and the execution of a step's plan that is not there is created, whether or not it was before.

@@ -396,6 +396,16 @@ impl<'a> One<'a, '_> {
         self.kept.events.iter().filter(again).any(|event| event.step_id == step)
     }
 
+    /// Whether a step is for an entry of a list, or for a call of a step, that was made to run again and has not read its list since.
+    fn is_left_over(&self, step: &str) -> bool {
+        let Some((list, _)) = step.rsplit_once('~') else { return false };
+        self.kept.events.iter().fold(false, |left_over, event| match &event.kind {
+            Some(Kind::ExecutionRetried(retried)) if retried.step_ids.iter().any(|id| id == list) => true,
+            Some(Kind::StepItemsListed(_)) if event.step_id == list => false,
+            _ => left_over,
+        })
+    }
+
     /// The calls of an attempt are numbered from 1, and there is another only after one that was discarded, or when a person says so of one whose outcome
     /// was unknown.
     fn number(&mut self, event: &v1::ExecutionEvent, calls: &BTreeMap<String, Call<'_>>, goes_on: bool) {
@@ -600,7 +610,8 @@ impl<'a> One<'a, '_> {
         }
         // What was made to run again since has other results.
         let attempt = name.rsplit_once('/').and_then(|(_, call)| call.split('.').next()?.parse::<i32>().ok());
-        let is_superseded = attempt.is_some_and(|attempt| attempt <= fold.attempts_before[call.step]);
+        let is_superseded = attempt.is_some_and(|attempt| attempt <= fold.attempts_before[call.step])
+            || self.is_left_over(&fold.picture.steps[call.step].step_id);
         if !is_superseded {
             self.arguments(name, call, fold);
         }
@@ -674,12 +685,12 @@ impl<'a> One<'a, '_> {
     fn output(&mut self, name: &str, call: &Call<'a>, completed: &v1::ToolCallCompleted, fold: &Fold) {
         let step = &fold.picture.steps[call.step];
         // What has to hold after it does not, or the execution was stopped or the step's time was over before that was known; or the call that a check after
-        // it takes was denied or skipped.
+        // it takes was denied or skipped, or there is no budget left for it.
         let is_checked = !fold.plan.steps[call.step].postconditions.is_empty();
         let has_not_held = step.failure.as_ref().is_some_and(|failure| {
-            use v1::ErrorClass::{ApprovalDenied, PolicyDenied};
+            use v1::ErrorClass::{ApprovalDenied, BudgetExhausted, PolicyDenied};
             matches!(&*failure.reason, "POSTCONDITION_FAILED" | "STEP_TIMEOUT")
-                || matches!(failure.error_class(), ApprovalDenied | PolicyDenied)
+                || matches!(failure.error_class(), ApprovalDenied | BudgetExhausted | PolicyDenied)
         });
         let fits = match step.state() {
             step::State::Completed => true,

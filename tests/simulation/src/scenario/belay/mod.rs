@@ -305,6 +305,14 @@ pub fn stale_entries(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::planted(Defect::StaleEntries) })
 }
 
+/// A defect of the services' own code: [`Defect::HeldBudgetIgnored`].
+///
+/// # Errors
+/// What was violated.
+pub fn held_budget_ignored(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { extends: true, ..Bugs::planted(Defect::HeldBudgetIgnored) })
+}
+
 /// Belay as it is, with plans that have what fails run again after everything else, and then wait for a person, and with inputs.
 ///
 /// # Errors
@@ -701,7 +709,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             features::add_checks(random, &mut order.plan);
             features::share(random, &mut order.plan);
             // Only where nothing is planted: the seeds that find what is planted stay what they are.
-            if bugs.defect.is_none() {
+            if bugs.defect.is_none_or(|defect| defect == Defect::HeldBudgetIgnored) {
                 features::limit(&mut StdRng::seed_from_u64(order.seed ^ 32), &mut order.plan);
             }
             features::wait_longer(random, &mut order.plan);
