@@ -277,7 +277,10 @@ pub(crate) fn budget(report: &BudgetReport, what: &str) -> String {
 
 /// What a budget limits: `at most 5 calls and 1000 bytes of output`.
 pub(crate) fn budget_limits(budget: &Budget) -> String {
-    let part = |limit: Option<i64>, unit: Unit| Some(format!("{}{}", limit?, self::unit(unit)));
+    let part = |limit: Option<i64>, unit: Unit| match (limit?, unit) {
+        (1, Unit::Calls) => Some("1 call".to_owned()),
+        (limit, unit) => Some(format!("{limit}{}", self::unit(unit))),
+    };
     let parts = [part(budget.calls, Unit::Calls), part(budget.output_bytes, Unit::OutputBytes)];
     format!("at most {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
 }

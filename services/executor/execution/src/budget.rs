@@ -120,16 +120,11 @@ impl Execution {
         self.supply(step) == Supply::Held
     }
 
-    /// What follows instead of the intent of a step's next operation, when a budget is exhausted.
-    pub(crate) fn exhausted(&self, step: StepKey, body: &Body) -> Option<Body> {
-        use crate::{ChildEvent, ToolCallEvent};
-        let is_intent = matches!(
-            body,
-            Body::ToolCall { event: ToolCallEvent::Requested(_), .. }
-                | Body::Child { event: ChildEvent::Started(_), .. }
-        );
+    /// What follows instead of the intent of a step's next operation, when a budget is exhausted. It is asked before the intent is made: what that has in
+    /// blobs would belong to no event.
+    pub(crate) fn exhausted(&self, step: StepKey) -> Option<Body> {
         let Supply::Exhausted { account, unit } = self.supply(step) else { return None };
-        let (limit, follows) = self.limit(account, unit).filter(|_| is_intent)?;
+        let (limit, follows) = self.limit(account, unit)?;
         if !self.account(account).is_reported(unit, BudgetLevel::Exceeded) {
             return Some(self.report(account, unit, BudgetLevel::Exceeded));
         }

@@ -105,6 +105,40 @@ fn output_beyond_the_budget_is_an_overrun() {
     );
 }
 
+/// A call with large arguments for which nothing is left fails its step, and nothing else; and again when it is tried again.
+#[test]
+fn a_large_call_finds_nothing_left() {
+    let home = home(&json!({
+        "id": "p",
+        "budget": {"calls": 1, "on_exhausted": "fail"},
+        "inputs": {"big": {"default": "x".repeat(100_000)}},
+        "steps": [
+            {"id": "a", "tool": "noop"},
+            {"id": "b", "tool": "noop", "arguments": {"output": "${inputs.big}"}, "depends_on": ["a"]},
+        ],
+    }));
+    let ran = home.run(["run", "plan.json", "--workspace", "w", "--id", "p"]);
+    assert_eq!(ran.code, 30, "{ran:?}");
+    assert!(ran.out.contains("BUDGET_EXHAUSTED"), "{ran:?}");
+    let again = home.run(["executions", "retry", "p"]);
+    assert!(again.out.contains("BUDGET_EXHAUSTED"), "{again:?}");
+    home.file(
+        "more.json",
+        json!({
+            "id": "p",
+            "budget": {"calls": 2},
+            "inputs": {"big": {"default": "x"}},
+            "steps": [
+                {"id": "a", "tool": "noop"},
+                {"id": "b", "tool": "noop", "arguments": {"output": "${inputs.big}"}, "depends_on": ["a"]},
+            ],
+        })
+        .to_string(),
+    );
+    let raised = home.run(["executions", "retry", "p", "--plan", "more.json"]);
+    assert_eq!(raised.code, 0, "{raised:?}");
+}
+
 /// Waits until there is an answer, for at most twenty seconds.
 fn until<T>(answer: impl Fn() -> Option<T>) -> T {
     let begun = tokio::time::Instant::now();

@@ -250,10 +250,7 @@ impl Execution {
         }
         let record = &self.steps[step];
         match record.is_to_request() {
-            true => {
-                let next = steps::next(self, step, context, blobs)?;
-                Some(self.exhausted(step, &next).unwrap_or(next))
-            }
+            true => steps::next(self, step, context, blobs),
             false => self.start(step, blobs),
         }
     }

@@ -123,6 +123,9 @@ pub(super) fn next(
     context: DecideContext<'_>,
     blobs: &dyn Blobs,
 ) -> Option<Body> {
+    if let Some(instead) = execution.exhausted(step) {
+        return Some(instead);
+    }
     let refused = |reason, message| execution.fail(step, Failure::new(ErrorClass::InvalidArguments, reason, message));
     let values = match values(execution, step, inputs.values(), blobs) {
         Ok(values) => values?,

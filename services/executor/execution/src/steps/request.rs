@@ -19,6 +19,9 @@ pub(super) fn call(
     context: DecideContext<'_>,
     blobs: &dyn Blobs,
 ) -> Option<Body> {
+    if let Some(instead) = execution.exhausted(step) {
+        return Some(instead);
+    }
     let record = &execution.steps[step];
     let Some(facts) = execution.tool(&call.tool) else {
         let message = format!("Tool '{}' not found in the execution's record.", call.tool);
