@@ -275,7 +275,7 @@ pub(crate) fn budget(report: &BudgetReport, what: &str) -> String {
     format!("{whose} {what}: {spent} of {limit}{}", unit(report.unit()))
 }
 
-/// What a budget limits: `at most 5 calls and 1000 bytes of output`.
+/// The limits of a budget: `at most 5 calls and 1000 bytes of output`.
 pub(crate) fn budget_limits(budget: &Budget) -> String {
     let part = |limit: Option<i64>, unit: Unit| match (limit?, unit) {
         (1, Unit::Calls) => Some("1 call".to_owned()),
@@ -285,7 +285,7 @@ pub(crate) fn budget_limits(budget: &Budget) -> String {
     format!("at most {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
 }
 
-/// What the calls of an execution have used of what limits them; `None` where nothing does.
+/// The amounts that the calls of an execution have used, beside their limits; `None` where nothing is limited.
 pub(crate) fn spent(execution: &Execution) -> Option<String> {
     let spent = execution.spent.as_ref()?;
     let budget = execution.plan.as_ref().and_then(|plan| plan.budget.as_ref());
@@ -299,7 +299,7 @@ pub(crate) fn spent(execution: &Execution) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// What a budget limits, after a number.
+/// The unit that a budget limits, after a number.
 fn unit(unit: Unit) -> &'static str {
     match unit {
         Unit::Calls => " calls",

@@ -31,17 +31,17 @@ enum Supply {
     Enough,
     /// Others hold what it needs.
     Held,
-    /// What it needs is used.
+    /// All of it is used.
     Exhausted { account: AccountKey, unit: BudgetUnit },
 }
 
 impl Execution {
-    /// What its calls have used, those of its steps' plans and those of the execution that it was forked from included.
+    /// The amounts that its calls have used, those of its steps' plans and those of the execution that it was forked from included.
     pub fn spent(&self) -> Amounts {
         self.account.spent
     }
 
-    /// What it may use, by its plan and by what it was given, and what follows when that is used: one that has used up what it was given fails, since
+    /// The limit of one unit, by its plan and by what it was given, and what follows when it is used up: one that has used up what it was given fails, since
     /// nobody can raise that.
     fn limit(&self, account: AccountKey, unit: BudgetUnit) -> Option<(u64, OnExhausted)> {
         let of = |budget: &Budget| {
@@ -120,7 +120,7 @@ impl Execution {
         self.supply(step) == Supply::Held
     }
 
-    /// What follows instead of the intent of a step's next operation, when a budget is exhausted. It is asked before the intent is made: what that has in
+    /// The event that takes the place of the intent of a step's next operation when a budget is exhausted. It is asked for before the intent is made: what that has in
     /// blobs would belong to no event.
     pub(crate) fn exhausted(&self, step: StepKey) -> Option<Body> {
         let Supply::Exhausted { account, unit } = self.supply(step) else { return None };
@@ -196,7 +196,7 @@ impl Execution {
         Ok(())
     }
 
-    /// What is held for a call of a step: of output as much as is usual, or what is left.
+    /// The amounts to hold for a call of a step: of output as much as is usual, or what is left.
     pub(crate) fn held_for_call(&self, step: StepKey) -> Amounts {
         let left = |unit| {
             let left = self.accounts_of(step).filter_map(|account| {
@@ -211,7 +211,7 @@ impl Execution {
         }
     }
 
-    /// What the execution of a step's plan may use: all that nothing else holds of the budgets of the step and the plan.
+    /// The amounts that the execution of a step's plan may use: all that nothing else holds of the budgets of the step and the plan.
     pub(crate) fn allotment_for(&self, step: StepKey) -> Option<Allotment> {
         let free = |unit| {
             let free = self.accounts_of(step).filter_map(|account| {
@@ -298,7 +298,7 @@ impl Execution {
         accounts().for_each(|account| self.note_reports(account));
     }
 
-    /// Whether what is held and what is to be reported is what follows from the operations in flight and what is used. Costs as much as there are steps.
+    /// Whether the amounts held and the reports due follow from the operations in flight and the amounts used. Costs as much as there are steps.
     pub fn are_budgets_consistent(&self) -> bool {
         let mut recounted = self.clone();
         recounted.recount_budgets();

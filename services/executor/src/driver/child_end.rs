@@ -23,7 +23,7 @@ pub(super) fn cancelled(name: &ExecutionName) -> Failure {
     Failure::new(ErrorClass::Cancelled, reasons::CHILD_CANCELLED, message)
 }
 
-/// What has become of a child, for its parent; `None` when it has not ended.
+/// The result of a child, for its parent; `None` when it has not ended.
 pub(super) fn end_of(name: &ExecutionName, execution: &Execution) -> Option<ChildResult> {
     Some(ChildResult { end: how_ended(name, execution)?, spent: execution.spent() })
 }

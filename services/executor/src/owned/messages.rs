@@ -39,12 +39,12 @@ pub(crate) struct EndedChild {
     pub(crate) end: Option<(TakenMessage, ChildResult)>,
 }
 
-/// What has become of a child.
+/// The result of a child.
 #[derive(Debug)]
 pub(crate) struct ChildResult {
     /// How it ended.
     pub(crate) end: ChildEnd,
-    /// What its calls have used.
+    /// The amounts that its calls have used.
     pub(crate) spent: Amounts,
 }
 

@@ -133,7 +133,7 @@ struct Begun {
     workspace: Workspace,
     approval_mode: ApprovalMode,
     taken_over: Vec<Body>,
-    /// What is used of the budget that it begins with.
+    /// The amounts that are used of the budget with which it begins.
     spent: Amounts,
 }
 

@@ -7,7 +7,7 @@ use crate::StepId;
 /// How many bytes of output are held for a call, of which nobody knows what it will return: the size up to which a result is inline in an event.
 pub(crate) const OUTPUT_HELD: u64 = 32 * 1024;
 
-/// What a budget limits.
+/// A unit that a budget limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum BudgetUnit {
     /// Calls.
@@ -63,7 +63,7 @@ impl Amounts {
     }
 }
 
-/// What an execution that carries out the plan of a step may use of the budgets of that step and its plan; `None` of a unit means no limit.
+/// The share of the budgets of a step and its plan that the execution of the step's plan may use; `None` of a unit means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allotment {
     /// Calls.

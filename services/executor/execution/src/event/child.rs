@@ -20,7 +20,7 @@ pub enum ChildEvent {
     Ended {
         /// How.
         end: ChildEnd,
-        /// What it has used; `None` when that is not known.
+        /// The amounts that it has used; `None` when they are not known.
         spent: Option<Amounts>,
     },
 }
@@ -34,7 +34,7 @@ pub struct Child {
     pub inputs: Json,
     /// When the time limits of the step end it; `None` means no limit but that of its plan.
     pub until: Option<Timestamp>,
-    /// What it may use of the budgets of the step and its plan; `None` where nothing is limited.
+    /// The share of the budgets of the step and its plan that it may use; `None` where nothing is limited.
     pub allotment: Option<Allotment>,
 }
 

@@ -89,9 +89,9 @@ pub struct Created {
     pub parent_step: String,
     /// The name of the execution from whose state it began; empty for one that began with its plan.
     pub forked_from: String,
-    /// What it may use of the budgets of the step whose plan it carries out; `None` for one that a request has started, and where nothing is limited.
+    /// The share of the budgets of the step whose plan it carries out; `None` for one that a request has started, and where nothing is limited.
     pub allotment: Option<Allotment>,
-    /// What the execution that it was forked from had used, which counts as used by it.
+    /// The amounts that the execution had used from which it was forked; they count as used by it.
     pub spent: Amounts,
 }
 

@@ -122,7 +122,7 @@ pub struct ToolCallRequest {
     pub timeout: Duration,
     /// The check that takes the call; `None` for the step's own.
     pub check: Option<CheckPlace>,
-    /// What is held for it of the budgets of its step and its plan, of units that they limit.
+    /// The amounts that are held for it of the budgets of its step and its plan, of units that they limit.
     pub held: Amounts,
 }
 

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Amounts, BudgetLevel, BudgetUnit};
 
-/// What is used and held of a budget.
+/// The amounts that are used and held of a budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Account {
     pub(crate) spent: Amounts,
-    /// What is recorded already of how far it is used.
+    /// The reports that are recorded already.
     pub(crate) reported: Vec<(BudgetUnit, BudgetLevel)>,
-    /// What operations in flight hold; it follows from those.
+    /// The amounts that operations in flight hold; they follow from those.
     #[serde(skip)]
     pub(crate) held: Amounts,
 }

@@ -79,9 +79,9 @@ pub struct Execution {
     pub(crate) ledger_id: String,
     pub(crate) first_failure: Option<Failure>,
     pub(crate) totals: Totals,
-    /// What is used and held of the budget of the plan.
+    /// The account of the plan's budget.
     pub(crate) account: Account,
-    /// What is to be recorded of how far budgets are used; it follows from the accounts.
+    /// Reports of budgets that are to be recorded; they follow from the accounts.
     pub(crate) due_reports: DueReports,
 }
 

@@ -171,7 +171,7 @@ impl Operation {
 }
 
 impl Operation {
-    /// What is held for it.
+    /// The amounts that are held for it.
     pub(crate) fn held(&self) -> Amounts {
         match &self.work {
             // Nothing is said of what was not limited when it began, and may be by now.
@@ -187,14 +187,14 @@ impl Operation {
         }
     }
 
-    /// What it has used when it ends: nothing when it is a call that was to be approved before it ran and has not been sent since.
+    /// The amounts that it has used when it ends: nothing when it is a call that was to be approved before it ran and has not been sent since.
     pub(crate) fn used(&self, output_bytes: u64) -> Amounts {
         let is_before = |pending: &PendingApproval| pending.requirement.kind == SubjectKind::Call;
         let waited = self.pending_approval.as_ref().is_some_and(is_before) && self.life != Life::Dispatched;
         if waited { Amounts::default() } else { Amounts { calls: 1, output_bytes } }
     }
 
-    /// What the execution of a step's plan has used; all that it was given where that is not known.
+    /// The amounts that the execution of a step's plan has used; all that it was given where they are not known.
     pub(crate) fn used_by_child(&self, spent: Option<Amounts>) -> Amounts {
         spent.unwrap_or_else(|| self.held())
     }

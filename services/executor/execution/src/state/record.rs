@@ -35,7 +35,7 @@ impl StepKey {
     }
 }
 
-/// Whose budget: a step's, or, with `None`, the execution's.
+/// The owner of a budget: a step, or, with `None`, the execution.
 pub(crate) type AccountKey = Option<StepKey>;
 
 /// Reports that are to be recorded.
@@ -139,7 +139,7 @@ pub(crate) struct StepRecord {
     pub(crate) cache: Option<Box<StepCache>>,
     /// What authorized the call that completed it.
     pub(crate) authorization: Option<Box<Authorization>>,
-    /// What is used and held of its budget. That of a step of the plan has what is used for the entries of its list as well.
+    /// The account of its budget. That of a step of the plan has what is used for the entries of its list as well.
     pub(crate) account: Account,
     /// Its operations in flight; part of the index.
     pub(crate) open: OpenOperations,
