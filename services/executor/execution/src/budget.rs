@@ -124,16 +124,12 @@ impl Execution {
     /// blobs would belong to no event.
     pub(crate) fn exhausted(&self, step: StepKey) -> Option<Body> {
         let Supply::Exhausted { account, unit } = self.supply(step) else { return None };
-        let (limit, follows) = self.limit(account, unit)?;
+        let (_, follows) = self.limit(account, unit)?;
+        let report = self.report(account, unit, BudgetLevel::Exceeded);
         if !self.account(account).is_reported(unit, BudgetLevel::Exceeded) {
-            return Some(self.report(account, unit, BudgetLevel::Exceeded));
+            return Some(ExecutionEvent::BudgetReported(report).into());
         }
-        let spent = self.account(account).spent.of(unit);
-        let whose = match account {
-            Some(step) => format!("the budget of step `{}`", self.steps[step].id),
-            None => "the budget of the plan".to_owned(),
-        };
-        let used = format!("{whose} is used up: {spent} of {limit} {}", unit.words());
+        let used = report.in_words();
         Some(match follows {
             OnExhausted::Pause => {
                 let event =
@@ -147,12 +143,12 @@ impl Execution {
         })
     }
 
-    /// The event that says how far a budget is used.
-    fn report(&self, account: AccountKey, unit: BudgetUnit, level: BudgetLevel) -> Body {
+    /// How far a budget is used.
+    fn report(&self, account: AccountKey, unit: BudgetUnit, level: BudgetLevel) -> BudgetReport {
         let step = account.map(|step| self.steps[step].id.clone());
         let limit = self.limit(account, unit).map(|(limit, _)| limit).unwrap_or_default();
         let spent = self.account(account).spent.of(unit);
-        ExecutionEvent::BudgetReported(BudgetReport { level, unit, step, spent, limit }).into()
+        BudgetReport { level, unit, step, spent, limit }
     }
 
     /// The budget for which it is paused and that is still used up; `None` when it is paused for something else, or not at all.
@@ -162,19 +158,18 @@ impl Execution {
         let accounts = std::iter::once(None).chain(with_own.map(|(step, _)| Some(step)));
         accounts.flat_map(|account| BudgetUnit::ALL.map(|unit| (account, unit))).find_map(|(account, unit)| {
             let (limit, follows) = self.limit(account, unit)?;
-            let spent = self.account(account).spent.of(unit);
+            let report = self.report(account, unit, BudgetLevel::Exceeded);
             let goes_on = account.is_none_or(|step| !self.steps[step].state.is_terminal());
             let pauses = follows == OnExhausted::Pause && goes_on;
-            let is_used_up = spent >= limit && self.account(account).is_reported(unit, BudgetLevel::Exceeded) && pauses;
-            let step = account.map(|step| self.steps[step].id.clone());
-            is_used_up.then_some(BudgetReport { level: BudgetLevel::Exceeded, unit, step, spent, limit })
+            let is_reported = self.account(account).is_reported(unit, BudgetLevel::Exceeded);
+            (report.spent >= limit && is_reported && pauses).then_some(report)
         })
     }
 
     /// The first report that is to be recorded.
     pub(crate) fn due_report(&self) -> Option<Body> {
         let &(account, unit, level) = self.due_reports.first()?;
-        Some(self.report(account, unit, level))
+        Some(ExecutionEvent::BudgetReported(self.report(account, unit, level)).into())
     }
 
     /// Takes note of a report.
@@ -187,8 +182,7 @@ impl Execution {
             BudgetLevel::Exceeded => is_exhausted && !self.account(account).is_reported(unit, level),
             BudgetLevel::Warning | BudgetLevel::Overrun => self.due_reports.contains(&(account, unit, level)),
         };
-        let expected = self.report(account, unit, level);
-        if !is_due || expected != ExecutionEvent::BudgetReported(report.clone()).into() {
+        if !is_due || self.report(account, unit, level) != *report {
             return Err(format!("this is no report that is due: {report:?}"));
         }
         self.due_reports.remove(&(account, unit, level));

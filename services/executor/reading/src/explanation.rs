@@ -5,8 +5,8 @@
 mod skips;
 
 use belay_execution::{
-    Authorization, BudgetReport, Event, Execution, ExecutionEvent, ExecutionState, FailedAttempt, Failure, Operation,
-    OperationKey, PolicyDecision, StepId, StepKey, StepState, StepView, Timestamp, Waiting,
+    Authorization, Event, Execution, ExecutionEvent, ExecutionState, FailedAttempt, Failure, Operation, OperationKey,
+    PolicyDecision, StepId, StepKey, StepState, StepView, Timestamp, Waiting,
 };
 
 pub use self::skips::SkippedStep;
@@ -525,16 +525,17 @@ impl<'a> Reader<'a, '_> {
             Waiting::Time { since, until } => of(CauseKind::Time, since, Some(until)),
             Waiting::Timer { since, until } => of(CauseKind::Backoff, since, Some(until)),
             Waiting::Call { since } => of(CauseKind::Call, since, None),
-            Waiting::Resume { since, until } if self.execution.exhausted_budget().is_some() => {
-                let exhausted = self.execution.exhausted_budget();
-                let reason = exhausted.as_ref().map(budget_words).unwrap_or_default();
-                let actions = vec![self.raise_budget(), self.action(Verb::Resume, None)];
-                Cause { reason, actions, ..of(CauseKind::Budget, since, until) }
-            }
-            Waiting::Resume { since, until } => Cause {
-                principal: self.execution.paused_by().unwrap_or_default(),
-                actions: vec![self.action(Verb::Resume, None)],
-                ..of(CauseKind::Pause, since, until)
+            Waiting::Resume { since, until } => match self.execution.exhausted_budget() {
+                Some(exhausted) => Cause {
+                    reason: exhausted.in_words(),
+                    actions: vec![self.raise_budget(), self.action(Verb::Resume, None)],
+                    ..of(CauseKind::Budget, since, until)
+                },
+                None => Cause {
+                    principal: self.execution.paused_by().unwrap_or_default(),
+                    actions: vec![self.action(Verb::Resume, None)],
+                    ..of(CauseKind::Pause, since, until)
+                },
             },
             Waiting::Outcome { since, step } => {
                 let step = Subject::Step(self.execution.step(step).id().clone());
@@ -630,15 +631,6 @@ impl<'a> Reader<'a, '_> {
             | ExecutionState::Cancelling => (!self.beside.is_driven).then(resume),
         }
     }
-}
-
-/// `the budget of the plan is used up: 2 of 2 calls`.
-fn budget_words(BudgetReport { unit, step, spent, limit, .. }: &BudgetReport) -> String {
-    let whose = match step {
-        Some(step) => format!("step `{step}`"),
-        None => "the plan".to_owned(),
-    };
-    format!("the budget of {whose} is used up: {spent} of {limit} {}", unit.words())
 }
 
 /// Whether the step has ended, and what it did stays.

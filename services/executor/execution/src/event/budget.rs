@@ -112,3 +112,15 @@ pub struct BudgetReport {
     /// How much there was.
     pub limit: u64,
 }
+
+impl BudgetReport {
+    /// Says of a budget that is used up which it is, and how much of it: `the budget of the plan is used up: 2 of 2 calls`.
+    pub fn in_words(&self) -> String {
+        let Self { unit, step, spent, limit, .. } = self;
+        let whose = match step {
+            Some(step) => format!("step `{step}`"),
+            None => "the plan".to_owned(),
+        };
+        format!("the budget of {whose} is used up: {spent} of {limit} {}", unit.words())
+    }
+}

@@ -1,9 +1,10 @@
 //! Budgets: what calls may use.
 
-use belay_plan::{Budget, OnExhausted};
+use belay_execution::{Amounts, DecideContext, ErrorClass, Event, Execution, ExecutionEvent, StepState};
+use belay_plan::{Budget, OnExhausted, Plan, RecoveryStrategy};
 use serde_json::json;
 
-use crate::support::story;
+use crate::support::{START, created, story};
 
 fn calls(calls: u64, on_exhausted: OnExhausted) -> Budget {
     Budget { calls: Some(calls), output_bytes: None, on_exhausted }
@@ -200,4 +201,37 @@ fn a_step_that_is_done_waits_for_no_budget() {
             "6s budget warning 2/2 calls, b completed, c started, budget exceeded 2/2 calls, c failed BUDGET_EXHAUSTED, PARTIAL",
         ]
     );
+}
+
+/// The plan can say that what was done is undone when its budget is used up.
+#[test]
+fn an_exhausted_budget_can_have_all_undone() {
+    let play = story("a; b after a; c")
+        .compensated("a")
+        .on_error("b", ErrorClass::BudgetExhausted, RecoveryStrategy::Compensate)
+        .budget(calls(1, OnExhausted::Fail))
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, a started",
+            "1s budget warning 1/1 calls, a completed, b started, budget exceeded 1/1 calls, b failed BUDGET_EXHAUSTED, c skipped STOP_ON_ERROR by b, undoes a, a~compensate started",
+            "2s a~compensate completed, FAILED",
+        ]
+    );
+}
+
+/// A fork goes on with what the execution had used from which it was forked.
+#[test]
+fn what_was_used_before_a_fork_counts() {
+    let text = "{id: p, budget: {calls: 2, on_exhausted: fail}, steps: [{id: a, tool: work}]}";
+    let begun = |calls| {
+        let plan = Plan::parse(belay_plan::Format::Yaml, text).unwrap();
+        let created = belay_execution::Created { spent: Amounts { calls, output_bytes: 0 }, ..created(plan) };
+        let body = ExecutionEvent::Created(Box::new(created)).into();
+        let mut execution = Execution::create(Event { sequence: 1, time: START, actor: None, body }).unwrap();
+        execution.advance(DecideContext { now: START, ledger_id: "l" });
+        execution.steps().next().map(|step| step.state())
+    };
+    assert_eq!([begun(1), begun(2)], [Some(StepState::Running), Some(StepState::Failed)]);
 }
