@@ -86,6 +86,15 @@ pub struct Position {
 }
 
 impl Position {
+    /// The name of the store's content: another one after it was accepted although it is behind, since what follows differs from what was there.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        match self.generation {
+            0 => self.store_id.clone(),
+            generation => format!("{}.{generation}", self.store_id),
+        }
+    }
+
     /// Whether a store at this position lacks commits that a store at `known` had.
     pub fn is_behind(&self, known: &Self) -> bool {
         self.is_other_run_behind(known) || self.is_same_run(known) && self.commit < known.commit

@@ -21,11 +21,12 @@ mod wire;
 
 pub use approvals::gate::Gate;
 pub use belay_redaction::{MasterKey, Redactor};
+pub use feeds::{ExecutionReader, ReaderParts};
 pub use names::shard_of;
 pub use owned::registry::{ExecutionRegistry, Parts};
 pub use program::serve;
 pub use runners::runner::{InvalidToken, Runner};
-pub use service::hosted;
+pub use service::{hosted, hosted_to_read};
 pub use settings::Settings;
 pub use store::check_blobs::check_blobs;
 pub use store::journal_reads::store_reason;

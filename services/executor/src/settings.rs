@@ -29,19 +29,22 @@ pub struct Settings {
     /// The directory of the journal.
     #[arg(long, env = "BELAY_STATE_DIR")]
     pub state_dir: PathBuf,
+    /// Drive no execution, and only answer who looks at them: beside the executor that drives those of the state directory, or without one.
+    #[arg(long)]
+    pub read_only: bool,
     /// Accept a store that is behind the position that other services have seen, because it was restored or lost. Use it for one start; everything
     /// after the store's last commit is lost.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "read_only")]
     pub accept_older_store: bool,
     /// The tool runner's address.
-    #[arg(long, env = "BELAY_RUNNER")]
-    pub runner: Address,
+    #[arg(long, env = "BELAY_RUNNER", required_unless_present = "read_only")]
+    pub runner: Option<Address>,
     /// The token to send to the tool runner.
     #[arg(long, env = "BELAY_RUNNER_TOKEN", hide_env_values = true)]
     pub runner_token: Option<String>,
     /// The approval gate's address for services.
-    #[arg(long, env = "BELAY_GATE")]
-    pub gate: Address,
+    #[arg(long, env = "BELAY_GATE", required_unless_present = "read_only")]
+    pub gate: Option<Address>,
     /// The token to send to the approval gate.
     #[arg(long, env = "BELAY_GATE_TOKEN", hide_env_values = true)]
     pub gate_token: Option<String>,

@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use belay_journal::Opened;
+use belay_journal::{Opened, OpenedToRead};
 use belay_proto::stores::{Position, Service, Stores};
 
 pub use lost_answers::LostAnswers;
@@ -52,6 +52,17 @@ impl Memory {
             store_id: shared.stores.own().store_id,
             stores: Arc::clone(&shared.stores),
             fence,
+        }
+    }
+
+    /// Opens it beside its owner, for a reader that writes nothing.
+    #[must_use]
+    pub fn open_to_read(&self) -> OpenedToRead {
+        let Self(shared) = self;
+        OpenedToRead {
+            reader: Arc::new(MemoryReader(shared.clone())),
+            identity: shared.stores.own().identity(),
+            writes: shared.writes.subscribe(),
         }
     }
 }

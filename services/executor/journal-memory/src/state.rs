@@ -11,6 +11,7 @@ use belay_journal::{
     Transition, start_request,
 };
 use belay_proto::stores::Stores;
+use tokio::sync::watch;
 
 /// An execution with everything that it takes with it when it is deleted.
 #[derive(Debug)]
@@ -37,11 +38,18 @@ pub(crate) struct Shared {
     pub(crate) stores: Arc<Stores>,
     /// How many transitions readers were given.
     pub(crate) transitions_read: Arc<AtomicUsize>,
+    /// Changes with every commit.
+    pub(crate) writes: watch::Sender<()>,
 }
 
 impl Shared {
     pub(crate) fn new(stores: Stores) -> Self {
-        Self { state: Arc::default(), stores: Arc::new(stores), transitions_read: Arc::default() }
+        Self {
+            state: Arc::default(),
+            stores: Arc::new(stores),
+            transitions_read: Arc::default(),
+            writes: watch::Sender::default(),
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

@@ -17,6 +17,7 @@ impl JournalWriter for MemoryWriter {
         let mut state = self.0.lock();
         let answers = batch.iter().map(|operation| state.perform(operation.clone())).collect();
         self.0.stores.committed(state.position);
+        self.0.writes.send_replace(());
         Ok(answers)
     }
 }

@@ -21,6 +21,7 @@ mod reader;
 mod rows;
 mod schema;
 mod sealed;
+mod tail;
 mod writer;
 
 use std::{
@@ -28,7 +29,7 @@ use std::{
     sync::{Arc, RwLock},
 };
 
-use belay_journal::{ExecutionKey, Opened, SHARDS, StoreError};
+use belay_journal::{ExecutionKey, Opened, OpenedToRead, SHARDS, StoreError};
 use belay_proto::stores::Service;
 use belay_sqlite::{CheckReport, DamagedRow, Lane, Location, READERS, SqliteError, StoreSize, Threads};
 use rusqlite::{Connection, OptionalExtension as _};
@@ -42,7 +43,8 @@ use crate::{
     head::Head,
     queries::Queries,
     reader::SqliteReader,
-    schema::{LOG, META},
+    schema::META,
+    tail::{Tail, heads_after},
 };
 
 /// An open journal on SQLite.
@@ -93,6 +95,30 @@ pub fn open_with(
     Ok(Opened { writer, reader, client_reader, store_id, stores, fence })
 }
 
+/// Opens a journal to read it, beside the process that owns it or without one. `None` when there is none.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be opened: another format, damaged, no right to read it.
+///
+/// # Panics
+/// Outside a runtime of tokio.
+pub fn open_to_read(location: &Location, threads: Threads) -> Result<Option<OpenedToRead>, StoreError> {
+    let Some(store) = belay_sqlite::open_to_read(location, &schema::SCHEMA).map_err(store_error)? else {
+        return Ok(None);
+    };
+    let position = belay_sqlite::own_position(&store.readers.connection(), Service::Executor).map_err(store_error)?;
+    let Some(position) = position else { return Ok(None) };
+    // Before the first read, so that no write after it is missed.
+    let writes = belay_sqlite::log_writes(location);
+    let identity = position.identity();
+    let queries = Arc::new(Queries::beside_owner(Tail::of(store, identity.clone())));
+    Ok(Some(OpenedToRead {
+        reader: Arc::new(SqliteReader::new(queries, Lane::new(threads, READERS))),
+        identity,
+        writes,
+    }))
+}
+
 /// Makes this process the owner, and restores the heads that the previous owner had only in memory.
 fn begin(
     connection: &Connection,
@@ -125,59 +151,6 @@ fn begin(
         }
     };
     Ok((store_id, fence, heads_after(connection, upto)?))
-}
-
-/// The heads that are in the log only: of the executions with rows above `upto`.
-fn heads_after(connection: &Connection, upto: i64) -> Result<HashMap<ExecutionKey, Head>, rusqlite::Error> {
-    let mut newer: HashMap<ExecutionKey, Vec<(i64, u64)>> = HashMap::new();
-    let tail = format!("SELECT id, exec, first_seq, count, {} FROM log WHERE id > ?1 ORDER BY id", LOG.intact());
-    let mut tail = connection.prepare(&tail)?;
-    let mut tail = tail.query([upto])?;
-    while let Some(row) = tail.next()? {
-        let id: i64 = row.get(0)?;
-        let (owner, last_sequence) = match row.get::<_, bool>(4)? {
-            true => (Some(row.get(1)?), row.get::<_, u64>(2)? + row.get::<_, u64>(3)? - 1),
-            // The execution must not continue from the row before it. Its readers find the damage.
-            false => {
-                rows::report(&LOG.damaged(id));
-                (owner_of_damaged(connection, id)?, Head::DAMAGED)
-            }
-        };
-        if let Some(owner) = owner {
-            newer.entry(ExecutionKey(owner)).or_default().push((id, last_sequence));
-        }
-    }
-    let mut heads = HashMap::new();
-    for (key, rows) in newer {
-        // The stored count is older than these rows, unless it was updated in between.
-        let recorded = match rows::recorded_head(connection, key)? {
-            Ok(Some(recorded)) => recorded,
-            // It was deleted, and these rows are not erased yet.
-            Ok(None) => continue,
-            // The events of an execution whose row is damaged are found by the head all the same.
-            Err(_) => Head { row: 0, last_sequence: 0, rows: 0 },
-        };
-        let counted = rows.iter().filter(|(id, _)| *id > recorded.row).count() as u64;
-        let &(row, last_sequence) = rows.last().expect("each has at least one");
-        heads.insert(key, Head { row, last_sequence, rows: recorded.rows + counted });
-    }
-    Ok(heads)
-}
-
-/// The execution that a damaged row belongs to: the one with which its checksum holds, where a single bit of the column is damaged; else the
-/// one that it names.
-fn owner_of_damaged(connection: &Connection, id: i64) -> Result<Option<i64>, rusqlite::Error> {
-    let named: Option<i64> = connection.query_row("SELECT exec FROM log WHERE id = ?1", [id], |row| row.get(0)).ok();
-    let Some(named) = named else { return Ok(None) };
-    let columns = LOG.columns.iter().map(|column| if *column == "exec" { "?2" } else { column });
-    let holds = format!("SELECT sum IS {} FROM log WHERE id = ?1", LOG.sum_of(columns));
-    let mut holds = connection.prepare(&holds)?;
-    for bit in 0..63 {
-        if holds.query_row([id, named ^ (1 << bit)], |row| row.get(0))? {
-            return Ok(Some(named ^ (1 << bit)));
-        }
-    }
-    Ok(Some(named))
 }
 
 /// Reads every row of a journal, whether or not a process has it open; `None` when there is none.
@@ -273,11 +246,16 @@ mod tests {
     }
 
     /// The intervals decide what reading costs and not what is read, also where a journal was written with others.
+    /// B-38: also beside its owner, by one reader that stays open from owner to owner.
     #[tokio::test]
     async fn a_journal_reads_the_same_with_any_intervals() {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::file(folder.path().join("journal"));
         let mut expected = 0;
+        let mut beside: Option<OpenedToRead> = None;
+        assert!(open_to_read(&location, Threads::Inline).unwrap().is_none(), "and nothing is made");
+        assert!(!location.path.exists());
+        let mut last = Cursor(0);
         for (opening, (checkpoint_rows, waypoint_rows)) in
             (0..).zip([(1, 1), (2, 1), (7, 3), (4096, 64), (1, 5), (31, 2), (90, 64), (97, 1), (3, 17)])
         {
@@ -286,8 +264,28 @@ mod tests {
                 open_with(&location, Threads::Inline, intervals, || "a store".into()).unwrap();
             for _ in 0..3 {
                 writer::tests::append_rows(&mut writer, reader.as_ref(), fence, opening * 11 % 29, &mut expected).await;
+                let beside = beside
+                    .get_or_insert_with(|| open_to_read(&location, Threads::Inline).unwrap().expect("it is there"));
+                let (mine, its) = (&beside.reader, &reader);
+                let changes = mine.changes(last, 1 << 20).await.unwrap();
+                assert_eq!(changes, its.changes(last, 1 << 20).await.unwrap());
+                last = changes.next;
+                for id in ["one", "other"] {
+                    let row = its.find("n", id).await.unwrap().unwrap();
+                    assert_eq!(mine.find("n", id).await.unwrap().as_ref(), Some(&row));
+                    for after in [0, expected / 2, expected] {
+                        let read = its.read(row.key, after, 50).await.unwrap();
+                        assert_eq!(mine.read(row.key, after, 50).await.unwrap(), read);
+                    }
+                }
             }
         }
+        // What takes its place is another journal.
+        let beside = beside.unwrap();
+        std::fs::rename(&location.path, folder.path().join("away")).unwrap();
+        assert!(matches!(beside.reader.changes(last, 1).await, Err(StoreError::Gone)));
+        std::fs::copy(folder.path().join("away"), &location.path).unwrap();
+        assert!(matches!(beside.reader.changes(last, 1).await, Err(StoreError::Gone)));
     }
 
     /// B-20: flips each bit of each byte of every column of one execution, one at a time. What is read is what was written, or is refused; the other

@@ -15,16 +15,24 @@ use crate::{
     inbox, list, outbox,
     rows::{self, COLUMNS, Checked, execution_row, recorded_head},
     schema::{LOG, WAYPOINT},
+    tail::Tail,
 };
 
 pub(crate) struct Queries {
     readers: Arc<Readers>,
     heads: Heads,
+    /// What is written to by another process; `None` where this one writes, and keeps the heads.
+    tail: Option<Tail>,
 }
 
 impl Queries {
     pub(crate) fn new(readers: Arc<Readers>, heads: Heads) -> Self {
-        Self { readers, heads }
+        Self { readers, heads, tail: None }
+    }
+
+    /// The queries of a journal that another process writes.
+    pub(crate) fn beside_owner(tail: Tail) -> Self {
+        Self { readers: tail.readers(), heads: Heads::default(), tail: Some(tail) }
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -124,6 +132,9 @@ impl Queries {
     }
 
     fn written(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<StoredTransition>, StoreError> {
+        if let Some(tail) = &self.tail {
+            tail.catch_up(&self.heads).map_err(store_error)?;
+        }
         // Locked before the connection: the writer holds its connection, in a simulation the same one, when it takes this lock.
         let known = self.heads.read().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
         let read = || -> Result<Checked<Vec<StoredTransition>>, rusqlite::Error> {
@@ -201,6 +212,9 @@ impl Queries {
     }
 
     pub(crate) fn changes(&self, after: Cursor, limit: usize) -> Result<Changes, StoreError> {
+        if let Some(tail) = &self.tail {
+            tail.check().map_err(store_error)?;
+        }
         rows::changes(&self.connection(), after, at_most(limit)).map_err(failed)
     }
 

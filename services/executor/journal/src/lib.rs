@@ -711,6 +711,19 @@ impl<W> Opened<W> {
     }
 }
 
+/// A store that another process writes, opened to read it. It has no fence and takes no shard: nothing of the owner changes by it.
+///
+/// Guarantee 7 holds for its readers as well: what is committed can be read, at the latest a moment after the owner has the answer.
+pub struct OpenedToRead {
+    /// The reader.
+    pub reader: Arc<dyn JournalReader>,
+    /// The store's identity, [`Position::identity`](belay_proto::stores::Position::identity).
+    pub identity: String,
+    /// Changes when the owner has written something. A signal may come before what was written can be read, and may be missed: whoever follows the store
+    /// also reads it at intervals.
+    pub writes: tokio::sync::watch::Receiver<()>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

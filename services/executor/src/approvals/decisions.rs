@@ -40,7 +40,7 @@ pub(crate) async fn run_inbox(registry: Weak<ExecutionRegistry>, gate: Gate) {
         let is_available = match gate.watch().await {
             Ok(mut stream) => {
                 let Some(this) = registry.upgrade() else { return };
-                this.availability.gate().set_available();
+                this.reading.availability.gate().set_available();
                 let run = compare::run_of_gate(&this);
                 drop(this);
                 // A gate that replies now may have another store than before.
@@ -83,7 +83,7 @@ pub(crate) async fn run_inbox(registry: Weak<ExecutionRegistry>, gate: Gate) {
         };
         let Some(this) = registry.upgrade() else { return };
         if !is_available {
-            this.availability.gate().set_unavailable(this.now());
+            this.reading.availability.gate().set_unavailable(this.now());
         }
         let delay = retry.delay(&this.ids);
         drop(this);

@@ -63,7 +63,7 @@ impl Driver {
                     let holds = evaluation.evaluate();
                     (evaluation.asked, holds)
                 };
-                let (asked, holds) = self.registry.blobs.apart(evaluate).await;
+                let (asked, holds) = self.registry.reading.blobs.apart(evaluate).await;
                 known.evaluated.insert(asked, holds);
             }
         }
@@ -87,7 +87,7 @@ impl Driver {
             Payload::Blob(blob) => {
                 let Some(opener) = origin.opener() else { return Ok(None) };
                 // The execution was deleted meanwhile, or its file cannot be read, which is no reason to hold up this one.
-                let Ok(json) = self.registry.blobs.original(&opener, blob).await else { return Ok(None) };
+                let Ok(json) = self.registry.reading.blobs.original(&opener, blob).await else { return Ok(None) };
                 json
             }
         };
@@ -115,7 +115,7 @@ impl Driver {
             room: self.steps.steps(),
             most_steps: self.steps.most(),
             uid: &self.uid,
-            max_inline: self.registry.thresholds.max_inline,
+            max_inline: self.registry.reading.thresholds.max_inline,
             known,
             secrets: RefCell::new(&mut self.secrets),
             made: RefCell::new(&mut self.made),
@@ -144,7 +144,7 @@ impl Driver {
     ) -> Option<ToolCallEnd> {
         match end {
             ToolCallEnd::Completed { result: Payload::Inline(result), receipt }
-                if result.as_str().len() > self.registry.thresholds.max_inline =>
+                if result.as_str().len() > self.registry.reading.thresholds.max_inline =>
             {
                 self.seal_result(operation, result, receipt, is_copied);
                 None
@@ -167,7 +167,7 @@ impl Driver {
                 let blob = secrets.blob(&uid, &result, &|| ids.next_key());
                 SealedResult { operation, receipt, is_copied, large: Large { json: result, blob, secrets } }
             };
-            let sealed = registry.blobs.apart(seal).await;
+            let sealed = registry.reading.blobs.apart(seal).await;
             // A driver that has ended gets the result from the runner again.
             let _ = updates.send(Update::ResultSealed(Box::new(sealed)));
         });
@@ -199,7 +199,7 @@ impl Driver {
         if new.is_empty() {
             return Ok(());
         }
-        self.registry.blobs.write(owner(&self.name), new).await.map_err(|error| {
+        self.registry.reading.blobs.write(owner(&self.name), new).await.map_err(|error| {
             let error = Arc::new(unwritten(&error));
             self.registry.fail(Arc::clone(&error));
             Exit::Lost(unwritable(&belay_group_commit::CommitError::Failed(error)))
@@ -250,17 +250,17 @@ impl Driver {
     async fn original(&self, blob: &BlobRef) -> Result<Json, Unreadable> {
         match self.made.originals.get(&blob.digest) {
             Some(original) => Ok(original.clone()),
-            None => self.registry.blobs.original(&self.opener()?, blob).await,
+            None => self.registry.reading.blobs.original(&self.opener()?, blob).await,
         }
     }
 
     /// The value of a blob.
     async fn value(&self, blob: &BlobRef) -> Result<Value, Unreadable> {
         let Some(original) = self.made.originals.get(&blob.digest).cloned() else {
-            return self.registry.blobs.value(&self.opener()?, blob).await;
+            return self.registry.reading.blobs.value(&self.opener()?, blob).await;
         };
         let parse = move || serde_json::from_str(original.as_str()).map_err(|_| Unreadable::NotJson);
-        self.registry.blobs.apart(parse).await
+        self.registry.reading.blobs.apart(parse).await
     }
 
     fn opener(&self) -> Result<Opener, Unreadable> {

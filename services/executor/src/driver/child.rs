@@ -193,7 +193,7 @@ impl ChildOperation {
     }
 
     async fn found(&self) -> Result<Option<ExecutionRow>, Problem> {
-        match self.registry.follower.find(&self.name).await {
+        match self.registry.reading.follower.find(&self.name).await {
             Err(status) if status.code() == Code::NotFound => Ok(None),
             found => Ok(Some(found?)),
         }
@@ -314,7 +314,7 @@ impl Driver {
         let children: Vec<(String, bool)> = self.execution.operations().filter_map(child).collect();
         for (id, is_created) in children {
             let name = ExecutionName { namespace: self.name.namespace.clone(), id };
-            let row = match self.registry.follower.find(&name).await {
+            let row = match self.registry.reading.follower.find(&name).await {
                 Ok(row) => row,
                 Err(status) if status.code() == Code::NotFound => {
                     if is_created && !is_planted(Defect::LostChildStartedAgain) {
@@ -331,6 +331,7 @@ impl Driver {
             messages.retain(|message| message.from != row.key);
             let end = self
                 .registry
+                .reading
                 .follower
                 .look(&name, |seen| Some((seen.execution.last_sequence(), end_of(&name, seen.execution)?)));
             // One that was retried since its row was read sends another end.

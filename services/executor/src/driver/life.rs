@@ -79,17 +79,20 @@ impl Driver {
         }
         steps.set(execution.steps().len());
         let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
-        let trace = Trace::of(&registry.telemetry, &name, &execution);
+        let trace = Trace::of(&registry.reading.telemetry, &name, &execution);
         let mut messages = messages_of(&events);
-        let mut secrets = registry.vault.secrets();
+        let mut secrets = registry.reading.vault.secrets();
         secrets.mark(marks::of_created(execution.created()));
         events.iter().for_each(|event| secrets.mark(marks::of_event(&execution, event, &|_| None)));
         let Sealed { mut transition, new_key: seal_key } =
-            registry.vault.seal(&mut secrets, &execution.created().uid, &mut messages, &|| registry.ids.next_key());
+            registry
+                .reading
+                .vault
+                .seal(&mut secrets, &execution.created().uid, &mut messages, &|| registry.ids.next_key());
         transition.facts = wire::facts_beside(&events);
-        row.labels = registry.vault.labels(row.labels);
+        row.labels = registry.reading.vault.labels(row.labels);
         let decided = if is_decided { Decided::Yes } else { Decided::No };
-        let summary = summary_of(&name, &execution, &secrets, now, registry.thresholds.park_after, decided);
+        let summary = summary_of(&name, &execution, &secrets, now, registry.reading.thresholds.park_after, decided);
         let fence = registry.fence(row.shard);
         let described = Box::new(secrets.summarize(&name, &execution));
         let reserved = registry.reserve_name(&name);
@@ -182,7 +185,7 @@ async fn live(
                 registry.notices.review_now();
                 tokio::select! {
                     biased;
-                    () = registry.shutdown.requested() => return registry.evict(key),
+                    () = registry.reading.shutdown.requested() => return registry.evict(key),
                     () = retry.pause(&registry.ids) => continue,
                 }
             }
@@ -191,7 +194,7 @@ async fn live(
         };
         faults += 1;
         // It may quote what the driver had in memory.
-        let fault = registry.vault.shown(fault);
+        let fault = registry.reading.vault.shown(fault);
         if faults == MAX_FAULTS {
             tracing::error!(execution.name = %name, fault, "The driver of an execution failed again; the execution is set aside until the next start of the executor");
             let status = set_aside(&name);
@@ -256,7 +259,7 @@ async fn load(registry: &Arc<ExecutionRegistry>, key: ExecutionKey) -> Result<Lo
                 tracing::warn!(execution.key = key.0, %status, "An execution cannot be loaded now; retrying");
                 tokio::select! {
                     biased;
-                    () = registry.shutdown.requested() => return Err(Exit::Stopping),
+                    () = registry.reading.shutdown.requested() => return Err(Exit::Stopping),
                     () = retry.pause(&registry.ids) => {}
                 }
             }

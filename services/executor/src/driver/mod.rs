@@ -161,7 +161,7 @@ impl Driver {
             Ok(catalogue) => catalogue.ledger_id.as_str().into(),
             Err(_) => execution.ledger_id().into(),
         };
-        let trace = Trace::of(&registry.telemetry, &name, &execution);
+        let trace = Trace::of(&registry.reading.telemetry, &name, &execution);
         let (key, summary) = (row.key, row.summary);
         Ok(Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent, steps })
     }
@@ -228,7 +228,7 @@ impl Driver {
     async fn drive(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Result<Exit, Exit> {
         let mut events = Vec::new();
         let mut replies = Vec::new();
-        let shutdown = self.registry.shutdown.clone();
+        let shutdown = self.registry.reading.shutdown.clone();
         let mut stop = pin!(shutdown.requested());
         let in_doubt = self.execution.in_doubt();
         if !self.in_doubt.is_empty() && !in_doubt.is_empty() {
@@ -311,7 +311,7 @@ impl Driver {
         events: &mut Vec<Event>,
         replies: &mut Vec<Reply>,
     ) -> Result<(), Exit> {
-        let wait = wake_at.map(|at| at.since(self.now()).min(self.registry.thresholds.longest_sleep));
+        let wait = wake_at.map(|at| at.since(self.now()).min(self.registry.reading.thresholds.longest_sleep));
         tokio::select! {
             biased;
             () = stop => return Err(Exit::Stopping),
@@ -359,7 +359,7 @@ impl Driver {
         self.write_blobs().await?;
         let random = || self.registry.ids.next_key();
         let Sealed { mut transition, new_key: seal_key } =
-            self.registry.vault.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, &random);
+            self.registry.reading.vault.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, &random);
         transition.facts = wire::facts_beside(&events);
         let revision = transition.last_sequence();
         let summary = summary_of(
@@ -367,7 +367,7 @@ impl Driver {
             &self.execution,
             &self.secrets,
             now,
-            self.registry.thresholds.park_after,
+            self.registry.reading.thresholds.park_after,
             if self.obstacles.is_without_room() { Decided::No } else { Decided::Yes },
         );
         // One that is retried and ends again with one transition may look as before. It has a new end all the same.
@@ -410,12 +410,12 @@ impl Driver {
     /// When an execution that waits for nothing but its children leaves memory: not at once, since most of them end soon.
     fn leaves_children_at(&self) -> Option<Timestamp> {
         let waits = !self.summary.parked && self.execution.waits_for_children() && !self.obstacles.is_without_room();
-        waits.then(|| self.execution.last_time().saturating_add(self.registry.thresholds.park_after))
+        waits.then(|| self.execution.last_time().saturating_add(self.registry.reading.thresholds.park_after))
     }
 
     /// Records that the execution is parked, although nothing has happened: it has only waited for its children for a while.
     async fn park_beside_children(&mut self) -> Result<(), Exit> {
-        let park_after = self.registry.thresholds.park_after;
+        let park_after = self.registry.reading.thresholds.park_after;
         let parked = summary_of(&self.name, &self.execution, &self.secrets, self.now(), park_after, Decided::AndQuiet);
         if !parked.parked {
             return Ok(());
@@ -442,12 +442,14 @@ impl Driver {
     /// Stores a snapshot when that is worth it. Nothing waits for it, and nothing is lost without it.
     fn keep_snapshot(&mut self) {
         let (now, leaves_memory) = (self.execution.last_sequence(), self.summary.parked || self.summary.ended);
-        if !snapshots::is_due(self.snapshot_at, now, leaves_memory, self.registry.thresholds.snapshot_events) {
+        if !snapshots::is_due(self.snapshot_at, now, leaves_memory, self.registry.reading.thresholds.snapshot_events) {
             return;
         }
         self.snapshot_at = now;
         let random = || self.registry.ids.next_key();
-        let Some(snapshot) = self.registry.vault.snapshot(&self.secrets, &self.execution, random) else { return };
+        let Some(snapshot) = self.registry.reading.vault.snapshot(&self.secrets, &self.execution, random) else {
+            return;
+        };
         let fence = self.registry.fence(self.execution.created().shard);
         let keep = Operation::KeepSnapshot { key: self.key, snapshot, fence };
         let (registry, name) = (Arc::clone(&self.registry), self.execution_name.clone());
@@ -478,7 +480,12 @@ async fn remove_unnamed_blobs(
     name: &ExecutionName,
     named: std::collections::HashSet<String>,
 ) {
-    match registry.blobs.remove_unnamed(crate::store::blobs::owner(name), named, registry.ownership.clone()).await {
+    match registry
+        .reading
+        .blobs
+        .remove_unnamed(crate::store::blobs::owner(name), named, registry.ownership.clone())
+        .await
+    {
         Ok(0) => {}
         Ok(files) => tracing::info!(execution.name = %name, files, "Removed blobs that a crash had left"),
         // They are not named, so that they disturb nothing.

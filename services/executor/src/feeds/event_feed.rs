@@ -228,13 +228,29 @@ impl EventFeed {
         drop(recent);
         self.raise(last);
         if let Some(end) = end {
-            self.end.send_if_modified(|known| {
-                let changes = known.is_some() || end.is_some();
-                *known = end;
-                changes
-            });
+            self.replace_end(end);
         }
         is_watched
+    }
+
+    /// Publishes that another process has committed the events up to this one; they are read from the store.
+    pub(super) fn observe(&self, last: u64) {
+        self.published_in.store(self.memory.round(), Ordering::Relaxed);
+        self.view.keep(None, 0);
+        self.raise(last);
+    }
+
+    /// Publishes whether the execution has ended, as its row in the store says.
+    pub(super) fn set_end(&self, has_ended: bool) {
+        self.replace_end(has_ended.then_some(End { shown: None }));
+    }
+
+    fn replace_end(&self, end: Option<End>) {
+        self.end.send_if_modified(|known| {
+            let changes = known.is_some() || end.is_some();
+            *known = end;
+            changes
+        });
     }
 
     /// Records that the execution has a revision, which was committed here, or read from the journal: from now on no reader is shown an earlier one.

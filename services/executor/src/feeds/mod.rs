@@ -8,6 +8,8 @@
 mod event_feed;
 pub(crate) mod followed;
 mod memory;
+mod reader;
+mod tail;
 mod view;
 
 use std::{
@@ -18,7 +20,7 @@ use std::{
 
 use belay_execution::Event;
 use belay_journal::{
-    Changes, Cursor, Deletion, Done, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Operation, Page,
+    Change, Changes, Cursor, Deletion, Done, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Operation, Page,
     Position, Query, Reading, StoreError, TakenMessage, Transition,
 };
 use belay_proto::v1;
@@ -28,6 +30,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tonic::Status;
 
 use self::memory::Memory;
+pub use self::reader::{ExecutionReader, ReaderParts};
 pub(crate) use self::{
     event_feed::{Encoded, End, EventFeed, Head, OutputChunk},
     view::{LiveWaits, ReadView},
@@ -37,12 +40,15 @@ use crate::{
     owned::messages::{ChildResult, EndedChild},
     store::{
         blobs::Opener,
-        journal_reads::{JournalReads, StoredEvents},
+        journal_reads::{JournalReads, StoredEvents, unreadable},
     },
 };
 
 /// The number of entries from which on unused ones are swept.
 const MIN_SWEEP_ENTRIES: usize = 1024;
+
+/// How many committed transitions of another process are read at a time.
+const BATCH: usize = 1024;
 
 /// How much memory the folds that are kept for readers may take together, in bytes.
 const MAX_VIEWED_BYTES: usize = 12 * 1024 * 1024;
@@ -87,6 +93,9 @@ pub(crate) struct Follower {
     keeps: Notify,
     /// Messages to executions, to be delivered. Not bounded: there are as many as executions end.
     mail: mpsc::UnboundedSender<Mail>,
+    /// The last transition that readers and watchers know of, where another process writes the store: then each look reads what was committed. Where this process does, every commit passes
+    /// through here.
+    tail: Option<tokio::sync::Mutex<Cursor>>,
     /// Locked by the task that delivers them.
     pub(crate) mailed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Mail>>,
 }
@@ -121,12 +130,26 @@ impl Viewed {
 }
 
 impl Follower {
-    /// A follower whose feeds each keep `max_recent` transitions. `reads` are those for clients.
+    /// A follower of the store that this process writes, whose feeds each keep `max_recent` transitions. `reads` are those for clients.
     pub(crate) fn new(reads: JournalReads, max_recent: usize) -> Self {
+        Self::with(reads, max_recent, None)
+    }
+
+    /// A follower of a store that another process writes, from what is committed now on; [`Self::catch_up`] reads on.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn of_another(reads: JournalReads) -> Result<Self, StoreError> {
+        let last = reads.read(|reader| reader.latest()).await?;
+        Ok(Self::with(reads, 0, Some(last)))
+    }
+
+    fn with(reads: JournalReads, max_recent: usize, last: Option<Cursor>) -> Self {
         let memory = Arc::<Memory>::default();
         let (mail, mailed) = mpsc::unbounded_channel();
         Self {
             mail,
+            tail: last.map(tokio::sync::Mutex::new),
             mailed: tokio::sync::Mutex::new(mailed),
             reads,
             feeds: Mutex::new(Feeds::new(max_recent, &memory)),
@@ -162,6 +185,48 @@ impl Follower {
         }
     }
 
+    /// Publishes what another process has committed since the last time; nothing where this process writes the store. Returns whether that is something.
+    ///
+    /// # Errors
+    /// When the store cannot be read; nothing is left out by that.
+    pub(crate) async fn catch_up(&self) -> Result<bool, StoreError> {
+        let Some(last) = &self.tail else { return Ok(false) };
+        let mut last = last.lock().await;
+        let first = *last;
+        loop {
+            let after = *last;
+            let changes = self.read(move |reader| reader.changes(after, BATCH)).await?;
+            if changes.next == after {
+                break;
+            }
+            self.observed(&changes.changes).await?;
+            *last = changes.next;
+        }
+        let found = *last != first;
+        if found {
+            self.has_committed();
+        }
+        Ok(found)
+    }
+
+    /// Publishes what another process has committed, without its events: readers and watchers read them from the store.
+    async fn observed(&self, changes: &[Change]) -> Result<(), StoreError> {
+        for change in changes {
+            // An execution without a feed has neither readers nor watchers.
+            let Some(feed) = self.feed_in_use(change.key) else { continue };
+            feed.observe(change.last_sequence);
+            if feed.is_awaited() {
+                match self.row(change.key).await {
+                    Ok(row) => feed.set_end(row.is_some_and(|row| row.summary.ended)),
+                    // Whoever waits for it reads it, and is told.
+                    Err(StoreError::Damaged(_)) => feed.set_end(true),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Tells those who follow all executions that something was committed.
     pub(crate) fn has_committed(&self) {
         if self.committed.receiver_count() > 0 {
@@ -177,6 +242,11 @@ impl Follower {
     /// The event feed of an execution.
     pub(crate) fn feed(&self, key: ExecutionKey) -> Arc<EventFeed> {
         lock(&self.feeds).of(key)
+    }
+
+    /// The event feed of an execution, if it has readers or watchers.
+    fn feed_in_use(&self, key: ExecutionKey) -> Option<Arc<EventFeed>> {
+        lock(&self.feeds).get(key)
     }
 
     /// Reads what has no rows of executions from the store.
@@ -244,12 +314,17 @@ impl Follower {
         name: &ExecutionName,
         look: impl FnOnce(&ReadView<'_>) -> T,
     ) -> Result<T, Status> {
+        self.catch_up().await.map_err(|error| unreadable(&error))?;
         let viewed = lock(&self.feeds).viewed(name);
         let (key, feed) = match viewed {
-            Some(viewed) => viewed,
-            None => {
+            Some(viewed) if self.tail.is_none() => viewed,
+            // Another process may have deleted it, and even created another one of this name.
+            viewed => {
                 let row = self.find(name).await?;
-                let feed = lock(&self.feeds).keep_view(name.clone(), row.key);
+                let feed = match viewed {
+                    Some((key, feed)) if key == row.key => feed,
+                    _ => lock(&self.feeds).keep_view(name.clone(), row.key),
+                };
                 feed.raise(row.revision);
                 (row.key, feed)
             }

@@ -9,7 +9,7 @@ use belay_journal::{
 use belay_journal_memory::{Memory as MemoryJournal, MemoryWriter};
 use belay_plan::{Format, Plan};
 use belay_redaction::MasterKey;
-use belay_sqlite::{Lane, Threads};
+use belay_sqlite::Threads;
 
 use super::*;
 use crate::{
@@ -20,8 +20,8 @@ use crate::{
 impl Follower {
     /// A follower of a store without blobs.
     pub(crate) fn of(reader: Arc<dyn JournalReader>, vault: Arc<Vault>) -> Self {
-        let blobs = Arc::new(belay_blobs::Folder::new("/nonexistent"));
-        Self::new(JournalReads::new(reader, vault, blobs, Lane::new(Threads::Inline, 2)), 4)
+        let blobs: Arc<dyn belay_blobs::BlobStore> = Arc::new(belay_blobs::Folder::new("/nonexistent"));
+        Self::new(JournalReads::new(reader, &vault, &blobs, Threads::Inline), 4)
     }
 }
 
@@ -37,11 +37,13 @@ impl Random {
     }
 }
 
-/// A store with a follower, whose commits are published when the test says so: between the two, readers of the store are ahead of it.
+/// A store with a follower, whose commits are published when the test says so: between the two, readers of the store are ahead of it. Another follower
+/// is beside it, as in a process that drives nothing.
 struct World {
     journal: Opened<MemoryWriter>,
     vault: Arc<Vault>,
     follower: Follower,
+    beside: Follower,
     unpublished: Vec<(Operation, Option<Push>, Done)>,
 }
 
@@ -54,8 +56,8 @@ struct Driven {
     name: ExecutionName,
     /// The last summary that was written.
     summary: ExecutionSummary,
-    /// Sequences from which on it may be shown, as its readers were shown it.
-    shown: u64,
+    /// Sequences from which on it may be shown, as the readers of each follower were shown it.
+    shown: [u64; 2],
     /// How often it may still be retried.
     retries: u32,
 }
@@ -91,11 +93,20 @@ fn created(plan: Plan) -> Created {
 }
 
 impl World {
-    fn new() -> Self {
-        let journal = MemoryJournal::new("a store").open();
+    async fn new() -> Self {
+        let memory = MemoryJournal::new("a store");
+        let journal = memory.open();
         let vault = Arc::new(Vault { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) });
         let follower = Follower::of(Arc::clone(&journal.client_reader), Arc::clone(&vault));
-        Self { journal, vault, follower, unpublished: Vec::new() }
+        let blobs: Arc<dyn belay_blobs::BlobStore> = Arc::new(belay_blobs::Folder::new("/nonexistent"));
+        let reads = JournalReads::new(memory.open_to_read().reader, &vault, &blobs, Threads::Inline);
+        let beside = Follower::of_another(reads).await.unwrap();
+        Self { journal, vault, follower, beside, unpublished: Vec::new() }
+    }
+
+    /// What a reader asks: the process that drives executions, or the one beside it.
+    fn follower(&self, which: usize) -> &Follower {
+        [&self.follower, &self.beside][which]
     }
 
     /// An execution that is not committed yet.
@@ -105,7 +116,7 @@ impl World {
         let body = belay_execution::ExecutionEvent::Created(first.clone()).into();
         let execution = Execution::create(Event { sequence: 1, time, actor, body }).unwrap();
         let (secrets, name, summary) = (self.vault.secrets(), name(number), ExecutionSummary::default());
-        Driven { execution, first, secrets, key: None, name, summary, shown: 0, retries: 3 }
+        Driven { execution, first, secrets, key: None, name, summary, shown: [0; 2], retries: 3 }
     }
 
     /// Commits what an execution does next; the follower does not know of it yet.
@@ -213,22 +224,24 @@ fn new(name: &ExecutionName) -> NewExecution {
 }
 
 /// Checks a row that is read, and remembers what it shows.
-fn see(driven: &mut [Driven], row: &ExecutionRow) -> bool {
+fn see(driven: &mut [Driven], which: usize, row: &ExecutionRow) -> bool {
     let Some(of) = driven.iter_mut().find(|driven| driven.key == Some(row.key)) else { return false };
-    of.shown = of.shown.max(row.revision);
+    of.shown[which] = of.shown[which].max(row.revision);
     row.summary.ended
 }
 
-/// B-22, B-28: a row that says that an execution has ended is never followed by a view of it that has not, and no reader is shown less than any
-/// reader before; whether or not the follower has heard of the commit, whether or not commits bring their events, and whatever was given up meanwhile.
+/// B-22, B-28, B-38: a row that says that an execution has ended is never followed by a view of it that has not, and no reader is shown less than any
+/// reader before; whether or not the follower has heard of the commit, whether or not commits bring their events, and whatever was given up meanwhile;
+/// in the process that drives executions and in one that drives none, which is never behind what was committed.
 #[tokio::test]
 async fn no_reader_is_shown_less_than_was_shown() {
     for seed in 1..=300 {
         let mut random = Random(seed * 0x9E37_79B9);
-        let mut world = World::new();
+        let mut world = World::new().await;
         let mut driven: Vec<Driven> = Vec::new();
-        for _ in 0..60 {
+        for _ in 0..90 {
             let at = usize::try_from(random.below(3)).unwrap();
+            let which = usize::try_from(random.below(2)).unwrap();
             match random.below(8) {
                 0 | 1 if at >= driven.len() && driven.len() < 3 => {
                     let mut new = world.begin(driven.len() as u64, plan(1));
@@ -240,9 +253,19 @@ async fn no_reader_is_shown_less_than_was_shown() {
                         world.commit(of, &mut random).await;
                     }
                 }
-                2 => world.publish(),
+                2 if which == 0 => world.publish(),
+                2 => {
+                    world.beside.catch_up().await.unwrap();
+                    for of in &driven {
+                        // Also one that nobody has looked at yet.
+                        let feed = world.beside.feed_in_use(of.key.unwrap());
+                        let revision = feed.map(|feed| feed.revision());
+                        let last = of.execution.last_sequence();
+                        assert!(revision.is_none_or(|known| known == last), "seed {seed}: {revision:?} of {last}");
+                    }
+                }
                 3 => {
-                    world.follower.sweep();
+                    world.follower(which).sweep();
                 }
                 4 => {
                     let query = Query {
@@ -252,25 +275,31 @@ async fn no_reader_is_shown_less_than_was_shown() {
                         after: None,
                         limit: 9,
                     };
-                    for row in &world.follower.list(&query).await.unwrap().rows {
-                        see(&mut driven, row);
+                    for row in &world.follower(which).list(&query).await.unwrap().rows {
+                        see(&mut driven, which, row);
                     }
                 }
                 kind => {
                     let Some(name) = driven.get(at).map(|of| of.name.clone()) else { continue };
                     let mut row_ended = false;
                     if kind == 5 {
-                        row_ended = see(&mut driven, &world.follower.find(&name).await.unwrap());
+                        row_ended = see(&mut driven, which, &world.follower(which).find(&name).await.unwrap());
                     }
                     let looked = world
-                        .follower
+                        .follower(which)
                         .look(&name, |seen| (seen.execution.last_sequence(), seen.execution.state().is_terminal()));
                     let (revision, ended) = looked.await.unwrap();
                     let of = &mut driven[at];
-                    assert!(revision >= of.shown, "seed {seed}: {revision} after {}", of.shown);
+                    let shown = &mut of.shown[which];
+                    assert!(revision >= *shown, "seed {seed}: {revision} after {shown}");
                     assert!(ended || !row_ended, "seed {seed}: its row said that it had ended");
-                    of.shown = revision;
-                    let known = of.key.map(|key| world.follower.feed(key).revision());
+                    *shown = revision;
+                    let last = of.execution.last_sequence();
+                    assert!(
+                        which == 0 || revision == last,
+                        "seed {seed}: beside the owner {revision} of {last} is shown"
+                    );
+                    let known = of.key.map(|key| world.follower(which).feed(key).revision());
                     assert!(
                         known >= Some(revision),
                         "seed {seed}: watchers are told of {known:?}, and {revision} was shown"
@@ -309,7 +338,7 @@ fn the_executions_that_were_looked_at_for_longest_are_given_up() {
 /// B-22: a fold or an index that could not be given up while a reader looked at it is given up later, also where its feed is only held by the execution's driver.
 #[tokio::test]
 async fn a_fold_that_was_being_read_is_given_up_later() {
-    let (mut world, mut random) = (World::new(), Random(7));
+    let (mut world, mut random) = (World::new().await, Random(7));
     let mut driven = world.begin(0, plan(1));
     world.commit(&mut driven, &mut random).await;
     world.publish();
@@ -338,7 +367,7 @@ async fn a_fold_that_was_being_read_is_given_up_later() {
 /// all of them together stays below its bounds, and it is given up when they have gone.
 #[tokio::test]
 async fn readers_of_many_executions_do_not_exhaust_memory() {
-    let (mut world, mut random, plan) = (World::new(), Random(11), plan(100));
+    let (mut world, mut random, plan) = (World::new().await, Random(11), plan(100));
     let mut watchers = Vec::new();
     for number in 0..300 {
         let mut driven = world.begin(number, plan.clone());
@@ -384,7 +413,7 @@ fn a_feed_lives_as_long_as_it_is_used() {
 
 #[tokio::test]
 async fn a_commit_of_an_execution_without_a_feed_needs_none() {
-    let world = World::new();
+    let world = World::new().await;
     let fence = Fence { shard: 0, token: 1 };
     let key = ExecutionKey(7);
     let operation = Operation::Append {

@@ -23,7 +23,7 @@ impl Measured for ExecutionRegistry {
                 after: None,
                 limit: MAX_COUNTED,
             };
-            let listed = self.follower.list(&awaits_outcome).await;
+            let listed = self.reading.follower.list(&awaits_outcome).await;
             let mut metrics = self.measures.read();
             metrics.push(gauge(
                 "executor.execution.active",
@@ -44,7 +44,7 @@ impl Measured for ExecutionRegistry {
                 )),
                 Err(error) => tracing::warn!(%error, "Executions that wait for an outcome cannot be counted"),
             }
-            match self.follower.read(|reader| reader.outbox_len(MAX_MESSAGES)).await {
+            match self.reading.follower.read(|reader| reader.outbox_len(MAX_MESSAGES)).await {
                 Ok(length) => metrics.push(gauge(
                     "belay.executor.webhook.messages",
                     "Messages that webhooks have not accepted yet, counted up to 10,000",

@@ -76,7 +76,7 @@ impl ExecutionRegistry {
 /// Delivers the messages that executions send each other.
 pub(crate) async fn deliver_mail(registry: Weak<ExecutionRegistry>) {
     let Some(this) = registry.upgrade() else { return };
-    let follower = Arc::clone(&this.follower);
+    let follower = Arc::clone(&this.reading.follower);
     drop(this);
     let mut mailed = follower.mailed.lock().await;
     while let Some(mail) = mailed.recv().await {

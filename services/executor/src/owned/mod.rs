@@ -1,5 +1,6 @@
 //! The executions that this process owns: those in memory, what is loaded and when, and what their parts send each other.
 
+pub(crate) mod driven;
 pub(crate) mod loading;
 pub(crate) mod messages;
 pub(crate) mod ownership;

@@ -2,10 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use belay_blobs::BlobStore;
@@ -13,23 +10,20 @@ use belay_execution::Timestamp;
 use belay_group_commit::CommitError;
 use belay_journal::{Done, ExecutionKey, Fence, JournalWriter, Opened, Operation, Refused, StoreError};
 use belay_journal_sqlite::SqliteWriter;
-use belay_proto::{
-    runner_v1,
-    stores::{Position, Stores},
-};
+use belay_proto::{runner_v1, stores::Stores};
 use belay_reading::explanation::{Obstacle, ObstacleKind};
 use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
 use belay_settings::{ExecutorLimits, Retention};
-use belay_sqlite::{Lane, READERS, Threads};
+use belay_sqlite::Threads;
 use belay_telemetry::Telemetry;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tonic::{Code, Status};
 
 use crate::{
     approvals::{gate::Gate, unowned_decisions::UnownedDecisions},
-    feeds::{EventFeed, Follower, LiveWaits},
+    feeds::{EventFeed, ExecutionReader, Follower, LiveWaits},
     names::ExecutionName,
     observe::{availability::Availability, measures::Measures},
     owned::{
@@ -132,36 +126,22 @@ pub(crate) const COMPARISONS: u32 = 64;
 pub struct ExecutionRegistry {
     pub(crate) runner: Runner,
     pub(crate) gate: Gate,
-    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<Ids>,
-    pub(crate) vault: Arc<Vault>,
-    pub(crate) telemetry: Telemetry,
+    /// Looks at executions, for requests and for what it shares with them.
+    pub(crate) reading: Arc<ExecutionReader>,
     /// Reads of the journal for drivers, timers and decisions.
     pub(crate) reads: JournalReads,
-    /// What readers are shown of the store.
-    pub(crate) follower: Arc<Follower>,
     pub(crate) ownership: Ownership,
-    pub(crate) blobs: Blobs,
-    pub(crate) shutdown: Shutdown,
-    pub(crate) thresholds: Thresholds,
     writer: Commits,
     pub(crate) fence: i64,
-    /// The identity of the journal: another one when it was accepted although it is behind.
-    pub(crate) journal: Arc<str>,
     /// Limits the executions in memory that a start may add to.
     in_memory: Limit,
     /// Limits the steps of the executions in memory.
     pub(crate) steps: StepsInMemory,
-    /// Limits the requests that wait for something to happen.
-    pub(crate) watchers: Limit,
     live: Mutex<HashMap<ExecutionKey, mpsc::UnboundedSender<Command>>>,
     /// Names of executions that are being created: they are not in `live` yet, and must not be loaded meanwhile.
     creating: Mutex<HashSet<ExecutionName>>,
     created: Notify,
-    /// Whether this process drives every execution in the store.
-    drives_all: AtomicBool,
-    /// Executions that this process has driven since its start and that have not ended, in memory or not; not kept when it drives all.
-    driven: Mutex<HashSet<ExecutionKey>>,
     /// How far the times of executions that left memory are ahead of the clock, in microseconds; only of those that are.
     ahead: Mutex<HashMap<ExecutionKey, i64>>,
     /// Decisions about executions that this process does not drive.
@@ -183,8 +163,6 @@ pub struct ExecutionRegistry {
     pub(crate) comparisons: Arc<Semaphore>,
     /// The positions of the stores.
     pub(crate) stores: Arc<Stores>,
-    /// Since when services do not answer.
-    pub(crate) availability: Availability,
     /// Why the store failed, once it has.
     broken: watch::Sender<Option<Arc<StoreError>>>,
 }
@@ -210,13 +188,8 @@ impl ExecutionRegistry {
             thresholds,
         } = parts;
         let Opened { writer, reader, client_reader, stores, fence, .. } = journal;
-        let Position { store_id, generation, .. } = stores.own();
-        let journal = if generation == 0 { store_id } else { format!("{store_id}.{generation}") };
         let vault = Arc::new(Vault { redactor, master_key });
-        let read_by = |reader| {
-            let folding = Lane::new(threads, READERS / 2);
-            JournalReads::new(reader, Arc::clone(&vault), Arc::clone(&blobs), folding)
-        };
+        let read_by = |reader| JournalReads::new(reader, &vault, &blobs, threads);
         let follower = Arc::new(Follower::new(read_by(client_reader), thresholds.max_recent));
         let writer = commits::start(writer, Arc::clone(&reader), Arc::clone(&follower), thresholds.max_batch);
         let ownership = Ownership::new(Arc::clone(&reader), fence);
@@ -225,27 +198,29 @@ impl ExecutionRegistry {
         let registry = Arc::new(Self {
             runner,
             gate,
-            clock: Arc::new(SteadyClock::new(clock)),
             ids: Arc::new(ids),
-            vault: Arc::clone(&vault),
-            telemetry,
             reads: read_by(reader),
+            reading: Arc::new(ExecutionReader {
+                follower,
+                blobs: Blobs::new(Arc::clone(&blobs), threads),
+                vault: Arc::clone(&vault),
+                clock: Arc::new(SteadyClock::new(clock)),
+                telemetry,
+                shutdown,
+                thresholds,
+                journal: stores.own().identity().into(),
+                watchers: Limit::new("services.executor.watchers", "waiting requests", limits.watchers.value),
+                availability: Availability::default(),
+                driven: Arc::default(),
+            }),
             ownership,
-            follower,
-            blobs: Blobs::new(blobs, threads),
-            shutdown,
-            thresholds,
             writer,
             fence,
-            journal: journal.into(),
             in_memory: Limit::new("services.executor.executions", "executions in memory", limits.executions.value),
             steps: StepsInMemory::new(limits.steps.value),
-            watchers: Limit::new("services.executor.watchers", "waiting requests", limits.watchers.value),
             live: Mutex::default(),
             creating: Mutex::default(),
             created: Notify::new(),
-            drives_all: AtomicBool::new(false),
-            driven: Mutex::default(),
             ahead: Mutex::default(),
             unowned: Mutex::default(),
             set_aside: Mutex::default(),
@@ -259,7 +234,6 @@ impl ExecutionRegistry {
             notices: Arc::new(notices),
             comparisons: Arc::new(Semaphore::new(COMPARISONS as usize)),
             stores,
-            availability: Availability::default(),
             broken: watch::Sender::new(None),
         });
         (registry, to_notify, to_acknowledge)
@@ -267,12 +241,12 @@ impl ExecutionRegistry {
 
     /// Whether this process drives every execution in the store.
     pub(crate) fn drives_all(&self) -> bool {
-        self.drives_all.load(Ordering::SeqCst)
+        self.reading.driven.has_all()
     }
 
     /// Records that this process drives an execution. Returns whether that is new.
     fn drive(&self, key: ExecutionKey) -> bool {
-        !self.drives_all() && lock(&self.driven).insert(key)
+        self.reading.driven.add(key)
     }
 
     /// Returns the reason when the store has failed: nothing can be made durable any more, so the process should stop.
@@ -298,7 +272,7 @@ impl ExecutionRegistry {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.clock.now_micros())
+        self.reading.now()
     }
 
     pub(crate) fn fence(&self, shard: u32) -> Fence {
@@ -344,7 +318,7 @@ impl ExecutionRegistry {
 
     /// The event feed of an execution.
     pub(crate) fn feed(&self, key: ExecutionKey) -> Arc<EventFeed> {
-        self.follower.feed(key)
+        self.reading.feed(key)
     }
 
     /// The executions in memory.
@@ -354,14 +328,14 @@ impl ExecutionRegistry {
 
     /// Whether this process drives an execution.
     pub(crate) fn is_driven(&self, key: ExecutionKey) -> bool {
-        self.drives_all() || lock(&self.driven).contains(&key)
+        self.reading.is_driven(key)
     }
 
     /// Returns the decision when this process drives its execution. Otherwise returns `None` and keeps it, undelivered, in case this
     /// process takes over the execution.
     pub(crate) fn unless_unowned(&self, key: ExecutionKey, delivery: Delivery) -> Option<Delivery> {
         let mut unowned = lock(&self.unowned);
-        let driven = lock(&self.driven).contains(&key);
+        let driven = self.reading.driven.names(key);
         unowned.keep(key, driven, delivery)
     }
 
@@ -410,14 +384,13 @@ impl ExecutionRegistry {
     /// This process drives every execution from now on. Returns the decisions that were kept for them.
     pub(crate) fn take_on_all(&self) -> Vec<Delivery> {
         let early = lock(&self.unowned).claim_all();
-        self.drives_all.store(true, Ordering::SeqCst);
-        lock(&self.driven).clear();
+        self.reading.driven.add_all();
         early
     }
 
     /// The executions that this process has taken on, unless it drives all.
     pub(crate) fn driven(&self) -> Vec<ExecutionKey> {
-        lock(&self.driven).iter().copied().collect()
+        self.reading.driven.named()
     }
 
     /// Sends a command to an execution if it is in memory, and returns whether it is.
@@ -445,7 +418,7 @@ impl ExecutionRegistry {
         }
         live.remove(&key);
         if ended {
-            lock(&self.driven).remove(&key);
+            self.reading.driven.remove(key);
         }
         true
     }
@@ -487,7 +460,7 @@ impl ExecutionRegistry {
 
     /// Loads a parked execution at `wake_at`. Its driver has stored a time that is later than this by `ahead` microseconds.
     pub(crate) fn set_timer(&self, wake_at: i64, ahead: i64, key: ExecutionKey) {
-        self.wake_ups.set(self.clock.now_micros(), wake_at, key, ahead == 0 && self.drives_all());
+        self.wake_ups.set(self.reading.clock.now_micros(), wake_at, key, ahead == 0 && self.drives_all());
     }
 
     /// Queues the acknowledgement of a call, so that the runner may forget it.

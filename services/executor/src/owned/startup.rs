@@ -34,7 +34,7 @@ impl ExecutionRegistry {
         let (notices, acknowledgements) = (Arc::new(notices), Arc::new(acknowledgements));
         let (gate, runner, ids) = (registry.gate.clone(), registry.runner.clone(), Arc::clone(&registry.ids));
         registry.keep("follows decisions", move |registry| decisions::run_inbox(registry, gate.clone()));
-        let wants_session = registry.thresholds.session;
+        let wants_session = registry.reading.thresholds.session;
         if wants_session {
             runner.link().start();
         }
@@ -42,7 +42,7 @@ impl ExecutionRegistry {
         registry
             .keep("connects the runner", move |registry| connection::run(registry, connected.clone(), wants_session));
         registry.keep("loads executions in time", timers::wake_in_time);
-        let follower = Arc::clone(&registry.follower);
+        let follower = Arc::clone(&registry.reading.follower);
         registry.keep("gives up what readers have left", move |_| {
             let follower = Arc::clone(&follower);
             async move { follower.give_up_left_overs().await }
@@ -57,7 +57,7 @@ impl ExecutionRegistry {
             move || decisions::run_outbox(Arc::clone(&notices), gate.clone(), Arc::clone(&ids), ownership.clone());
         tokio::spawn(registry.supervised("sends notices to the gate", send));
         let (runner, ids, fence) = (registry.runner.clone(), Arc::clone(&registry.ids), registry.fence);
-        let max_batch = registry.thresholds.acknowledge_batch;
+        let max_batch = registry.reading.thresholds.acknowledge_batch;
         let send = move || {
             acknowledge::send(runner.clone(), fence, Arc::clone(&acknowledgements), max_batch, Arc::clone(&ids))
         };
@@ -78,7 +78,7 @@ impl ExecutionRegistry {
         what: &'static str,
         task: impl Fn(Weak<Self>) -> F + Send + 'static,
     ) {
-        let (this, shutdown) = (Arc::downgrade(self), self.shutdown.clone());
+        let (this, shutdown) = (Arc::downgrade(self), self.reading.shutdown.clone());
         let task = self.supervised(what, move || task(Weak::clone(&this)));
         tokio::spawn(async move {
             tokio::select! {
@@ -95,7 +95,7 @@ impl ExecutionRegistry {
         what: &'static str,
         task: impl Fn() -> F + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let (ids, vault) = (Arc::clone(&self.ids), Arc::clone(&self.vault));
+        let (ids, vault) = (Arc::clone(&self.ids), Arc::clone(&self.reading.vault));
         let mut first = true;
         let task = move || {
             let fails = std::mem::take(&mut first) && is_planted(Defect::TasksPanic);

@@ -27,7 +27,7 @@ pub(crate) async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
     if is_planted(Defect::LostTimer)
         && let Some(this) = registry.upgrade()
     {
-        read = Position::after(this.clock.now_micros());
+        read = Position::after(this.reading.clock.now_micros());
     }
     let mut looks = !is_planted(Defect::LateTimer);
     loop {
@@ -35,7 +35,7 @@ pub(crate) async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
         let timers = &this.wake_ups;
         // From here on, every new timer causes another look.
         timers.next_look.store(i64::MAX, Ordering::SeqCst);
-        let now = this.clock.now_micros();
+        let now = this.reading.clock.now_micros();
         let (due, mut next) = timers.take_own(now);
         for key in due {
             match this.reads.read(move |reader| reader.get(key)).await {
@@ -60,9 +60,9 @@ pub(crate) async fn wake_in_time(registry: Weak<ExecutionRegistry>) {
             next = next.into_iter().chain(stored).min();
         }
         timers.next_look.store(next.unwrap_or(i64::MAX), Ordering::SeqCst);
-        let longest = this.thresholds.longest_sleep;
+        let longest = this.reading.thresholds.longest_sleep;
         let wait = next.map_or(longest, |next| Duration::from_micros(u64::try_from(next - now).unwrap_or(0)));
-        let shutdown = this.shutdown.clone();
+        let shutdown = this.reading.shutdown.clone();
         tokio::select! {
             biased;
             () = shutdown.requested() => return,
@@ -94,7 +94,7 @@ pub(crate) async fn recheck_after_set_back(registry: Weak<ExecutionRegistry>) {
     let mut read = Position::START;
     loop {
         let Some(this) = registry.upgrade() else { return };
-        let after = read.max(Position::after(this.clock.now_micros()));
+        let after = read.max(Position::after(this.reading.clock.now_micros()));
         let parked = match this.reads.read(move |reader| reader.parked_since(after, PAGE)).await {
             Ok(parked) => parked,
             Err(error) => {
@@ -104,7 +104,7 @@ pub(crate) async fn recheck_after_set_back(registry: Weak<ExecutionRegistry>) {
                 continue;
             }
         };
-        let shutdown = this.shutdown.clone();
+        let shutdown = this.reading.shutdown.clone();
         drop(this);
         if parked.is_empty() {
             return;

@@ -83,7 +83,7 @@ pub(crate) async fn watch(registry: &Weak<ExecutionRegistry>, runner: &Runner) -
         }
     };
     if let Some(registry) = registry.upgrade() {
-        registry.availability.runner().set_available();
+        registry.reading.availability.runner().set_available();
     }
     loop {
         let Some(lost) = registry.upgrade().map(|this| Arc::clone(&this.acknowledgements)) else { return true };

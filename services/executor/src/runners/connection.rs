@@ -53,8 +53,8 @@ async fn keep(registry: &Weak<ExecutionRegistry>, runner: &Runner, wants_session
         };
         let Some(strong) = registry.upgrade() else { return };
         match is_available {
-            true => strong.availability.runner().set_available(),
-            false => strong.availability.runner().set_unavailable(strong.now()),
+            true => strong.reading.availability.runner().set_available(),
+            false => strong.reading.availability.runner().set_unavailable(strong.now()),
         }
         let delay = retry.delay(&strong.ids);
         drop(strong);
@@ -119,7 +119,7 @@ fn take(
     if message.hello.is_some() {
         link.on_hello()?;
         if let Some(registry) = registry.upgrade() {
-            registry.availability.runner().set_available();
+            registry.reading.availability.runner().set_available();
         }
     } else if !link.has_received_hello() {
         return Err(Status::internal("the runner did not send its hello first"));

@@ -413,7 +413,9 @@ impl ToolCallOperation {
                     CallReply::Held(_) if gate::refuses_for_good(&status) => {
                         let why =
                             format!("The approval gate cannot ask a person about this call: {}", status.message());
-                        return self.fail_discarded(reasons::APPROVAL_REFUSED, self.registry.vault.shown(why)).await;
+                        return self
+                            .fail_discarded(reasons::APPROVAL_REFUSED, self.registry.reading.vault.shown(why))
+                            .await;
                     }
                     CallReply::Held(_) | CallReply::GrantRefused(_) | CallReply::GrantNotValidNow(_) => {
                         self.gate_unavailable(&status).await?
@@ -603,7 +605,7 @@ impl ToolCallOperation {
                 }
             }
         };
-        let failure = copy::lost(size, &self.registry.vault.shown(why));
+        let failure = copy::lost(size, &self.registry.reading.vault.shown(why));
         let call = &self.name;
         self.log_span.in_scope(|| tracing::error!(call, why = failure.message, "The result of a call is lost"));
         Ok(CallReply::Ended(ToolCallEnd::Failed { failure, receipt }))
@@ -741,7 +743,7 @@ impl ToolCallOperation {
 
     /// The runner's answer, as readers see it.
     fn runner_answer(&self, status: &tonic::Status) -> Update {
-        Update::RunnerUnavailable(named_answer(status).map(|answer| self.registry.vault.shown(answer)))
+        Update::RunnerUnavailable(named_answer(status).map(|answer| self.registry.reading.vault.shown(answer)))
     }
 
     /// Handles a runner that remembers an acknowledged call of this name. A call that was never sent before is another one, of an execution whose
@@ -784,7 +786,7 @@ impl ToolCallOperation {
 
     /// A refusal as it is logged; its message may quote the call.
     fn shown(&self, status: &tonic::Status) -> String {
-        self.registry.vault.shown(format!("{:?}: {}", status.code(), status.message()))
+        self.registry.reading.vault.shown(format!("{:?}: {}", status.code(), status.message()))
     }
 
     async fn wait(&mut self, update: Update) -> Result<(), DriverGone> {

@@ -27,7 +27,7 @@ pub(super) async fn delete_execution(
     check("request_id", &request_id)?;
     let hash = digest(format!("{caller}\n{etag}").as_bytes());
     let request = DeleteRequest { id: request_id, hash };
-    let row = match registry.follower.find(&name).await {
+    let row = match registry.reading.follower.find(&name).await {
         Err(missing) if missing.code() == Code::NotFound => {
             let deletion = deletion(registry, &name).await?.ok_or_else(|| missing.clone())?;
             check_repeated(&request, &deletion, missing)?;
@@ -109,7 +109,7 @@ fn unrecorded(name: &ExecutionName, parent_step: Option<String>) -> Status {
 }
 
 async fn check_etag(registry: &ExecutionRegistry, name: &ExecutionName, etag: &str) -> Result<(), Status> {
-    let current = registry.follower.look(name, |seen| wire::etag(seen.execution)).await?;
+    let current = registry.reading.follower.look(name, |seen| wire::etag(seen.execution)).await?;
     if current == etag {
         return Ok(());
     }
@@ -119,7 +119,7 @@ async fn check_etag(registry: &ExecutionRegistry, name: &ExecutionName, etag: &s
 
 async fn deletion(registry: &ExecutionRegistry, name: &ExecutionName) -> Result<Option<Deletion>, Status> {
     let (namespace, id) = (name.namespace.clone(), name.id.clone());
-    let deletion = registry.follower.read(move |reader| reader.deletion(&namespace, &id)).await;
+    let deletion = registry.reading.follower.read(move |reader| reader.deletion(&namespace, &id)).await;
     deletion.map_err(|error| unreadable(&error))
 }
 
@@ -140,7 +140,7 @@ async fn completed(registry: &ExecutionRegistry, name: &ExecutionName) -> Result
     tokio::select! {
         biased;
         completed = completed => completed,
-        () = registry.shutdown.requested() => Ok(false),
+        () = registry.reading.shutdown.requested() => Ok(false),
         () = tokio::time::sleep(MAX_WAIT) => Ok(false),
     }
 }

@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 
 use super::history::History;
 use crate::{
-    ExecutionRegistry,
+    ExecutionReader,
     feeds::ReadView,
     names::ExecutionName,
     store::secrets::shown,
@@ -28,16 +28,16 @@ const MAX_CHILDREN: usize = 8;
 const FULL_CAUSES: usize = 50;
 
 pub(super) async fn explain_execution(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     request: v1::ExplainExecutionRequest,
 ) -> Result<v1::ExplainExecutionResponse, Status> {
     let name = ExecutionName::parse("name", &request.name)?;
     let mut room = Room(MAX_BYTES);
-    let own = explained(registry, &name, &mut room).await?;
+    let own = explained(reading, &name, &mut room).await?;
     let mut unread: Vec<String> = own.children.into_iter().rev().collect();
     let (mut children, mut outlooks) = (Vec::new(), Vec::new());
     while let Some(child) = unread.pop().filter(|_| children.len() < MAX_CHILDREN && room.0 > 0) {
-        match explained(registry, &ExecutionName::parse("name", &child)?, &mut room).await {
+        match explained(reading, &ExecutionName::parse("name", &child)?, &mut room).await {
             Ok(found) => {
                 unread.extend(found.children.into_iter().rev());
                 children.push(found.message);
@@ -60,17 +60,13 @@ struct Explained {
     children: Vec<String>,
 }
 
-async fn explained(
-    registry: &Arc<ExecutionRegistry>,
-    name: &ExecutionName,
-    room: &mut Room,
-) -> Result<Explained, Status> {
-    let cancel_request = cancel_request(registry, name).await?;
-    let is_driven = registry.is_driven(registry.follower.find(name).await?.key);
+async fn explained(reading: &Arc<ExecutionReader>, name: &ExecutionName, room: &mut Room) -> Result<Explained, Status> {
+    let cancel_request = cancel_request(reading, name).await?;
+    let is_driven = reading.is_driven(reading.follower.find(name).await?.key);
     let look = |seen: &ReadView<'_>| {
         let waits = seen.waits();
         let mut obstacles = waits.execution.clone();
-        obstacles.extend(registry.availability.beside(seen.execution, &obstacles));
+        obstacles.extend(reading.availability.beside(seen.execution, &obstacles));
         let beside = Circumstances {
             obstacles: &obstacles,
             step_obstacles: &waits.steps,
@@ -86,7 +82,7 @@ async fn explained(
             children: explanation.children,
         }
     };
-    registry.follower.look(name, look).await
+    reading.follower.look(name, look).await
 }
 
 /// As much of an explanation as there is room for, with its secrets hidden.
@@ -119,15 +115,12 @@ fn message(
 }
 
 /// Who asked to cancel the execution, if it is cancelled: only its events say that.
-async fn cancel_request(
-    registry: &Arc<ExecutionRegistry>,
-    name: &ExecutionName,
-) -> Result<Option<CancelRequest>, Status> {
-    let state = registry.follower.look(name, |seen| seen.execution.state()).await?;
+async fn cancel_request(reading: &Arc<ExecutionReader>, name: &ExecutionName) -> Result<Option<CancelRequest>, Status> {
+    let state = reading.follower.look(name, |seen| seen.execution.state()).await?;
     if !matches!(state, ExecutionState::Cancelled | ExecutionState::Cancelling) {
         return Ok(None);
     }
-    let history = History::of(registry, name, None, "").await?;
+    let history = History::of(reading, name, None, "").await?;
     let mut found = None;
     let see = |event: &belay_execution::Event| {
         found = CancelRequest::after(found.take(), event);

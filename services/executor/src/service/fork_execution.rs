@@ -36,7 +36,7 @@ pub(super) async fn fork_execution(
 ) -> Result<v1::Execution, Status> {
     let caller = Principal::of(&request)?;
     let uid = registry.ids.next_id();
-    let trace = trace::initial_trace(&registry.telemetry, request.metadata(), &uid);
+    let trace = trace::initial_trace(&registry.reading.telemetry, request.metadata(), &uid);
     let request = request.into_inner();
     let request_hash = hash(&request);
     let v1::ForkExecutionRequest { name, execution_id, from_step, workspace, start_paused, reason, request_id } =
@@ -47,14 +47,15 @@ pub(super) async fn fork_execution(
     for (field, text) in [("from_step", &from_step), ("reason", &reason), ("request_id", &request_id)] {
         check(field, text)?;
     }
-    let row = registry.follower.find(&origin).await?;
+    let row = registry.reading.follower.find(&origin).await?;
     check_may_control(&caller, &row.execution.principal)?;
     let from = Some(from_step).filter(|step| !step.is_empty()).map(StepId::from);
     let why = match reason.as_str() {
         "" => format!("taken over from `{origin}`"),
         reason => format!("taken over from `{origin}`: {reason}"),
     };
-    let begun = registry.follower.look(&origin, |seen| begun(&origin, seen.execution, from.as_ref(), &why)).await??;
+    let begun =
+        registry.reading.follower.look(&origin, |seen| begun(&origin, seen.execution, from.as_ref(), &why)).await??;
     if begun.approval_mode == ApprovalMode::Auto {
         check_decides(
             &caller,

@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 
 use super::{artifacts, history::History, watch_execution::Messages};
 use crate::{
-    ExecutionRegistry,
+    ExecutionReader,
     names::{ExecutionName, artifact_name},
     store::blobs::{Opener, Unreadable, digest_bytes},
 };
@@ -18,13 +18,13 @@ use crate::{
 const PIECE: usize = 64 * 1024;
 
 pub(super) async fn get_artifact(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     request: v1::GetArtifactRequest,
 ) -> Result<Messages<v1::GetArtifactResponse>, Status> {
     let (name, id) = artifact_name("name", &request.name)?;
     let offset =
         u64::try_from(request.offset).map_err(|_| Status::from(status::invalid("offset", "must not be negative")))?;
-    let history = History::of(registry, &name, None, &request.name).await?;
+    let history = History::of(reading, &name, None, &request.name).await?;
     let made = find(&history, &name, &id).await?;
     let artifact = artifacts::message(&made, &name.to_string(), &history.redactor);
     let mut content = match &made.content {
@@ -33,17 +33,17 @@ pub(super) async fn get_artifact(
             Bytes::Inline(artifacts::shown_text(json, &history.redactor).into_bytes())
         }
         Content::Output(Payload::Blob(blob)) => {
-            let opener = registry.follower.opener(history.key, &name, history.uid.clone()).await?;
+            let opener = reading.follower.opener(history.key, &name, history.uid.clone()).await?;
             let bytes = digest_bytes(&blob.digest);
             let bytes = bytes.ok_or_else(|| Unreadable::Missing.status(&blob.digest))?;
             Bytes::Blob { opener, bytes, digest: blob.digest.to_string() }
         }
     };
-    let first = content.piece(registry, offset).await?.ok_or_else(|| {
+    let first = content.piece(reading, offset).await?.ok_or_else(|| {
         let message = format!("offset: {offset} is after the end of the artifact");
         Status::from(status::error(Code::OutOfRange, reasons::BLOB_OFFSET_OUT_OF_RANGE, message))
     })?;
-    let registry = Arc::clone(registry);
+    let reading = Arc::clone(reading);
     Ok(Box::pin(async_stream::try_stream! {
         let (mut artifact, mut data, mut offset) = (Some(artifact), first, offset);
         loop {
@@ -57,7 +57,7 @@ pub(super) async fn get_artifact(
                 data,
             };
             offset += length;
-            data = content.piece(&registry, offset).await?.unwrap_or_default();
+            data = content.piece(&reading, offset).await?.unwrap_or_default();
         }
     }))
 }
@@ -70,14 +70,14 @@ enum Bytes {
 
 impl Bytes {
     /// The piece from an offset on; empty at the end, and `None` after that.
-    async fn piece(&mut self, registry: &ExecutionRegistry, offset: u64) -> Result<Option<Vec<u8>>, Status> {
+    async fn piece(&mut self, reading: &ExecutionReader, offset: u64) -> Result<Option<Vec<u8>>, Status> {
         match self {
             Self::Inline(text) => {
                 let rest = usize::try_from(offset).ok().and_then(|offset| text.get(offset..));
                 Ok(rest.map(|rest| rest[..rest.len().min(PIECE)].to_vec()))
             }
             Self::Blob { opener, bytes, digest } => {
-                registry.blobs.shown(opener, *bytes, offset).await.map_err(|unreadable| unreadable.status(digest))
+                reading.blobs.shown(opener, *bytes, offset).await.map_err(|unreadable| unreadable.status(digest))
             }
         }
     }

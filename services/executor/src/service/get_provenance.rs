@@ -10,7 +10,7 @@ use belay_service_kit::status;
 use tonic::Status;
 
 use super::{artifacts, get_artifact::not_found, history::History};
-use crate::{ExecutionRegistry, names::artifact_name};
+use crate::{ExecutionReader, names::artifact_name};
 
 /// The most artifacts in each direction.
 const MAX_ARTIFACTS: usize = 1_000;
@@ -19,7 +19,7 @@ const MAX_ARTIFACTS: usize = 1_000;
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 
 pub(super) async fn get_provenance(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     request: v1::GetProvenanceRequest,
 ) -> Result<v1::GetProvenanceResponse, Status> {
     let (name, id) = artifact_name("name", &request.name)?;
@@ -29,7 +29,7 @@ pub(super) async fn get_provenance(
         Err(_) => return Err(status::invalid("max_artifacts", "must not be negative").into()),
     };
     let of = ArtifactId::parse(&id).ok_or_else(|| not_found(&name, &id))?;
-    let history = History::of(registry, &name, None, &request.name).await?;
+    let history = History::of(reading, &name, None, &request.name).await?;
     let execution = name.to_string();
 
     let name_bytes = of.name(&execution).len() + 16;

@@ -5,12 +5,9 @@ use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
 
-use crate::{ExecutionRegistry, feeds::ReadView, names::step_name, wire::StepDetails};
+use crate::{ExecutionReader, feeds::ReadView, names::step_name, wire::StepDetails};
 
-pub(super) async fn get_step(
-    registry: &Arc<ExecutionRegistry>,
-    request: v1::GetStepRequest,
-) -> Result<v1::Step, Status> {
+pub(super) async fn get_step(reading: &Arc<ExecutionReader>, request: v1::GetStepRequest) -> Result<v1::Step, Status> {
     let (name, step) = step_name("name", &request.name)?;
     let details = match request.view() {
         v1::StepView::Basic => StepDetails::Brief,
@@ -20,7 +17,7 @@ pub(super) async fn get_step(
         let key = seen.execution.step_key(&step);
         key.map(|key| seen.step(key, details))
     };
-    registry.follower.look(&name, look).await?.ok_or_else(|| {
+    reading.follower.look(&name, look).await?.ok_or_else(|| {
         let message = format!("Execution `{}` has no step `{step}`.", name.id);
         status::error(Code::NotFound, reasons::STEP_NOT_FOUND, message).with("name", &request.name).into()
     })

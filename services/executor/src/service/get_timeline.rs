@@ -7,13 +7,13 @@ use prost::Message as _;
 use tonic::Status;
 
 use super::{history::History, list_executions::page_size};
-use crate::{ExecutionRegistry, feeds::ReadView, names::ExecutionName, wire};
+use crate::{ExecutionReader, feeds::ReadView, names::ExecutionName, wire};
 
 /// How many bytes of rows a page has, unless one row alone has more.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
 
 pub(super) async fn get_timeline(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     request: v1::GetTimelineRequest,
 ) -> Result<v1::Timeline, Status> {
     let name = ExecutionName::parse("name", &request.name)?;
@@ -26,12 +26,12 @@ pub(super) async fn get_timeline(
             Status::from(status::invalid("page_token", "is not one that this method returned: begin without one"))
         })?,
     };
-    let history = History::of(registry, &name, None, &request.name).await?;
+    let history = History::of(reading, &name, None, &request.name).await?;
     let look = |seen: &ReadView<'_>| {
         let execution = seen.execution(v1::ExecutionView::Basic);
         (execution, seen.execution.steps().len(), seen.execution.last_sequence())
     };
-    let (execution, steps, last) = registry.follower.look(&name, look).await?;
+    let (execution, steps, last) = reading.follower.look(&name, look).await?;
     let mut timeline = Timeline::default();
     let see = |event: &belay_execution::Event| {
         if event.sequence > last {

@@ -19,7 +19,7 @@ use belay_service_kit::status;
 use tonic::{Code, Status};
 
 use crate::{
-    ExecutionRegistry,
+    ExecutionReader,
     names::ExecutionName,
     store::journal_reads::{corrupt, undecodable, unreadable},
     wire,
@@ -30,7 +30,7 @@ pub(super) const MAX_SELECTED: usize = 128;
 
 /// An execution whose events are read.
 pub(super) struct History<'a> {
-    registry: &'a Arc<ExecutionRegistry>,
+    reading: &'a Arc<ExecutionReader>,
     pub(super) key: ExecutionKey,
     /// Hides its secrets, as far as they are known now.
     pub(super) redactor: Redactor,
@@ -45,12 +45,12 @@ pub(super) struct History<'a> {
 impl<'a> History<'a> {
     /// The history of an execution that has this step, if one is named. `parent` is what the caller named.
     pub(super) async fn of(
-        registry: &'a Arc<ExecutionRegistry>,
+        reading: &'a Arc<ExecutionReader>,
         name: &ExecutionName,
         step: Option<&str>,
         parent: &str,
     ) -> Result<Self, Status> {
-        let looked = registry.follower.look(name, |seen| {
+        let looked = reading.follower.look(name, |seen| {
             let has_step = step.is_none_or(|step| seen.execution.step_key(&StepId::from(step)).is_some());
             let created = seen.execution.created();
             let audit_level = wire::audit_level_to(seen.execution.plan().audit_level());
@@ -59,13 +59,13 @@ impl<'a> History<'a> {
         let found = looked.await?;
         let (redactor, uid, workspace, audit_level) =
             found.ok_or_else(|| no_step(name, step.unwrap_or_default(), parent))?;
-        let key = registry.follower.find(name).await?.key;
-        Ok(Self { registry, key, redactor, uid, workspace, audit_level })
+        let key = reading.follower.find(name).await?.key;
+        Ok(Self { reading, key, redactor, uid, workspace, audit_level })
     }
 
     /// Selects from the index of the events, as [`Follower::select`](crate::feeds::Follower::select) does.
     pub(super) async fn select<T>(&self, select: impl FnMut(&EventIndex, bool) -> Option<T>) -> Result<T, Status> {
-        self.registry.follower.select(self.key, self.page(), select).await
+        self.reading.follower.select(self.key, self.page(), select).await
     }
 
     /// The artifacts of a selection, as they are shown, in parts: `see` gets them in order until it breaks.
@@ -89,12 +89,12 @@ impl<'a> History<'a> {
 
     /// Gives the events with these sequences to `see`, in order and as they are shown. None of them may have a plan.
     pub(super) async fn at(&self, sequences: &BTreeSet<u64>, mut see: impl FnMut(Event)) -> Result<(), Status> {
-        let Self { registry, key, .. } = *self;
+        let Self { reading, key, .. } = *self;
         let mut read_up_to = 0;
         while let Some(&next) = sequences.range(read_up_to + 1..).next() {
             // As many transitions as there are events close by: one of these is most often in each.
             let limit = sequences.range(next..next + self.page() as u64).count();
-            let read = registry.follower.read(move |reader| reader.read(key, next - 1, limit)).await;
+            let read = reading.follower.read(move |reader| reader.read(key, next - 1, limit)).await;
             let transitions = read.map_err(|error| unreadable(&error))?;
             let last = transitions.last().filter(|last| last.last_sequence() >= next);
             let from = std::mem::replace(&mut read_up_to, last.map_or(u64::MAX - 1, Transition::last_sequence));
@@ -102,11 +102,11 @@ impl<'a> History<'a> {
                 if sequences.range(transition.first_sequence..=transition.last_sequence()).next().is_none() {
                     continue;
                 }
-                let messages = wire::decode_all(transition).map_err(|error| undecodable(&error, &registry.vault))?;
+                let messages = wire::decode_all(transition).map_err(|error| undecodable(&error, &reading.vault))?;
                 let is_meant = |sequence: u64| sequence > from && sequences.contains(&sequence);
                 let meant = messages.into_iter().filter(|event| u64::try_from(event.sequence).is_ok_and(is_meant));
                 for event in wire::to_events(meant, |_| None) {
-                    see(event.map_err(|error| undecodable(&error, &registry.vault))?);
+                    see(event.map_err(|error| undecodable(&error, &reading.vault))?);
                 }
             }
         }
@@ -121,11 +121,11 @@ impl<'a> History<'a> {
         wanted: usize,
         mut see: impl FnMut(u64, ExecutionEvent) -> ControlFlow<()>,
     ) -> Result<(), Status> {
-        let Self { registry, key, .. } = *self;
-        let feed = registry.feed(key);
+        let Self { reading, key, .. } = *self;
+        let feed = reading.feed(key);
         let (mut cursor, mut limit) = (after, self.page().min(wanted.saturating_add(1)));
         loop {
-            let read = registry.follower.read(move |reader| reader.read(key, cursor, limit)).await;
+            let read = reading.follower.read(move |reader| reader.read(key, cursor, limit)).await;
             let transitions = read.map_err(|error| unreadable(&error))?;
             let Some(last) = transitions.last() else { return Ok(()) };
             let from = std::mem::replace(&mut cursor, last.last_sequence());
@@ -133,7 +133,7 @@ impl<'a> History<'a> {
             // A client that is shown an event and then asks for the execution gets it with that event.
             feed.raise(cursor);
             for transition in &transitions {
-                for message in wire::decode_all(transition).map_err(|error| undecodable(&error, &registry.vault))? {
+                for message in wire::decode_all(transition).map_err(|error| undecodable(&error, &reading.vault))? {
                     let sequence = u64::try_from(message.sequence).unwrap_or(0);
                     if sequence > from && see(sequence, message).is_break() {
                         return Ok(());
@@ -144,17 +144,17 @@ impl<'a> History<'a> {
     }
 
     fn page(&self) -> usize {
-        self.registry.thresholds.watch_page.max(1)
+        self.reading.thresholds.watch_page.max(1)
     }
 
     /// Gives the events after one to `see`, in order and as they are shown, until it breaks or there are no more. Only the plan is as it is carried out, since
     /// a secret that is hidden in it could hide what a step reads.
     pub(super) async fn read(&self, after: u64, mut see: impl FnMut(&Event) -> ControlFlow<()>) -> Result<(), Status> {
-        let Self { registry, key, .. } = *self;
+        let Self { reading, key, .. } = *self;
         let page = self.page();
         let (mut cursor, mut first) = (after, None);
         loop {
-            let read = registry.follower.read(move |reader| reader.read(key, cursor, page)).await;
+            let read = reading.follower.read(move |reader| reader.read(key, cursor, page)).await;
             let transitions = read.map_err(|error| unreadable(&error))?;
             let Some(last) = transitions.last() else { return Ok(()) };
             let from = cursor;
@@ -167,7 +167,7 @@ impl<'a> History<'a> {
                     }
                     let facts = transition.facts.as_deref();
                     for event in wire::to_events([message], |_| facts) {
-                        if see(&event.map_err(|error| undecodable(&error, &registry.vault))?).is_break() {
+                        if see(&event.map_err(|error| undecodable(&error, &reading.vault))?).is_break() {
                             return Ok(());
                         }
                     }
@@ -181,20 +181,20 @@ impl<'a> History<'a> {
         transition: &Transition,
         first: &mut Option<Transition>,
     ) -> Result<Vec<ExecutionEvent>, Status> {
-        let Self { registry, key, .. } = *self;
-        let mut messages = wire::decode_all(transition).map_err(|error| undecodable(&error, &registry.vault))?;
+        let Self { reading, key, .. } = *self;
+        let mut messages = wire::decode_all(transition).map_err(|error| undecodable(&error, &reading.vault))?;
         if transition.facts.is_none() {
             return Ok(messages);
         }
         // What is sealed is opened with the uid, which the first event has.
         if first.is_none() && transition.first_sequence > 1 {
-            let read = registry.follower.read(move |reader| reader.read(key, 0, 1)).await;
+            let read = reading.follower.read(move |reader| reader.read(key, 0, 1)).await;
             *first = read.map_err(|error| unreadable(&error))?.into_iter().next();
         }
-        let wrapped = registry.follower.read(move |reader| reader.seal_key(key)).await;
+        let wrapped = reading.follower.read(move |reader| reader.seal_key(key)).await;
         let wrapped = wrapped.map_err(|error| unreadable(&error))?;
         let both: Vec<Transition> = first.iter().chain([transition]).cloned().collect();
-        let (opened, _) = registry.vault.open(&both, wrapped.as_deref())?;
+        let (opened, _) = reading.vault.open(&both, wrapped.as_deref())?;
         if first.is_none() {
             *first = Some(transition.clone());
         }

@@ -12,13 +12,13 @@ use super::{
     history::{History, MAX_SELECTED},
     list_executions::page_size,
 };
-use crate::{ExecutionRegistry, names::execution_or_step, wire};
+use crate::{ExecutionReader, names::execution_or_step, wire};
 
 /// How many bytes of artifacts a page has, unless one alone has more.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
 
 pub(super) async fn list_artifacts(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     request: v1::ListArtifactsRequest,
 ) -> Result<v1::ListArtifactsResponse, Status> {
     let (name, step) = execution_or_step("parent", &request.parent)?;
@@ -31,7 +31,7 @@ pub(super) async fn list_artifacts(
         })?),
     };
     let kind = wire::artifact_kind_from(request.kind);
-    let history = History::of(registry, &name, step.as_deref(), &request.parent).await?;
+    let history = History::of(reading, &name, step.as_deref(), &request.parent).await?;
     let step = step.map(StepId::from);
     let wanted = Wanted { step: step.clone(), kind, path_prefix: request.path_prefix, after };
     let execution = name.to_string();

@@ -7,7 +7,7 @@ use prost::Message as _;
 use tonic::Status;
 
 use super::{history::History, list_executions::page_size};
-use crate::{ExecutionRegistry, names::execution_or_step, store::secrets::shown, wire};
+use crate::{ExecutionReader, names::execution_or_step, store::secrets::shown, wire};
 
 /// How many events a page looks at: where few are wanted it is shorter, and may be empty.
 const MAX_PAGE_EVENTS: usize = 2_048;
@@ -16,7 +16,7 @@ const MAX_PAGE_EVENTS: usize = 2_048;
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
 
 pub(super) async fn list_audit_entries(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     request: v1::ListAuditEntriesRequest,
 ) -> Result<v1::ListAuditEntriesResponse, Status> {
     let (name, step) = execution_or_step("parent", &request.parent)?;
@@ -28,7 +28,7 @@ pub(super) async fn list_audit_entries(
             Status::from(status::invalid("page_token", "is not one that this method returned: begin without one"))
         })?,
     };
-    let history = History::of(registry, &name, step.as_deref(), &request.parent).await?;
+    let history = History::of(reading, &name, step.as_deref(), &request.parent).await?;
     let level = match (request.level(), history.audit_level) {
         (AuditLevel::Unspecified, AuditLevel::Unspecified) => AuditLevel::Standard,
         (AuditLevel::Unspecified, level) | (level, _) => level,

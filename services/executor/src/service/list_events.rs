@@ -7,7 +7,7 @@ use prost::Message as _;
 use tonic::Status;
 
 use super::{history::History, list_executions::page_size};
-use crate::{ExecutionRegistry, names::execution_or_step, store::secrets::Vault};
+use crate::{ExecutionReader, names::execution_or_step, store::secrets::Vault};
 
 /// How many events a page looks at: where few are wanted it is shorter, and may be empty.
 const MAX_PAGE_EVENTS: usize = 2_048;
@@ -16,12 +16,12 @@ const MAX_PAGE_EVENTS: usize = 2_048;
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
 
 pub(super) async fn list_events(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     request: v1::ListEventsRequest,
 ) -> Result<v1::ListEventsResponse, Status> {
     let (name, step) = execution_or_step("parent", &request.parent)?;
     let size = page_size(request.page_size, 100)?;
-    let kinds = wanted(&registry.vault, &request.kinds)?;
+    let kinds = wanted(&reading.vault, &request.kinds)?;
     let after = match request.page_token.as_str() {
         "" => 0,
         token => position(&request, token).ok_or_else(|| {
@@ -29,7 +29,7 @@ pub(super) async fn list_events(
             Status::from(status::invalid("page_token", what))
         })?,
     };
-    let history = History::of(registry, &name, step.as_deref(), &request.parent).await?;
+    let history = History::of(reading, &name, step.as_deref(), &request.parent).await?;
     let (mut events, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
     let (mut last, mut next) = (after, None);
     let see = |sequence, event: v1::ExecutionEvent| {

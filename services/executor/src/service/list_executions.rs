@@ -8,7 +8,7 @@ use tonic::Status;
 
 use super::filter;
 use crate::{
-    ExecutionRegistry,
+    ExecutionReader,
     names::namespace,
     store::{journal_reads::unreadable, secrets::Vault},
     wire,
@@ -32,21 +32,21 @@ pub(super) fn page_size(requested: i32, default: usize) -> Result<usize, Status>
 }
 
 pub(super) async fn list_executions(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     request: v1::ListExecutionsRequest,
 ) -> Result<v1::ListExecutionsResponse, Status> {
-    let query = query(&registry.vault, &request)?;
-    let page = page(registry, &query).await?;
+    let query = query(&reading.vault, &request)?;
+    let page = page(reading, &query).await?;
     let next_page_token = page.next.map(|next| token(&request, next)).unwrap_or_default();
     Ok(v1::ListExecutionsResponse { executions: page.rows.iter().map(wire::basic).collect(), next_page_token })
 }
 
 /// A page of a list. Where nothing can match, none is looked for.
-pub(super) async fn page(registry: &ExecutionRegistry, query: &Query) -> Result<Page, Status> {
+pub(super) async fn page(reading: &ExecutionReader, query: &Query) -> Result<Page, Status> {
     if filter::matches_nothing(&query.filter, query.order) {
         return Ok(Page::default());
     }
-    registry.follower.list(query).await.map_err(|error| unreadable(&error))
+    reading.follower.list(query).await.map_err(|error| unreadable(&error))
 }
 
 pub(super) fn query(vault: &Vault, request: &v1::ListExecutionsRequest) -> Result<Query, Status> {

@@ -7,13 +7,13 @@ use prost::Message as _;
 use tonic::Status;
 
 use super::list_executions::page_size;
-use crate::{ExecutionRegistry, feeds::ReadView, names::ExecutionName, wire::StepDetails};
+use crate::{ExecutionReader, feeds::ReadView, names::ExecutionName, wire::StepDetails};
 
 /// How many bytes of steps a page has, unless one step alone has more.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
 
 pub(super) async fn list_steps(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     request: v1::ListStepsRequest,
 ) -> Result<v1::ListStepsResponse, Status> {
     let name = ExecutionName::parse("parent", &request.parent)?;
@@ -29,7 +29,7 @@ pub(super) async fn list_steps(
             Status::from(status::invalid("page_token", "is not one that this method returned: begin without one"))
         })?,
     };
-    registry.follower.look(&name, |seen| page(seen, before, size, details)).await
+    reading.follower.look(&name, |seen| page(seen, before, size, details)).await
 }
 
 fn page(seen: &ReadView<'_>, before: usize, size: usize, details: StepDetails) -> v1::ListStepsResponse {

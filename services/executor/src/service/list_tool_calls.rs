@@ -8,13 +8,13 @@ use prost::Message as _;
 use tonic::Status;
 
 use super::{history::History, list_executions::page_size};
-use crate::{ExecutionRegistry, names::execution_or_step, store::secrets::shown, wire};
+use crate::{ExecutionReader, names::execution_or_step, store::secrets::shown, wire};
 
 /// How many bytes of calls a page has, unless one call alone has more.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
 
 pub(super) async fn list_tool_calls(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     request: v1::ListToolCallsRequest,
 ) -> Result<v1::ListToolCallsResponse, Status> {
     let (name, step) = execution_or_step("parent", &request.parent)?;
@@ -26,7 +26,7 @@ pub(super) async fn list_tool_calls(
             Status::from(status::invalid("page_token", "is not one that this method returned: begin without one"))
         })?,
     };
-    let history = History::of(registry, &name, step.as_deref(), &request.parent).await?;
+    let history = History::of(reading, &name, step.as_deref(), &request.parent).await?;
     let of_step = step.as_deref().map(StepId::from);
     let selecting = history.select(|index, is_complete| index.calls(of_step.as_ref(), after, size, is_complete));
     let sequences = selecting.await?;

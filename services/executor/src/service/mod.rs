@@ -37,24 +37,49 @@ use belay_proto::{
     },
     watch::WatchMessage,
 };
-use belay_service_kit::{Hosted, Principal, host::MAX_MESSAGE_BYTES};
-use tonic::{Request, Response, Status, service::Routes};
+use belay_reasons as reasons;
+use belay_service_kit::{Hosted, Principal, host::MAX_MESSAGE_BYTES, status};
+use tonic::{Code, Request, Response, Status, service::Routes};
 
 use self::watch_execution::Messages;
-use crate::ExecutionRegistry;
+use crate::{ExecutionReader, ExecutionRegistry};
 
 /// The service, ready to be served.
 pub fn hosted(registry: Arc<ExecutionRegistry>) -> Hosted {
     let measured = Arc::clone(&registry);
-    let service = ExecutorServiceServer::new(Service { registry })
+    host(Service { reading: Arc::clone(&registry.reading), registry: Some(registry) }).with_metrics(measured)
+}
+
+/// The service of a process that drives no execution, ready to be served: it answers what changes nothing, and refuses everything else with READ_ONLY.
+pub fn hosted_to_read(reading: Arc<ExecutionReader>) -> Hosted {
+    host(Service { reading, registry: None })
+}
+
+fn host(service: Service) -> Hosted {
+    let service = ExecutorServiceServer::new(service)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     Hosted::new(Routes::new(service), "belay.v1.ExecutorService", belay_proto::FILE_DESCRIPTOR_SET)
-        .with_metrics(measured)
 }
 
 struct Service {
-    registry: Arc<ExecutionRegistry>,
+    /// Answers requests that look.
+    reading: Arc<ExecutionReader>,
+    /// Carries out requests that change something, or need the tool runner; `None` in a process that drives no execution.
+    registry: Option<Arc<ExecutionRegistry>>,
+}
+
+impl Service {
+    fn registry(&self) -> Result<&Arc<ExecutionRegistry>, Status> {
+        self.registry.as_ref().ok_or_else(|| {
+            status::error(
+                Code::FailedPrecondition,
+                reasons::READ_ONLY,
+                "This executor only reads, and nothing was started or changed: send it to the one that drives the executions.",
+            )
+            .into()
+        })
+    }
 }
 
 #[tonic::async_trait]
@@ -68,103 +93,103 @@ impl ExecutorService for Service {
         &self,
         request: Request<v1::ValidatePlanRequest>,
     ) -> Result<Response<v1::ValidatePlanResponse>, Status> {
-        start_execution::validate_plan(&self.registry, request.into_inner()).await.map(Response::new)
+        start_execution::validate_plan(self.registry()?, request.into_inner()).await.map(Response::new)
     }
 
     async fn start_execution(
         &self,
         request: Request<v1::StartExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        start_execution::start_execution(&self.registry, request).await.map(Response::new)
+        start_execution::start_execution(self.registry()?, request).await.map(Response::new)
     }
 
     async fn get_execution(
         &self,
         request: Request<v1::GetExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        get_execution::get_execution(&self.registry, request.into_inner()).await.map(Response::new)
+        get_execution::get_execution(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn get_step(&self, request: Request<v1::GetStepRequest>) -> Result<Response<v1::Step>, Status> {
-        get_step::get_step(&self.registry, request.into_inner()).await.map(Response::new)
+        get_step::get_step(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn read_blob(&self, request: Request<v1::ReadBlobRequest>) -> Result<Response<Self::ReadBlobStream>, Status> {
-        read_blob::read_blob(&self.registry, request.into_inner()).await.map(Response::new)
+        read_blob::read_blob(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_steps(
         &self,
         request: Request<v1::ListStepsRequest>,
     ) -> Result<Response<v1::ListStepsResponse>, Status> {
-        list_steps::list_steps(&self.registry, request.into_inner()).await.map(Response::new)
+        list_steps::list_steps(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_tool_calls(
         &self,
         request: Request<v1::ListToolCallsRequest>,
     ) -> Result<Response<v1::ListToolCallsResponse>, Status> {
-        list_tool_calls::list_tool_calls(&self.registry, request.into_inner()).await.map(Response::new)
+        list_tool_calls::list_tool_calls(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_artifacts(
         &self,
         request: Request<v1::ListArtifactsRequest>,
     ) -> Result<Response<v1::ListArtifactsResponse>, Status> {
-        list_artifacts::list_artifacts(&self.registry, request.into_inner()).await.map(Response::new)
+        list_artifacts::list_artifacts(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn get_artifact(
         &self,
         request: Request<v1::GetArtifactRequest>,
     ) -> Result<Response<Self::GetArtifactStream>, Status> {
-        get_artifact::get_artifact(&self.registry, request.into_inner()).await.map(Response::new)
+        get_artifact::get_artifact(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn get_provenance(
         &self,
         request: Request<v1::GetProvenanceRequest>,
     ) -> Result<Response<v1::GetProvenanceResponse>, Status> {
-        get_provenance::get_provenance(&self.registry, request.into_inner()).await.map(Response::new)
+        get_provenance::get_provenance(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_audit_entries(
         &self,
         request: Request<v1::ListAuditEntriesRequest>,
     ) -> Result<Response<v1::ListAuditEntriesResponse>, Status> {
-        list_audit_entries::list_audit_entries(&self.registry, request.into_inner()).await.map(Response::new)
+        list_audit_entries::list_audit_entries(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_events(
         &self,
         request: Request<v1::ListEventsRequest>,
     ) -> Result<Response<v1::ListEventsResponse>, Status> {
-        list_events::list_events(&self.registry, request.into_inner()).await.map(Response::new)
+        list_events::list_events(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn explain_execution(
         &self,
         request: Request<v1::ExplainExecutionRequest>,
     ) -> Result<Response<v1::ExplainExecutionResponse>, Status> {
-        explain_execution::explain_execution(&self.registry, request.into_inner()).await.map(Response::new)
+        explain_execution::explain_execution(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn get_timeline(&self, request: Request<v1::GetTimelineRequest>) -> Result<Response<v1::Timeline>, Status> {
-        get_timeline::get_timeline(&self.registry, request.into_inner()).await.map(Response::new)
+        get_timeline::get_timeline(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_executions(
         &self,
         request: Request<v1::ListExecutionsRequest>,
     ) -> Result<Response<v1::ListExecutionsResponse>, Status> {
-        list_executions::list_executions(&self.registry, request.into_inner()).await.map(Response::new)
+        list_executions::list_executions(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_namespaces(
         &self,
         request: Request<v1::ListNamespacesRequest>,
     ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
-        list_namespaces::list_namespaces(&self.registry, request.into_inner()).await.map(Response::new)
+        list_namespaces::list_namespaces(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn watch_execution(
@@ -172,7 +197,7 @@ impl ExecutorService for Service {
         request: Request<v1::WatchExecutionRequest>,
     ) -> Result<Response<Self::WatchExecutionStream>, Status> {
         let caller = Principal::of(&request)?;
-        watch_execution::watch_execution(&self.registry, &caller, request.into_inner()).await.map(Response::new)
+        watch_execution::watch_execution(&self.reading, &caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn watch_executions(
@@ -180,7 +205,7 @@ impl ExecutorService for Service {
         request: Request<v1::WatchExecutionsRequest>,
     ) -> Result<Response<Self::WatchExecutionsStream>, Status> {
         let caller = Principal::of(&request)?;
-        watch_executions::watch_executions(&self.registry, &caller, request.into_inner()).await.map(Response::new)
+        watch_executions::watch_executions(&self.reading, &caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn wait_execution(
@@ -188,86 +213,86 @@ impl ExecutorService for Service {
         request: Request<v1::WaitExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
         let caller = Principal::of(&request)?;
-        wait_execution::wait_execution(&self.registry, &caller, request.into_inner()).await.map(Response::new)
+        wait_execution::wait_execution(&self.reading, &caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn cancel_execution(
         &self,
         request: Request<v1::CancelExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        requests::cancel_execution(&self.registry, request).await.map(Response::new)
+        requests::cancel_execution(self.registry()?, request).await.map(Response::new)
     }
 
     async fn pause_execution(
         &self,
         request: Request<v1::PauseExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        requests::pause_execution(&self.registry, request).await.map(Response::new)
+        requests::pause_execution(self.registry()?, request).await.map(Response::new)
     }
 
     async fn resume_execution(
         &self,
         request: Request<v1::ResumeExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        requests::resume_execution(&self.registry, request).await.map(Response::new)
+        requests::resume_execution(self.registry()?, request).await.map(Response::new)
     }
 
     async fn retry_execution(
         &self,
         request: Request<v1::RetryExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        retries::retry_execution(&self.registry, request).await.map(Response::new)
+        retries::retry_execution(self.registry()?, request).await.map(Response::new)
     }
 
     async fn fork_execution(
         &self,
         request: Request<v1::ForkExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        fork_execution::fork_execution(&self.registry, request).await.map(Response::new)
+        fork_execution::fork_execution(self.registry()?, request).await.map(Response::new)
     }
 
     async fn update_plan(&self, request: Request<v1::UpdatePlanRequest>) -> Result<Response<v1::Execution>, Status> {
-        retries::update_plan(&self.registry, request).await.map(Response::new)
+        retries::update_plan(self.registry()?, request).await.map(Response::new)
     }
 
     async fn retry_step(&self, request: Request<v1::RetryStepRequest>) -> Result<Response<v1::Execution>, Status> {
-        retries::retry_step(&self.registry, request).await.map(Response::new)
+        retries::retry_step(self.registry()?, request).await.map(Response::new)
     }
 
     async fn skip_step(&self, request: Request<v1::SkipStepRequest>) -> Result<Response<v1::Execution>, Status> {
-        retries::skip_step(&self.registry, request).await.map(Response::new)
+        retries::skip_step(self.registry()?, request).await.map(Response::new)
     }
 
     async fn set_step_output(
         &self,
         request: Request<v1::SetStepOutputRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        retries::set_step_output(&self.registry, request).await.map(Response::new)
+        retries::set_step_output(self.registry()?, request).await.map(Response::new)
     }
 
     async fn resolve_step(&self, request: Request<v1::ResolveStepRequest>) -> Result<Response<v1::Execution>, Status> {
-        requests::resolve_step(&self.registry, request).await.map(Response::new)
+        requests::resolve_step(self.registry()?, request).await.map(Response::new)
     }
 
     async fn signal_execution(
         &self,
         request: Request<v1::SignalExecutionRequest>,
     ) -> Result<Response<v1::Execution>, Status> {
-        requests::signal_execution(&self.registry, request).await.map(Response::new)
+        requests::signal_execution(self.registry()?, request).await.map(Response::new)
     }
 
     async fn delete_execution(
         &self,
         request: Request<v1::DeleteExecutionRequest>,
     ) -> Result<Response<v1::DeleteExecutionResponse>, Status> {
-        delete_execution::delete_execution(&self.registry, request).await.map(Response::new)
+        delete_execution::delete_execution(self.registry()?, request).await.map(Response::new)
     }
 
     async fn list_capabilities(
         &self,
         request: Request<v1::ListCapabilitiesRequest>,
     ) -> Result<Response<v1::ListCapabilitiesResponse>, Status> {
-        list_capabilities::list_capabilities(&self.registry, request.into_inner()).await.map(Response::new)
+        list_capabilities::list_capabilities(self.registry()?, request.into_inner()).await.map(Response::new)
     }
 }
 

@@ -100,7 +100,7 @@ impl World {
         let page = async |page_token| {
             let request =
                 v1::ListArtifactsRequest { parent: NAME.into(), page_size: 10, page_token, ..request.clone() };
-            let page = list_artifacts(&self.registry, request).await?;
+            let page = list_artifacts(&self.registry.reading, request).await?;
             Ok((page.artifacts.len(), page.next_page_token))
         };
         self.pages(page).await
@@ -111,7 +111,7 @@ impl World {
             let (parent, level) = (NAME.to_owned(), level.into());
             let request =
                 v1::ListAuditEntriesRequest { parent, page_size: 10, page_token, level, ..Default::default() };
-            let page = list_audit_entries(&self.registry, request).await?;
+            let page = list_audit_entries(&self.registry.reading, request).await?;
             Ok((page.entries.len(), page.next_page_token))
         };
         self.pages(page).await
@@ -120,7 +120,7 @@ impl World {
     async fn calls(&self) -> (Vec<usize>, usize) {
         let page = async |page_token| {
             let request = v1::ListToolCallsRequest { parent: NAME.into(), page_size: 10, page_token };
-            let page = list_tool_calls(&self.registry, request).await?;
+            let page = list_tool_calls(&self.registry.reading, request).await?;
             Ok((page.tool_calls.len(), page.next_page_token))
         };
         self.pages(page).await
@@ -132,7 +132,7 @@ impl World {
         let events = RefCell::new(Vec::new());
         let page = async |page_token| {
             let request = v1::ListEventsRequest { parent: parent.clone(), page_token, ..request.clone() };
-            let page = list_events(&self.registry, request).await?;
+            let page = list_events(&self.registry.reading, request).await?;
             let listed = page.events.len();
             events.borrow_mut().extend(page.events);
             Ok((listed, page.next_page_token))
@@ -143,8 +143,8 @@ impl World {
 
     /// The events as the journal has them.
     async fn stored_events(&self) -> Vec<v1::ExecutionEvent> {
-        let key = self.registry.follower.find(&ExecutionName::parse("name", NAME).unwrap()).await.unwrap().key;
-        let all = self.registry.follower.read(move |reader| reader.read(key, 0, usize::MAX)).await.unwrap();
+        let key = self.registry.reading.follower.find(&ExecutionName::parse("name", NAME).unwrap()).await.unwrap().key;
+        let all = self.registry.reading.follower.read(move |reader| reader.read(key, 0, usize::MAX)).await.unwrap();
         all.iter().flat_map(|transition| wire::decode_all(transition).unwrap()).collect()
     }
 }
@@ -302,16 +302,16 @@ async fn an_artifact_is_found_without_the_events_before_it() {
     const STEPS: usize = 300;
     let world = World::of(STEPS).await;
     let request = v1::ListArtifactsRequest { parent: NAME.into(), page_size: 1_000, ..Default::default() };
-    let all = list_artifacts(&world.registry, request).await.unwrap().artifacts;
+    let all = list_artifacts(&world.registry.reading, request).await.unwrap().artifacts;
     for artifact in [&all[0], &all[STEPS], &all[2 * STEPS - 1]] {
         let request = v1::GetProvenanceRequest { name: artifact.name.clone(), max_artifacts: 3 };
-        let (read, found) = world.reads(get_provenance(&world.registry, request)).await;
+        let (read, found) = world.reads(get_provenance(&world.registry.reading, request)).await;
         assert_eq!(found.artifact.as_ref(), Some(artifact));
         assert!(read <= 2 * 7 * 2, "{read}");
         let request = v1::GetArtifactRequest { name: artifact.name.clone(), offset: 0 };
         // The content of a file is not kept, which is found out by its event.
         let before = world.memory.transitions_read();
-        let _ = get_artifact(&world.registry, request).await.map(drop);
+        let _ = get_artifact(&world.registry.reading, request).await.map(drop);
         let read = world.memory.transitions_read() - before;
         assert!((1..=2).contains(&read), "{read}");
     }
@@ -323,7 +323,7 @@ async fn files_are_told_apart_by_their_paths_and_not_by_how_these_are_shown() {
     let token = |n: usize| ["ghp_FAKE0fake1Belay2Not3Real4FAKE0fake", &format!("{n}B")].concat();
     let world = World::with(3, |n| file(format!("out/{}", token(n % 2)), if n == 0 { "" } else { "sha256:1" })).await;
     let request = v1::ListArtifactsRequest { parent: NAME.into(), kind: Kind::File.into(), ..Default::default() };
-    let files = list_artifacts(&world.registry, request).await.unwrap().artifacts;
+    let files = list_artifacts(&world.registry.reading, request).await.unwrap().artifacts;
     assert!(files.iter().all(|file| file.path == files[0].path && !file.path.contains("ghp_")), "{files:?}");
     let replaces = |n: usize| files[n].derives_from.iter().any(|from| *from == files[0].name);
     assert_eq!([1, 2].map(replaces), [false, true]);
@@ -380,7 +380,7 @@ async fn steps_kinds_and_tokens_that_there_are_not_are_refused() {
         let kinds = if kind.is_empty() { Vec::new() } else { vec!["step_started".to_owned(), kind.to_owned()] };
         let (parent, page_token) = (parent.to_owned(), page_token.to_owned());
         let request = v1::ListEventsRequest { parent, page_token, kinds, page_size: 10 };
-        list_events(&world.registry, request).await.unwrap_err()
+        list_events(&world.registry.reading, request).await.unwrap_err()
     };
     let no_step = refused(&format!("{NAME}/steps/s30"), "", "").await;
     assert_eq!((no_step.code(), no_step.message()), (Code::NotFound, "Execution `e` has no step `s30`."));
@@ -398,12 +398,12 @@ async fn steps_kinds_and_tokens_that_there_are_not_are_refused() {
 
     let of = async |kinds: Vec<String>, parent: &str| {
         let request = v1::ListEventsRequest { parent: parent.to_owned(), kinds, page_size: 2, ..Default::default() };
-        list_events(&world.registry, request).await.unwrap().next_page_token
+        list_events(&world.registry.reading, request).await.unwrap().next_page_token
     };
     let request = v1::ListToolCallsRequest { parent: NAME.into(), page_size: 2, ..Default::default() };
-    let of_calls = list_tool_calls(&world.registry, request).await.unwrap().next_page_token;
+    let of_calls = list_tool_calls(&world.registry.reading, request).await.unwrap().next_page_token;
     let request = v1::ListArtifactsRequest { parent: NAME.into(), page_size: 2, ..Default::default() };
-    let of_artifacts = list_artifacts(&world.registry, request).await.unwrap().next_page_token;
+    let of_artifacts = list_artifacts(&world.registry.reading, request).await.unwrap().next_page_token;
     let of_kind = of(vec!["step_completed".into()], NAME).await;
     let of_step = of(Vec::new(), &format!("{NAME}/steps/s3")).await;
     let own = of(Vec::new(), NAME).await;
@@ -414,7 +414,7 @@ async fn steps_kinds_and_tokens_that_there_are_not_are_refused() {
         assert!(refused.message().starts_with("page_token: is not valid"), "{}", refused.message());
     }
     let request = v1::ListEventsRequest { parent: NAME.into(), page_token: own, ..Default::default() };
-    assert_eq!(list_events(&world.registry, request).await.unwrap().events[0].sequence, 3);
+    assert_eq!(list_events(&world.registry.reading, request).await.unwrap().events[0].sequence, 3);
 }
 
 /// Events are listed as they are stored: with the secrets hidden, which is how watchers get them.

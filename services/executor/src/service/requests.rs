@@ -131,7 +131,7 @@ pub(super) async fn ask(
 ) -> Result<v1::Execution, Status> {
     let name = ExecutionName::parse("name", name)?;
     check("request_id", &request_id)?;
-    let row = registry.follower.find(&name).await?;
+    let row = registry.reading.follower.find(&name).await?;
     check_may_control(caller, &row.execution.principal)?;
     let (reply, received) = oneshot::channel();
     let actor = Actor { principal: caller.to_string(), request_id };

@@ -76,7 +76,7 @@ async fn new_plan(
     name: &str,
     source: Source,
 ) -> Result<NewPlan, Status> {
-    let row = registry.follower.find(&ExecutionName::parse("name", name)?).await?;
+    let row = registry.reading.follower.find(&ExecutionName::parse("name", name)?).await?;
     check_may_control(caller, &row.execution.principal)?;
     let (plan, tools) = accepted(registry, &source).await?;
     // A caller that asks for a dry run must not get a real one.

@@ -50,7 +50,7 @@ pub(super) async fn validate_plan(
         Ok((plan, _)) => v1::ValidatePlanResponse {
             violations: Vec::new(),
             warnings: violations(registry, located(&source, foreseen.warnings)),
-            plan: Some(registry.vault.plan(wire::plan_message(&plan))),
+            plan: Some(registry.reading.vault.plan(wire::plan_message(&plan))),
         },
         Err(invalid) => v1::ValidatePlanResponse {
             violations: violations(registry, invalid.violations),
@@ -112,7 +112,7 @@ pub(super) async fn start_execution(
     let caller = Principal::of(&request)?;
     let principal = caller.to_string();
     let uid = registry.ids.next_id();
-    let trace = trace::initial_trace(&registry.telemetry, request.metadata(), &uid);
+    let trace = trace::initial_trace(&registry.reading.telemetry, request.metadata(), &uid);
     let request = request.into_inner();
     let request_hash = hash(&request);
     let mode = request.approval_mode();
@@ -303,7 +303,7 @@ fn preview(
 ) -> Result<v1::Execution, Status> {
     let execution = belay_execution::Execution::create(first)
         .map_err(|illegal| Status::internal(format!("a new execution cannot begin: {illegal}")))?;
-    let mut secrets = registry.vault.secrets();
+    let mut secrets = registry.reading.vault.secrets();
     secrets.mark(marks::of_created(execution.created()));
     let planned_calls = planned_calls.into_iter().map(|call| shown(secrets.redactor(), call)).collect();
     Ok(v1::Execution { planned_calls, dry_run: true, ..secrets.summarize(name, &execution) })
@@ -343,11 +343,16 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
             );
         }
     };
-    let row = registry.follower.row(existing).await.map_err(|error| crate::store::journal_reads::unreadable(&error))?;
+    let row = registry
+        .reading
+        .follower
+        .row(existing)
+        .await
+        .map_err(|error| crate::store::journal_reads::unreadable(&error))?;
     let row = row.ok_or_else(|| Status::internal("the store names an execution that it does not have"))?;
     let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
     match reason {
-        None => show(registry, &name, v1::ExecutionView::Basic).await,
+        None => show(&registry.reading, &name, v1::ExecutionView::Basic).await,
         Some(reason) => {
             let message = match reason {
                 reasons::EXECUTION_EXISTS => {
@@ -388,7 +393,7 @@ fn check_labels(
     }
     for (key, value) in labels {
         if let Some(problem) = label_problem(key, value) {
-            return Err(status::invalid(&registry.vault.shown(format!("labels[{key:?}]")), problem).into());
+            return Err(status::invalid(&registry.reading.vault.shown(format!("labels[{key:?}]")), problem).into());
         }
     }
     Ok(())

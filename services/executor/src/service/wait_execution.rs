@@ -7,14 +7,14 @@ use tokio::sync::watch;
 use tonic::{Code, Status};
 
 use super::{get_execution::show, watch_execution::is_terminal};
-use crate::{ExecutionRegistry, feeds::End, names::ExecutionName};
+use crate::{ExecutionReader, feeds::End, names::ExecutionName};
 
 /// The longest wait, which is also the default.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Returns the execution when it has ended, or as it is when the wait has lasted as long as it may, and never before either.
 pub(super) async fn wait_execution(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     caller: &Principal,
     request: v1::WaitExecutionRequest,
 ) -> Result<v1::Execution, Status> {
@@ -25,15 +25,15 @@ pub(super) async fn wait_execution(
             .ok_or_else(|| Status::from(status::invalid("longest_wait", "must not be negative")))?
             .min(MAX_WAIT),
     };
-    let _taken = registry.watchers.take_for(caller)?;
+    let _taken = reading.watchers.take_for(caller)?;
     let mut is_over = pin!(tokio::time::sleep(longest));
-    let row = registry.follower.find(&name).await?;
-    let feed = registry.feed(row.key);
+    let row = reading.follower.find(&name).await?;
+    let feed = reading.feed(row.key);
     let mut end = feed.subscribe_end();
     loop {
         // Read after the subscription, so that an end in between is not missed.
-        if registry.follower.find(&name).await?.summary.ended {
-            let execution = show(registry, &name, ExecutionView::Basic).await?;
+        if reading.follower.find(&name).await?.summary.ended {
+            let execution = show(reading, &name, ExecutionView::Basic).await?;
             // It may have been retried since its row was read.
             if is_terminal(execution.state()) {
                 return Ok(execution);
@@ -46,11 +46,11 @@ pub(super) async fn wait_execution(
                     return Ok(Arc::unwrap_or_clone(shown));
                 }
             }
-            () = registry.shutdown.requested() => {
+            () = reading.shutdown.requested() => {
                 let stopping = status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry.");
                 return Err(stopping.into());
             }
-            () = is_over.as_mut() => return show(registry, &name, ExecutionView::Basic).await,
+            () = is_over.as_mut() => return show(reading, &name, ExecutionView::Basic).await,
         }
     }
 }

@@ -19,7 +19,7 @@ use tonic::{Code, Status};
 
 use super::get_execution::show;
 use crate::{
-    ExecutionRegistry,
+    ExecutionReader,
     feeds::{Encoded, EventFeed, Head, OutputChunk},
     names::ExecutionName,
     observe::trace::span_of,
@@ -38,7 +38,7 @@ const MAX_PAGE_BYTES: usize = 64 * 1024;
 const MIN_PACE: Duration = Duration::from_millis(1);
 
 pub(super) async fn watch_execution(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     caller: &Principal,
     request: v1::WatchExecutionRequest,
 ) -> Result<Messages<WatchMessage>, Status> {
@@ -46,15 +46,15 @@ pub(super) async fn watch_execution(
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
     let watched = Watched::execution(&request.name);
     let resumed = watched.read(&request.cursor)?;
-    let taken = registry.watchers.take_for(caller)?;
-    let row = registry.follower.find(&name).await?;
+    let taken = reading.watchers.take_for(caller)?;
+    let row = reading.follower.find(&name).await?;
     // Subscribed before the snapshot is taken, so that no event in between is missed.
-    let feed = registry.feed(row.key);
+    let feed = reading.feed(row.key);
     let changes = feed.subscribe();
     let last_chunk = changes.borrow().chunks;
-    let snapshot = show(registry, &name, request.view()).await?;
+    let snapshot = show(reading, &name, request.view()).await?;
     let last = snapshot.last_sequence;
-    let source = Source::new(&[&registry.journal, &snapshot.uid]);
+    let source = Source::new(&[&reading.journal, &snapshot.uid]);
     let start = if request.include_earlier_events { 0 } else { last };
     let (after, reset) = begin(resumed, source, start, last);
     if let Some(reason) = reset {
@@ -64,16 +64,16 @@ pub(super) async fn watch_execution(
         tracing::warn!(execution = %name, ?resumed, last, ?reason, "A watch cannot go on from its cursor; it is reset");
     }
     let watch = Watch {
-        registry: Arc::clone(registry),
+        reading: Arc::clone(reading),
         row,
         feed,
         changes,
-        traceparent: traceparent(registry, &snapshot),
+        traceparent: traceparent(reading, &snapshot),
         watched,
         source,
         cursor: u64::try_from(after).unwrap_or(0),
         last_chunk,
-        page: registry.thresholds.watch_page,
+        page: reading.thresholds.watch_page,
         heartbeat,
         _taken: taken,
     };
@@ -92,7 +92,7 @@ fn begin(resumed: Option<Cursor<1>>, source: Source, start: i64, last: i64) -> (
 }
 
 struct Watch {
-    registry: Arc<ExecutionRegistry>,
+    reading: Arc<ExecutionReader>,
     row: ExecutionRow,
     feed: Arc<EventFeed>,
     changes: tokio::sync::watch::Receiver<Head>,
@@ -143,14 +143,14 @@ impl Watch {
                     if ended && self.cursor >= last {
                         return;
                     }
-                    let (changed, shutdown) = (self.changes.changed().map(drop), &self.registry.shutdown);
+                    let (changed, shutdown) = (self.changes.changed().map(drop), &self.reading.shutdown);
                     match wake(changed, shutdown, self.heartbeat).await {
                         Wake::Changed => {}
                         Wake::Stopping => {
                             Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry.")))?;
                         }
                         Wake::Quiet => {
-                            let server_time = Some(belay_proto::timestamp(self.registry.clock.now_micros()));
+                            let server_time = Some(belay_proto::timestamp(self.reading.clock.now_micros()));
                             yield self.message(Content::Heartbeat(v1::WatchHeartbeat { server_time })).into();
                         }
                     }
@@ -158,7 +158,7 @@ impl Watch {
                 }
                 for transition in transitions {
                     for event in transition.after(self.cursor) {
-                        let (sequence, event) = event.map_err(|error| undecodable(&error, &self.registry.vault))?;
+                        let (sequence, event) = event.map_err(|error| undecodable(&error, &self.reading.vault))?;
                         self.cursor = sequence;
                         // An end before the snapshot was followed by a retry.
                         let finished = transition.is_end() && sequence == transition.last() && sequence >= last;
@@ -224,12 +224,12 @@ impl Watch {
             return Ok(Vec::new());
         }
         let (key, page): (ExecutionKey, usize) = (self.row.key, self.page);
-        let read = self.registry.follower.read(move |reader| reader.read(key, cursor, page)).await;
+        let read = self.reading.follower.read(move |reader| reader.read(key, cursor, page)).await;
         let read = read.map_err(|error| unreadable(&error))?;
         let (mut transitions, mut bytes) = (Vec::new(), 0);
         let read_len = read.len();
         for transition in read {
-            wire::check_version(&transition).map_err(|error| undecodable(&error, &self.registry.vault))?;
+            wire::check_version(&transition).map_err(|error| undecodable(&error, &self.reading.vault))?;
             bytes += transition.shown.len();
             if bytes > MAX_PAGE_BYTES && !transitions.is_empty() {
                 break;
@@ -243,15 +243,15 @@ impl Watch {
         // Where events are large, the rest of a page would be read again and again.
         let is_whole = transitions.len() == read_len;
         let page = if is_whole { self.page.saturating_mul(2) } else { transitions.len() };
-        self.page = page.clamp(1, self.registry.thresholds.watch_page.max(1));
+        self.page = page.clamp(1, self.reading.thresholds.watch_page.max(1));
         Ok(transitions)
     }
 }
 
 /// The execution's span.
-fn traceparent(registry: &ExecutionRegistry, snapshot: &v1::Execution) -> String {
+fn traceparent(reading: &ExecutionReader, snapshot: &v1::Execution) -> String {
     let trace = snapshot.trace.clone().unwrap_or_default();
-    let (_, span) = span_of(&registry.telemetry, &snapshot.uid, &trace.traceparent, &trace.tracestate);
+    let (_, span) = span_of(&reading.telemetry, &snapshot.uid, &trace.traceparent, &trace.tracestate);
     span.traceparent()
 }
 

@@ -16,7 +16,7 @@ use super::{
     watch_execution::Messages,
 };
 use crate::{
-    ExecutionRegistry, feeds::followed::Followed, store::journal_reads::unreadable, upkeep::deletions::NAME_RESERVED,
+    ExecutionReader, feeds::followed::Followed, store::journal_reads::unreadable, upkeep::deletions::NAME_RESERVED,
 };
 
 /// How many executions are read for the first messages at a time: what a watcher that never reads holds in memory.
@@ -62,7 +62,7 @@ impl Place {
 }
 
 pub(super) async fn watch_executions(
-    registry: &Arc<ExecutionRegistry>,
+    reading: &Arc<ExecutionReader>,
     caller: &Principal,
     request: v1::WatchExecutionsRequest,
 ) -> Result<Messages<v1::WatchExecutionsResponse>, Status> {
@@ -71,14 +71,14 @@ pub(super) async fn watch_executions(
     let watched = Watched::executions(&parent, &filter, include_children);
     let list = v1::ListExecutionsRequest { parent, filter, include_children, ..Default::default() };
     // By the time of their creation all executions have a place.
-    let query = Query { order: Order::NEWEST_FIRST, limit: PAGE, ..query(&registry.vault, &list)? };
+    let query = Query { order: Order::NEWEST_FIRST, limit: PAGE, ..query(&reading.vault, &list)? };
     let resumed = watched.read(&cursor)?;
-    let taken = registry.watchers.take_for(caller)?;
+    let taken = reading.watchers.take_for(caller)?;
     // Subscribed before the place is taken, so that no commit after it is missed.
-    let committed = registry.follower.subscribe();
-    let changes = registry.follower.read(|reader| reader.latest()).await.map_err(|error| unreadable(&error))?;
-    let place = Place { changes, time: registry.now().as_micros() };
-    let journal = Source::new(&[&registry.journal]);
+    let committed = reading.follower.subscribe();
+    let changes = reading.follower.read(|reader| reader.latest()).await.map_err(|error| unreadable(&error))?;
+    let place = Place { changes, time: reading.now().as_micros() };
+    let journal = Source::new(&[&reading.journal]);
     let (resumes, reset) = match resumed.map(|cursor| Place::of(cursor, journal, place)) {
         None => (None, None),
         Some(Ok(from)) => (Some(from), None),
@@ -93,7 +93,7 @@ pub(super) async fn watch_executions(
         }
     };
     let watch = Watch {
-        registry: Arc::clone(registry),
+        reading: Arc::clone(reading),
         followed: Followed::new(query.clone()),
         query,
         watched,
@@ -111,7 +111,7 @@ pub(super) async fn watch_executions(
 
 /// A running watch of executions. What it holds does not grow with how slowly its messages are taken: it reads on when one has been taken.
 struct Watch {
-    registry: Arc<ExecutionRegistry>,
+    reading: Arc<ExecutionReader>,
     query: Query,
     followed: Followed,
     watched: Watched,
@@ -143,10 +143,10 @@ impl Watch {
             }
             if lists {
                 // Deletions up to now are no news.
-                let time = self.registry.now().as_micros();
+                let time = self.reading.now().as_micros();
                 drop(self.deletions(time).await?);
                 loop {
-                    let page = page(&self.registry, &self.query).await?;
+                    let page = page(&self.reading, &self.query).await?;
                     for row in &page.rows {
                         if let Some(content) = self.followed.tell(row, false) {
                             yield silent(content);
@@ -159,13 +159,13 @@ impl Watch {
             }
             loop {
                 self.committed.mark_unchanged();
-                let time = self.registry.now().as_micros();
+                let time = self.reading.now().as_micros();
                 for content in self.deletions(time).await? {
                     yield self.message(content);
                 }
                 loop {
                     let after = self.place.changes;
-                    let changes = self.registry.follower.read(move |reader| reader.changes(after, BATCH)).await;
+                    let changes = self.reading.follower.read(move |reader| reader.changes(after, BATCH)).await;
                     let changes = changes.map_err(|error| unreadable(&error))?;
                     if changes.next == after {
                         break;
@@ -177,7 +177,7 @@ impl Watch {
                     // The last message of a batch has the place after it.
                     let mut last = None;
                     for (key, is_new) in changed {
-                        let row = match self.registry.follower.row(key).await {
+                        let row = match self.reading.follower.row(key).await {
                             Ok(row) => row,
                             // Lists leave it out as well.
                             Err(StoreError::Damaged(_)) => None,
@@ -199,14 +199,14 @@ impl Watch {
                     lists = true;
                     yield self.message(Content::Listed(v1::WatchListed {}));
                 }
-                let (changed, shutdown) = (async { drop(self.committed.changed().await) }, &self.registry.shutdown);
+                let (changed, shutdown) = (async { drop(self.committed.changed().await) }, &self.reading.shutdown);
                 match wake(changed, shutdown, self.heartbeat).await {
                     Wake::Changed => tokio::time::sleep(PACE).await,
                     Wake::Stopping => {
                         Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry.")))?;
                     }
                     Wake::Quiet => {
-                        let server_time = Some(belay_proto::timestamp(self.registry.clock.now_micros()));
+                        let server_time = Some(belay_proto::timestamp(self.reading.clock.now_micros()));
                         yield self.message(Content::Heartbeat(v1::WatchHeartbeat { server_time }));
                     }
                 }
@@ -225,7 +225,7 @@ impl Watch {
         let mut told = Vec::new();
         let mut after = Position { time: self.deleted_after, key: ExecutionKey(i64::MIN) };
         loop {
-            let read = self.registry.follower.read(move |reader| reader.deleted_after(after, BATCH)).await;
+            let read = self.reading.follower.read(move |reader| reader.deleted_after(after, BATCH)).await;
             let found = read.map_err(|error| unreadable(&error))?;
             let Some(last) = found.last() else { break };
             after = Position { time: last.deleted_at, key: last.key };

@@ -7,7 +7,7 @@ use belay_execution::{Event, Execution};
 use belay_journal::{ExecutionKey, ExecutionRow, JournalReader, Loaded, Reading, StoreError};
 use belay_reasons as reasons;
 use belay_service_kit::status;
-use belay_sqlite::Lane;
+use belay_sqlite::{Lane, READERS, Threads};
 use tonic::{Code, Status};
 
 use crate::{
@@ -46,11 +46,11 @@ pub(crate) struct StoredEvents {
 impl JournalReads {
     pub(crate) fn new(
         reader: Arc<dyn JournalReader>,
-        vault: Arc<Vault>,
-        blobs: Arc<dyn BlobStore>,
-        folding: Lane,
+        vault: &Arc<Vault>,
+        blobs: &Arc<dyn BlobStore>,
+        threads: Threads,
     ) -> Self {
-        Self { reader, vault, blobs, folding }
+        Self { reader, vault: Arc::clone(vault), blobs: Arc::clone(blobs), folding: Lane::new(threads, READERS / 2) }
     }
 
     /// Reads from the store.

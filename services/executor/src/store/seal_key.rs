@@ -50,6 +50,11 @@ impl SealKeyFile {
         Ok(master_key)
     }
 
+    /// Whether there is no such file yet.
+    pub fn is_missing(&self) -> bool {
+        self.0.is_new()
+    }
+
     /// Creates the file if there is none. Call it once all stores that use the key are open, and before anything is sealed with it.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ pub(crate) async fn run(registry: Weak<ExecutionRegistry>) {
             }
         };
         this.deletions.ended_round();
-        let shutdown = this.shutdown.clone();
+        let shutdown = this.reading.shutdown.clone();
         tokio::select! {
             biased;
             () = shutdown.requested() => return,
@@ -109,7 +109,7 @@ async fn complete(registry: &Arc<ExecutionRegistry>, deletions: Vec<Deletion>) -
     }
     for deletion in &deletions {
         let owner = Owner { namespace: deletion.namespace.clone(), id: deletion.id.clone() };
-        registry.blobs.remove(owner).await.map_err(|error| format!("the store of blobs: {error}"))?;
+        registry.reading.blobs.remove(owner).await.map_err(|error| format!("the store of blobs: {error}"))?;
     }
     let deleted = |deletion: &Deletion| runner_v1::DeletedExecution {
         name: name_of(deletion),

@@ -27,7 +27,7 @@ pub(crate) async fn run(registry: Weak<ExecutionRegistry>, retention: Retention)
     let Some(started) = registry.upgrade().map(|this| this.now().as_micros()) else { return };
     loop {
         let Some(this) = registry.upgrade() else { return };
-        let shutdown = this.shutdown.clone();
+        let shutdown = this.reading.shutdown.clone();
         let round = async {
             match prune(&this, &retention, started).await {
                 Ok(0) => {}
@@ -36,7 +36,7 @@ pub(crate) async fn run(registry: Weak<ExecutionRegistry>, retention: Retention)
                     tracing::warn!(why, "Executions that the retention settings do not keep are not deleted yet")
                 }
             }
-            let interval = this.thresholds.retention_interval;
+            let interval = this.reading.thresholds.retention_interval;
             drop(this);
             tokio::time::sleep(interval).await;
         };

@@ -451,8 +451,8 @@ table! {
     "Name a folder of your own with `--state-dir` or `BELAY_STATE_DIR`; or `chmod 700` the named one if no other user needs it."
 
     STATE_DIR_MISSING Stores 2 false [] []
-    "The command needs an existing state directory, and there is none at the path. Nothing happened, and none was created."
-    "Check the path that `--state-dir` or `BELAY_STATE_DIR` names. Only `belay run` and `belay serve` create one."
+    "The command needs an existing state directory, and there is none at the path, or nothing was recorded in it yet. Nothing happened, and none was created."
+    "Check the path that `--state-dir` or `BELAY_STATE_DIR` names. Only `belay run`, `belay serve` and an executor that drives executions create one."
 
     STORE_LOCKED Stores 2 true [] [Unavailable]
     "Another process uses the store. Nothing happened."
@@ -577,6 +577,10 @@ table! {
     RUNNER_UNAVAILABLE Servers 1 true [] [Unavailable]
     "The executor or the approval gate cannot reach the tool runner. Running executions wait without using up an attempt."
     "Start the runner, or correct `--runner` of the executor and of the gate. Then give the command again."
+
+    READ_ONLY Servers 2 false [] [FailedPrecondition]
+    "The server was started with `--read-only`: it shows executions and drives none, so it carries out no request that changes something or needs the tool runner. Nothing happened."
+    "Send it to the executor that drives the executions of the same state directory."
 
     RUNNER_STOPPING Servers 1 true [] [Unavailable]
     "The tool runner is stopping and takes no calls. The executor waits for it."

@@ -71,13 +71,54 @@ impl Store {
     /// # Errors
     /// [`SqliteError::Gone`] when the store's files were removed or replaced.
     pub fn check_in_place(&self) -> Result<(), SqliteError> {
-        let is_there = |(path, id): &(PathBuf, FileId)| match file_id(path) {
-            Ok(found) => found == *id,
-            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
-        };
-        if self.files.iter().all(is_there) { Ok(()) } else { Err(SqliteError::Gone) }
+        if self.files.iter().all(is_in_place) { Ok(()) } else { Err(SqliteError::Gone) }
     }
 }
+
+fn is_in_place((path, id): &(PathBuf, FileId)) -> bool {
+    match file_id(path) {
+        Ok(found) => found == *id,
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
+/// A database that another process writes, or that none has open.
+#[derive(Debug)]
+pub struct ReadStore {
+    /// The connections that read it.
+    pub readers: Arc<Readers>,
+    /// The file as it was when it was opened. Its log is made anew by the next process that writes it.
+    file: (PathBuf, FileId),
+}
+
+impl ReadStore {
+    /// Checks that the database's file is still in place, as [`Store::check_in_place`] does.
+    ///
+    /// # Errors
+    /// [`SqliteError::Gone`] when it was removed or replaced.
+    pub fn check_in_place(&self) -> Result<(), SqliteError> {
+        if is_in_place(&self.file) { Ok(()) } else { Err(SqliteError::Gone) }
+    }
+}
+
+/// Opens a database with connections that change nothing, whether or not a process has it open; it needs no lock. `None` when there is none.
+///
+/// # Errors
+/// [`SqliteError`] when it cannot be opened: another format, no database, no right to read it.
+pub fn open_to_read(location: &Location, schema: &Schema) -> Result<Option<ReadStore>, SqliteError> {
+    let mut connections = Vec::with_capacity(READERS);
+    for _ in 0..READERS {
+        let Some(connection) = to_check(location, schema)? else { return Ok(None) };
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        connections.push(Arc::new(Mutex::new(connection)));
+    }
+    let id = file_id(&location.path)
+        .map_err(|source| SqliteError::Other(format!("{}: {source}", location.path.display())))?;
+    Ok(Some(ReadStore { readers: Arc::new(Readers::new(connections)), file: (location.path.clone(), id) }))
+}
+
+/// How many prepared statements a connection keeps.
+const STATEMENTS: usize = 64;
 
 /// Moves the write-ahead log into the database and empties it, so that no earlier state of a page is left in a file: together with
 /// `secure_delete`, deleted rows are gone from the store's files then. Returns `false` when that has to wait for a reader. Costs two flushes and
@@ -205,7 +246,7 @@ fn refuse_emptied(location: &Location, lock: &File) -> Result<(), SqliteError> {
 }
 
 /// A file next to the database, which has its name with this end.
-fn beside(location: &Location, end: &str) -> PathBuf {
+pub(crate) fn beside(location: &Location, end: &str) -> PathBuf {
     let mut path = location.path.clone().into_os_string();
     path.push(end);
     path.into()
@@ -255,7 +296,7 @@ fn connect(location: &Location) -> Result<Connection, rusqlite::Error> {
     connection.pragma_update(None, "secure_delete", true)?;
     // 2 MiB: a log is appended to, and recent pages are in the operating system's cache.
     connection.pragma_update(None, "cache_size", -2 * 1024)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     checksum::add_row_sum(&connection)?;
     Ok(connection)
 }

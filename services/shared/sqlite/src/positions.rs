@@ -6,7 +6,7 @@ use std::{
 };
 
 use belay_proto::stores::{Position, Service, Stores};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::{Location, SqliteError, Table};
 
@@ -85,6 +85,24 @@ pub fn positions(
     own.commit = own.commit.max(last_row);
     own.opened = own.commit;
     Ok(Arc::new(Stores::new(service, own, known)))
+}
+
+/// The position of a service's own store, read beside the process that writes it. `None` before its first start has ended.
+///
+/// # Errors
+/// When the store cannot be read, or the row is damaged.
+pub fn own_position(connection: &Connection, service: Service) -> Result<Option<Position>, SqliteError> {
+    let read =
+        format!("SELECT store_id, generation, opened, number, {} FROM position WHERE service = ?1", POSITION.intact());
+    let position = connection.query_row(&read, [service.as_str()], |row| {
+        let position =
+            Position { store_id: row.get(0)?, generation: row.get(1)?, opened: row.get(2)?, commit: row.get(3)? };
+        Ok((position, row.get::<_, bool>(4)?))
+    });
+    match position.optional()? {
+        Some((_, false)) => Err(SqliteError::Row(POSITION.damaged(service.as_str()))),
+        found => Ok(found.map(|(position, _)| position)),
+    }
 }
 
 /// Counts a commit, inside its transaction, and stores the new positions of others. Returns the commit's number, for

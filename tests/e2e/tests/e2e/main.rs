@@ -44,6 +44,7 @@ mod pauses;
 mod principals;
 mod protected;
 mod quickstart;
+mod readers;
 mod remedies;
 mod requests;
 mod results;

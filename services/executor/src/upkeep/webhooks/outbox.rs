@@ -128,7 +128,7 @@ async fn send_all(registry: Weak<ExecutionRegistry>, index: usize) {
         added.mark_unchanged();
         let Some(this) = registry.upgrade() else { return };
         let webhook = &this.webhooks[index];
-        let max_delay = this.thresholds.max_message_delay;
+        let max_delay = this.reading.thresholds.max_message_delay;
         let round = async {
             if !is_rescheduled && !is_planted(Defect::WallClockMessages) {
                 reschedule(&this, webhook).await?;
@@ -170,7 +170,7 @@ async fn send_all(registry: Weak<ExecutionRegistry>, index: usize) {
 
 /// Sends messages now whose time is later than any delay: an earlier process had a clock that was ahead.
 async fn reschedule(registry: &ExecutionRegistry, webhook: &Webhook) -> Result<(), String> {
-    let (now, max_delay) = (registry.now().as_micros(), registry.thresholds.max_message_delay);
+    let (now, max_delay) = (registry.now().as_micros(), registry.reading.thresholds.max_message_delay);
     let (name, latest) = (webhook.name.clone(), now.saturating_add(micros(max_delay)));
     // Without messages, nothing is committed.
     let first = registry.reads.read(move |reader| reader.next_message(&name)).await;
@@ -263,7 +263,8 @@ async fn send(
     let started = registry.now().as_micros();
     let sent = webhook.receiver.send(&message.id, started.div_euclid(1_000_000), &message.body).await;
     let (now, attempts) = (registry.now().as_micros(), row.attempts.saturating_add(1));
-    let limits = Limits { max_delay: registry.thresholds.max_message_delay, give_up_after: webhook.give_up_after };
+    let limits =
+        Limits { max_delay: registry.reading.thresholds.max_message_delay, give_up_after: webhook.give_up_after };
     let failure = sent.err().map(|error| error.to_string());
     let next = next(failure.is_none(), attempts, failures, age(row, now), limits);
     let operation = match next {
@@ -295,7 +296,7 @@ async fn until_next(registry: &ExecutionRegistry, webhook: &Webhook) -> Result<D
     let next = registry.reads.read(move |reader| reader.next_message(&name)).await;
     let next = next.map_err(|error| unreadable(&error).to_string())?;
     let wait = next.map(|next| u64::try_from(next - registry.now().as_micros()).unwrap_or(0));
-    let max_delay = registry.thresholds.max_message_delay;
+    let max_delay = registry.reading.thresholds.max_message_delay;
     Ok(wait.map_or(max_delay, |wait| Duration::from_micros(wait).min(max_delay)))
 }
 
