@@ -105,7 +105,7 @@ const JOURNAL: &str = "journal.db";
 /// The folder of blobs in the state directory.
 const BLOBS: &str = "blobs";
 
-/// Opens what another process writes, or has written; creates and changes nothing.
+/// Opens what another process writes, or has written; changes nothing of what is stored.
 async fn reader(
     front: &Front,
     redactor: Redactor,

@@ -142,9 +142,10 @@ impl Queries {
             // A row is visible with its commit, and the heads in memory follow a moment later.
             let head = match (known, recorded_head(&connection, key)?) {
                 (Some(known), Ok(Some(recorded))) if recorded.last_sequence > known.last_sequence => recorded,
+                // Deleted, which a reader beside the owner may not know yet.
+                (_, Ok(None)) => return Ok(Ok(Vec::new())),
                 (Some(known), _) => known,
                 (None, Ok(Some(recorded))) => recorded,
-                (None, Ok(None)) => return Ok(Ok(Vec::new())),
                 (None, Err(damaged)) => return Ok(Err(damaged)),
             };
             if head.last_sequence <= after {
@@ -219,6 +220,9 @@ impl Queries {
     }
 
     pub(crate) fn latest(&self) -> Result<Cursor, StoreError> {
+        if let Some(tail) = &self.tail {
+            tail.check().map_err(store_error)?;
+        }
         rows::last_row(&self.connection()).map(Cursor).map_err(failed)
     }
 

@@ -203,6 +203,11 @@ impl EventFeed {
         self.end.receiver_count() > 0
     }
 
+    /// Whether its end is known.
+    pub(super) fn has_end(&self) -> bool {
+        self.end.borrow().is_some()
+    }
+
     /// The execution's revision as far as it is known; see [`Head::last`].
     pub(super) fn revision(&self) -> u64 {
         self.head.borrow().last

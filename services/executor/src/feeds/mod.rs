@@ -192,21 +192,31 @@ impl Follower {
     pub(crate) async fn catch_up(&self) -> Result<bool, StoreError> {
         let Some(last) = &self.tail else { return Ok(false) };
         let mut last = last.lock().await;
-        let first = *last;
-        loop {
+        // A bound: an owner that commits all the time keeps nobody here.
+        let latest = self.read(|reader| reader.latest()).await?;
+        if latest < *last {
+            // An older copy of the store was put in its place.
+            return Err(StoreError::Gone);
+        }
+        let found = *last < latest;
+        while *last < latest {
             let after = *last;
             let changes = self.read(move |reader| reader.changes(after, BATCH)).await?;
-            if changes.next == after {
-                break;
-            }
             self.observed(&changes.changes).await?;
-            *last = changes.next;
-        }
-        let found = *last != first;
-        if found {
+            // A deletion has a number and is no change.
+            *last = if changes.next == after { latest } else { changes.next };
+            // At once: the request that this is done for may be dropped at the next read.
             self.has_committed();
         }
         Ok(found)
+    }
+
+    /// Whether an execution is gone that another process has deleted; its watchers are not told of that by any event.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn has_lost(&self, key: ExecutionKey) -> Result<bool, StoreError> {
+        Ok(self.tail.is_some() && self.row(key).await?.is_none())
     }
 
     /// Publishes what another process has committed, without its events: readers and watchers read them from the store.
@@ -215,9 +225,11 @@ impl Follower {
             // An execution without a feed has neither readers nor watchers.
             let Some(feed) = self.feed_in_use(change.key) else { continue };
             feed.observe(change.last_sequence);
-            if feed.is_awaited() {
+            // Also an end that nobody waits for any more: the execution may have gone on since.
+            if feed.is_awaited() || feed.has_end() {
                 match self.row(change.key).await {
-                    Ok(row) => feed.set_end(row.is_some_and(|row| row.summary.ended)),
+                    // Whoever waits for one that was deleted is told so.
+                    Ok(row) => feed.set_end(row.is_none_or(|row| row.summary.ended)),
                     // Whoever waits for it reads it, and is told.
                     Err(StoreError::Damaged(_)) => feed.set_end(true),
                     Err(error) => return Err(error),

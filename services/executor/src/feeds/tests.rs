@@ -310,6 +310,35 @@ async fn no_reader_is_shown_less_than_was_shown() {
     }
 }
 
+/// B-38: beside the owner, an end that nobody waits for any more is known no longer once the execution has gone on; and one that ended and was deleted
+/// before it was seen is known to be gone.
+#[tokio::test]
+async fn an_end_beside_the_owner_is_that_of_the_store() {
+    let (mut world, mut random) = (World::new().await, Random(5));
+    let mut driven = world.begin(0, plan(1));
+    world.commit(&mut driven, &mut random).await;
+    let key = driven.key.unwrap();
+    let feed = world.beside.feed(key);
+    let waiting = feed.subscribe_end();
+    let until = async |world: &mut World, driven: &mut Driven, random: &mut Random, ended: bool| {
+        while driven.execution.state().is_terminal() != ended {
+            world.commit(driven, random).await;
+        }
+    };
+    until(&mut world, &mut driven, &mut random, true).await;
+    assert!(!feed.has_end() && world.beside.catch_up().await.unwrap() && feed.has_end());
+    drop(waiting);
+    until(&mut world, &mut driven, &mut random, false).await;
+    assert!(world.beside.catch_up().await.unwrap() && !feed.has_end(), "it runs again");
+    until(&mut world, &mut driven, &mut random, true).await;
+    let fence = Fence { shard: 0, token: world.journal.fence };
+    let delete = Operation::Delete { key, deleted_at: 1, request: belay_journal::DeleteRequest::default(), fence };
+    assert!(!world.beside.has_lost(key).await.unwrap());
+    world.journal.writer.commit(&[delete]).await.unwrap()[0].as_ref().unwrap();
+    assert!(world.beside.catch_up().await.unwrap(), "those who follow all executions are told");
+    assert!(world.beside.has_lost(key).await.unwrap() && !world.beside.catch_up().await.unwrap());
+}
+
 /// What a test of follower and store needs of a transition is its sequences only.
 fn transition(first_sequence: u64) -> Transition {
     Transition { first_sequence, count: 1, version: 1, shown: vec![0], sealed: None, facts: None }

@@ -357,6 +357,7 @@ mod tests {
         reasons::ARTIFACT_NOT_FOUND,
         reasons::ARTIFACT_CONTENT_NOT_KEPT,
         reasons::BLOB_DAMAGED,
+        reasons::READ_ONLY,
         reasons::NOT_APPROVED,
         reasons::SUBJECT_CHANGED,
         reasons::SUBJECT_INVALID,

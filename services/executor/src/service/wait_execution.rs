@@ -41,16 +41,16 @@ pub(super) async fn wait_execution(
         }
         tokio::select! {
             biased;
-            shown = shown(&mut end) => {
-                if let Some(shown) = shown {
-                    return Ok(Arc::unwrap_or_clone(shown));
-                }
-            }
             () = reading.shutdown.requested() => {
                 let stopping = status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry.");
                 return Err(stopping.into());
             }
             () = is_over.as_mut() => return show(reading, &name, ExecutionView::Basic).await,
+            shown = shown(&mut end) => {
+                if let Some(shown) = shown {
+                    return Ok(Arc::unwrap_or_clone(shown));
+                }
+            }
         }
     }
 }

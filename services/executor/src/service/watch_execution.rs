@@ -1,7 +1,7 @@
 use std::{iter::Peekable, pin::Pin, sync::Arc, time::Duration, vec::IntoIter};
 
 use belay_defects::{Defect, is_planted};
-use belay_journal::{ExecutionKey, ExecutionRow};
+use belay_journal::{ExecutionKey, ExecutionRow, StoreError};
 use belay_proto::{
     v1::{self, watch_execution_response::Content, watch_reset::Reason},
     watch::WatchMessage,
@@ -150,6 +150,10 @@ impl Watch {
                             Err(Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry.")))?;
                         }
                         Wake::Quiet => {
+                            let key = self.row.key;
+                            if self.reading.follower.has_lost(key).await.map_err(|error| unreadable(&error))? {
+                                Err(unreadable(&StoreError::Missing(key)))?;
+                            }
                             let server_time = Some(belay_proto::timestamp(self.reading.clock.now_micros()));
                             yield self.message(Content::Heartbeat(v1::WatchHeartbeat { server_time })).into();
                         }

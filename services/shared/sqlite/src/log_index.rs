@@ -7,7 +7,7 @@
 use std::{fs::File, io, path::Path};
 
 use rustix::{
-    fs::{FallocateFlags, fallocate, fstatvfs},
+    fs::{FallocateFlags, fallocate, statvfs},
     io::Errno,
 };
 
@@ -34,16 +34,21 @@ pub(crate) fn index_size(log: u64) -> u64 {
 
 /// Reserves the space of an index that SQLite has created, where it has to be: for a log that takes all of the disk. A file system that cannot reserve
 /// space is left as it is.
-pub(crate) fn reserve(index: &Path) -> io::Result<()> {
-    let file = File::options().write(true).open(index)?;
-    let disk = fstatvfs(&file)?;
+///
+/// Returns the index if it had to be opened. It must stay open as long as SQLite has it: a process that closes any descriptor of a file loses all its
+/// locks on it (fcntl(2)), also the one by which SQLite tells other processes that the index is in use. The next one that opened the store would cut it
+/// off and begin anew, under the feet of this one.
+pub(crate) fn reserve(index: &Path) -> io::Result<Option<File>> {
+    let disk = statvfs(index)?;
     if disk.f_frsize >= EXTENDED_BY {
-        return Ok(());
+        return Ok(None);
     }
+    let file = File::options().write(true).open(index)?;
     let wanted = index_size(disk.f_blocks.saturating_mul(disk.f_frsize)).min(MAX_RESERVED);
     match fallocate(&file, FallocateFlags::empty(), 0, wanted) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        reserved => Ok(reserved?),
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Some(file)),
+        // Nothing is open yet but the connection that fails with this.
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Store {
     files: Vec<(PathBuf, FileId)>,
     /// `None` for a simulated disk.
     ballast: Option<Mutex<Ballast>>,
+    /// The index of the log, if it was opened for its space; see [`log_index::reserve`].
+    _index: Option<File>,
     /// Held as long as the store is open; the operating system releases it when the process ends.
     _lock: Option<File>,
 }
@@ -169,10 +171,13 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
         lock.set_len(MADE).map_err(|source| SqliteError::Other(format!("the lock file cannot be marked: {source}")))?;
     }
     checkpoint(&writer)?;
-    if location.vfs.is_none() {
-        let index = beside(location, "-shm");
-        log_index::reserve(&index).map_err(|error| no_room(&index, error))?;
-    }
+    let index = match location.vfs {
+        None => {
+            let index = beside(location, "-shm");
+            log_index::reserve(&index).map_err(|error| no_room(&index, error))?
+        }
+        Some(_) => None,
+    };
     let writer = Arc::new(Mutex::new(writer));
     let readers = match location.vfs {
         Some(_) => Readers::new(vec![Arc::clone(&writer)]),
@@ -186,7 +191,7 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
         Some(_) => Vec::new(),
         None => files(location)?,
     };
-    Ok(Store { writer, readers: Arc::new(readers), files, ballast, _lock: lock })
+    Ok(Store { writer, readers: Arc::new(readers), files, ballast, _index: index, _lock: lock })
 }
 
 /// Makes the database's file its owner's alone; SQLite gives its log and its index the same mode. The folder is private as well, so where this is not
@@ -405,6 +410,22 @@ mod tests {
             drop(store);
             fs::set_permissions(&location.path, Permissions::from_mode(0o644)).unwrap();
         }
+    }
+
+    /// SQLite tells other processes by a lock on the index that it is in use; without that, the next process that opens the store begins it anew, and
+    /// this one ends with SIGBUS.
+    #[test]
+    fn the_index_of_the_log_stays_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("store"));
+        let store = open(&location, &GOOD).unwrap();
+        let (.., inode) = file_id(&beside(&location, "-shm")).unwrap();
+        // The "dead man switch" of SQLite's unix VFS: a shared lock on byte 128.
+        let is_it = |lock: &str| lock.contains(" READ ") && lock.ends_with(&format!(":{inode} 128 128"));
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        assert!(locks.lines().any(is_it), "{locks}");
+        drop(store);
+        assert!(!fs::read_to_string("/proc/locks").unwrap().lines().any(is_it));
     }
 
     /// On a full disk nothing is mapped and written.

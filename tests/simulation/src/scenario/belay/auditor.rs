@@ -319,7 +319,7 @@ async fn read_blobs(name: &str, events: &[v1::ExecutionEvent], observed: &Observ
         let read = until_answered(random, || {
             let request = request.clone();
             async move {
-                let mut pieces = connect().read_blob(request).await?.into_inner();
+                let mut pieces = connect(hosts::EXECUTOR_URI).read_blob(request).await?.into_inner();
                 let mut bytes = Vec::new();
                 while let Some(piece) = pieces.message().await? {
                     bytes.extend(piece.data);

@@ -74,6 +74,17 @@ impl Bugs {
         Self { defect: Some(defect), ..Self::default() }
     }
 
+    /// Whether a process that drives nothing reads the journal beside the executor, and clients look there as well.
+    pub(super) fn reads_beside(&self) -> bool {
+        // What is planted is to be found by the clients of the executor alone.
+        let is_planted = self.defect.is_some()
+            || self.writes_behind
+            || [self.calls, self.gate].contains(&Memory::Replaced)
+            || [self.journal, self.ledger].contains(&Synchronous::Normal)
+            || self.workspaces != Flaw::None;
+        !is_planted
+    }
+
     /// A channel of a service with these stores. When a bug loses a store's contents, the services do not report positions to each other: they would
     /// detect the loss, and the audit has to find the bug without that. The same when executors are replaced: one that is told that its store is behind
     /// stops before it writes.

@@ -68,6 +68,8 @@ pub(super) struct Order {
 /// A client's connection to the executor, replaced after every failure.
 pub(super) struct Connection {
     client: ExecutorServiceClient<Channel>,
+    /// Where it connects to.
+    uri: &'static str,
     observed: Observations,
     /// Whether the requested execution was lost with the journal.
     is_lost: bool,
@@ -83,8 +85,27 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(observed: &Observations) -> Self {
+        Self::to(hosts::EXECUTOR_URI, observed)
+    }
+
+    /// One to the executor, or to the one that only reads its journal, where there is one: for requests that change nothing.
+    pub(super) fn to_either(observed: &Observations, random: &mut StdRng) -> Self {
+        if observed.has_reader() && random.random_bool(0.5) {
+            trace::count("connections to the one that only reads");
+            return Self::to(hosts::READER_URI, observed);
+        }
+        Self::new(observed)
+    }
+
+    /// The same, or now and then one to the other of them.
+    pub(super) fn or_either(self, random: &mut StdRng) -> Self {
+        if self.observed.has_reader() { Self::to_either(&self.observed, random) } else { self }
+    }
+
+    fn to(uri: &'static str, observed: &Observations) -> Self {
         Self {
-            client: connect(),
+            client: connect(uri),
+            uri,
             observed: observed.clone(),
             is_lost: false,
             taken: BTreeSet::new(),
@@ -124,7 +145,7 @@ impl Connection {
             Ok(answer) => answer.map(Response::into_inner).map_err(Some),
             Err(_) => {
                 trace::event("no answer");
-                self.client = connect();
+                self.client = connect(self.uri);
                 Err(None)
             }
         }
@@ -171,13 +192,13 @@ impl Connection {
             None if is_ours && matches!(code, Code::Internal | Code::DataLoss | Code::InvalidArgument) => {
                 self.observed.violation(format_args!("{code:?}: {message}"));
             }
-            None => self.client = connect(),
+            None => self.client = connect(self.uri),
         }
     }
 }
 
-pub(super) fn connect() -> ExecutorServiceClient<Channel> {
-    ExecutorServiceClient::new(hosts::channel(hosts::EXECUTOR_URI))
+pub(super) fn connect(uri: &'static str) -> ExecutorServiceClient<Channel> {
+    ExecutorServiceClient::new(hosts::channel(uri))
 }
 
 /// One client machine: processes its orders concurrently.

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use belay_approval_gate::RunnerClient;
 use belay_blobs::Folder;
-use belay_executor::{ExecutionRegistry, Runner};
+use belay_executor::{ExecutionReader, ExecutionRegistry, ReaderParts, Runner};
 use belay_grant::{Keys, SigningKey};
-use belay_journal::{Committed, Done, ExecutionKey, JournalWriter as _, Opened, Operation, Refused, StoreError};
+use belay_journal::{
+    Committed, Done, ExecutionKey, JournalWriter as _, Opened, OpenedToRead, Operation, Refused, StoreError,
+};
 use belay_journal_memory::LostAnswers;
 use belay_journal_sqlite::SqliteWriter;
 use belay_policy::Policies;
@@ -44,6 +46,7 @@ use crate::checker::Checker;
 use crate::{disk, kill_points, machine, net, trace, vfs};
 
 const EXECUTOR_PORT: u16 = 7000;
+const READER_PORT: u16 = 7001;
 const RUNNER_PORT: u16 = 7100;
 const PEOPLE_PORT: u16 = 7200;
 const SERVICES_PORT: u16 = 7201;
@@ -52,6 +55,8 @@ const SERVICES_PORT: u16 = 7201;
 pub(super) const RUNNER_URI: &str = "http://runner:7100";
 /// The executor's endpoint.
 pub(super) const EXECUTOR_URI: &str = "http://executor:7000";
+/// The endpoint of the one that only reads the executor's journal.
+pub(super) const READER_URI: &str = "http://executor:7001";
 /// The gate's endpoint for people.
 pub(super) const PEOPLE_URI: &str = "http://gate:7200";
 /// The gate's endpoint for services.
@@ -540,6 +545,8 @@ fn no_spans(seed: u64) -> Telemetry {
 /// An executor that drives executions, whether or not it can be reached.
 struct Running {
     executions: Arc<ExecutionRegistry>,
+    /// One that only reads its journal, on the same machine.
+    reader: Option<Arc<ExecutionReader>>,
     shutdown: Shutdown,
     _trigger: Trigger,
 }
@@ -571,6 +578,11 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
     // After a restore, fences are given again.
     let history = u64::from(site.backup.restores()) << 32;
     let ids = Ids::seeded(site.seed.wrapping_add(journal.fence.cast_unsigned()).wrapping_add(history));
+    let beside = OpenedToRead {
+        reader: Arc::clone(&journal.client_reader),
+        identity: journal.stores.own().identity(),
+        writes: shared.writes(),
+    };
     let channel = |uri| site.bugs.channel(channel(uri), &journal.stores);
     let (runner, gate) = (channel(RUNNER_URI), channel(SERVICES_URI));
     let (trigger, shutdown) = Shutdown::new();
@@ -594,6 +606,10 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
         webhooks,
         thresholds: site.knobs.executor,
     });
+    let reader = match site.bugs.reads_beside() {
+        true => Some(start_reader(site, beside, shutdown.clone()).await?),
+        false => None,
+    };
     if site.bugs.webhooks {
         tokio::spawn(site.mailbox.clone().watch(shared.clone()));
     }
@@ -601,12 +617,49 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
         executions.drive_all().await?;
     }
     trace::count("executor starts");
-    Ok(Running { executions, shutdown, _trigger: trigger })
+    Ok(Running { executions, reader, shutdown, _trigger: trigger })
 }
 
-async fn serve_executor(site: &Site, Running { executions, shutdown, .. }: &Running) -> Outcome {
+/// Starts one that only reads the executor's journal: it shares nothing with it but the store.
+async fn start_reader(
+    site: &Site,
+    journal: OpenedToRead,
+    shutdown: Shutdown,
+) -> Result<Arc<ExecutionReader>, StoreError> {
+    let (reader, follow) = ExecutionReader::beside_owner(ReaderParts {
+        journal,
+        blobs: Arc::new(Folder::on(BlobDisk, Path::new(FOLDER).join("blobs"))),
+        threads: THREADS,
+        clock: Arc::new(WallClock),
+        ids: Ids::seeded(site.seed.wrapping_mul(41)),
+        redactor: REDACTOR.clone(),
+        master_key: belay_executor::MasterKey::new([7; 32]),
+        telemetry: no_spans(site.seed),
+        shutdown,
+        max_watchers: site.knobs.limits().watchers.value,
+        thresholds: site.knobs.executor,
+    })
+    .await?;
+    let checker = site.checker.clone();
+    tokio::spawn(async move {
+        let error = follow.await;
+        checker.violation(format_args!("the journal is followed no more: {error}"));
+    });
+    Ok(reader)
+}
+
+async fn serve_executor(site: &Site, Running { executions, reader, shutdown, .. }: &Running) -> Outcome {
     let access = Access::unauthenticated_person("simulation");
     let hosted = belay_executor::hosted(Arc::clone(executions));
+    let reading = async {
+        match reader {
+            Some(reader) => {
+                let access = Access::unauthenticated_person("simulation");
+                serve(READER_PORT, belay_executor::hosted_to_read(Arc::clone(reader)), access, shutdown.clone()).await
+            }
+            None => pending().await,
+        }
+    };
     tokio::select! {
         biased;
         reason = executions.broken() => Err(match &*reason {
@@ -614,6 +667,7 @@ async fn serve_executor(site: &Site, Running { executions, shutdown, .. }: &Runn
             reason => reason.to_string().into(),
         }),
         served = serve(EXECUTOR_PORT, hosted, access, shutdown.clone()) => served,
+        served = reading => served,
     }
 }
 

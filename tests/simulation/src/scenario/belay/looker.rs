@@ -34,11 +34,14 @@ const MAX_GOT: usize = 3;
 /// Looks as long as the simulation runs.
 pub(super) async fn look(seed: u64, observed: Observations) -> turmoil::Result {
     let mut random = StdRng::seed_from_u64(seed);
-    let mut connection = Connection::new(&observed);
+    let mut either = StdRng::seed_from_u64(seed ^ 0x7EAD);
+    let mut connection = Connection::to_either(&observed, &mut either);
     // How far each execution was shown to have come, and whether it had ended.
     let mut shown = BTreeMap::<String, (i64, bool)>::new();
     loop {
         pause(&mut random, 150).await;
+        // One after the other: neither shows less than the other has shown.
+        connection = connection.or_either(&mut either);
         let request = v1::ListExecutionsRequest {
             parent: "namespaces/-".to_owned(),
             page_size: 1_000,
@@ -55,6 +58,7 @@ pub(super) async fn look(seed: u64, observed: Observations) -> turmoil::Result {
             }
         }
         for _ in 0..page.executions.len().min(MAX_GOT) {
+            connection = connection.or_either(&mut either);
             let row = &page.executions[random.random_range(0..page.executions.len())];
             let request = v1::GetExecutionRequest { name: row.name.clone(), view: v1::ExecutionView::Basic.into() };
             let execution =

@@ -645,6 +645,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         damaged.clone(),
         taken.clone(),
         backup.clone(),
+        bugs.reads_beside(),
     );
     let policies = policy::generate(&mut random);
     let mut knobs = Knobs::generate(&mut random, seed);

@@ -31,6 +31,8 @@ pub(super) struct Observations {
     taken: Taken,
     /// The backup that is put back.
     backup: Backup,
+    /// Whether there is one that only reads the executor's journal.
+    has_reader: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -118,9 +120,15 @@ impl Observations {
         damaged: Damaged,
         taken: Taken,
         backup: Backup,
+        has_reader: bool,
     ) -> Self {
         let checker = checker.clone();
-        Self { checker, gate_remembers, journal_remembers, damaged, taken, backup, ..Self::default() }
+        Self { checker, gate_remembers, journal_remembers, damaged, taken, backup, has_reader, ..Self::default() }
+    }
+
+    /// Whether there is one that only reads the executor's journal.
+    pub(super) fn has_reader(&self) -> bool {
+        self.has_reader
     }
 
     /// What was observed so far.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use belay_journal::{Committed, JournalReader, JournalWriter, Opened, Operation, Reading, Refused, StoreError};
 use belay_journal_sqlite::SqliteWriter;
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, watch};
 
 use super::bugs::{Bugs, Journaled};
 use super::hosts::Owners;
@@ -16,7 +16,7 @@ use crate::trace;
 
 /// The journal, as the last executor that opened it has it. Clones are the same journal.
 #[derive(Clone, Default)]
-pub(super) struct SharedJournal(Arc<RwLock<Option<Open>>>);
+pub(super) struct SharedJournal(Arc<RwLock<Option<Open>>>, watch::Sender<()>);
 
 struct Open {
     writer: Journaled,
@@ -37,6 +37,11 @@ impl SharedJournal {
         let Opened { writer, reader, client_reader, store_id, stores, fence } = open().await?;
         *current = Some(Open { writer: Journaled::new(writer, bugs), reader: Arc::clone(&reader), fence });
         Ok(Opened { writer: (), reader, client_reader, store_id, stores, fence })
+    }
+
+    /// Changes when something is about to be written, as the log of a journal does.
+    pub(super) fn writes(&self) -> watch::Receiver<()> {
+        self.1.subscribe()
     }
 
     pub(super) async fn read<T>(
@@ -71,6 +76,7 @@ impl JournalWriter for SharedWriter {
     async fn commit(&mut self, batch: &[Operation]) -> Committed {
         let mut current = self.journal.0.write().await;
         let Some(open) = current.as_mut() else { return Err(StoreError::Broken) };
+        self.journal.1.send_replace(());
         if self.fence == open.fence {
             let Open { writer, reader, .. } = open;
             let commit = self.owners.remembering(batch, writer.commit(batch));

@@ -17,7 +17,8 @@ const HEARTBEAT: Duration = Duration::from_millis(300);
 
 /// Follows execution `name` until its last event: no gaps and no duplicates, both live and in replay. B-02.
 pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRng) {
-    let mut connection = Connection::new(observed);
+    let mut either = random.clone();
+    let mut connection = Connection::to_either(observed, &mut either);
     let watched = Watched::execution(name);
     let mut seen = Seen::default();
     let mut restores = observed.restores();
@@ -50,6 +51,7 @@ pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRn
             seen = Seen::default();
         }
         pause(&mut random, 300).await;
+        connection = connection.or_either(&mut either);
     }
 }
 
