@@ -52,9 +52,17 @@ pub(super) async fn watch_execution(
     let feed = reading.feed(row.key);
     let changes = feed.subscribe();
     let last_chunk = changes.borrow().chunks;
-    let snapshot = show(reading, &name, request.view()).await?;
-    let last = snapshot.last_sequence;
+    let mut snapshot = show(reading, &name, request.view()).await?;
     let source = Source::new(&[&reading.journal, &snapshot.uid]);
+    if let Some(cursor) = resumed
+        && cursor.source == source
+        && is_stored(reading, row.key, cursor.place[0], snapshot.last_sequence).await?
+    {
+        // Another process has read from the store what this one has not heard of yet: a commit whose answer is on its way.
+        feed.raise(u64::try_from(cursor.place[0]).unwrap_or(0));
+        snapshot = show(reading, &name, request.view()).await?;
+    }
+    let last = snapshot.last_sequence;
     let start = if request.include_earlier_events { 0 } else { last };
     let (after, reset) = begin(resumed, source, start, last);
     if let Some(reason) = reset {
@@ -78,6 +86,16 @@ pub(super) async fn watch_execution(
         _taken: taken,
     };
     Ok(Box::pin(watch.stream(snapshot, reset)))
+}
+
+/// Whether the store has an event that is after the last one that is known here.
+async fn is_stored(reading: &ExecutionReader, key: ExecutionKey, sequence: i64, last: i64) -> Result<bool, Status> {
+    let Some(before) = sequence.checked_sub(1).and_then(|before| u64::try_from(before).ok()) else { return Ok(false) };
+    if sequence <= last {
+        return Ok(false);
+    }
+    let read = reading.follower.read(move |reader| reader.read(key, before, 1)).await;
+    Ok(!read.map_err(|error| unreadable(&error))?.is_empty())
 }
 
 /// After which event a watch begins, and why it begins with a reset. `start` is where one without a cursor begins, and `last` is the last event that there is.

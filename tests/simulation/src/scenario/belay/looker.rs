@@ -40,8 +40,6 @@ pub(super) async fn look(seed: u64, observed: Observations) -> turmoil::Result {
     let mut shown = BTreeMap::<String, (i64, bool)>::new();
     loop {
         pause(&mut random, 150).await;
-        // One after the other: neither shows less than the other has shown.
-        connection = connection.or_either(&mut either);
         let request = v1::ListExecutionsRequest {
             parent: "namespaces/-".to_owned(),
             page_size: 1_000,
@@ -58,7 +56,6 @@ pub(super) async fn look(seed: u64, observed: Observations) -> turmoil::Result {
             }
         }
         for _ in 0..page.executions.len().min(MAX_GOT) {
-            connection = connection.or_either(&mut either);
             let row = &page.executions[random.random_range(0..page.executions.len())];
             let request = v1::GetExecutionRequest { name: row.name.clone(), view: v1::ExecutionView::Basic.into() };
             let execution =
