@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Queries {
     readers: Arc<Readers>,
     heads: Heads,
-    /// What is written to by another process; `None` where this one writes, and keeps the heads.
+    /// The end of the log of a journal that another process writes; `None` where this one writes, and keeps the heads.
     tail: Option<Tail>,
 }
 

@@ -93,8 +93,8 @@ pub(crate) struct Follower {
     keeps: Notify,
     /// Messages to executions, to be delivered. Not bounded: there are as many as executions end.
     mail: mpsc::UnboundedSender<Mail>,
-    /// The last transition that readers and watchers know of, where another process writes the store: then each look reads what was committed. Where this process does, every commit passes
-    /// through here.
+    /// The last transition that readers and watchers know of, where another process writes the store: then each look reads what was committed since.
+    /// `None` where this process writes it: then every commit passes through here.
     tail: Option<tokio::sync::Mutex<Cursor>>,
     /// Locked by the task that delivers them.
     pub(crate) mailed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Mail>>,

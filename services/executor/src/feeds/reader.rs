@@ -23,7 +23,7 @@ use crate::{
 /// It is the same in the process that drives executions and in one that drives none and follows the store of another process. It has no writer, no tool
 /// runner and no approval gate, so that nothing that looks can act.
 pub struct ExecutionReader {
-    /// What readers are shown of the store.
+    /// The follower of the store, for all that readers are shown.
     pub(crate) follower: Arc<Follower>,
     /// Hides and opens secrets.
     pub(crate) vault: Arc<Vault>,

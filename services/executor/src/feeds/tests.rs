@@ -104,7 +104,7 @@ impl World {
         Self { journal, vault, follower, beside, unpublished: Vec::new() }
     }
 
-    /// What a reader asks: the process that drives executions, or the one beside it.
+    /// The follower of the process that drives executions, or of the one beside it.
     fn follower(&self, which: usize) -> &Follower {
         [&self.follower, &self.beside][which]
     }

@@ -52,7 +52,7 @@ impl Reader {
     }
 }
 
-/// What each method that looks at an execution answers, one after the other.
+/// The answers of methods that look at an execution, one after the other.
 async fn looked(client: &Client, id: &str) -> Vec<String> {
     let (name, mut raw) = (name(id), client.raw());
     let mut all = Vec::new();

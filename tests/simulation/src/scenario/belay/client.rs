@@ -88,7 +88,7 @@ impl Connection {
         Self::to(hosts::EXECUTOR_URI, observed)
     }
 
-    /// One to the executor, or to the one that only reads its journal, where there is one: for requests that change nothing.
+    /// A connection to the executor, or to the reader of its journal where there is one: for requests that change nothing.
     pub(super) fn to_either(observed: &Observations, random: &mut StdRng) -> Self {
         if observed.has_reader() && random.random_bool(0.5) {
             trace::count("connections to the one that only reads");
@@ -97,7 +97,7 @@ impl Connection {
         Self::new(observed)
     }
 
-    /// The same, or now and then one to the other of them.
+    /// The same connection, or a new one to either of them where there is a reader.
     pub(super) fn or_either(self, random: &mut StdRng) -> Self {
         if self.observed.has_reader() { Self::to_either(&self.observed, random) } else { self }
     }

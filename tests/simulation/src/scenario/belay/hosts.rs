@@ -55,7 +55,7 @@ const SERVICES_PORT: u16 = 7201;
 pub(super) const RUNNER_URI: &str = "http://runner:7100";
 /// The executor's endpoint.
 pub(super) const EXECUTOR_URI: &str = "http://executor:7000";
-/// The endpoint of the one that only reads the executor's journal.
+/// The endpoint of the reader of the executor's journal.
 pub(super) const READER_URI: &str = "http://executor:7001";
 /// The gate's endpoint for people.
 pub(super) const PEOPLE_URI: &str = "http://gate:7200";
@@ -545,7 +545,7 @@ fn no_spans(seed: u64) -> Telemetry {
 /// An executor that drives executions, whether or not it can be reached.
 struct Running {
     executions: Arc<ExecutionRegistry>,
-    /// One that only reads its journal, on the same machine.
+    /// A reader of its journal that drives nothing, on the same machine.
     reader: Option<Arc<ExecutionReader>>,
     shutdown: Shutdown,
     _trigger: Trigger,
@@ -620,7 +620,7 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
     Ok(Running { executions, reader, shutdown, _trigger: trigger })
 }
 
-/// Starts one that only reads the executor's journal: it shares nothing with it but the store.
+/// Starts a reader of the executor's journal: it shares the store with it, and its reader of the store.
 async fn start_reader(
     site: &Site,
     journal: OpenedToRead,
