@@ -43,6 +43,7 @@ mod annotations;
 pub mod check;
 pub mod codec;
 pub mod contract;
+pub mod json;
 pub mod kinds;
 pub mod payload;
 pub mod session;

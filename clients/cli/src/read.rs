@@ -1,14 +1,10 @@
 //! Reads executions with their steps. The contract's answers are small: outputs, and what failed calls printed last, come step by step.
 
-use std::collections::HashMap;
-
 use belay_proto::v1::{
     AuditEntry, BlobRef, Execution, ExecutionView, GetExecutionRequest, GetStepRequest, ListAuditEntriesRequest,
     ListStepsRequest, ListToolCallsRequest, Payload, ReadBlobRequest, Step, StepView, ToolCall, payload::Content,
     step::State,
 };
-use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use tonic::{Code, Status};
 
 use crate::{args::Format, connect::Client};
@@ -111,38 +107,6 @@ async fn blob_text(client: &mut Client, execution: &str, blob: &BlobRef) -> Resu
         }
     }
     String::from_utf8(bytes).map_err(|_| Status::data_loss(format!("the blob {} is not text", blob.digest)))
-}
-
-/// An execution with its steps without their outputs, and the digest of each output: `sha256:` over its JSON with sorted keys. No more than one page of steps
-/// and one output is in memory at a time.
-pub(crate) async fn with_digests(
-    client: &mut Client,
-    name: &str,
-) -> Result<(Execution, HashMap<String, String>), Status> {
-    let execution = execution(client, name, Format::Text).await?;
-    let (mut digests, mut page_token) = (HashMap::new(), String::new());
-    loop {
-        let view = StepView::Full.into();
-        let request = ListStepsRequest { parent: name.to_owned(), view, page_token, page_size: 1_000 };
-        let page = client.list_steps(request).await?.into_inner();
-        for mut step in page.steps {
-            with_output(client, name, &mut step).await?;
-            if let Some(Content::Json(text)) = step.output.and_then(|output| output.content) {
-                digests.insert(step.step_id, digest(&text));
-            }
-        }
-        page_token = page.next_page_token;
-        if page_token.is_empty() {
-            return Ok((execution, digests));
-        }
-    }
-}
-
-/// The digest of a value, however its JSON is written.
-fn digest(text: &str) -> String {
-    let sorted = serde_json::from_str::<Value>(text).map(|value| value.to_string());
-    let digest = Sha256::digest(sorted.as_deref().unwrap_or(text));
-    digest.iter().fold("sha256:".to_owned(), |digits, byte| digits + &format!("{byte:02x}"))
 }
 
 /// All steps with their outputs.

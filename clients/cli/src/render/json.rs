@@ -1,32 +1,21 @@
 //! JSON for programs: the canonical proto3 form of the contract's messages, with the values of steps in plain sight.
 //!
-//! What differs from what the generated code gives: a `Payload` that stands inline (`{"json": "<text>"}`) and JSON that stands as text
-//! (the schemas of tools) are replaced by the value itself; times end in `Z` as the canonical form demands;
-//! every failure says whether it is `retryable`, as errors do; commands to type next lead to where this command worked; and what only the
-//! services need is left out.
+//! Beside what [`belay_proto::json`] does, every failure says whether it is `retryable`, as errors do; commands to type next lead to where this command worked; and
+//! what only the services need is left out.
 
 use std::{fmt, time::Duration};
 
 use belay_proto::v1::{Execution, ExecutionEvent};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::next;
 use belay_text::is_plain;
 
-/// The fields of the contract whose type is `Payload`.
-const PAYLOADS: [&str; 10] =
-    ["answer", "arguments", "defaultValue", "forEach", "inputs", "output", "payload", "result", "schema", "value"];
-/// The fields of the contract that are lists of `Payload`.
-const LISTS: [&str; 1] = ["items"];
-/// The fields of the contract that are JSON as text.
-const TEXTS: [&str; 4] = ["details", "parametersSchema", "resultSchema", "schema"];
 /// The fields of the contract that only the services need.
 const INTERNAL: [&str; 2] = ["shard", "etag"];
 /// The fields of the contract whose type is `Failure`.
 const FAILURES: [&str; 2] = ["failure", "cause"];
-/// The fields of the contract whose keys are chosen by people and tools: nothing in them is ours to change.
-const FREE: [&str; 2] = ["labels", "metadata"];
 
 /// A message that cannot be written as JSON.
 #[derive(Debug)]
@@ -40,9 +29,7 @@ impl fmt::Display for Unwritable {
 
 /// A message as the value that is printed.
 pub(crate) fn of<T: Serialize>(message: &T) -> Result<Value, Unwritable> {
-    let mut value = serde_json::to_value(message).map_err(Unwritable)?;
-    plain(&mut value);
-    Ok(value)
+    belay_proto::json::with(message, &for_programs).map_err(Unwritable)
 }
 
 /// An event as the value that is printed, with what a watch says once for all of them: each line stands for itself.
@@ -88,53 +75,17 @@ pub(crate) fn text(value: &Value, indented: bool) -> String {
     escaped
 }
 
-fn plain(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|name, _| !INTERNAL.contains(&name.as_str()));
-            for (name, field) in fields.iter_mut() {
-                if FREE.contains(&name.as_str()) {
-                    continue;
-                }
-                if let (true, Value::String(text)) = (TEXTS.contains(&name.as_str()), &*field) {
-                    if let Ok(value) = serde_json::from_str(text) {
-                        *field = value;
-                    }
-                } else if let ("nextCommand", Value::String(text)) = (name.as_str(), &*field) {
-                    if let Some(command) = next::of_server(text) {
-                        *field = command.into();
-                    }
-                } else if PAYLOADS.contains(&name.as_str()) && field.is_object() {
-                    unwrap_payload(field);
-                } else if let (true, Value::Array(items)) = (LISTS.contains(&name.as_str()), &mut *field) {
-                    items.iter_mut().for_each(unwrap_payload);
-                } else if let Value::String(text) = field {
-                    if is_time(name) && text.ends_with("+00:00") {
-                        text.truncate(text.len() - "+00:00".len());
-                        text.push('Z');
-                    }
-                } else {
-                    plain(field);
-                    if let (true, Value::Object(failure)) = (FAILURES.contains(&name.as_str()), field) {
-                        failure.entry("retryable").or_insert(false.into());
-                    }
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(plain),
-        _ => {}
+fn for_programs(fields: &mut Map<String, Value>) {
+    fields.retain(|name, _| !INTERNAL.contains(&name.as_str()));
+    if let Some(Value::String(command)) = fields.get_mut("nextCommand")
+        && let Some(here) = next::of_server(command)
+    {
+        *command = here;
     }
-}
-
-/// Whether a field of the contract is a timestamp.
-fn is_time(name: &str) -> bool {
-    name.ends_with("Time")
-}
-
-/// Replaces an inline payload by its value. Text that is no JSON after all stays as it is, in its wrapping.
-fn unwrap_payload(payload: &mut Value) {
-    if let Some(value) = payload.get("json").and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok()) {
-        *payload = value;
+    for name in FAILURES {
+        if let Some(Value::Object(failure)) = fields.get_mut(name) {
+            failure.entry("retryable").or_insert(false.into());
+        }
     }
 }
 

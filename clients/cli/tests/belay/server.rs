@@ -10,12 +10,13 @@ use std::{
 
 use belay_proto::{
     v1::{
-        Approval, Artifact, AuditEntry, CancelExecutionRequest, DecideApprovalRequest, DeleteExecutionRequest,
-        DeleteExecutionResponse, Execution, ExecutionEvent, ExplainExecutionRequest, ExplainExecutionResponse,
-        ForkExecutionRequest, GetArtifactRequest, GetArtifactResponse, GetExecutionRequest, GetProvenanceRequest,
-        GetProvenanceResponse, GetStepRequest, GetTimelineRequest, ListArtifactsRequest, ListArtifactsResponse,
-        ListAuditEntriesRequest, ListAuditEntriesResponse, ListCapabilitiesRequest, ListCapabilitiesResponse,
-        ListEventsRequest, ListEventsResponse, ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest,
+        Approval, Artifact, AuditEntry, CancelExecutionRequest, CompareExecutionsRequest, CompareExecutionsResponse,
+        DecideApprovalRequest, DeleteExecutionRequest, DeleteExecutionResponse, Execution, ExecutionEvent,
+        ExplainExecutionRequest, ExplainExecutionResponse, ForkExecutionRequest, GetArtifactRequest,
+        GetArtifactResponse, GetExecutionRequest, GetProvenanceRequest, GetProvenanceResponse, GetStepRequest,
+        GetTimelineRequest, ListArtifactsRequest, ListArtifactsResponse, ListAuditEntriesRequest,
+        ListAuditEntriesResponse, ListCapabilitiesRequest, ListCapabilitiesResponse, ListEventsRequest,
+        ListEventsResponse, ListExecutionsRequest, ListExecutionsResponse, ListNamespacesRequest,
         ListNamespacesResponse, ListStepsRequest, ListStepsResponse, ListToolCallsRequest, ListToolCallsResponse,
         PauseExecutionRequest, Plan, PlanViolation, ReadBlobRequest, ReadBlobResponse, ResolveStepRequest,
         ResumeExecutionRequest, RetryExecutionRequest, RetryStepRequest, SetStepOutputRequest, SignalExecutionRequest,
@@ -312,6 +313,13 @@ impl ExecutorService for Scripted {
         &self,
         _: Request<ExplainExecutionRequest>,
     ) -> Result<Response<ExplainExecutionResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn compare_executions(
+        &self,
+        _: Request<CompareExecutionsRequest>,
+    ) -> Result<Response<CompareExecutionsResponse>, Status> {
         Err(Status::unimplemented("not scripted"))
     }
 

@@ -1,5 +1,5 @@
 //! What follows from the events of an execution, for those who read it: its artifacts, audit log, calls of tools and progress, the index of its events, why it
-//! is in its state, and what its steps did when.
+//! is in its state, what its steps did when, and how it differs from another.
 //!
 //! Everything here is pure: it takes events one after the other, and yields plain values. What these are in the contract, and which of their secrets are
 //! hidden, is decided where they are shown.
@@ -8,6 +8,7 @@
 //! |---|---|
 //! | what an execution has produced, and what it derives from | [`artifacts`] |
 //! | what the audit log says of an event, and at which level | [`audit`] |
+//! | what differs between two executions | [`comparison`] |
 //! | why an execution has not ended, or how it came to its end | [`explanation`] |
 //! | which events a page of artifacts or calls needs | [`event_index`] |
 //! | what events mean for metrics, the log and webhooks | [`progress`] |
@@ -16,6 +17,7 @@
 
 pub mod artifacts;
 pub mod audit;
+pub mod comparison;
 pub mod event_index;
 pub mod explanation;
 pub mod progress;

@@ -3,10 +3,9 @@ use std::{ops::ControlFlow, sync::Arc};
 use belay_execution::ExecutionState;
 use belay_proto::v1::{self, ExecutionView};
 use belay_reading::explanation::{self, CancelRequest, Circumstances, Outlook, explain, next_actions};
-use prost::Message;
 use tonic::{Code, Status};
 
-use super::history::History;
+use super::{history::History, room::Room};
 use crate::{
     ExecutionReader,
     feeds::ReadView,
@@ -14,12 +13,6 @@ use crate::{
     store::secrets::shown,
     wire::{self, StepDetails},
 };
-
-/// How many bytes an answer has, unless the execution alone has more.
-const MAX_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
-
-/// What an entry of a list takes beside its own bytes, at most.
-const ENTRY_BYTES: usize = 8;
 
 /// The most executions of steps that are explained with one.
 const MAX_CHILDREN: usize = 8;
@@ -32,11 +25,11 @@ pub(super) async fn explain_execution(
     request: v1::ExplainExecutionRequest,
 ) -> Result<v1::ExplainExecutionResponse, Status> {
     let name = ExecutionName::parse("name", &request.name)?;
-    let mut room = Room(MAX_BYTES);
+    let mut room = Room::new();
     let own = explained(reading, &name, &mut room).await?;
     let mut unread: Vec<String> = own.children.into_iter().rev().collect();
     let (mut children, mut outlooks) = (Vec::new(), Vec::new());
-    while let Some(child) = unread.pop().filter(|_| children.len() < MAX_CHILDREN && room.0 > 0) {
+    while let Some(child) = unread.pop().filter(|_| children.len() < MAX_CHILDREN && !room.is_full()) {
         match explained(reading, &ExecutionName::parse("name", &child)?, &mut room).await {
             Ok(found) => {
                 unread.extend(found.children.into_iter().rev());
@@ -128,39 +121,4 @@ async fn cancel_request(reading: &Arc<ExecutionReader>, name: &ExecutionName) ->
     };
     history.read(0, see).await?;
     Ok(found)
-}
-
-/// How many bytes of an answer are left.
-struct Room(usize);
-
-impl Room {
-    /// Takes the room for a message. Returns whether there was enough; otherwise there is none from then on.
-    fn take(&mut self, message: &impl Message) -> bool {
-        let left = self.0.checked_sub(message.encoded_len() + ENTRY_BYTES);
-        self.0 = left.unwrap_or(0);
-        left.is_some()
-    }
-
-    /// The first of a list for which there is room, and how many are left out.
-    fn fill<M: Message>(&mut self, messages: impl ExactSizeIterator<Item = M>) -> (Vec<M>, i32) {
-        let all = messages.len();
-        let fit: Vec<M> = messages.take_while(|message| self.take(message)).collect();
-        let left_out = i32::try_from(all - fit.len()).unwrap_or(i32::MAX);
-        (fit, left_out)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_has_what_fits_and_counts_the_others() {
-        let step = |length: usize| v1::SkippedStep { step_id: "s".repeat(length), ..v1::SkippedStep::default() };
-        let mut room = Room(100);
-        let (fit, left_out) = room.fill([10, 10, 200, 10].map(step).into_iter());
-        assert_eq!((fit.len(), left_out, room.0), (2, 2, 0));
-        let (none, left_out) = room.fill([1].map(step).into_iter());
-        assert_eq!((none.len(), left_out), (0, 1), "nothing comes after what is left out");
-    }
 }

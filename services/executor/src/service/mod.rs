@@ -1,6 +1,7 @@
 //! The methods of `ExecutorService`, one file each.
 
 mod artifacts;
+mod compare_executions;
 mod delete_execution;
 mod explain_execution;
 mod filter;
@@ -23,6 +24,7 @@ mod planned_calls;
 mod read_blob;
 mod requests;
 mod retries;
+mod room;
 mod start_execution;
 mod wait_execution;
 mod watch_execution;
@@ -176,6 +178,13 @@ impl ExecutorService for Service {
 
     async fn get_timeline(&self, request: Request<v1::GetTimelineRequest>) -> Result<Response<v1::Timeline>, Status> {
         get_timeline::get_timeline(&self.reading, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn compare_executions(
+        &self,
+        request: Request<v1::CompareExecutionsRequest>,
+    ) -> Result<Response<v1::CompareExecutionsResponse>, Status> {
+        compare_executions::compare_executions(&self.reading, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_executions(

@@ -3,6 +3,7 @@
 
 mod approval;
 mod budget;
+mod comparison;
 mod decode;
 mod event;
 mod execution;
@@ -16,6 +17,7 @@ mod reading;
 mod timeline;
 
 pub(crate) use approval::{check_approval, decision_from, is_pending, receipt_from, requirement_from, subject_kind};
+pub(crate) use comparison::{field_change, step_changes};
 pub(crate) use decode::{DecodeError, check_known, check_version, decode_all, decode_bytes, is_end, to_events, uid_of};
 pub(crate) use event::{
     OLDEST_VERSION, VERSION, call_name, encode, facts_beside, output_event, output_frame, parse_call,

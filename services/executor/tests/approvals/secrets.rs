@@ -190,6 +190,10 @@ async fn assert_derived_clean(executor: &Executor, name: &str, secrets: &[String
     let timeline = client.get_timeline(request).await.unwrap().into_inner();
     assert!(timeline.rows.len() > 2, "{timeline:?}");
     assert_clean("a timeline", &timeline.encode_to_vec(), secrets);
+    let request = v1::CompareExecutionsRequest { before: name.to_owned(), after: name.to_owned() };
+    let compared = client.compare_executions(request).await.unwrap().into_inner();
+    assert!(compared.equal_steps > 2 && compared.step_changes.is_empty(), "{compared:?}");
+    assert_clean("a comparison", &compared.encode_to_vec(), secrets);
 }
 
 // S2-FR-077, S2-FR-077a, S2-X-16; REQUIREMENTS section 4, number 10.

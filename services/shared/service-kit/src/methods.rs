@@ -52,6 +52,7 @@ const METHODS: &[Method] = &[
     method("belay.v1.ExecutorService/ListEvents", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/ExplainExecution", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/GetTimeline", READ, NO_SERVICE),
+    method("belay.v1.ExecutorService/CompareExecutions", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/WatchExecution", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/WatchExecutions", READ, NO_SERVICE),
     method("belay.v1.ExecutorService/WaitExecution", READ, NO_SERVICE),

@@ -73,6 +73,7 @@ async fn looked(client: &Client, id: &str) -> Vec<String> {
     ask!(list_audit_entries, ListAuditEntriesRequest { parent: name.clone() });
     ask!(explain_execution, ExplainExecutionRequest { name: name.clone() });
     ask!(get_timeline, GetTimelineRequest { name: name.clone() });
+    ask!(compare_executions, CompareExecutionsRequest { before: name.clone(), after: name.clone() });
     ask!(list_executions, ListExecutionsRequest { parent: "namespaces/default" });
     ask!(list_namespaces, ListNamespacesRequest { page_size: 100 });
     all

@@ -189,7 +189,7 @@ fn two_executions_are_compared() {
     let home = Home::new();
     let plan = |fails: &str, more: &str| {
         format!(
-            "id: p\ninputs: {{n: {{}}}}\nsteps:\n  - {{id: make, tool: noop, arguments: {{output: '${{inputs.n}}'}}}}\n  \
+            "id: p\ninputs: {{n: {{}}, password: {{}}}}\nsteps:\n  - {{id: make, tool: noop, arguments: {{output: '${{inputs.n}}'}}}}\n  \
              - {{id: half, tool: noop, arguments: {{output: \"{}\"}}}}\n  \
              - {{id: large, tool: noop, arguments: {{output: ['${{half.result}}', '${{half.result}}']}}}}\n  - {{id: check, tool: noop, depends_on: [make], arguments: {{{fails}}}}}\n{more}",
             "x".repeat(20_000)
@@ -198,19 +198,25 @@ fn two_executions_are_compared() {
     home.file("a.yaml", plan("", "  - {id: old, tool: noop}\n"));
     home.file("b.yaml", plan("fail: no", "  - {id: new, tool: noop}\n"));
     let _server = home.serve();
-    assert_eq!(home.run(["run", "a.yaml", "--id", "e1", "--input", "n=1"]).code, 0);
-    assert_eq!(home.run(["run", "b.yaml", "--id", "e2", "--input", "n=2"]).code, 30);
+    let run =
+        |file: &str, id: &str, inputs: [&str; 4]| home.run(["run", file, "--id", id].into_iter().chain(inputs)).code;
+    assert_eq!(run("a.yaml", "e1", ["--input", "n=1", "--input", "password=horse-battery-1"]), 0);
+    assert_eq!(run("b.yaml", "e2", ["--input", "n=2", "--input", "password=horse-battery-2"]), 30);
     let (code, found) = home.json(&["executions", "diff", "e1", "e2"]);
     assert_eq!(code, 0);
-    assert_eq!((&found["plan"]["added"], &found["plan"]["removed"]), (&json!(["new"]), &json!(["old"])));
-    let changed = &found["plan"]["changed"][0];
-    assert_eq!((&changed["stepId"], &changed["fields"][0]["after"]), (&json!("check"), &json!("no")));
-    assert_eq!(found["inputs"], json!([{"field": "n", "before": "1", "after": "2"}]));
-    let steps: Vec<&Value> = found["steps"].as_array().unwrap().iter().map(|step| &step["stepId"]).collect();
+    assert_eq!((&found["addedSteps"], &found["removedSteps"]), (&json!(["new"]), &json!(["old"])));
+    let planned = json!([{"stepId": "check", "changes": [
+        {"path": ["tool", "arguments", "fail"], "afterValue": "no", "afterBytes": "4"},
+    ]}]);
+    assert_eq!(found["plannedStepChanges"], planned);
+    let inputs = json!([{"path": ["n"], "beforeValue": "1", "beforeBytes": "3", "afterValue": "2", "afterBytes": "3"}]);
+    assert_eq!(found["inputChanges"], inputs, "whether two secrets are equal is not told");
+    let steps: Vec<&Value> = found["stepChanges"].as_array().unwrap().iter().map(|step| &step["stepId"]).collect();
     assert_eq!(steps, ["make", "check"], "the large output is the same, though each execution has its own key");
-    assert!(found["steps"][0]["fields"][0]["after"].as_str().unwrap().starts_with("sha256:"));
+    assert!(found["stepChanges"][0]["changes"][0]["afterValue"].as_str().unwrap().starts_with("sha256:"));
+    assert_eq!((&found["before"]["planId"], &found["after"]["state"]), (&json!("p"), &json!("STATE_PARTIAL")));
     let text = home.run(["executions", "diff", "e1", "e2"]);
-    assert!(text.out.contains("~ check  state: \"completed\" → \"failed\""), "{}", text.out);
+    assert!(text.out.contains("~ check  state: completed → failed"), "{}", text.out);
     let same = home.run(["executions", "diff", "e1", "e1"]);
     assert!(same.code == 0 && same.out.contains("no difference: 5 steps alike"), "{same:?}");
     let missing = home.run(["executions", "diff", "e1", "nothing"]);

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// By method: the roles that may call it. `p` planner, `v` viewer, `a` approver, `o` operator; none for methods of services alone.
-const ALLOWED: [(&str, &str); 65] = [
+const ALLOWED: [(&str, &str); 66] = [
     ("belay.v1.ExecutorService/ValidatePlan", "pvao"),
     ("belay.v1.ExecutorService/StartExecution", "po"),
     ("belay.v1.ExecutorService/GetExecution", "pvao"),
@@ -31,6 +31,7 @@ const ALLOWED: [(&str, &str); 65] = [
     ("belay.v1.ExecutorService/ListEvents", "pvao"),
     ("belay.v1.ExecutorService/ExplainExecution", "pvao"),
     ("belay.v1.ExecutorService/GetTimeline", "pvao"),
+    ("belay.v1.ExecutorService/CompareExecutions", "pvao"),
     ("belay.v1.ExecutorService/WatchExecution", "pvao"),
     ("belay.v1.ExecutorService/WatchExecutions", "pvao"),
     ("belay.v1.ExecutorService/WaitExecution", "pvao"),

@@ -1,5 +1,7 @@
 //! `belay executions diff`.
 
+use belay_proto::v1::CompareExecutionsRequest;
+
 use crate::{
     args::{Format, help},
     clock,
@@ -7,8 +9,8 @@ use crate::{
     context::Context,
     exit::Exit,
     failure::Failure,
-    lookup, read,
-    render::compare::{self, Side},
+    lookup,
+    render::{compare::lines, json},
 };
 
 /// Show what differs between two executions: the plan, the inputs, how each step ended and what it returned
@@ -28,20 +30,14 @@ pub(crate) struct Diff {
 /// Shows the differences.
 pub(crate) async fn diff(context: &Context, verb: Diff) -> Result<Exit, Failure> {
     let read = context.ask(Needs::Records, async |client| {
-        let mut sides = Vec::new();
-        for id in [&verb.before, &verb.after] {
-            let name = lookup::resolve(client, &context.namespace, id).await?;
-            let (execution, outputs) = read::with_digests(client, &name).await?;
-            sides.push(Side { execution, outputs });
-        }
-        Ok(sides)
+        let before = lookup::resolve(client, &context.namespace, &verb.before).await?;
+        let after = lookup::resolve(client, &context.namespace, &verb.after).await?;
+        Ok(client.compare_executions(CompareExecutionsRequest { before, after }).await?.into_inner())
     });
-    let sides = read.await?;
-    let [a, b] = sides.as_slice() else { return Err(Failure::internal("two executions were to be read")) };
-    let found = compare::difference(a, b)?;
+    let found = read.await?;
     match context.screen.format {
-        Format::Text => context.screen.print(&found.lines(a, b, clock::now()))?,
-        Format::Json | Format::Jsonl => context.screen.print_json(&found.json(a, b))?,
+        Format::Text => context.screen.print(&lines(&found, clock::now()))?,
+        Format::Json | Format::Jsonl => context.screen.print_json(&json::of(&found)?)?,
     }
     Ok(Exit::OK)
 }
