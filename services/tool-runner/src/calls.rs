@@ -34,7 +34,7 @@ use std::{
 };
 
 use belay_proto::{
-    runner_v1,
+    runner_v1::{self, answer_tool_call_request::Reply},
     stores::Stores,
     v1::{self, ErrorClass, tool_call::State},
 };
@@ -52,6 +52,7 @@ use crate::{
     ledger::{Entry, Row, Written},
     lock::lock,
     policy::CallPolicy,
+    questions::Questions,
     registry::Registered,
     stop::Stop,
     workspace_locks::WorkspaceLocks,
@@ -240,7 +241,9 @@ impl Calls {
             ..runner_v1::ToolCall::default()
         };
         let secrets = self.ledger.secrets_of_call(&started);
-        let call = Call::new(Arc::clone(digest), Progress::Running, started, secrets);
+        // Whenever it runs, it begins at another time.
+        let questions = request.tool.tool.asks().then(|| Questions::new(format!("{:x}", self.clock.now_micros())));
+        let call = Call { questions, ..Call::new(Arc::clone(digest), Progress::Running, started, secrets) };
         known.calls.insert(request.name.clone(), call.clone());
         Ok(Some((call, Some((policy, taken)))))
     }
@@ -251,6 +254,17 @@ impl Calls {
                 "This runner has no policy yet. It must reach the approval gate once before it can run calls.";
             status::error(Code::Unavailable, reasons::POLICY_MISSING, message).into()
         })
+    }
+
+    /// Tells a call that runs what became of a question; one that has ended does not need it.
+    pub(crate) async fn answer(&self, name: &str, question: &str, reply: Reply) -> Result<(), Status> {
+        let call = self.find(name).await?;
+        if let Some(questions) = &call.questions {
+            questions.answer(question, reply);
+        }
+        drop(call);
+        self.unload(name);
+        Ok(())
     }
 
     /// The current state of a call.

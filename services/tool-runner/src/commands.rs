@@ -97,6 +97,11 @@ impl CommandSettings {
         }
     }
 
+    /// How many calls may wait for answers at once.
+    pub(crate) fn asking_calls(&self) -> usize {
+        usize::try_from(self.here.commands.asking_calls.value).unwrap_or(usize::MAX)
+    }
+
     /// How long the processes of a cancelled command have to end.
     pub(crate) fn stop_grace(&self) -> Duration {
         Duration::from_secs(self.here.commands.stop_grace.value)

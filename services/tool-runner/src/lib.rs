@@ -22,6 +22,7 @@ mod lock;
 mod output;
 mod policy;
 mod program;
+mod questions;
 mod registry;
 mod repository;
 mod secrets;
@@ -43,6 +44,7 @@ pub use enforcement::{Enforcement, LostTest, SandboxTest};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, check, measure};
 pub use policy::{Accepted, GateChannel, InvalidToken, PolicyHolder, Refused};
 pub use program::serve;
+pub use questions::{NotAsked, Questions};
 pub use registry::{
     Annotations, Invocation, Operation, Output, PlannedProblem, Recovery, Registry, RegistryError, Tool, ToolFailure,
     ToolResult, ToolSpec, Touches,

@@ -15,7 +15,7 @@ use belay_proto::v1;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{StopRequest, ViewHandle};
+use crate::{StopRequest, ViewHandle, questions::Questions};
 
 /// What may be done about a call whose outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +153,8 @@ pub struct Invocation {
     pub view: Option<ViewHandle>,
     /// Receives its output.
     pub output: Arc<dyn Output>,
+    /// The means by which it asks while it runs; `None` for a tool that does not ask.
+    pub questions: Option<Questions>,
     /// The trace it belongs to, for the environment of a command.
     pub trace: v1::TraceContext,
     /// The context in which the plan was asked for, as JSON; `None` where there is none.
@@ -235,6 +237,11 @@ pub trait Tool: Send + Sync + 'static {
     /// When a directory cannot be made.
     fn kept_caches(&self, _namespace: &str, _workspace: &Path) -> io::Result<Vec<PathBuf>> {
         Ok(Vec::new())
+    }
+
+    /// Whether its calls may ask while they run ([`Invocation::questions`]).
+    fn asks(&self) -> bool {
+        false
     }
 
     /// How long a call has to end after it was asked to ([`Invocation::stop`]), before its future is dropped. What it returns meanwhile does not count.
@@ -394,6 +401,7 @@ impl Invocation {
             arguments,
             view,
             output: Arc::new(Discard),
+            questions: None,
             trace: v1::TraceContext::default(),
             context: None,
             enforced: Arc::default(),

@@ -366,6 +366,13 @@ impl ToolRunnerService for Runner {
         not_called()
     }
 
+    async fn answer_tool_call(
+        &self,
+        _: Request<runner_v1::AnswerToolCallRequest>,
+    ) -> Result<Response<runner_v1::AnswerToolCallResponse>, Status> {
+        Err(Status::unimplemented("the gate does not ask for this"))
+    }
+
     async fn cancel_tool_call(
         &self,
         _: Request<runner_v1::CancelToolCallRequest>,

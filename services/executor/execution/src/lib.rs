@@ -46,9 +46,9 @@ pub use decision::Decision;
 pub use event::{
     Actor, Allotment, Amounts, ApprovalEvent, ApprovalMode, Body, BudgetLevel, BudgetReport, BudgetUnit, CachedFrom,
     Child, ChildEnd, ChildEvent, CommittedFile, Created, EscalationRetry, Event, ExecutionEvent, FileType, Finished,
-    Form, OperationId, PlanUpdated, Progress, Receipt, RecoveryClass, Resolution, Retried, RetryChange, RetryRequest,
-    SignalReceived, SkipReason, StepEvent, StepId, Subject, ToolCallEnd, ToolCallEvent, ToolCallRequest, ToolFacts,
-    WaitCondition, WaitEnd, WaitEvent, Workspace, WriteBound, WriteMechanism,
+    Form, OperationId, PlanUpdated, Progress, QuestionReply, Receipt, RecoveryClass, Resolution, Retried, RetryChange,
+    RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, Subject, ToolCallEnd, ToolCallEvent, ToolCallRequest,
+    ToolFacts, WaitCondition, WaitEnd, WaitEvent, Workspace, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use payload::{
@@ -59,6 +59,7 @@ pub use state::{
     Authorization, ChildPause, Execution, FailedAttempt, Life, MAX_SIGNALS, NotRestored, Operation, OperationKey,
     SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting, Work,
 };
+pub use steps::question::{MAX_OPEN_QUESTIONS, MAX_QUESTIONS};
 pub use time::Timestamp;
 pub use totals::Totals;
 pub use transitions::{

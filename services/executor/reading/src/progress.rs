@@ -207,7 +207,8 @@ impl Progress {
                 Body::Child { .. } => {}
                 Body::Wait { wait, event: kind } => match kind {
                     // A form is waited for when the gate asks for it.
-                    WaitEvent::Started(WaitCondition::Form { .. }) | WaitEvent::Ended(_) => {}
+                    WaitEvent::Started(WaitCondition::Form { .. } | WaitCondition::Question { .. })
+                    | WaitEvent::Ended(_) => {}
                     WaitEvent::Started(WaitCondition::Time { .. } | WaitCondition::Signal { .. }) => {
                         let operation = execution.operation_key(wait).and_then(|key| execution.operation(key));
                         let waiting = operation.and_then(|operation| operation.waiting());

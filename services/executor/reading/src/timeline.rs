@@ -131,7 +131,7 @@ fn change(body: &Body) -> Option<(&StepId, u32, u32, Change)> {
         Body::Wait { wait, event } => by(
             wait,
             Change::To(match event {
-                WaitEvent::Started(WaitCondition::Form { .. }) => Kind::Person,
+                WaitEvent::Started(WaitCondition::Form { .. } | WaitCondition::Question { .. }) => Kind::Person,
                 WaitEvent::Started(WaitCondition::Time { .. } | WaitCondition::Signal { .. }) => Kind::Waiting,
                 WaitEvent::Ended(_) => Kind::Running,
             }),

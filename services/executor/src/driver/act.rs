@@ -8,8 +8,8 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Action, Body, Child, ChildPause, Event, OperationKey, RecoveryClass, StepKey, Timestamp, Verb, WaitCondition,
-    WaitEnd, WaitEvent, Work,
+    Action, Body, Child, ChildPause, Event, OperationKey, RecoveryClass, StepKey, StepView, Timestamp, Verb,
+    WaitCondition, WaitEnd, WaitEvent, Work,
 };
 use belay_journal::ParentStep;
 use belay_plan::{PlanStep, StepKind, limits::MAX_DESCRIPTION_CHARS};
@@ -52,6 +52,7 @@ impl Driver {
                 self.start_operation(action.operation, action.verb);
             }
         }
+        self.tell_replies();
         self.execution.wake_at()
     }
 
@@ -247,7 +248,10 @@ impl Driver {
                 continue;
             };
             let step = self.execution.step_key(&wait.step).map(|step| self.execution.step(step));
-            if step.is_some_and(|step| step.spec().form().is_some()) {
+            // Those that are no waits of the step are questions of its calls.
+            let has_form =
+                |step: StepView<'_>| step.spec().form().is_some() || !matches!(step.spec().kind(), StepKind::Wait(_));
+            if step.is_some_and(has_form) {
                 let call = wire::call_name(&self.execution_name, wait);
                 self.notices.push(GateNotice::Withdraw { execution: self.execution_name.clone(), call });
             }

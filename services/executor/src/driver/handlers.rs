@@ -97,6 +97,12 @@ impl Driver {
                 self.obstacles.clear_services();
                 self.obstacles.set_behind(call, other, self.registry.now());
             }
+            Update::Asking(call, questions) => {
+                self.obstacles.clear_services();
+                if self.execution.operation(call).is_some() {
+                    self.on_asking(call, questions, events);
+                }
+            }
             Update::Held(call, requirement) => {
                 self.obstacles.clear_services();
                 self.obstacles.remove(call);

@@ -12,6 +12,7 @@ mod handlers;
 mod life;
 mod log;
 mod obstacles;
+mod questions;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -35,6 +36,7 @@ use at_hand::Made;
 use earlier_results::EarlierResults;
 use exit::Exit;
 use obstacles::Obstacles;
+use questions::Questions;
 
 use crate::{
     approvals::{asks, decisions::outcome},
@@ -114,6 +116,8 @@ pub(crate) struct Driver {
     uid: Arc<str>,
     /// The blobs that it made.
     made: Made,
+    /// The questions of its calls.
+    questions: Questions,
     /// Its steps in memory.
     steps: StepShare,
     /// What was found in other executions of its plan.
@@ -207,6 +211,7 @@ impl Driver {
             reviews_children: false,
             taken_messages: Vec::new(),
             made: Made::default(),
+            questions: Questions::default(),
             steps,
             earlier_results: None,
         }

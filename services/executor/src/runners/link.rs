@@ -40,6 +40,9 @@ pub(crate) trait Operation: Send {
     /// It waits for an exclusive call; an empty name: it no longer does.
     fn on_waiting(&self, other: String);
 
+    /// These questions of it are open.
+    fn on_asking(&self, questions: Vec<runner_v1::ToolCallQuestion>);
+
     /// Its end. If that is not all, returns the operation and what a task has to continue with.
     fn end(self: Box<Self>, end: Result<Box<runner_v1::ToolCall>, Status>) -> Option<(Box<dyn Operation>, First)>;
 
@@ -388,6 +391,10 @@ impl Link {
             }
             (Waiter::Operation(operation), Report::WaitingFor(other)) => {
                 operation.on_waiting(other);
+                Waiter::Operation(operation)
+            }
+            (Waiter::Operation(operation), Report::Asking(questions)) => {
+                operation.on_asking(questions);
                 Waiter::Operation(operation)
             }
             (Waiter::Operation(operation), report @ Report::Output(_)) => {

@@ -53,6 +53,8 @@ pub(crate) enum Update {
     Held(OperationKey, ApprovalRequirement),
     /// The exclusive call whose end this call waits for; empty when it no longer waits.
     WaitingForCall(OperationKey, String),
+    /// These questions of the call are open at the runner.
+    Asking(OperationKey, Vec<runner_v1::ToolCallQuestion>),
     /// The gate has created the approval, or asks the form.
     ApprovalRequested(OperationKey, Box<v1::Approval>),
     /// A service is at its limit; the call waits until it is retried.
@@ -630,7 +632,8 @@ impl ToolCallOperation {
         let on_output = |output| self.output.forward(self.registry.now(), output);
         let message = self.message(ledger_id, grant);
         let runner = &self.registry.runner;
-        runner.call(message, || self.on_started(), on_output, |other| self.on_waiting(other)).await
+        let on_asking = |questions| self.on_asking(questions);
+        runner.call(message, || self.on_started(), on_output, |other| self.on_waiting(other), on_asking).await
     }
 
     /// Follows a call in the session until the runner has a reply about it.
@@ -639,6 +642,7 @@ impl ToolCallOperation {
             match report {
                 Report::Started => self.on_started(),
                 Report::WaitingFor(other) => self.on_waiting(other),
+                Report::Asking(questions) => self.on_asking(questions),
                 Report::Output(output) => {
                     let length = output.text.len();
                     self.output.forward(self.registry.now(), output);
@@ -807,6 +811,11 @@ impl crate::runners::link::Operation for ToolCallOperation {
     fn on_waiting(&self, other: String) {
         // An error means that the driver has ended.
         drop(self.updates.send(Update::WaitingForCall(self.key, other)));
+    }
+
+    fn on_asking(&self, questions: Vec<runner_v1::ToolCallQuestion>) {
+        // An error means that the driver has ended.
+        drop(self.updates.send(Update::Asking(self.key, questions)));
     }
 
     fn end(

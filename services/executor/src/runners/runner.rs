@@ -268,13 +268,15 @@ impl Runner {
     }
 
     /// Runs a call by the method of its own, or attaches to it, until it ends or is held. `accepted` is called once the runner has accepted the call, `on_output`
-    /// with the tool's output, and `on_waiting` with the exclusive call that this one waits for, or an empty name when it no longer waits.
+    /// with the tool's output, `on_waiting` with the exclusive call that this one waits for, or an empty name when it no longer waits, and `on_asking` with the
+    /// questions of the call that are open.
     pub(crate) async fn call(
         &self,
         message: runner_v1::CallToolRequest,
         accepted: impl FnOnce(),
         mut on_output: impl FnMut(v1::ToolCallOutput),
         mut on_waiting: impl FnMut(String),
+        mut on_asking: impl FnMut(Vec<runner_v1::ToolCallQuestion>),
     ) -> RunnerReply {
         let mut stream = match self.client.clone().call_tool(self.request(message)).await {
             Ok(response) => response.into_inner(),
@@ -292,6 +294,9 @@ impl Runner {
                 Ok(Some(runner_v1::CallToolResponse { event: Some(Event::Output(output)) })) => on_output(output),
                 Ok(Some(runner_v1::CallToolResponse { event: Some(Event::Waiting(waiting)) })) => {
                     on_waiting(waiting.exclusive_call)
+                }
+                Ok(Some(runner_v1::CallToolResponse { event: Some(Event::Asking(asking)) })) => {
+                    on_asking(asking.questions)
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => {
@@ -358,6 +363,13 @@ impl Runner {
         self.end_of(&name, operation, Urgency::First)
             .await
             .map_or_else(|status| RunnerReply::Whole(refused(status)), reply_of)
+    }
+
+    /// Tells a call that runs what became of a question.
+    pub(crate) async fn answer(&self, message: runner_v1::AnswerToolCallRequest) -> Result<(), Status> {
+        let mut request = self.request(message);
+        request.set_timeout(RPC_TIMEOUT);
+        self.client.clone().answer_tool_call(request).await.map(drop)
     }
 
     /// Returns the path of a workspace as the runner resolves it, without symbolic links.

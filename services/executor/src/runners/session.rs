@@ -36,6 +36,8 @@ pub(crate) enum Report {
     Output(v1::ToolCallOutput),
     /// The call waits for this exclusive call; empty when it no longer waits.
     WaitingFor(String),
+    /// These questions of the call are open.
+    Asking(Vec<runner_v1::ToolCallQuestion>),
     /// Its end: the call, or why the runner does not carry it out.
     Ended(Result<Box<runner_v1::ToolCall>, Status>),
 }
@@ -46,6 +48,7 @@ impl Report {
             Reply::Started(_) => Self::Started,
             Reply::Output(output) => Self::Output(output),
             Reply::Waiting(waiting) => Self::WaitingFor(waiting.exclusive_call),
+            Reply::Asking(asking) => Self::Asking(asking.questions),
             Reply::Held(call) | Reply::Result(call) => Self::Ended(Ok(Box::new(call))),
             Reply::Acknowledged(_) => {
                 Self::Ended(Err(Status::internal("the runner acknowledged what is no acknowledgement")))
@@ -293,7 +296,7 @@ impl<W> Session<W> {
                 let waiter = self.open.remove(&id)?.waiter?;
                 return Some(Delivery { id, report, waiter });
             }
-            Report::Started | Report::WaitingFor(_) => {}
+            Report::Started | Report::WaitingFor(_) | Report::Asking(_) => {}
         }
         let waiter = open.waiter.take()?;
         Some(Delivery { id, report, waiter })

@@ -511,12 +511,26 @@ fn decode_kind(
             };
             child(subject, ChildEvent::Ended { end, spent: spent.map(amounts_from) })
         }
-        Kind::WaitStarted(v1::WaitStarted { signal, until_time: until, form, subject_digest }) => {
+        Kind::WaitStarted(v1::WaitStarted {
+            signal,
+            until_time: until,
+            form,
+            subject_digest,
+            asking_call,
+            question,
+        }) => {
             let until = until.as_ref().map(timestamp);
             let condition = match (form, signal.is_empty()) {
                 (Some(v1::Form { title, description, schema }), _) => {
                     let form = Form { title, description, schema: Json::from_text(schema), subject_digest };
-                    WaitCondition::Form { form: Arc::new(form), until }
+                    let form = Arc::new(form);
+                    match (u32::try_from(asking_call), question.is_empty()) {
+                        (Ok(0), true) => WaitCondition::Form { form, until },
+                        (Ok(call @ 1..), false) => {
+                            WaitCondition::Question { call, question: question.into(), form, until }
+                        }
+                        _ => return Err(lacks("the call that asks, or its question")),
+                    }
                 }
                 (None, true) => WaitCondition::Time { until: until.ok_or_else(|| lacks("its time"))? },
                 (None, false) => WaitCondition::Signal { signal, until },
@@ -850,6 +864,12 @@ mod tests {
             wait(WaitEvent::Started(WaitCondition::Signal { signal: "go".into(), until: None })),
             wait(WaitEvent::Started(WaitCondition::Form {
                 form: Arc::new(Form::new("t".into(), "d".into(), &serde_json::json!({"type": "object"}))),
+                until: Some(time),
+            })),
+            wait(WaitEvent::Started(WaitCondition::Question {
+                call: 1,
+                question: "q-3".into(),
+                form: Arc::new(Form::new("t".into(), "d".into(), &serde_json::json!({}))),
                 until: Some(time),
             })),
             wait(WaitEvent::Ended(WaitEnd::Answered { answer: result() })),

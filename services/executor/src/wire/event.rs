@@ -21,7 +21,7 @@ use super::{
 };
 
 /// The version of the events' meaning that this version writes.
-pub(crate) const VERSION: u32 = 8;
+pub(crate) const VERSION: u32 = 9;
 
 /// The oldest version that this version reads. Those before it were never released, and had what only services need in the events themselves.
 pub(crate) const OLDEST_VERSION: u32 = 5;
@@ -383,6 +383,8 @@ fn wait_kind(event: &WaitEvent) -> Kind {
                 until_time: until,
                 form: form.map(|form| form_message(form)),
                 subject_digest: form.map(|form| form.subject_digest.clone()).unwrap_or_default(),
+                asking_call: i32::try_from(condition.question().map_or(0, |(call, _)| call)).unwrap_or(i32::MAX),
+                question: condition.question().map(|(_, question)| question.to_string()).unwrap_or_default(),
             })
         }
         WaitEvent::Ended(end) => {

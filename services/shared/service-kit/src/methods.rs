@@ -93,6 +93,7 @@ const METHODS: &[Method] = &[
     method("belay.runner.v1.ToolRunnerService/AttachToolCall", NO_PERSON, EXECUTOR),
     // The gate sees what a call would do and what became of it, but not what a tool has returned at length.
     method("belay.runner.v1.ToolRunnerService/ReadBlob", NO_PERSON, EXECUTOR),
+    method("belay.runner.v1.ToolRunnerService/AnswerToolCall", NO_PERSON, EXECUTOR),
     method("belay.runner.v1.ToolRunnerService/CancelToolCall", NO_PERSON, EXECUTOR),
     method("belay.runner.v1.ToolRunnerService/Session", NO_PERSON, EXECUTOR),
     method("belay.runner.v1.ToolRunnerService/GetEffect", NO_PERSON, EXECUTOR_AND_GATE),

@@ -96,6 +96,8 @@ pub struct Commands {
     pub limits: Limits,
     /// Seconds that a cancelled command has from the request to end (SIGTERM) until it is killed; 0 kills it at once.
     pub stop_grace: Sourced<u64>,
+    /// How many calls may wait for answers to their questions at once.
+    pub asking_calls: Sourced<u64>,
     /// Caches of package managers, the known ones first.
     pub caches: Vec<Sourced<Cache>>,
 }
@@ -133,6 +135,7 @@ impl Default for Commands {
             },
             // As long as `docker stop` waits.
             stop_grace: Sourced::default_of(10),
+            asking_calls: Sourced::default_of(32),
             caches: KNOWN_CACHES.iter().map(|cache| Sourced::default_of(known(cache))).collect(),
         }
     }

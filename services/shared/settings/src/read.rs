@@ -20,7 +20,8 @@ const MAX_STOP_GRACE: u64 = 3600;
 
 const SECTIONS: &str = "log commands services retention secrets tools webhooks";
 const LOG: &str = "level format";
-const COMMANDS: &str = "find_toolchains read_only path env plans_may_set view scratch reserve limits stop_grace caches";
+const COMMANDS: &str =
+    "find_toolchains read_only path env plans_may_set view scratch reserve limits stop_grace asking_calls caches";
 const VIEW: &str = "size files";
 const SCRATCH: &str = "place tmp home shm files";
 const LIMITS: &str = "processes open_files file_size address_space cpu_time";
@@ -157,6 +158,10 @@ fn commands(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, 
                     reader.refuse(field, node.line, "must be a whole number with a unit, from 0s to 1h: 10s or 2m");
                 }
                 set(&mut to.stop_grace, value, node);
+            }
+            "asking_calls" => {
+                let value = number(reader, node, field, 0, 10_000);
+                set(&mut to.asking_calls, value, node);
             }
             "caches" => caches(reader, node, field, home, to),
             _ => return Err(COMMANDS),

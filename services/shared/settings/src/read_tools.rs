@@ -12,7 +12,7 @@ use crate::{
     tools::{Piece, Word, Words, pieces},
 };
 
-const TOOL: &str = "aliases title description command cwd env parameters result preconditions postconditions output recovery annotations timeout";
+const TOOL: &str = "aliases title description command cwd env parameters result preconditions postconditions output recovery annotations asks timeout";
 const ANNOTATIONS: &str = "destructive idempotent open_world";
 
 /// How many conditions a tool may have before its program, and after it, as a step.
@@ -76,6 +76,7 @@ fn tool(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<Com
         destructive: true,
         idempotent: false,
         open_world: false,
+        asks: false,
         timeout: Duration::from_secs(TIMEOUT),
     };
     let mut output = None;
@@ -106,6 +107,7 @@ fn tool(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<Com
                 }
                 Ok(())
             }),
+            "asks" => reader.switch(node, field, &mut tool.asks),
             "timeout" => match timeout(node) {
                 Some(timeout) => tool.timeout = timeout,
                 None => reader.refuse(

@@ -107,6 +107,7 @@ pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<O
         &limits.cpu_time,
         limit(limits.cpu_time.value, |seconds| format!("{seconds}s")),
     ));
+    rows.push(row("commands.asking_calls", &commands.asking_calls, commands.asking_calls.value.to_string()));
     rows.push(row("commands.stop_grace", &commands.stop_grace, format!("{}s", commands.stop_grace.value)));
 
     for cache in &commands.caches {

@@ -100,6 +100,8 @@ pub struct CommandTool {
     pub idempotent: bool,
     /// It interacts with systems outside the workspace.
     pub open_world: bool,
+    /// Whether its program may ask while it runs, over the descriptors that `BELAY_ASK` names.
+    pub asks: bool,
     /// The time limit of a call when the plan sets none.
     pub timeout: Duration,
 }

@@ -3,25 +3,47 @@
 use std::{
     ffi::{CString, OsStr, OsString},
     fs::File,
-    io,
-    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    io::{self, Write as _},
+    os::{
+        fd::OwnedFd,
+        unix::ffi::{OsStrExt as _, OsStringExt as _},
+    },
     path::Path,
 };
 
-use rustix::process::{chdir, setsid};
+use rustix::{
+    io::fcntl_dupfd_cloexec,
+    process::{chdir, setsid},
+};
 
 use crate::{
     WORKSPACE, confinement,
     ended::Enforced,
     layer::Layer,
     protocol::{Command, Context as _, Failure, Message},
-    seccomp, sys,
+    seccomp,
+    spec::ASK_DESCRIPTORS,
+    sys,
     wire::frame,
 };
 
 /// Confines this process and executes the program. Failures are written to `report`, which closes when the program runs.
-pub(crate) fn become_command(command: &Command, process_limit: bool, loopback: bool, mut report: impl io::Write) -> ! {
-    let failure = match confine(command, loopback) {
+pub(crate) fn become_command(
+    command: &Command,
+    process_limit: bool,
+    loopback: bool,
+    asking: Option<[OwnedFd; 2]>,
+    report: io::PipeWriter,
+) -> ! {
+    // Above the descriptors of the command.
+    let mut report = match fcntl_dupfd_cloexec(&report, FIRST_FREE) {
+        Ok(moved) => {
+            drop(report);
+            io::PipeWriter::from(moved)
+        }
+        Err(_) => report,
+    };
+    let failure = match confine(command, loopback, asking) {
         Ok(landlock_abi) => {
             let enforced = Enforced { landlock_abi, process_limit, loopback };
             // If init is gone, this process is about to be killed.
@@ -34,7 +56,22 @@ pub(crate) fn become_command(command: &Command, process_limit: bool, loopback: b
     sys::exit(127)
 }
 
-fn confine(command: &Command, loopback: bool) -> Result<u8, Failure> {
+/// The first descriptor that a command never gets.
+const FIRST_FREE: i32 = ASK_DESCRIPTORS[1] + 1;
+
+/// Gives the command the ends of the pipes over which it asks.
+fn place(asking: [OwnedFd; 2]) -> io::Result<()> {
+    let [answers, questions] = asking;
+    // Either may have the number of the other.
+    let moved = [fcntl_dupfd_cloexec(&answers, FIRST_FREE)?, fcntl_dupfd_cloexec(&questions, FIRST_FREE)?];
+    drop((answers, questions));
+    for (end, number) in moved.into_iter().zip(ASK_DESCRIPTORS) {
+        sys::place(end, number)?;
+    }
+    Ok(())
+}
+
+fn confine(command: &Command, loopback: bool, asking: Option<[OwnedFd; 2]>) -> Result<u8, Failure> {
     // Its own session: without a controlling terminal, and with none in the view to open.
     setsid().at(Layer::Limits, || "starting a session".to_owned())?;
     sys::reset_signals();
@@ -46,7 +83,12 @@ fn confine(command: &Command, loopback: bool) -> Result<u8, Failure> {
     confinement::limit(&command.limits).at(Layer::Limits, || "setting the limits".to_owned())?;
     confinement::drop_privileges().at(Layer::Privileges, || "dropping the capabilities".to_owned())?;
     let abi = confinement::landlock(command).at(Layer::Landlock, || "confining the command".to_owned())?;
-    sys::close_on_exec_from(3).at(Layer::View, || "closing inherited descriptors".to_owned())?;
+    let first_closed = if asking.is_some() { FIRST_FREE } else { ASK_DESCRIPTORS[0] };
+    if let Some(asking) = asking {
+        place(asking).at(Layer::View, || "handing over the pipes over which it asks".to_owned())?;
+    }
+    sys::close_on_exec_from(first_closed.unsigned_abs())
+        .at(Layer::View, || "closing inherited descriptors".to_owned())?;
     sys::install_filter(&seccomp::for_command(loopback)).at(Layer::Seccomp, || "installing the filter".to_owned())?;
     Ok(abi)
 }

@@ -3,7 +3,10 @@
 use std::{
     fs,
     io::{self, PipeReader, Read as _, Write as _},
-    os::{fd::AsFd as _, unix::net::UnixStream},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
 };
 
 use rustix::{
@@ -37,16 +40,17 @@ pub(crate) const NAMESPACES: i32 = libc::CLONE_NEWUSER
 
 /// Runs init. Exits with 0 once it has reported the end of the command.
 ///
-/// `sources` is `None` if init has to take them; `launcher` reads as closed once the launcher is dead.
+/// `sources` is `None` if init has to take them; `launcher` reads as closed once the launcher is dead. `asking` has the command's ends of the pipes over which it
+/// asks.
 pub(crate) fn run(
     one: SingleThreaded,
     command: &Command,
     host_ids: HostIds,
     sources: Option<Sources>,
-    runner: &UnixStream,
-    launcher: PipeReader,
+    (runner, launcher): (&UnixStream, PipeReader),
+    asking: Option<[OwnedFd; 2]>,
 ) -> ! {
-    match start(one, command, host_ids, sources, launcher) {
+    match start(one, command, host_ids, sources, launcher, asking) {
         Ok(started) => {
             report(runner, &started.message);
             report(runner, &Message::Ended(reap(started.command_pid)));
@@ -76,6 +80,7 @@ fn start(
     host_ids: HostIds,
     sources: Option<Sources>,
     launcher: PipeReader,
+    asking: Option<[OwnedFd; 2]>,
 ) -> Result<Started, Failure> {
     tie_to_launcher(launcher).at(Layer::Launcher, || "tying init to the launcher".to_owned())?;
     enter(host_ids).at(Layer::UserNamespace, || "mapping the user".to_owned())?;
@@ -91,10 +96,10 @@ fn start(
 
     let (mut messages, sender) = io::pipe().at(Layer::Launcher, || "making a pipe".to_owned())?;
     let command_pid = match sys::clone(one, 0).at(Layer::Limits, || "forking the command".to_owned())? {
-        Side::Child => command_process::become_command(command, process_limit, loopback, sender),
+        Side::Child => command_process::become_command(command, process_limit, loopback, asking, sender),
         Side::Parent { pid, .. } => pid,
     };
-    drop(sender);
+    drop((sender, asking));
     restrict_init()?;
     match last_message(&mut messages) {
         Some(Message::Failed(failure)) => Err(failure),

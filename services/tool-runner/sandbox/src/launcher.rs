@@ -26,7 +26,7 @@ use crate::{
     scratch::ScratchPlace,
     scratch_directory::{self, RunnerScratch},
     settings::Settings,
-    spec::{Spec, TIMEOUT_EXPIRED},
+    spec::{ASK_DESCRIPTORS, ASK_VARIABLE, Spec, TIMEOUT_EXPIRED},
     sys::SignalsBlocked,
     wire::frame,
 };
@@ -95,11 +95,24 @@ impl NamespaceLauncher {
         let command = self.command(spec, attacks, row.as_ref().map(TakenRow::number))?;
         let (stdout, command_stdout) = io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source))?;
         let (stderr, command_stderr) = io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source))?;
+        let pipe = || io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source));
+        let asking = if command.asks { Some((pipe()?, pipe()?)) } else { None };
         let cwd = command.cwd.clone();
         let released = ReleasedOnExit { scratch: command.scratch_directory.clone(), row };
         let (stdout_end, stderr_end) = (Stdio::from(command_stdout), Stdio::from(command_stderr));
         let (mut control, mut launched) =
             spawn(&self.settings, &Request::Run(command), Some(self.table.as_fd()), released, stdout_end, stderr_end)?;
+
+        let (answers, questions) = match asking {
+            None => (None, None),
+            Some(((command_answers, answers), (questions, command_questions))) => {
+                for end in [command_answers.as_fd(), command_questions.as_fd()] {
+                    send(&mut control, &frame(&Request::Pipe), Some(end))
+                        .map_err(|source| LaunchError::launcher("sending a pipe to the launcher", source))?;
+                }
+                (Some(answers), Some(questions))
+            }
+        };
 
         // Launcher and init write concurrently, so the messages of init, even its last, may arrive before its pidfd.
         let (mut init, mut enforced, mut ended) = (None, None, None);
@@ -123,6 +136,8 @@ impl NamespaceLauncher {
         Ok(Running {
             stdout: Some(stdout),
             stderr: Some(stderr),
+            questions,
+            answers,
             enforced,
             kill,
             control,
@@ -135,7 +150,13 @@ impl NamespaceLauncher {
     fn command(&self, spec: Spec, attacks: Option<PathBuf>, row: Option<u32>) -> Result<Command, LaunchError> {
         spec.check(&self.settings.calls_may_set)?;
         let settings = &self.settings;
-        let Spec { program, args, env, cwd, workspace, mounts, timeout, limits } = spec;
+        let Spec { program, args, mut env, cwd, workspace, mounts, timeout, limits, asks } = spec;
+        // Whoever sets it otherwise does not get an answer to it.
+        env.retain(|(name, _)| name != ASK_VARIABLE);
+        if asks {
+            let [answers, questions] = ASK_DESCRIPTORS;
+            env.push((ASK_VARIABLE.to_owned(), format!("{answers},{questions}").into()));
+        }
         let mut mounts: Vec<Mount> = settings.mounts.iter().cloned().chain(mounts).collect();
         mounts::check(&mounts, "mounts")?;
         // Parents are mounted before their children.
@@ -168,6 +189,7 @@ impl NamespaceLauncher {
             reserve: if attacks.is_some() { Reserve { bytes: Some(0), inodes: Some(0) } } else { settings.reserve },
             row,
             timeout,
+            asks,
             limits,
             path: settings.path.clone(),
             service_uid: settings.service_uid,

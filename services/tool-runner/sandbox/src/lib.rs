@@ -65,11 +65,11 @@ pub use mounts::{Mount, MountKind};
 pub use output::{Kept, Output, OutputCaps};
 pub use probe::{LayerReport, LayerState, Report, Tier, probe};
 pub use reserved::{RESERVED_VARIABLES, ReservedVariables, is_reserved, reserved_variable_problem};
-pub use running::{KillHandle, Outcome, ProcessEnd, Running, Status};
+pub use running::{KillHandle, Outcome, ProcessEnd, Running, Status, Timer};
 pub use scratch::{Scratch, ScratchPlace};
 pub use self_test::{AttackResult, SelfTestError, self_test};
 pub use settings::Settings;
-pub use spec::{Spec, WorkspaceMount};
+pub use spec::{ASK_VARIABLE, Spec, WorkspaceMount};
 pub use take_over::take_over_if_asked;
 
 /// The path of the workspace in the view of the command.

@@ -54,17 +54,34 @@ fn serve_order() -> io::Result<()> {
     let mut runner = UnixStream::from(fcntl_dupfd_cloexec(io::stdin(), 3)?);
     umask(Mode::from(0o022));
     match receive(&mut runner)? {
-        Some((Request::Run(command), table)) => launch(one, &command, table, &runner),
+        Some((Request::Run(command), table)) => {
+            let asking = if command.asks { Some([pipe_end(&mut runner)?, pipe_end(&mut runner)?]) } else { None };
+            launch(one, &command, table, asking, &runner)
+        }
         Some((Request::Probe(uid, gid), _)) => {
             runner.write_all(&frame(&Message::Probed(probe_layers::layers(one, uid, gid))))
         }
-        None => Ok(()),
+        Some((Request::Pipe | Request::StopTimer | Request::ContinueTimer, _)) | None => Ok(()),
     }
 }
 
-fn launch(one: SingleThreaded, command: &Command, table: Option<OwnedFd>, mut runner: &UnixStream) -> io::Result<()> {
+/// The command's end of a pipe over which it asks.
+fn pipe_end(runner: &mut UnixStream) -> io::Result<OwnedFd> {
+    match receive(runner)? {
+        Some((Request::Pipe, Some(end))) => Ok(end),
+        _ => Err(io::Error::other("the runner has sent no pipe")),
+    }
+}
+
+fn launch(
+    one: SingleThreaded,
+    command: &Command,
+    table: Option<OwnedFd>,
+    asking: Option<[OwnedFd; 2]>,
+    mut runner: &UnixStream,
+) -> io::Result<()> {
     let row = table.zip(command.row).map(|(table, row)| OwnRow::new(table, row));
-    match start_init(one, command, row, runner) {
+    match start_init(one, command, row, asking, runner) {
         Ok(mut init) => {
             if let Err(error) = send_init(runner, init.pidfd.as_fd()) {
                 // The runner could neither wait for it nor kill it.
@@ -102,21 +119,23 @@ fn start_init(
     one: SingleThreaded,
     command: &Command,
     row: Option<OwnRow>,
+    asking: Option<[OwnedFd; 2]>,
     runner: &UnixStream,
 ) -> Result<Init, Failure> {
     // Under memory pressure the kernel should kill the command before the runner. Without /proc this preference is not set.
     let _ = fs::write("/proc/self/oom_score_adj", "500");
     make_scratch(command)?;
-    let (host_ids, sources) = become_service_user(one, command)?;
+    let (host_ids, sources) = become_service_user(one, command, asking.as_ref())?;
     let disks = DiskWatch::open(command, sources.as_ref(), row)?;
     let (dead, alive) = io::pipe().at(Layer::Launcher, || "creating a pipe".to_owned())?;
     match sys::clone(one, init::NAMESPACES) {
         Ok(Side::Child) => {
             drop((alive, disks));
-            init::run(one, command, host_ids, sources, runner, dead)
+            init::run(one, command, host_ids, sources, (runner, dead), asking)
         }
         Ok(Side::Parent { pid, pidfd }) => {
-            drop((dead, sources));
+            // Only the command may hold the pipes open over which it asks.
+            drop((dead, sources, asking));
             // Only the command may hold the output open: it must end with the command.
             let null = File::open("/dev/null").at(Layer::Launcher, || "opening /dev/null".to_owned())?;
             rustix::stdio::dup2_stdin(&null)
@@ -153,7 +172,11 @@ fn make_scratch(command: &Command) -> Result<(), Failure> {
 }
 
 /// Drops root once the mounts that need root are taken. An ordinary user stays itself, and init takes all mounts.
-fn become_service_user(one: SingleThreaded, command: &Command) -> Result<(HostIds, Option<Sources>), Failure> {
+fn become_service_user(
+    one: SingleThreaded,
+    command: &Command,
+    asking: Option<&[OwnedFd; 2]>,
+) -> Result<(HostIds, Option<Sources>), Failure> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     if !uid.is_root() {
         return Ok((HostIds { uid: uid.as_raw(), gid: gid.as_raw() }, None));
@@ -164,6 +187,10 @@ fn become_service_user(one: SingleThreaded, command: &Command) -> Result<(HostId
     let owner = (Uid::from_raw(host_ids.uid), Gid::from_raw(host_ids.gid));
     rustix::fs::fchown(io::stdout(), Some(owner.0), Some(owner.1))
         .and_then(|()| rustix::fs::fchown(io::stderr(), Some(owner.0), Some(owner.1)))
+        .and_then(|()| {
+            let mut ends = asking.into_iter().flatten();
+            ends.try_for_each(|end| rustix::fs::fchown(end, Some(owner.0), Some(owner.1)))
+        })
         .at(Layer::ServiceUser, || "changing the owner of the output to the service user".to_owned())?;
     drop_root(host_ids).at(Layer::ServiceUser, || format!("becoming user {}", host_ids.uid))?;
     Ok((host_ids, Some(sources)))
@@ -184,8 +211,11 @@ fn send_init(runner: &UnixStream, pidfd: BorrowedFd<'_>) -> io::Result<()> {
 /// reported the end itself.
 fn watch(init: &mut Init, timeout: Option<Duration>, runner: &UnixStream) -> io::Result<Option<Ended>> {
     let clock = alarm(timeout)?;
+    let mut requests = runner.try_clone()?;
+    // What was left of the time limit when it was stopped.
+    let mut left: Option<Timespec> = None;
     let why = loop {
-        let mut fds = vec![PollFd::new(&init.pidfd, PollFlags::IN), PollFd::new(runner, PollFlags::empty())];
+        let mut fds = vec![PollFd::new(&init.pidfd, PollFlags::IN), PollFd::new(runner, PollFlags::IN)];
         fds.extend(clock.as_ref().map(|clock| PollFd::new(clock, PollFlags::IN)));
         let pause = init.disks.as_ref().map(DiskWatch::pause);
         let until_check = pause.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
@@ -198,7 +228,22 @@ fn watch(init: &mut Init, timeout: Option<Duration>, runner: &UnixStream) -> io:
             break Some(End::TimedOut);
         }
         if !check_due {
-            break Some(End::Lost);
+            match (receive(&mut requests), &clock) {
+                (Ok(Some((Request::StopTimer, _))), Some(clock)) => {
+                    if left.is_none() {
+                        left = Some(timerfd_settime(clock, TimerfdTimerFlags::empty(), &alarm_in(DISARMED))?.it_value);
+                    }
+                }
+                (Ok(Some((Request::ContinueTimer, _))), Some(clock)) => {
+                    if let Some(left) = left.take() {
+                        timerfd_settime(clock, TimerfdTimerFlags::empty(), &alarm_in(left))?;
+                    }
+                }
+                (Ok(Some((Request::StopTimer | Request::ContinueTimer, _))), None) => {}
+                // It is gone, or has said what it never says.
+                _ => break Some(End::Lost),
+            }
+            continue;
         }
         if let (Some(disks), Some(slept)) = (&mut init.disks, pause)
             && let Some(limit) = disks.check(slept, init.pid)?
@@ -224,8 +269,15 @@ fn alarm(timeout: Option<Duration>) -> io::Result<Option<OwnedFd>> {
     let Some(timeout) = timeout.and_then(|timeout| Timespec::try_from(timeout).ok()) else { return Ok(None) };
     let clock = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
     // Zero would disarm the timer.
-    let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let it_value = if timeout == nothing { Timespec { tv_sec: 0, tv_nsec: 1 } } else { timeout };
-    timerfd_settime(&clock, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: nothing, it_value })?;
+    let timeout = if timeout == DISARMED { Timespec { tv_sec: 0, tv_nsec: 1 } } else { timeout };
+    timerfd_settime(&clock, TimerfdTimerFlags::empty(), &alarm_in(timeout))?;
     Ok(Some(clock))
+}
+
+/// What disarms a timer.
+const DISARMED: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// The setting of a timer that expires once.
+fn alarm_in(it_value: Timespec) -> Itimerspec {
+    Itimerspec { it_interval: DISARMED, it_value }
 }

@@ -12,14 +12,20 @@ use crate::{
     wire::{wire_enum, wire_struct},
 };
 
-/// The request to a launcher; there is one per launcher.
+/// A request to a launcher. There is one command or probe per launcher.
 pub(crate) enum Request {
     Run(Command),
     /// Probe each layer, for a service user with these ids.
     Probe(u32, u32),
+    /// An end of a pipe over which the command asks, which comes with it: that of the answers, then that of the questions.
+    Pipe,
+    /// The command's time limit stands still from now on.
+    StopTimer,
+    /// The command's time limit goes on.
+    ContinueTimer,
 }
 
-wire_enum!(Request { 0 = Run(command), 1 = Probe(uid, gid) });
+wire_enum!(Request { 0 = Run(command), 1 = Probe(uid, gid), 2 = Pipe, 3 = StopTimer, 4 = ContinueTimer });
 
 /// A command with all settings resolved.
 pub(crate) struct Command {
@@ -41,6 +47,8 @@ pub(crate) struct Command {
     /// Its row in the command table, whose descriptor comes with the request.
     pub(crate) row: Option<u32>,
     pub(crate) timeout: Option<Duration>,
+    /// Whether it gets pipes over which it asks: two requests with their ends follow.
+    pub(crate) asks: bool,
     pub(crate) limits: Limits,
     pub(crate) path: Vec<PathBuf>,
     pub(crate) service_uid: u32,
@@ -65,6 +73,7 @@ wire_struct!(Command {
     reserve,
     row,
     timeout,
+    asks,
     limits,
     path,
     service_uid,

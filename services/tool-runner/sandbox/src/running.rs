@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, PipeReader, Read as _},
+    io::{self, PipeReader, PipeWriter, Read as _, Write as _},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
         unix::net::UnixStream,
@@ -26,8 +26,8 @@ use crate::{
     command_table::TakenRow,
     ended::{End, Ended, Enforced, Usage},
     layer::Layer,
-    protocol::Message,
-    wire::{Wire, frame_length, unframe},
+    protocol::{Message, Request},
+    wire::{Wire, frame, frame_length, unframe},
 };
 
 /// How a command ended.
@@ -131,6 +131,36 @@ impl KillHandle {
     }
 }
 
+/// The time limit of a running command. It stands still between [`Timer::stop`] and [`Timer::go_on`]; repeating either changes nothing, nor does either change
+/// the limit of a command that has none, or has ended.
+#[derive(Debug)]
+pub struct Timer(UnixStream);
+
+impl Timer {
+    /// Has the time limit stand still.
+    ///
+    /// # Errors
+    /// When the launcher cannot be told. That it has gone is no error.
+    pub fn stop(&mut self) -> io::Result<()> {
+        self.tell(&Request::StopTimer)
+    }
+
+    /// Has the time limit go on with what is left of it.
+    ///
+    /// # Errors
+    /// When the launcher cannot be told. That it has gone is no error.
+    pub fn go_on(&mut self) -> io::Result<()> {
+        self.tell(&Request::ContinueTimer)
+    }
+
+    fn tell(&mut self, request: &Request) -> io::Result<()> {
+        match self.0.write_all(&frame(request)) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
+            told => told,
+        }
+    }
+}
+
 /// A running command. Dropping it kills the command.
 #[derive(Debug)]
 pub struct Running {
@@ -138,6 +168,10 @@ pub struct Running {
     pub stdout: Option<PipeReader>,
     /// The standard error, likewise.
     pub stderr: Option<PipeReader>,
+    /// The questions that it asks, until they are taken; `None` for one that may not ask. Ends when no process of the command can ask any more.
+    pub questions: Option<PipeReader>,
+    /// The answers that it reads, until they are taken; `None` for one that may not ask.
+    pub answers: Option<PipeWriter>,
     pub(crate) enforced: Enforced,
     pub(crate) kill: KillHandle,
     pub(crate) control: UnixStream,
@@ -164,6 +198,14 @@ impl Running {
     #[must_use]
     pub fn kill_handle(&self) -> KillHandle {
         self.kill.clone()
+    }
+
+    /// Its time limit, which can stand still.
+    ///
+    /// # Errors
+    /// When this process has no descriptor left.
+    pub fn timer(&self) -> io::Result<Timer> {
+        Ok(Timer(self.control.try_clone()?))
     }
 
     /// The two processes that end last, in order: init, with everything in its namespace, then the launcher, with the mounts. Once both

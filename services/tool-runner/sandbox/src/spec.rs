@@ -17,6 +17,12 @@ use crate::{
 /// What is wrong with a time limit that has passed already.
 pub(crate) const TIMEOUT_EXPIRED: &str = "expired before the program was started";
 
+/// The variable that tells a command over which descriptors it asks: `3,4`, where it reads answers, and where it writes questions.
+pub const ASK_VARIABLE: &str = "BELAY_ASK";
+
+/// The descriptors of a command over which it asks: where it reads answers, and where it writes questions.
+pub(crate) const ASK_DESCRIPTORS: [i32; 2] = [3, 4];
+
 /// A command.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -37,6 +43,8 @@ pub struct Spec {
     pub timeout: Option<Duration>,
     /// Overrides [`crate::Settings::limits`].
     pub limits: Option<Limits>,
+    /// Whether it may ask while it runs: it gets a pipe for answers and one for questions, as the descriptors that [`ASK_VARIABLE`] names.
+    pub asks: bool,
 }
 
 impl Spec {
@@ -55,6 +63,7 @@ impl Spec {
             mounts: Vec::new(),
             timeout: None,
             limits: None,
+            asks: false,
         }
     }
 }

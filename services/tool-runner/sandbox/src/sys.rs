@@ -199,6 +199,13 @@ pub(crate) fn close_on_exec_from(first: c_uint) -> io::Result<()> {
     done(result)
 }
 
+/// Gives a descriptor this number, whatever has it, and keeps it open in the program that is executed next.
+pub(crate) fn place(fd: OwnedFd, number: c_int) -> io::Result<()> {
+    // SAFETY: takes two integers. The caller knows that nothing else uses the number: this process is about to become another program.
+    let result = unsafe { libc::dup2(fd.as_raw_fd(), number) };
+    done(result.into())
+}
+
 /// Resets all signals to their defaults and unblocks them: ignored and blocked signals survive `execve`, and Rust ignores SIGPIPE.
 pub(crate) fn reset_signals() {
     for signal in 1..=libc::SIGRTMAX() {

@@ -13,6 +13,7 @@ use crate::{
     Ledger,
     ledger::Row,
     output::OutputBuffer,
+    questions::Questions,
     secrets::CallSecrets,
     stop::{self, Stop},
 };
@@ -46,6 +47,8 @@ pub(crate) struct Subscription {
     /// The exclusive call whose end this one waits for.
     pub(crate) waits_for: watch::Receiver<Option<Arc<str>>>,
     pub(crate) output: Arc<OutputBuffer>,
+    /// The questions that it asks; `None` for one that does not.
+    pub(crate) questions: Option<Questions>,
 }
 
 /// A call. Clones are the same call.
@@ -58,6 +61,8 @@ pub(super) struct Call {
     /// The exclusive call whose end this one waits for.
     pub(super) waits_for: Arc<watch::Sender<Option<Arc<str>>>>,
     pub(super) output: Arc<OutputBuffer>,
+    /// The questions that it asks; `None` for one that does not.
+    pub(super) questions: Option<Questions>,
     /// The message returned while the call runs.
     pub(super) started: Arc<runner_v1::ToolCall>,
     /// Redacts its secrets in output, approvals and failures.
@@ -77,6 +82,7 @@ impl Call {
             cancel: Arc::new(watch::Sender::new(Stop::No)),
             waits_for: Arc::new(watch::Sender::new(None)),
             output: Arc::new(OutputBuffer::new(secrets.redactor(), secrets.marks_result())),
+            questions: None,
             started: Arc::new(started),
             secrets,
         }
@@ -88,6 +94,7 @@ impl Call {
             progress: self.progress.subscribe(),
             waits_for: self.waits_for.subscribe(),
             output: Arc::clone(&self.output),
+            questions: self.questions.clone(),
         }
     }
 

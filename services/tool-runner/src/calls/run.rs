@@ -44,6 +44,7 @@ use crate::{
     commit_log::{self, ConcurrentCommits},
     ledger::{Basis, Row, Spent, Written},
     policy::CallPolicy,
+    questions::Questions,
     registry::Registered,
     secrets::CallSecrets,
     stop::Stop,
@@ -258,7 +259,16 @@ impl Calls {
     ) -> (Result<Value, Unsuccessful>, v1::Receipt) {
         let began = Instant::now();
         let (output, enforced) = (Arc::clone(&job.call.output), Arc::<OnceLock<Vec<String>>>::default());
-        let outcome = work::work(&job.request, arguments, view, output, Arc::clone(&enforced), cancelled).await;
+        let outcome = work::work(
+            &job.request,
+            arguments,
+            view,
+            output,
+            job.call.questions.clone(),
+            Arc::clone(&enforced),
+            cancelled,
+        )
+        .await;
         job.call.output.finish();
         receipt.duration = Some(belay_proto::duration(began.elapsed()));
         receipt.enforced = enforced.get().cloned().unwrap_or_default();
@@ -311,6 +321,7 @@ impl Calls {
         };
         let deadline = Instant::now() + work::limit_of(&job.request);
         let (outcome, mut receipt) = self.work(job, receipt, arguments, Some(view.clone()), cancelled).await;
+        let deadline = deadline + job.call.questions.as_ref().map(Questions::stood_still).unwrap_or_default();
         // Waits until the tool has released the view.
         let mut view = view.take().await;
         let caches = Self::kept_caches(&job.request.tool, &job.request.name, &guard);

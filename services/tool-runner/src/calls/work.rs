@@ -18,6 +18,7 @@ use super::{
 use crate::{
     Invocation, Recovery, StopRequest, ToolFailure, ToolResult, ViewHandle,
     output::OutputBuffer,
+    questions::{Questions, time_is_over},
     registry::Registered,
     stop::{self, Stop},
 };
@@ -40,6 +41,7 @@ pub(super) async fn work(
     arguments: Value,
     view: Option<ViewHandle>,
     output: Arc<OutputBuffer>,
+    questions: Option<Questions>,
     enforced: Arc<OnceLock<Vec<String>>>,
     cancelled: &watch::Receiver<Stop>,
 ) -> Result<Value, Unsuccessful> {
@@ -52,6 +54,7 @@ pub(super) async fn work(
         arguments,
         view,
         output,
+        questions: questions.clone(),
         trace: request.trace.as_ref().map(record::trace).unwrap_or_default(),
         context: request.context.clone(),
         enforced,
@@ -60,7 +63,7 @@ pub(super) async fn work(
     };
     let grace = tool.stop_grace();
     let mut work = AssertUnwindSafe(async move { tool.call(invocation).await }).catch_unwind().boxed();
-    let mut timer = pin!(tokio::time::sleep(limit));
+    let mut timer = pin!(time_is_over(limit, questions.as_ref()));
     let mut over = pin!(stop::is_over(cancelled.clone(), grace));
     // The result is polled first: one that is ready counts even if the time is just over.
     let end = poll_fn(|context| {
@@ -80,6 +83,9 @@ pub(super) async fn work(
     })
     .await;
     drop(work);
+    if let Some(questions) = &questions {
+        questions.close();
+    }
     match end {
         End::Returned(Ok(result)) => match result_schema.violations(&result).first() {
             None => match json_length(&result) {

@@ -106,6 +106,7 @@ pub(super) fn message(update: CallUpdate) -> runner_v1::CallToolResponse {
         CallUpdate::Started(name) => Event::Started(runner_v1::ToolCallStarted { name }),
         CallUpdate::Output(output) => Event::Output(output),
         CallUpdate::WaitingFor(exclusive_call) => Event::Waiting(runner_v1::ToolCallWaiting { exclusive_call }),
+        CallUpdate::Asking(questions) => Event::Asking(runner_v1::ToolCallAsking { questions: questions.to_vec() }),
         CallUpdate::AwaitingApproval(call) => Event::Held(Arc::unwrap_or_clone(call)),
         CallUpdate::Ended(call) => Event::Result(Arc::unwrap_or_clone(call)),
     };

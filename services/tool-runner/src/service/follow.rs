@@ -6,6 +6,7 @@ use belay_proto::{runner_v1, v1};
 use belay_reasons as reasons;
 use belay_service_kit::{Shutdown, status};
 use futures::{Stream, StreamExt as _};
+use tokio::sync::watch;
 use tonic::{Code, Status};
 
 use crate::{
@@ -22,6 +23,8 @@ pub(super) enum CallUpdate {
     Output(v1::ToolCallOutput),
     /// It waits for the end of this exclusive call; empty once it does not wait any more.
     WaitingFor(String),
+    /// These questions are open; none once they have their replies.
+    Asking(Arc<[runner_v1::ToolCallQuestion]>),
     AwaitingApproval(Arc<runner_v1::ToolCall>),
     Ended(Arc<runner_v1::ToolCall>),
 }
@@ -45,7 +48,9 @@ pub(super) fn updates(
     allowance: Arc<Allowance>,
 ) -> impl Stream<Item = Result<CallUpdate, Status>> + Send + 'static {
     async_stream::stream! {
-        let Subscription { name, mut progress, mut waits_for, output } = subscription;
+        let Subscription { name, mut progress, mut waits_for, output, questions } = subscription;
+        let mut asking = questions.map(|questions| questions.subscribe());
+        let mut sent_questions: Option<Arc<[runner_v1::ToolCallQuestion]>> = None;
         let mut sent_waits_for = None;
         let mut more = output.subscribe();
         let (mut yielded, mut started) = (false, false);
@@ -80,6 +85,13 @@ pub(super) fn updates(
                 yield Ok(CallUpdate::WaitingFor(now.as_deref().unwrap_or_default().to_owned()));
                 sent_waits_for = now;
             }
+            if let Some(asking) = asking.as_mut().filter(|_| last.is_none()) {
+                let now = Arc::clone(&asking.borrow_and_update());
+                if sent_questions.as_ref() != Some(&now) {
+                    yield Ok(CallUpdate::Asking(Arc::clone(&now)));
+                    sent_questions = Some(now);
+                }
+            }
             let mut is_allowed = allowance.is_left();
             while is_allowed && let Some(piece) = output.next(&mut position, last.is_some()) {
                 is_allowed = allowance.spend(piece.text.len());
@@ -95,6 +107,7 @@ pub(super) fn updates(
                 changed = progress.changed(), if !is_ended => changed.is_ok(),
                 _ = more.changed(), if is_allowed => true,
                 Ok(()) = waits_for.changed(), if !is_ended => true,
+                Some(Ok(())) = changed(&mut asking), if !is_ended => true,
                 () = allowance.granted(), if !is_allowed => true,
                 () = shutdown.requested() => false,
             };
@@ -104,6 +117,11 @@ pub(super) fn updates(
             }
         }
     }
+}
+
+/// Waits until a call asks or has a reply; `None` at once for one that does not ask.
+async fn changed<T>(asking: &mut Option<watch::Receiver<T>>) -> Option<Result<(), watch::error::RecvError>> {
+    Some(asking.as_mut()?.changed().await)
 }
 
 pub(super) fn stopping() -> Status {

@@ -1,6 +1,7 @@
 //! The methods of `ToolRunnerService`, one file each.
 
 mod acknowledge_tool_calls;
+mod answer_tool_call;
 mod attach_tool_call;
 mod call_tool;
 mod cancel_tool_call;
@@ -100,6 +101,13 @@ impl ToolRunnerService for Service {
         request: Request<runner_v1::ReadBlobRequest>,
     ) -> Result<Response<Self::ReadBlobStream>, Status> {
         read_blob::read_blob(&self.calls, request.get_ref()).map(Response::new)
+    }
+
+    async fn answer_tool_call(
+        &self,
+        request: Request<runner_v1::AnswerToolCallRequest>,
+    ) -> Result<Response<runner_v1::AnswerToolCallResponse>, Status> {
+        answer_tool_call::answer_tool_call(&self.calls, request.into_inner()).await.map(Response::new)
     }
 
     async fn cancel_tool_call(

@@ -296,6 +296,7 @@ fn reply(update: CallUpdate) -> Reply {
         CallUpdate::Started(name) => Reply::Started(ToolCallStarted { name }),
         CallUpdate::Output(output) => Reply::Output(output),
         CallUpdate::WaitingFor(exclusive_call) => Reply::Waiting(ToolCallWaiting { exclusive_call }),
+        CallUpdate::Asking(questions) => Reply::Asking(runner_v1::ToolCallAsking { questions: questions.to_vec() }),
         CallUpdate::AwaitingApproval(call) => Reply::Held(known_part(&call)),
         CallUpdate::Ended(call) => Reply::Result(known_part(&call)),
     }

@@ -305,6 +305,10 @@ impl Tool for Declared {
         self.0.terminal.kept_caches(namespace, workspace)
     }
 
+    fn asks(&self) -> bool {
+        self.0.declared.asks
+    }
+
     fn stop_grace(&self) -> std::time::Duration {
         self.0.terminal.stop_grace()
     }

@@ -2,6 +2,7 @@
 //!
 //! It takes an argument vector and uses no shell, so shell syntax has no effect. Without the sandbox no command runs.
 
+mod ask;
 mod ending;
 mod process;
 mod program;
@@ -18,6 +19,7 @@ use std::{
 use belay_policy::ToolKind;
 use belay_proto::v1::WriteBound;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::files::{Work, no_view, read_arguments, stopped};
 use crate::{
@@ -31,18 +33,23 @@ pub struct RunTerminal {
     enforcement: Enforcement,
     settings: Arc<CommandSettings>,
     lanes: process::Lanes,
+    /// A permit for each call that may wait for answers.
+    asking: Arc<Semaphore>,
 }
 
 impl RunTerminal {
     /// Runs commands in this sandbox. If the sandbox is unavailable, every call is refused with what is missing.
     pub fn new(enforcement: &Enforcement) -> Self {
-        Self { enforcement: enforcement.clone(), settings: Arc::default(), lanes: process::Lanes::new() }
+        let (enforcement, settings) = (enforcement.clone(), Arc::<CommandSettings>::default());
+        let asking = Arc::new(Semaphore::new(settings.asking_calls()));
+        Self { enforcement, settings, lanes: process::Lanes::new(), asking }
     }
 
     /// Sets the operator's settings of commands.
     #[must_use]
     pub fn with(self, settings: Arc<CommandSettings>) -> Self {
-        Self { settings, ..self }
+        let asking = Arc::new(Semaphore::new(settings.asking_calls()));
+        Self { settings, asking, ..self }
     }
 }
 
@@ -174,9 +181,11 @@ impl Tool for RunTerminal {
 
     fn call(&self, invocation: Invocation) -> Work {
         let (launcher, settings, lanes) = (self.enforcement.launcher(), Arc::clone(&self.settings), self.lanes.clone());
+        let calls = Arc::clone(&self.asking);
         Box::pin(async move {
-            let Invocation { name, arguments, view, output, trace, context, enforced, limit, mut stop, .. } =
-                invocation;
+            let Invocation {
+                name, arguments, view, output, trace, context, questions, enforced, limit, mut stop, ..
+            } = invocation;
             let launcher = launcher?;
             let view = view.ok_or_else(no_view)?;
             let arguments: Arguments = read_arguments(arguments)?;
@@ -184,12 +193,14 @@ impl Tool for RunTerminal {
             let program = arguments.command.first().cloned().unwrap_or_default();
             let check = arguments.check.unwrap_or(true);
             let view = view.hold().await.map_err(|_gone| stopped())?;
-            let asked = Asked { name, arguments, trace, context, limit };
+            let asking =
+                questions.map(|questions| ask::Asking { questions, calls, most_calls: settings.asking_calls() });
+            let asked = Asked { name, arguments, trace, context, limit, asks: asking.is_some() };
             let (life, over) = process::Life::new();
             let guard = process::KillOnDrop(life.clone());
             let host = process::Host { launcher, settings, lanes, enforced };
             // In a task of its own, which outlives this future: the view is released only after the last process of the command has ended.
-            let mut command = tokio::spawn(process::run(view, host, asked, life.clone(), over, output));
+            let mut command = tokio::spawn(process::run(view, host, asked, life.clone(), over, (output, asking)));
             let ended = tokio::select! {
                 ended = &mut command => ended,
                 () = stop.requested() => {

@@ -154,7 +154,7 @@ async fn output_and_failures_show_no_secrets() {
         match message.event.unwrap() {
             Event::Output(chunk) => output += &chunk.text,
             Event::Result(call) => ended = Some(call),
-            Event::Started(_) | Event::Held(_) | Event::Waiting(_) => {}
+            Event::Started(_) | Event::Held(_) | Event::Waiting(_) | Event::Asking(_) => {}
         }
     }
     assert_eq!(output, "a [REDACTED] b [REDACTED]");

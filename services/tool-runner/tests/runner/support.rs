@@ -490,7 +490,7 @@ impl Runner {
         while let Some(message) = events.message().await? {
             match message.event {
                 Some(Event::Result(call) | Event::Held(call)) => return Ok(call),
-                Some(Event::Started(_) | Event::Output(_) | Event::Waiting(_)) | None => {}
+                Some(Event::Started(_) | Event::Output(_) | Event::Waiting(_) | Event::Asking(_)) | None => {}
             }
         }
         Err(Status::aborted("the stream ended without a result"))

@@ -94,6 +94,7 @@ pub(crate) fn invocation(arguments: Value, view: &ViewHandle, output: Arc<dyn Ou
         arguments,
         view: Some(view.clone()),
         output,
+        questions: None,
         trace: TraceContext { traceparent: "00-aa-bb-01".into(), tracestate: "vendor=1".into() },
         context: None,
         enforced: Arc::default(),

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod artifacts;
+mod asking;
 mod bad_input;
 mod budgets;
 mod calls;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// By method: the roles that may call it. `p` planner, `v` viewer, `a` approver, `o` operator; none for methods of services alone.
-const ALLOWED: [(&str, &str); 66] = [
+const ALLOWED: [(&str, &str); 67] = [
     ("belay.v1.ExecutorService/ValidatePlan", "pvao"),
     ("belay.v1.ExecutorService/StartExecution", "po"),
     ("belay.v1.ExecutorService/GetExecution", "pvao"),
@@ -70,6 +70,7 @@ const ALLOWED: [(&str, &str); 66] = [
     ("belay.runner.v1.ToolRunnerService/GetToolCall", ""),
     ("belay.runner.v1.ToolRunnerService/AttachToolCall", ""),
     ("belay.runner.v1.ToolRunnerService/ReadBlob", ""),
+    ("belay.runner.v1.ToolRunnerService/AnswerToolCall", ""),
     ("belay.runner.v1.ToolRunnerService/CancelToolCall", ""),
     ("belay.runner.v1.ToolRunnerService/Session", ""),
     ("belay.runner.v1.ToolRunnerService/GetEffect", ""),

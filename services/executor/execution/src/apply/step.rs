@@ -289,7 +289,7 @@ fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timesta
     execution.transition_step(step, StepTrigger::Started, time)?;
     execution.update_step(step, |record| {
         (record.attempt, record.operations) = (attempt, 0);
-        (record.operations_of_others, record.checked) = (0, 0);
+        (record.operations_of_others, record.questions, record.checked) = (0, 0, 0);
         (record.conflicts, record.failed_beside) = (0, false);
         record.not_before = None;
         record.attempt_started_at = Some(time);

@@ -112,6 +112,10 @@ impl Execution {
         if let Some(report) = self.due_report() {
             return vec![report];
         }
+        // Before what the end of its call means for the step.
+        if let Some(withdrawn) = steps::question::withdrawn(self) {
+            return vec![withdrawn];
+        }
         if let Some(&step) = self.index.to_resolve.first() {
             // Without an event something is to be looked up first.
             return self.resolve_step(step, now, blobs).into_iter().collect();

@@ -19,7 +19,7 @@ pub use self::{
     tool_call::{
         CommittedFile, FileType, Receipt, ToolCallEnd, ToolCallEvent, ToolCallRequest, WriteBound, WriteMechanism,
     },
-    wait::{Form, WaitCondition, WaitEnd, WaitEvent},
+    wait::{Form, QuestionReply, WaitCondition, WaitEnd, WaitEvent},
 };
 
 use serde::{Deserialize, Serialize};

@@ -38,6 +38,31 @@ pub enum WaitCondition {
         /// When the step's time limit ends the wait; `None` means no limit.
         until: Option<Timestamp>,
     },
+    /// A person's answer to a question of a call that runs. The call goes on with it; its step does not wait.
+    Question {
+        /// The number of the call within the attempt.
+        call: u32,
+        /// The id that the tool runner has given the question: another one whenever it runs the call.
+        question: Arc<str>,
+        /// The question, as a form.
+        form: Arc<Form>,
+        /// When the question's own time limit ends the wait; `None` means no limit.
+        until: Option<Timestamp>,
+    },
+}
+
+/// What became of a question of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QuestionReply {
+    /// A person answered it.
+    Answered(Json),
+    /// Nobody will answer it.
+    Declined {
+        /// Why.
+        reason: String,
+    },
+    /// Its time limit ran out first.
+    TimedOut,
 }
 
 /// A form that a person answers, with its templates resolved.
@@ -71,7 +96,7 @@ impl WaitCondition {
     /// The signal that it waits for.
     pub fn signal(&self) -> Option<&str> {
         match self {
-            Self::Time { .. } | Self::Form { .. } => None,
+            Self::Time { .. } | Self::Form { .. } | Self::Question { .. } => None,
             Self::Signal { signal, .. } => Some(signal),
         }
     }
@@ -80,7 +105,15 @@ impl WaitCondition {
     pub fn form(&self) -> Option<&Arc<Form>> {
         match self {
             Self::Time { .. } | Self::Signal { .. } => None,
-            Self::Form { form, .. } => Some(form),
+            Self::Form { form, .. } | Self::Question { form, .. } => Some(form),
+        }
+    }
+
+    /// The call that asks, by its number within the attempt, and the id of the question; `None` for what a step waits for.
+    pub fn question(&self) -> Option<(u32, &Arc<str>)> {
+        match self {
+            Self::Question { call, question, .. } => Some((*call, question)),
+            Self::Time { .. } | Self::Signal { .. } | Self::Form { .. } => None,
         }
     }
 
@@ -88,7 +121,7 @@ impl WaitCondition {
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Time { until } => Some(*until),
-            Self::Signal { until, .. } | Self::Form { until, .. } => *until,
+            Self::Signal { until, .. } | Self::Form { until, .. } | Self::Question { until, .. } => *until,
         }
     }
 }
@@ -120,8 +153,8 @@ pub enum WaitEnd {
         /// What it said.
         message: String,
     },
-    /// The step's time limit ran out first.
+    /// The time limit ran out first: the step's, or the question's.
     TimedOut,
-    /// The execution was stopped.
+    /// The execution was stopped, or the call that asks has ended.
     Cancelled,
 }

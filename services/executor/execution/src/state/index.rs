@@ -53,6 +53,8 @@ pub(crate) struct Index {
     pub(crate) waits_for_signal: BTreeSet<OperationKey>,
     /// Waits for a person's answer.
     pub(crate) waits_for_answer: BTreeSet<OperationKey>,
+    /// Questions of calls.
+    pub(crate) questions: BTreeSet<OperationKey>,
 }
 
 /// What a step contributes.
@@ -114,6 +116,7 @@ struct OperationClass {
     timer: Option<Timestamp>,
     waits_for_signal: bool,
     waits_for_answer: bool,
+    is_question: bool,
     open: OpenOperations,
 }
 
@@ -129,6 +132,7 @@ impl OperationClass {
             timer: condition.and_then(crate::WaitCondition::until),
             waits_for_signal: condition.is_some_and(|condition| condition.signal().is_some()),
             waits_for_answer: condition.is_some_and(|condition| condition.form().is_some()),
+            is_question: condition.is_some_and(|condition| condition.question().is_some()),
             open: OpenOperations {
                 all: 1,
                 awaiting: u32::from(is(Life::AwaitingApproval)),
@@ -184,6 +188,7 @@ impl Index {
         toggle(&mut self.approval_requested, key, before.approval_requested, after.approval_requested);
         toggle(&mut self.waits_for_signal, key, before.waits_for_signal, after.waits_for_signal);
         toggle(&mut self.waits_for_answer, key, before.waits_for_answer, after.waits_for_answer);
+        toggle(&mut self.questions, key, before.is_question, after.is_question);
         replace(&mut self.timers, key, before.timer, after.timer);
     }
 

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    Allotment, Amounts, Child, Decision, PendingApproval, StepKey, SubjectKind, Timestamp, ToolCallRequest,
-    WaitCondition, Waiting, event::OUTPUT_HELD,
+    Allotment, Amounts, Child, Decision, PendingApproval, QuestionReply, StepKey, SubjectKind, Timestamp,
+    ToolCallRequest, WaitCondition, Waiting, event::OUTPUT_HELD,
 };
 
 /// The position of an operation: its step in the arena, the attempt, and its number within the attempt. It sorts in the plan's order.
@@ -32,6 +32,8 @@ pub struct Operation {
     pub life: Life,
     /// The approval that it waits for or waited for.
     pub pending_approval: Option<PendingApproval>,
+    /// What became of the questions that it has asked, by their ids: the tool runner is told until it knows.
+    pub replies: BTreeMap<Arc<str>, QuestionReply>,
 }
 
 /// What an operation does.
@@ -90,6 +92,11 @@ pub enum Life {
 }
 
 impl Operation {
+    /// An operation whose intent is recorded.
+    pub(crate) fn new(key: OperationKey, since: Timestamp, work: Work, life: Life) -> Self {
+        Self { key, since, work, life, pending_approval: None, replies: BTreeMap::new() }
+    }
+
     /// The call's request; `None` for other operations.
     pub fn tool_call(&self) -> Option<&Arc<ToolCallRequest>> {
         match &self.work {
@@ -149,7 +156,9 @@ impl Operation {
             Work::Wait(wait) => Some(match wait.condition {
                 WaitCondition::Time { until } => Waiting::Time { since, until },
                 WaitCondition::Signal { until, .. } => Waiting::Signal { since, until, wait: self.key },
-                WaitCondition::Form { until, .. } => Waiting::Form { since, until, wait: self.key },
+                WaitCondition::Form { until, .. } | WaitCondition::Question { until, .. } => {
+                    Waiting::Form { since, until, wait: self.key }
+                }
             }),
         }
     }

@@ -109,6 +109,8 @@ pub(crate) struct StepRecord {
     pub(crate) operations: u32,
     /// How many of those were made before what it does now: for its checks, or as its own call.
     pub(crate) operations_of_others: u32,
+    /// How many questions its last call has asked: each is an operation.
+    pub(crate) questions: u32,
     /// How far its attempt is: how many of its preconditions hold, its own call, and of its postconditions.
     pub(crate) checked: usize,
     /// Calls for what it does now that conflicted with another commit.
@@ -328,6 +330,7 @@ impl StepRecord {
             attempts_of_others: 0,
             operations: 0,
             operations_of_others: 0,
+            questions: 0,
             checked: 0,
             conflicts: 0,
             failed_beside: false,

@@ -15,7 +15,7 @@ use super::{
 use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, SkipReason, StepState, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
-pub const SNAPSHOT_VERSION: u32 = 12;
+pub const SNAPSHOT_VERSION: u32 = 13;
 
 /// Why an execution cannot be restored from a snapshot. Its events still have everything.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -80,6 +80,7 @@ struct StepSnapshot {
     attempts_before: u32,
     operations: u32,
     operations_of_others: u32,
+    questions: u32,
     checked: usize,
     conflicts: u32,
     failed_beside: bool,
@@ -129,6 +130,7 @@ impl StepSnapshot {
             attempts_before,
             operations,
             operations_of_others,
+            questions,
             checked,
             conflicts,
             failed_beside,
@@ -167,6 +169,7 @@ impl StepSnapshot {
             attempts_before: *attempts_before,
             operations: *operations,
             operations_of_others: *operations_of_others,
+            questions: *questions,
             checked: *checked,
             conflicts: *conflicts,
             failed_beside: *failed_beside,
@@ -203,6 +206,7 @@ impl StepSnapshot {
             attempts_before,
             operations,
             operations_of_others,
+            questions,
             checked,
             conflicts,
             failed_beside,
@@ -230,6 +234,7 @@ impl StepSnapshot {
         record.attempt = attempt;
         record.attempts_before = attempts_before;
         (record.operations, record.operations_of_others, record.checked) = (operations, operations_of_others, checked);
+        record.questions = questions;
         record.conflicts = conflicts;
         record.failed_beside = failed_beside;
         record.open_dependencies = open_dependencies;

@@ -42,7 +42,7 @@ fn started(execution: &mut Execution, id: &OperationId, child: &Child, time: Tim
     }
     execution.update_step(step, |record| record.operations = key.number);
     let work = Work::Child { child: child.clone(), created: false, pause: ChildPause::Runs };
-    execution.insert_operation(Operation { key, since: time, work, life: Life::Dispatched, pending_approval: None });
+    execution.insert_operation(Operation::new(key, time, work, Life::Dispatched));
     Ok(())
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod child;
 pub(crate) mod condition;
 pub(crate) mod for_each;
 mod outputs;
+pub(crate) mod question;
 mod request;
 pub(crate) mod tool;
 pub(crate) mod wait;

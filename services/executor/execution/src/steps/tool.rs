@@ -54,11 +54,12 @@ fn requested(
     }
     execution.update_step(step, |record| {
         (record.operations, record.checked) = (key.number, checked);
+        record.operations_of_others += std::mem::take(&mut record.questions);
         record.remember_call(request);
     });
     execution.ledger_id.clone_from(&request.ledger_id);
     let work = Work::ToolCall(Arc::clone(request));
-    execution.insert_operation(Operation { key, since: time, work, life: Life::Dispatched, pending_approval: None });
+    execution.insert_operation(Operation::new(key, time, work, Life::Dispatched));
     Ok(())
 }
 

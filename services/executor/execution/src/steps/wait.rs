@@ -14,7 +14,10 @@ use crate::{
     Operation, OperationId, OperationKey, StepKey, StepTrigger, Timestamp, Verb, Wait, WaitCondition, WaitEnd,
     WaitEvent, Work,
     state::OperationEnd,
-    steps::outputs::{Values, values},
+    steps::{
+        outputs::{Values, values},
+        question,
+    },
 };
 
 pub(crate) fn apply(
@@ -38,15 +41,23 @@ fn started(
 ) -> Result<(), String> {
     let step = execution.named(&id.step)?;
     let key = OperationKey { step, attempt: id.attempt, number: id.number };
+    if condition.question().is_some() {
+        return question::asked(execution, id, key, condition, time);
+    }
     execution.check_is_next(key)?;
     let record = &execution.steps[step];
     if !matches!(record.spec.kind(), StepKind::Wait(_)) || record.has_entries() {
         return Err(format!("step `{}` waits for nothing", id.step));
     }
     execution.update_step(step, |record| record.operations = key.number);
-    let work = Work::Wait(Wait { condition: condition.clone(), approval: None });
-    execution.insert_operation(Operation { key, since: time, work, life: Life::Waiting, pending_approval: None });
+    insert(execution, key, condition, time);
     execution.transition_step(step, StepTrigger::WaitStarted, time)
+}
+
+/// Puts a wait in flight.
+pub(super) fn insert(execution: &mut Execution, key: OperationKey, condition: &WaitCondition, time: Timestamp) {
+    let work = Work::Wait(Wait { condition: condition.clone(), approval: None });
+    execution.insert_operation(Operation::new(key, time, work, Life::Waiting));
 }
 
 fn ended(
@@ -59,6 +70,9 @@ fn ended(
     let operation = execution.in_flight(id)?;
     let key = operation.key;
     let Work::Wait(Wait { condition, approval }) = &operation.work else { return Err(format!("{id} is not a wait")) };
+    if condition.question().is_some() {
+        return question::ended(execution, id, end, actor, time);
+    }
     let (output, end) = match (end, condition) {
         (WaitEnd::Elapsed, WaitCondition::Time { until }) if *until <= time => {
             (Some(Json::from_text("null").into()), OperationEnd::Completed)
@@ -122,7 +136,12 @@ pub(crate) fn asked(execution: &mut Execution, id: &OperationId, approval: &str,
 }
 
 /// A person may deny or skip a form that the gate asks about; an execution that asks no person declines each by its mode.
-fn may_decline(execution: &Execution, actor: Option<&Actor>, approval: Option<&str>, decision: Decision) -> bool {
+pub(super) fn may_decline(
+    execution: &Execution,
+    actor: Option<&Actor>,
+    approval: Option<&str>,
+    decision: Decision,
+) -> bool {
     if execution.stop.is_some() || !matches!(decision, Decision::Denied | Decision::Skipped) {
         return false;
     }
@@ -216,9 +235,10 @@ pub(crate) fn next(
     Some(Body::Wait { wait, event: WaitEvent::Started(condition) })
 }
 
-/// A form is to be asked at the gate; other waits need nothing of a service.
+/// A form is to be asked at the gate; other waits need nothing of a service. The call that asks a question runs also while the execution is paused.
 pub(crate) fn action(execution: &Execution, wait: &Wait) -> Option<Verb> {
-    let goes_on = execution.paused.is_none() && execution.stop.is_none() && declined_by_mode(execution).is_none();
+    let is_held_up = execution.paused.is_some() && wait.condition.question().is_none();
+    let goes_on = !is_held_up && execution.stop.is_none() && declined_by_mode(execution).is_none();
     let is_to_ask = wait.condition.form().is_some() && wait.approval.is_none();
     (goes_on && is_to_ask).then_some(Verb::RequestApproval)
 }
@@ -241,7 +261,7 @@ pub(crate) fn due(execution: &Execution, now: Timestamp) -> Option<Body> {
     let &(_, key) = execution.index.timers.first().filter(|(until, _)| *until <= now)?;
     let end = match execution.operations.get(key)?.wait()? {
         WaitCondition::Time { .. } => WaitEnd::Elapsed,
-        WaitCondition::Signal { .. } | WaitCondition::Form { .. } => WaitEnd::TimedOut,
+        WaitCondition::Signal { .. } | WaitCondition::Form { .. } | WaitCondition::Question { .. } => WaitEnd::TimedOut,
     };
     Some(ended(key, end))
 }

@@ -159,7 +159,9 @@ pub(super) fn wait(wait: &OperationId, event: &WaitEvent, has_actor: bool) -> Sa
             let (what, kind) = match condition {
                 WaitCondition::Time { .. } => ("a time".to_owned(), "TIME"),
                 WaitCondition::Signal { signal, .. } => (format!("the signal `{signal}`"), "SIGNAL"),
-                WaitCondition::Form { form, .. } => (format!("an answer to `{}`", form.title), "FORM"),
+                WaitCondition::Form { form, .. } | WaitCondition::Question { form, .. } => {
+                    (format!("an answer to `{}`", form.title), "FORM")
+                }
             };
             let until = condition.until().map(|until| until.as_micros() / 1_000);
             let details = json!({"waitsFor": kind, "signal": condition.signal(), "untilUnixMs": until});

@@ -7,9 +7,9 @@ use std::{env, fs, path::PathBuf, time::Duration};
 
 use belay_execution::{
     Actor, ApprovalEvent, ApprovalMode, ApprovalRequirement, Body, Control, Created, DecideContext, Decision,
-    EffectSummary, ErrorClass, Event, Execution, ExecutionEvent, Failure, Json, OperationId, PolicyDecision, Receipt,
-    RecoveryClass, SNAPSHOT_VERSION, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, Verdict, WaitEnd,
-    WaitEvent, digest,
+    EffectSummary, ErrorClass, Event, Execution, ExecutionEvent, Failure, Form, Json, OperationId, PolicyDecision,
+    Receipt, RecoveryClass, SNAPSHOT_VERSION, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, Verdict,
+    WaitEnd, WaitEvent, digest,
 };
 use belay_plan::{Format, Plan};
 use belay_proto::v1;
@@ -105,9 +105,24 @@ impl Story {
         self.record(None, Body::ToolCall { call: call.clone(), event });
     }
 
+    /// The first call of a step asks.
+    fn ask(&mut self, step: &str, title: &str) {
+        let call = OperationId { step: step.into(), attempt: 1, number: 1 };
+        let key = self.execution.operation_key(&call).unwrap();
+        let form = Form::new(title.into(), "d".into(), &serde_json::json!({"type": "boolean"}));
+        let number = self.execution.operations().filter(|operation| operation.key.step == key.step).count();
+        let body = self.execution.ask(key, &format!("q-{number}"), form, None).unwrap();
+        self.record(None, body);
+    }
+
     /// The gate asks the form of a step, and a person answers.
     fn answer(&mut self, step: &str, end: WaitEnd) {
-        let wait = OperationId { step: step.into(), attempt: 1, number: 1 };
+        self.answer_as(step, 1, end);
+    }
+
+    /// The same for an operation of its first attempt.
+    fn answer_as(&mut self, step: &str, number: u32, end: WaitEnd) {
+        let wait = OperationId { step: step.into(), attempt: 1, number };
         let key = self.execution.operation_key(&wait).unwrap();
         let form = self.execution.operation(key).unwrap().wait().unwrap().form().unwrap();
         let (approval, subject_digest) = (format!("namespaces/n/approvals/{step}"), form.subject_digest.clone());
@@ -135,6 +150,10 @@ fn failure(class: ErrorClass, reason: &str) -> Failure {
 fn story() -> Vec<Event> {
     let mut story = Story::begin();
     story.advance(0);
+    story.ask("good", "Now?");
+    story.ask("good", "Or later?");
+    let given = WaitEnd::Answered { answer: Json::from_text("true") };
+    story.answer_as("good", 2, given);
     story.end("good", 1, completed("9007199254740993"));
     let (transient, receipt) = (failure(ErrorClass::Transient, reasons::TOOL_FAILED), Receipt::default());
     story.end("flaky", 1, ToolCallEnd::Failed { failure: transient, receipt });

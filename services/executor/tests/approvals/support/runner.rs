@@ -339,6 +339,13 @@ impl ToolRunnerService for Runner {
         Ok(Response::new(runner_v1::CheckCallsResponse::default()))
     }
 
+    async fn answer_tool_call(
+        &self,
+        _: Request<runner_v1::AnswerToolCallRequest>,
+    ) -> Result<Response<runner_v1::AnswerToolCallResponse>, Status> {
+        Err(unused())
+    }
+
     type SessionStream = Messages<runner_v1::SessionResponse>;
 
     async fn session(

@@ -70,6 +70,7 @@ async fn carry_out(runner: Runner, operation: Operation, reply: impl Fn(Reply)) 
                     Ok(Event::Started(started)) => Reply::Started(started),
                     Ok(Event::Output(output)) => Reply::Output(output),
                     Ok(Event::Waiting(waiting)) => Reply::Waiting(waiting),
+                    Ok(Event::Asking(asking)) => Reply::Asking(asking),
                     Ok(Event::Held(call)) => Reply::Held(call),
                     Ok(Event::Result(call)) => Reply::Result(call),
                     Err(status) => refused(&status),

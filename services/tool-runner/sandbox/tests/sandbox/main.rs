@@ -2,6 +2,7 @@
 //!
 //! Run as root, every test runs twice: as root and as an ordinary user.
 
+mod asking;
 mod bounds;
 mod builds;
 mod commands;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     }
     let tests = [
         commands::TESTS,
+        asking::TESTS,
         bounds::TESTS,
         builds::TESTS,
         offline::TESTS,

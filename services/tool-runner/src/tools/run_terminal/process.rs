@@ -2,18 +2,21 @@
 
 use std::{
     io,
+    pin::pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     thread::available_parallelism,
 };
 
 use belay_sandbox::{KillHandle, Launcher, Outcome, Output as Kept, ProcessEnd, Running};
 use belay_sqlite::{Lane, Threads};
+use futures::{TryFutureExt as _, future::OptionFuture};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::oneshot,
 };
 
 use super::{
+    ask::{self, Asking},
     ending,
     request::{Asked, spec},
     streams,
@@ -61,7 +64,7 @@ pub(super) async fn run(
     asked: Asked,
     life: Life,
     over: oneshot::Receiver<()>,
-    output: Arc<dyn Output>,
+    (output, asking): (Arc<dyn Output>, Option<Asking>),
 ) -> Result<Ended, ToolFailure> {
     let Host { launcher, settings, lanes, enforced } = host;
     let slot = tokio::select! {
@@ -85,16 +88,37 @@ pub(super) async fn run(
     });
     let (view, program, running) = started.await?;
     let loopback = running.enforced().loopback;
-    let ended = follow(running, &lanes.ends, &*output).await;
+    let ended = follow(running, &lanes.ends, &*output, asking).await;
     drop(view);
     let (outcome, output) = ended.map_err(|error| ending::lost(&program, &error.to_string()))?;
     Ok(Ended { outcome, output, loopback })
 }
 
 /// Forwards the output of a command until it has ended and its processes and mounts are gone, which has to be before the view is released.
-async fn follow(mut running: Running, lane: &Lane, output: &dyn Output) -> io::Result<(Outcome, Kept)> {
+async fn follow(
+    mut running: Running,
+    lane: &Lane,
+    output: &dyn Output,
+    asking: Option<Asking>,
+) -> io::Result<(Outcome, Kept)> {
     let kill = running.kill_handle();
-    let said = streams::relay(running.stdout.take(), running.stderr.take(), output).await;
+    let pipes = running.questions.take().zip(running.answers.take()).zip(asking);
+    let mut serving = pipes.map(|((questions, answers), asking)| {
+        // A command that cannot ask any more goes on, and reads that its pipe has ended.
+        let served = ask::serve(asking, questions, answers, running.timer());
+        Box::pin(served.map_err(|error| tracing::warn!(%error, "Cannot read the questions of a command any more")))
+    });
+    let said = {
+        let mut said = pin!(streams::relay(running.stdout.take(), running.stderr.take(), output));
+        loop {
+            tokio::select! {
+                biased;
+                said = &mut said => break said,
+                Some(_) = OptionFuture::from(serving.as_mut()) => serving = None,
+            }
+        }
+    };
+    drop(serving);
     if said.is_err() {
         end(&kill);
     }

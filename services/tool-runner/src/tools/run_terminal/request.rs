@@ -36,11 +36,13 @@ pub(super) struct Asked {
     pub(super) trace: TraceContext,
     pub(super) context: Option<String>,
     pub(super) limit: Duration,
+    /// Whether the program may ask while it runs.
+    pub(super) asks: bool,
 }
 
 /// The command that the sandbox is to run.
 pub(super) fn spec(asked: Asked, mount: Mount, settings: &CommandSettings) -> Result<Spec, ToolFailure> {
-    let Asked { name, arguments, trace, context, limit } = asked;
+    let Asked { name, arguments, trace, context, limit, asks } = asked;
     let Arguments { command, cwd, env, .. } = arguments;
     let mut words = command.into_iter();
     let program = words.next().unwrap_or_default();
@@ -62,5 +64,6 @@ pub(super) fn spec(asked: Asked, mount: Mount, settings: &CommandSettings) -> Re
     }
     spec.env.extend(env.into_iter().map(|(name, value)| (name, value.into())));
     spec.timeout = Some(limit);
+    spec.asks = asks;
     Ok(spec)
 }

@@ -77,6 +77,7 @@ fn words(body: &Body) -> String {
             WaitEvent::Started(WaitCondition::Time { .. }) => format!("{step} waits"),
             WaitEvent::Started(WaitCondition::Signal { signal, .. }) => format!("{step} waits for {signal}"),
             WaitEvent::Started(WaitCondition::Form { form, .. }) => format!("{step} asks {}", form.title),
+            WaitEvent::Started(WaitCondition::Question { form, .. }) => format!("{step} call asks {}", form.title),
             WaitEvent::Ended(WaitEnd::Declined { decision, .. }) => {
                 format!("{step} wait Declined ({decision:?})")
             }

@@ -1,0 +1,316 @@
+//! Questions of calls that run: what a person is asked, and what the call is told.
+//!
+//! A question is an operation of its own beside the call that asks, and a wait: it is asked and answered as the form of a step is. It ends with an answer, when
+//! nobody will answer, when its time limit runs out, or when the call does not wait for it any more: it has ended, or runs anew. The step does not wait, and
+//! nothing but the call learns what became of it.
+
+use std::sync::Arc;
+
+use crate::{
+    Actor, Body, Execution, Form, Life, OperationId, OperationKey, QuestionReply, Timestamp, Wait, WaitCondition,
+    WaitEnd, WaitEvent, Work, steps::wait,
+};
+
+/// The most questions of a call that are open at once. The tool runner refuses more.
+pub const MAX_OPEN_QUESTIONS: usize = 10;
+
+/// The most questions that a call asks. What became of them is kept until it ends.
+pub const MAX_QUESTIONS: usize = 1_000;
+
+/// A call that runs asks.
+pub(super) fn asked(
+    execution: &mut Execution,
+    id: &OperationId,
+    key: OperationKey,
+    condition: &WaitCondition,
+    time: Timestamp,
+) -> Result<(), String> {
+    let Some((call, question)) = condition.question() else { return Err(format!("{id} is no question")) };
+    execution.check_not_stopped(id)?;
+    let record = &execution.steps[key.step];
+    if key != execution.next_operation(key.step) || call >= key.number {
+        return Err(format!("{id} does not follow {}.{}", record.attempt, record.operations));
+    }
+    let asking = OperationKey { number: call, ..key };
+    if !runs(execution, asking) {
+        return Err(format!("the call {call}, which asks {id}, does not run"));
+    }
+    let open = of_call(execution, asking).count();
+    let replies = execution.operations.get(asking).map_or(0, |call| call.replies.len());
+    if open >= MAX_OPEN_QUESTIONS || open + replies >= MAX_QUESTIONS {
+        return Err(format!(
+            "the call {call} asks more than {MAX_OPEN_QUESTIONS} questions at once, or more than {MAX_QUESTIONS}"
+        ));
+    }
+    if is_known(execution, asking, question) {
+        return Err(format!("the call {call} has asked the question {question} before"));
+    }
+    execution.update_step(key.step, |record| {
+        record.operations = key.number;
+        record.questions += 1;
+    });
+    wait::insert(execution, key, condition, time);
+    Ok(())
+}
+
+/// A question has an answer, or will have none.
+pub(super) fn ended(
+    execution: &mut Execution,
+    id: &OperationId,
+    end: &WaitEnd,
+    actor: Option<&Actor>,
+    time: Timestamp,
+) -> Result<(), String> {
+    let operation = execution.in_flight(id)?;
+    let key = operation.key;
+    let Work::Wait(Wait { condition: WaitCondition::Question { call, question, until, .. }, approval }) =
+        &operation.work
+    else {
+        return Err(format!("{id} is no question"));
+    };
+    let (asking, question, until) = (OperationKey { number: *call, ..key }, Arc::clone(question), *until);
+    let goes_on = runs(execution, asking) && execution.stop.is_none();
+    let reply = match end {
+        WaitEnd::Answered { answer } if goes_on && actor.is_some() && approval.is_some() => {
+            Some(QuestionReply::Answered(answer.clone()))
+        }
+        WaitEnd::Declined { decision, reason }
+            if goes_on && wait::may_decline(execution, actor, approval.as_deref(), *decision) =>
+        {
+            Some(QuestionReply::Declined { reason: reason.clone() })
+        }
+        WaitEnd::Refused { message } if goes_on && actor.is_none() => {
+            Some(QuestionReply::Declined { reason: message.clone() })
+        }
+        WaitEnd::TimedOut if goes_on && until.is_some_and(|until| until <= time) => Some(QuestionReply::TimedOut),
+        // The call has ended or runs anew.
+        WaitEnd::Cancelled if actor.is_none() => None,
+        end => return Err(format!("{id}, a question of the call {}, cannot end by {end:?}", asking.number)),
+    };
+    if let Some(reply) = reply {
+        execution.update_operation(asking, |call| drop(call.replies.insert(question, reply)));
+    }
+    execution.drop_operation(key, time)
+}
+
+/// The end of the first question whose call does not run any more.
+pub(crate) fn withdrawn(execution: &Execution) -> Option<Body> {
+    let key = execution.index.questions.iter().copied().find(|&key| {
+        let question = execution.operations.get(key).and_then(|operation| operation.wait()?.question());
+        question.is_some_and(|(call, _)| !runs(execution, OperationKey { number: call, ..key }))
+    })?;
+    Some(Body::Wait { wait: execution.operation_id(key), event: WaitEvent::Ended(WaitEnd::Cancelled) })
+}
+
+/// Whether a call runs, as far as is known.
+fn runs(execution: &Execution, call: OperationKey) -> bool {
+    execution.operations.get(call).is_some_and(|call| call.tool_call().is_some() && call.life == Life::Dispatched)
+}
+
+/// The open questions of a call, each with its id.
+fn of_call(execution: &Execution, call: OperationKey) -> impl Iterator<Item = (OperationKey, &Arc<str>)> {
+    execution.operations.of_step(call.step).filter_map(move |operation| {
+        let (asking, question) = operation.wait()?.question()?;
+        (operation.key.attempt == call.attempt && asking == call.number).then_some((operation.key, question))
+    })
+}
+
+/// Whether a call has asked a question already.
+fn is_known(execution: &Execution, call: OperationKey, question: &str) -> bool {
+    let has_reply = execution.operations.get(call).is_some_and(|call| call.replies.contains_key(question));
+    has_reply || of_call(execution, call).any(|(_, open)| &**open == question)
+}
+
+impl Execution {
+    /// The event with which a call that runs asks a question; `None` when it has asked it before.
+    pub fn ask(&self, call: OperationKey, question: &str, form: Form, until: Option<Timestamp>) -> Option<Body> {
+        if is_known(self, call, question) {
+            return None;
+        }
+        let (question, form) = (question.into(), form.into());
+        let condition = WaitCondition::Question { call: call.number, question, form, until };
+        let wait = self.operation_id(self.next_operation(call.step));
+        Some(Body::Wait { wait, event: WaitEvent::Started(condition) })
+    }
+
+    /// What became of a question of a call in flight; `None` while it is open.
+    pub fn reply_to(&self, call: OperationKey, question: &str) -> Option<&QuestionReply> {
+        self.operations.get(call)?.replies.get(question)
+    }
+
+    /// The ends of the open questions of a call that are none of these: it does not wait for them any more.
+    pub fn forgotten_questions(&self, call: OperationKey, open: &[&str]) -> Vec<Body> {
+        let forgotten = of_call(self, call).filter(|(_, question)| !open.contains(&&***question));
+        let ended = |(key, _)| Body::Wait { wait: self.operation_id(key), event: WaitEvent::Ended(WaitEnd::Cancelled) };
+        forgotten.map(ended).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        ApprovalEvent, DecideContext, Event, Form, Json, Receipt, StepState, ToolCallEnd, ToolCallEvent, Verb,
+        test_support::started,
+    };
+
+    const NOW: Timestamp = Timestamp::from_micros(5);
+    const LATER: Timestamp = Timestamp::from_micros(9);
+
+    fn call(number: u32) -> OperationId {
+        OperationId { step: "a".into(), attempt: 1, number }
+    }
+
+    fn key(execution: &Execution, number: u32) -> OperationKey {
+        execution.operation_key(&call(number)).unwrap()
+    }
+
+    fn form(title: &str) -> Form {
+        Form::new(title.into(), String::new(), &json!({}))
+    }
+
+    fn asks(execution: &mut Execution, question: usize, until: Option<Timestamp>) -> Result<(), String> {
+        let body = execution.ask(key(execution, 1), &question.to_string(), form("t"), until).expect("it is new");
+        execution.record(NOW, None, body).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn advance(execution: &mut Execution, now: Timestamp) -> Vec<Event> {
+        let events = execution.advance(DecideContext { now, ledger_id: "l" });
+        assert!(execution.is_index_consistent() && execution.are_budgets_consistent());
+        events
+    }
+
+    fn end(execution: &mut Execution, number: u32, end: WaitEnd, actor: Option<&str>) -> Result<Event, String> {
+        let body = Body::Wait { wait: call(number), event: WaitEvent::Ended(end) };
+        execution.record(NOW, actor.map(Actor::new), body).map_err(|error| error.to_string())
+    }
+
+    fn requested(execution: &mut Execution, number: u32) {
+        let event =
+            ApprovalEvent::Requested { approval: format!("f{number}"), subject_digest: form("t").subject_digest };
+        execution.record(NOW, None, Body::Approval { operation: call(number), event }).unwrap();
+    }
+
+    fn completed() -> ToolCallEvent {
+        ToolCallEvent::Ended(ToolCallEnd::Completed {
+            result: Json::from_text("1").into(),
+            receipt: Receipt::default(),
+        })
+    }
+
+    fn verbs(execution: &Execution) -> Vec<(u32, Verb)> {
+        execution.actions().into_iter().map(|action| (action.operation.number, action.verb)).collect()
+    }
+
+    // B-25: a call and its questions are in flight side by side, each with an end of its own; the step runs all the while.
+    #[test]
+    fn a_call_that_runs_asks_and_goes_on() {
+        let mut execution = started("id: p\nsteps: [{id: a, tool: t}, {id: b, tool: t}]", NOW);
+        for question in [1, 2] {
+            asks(&mut execution, question, None).unwrap();
+        }
+        assert!(advance(&mut execution, NOW).is_empty());
+        let step = execution.steps().next().unwrap();
+        assert_eq!((step.state(), step.waiting().is_some()), (StepState::Running, true));
+        let wanted = [(1, Verb::Dispatch), (2, Verb::RequestApproval), (3, Verb::RequestApproval)];
+        assert_eq!(verbs(&execution), wanted);
+        assert!(execution.ask(key(&execution, 1), "2", form("t"), None).is_none(), "the runner repeats what is open");
+        assert!(!execution.is_parked(), "the call runs");
+
+        requested(&mut execution, 3);
+        end(&mut execution, 3, WaitEnd::Answered { answer: Json::from_text("7") }, Some("ann")).unwrap();
+        let asking = key(&execution, 1);
+        assert_eq!(execution.reply_to(asking, "2"), Some(&QuestionReply::Answered(Json::from_text("7"))));
+        assert_eq!(execution.reply_to(asking, "1"), None);
+        assert!(execution.ask(asking, "2", form("t"), None).is_none(), "nor when it has its reply");
+        let mut refused = execution.clone();
+        assert!(
+            end(&mut refused, 2, WaitEnd::Answered { answer: Json::from_text("7") }, Some("ann")).is_err(),
+            "nobody was asked"
+        );
+
+        // The end of the call withdraws what is open, before it means anything for the step.
+        execution.record(NOW, None, Body::ToolCall { call: call(1), event: completed() }).unwrap();
+        let events = advance(&mut execution, NOW);
+        assert!(
+            matches!(&events[0].body, Body::Wait { wait, event: WaitEvent::Ended(WaitEnd::Cancelled) } if *wait == call(2)),
+            "{events:?}"
+        );
+        assert_eq!(execution.steps().next().unwrap().state(), StepState::Completed);
+        assert!(execution.operations().all(|operation| operation.key.step != asking.step));
+    }
+
+    #[test]
+    fn a_question_is_of_a_call_that_runs_and_bounded() {
+        let mut execution = started("id: p\nsteps: [{id: a, tool: t}]", NOW);
+        for question in 1..=MAX_OPEN_QUESTIONS {
+            asks(&mut execution, question, None).unwrap();
+        }
+        assert!(asks(&mut execution.clone(), 11, None).is_err(), "too many are open");
+        let condition = |call, question: &str| {
+            let (question, form) = (question.into(), form("t").into());
+            WaitCondition::Question { call, question, form, until: None }
+        };
+        let of = |execution: &mut Execution, call_number, question: &str, number| {
+            let event = WaitEvent::Started(condition(call_number, question));
+            execution.record(NOW, None, Body::Wait { wait: call(number), event }).map(drop)
+        };
+        assert!(of(&mut execution.clone(), 2, "1", 12).is_err(), "a question does not ask");
+        assert!(of(&mut execution.clone(), 1, "12", 14).is_err(), "its number is not the next");
+        execution.record(NOW, None, Body::ToolCall { call: call(1), event: completed() }).unwrap();
+        assert!(of(&mut execution, 1, "12", 12).is_err(), "the call has ended");
+    }
+
+    #[test]
+    fn a_question_ends_without_an_answer() {
+        let mut execution = started("id: p\nsteps: [{id: a, tool: t}]", NOW);
+        for (question, until) in [(1, None), (2, None), (3, Some(LATER))] {
+            asks(&mut execution, question, until).unwrap();
+        }
+        let asking = key(&execution, 1);
+        requested(&mut execution, 2);
+        let denied = WaitEnd::Declined { decision: crate::Decision::Denied, reason: "no".into() };
+        end(&mut execution, 2, denied, Some("ann")).unwrap();
+        end(&mut execution, 3, WaitEnd::Refused { message: "no form".into() }, None).unwrap();
+        assert!(end(&mut execution.clone(), 4, WaitEnd::Cancelled, Some("ann")).is_err(), "only the call forgets it");
+        assert_eq!(execution.wake_at(), Some(LATER));
+        advance(&mut execution, LATER);
+        let declined = |reason: &str| Some(QuestionReply::Declined { reason: reason.into() });
+        let replies = [1, 2, 3].map(|question| execution.reply_to(asking, &question.to_string()).cloned());
+        assert_eq!(replies, [declined("no"), declined("no form"), Some(QuestionReply::TimedOut)]);
+    }
+
+    // A runner that was restarted runs the call anew: what the one before asked is nobody's question any more, and a new one is not answered by its answer.
+    #[test]
+    fn a_call_that_runs_anew_asks_anew() {
+        let mut execution = started("id: p\nsteps: [{id: a, tool: t}]", NOW);
+        asks(&mut execution, 1, None).unwrap();
+        asks(&mut execution, 2, None).unwrap();
+        let asking = key(&execution, 1);
+        assert!(execution.forgotten_questions(asking, &["1", "2"]).is_empty());
+        let forgotten = execution.forgotten_questions(asking, &["2", "another"]);
+        assert_eq!(forgotten.len(), 1);
+        for body in forgotten {
+            execution.record(NOW, None, body).unwrap();
+        }
+        assert_eq!(execution.reply_to(asking, "1"), None);
+        let body = execution.ask(asking, "another", form("t"), None).unwrap();
+        execution.record(NOW, None, body).unwrap();
+        assert!(advance(&mut execution, NOW).is_empty());
+    }
+
+    // A call that conflicted is made again: its questions count as no tries of it.
+    #[test]
+    fn the_questions_of_a_call_are_no_tries_of_the_next() {
+        let mut execution = started("id: p\nsteps: [{id: a, tool: t}]", NOW);
+        asks(&mut execution, 1, None).unwrap();
+        asks(&mut execution, 2, None).unwrap();
+        assert_eq!(execution.tries(key(&execution, 1)), 1);
+        let end = ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() };
+        execution.record(NOW, None, Body::ToolCall { call: call(1), event: ToolCallEvent::Ended(end) }).unwrap();
+        advance(&mut execution, NOW);
+        assert_eq!(execution.tries(key(&execution, 4)), 2);
+    }
+}

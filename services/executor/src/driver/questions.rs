@@ -1,0 +1,125 @@
+//! Questions that calls ask while they run: recorded as they come, and answered at the tool runner.
+//!
+//! The runner says which questions of a call are open whenever that changes, and to each session that follows the call. So nothing here has to last: a question
+//! is in the execution's events, and so is what became of it, and whatever is still open at the runner and has a reply is told it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use belay_execution::{Event, Form, OperationKey, QuestionReply};
+use belay_proto::{
+    runner_v1::{self, answer_tool_call_request::Reply},
+    v1,
+};
+use belay_service_kit::Retry;
+use tokio::task::AbortHandle;
+use tonic::Code;
+
+use super::Driver;
+use crate::wire;
+
+/// The questions of the calls of one execution, as the tool runner sees them.
+#[derive(Default)]
+pub(super) struct Questions {
+    /// Those that are open at the runner; with a reason, those that cannot be asked.
+    open: BTreeMap<(OperationKey, Arc<str>), Option<String>>,
+    /// Tasks that tell the runner a reply.
+    telling: HashMap<(OperationKey, Arc<str>), Telling>,
+}
+
+/// A task that tells the runner a reply. It ends with this.
+struct Telling(AbortHandle);
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Driver {
+    /// The runner says which questions of a call are open.
+    pub(super) fn on_asking(
+        &mut self,
+        call: OperationKey,
+        asked: Vec<runner_v1::ToolCallQuestion>,
+        events: &mut Vec<Event>,
+    ) {
+        self.questions.open.retain(|(of, _), _| *of != call);
+        let open: Vec<&str> = asked.iter().map(|question| question.id.as_str()).collect();
+        for forgotten in self.execution.forgotten_questions(call, &open) {
+            // An error means that it ends in another way.
+            events.extend(self.execution.record(self.now(), None, forgotten).ok());
+        }
+        for runner_v1::ToolCallQuestion { id, form, timeout } in asked {
+            let now = self.now();
+            let until = timeout.and_then(|timeout| belay_proto::to_duration(&timeout));
+            let body = form_of(form)
+                .map(|form| self.execution.ask(call, &id, form, until.map(|until| now.saturating_add(until))));
+            let problem = match body {
+                Ok(None) => None,
+                Ok(Some(body)) => match self.execution.record(now, None, body) {
+                    Ok(event) => {
+                        events.push(event);
+                        None
+                    }
+                    // It is being stopped, or the runner let it ask too much.
+                    Err(illegal) => Some(illegal.to_string()),
+                },
+                Err(problem) => Some(problem),
+            };
+            self.questions.open.insert((call, id.into()), problem);
+        }
+    }
+
+    /// Tells the runner what became of the questions that are open there. Called when the events that say so are durable.
+    pub(super) fn tell_replies(&mut self) {
+        let execution = &self.execution;
+        self.questions.open.retain(|(call, _), _| execution.operation(*call).is_some());
+        let open = &self.questions.open;
+        self.questions.telling.retain(|question, _| open.contains_key(question));
+        for ((call, id), problem) in open {
+            let reply = match (execution.reply_to(*call, id), problem) {
+                (Some(reply), _) => reply.clone(),
+                (None, Some(problem)) => QuestionReply::Declined { reason: problem.clone() },
+                (None, None) => continue,
+            };
+            let question = (*call, Arc::clone(id));
+            if self.questions.telling.get(&question).is_some_and(|telling| !telling.0.is_finished()) {
+                continue;
+            }
+            let message = runner_v1::AnswerToolCallRequest {
+                name: wire::call_name(&self.execution_name, &execution.operation_id(*call)),
+                question: id.to_string(),
+                reply: Some(match reply {
+                    QuestionReply::Answered(answer) => Reply::Answer(wire::inline(&answer)),
+                    QuestionReply::Declined { reason } => Reply::Declined(runner_v1::AnswerDeclined { reason }),
+                    QuestionReply::TimedOut => Reply::TimedOut(runner_v1::AnswerTimedOut {}),
+                }),
+                fence: Some(self.registry.runner_fence(execution.created().shard)),
+            };
+            let registry = Arc::clone(&self.registry);
+            let task = tokio::spawn(async move {
+                let mut retry = Retry::RPC;
+                while let Err(status) = registry.runner.answer(message.clone()).await {
+                    tracing::debug!(call = message.name, question = message.question, %status, "The tool runner does not take an answer");
+                    // The call's own operation learns what became of it.
+                    if matches!(status.code(), Code::NotFound | Code::FailedPrecondition | Code::InvalidArgument) {
+                        return;
+                    }
+                    retry.pause(&registry.ids).await;
+                }
+            });
+            self.questions.telling.insert(question, Telling(task.abort_handle()));
+        }
+    }
+}
+
+/// The form of a question.
+fn form_of(form: Option<v1::Form>) -> Result<Form, String> {
+    let v1::Form { title, description, schema } = form.ok_or("the question has no form")?;
+    let schema =
+        belay_json::read(&schema).map_err(|refused| format!("the question's schema is not JSON: {refused}"))?;
+    Ok(Form::new(title, description, &schema))
+}

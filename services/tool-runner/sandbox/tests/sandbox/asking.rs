@@ -1,0 +1,166 @@
+//! Commands that ask while they run, and their time limits meanwhile.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    time::Duration,
+};
+
+use belay_sandbox::{OutputCaps, Running, Spec, Status};
+
+use crate::{
+    harness::{Test, tests},
+    support::{Fixture, launch, succeed},
+};
+
+pub(crate) const TESTS: &[Test] = tests![
+    a_command_asks_and_reads_the_answer,
+    its_children_ask_too,
+    the_pipes_can_be_opened_by_name,
+    a_command_that_may_not_ask_has_no_pipes,
+    no_variable_of_a_call_takes_the_place_of_the_pipes,
+    the_pipes_end_with_the_command,
+    a_command_reads_the_end_of_its_answers,
+    a_command_that_floods_its_questions_ends_at_its_time_limit,
+    the_time_limit_stands_still,
+    the_rest_of_the_time_limit_goes_on,
+    a_timer_of_nothing_changes_nothing,
+];
+
+/// How long a command may run whose time limit stands still.
+const LIMIT: Duration = Duration::from_millis(700);
+
+fn asking(fixture: &Fixture, script: &str) -> Running {
+    launch(Spec { asks: true, ..fixture.script(script) })
+}
+
+/// The next question of a command.
+fn question(running: &mut Running) -> String {
+    let mut line = String::new();
+    let mut questions = BufReader::with_capacity(1, running.questions.take().unwrap());
+    questions.read_line(&mut line).unwrap();
+    running.questions = Some(questions.into_inner());
+    line
+}
+
+fn answer(running: &mut Running, line: &str) {
+    running.answers.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
+}
+
+fn end(mut running: Running) -> (Status, String) {
+    let (outcome, output) = running.collect(OutputCaps::default()).unwrap();
+    (outcome.status, output.stdout.text() + &output.stderr.text())
+}
+
+fn a_command_asks_and_reads_the_answer() {
+    let fixture = Fixture::new();
+    let mut running = asking(
+        &fixture,
+        "echo $BELAY_ASK; echo may I >&4; read a <&3; echo \"$a\"; echo again >&4; read a <&3; echo \"$a\"",
+    );
+    assert_eq!(question(&mut running), "may I\n");
+    answer(&mut running, "yes\n");
+    assert_eq!(question(&mut running), "again\n");
+    answer(&mut running, "no\n");
+    assert_eq!(end(running), (Status::Exited(0), "3,4\nyes\nno\n".to_owned()));
+}
+
+fn its_children_ask_too() {
+    let fixture = Fixture::new();
+    let mut running = asking(&fixture, "(sh -c 'echo $$ >&4; head -n 1 <&3')");
+    assert!(question(&mut running).trim().parse::<u32>().is_ok());
+    answer(&mut running, "yes\n");
+    assert_eq!(end(running), (Status::Exited(0), "yes\n".to_owned()));
+}
+
+fn the_pipes_can_be_opened_by_name() {
+    let fixture = Fixture::new();
+    let mut running = asking(&fixture, "echo one > /dev/fd/4; read a < /dev/fd/3; echo \"$a\"");
+    assert_eq!(question(&mut running), "one\n");
+    answer(&mut running, "two\n");
+    assert_eq!(end(running), (Status::Exited(0), "two\n".to_owned()));
+}
+
+fn a_command_that_may_not_ask_has_no_pipes() {
+    let fixture = Fixture::new();
+    let script = "echo ${BELAY_ASK-unset}; for fd in /proc/self/fd/*; do echo ${fd##*/}; done | sort -n | tail -n 1; echo x 2>/dev/null >&4 || echo closed";
+    let seen = succeed(fixture.script(script));
+    assert!(seen.starts_with("unset\n") && seen.ends_with("closed\n"), "{seen}");
+    let mut running = launch(fixture.script("true"));
+    assert!(running.questions.is_none() && running.answers.is_none());
+    running.wait().unwrap();
+    // One that may has nothing else.
+    let running = asking(&fixture, "ls /proc/$$/fd | tr '\\n' ' '");
+    assert_eq!(end(running), (Status::Exited(0), "0 1 2 3 4 ".to_owned()));
+}
+
+fn no_variable_of_a_call_takes_the_place_of_the_pipes() {
+    let fixture = Fixture::new();
+    let env = vec![("BELAY_ASK".to_owned(), "0,1".into())];
+    assert_eq!(succeed(Spec { env: env.clone(), ..fixture.script("echo ${BELAY_ASK-unset}") }), "unset\n");
+    let running = launch(Spec { env, asks: true, ..fixture.script("echo $BELAY_ASK") });
+    assert_eq!(end(running), (Status::Exited(0), "3,4\n".to_owned()));
+}
+
+/// Neither the launcher nor init holds them open.
+fn the_pipes_end_with_the_command() {
+    let fixture = Fixture::new();
+    // The command closes its end, and goes on.
+    let mut running = asking(&fixture, "echo last >&4; exec 4>&-; read a <&3; echo \"$a\"");
+    let mut questions = String::new();
+    running.questions.take().unwrap().read_to_string(&mut questions).unwrap();
+    assert_eq!(questions, "last\n");
+    answer(&mut running, "go on\n");
+    assert_eq!(end(running), (Status::Exited(0), "go on\n".to_owned()));
+}
+
+fn a_command_reads_the_end_of_its_answers() {
+    let fixture = Fixture::new();
+    let mut running = asking(&fixture, "cat <&3; echo end");
+    answer(&mut running, "some\n");
+    drop(running.answers.take());
+    assert_eq!(end(running), (Status::Exited(0), "some\nend\n".to_owned()));
+}
+
+fn a_command_that_floods_its_questions_ends_at_its_time_limit() {
+    let fixture = Fixture::new();
+    let running = launch(Spec { asks: true, timeout: Some(LIMIT), ..fixture.script("yes >&4") });
+    assert_eq!(end(running).0, Status::TimedOut);
+}
+
+fn the_time_limit_stands_still() {
+    let fixture = Fixture::new();
+    let spec = Spec { asks: true, timeout: Some(LIMIT), ..fixture.script("echo q >&4; read a <&3; echo \"$a\"") };
+    let mut running = launch(spec);
+    let mut timer = running.timer().unwrap();
+    timer.stop().unwrap();
+    timer.stop().unwrap();
+    question(&mut running);
+    std::thread::sleep(LIMIT * 2);
+    timer.go_on().unwrap();
+    timer.go_on().unwrap();
+    answer(&mut running, "in time\n");
+    assert_eq!(end(running), (Status::Exited(0), "in time\n".to_owned()));
+}
+
+fn the_rest_of_the_time_limit_goes_on() {
+    let fixture = Fixture::new();
+    let mut running = launch(Spec { asks: true, timeout: Some(LIMIT), ..fixture.script("echo q >&4; read a <&3") });
+    let mut timer = running.timer().unwrap();
+    question(&mut running);
+    timer.stop().unwrap();
+    std::thread::sleep(LIMIT);
+    timer.go_on().unwrap();
+    // Nobody answers: only its time limit ends it.
+    assert_eq!(end(running).0, Status::TimedOut);
+}
+
+fn a_timer_of_nothing_changes_nothing() {
+    let fixture = Fixture::new();
+    let mut running = launch(fixture.script("true"));
+    let mut timer = running.timer().unwrap();
+    timer.stop().unwrap();
+    timer.go_on().unwrap();
+    assert_eq!(running.wait().unwrap().status, Status::Exited(0));
+    drop(running.tear_down());
+    timer.stop().unwrap();
+}
