@@ -212,6 +212,8 @@ fn send_init(runner: &UnixStream, pidfd: BorrowedFd<'_>) -> io::Result<()> {
 fn watch(init: &mut Init, timeout: Option<Duration>, runner: &UnixStream) -> io::Result<Option<Ended>> {
     let clock = alarm(timeout)?;
     let mut requests = runner.try_clone()?;
+    // The runner writes a message at once. One that stays incomplete must not keep the limits from being watched.
+    requests.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
     // What was left of the time limit when it was stopped.
     let mut left: Option<Timespec> = None;
     let why = loop {
@@ -231,7 +233,11 @@ fn watch(init: &mut Init, timeout: Option<Duration>, runner: &UnixStream) -> io:
             match (receive(&mut requests), &clock) {
                 (Ok(Some((Request::StopTimer, _))), Some(clock)) => {
                     if left.is_none() {
-                        left = Some(timerfd_settime(clock, TimerfdTimerFlags::empty(), &alarm_in(DISARMED))?.it_value);
+                        left = stop(clock)?;
+                        // It has run out since the poll, and is not readable any more.
+                        if left.is_none() {
+                            break Some(End::TimedOut);
+                        }
                     }
                 }
                 (Ok(Some((Request::ContinueTimer, _))), Some(clock)) => {
@@ -274,10 +280,72 @@ fn alarm(timeout: Option<Duration>) -> io::Result<Option<OwnedFd>> {
     Ok(Some(clock))
 }
 
+/// Stops a timer. Returns what was left of it, or `None` if it had run out.
+fn stop(clock: &OwnedFd) -> io::Result<Option<Timespec>> {
+    let left = timerfd_settime(clock, TimerfdTimerFlags::empty(), &alarm_in(DISARMED))?.it_value;
+    Ok((left != DISARMED).then_some(left))
+}
+
+/// How long the rest of a message from the runner may take.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// What disarms a timer.
 const DISARMED: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// The setting of a timer that expires once.
 fn alarm_in(it_value: Timespec) -> Itimerspec {
     Itimerspec { it_interval: DISARMED, it_value }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    use super::*;
+
+    /// A process that stands for init, and sleeps until it is killed.
+    fn sleeping_init() -> (Child, Init) {
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let pidfd = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+        (child, Init { pid, pidfd, disks: None, _alive: io::pipe().unwrap().1 })
+    }
+
+    /// How the command ends when the runner has sent this, and goes on.
+    fn end_after(bytes: &[u8], timeout: Option<Duration>) -> End {
+        let (mut child, mut init) = sleeping_init();
+        let (mut runner, launcher) = UnixStream::pair().unwrap();
+        runner.write_all(bytes).unwrap();
+        let ended = watch(&mut init, timeout, &launcher).unwrap().expect("init has reported nothing");
+        // It has been reaped already.
+        let _ = child.wait();
+        ended.end
+    }
+
+    #[test]
+    fn a_runner_that_sends_what_it_never_sends_is_lost() {
+        let whole = frame(&Request::StopTimer);
+        assert!(matches!(end_after(&whole[..2], None), End::Lost), "a part of a header");
+        assert!(matches!(end_after(&whole[..4], None), End::Lost), "a header");
+        assert!(matches!(end_after(&[1, 0, 0, 0, 250], None), End::Lost), "no request");
+        assert!(matches!(end_after(&frame(&Request::Pipe), None), End::Lost), "another request");
+    }
+
+    #[test]
+    fn messages_that_came_before_are_read_in_order() {
+        let messages = [Request::StopTimer, Request::StopTimer, Request::ContinueTimer, Request::ContinueTimer];
+        let sent: Vec<u8> = messages.iter().flat_map(frame).collect();
+        assert!(matches!(end_after(&sent, Some(Duration::from_millis(200))), End::TimedOut));
+    }
+
+    #[test]
+    fn a_limit_that_has_run_out_cannot_be_stopped() {
+        let clock = alarm(Some(Duration::from_nanos(1))).unwrap().unwrap();
+        poll(&mut [PollFd::new(&clock, PollFlags::IN)], None).unwrap();
+        assert!(stop(&clock).unwrap().is_none());
+        let clock = alarm(Some(Duration::from_secs(1000))).unwrap().unwrap();
+        assert!(stop(&clock).unwrap().is_some_and(|left| left.tv_sec > 900));
+    }
 }
