@@ -150,8 +150,9 @@ impl NamespaceLauncher {
     fn command(&self, spec: Spec, attacks: Option<PathBuf>, row: Option<u32>) -> Result<Command, LaunchError> {
         spec.check(&self.settings.calls_may_set)?;
         let settings = &self.settings;
-        let Spec { program, args, mut env, cwd, workspace, mounts, timeout, limits, asks } = spec;
-        // Whoever sets it otherwise does not get an answer to it.
+        let Spec { program, args, env, cwd, workspace, mounts, timeout, limits, asks } = spec;
+        let mut env = environment(settings, env);
+        // Neither a call nor the operator can set it: it says what the command has.
         env.retain(|(name, _)| name != ASK_VARIABLE);
         if asks {
             let [answers, questions] = ASK_DESCRIPTORS;
@@ -176,7 +177,7 @@ impl NamespaceLauncher {
         Ok(Command {
             program: program.into(),
             args,
-            env: environment(settings, env),
+            env,
             cwd,
             lower: workspace.lower,
             staging: workspace.staging,

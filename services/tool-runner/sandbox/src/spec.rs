@@ -18,6 +18,7 @@ use crate::{
 pub(crate) const TIMEOUT_EXPIRED: &str = "expired before the program was started";
 
 /// The variable that tells a command over which descriptors it asks: `3,4`, where it reads answers, and where it writes questions.
+/// Without [`Spec::asks`] a command does not have it; what a call or the operator's settings say of it is ignored.
 pub const ASK_VARIABLE: &str = "BELAY_ASK";
 
 /// The descriptors of a command over which it asks: where it reads answers, and where it writes questions.

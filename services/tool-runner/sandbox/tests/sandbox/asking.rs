@@ -1,15 +1,16 @@
 //! Commands that ask while they run, and their time limits meanwhile.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
+    thread,
     time::Duration,
 };
 
-use belay_sandbox::{OutputCaps, Running, Spec, Status};
+use belay_sandbox::{NamespaceLauncher, OutputCaps, Running, Settings, Spec, Status};
 
 use crate::{
     harness::{Test, tests},
-    support::{Fixture, launch, succeed},
+    support::{Fixture, launch, nap, succeed, succeed_by},
 };
 
 pub(crate) const TESTS: &[Test] = tests![
@@ -17,9 +18,10 @@ pub(crate) const TESTS: &[Test] = tests![
     its_children_ask_too,
     the_pipes_can_be_opened_by_name,
     a_command_that_may_not_ask_has_no_pipes,
-    no_variable_of_a_call_takes_the_place_of_the_pipes,
+    no_variable_takes_the_place_of_the_pipes,
     the_pipes_end_with_the_command,
     a_command_reads_the_end_of_its_answers,
+    answers_that_are_not_read_keep_no_command_from_being_killed,
     a_command_that_floods_its_questions_ends_at_its_time_limit,
     the_time_limit_stands_still,
     the_rest_of_the_time_limit_goes_on,
@@ -88,17 +90,24 @@ fn a_command_that_may_not_ask_has_no_pipes() {
     let mut running = launch(fixture.script("true"));
     assert!(running.questions.is_none() && running.answers.is_none());
     running.wait().unwrap();
+    // The shell lives on without a pipe of its own while the other program looks.
+    let open = "ls /proc/$$/fd; true";
+    assert_eq!(succeed(fixture.script(open)), "0\n1\n2\n");
     // One that may has nothing else.
-    let running = asking(&fixture, "ls /proc/$$/fd | tr '\\n' ' '");
-    assert_eq!(end(running), (Status::Exited(0), "0 1 2 3 4 ".to_owned()));
+    assert_eq!(end(asking(&fixture, open)), (Status::Exited(0), "0\n1\n2\n3\n4\n".to_owned()));
 }
 
-fn no_variable_of_a_call_takes_the_place_of_the_pipes() {
+fn no_variable_takes_the_place_of_the_pipes() {
     let fixture = Fixture::new();
     let env = vec![("BELAY_ASK".to_owned(), "0,1".into())];
     assert_eq!(succeed(Spec { env: env.clone(), ..fixture.script("echo ${BELAY_ASK-unset}") }), "unset\n");
     let running = launch(Spec { env, asks: true, ..fixture.script("echo $BELAY_ASK") });
     assert_eq!(end(running), (Status::Exited(0), "3,4\n".to_owned()));
+    // Nor one of the operator.
+    let settings = Settings { env: vec![("BELAY_ASK".to_owned(), "0,1".into())], ..Settings::default() };
+    let launcher = NamespaceLauncher::new(settings).unwrap();
+    assert_eq!(succeed_by(&launcher, fixture.script("echo ${BELAY_ASK-unset}")), "unset\n");
+    assert_eq!(succeed_by(&launcher, Spec { asks: true, ..fixture.script("echo $BELAY_ASK") }), "3,4\n");
 }
 
 /// Neither the launcher nor init holds them open.
@@ -121,6 +130,19 @@ fn a_command_reads_the_end_of_its_answers() {
     assert_eq!(end(running), (Status::Exited(0), "some\nend\n".to_owned()));
 }
 
+fn answers_that_are_not_read_keep_no_command_from_being_killed() {
+    let fixture = Fixture::new();
+    let mut running = asking(&fixture, &format!("exec sleep {}", nap()));
+    let mut answers = running.answers.take().unwrap();
+    // No more fits in.
+    let room = rustix::pipe::fcntl_getpipe_size(&answers).unwrap();
+    answers.write_all(&vec![b'a'; room]).unwrap();
+    let writer = thread::spawn(move || answers.write_all(b"more"));
+    running.kill_handle().kill().unwrap();
+    assert_eq!(running.wait().unwrap().status, Status::Killed);
+    assert_eq!(writer.join().unwrap().unwrap_err().kind(), ErrorKind::BrokenPipe);
+}
+
 fn a_command_that_floods_its_questions_ends_at_its_time_limit() {
     let fixture = Fixture::new();
     let running = launch(Spec { asks: true, timeout: Some(LIMIT), ..fixture.script("yes >&4") });
@@ -135,7 +157,7 @@ fn the_time_limit_stands_still() {
     timer.stop().unwrap();
     timer.stop().unwrap();
     question(&mut running);
-    std::thread::sleep(LIMIT * 2);
+    thread::sleep(LIMIT * 2);
     timer.go_on().unwrap();
     timer.go_on().unwrap();
     answer(&mut running, "in time\n");
@@ -148,7 +170,7 @@ fn the_rest_of_the_time_limit_goes_on() {
     let mut timer = running.timer().unwrap();
     question(&mut running);
     timer.stop().unwrap();
-    std::thread::sleep(LIMIT);
+    thread::sleep(LIMIT);
     timer.go_on().unwrap();
     // Nobody answers: only its time limit ends it.
     assert_eq!(end(running).0, Status::TimedOut);
