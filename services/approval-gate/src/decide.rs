@@ -117,9 +117,10 @@ pub(crate) fn answer(form: &Approval, by: &str, subject_digest: &str, now: i64) 
     }
 }
 
-/// Asks a form again whose answer the executor has lost; `None` when it was not answered.
+/// Asks a form again, of which the executor has lost that it was answered or that it had cancelled it; `None` when it was neither.
 pub(crate) fn ask_again(form: &Approval) -> Option<Approval> {
-    (form.state() == State::Answered).then(|| Approval {
+    let may_be_lost = form.kind() == Kind::Form && matches!(form.state(), State::Answered | State::Cancelled);
+    may_be_lost.then(|| Approval {
         state: State::Pending.into(),
         decided_by: String::new(),
         decide_time: None,
@@ -396,10 +397,13 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answered_form_is_asked_again() {
+    fn only_an_answered_or_cancelled_form_is_asked_again() {
         for state in ALL {
             let again = ask_again(&Approval { state: state.into(), ..form() });
-            assert_eq!(again.map(|again| again.state()), (state == State::Answered).then_some(State::Pending));
+            let may_be_lost = matches!(state, State::Answered | State::Cancelled);
+            assert_eq!(again.map(|again| again.state()), may_be_lost.then_some(State::Pending));
         }
+        let call = Approval { kind: Kind::Call.into(), state: State::Cancelled.into(), ..form() };
+        assert_eq!(ask_again(&call), None, "an approval is no form");
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use belay_proto::v1::{
     ApprovalDecided, ApprovalNeed, Decision, EscalationRetry, ExecutionEvent, ExecutionRetried, Failure, Payload,
-    Progress, Receipt, StepResolution, WaitEnded, child_ended, execution_event::Kind, step::State, wait_ended,
+    Progress, Receipt, StepResolution, WaitEnded, WaitingReason, child_ended, execution_event::Kind, wait_ended,
+    waiting_reason,
 };
 
 use serde_json::Value;
@@ -274,8 +275,9 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             (Style::Plain, format!("has not run{}", asks(required.need.as_ref())))
         }
         Kind::ApprovalRequested(requested) => {
-            // The gate asks the form of a step that waits.
-            let is_form = step.is_some_and(|step| step.state() == State::Waiting);
+            // The gate asks the form of a step that waits, or a question of its call.
+            let waits_for = step.and_then(|step| step.waiting.as_ref()).map(WaitingReason::kind);
+            let is_form = waits_for == Some(waiting_reason::Kind::Form);
             let what = if is_form { "waiting for an answer" } else { "waiting for approval" };
             (Style::Warn, format!("{what}; next: {}", words::show_approval(&requested.approval)))
         }

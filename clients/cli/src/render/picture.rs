@@ -4,8 +4,8 @@ use std::{collections::HashMap, time::Duration};
 
 use belay_proto::v1::{
     Execution, ExecutionCompensationStarted, ExecutionEvent, ExecutionPlanUpdated, ExecutionRetried, Plan, SkipReason,
-    Step, StepItem, StepItemsListed, ToolStepDetail, WaitingReason, execution, execution_event::Kind, step,
-    step::State, waiting_reason,
+    Step, StepItem, StepItemsListed, ToolStepDetail, WaitStarted, WaitingReason, execution, execution_event::Kind,
+    step, step::State, waiting_reason,
 };
 use pbjson_types::Timestamp;
 
@@ -44,6 +44,19 @@ pub(crate) struct Picture {
     /// How wide the column of ids is.
     id_columns: usize,
     pause: Pause,
+    /// The questions that calls ask while they run.
+    questions: Vec<Question>,
+}
+
+/// A question of a call that runs.
+struct Question {
+    /// Where its step stands.
+    place: usize,
+    /// Its attempt and operation.
+    operation: (i32, i32),
+    waiting: WaitingReason,
+    /// Its name at the gate; empty until it is asked there.
+    approval: String,
 }
 
 /// The time in which an execution did nothing but wait for a person.
@@ -116,6 +129,41 @@ impl Pause {
     }
 }
 
+/// What a step or a call of it waits for.
+fn waiting_for(wait: &WaitStarted, since: Option<Timestamp>) -> WaitingReason {
+    let (kind, who) = match (wait.signal.as_str(), &wait.form) {
+        (_, Some(form)) => (waiting_reason::Kind::Form, format!("a person's answer to `{}`", form.title)),
+        ("", None) => (waiting_reason::Kind::Time, String::new()),
+        (signal, None) => (waiting_reason::Kind::Signal, format!("the signal `{signal}`")),
+    };
+    WaitingReason { kind: kind.into(), begin_time: since, until_time: wait.until_time, who, ..Default::default() }
+}
+
+/// Takes an event about a question of a call: the step runs on, and says for whom its call waits. Returns whether it was one.
+fn question(open: &mut Vec<Question>, place: usize, step: &mut Step, event: &ExecutionEvent, kind: &Kind) -> bool {
+    let operation = (event.attempt, event.operation);
+    let at = open.iter().position(|question| (question.place, question.operation) == (place, operation));
+    match (kind, at) {
+        (Kind::WaitStarted(wait), _) if wait.asking_call > 0 => {
+            let waiting = waiting_for(wait, event.record_time);
+            step.waiting = Some(waiting.clone());
+            open.push(Question { place, operation, waiting, approval: String::new() });
+        }
+        (Kind::ApprovalRequested(requested), Some(at)) => {
+            open[at].approval.clone_from(&requested.approval);
+            step.approvals.push(requested.approval.clone());
+        }
+        (Kind::WaitEnded(_), Some(at)) => {
+            let ended = open.remove(at);
+            step.approvals.retain(|approval| *approval != ended.approval);
+            let left = open.iter().rev().find(|question| question.place == place);
+            step.waiting = left.map(|question| question.waiting.clone());
+        }
+        _ => return false,
+    }
+    true
+}
+
 impl Picture {
     /// What a snapshot in FULL view says.
     pub(crate) fn new(execution: Execution) -> Picture {
@@ -150,7 +198,8 @@ impl Picture {
             execution.steps.iter().map(|step| step.waiting.as_ref().and_then(|waiting| waiting.begin_time)).collect();
         let id_columns = execution.steps.iter().map(|step| step.step_id.chars().count()).max().unwrap_or(0);
         let id_columns = id_columns.min(ID_COLUMNS);
-        Picture { execution, places, calls, depends_on, since, id_columns, pause: Pause::default() }
+        let (pause, questions) = (Pause::default(), Vec::new());
+        Picture { execution, places, calls, depends_on, since, id_columns, pause, questions }
     }
 
     /// Another snapshot of the same execution, after its journal was lost or restored.
@@ -444,6 +493,9 @@ impl Picture {
     fn apply_to_step(&mut self, event: &ExecutionEvent, kind: &Kind) {
         let Some(&place) = self.places.get(&event.step_id) else { return };
         let Some(step) = self.execution.steps.get_mut(place) else { return };
+        if question(&mut self.questions, place, step, event, kind) {
+            return;
+        }
         let state = match kind {
             Kind::StepStarted(_) => {
                 step.attempt = event.attempt;
@@ -543,14 +595,7 @@ impl Picture {
             Kind::ChildCreated(_) | Kind::ChildPaused(_) => return,
             Kind::ToolCallRequested(_) => State::Running,
             Kind::WaitStarted(wait) => {
-                let (kind, who) = match (wait.signal.as_str(), &wait.form) {
-                    (_, Some(form)) => (waiting_reason::Kind::Form, format!("a person's answer to `{}`", form.title)),
-                    ("", None) => (waiting_reason::Kind::Time, String::new()),
-                    (signal, None) => (waiting_reason::Kind::Signal, format!("the signal `{signal}`")),
-                };
-                let (kind, since, until) = (kind.into(), event.record_time, wait.until_time);
-                step.waiting =
-                    Some(WaitingReason { kind, begin_time: since, until_time: until, who, ..Default::default() });
+                step.waiting = Some(waiting_for(wait, event.record_time));
                 State::Waiting
             }
             Kind::ExecutionCreated(_)

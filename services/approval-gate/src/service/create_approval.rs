@@ -44,7 +44,12 @@ pub(super) async fn create_approval(
     let name = approval_of(&call.namespace, &request.call, &request.subject_digest);
     if let Some(there) = gate.store.get(&name).await.map_err(|error| unreadable(&error))? {
         let there = the_same(there, &request)?;
-        return if there.state() == State::Answered { ask_if_lost(gate, there).await } else { Ok(there) };
+        return match (there.kind(), there.state()) {
+            (_, State::Answered) => ask_if_lost(gate, there).await,
+            // The executor has lost with its journal that it had cancelled the form.
+            (v1::approval_need::Kind::Form, State::Cancelled) => ask_again(gate, there).await,
+            _ => Ok(there),
+        };
     }
 
     if request.approval_mode() != v1::ApprovalMode::Auto {
@@ -123,6 +128,10 @@ async fn ask_if_lost(gate: &Gate, form: Approval) -> Result<Approval, Status> {
         approval = form.name,
         "The executor asks for an answer that is no longer kept; a person is asked again"
     );
+    ask_again(gate, form).await
+}
+
+async fn ask_again(gate: &Gate, form: Approval) -> Result<Approval, Status> {
     let asked = gate.store.ask_again(&form.name, form.revision).await.map_err(|error| unwritable(&error))?;
     asked.ok_or_else(|| no_approval(&form.name))
 }

@@ -64,8 +64,12 @@ impl Driver {
                         events.push(event);
                         None
                     }
-                    // It is being stopped, or the runner let it ask too much.
-                    Err(illegal) => Some(illegal.to_string()),
+                    // The call ends, and needs no reply.
+                    Err(_) if self.execution.is_stopping() => None,
+                    Err(illegal) => {
+                        tracing::warn!(execution = self.execution_name, question = id, %illegal, "A question is not asked");
+                        Some("the executor does not ask so many questions of one call".to_owned())
+                    }
                 },
                 Err(problem) => Some(problem),
             };

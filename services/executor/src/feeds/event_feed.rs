@@ -7,7 +7,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -47,6 +47,7 @@ pub(crate) struct EventFeed {
     pub(super) view: View,
     /// The round in which something was published last; see [`Memory::round`].
     published_in: AtomicU64,
+    is_deleted: AtomicBool,
     memory: Arc<Memory>,
 }
 
@@ -179,8 +180,19 @@ impl EventFeed {
             end: watch::Sender::default(),
             view: View::new(memory),
             published_in: AtomicU64::new(memory.round()),
+            is_deleted: AtomicBool::new(false),
             memory: Arc::clone(memory),
         }
+    }
+
+    /// The execution is deleted, by this process.
+    pub(super) fn set_deleted(&self) {
+        self.is_deleted.store(true, Ordering::Release);
+    }
+
+    /// Whether the execution was deleted in this process. What a reader was looking at then is still there.
+    pub(super) fn is_deleted(&self) -> bool {
+        self.is_deleted.load(Ordering::Acquire)
     }
 
     /// Whether there are watchers; without them no transition is kept.

@@ -27,7 +27,7 @@ use belay_proto::v1;
 use belay_reading::event_index::EventIndex;
 use belay_redaction::Redactor;
 use tokio::sync::{Notify, mpsc, watch};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use self::memory::Memory;
 pub use self::reader::{ExecutionReader, ReaderParts};
@@ -167,7 +167,7 @@ impl Follower {
                 (*key, transition, Some(summary), inbox)
             }
             (Operation::Append { key, transition, summary, inbox, .. }, _) => (key, transition, summary, inbox),
-            (Operation::Delete { key, .. }, _) => return self.forget(key),
+            (Operation::Delete { key, .. }, _) => return lock(&self.feeds).deleted(key),
             _ => return,
         };
         for InboxMessage { to, revision, .. } in inbox.sent {
@@ -287,7 +287,12 @@ impl Follower {
     /// # Errors
     /// EXECUTION_NOT_FOUND, or why the store cannot be read.
     pub(crate) async fn find(&self, name: &ExecutionName) -> Result<ExecutionRow, Status> {
-        let row = self.reads.find(name).await?;
+        let found = self.reads.find(name).await;
+        if found.as_ref().is_err_and(|error| error.code() == Code::NotFound) {
+            // The answer to the commit that deleted it may be on its way still: nobody is shown it after that.
+            lock(&self.feeds).lost(name);
+        }
+        let row = found?;
         self.raise(std::slice::from_ref(&row));
         Ok(row)
     }
@@ -348,6 +353,12 @@ impl Follower {
             look(view)
         };
         let looked = feed.view.look(&self.reads, key, name, || feed.revision(), look).await;
+        if feed.is_deleted() {
+            // It was deleted while this or another reader was looking at it, and what they saw is not to be kept. A new one may have its name.
+            self.forget(key);
+            self.find(name).await?;
+            return Err(Status::unavailable("another execution has the name now; retry"));
+        }
         looked.inspect_err(|_| self.forget(key))
     }
 
@@ -474,6 +485,21 @@ impl Feeds {
         let viewed = self.viewed.get_mut(name)?;
         viewed.last = self.looks;
         Some((viewed.key, Arc::clone(&viewed.feed)))
+    }
+
+    /// There is no execution of this name in the store.
+    fn lost(&mut self, name: &ExecutionName) {
+        if let Some(viewed) = self.viewed.get(name) {
+            self.deleted(viewed.key);
+        }
+    }
+
+    /// The execution was deleted. A reader that is looking at it keeps what it sees for the moment, and one that has found its row may keep that anew.
+    fn deleted(&mut self, key: ExecutionKey) {
+        self.forget(key);
+        if let Some(feed) = self.get(key) {
+            feed.set_deleted();
+        }
     }
 
     fn forget(&mut self, key: ExecutionKey) {

@@ -339,6 +339,49 @@ async fn an_end_beside_the_owner_is_that_of_the_store() {
     assert!(world.beside.has_lost(key).await.unwrap() && !world.beside.catch_up().await.unwrap());
 }
 
+/// An execution that has ended and that a reader has looked at, and its deletion as the store has it.
+async fn deleted_in_the_store() -> (World, Driven, Operation, Done) {
+    let (mut world, mut random) = (World::new().await, Random(5));
+    let mut driven = world.begin(0, plan(1));
+    while !driven.execution.state().is_terminal() {
+        world.commit(&mut driven, &mut random).await;
+    }
+    for (operation, push, done) in std::mem::take(&mut world.unpublished) {
+        world.follower.committed(operation, push, &done);
+    }
+    world.follower.look(&driven.name, |_| ()).await.unwrap();
+    let (key, request) = (driven.key.unwrap(), belay_journal::DeleteRequest::default());
+    let fence = Fence { shard: 0, token: world.journal.fence };
+    let delete = Operation::Delete { key, deleted_at: 1, request, fence };
+    let done = world.journal.writer.commit(std::slice::from_ref(&delete)).await.unwrap().remove(0).unwrap();
+    (world, driven, delete, done)
+}
+
+/// Before the answer to the commit that deletes it comes, an execution is gone for all as soon as one reader has asked the store.
+#[tokio::test]
+async fn what_is_deleted_in_the_store_does_not_come_back() {
+    let (world, driven, ..) = deleted_in_the_store().await;
+    assert!(world.follower.look(&driven.name, |_| ()).await.is_ok(), "nobody knows");
+    assert_eq!(world.follower.find(&driven.name).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(world.follower.look(&driven.name, |_| ()).await.unwrap_err().code(), Code::NotFound);
+}
+
+/// What a reader is looking at while it is deleted is shown to no later reader, also when that has found its row before.
+#[tokio::test]
+async fn what_is_deleted_while_it_is_looked_at_is_gone() {
+    let (world, driven, delete, done) = deleted_in_the_store().await;
+    let (key, name) = (driven.key.unwrap(), &driven.name);
+    let _in_use = world.follower.feed(key);
+    let looked = world.follower.look(name, |_| {
+        world.follower.committed(delete, None, &done);
+        // As one does that has found the row before.
+        lock(&world.follower.feeds).keep_view(name.clone(), key);
+    });
+    assert_eq!(looked.await.unwrap_err().code(), Code::NotFound);
+    lock(&world.follower.feeds).keep_view(name.clone(), key);
+    assert_eq!(world.follower.look(name, |_| ()).await.unwrap_err().code(), Code::NotFound);
+}
+
 /// What a test of follower and store needs of a transition is its sequences only.
 fn transition(first_sequence: u64) -> Transition {
     Transition { first_sequence, count: 1, version: 1, shown: vec![0], sealed: None, facts: None }

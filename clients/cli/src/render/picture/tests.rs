@@ -2,8 +2,9 @@
 
 use belay_proto::v1::{
     Actor, ApprovalDecided, ApprovalRequested, ErrorClass, ExecutionAwaitingApproval, ExecutionFinished,
-    ExecutionPaused, Failure, Payload, Plan, SkipReason, StepCompleted, StepFailed, StepRetryScheduled, StepSkipped,
-    StepSpec, StepStarted, ToolCallEffectProposed, ToolStep, ToolStepDetail, WaitEnded, WaitStarted, step, step_spec,
+    ExecutionPaused, Failure, Form, Payload, Plan, SkipReason, StepCompleted, StepFailed, StepRetryScheduled,
+    StepSkipped, StepSpec, StepStarted, ToolCallEffectProposed, ToolCallRequested, ToolStep, ToolStepDetail, WaitEnded,
+    WaitStarted, step, step_spec,
 };
 
 use super::*;
@@ -312,4 +313,34 @@ fn a_wait_says_for_what_and_how_long_still() {
     assert_eq!((waiting.kind(), waiting.who.as_str()), (waiting_reason::Kind::Signal, "the signal `go`"));
     picture.apply(&event(6, "a", Kind::WaitEnded(WaitEnded::default())));
     assert_eq!(picture.step("a").map(|step| (step.state(), step.waiting.is_none())), Some((State::Running, true)));
+}
+
+#[test]
+fn a_call_that_asks_runs_on_and_says_who_is_waited_for() {
+    let mut picture = picture();
+    let of = |sequence, operation, kind| ExecutionEvent { operation, ..event(sequence, "a", kind) };
+    let asks = |title: &str| {
+        let form = Some(Form { title: title.to_owned(), ..Default::default() });
+        Kind::WaitStarted(WaitStarted { form, asking_call: 1, ..Default::default() })
+    };
+    let requested = |approval: &str| {
+        Kind::ApprovalRequested(ApprovalRequested { approval: approval.to_owned(), ..Default::default() })
+    };
+    let seen = |picture: &Picture| {
+        let step = picture.step("a").unwrap();
+        let waiting = step.waiting.as_ref().map(|waiting| waiting.who.clone()).unwrap_or_default();
+        (step.state(), waiting, step.approvals.join(" "))
+    };
+    picture.apply(&event(2, "a", Kind::StepStarted(StepStarted {})));
+    picture.apply(&of(3, 1, Kind::ToolCallRequested(ToolCallRequested::default())));
+    picture.apply(&of(4, 2, asks("One?")));
+    picture.apply(&of(5, 3, asks("Two?")));
+    picture.apply(&of(6, 2, requested("q2")));
+    picture.apply(&of(7, 3, requested("q3")));
+    let asked = |title: &str| format!("a person's answer to `{title}`");
+    assert_eq!(seen(&picture), (State::Running, asked("Two?"), "q2 q3".to_owned()));
+    picture.apply(&of(8, 3, Kind::WaitEnded(WaitEnded::default())));
+    assert_eq!(seen(&picture), (State::Running, asked("One?"), "q2".to_owned()));
+    picture.apply(&of(9, 2, Kind::WaitEnded(WaitEnded::default())));
+    assert_eq!(seen(&picture), (State::Running, String::new(), String::new()));
 }

@@ -415,7 +415,8 @@ impl<'a> One<'a, '_> {
             return self.violation(format_args!("{name} is no name of a call"));
         };
         if number > 1 {
-            let before = calls.get(&format!("{stem}.{}", number - 1));
+            // The numbers between are those of questions.
+            let before = (1..number).rev().find_map(|number| calls.get(&format!("{stem}.{number}")));
             let discarded = |call: &Call<'_>| matches!(call.ends[..], [end] if matches!(end.kind, Some(Kind::ToolCallCancelled(_))));
             let unknown = |call: &Call<'_>| matches!(call.ends[..], [end] if matches!(end.kind, Some(Kind::ToolCallOutcomeUnknown(_))));
             let is_again = before.is_some_and(unknown) && self.is_made_again(&event.step_id);

@@ -7,7 +7,7 @@ use belay_proto::v1::approval_need;
 use belay_proto::v1::execution_event::Kind;
 use belay_proto::v1::wait_ended::Cause;
 use belay_proto::{
-    runner_v1,
+    runner_v1::{self, answer_tool_call_request::Reply},
     v1::{self, ApprovalMode, approval, tool_call},
 };
 
@@ -47,6 +47,7 @@ pub(super) fn audit(
 ) -> Violations {
     let mut violations = approvals(evidence, gone, calls);
     violations.extend(forms(evidence));
+    violations.extend(questions(evidence, gone, runs));
     let mut spent = BTreeMap::new();
     for (name, (mode, call)) in calls {
         let one = One { evidence, runs, name, mode: *mode, call };
@@ -160,6 +161,55 @@ fn forms(evidence: &Evidence<'_>) -> Violations {
                     }
                 }
                 _ => {}
+            }
+        }
+    }
+    violations
+}
+
+/// What a run was told about a question is what was recorded of that very question, which the call of that run has asked.
+fn questions(evidence: &Evidence<'_>, gone: &BTreeMap<String, Deletion>, runs: &[Run]) -> Violations {
+    let mut violations = Violations::new();
+    // By title: the asking call, and how the question ended.
+    let mut known = BTreeMap::<&str, (String, Option<&v1::WaitEnded>)>::new();
+    for (name, kept) in &evidence.stored.executions {
+        let mut open = BTreeMap::<String, &str>::new();
+        for event in &kept.events {
+            let wait = belay_proto::call_name(name, event);
+            match &event.kind {
+                Some(Kind::WaitStarted(started)) if started.asking_call > 0 => {
+                    let title = started.form.as_ref().map_or("", |form| &form.title);
+                    let asking = v1::ExecutionEvent { operation: started.asking_call, ..event.clone() };
+                    open.insert(wait, title);
+                    if known.insert(title, (belay_proto::call_name(name, &asking), None)).is_some() {
+                        violations.push(format!("{title} was asked twice"));
+                    }
+                }
+                Some(Kind::WaitEnded(ended)) => {
+                    if let Some(question) = open.remove(&wait).and_then(|title| known.get_mut(title)) {
+                        question.1 = Some(ended);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    for run in runs {
+        let execution = run.call.split("/steps/").next().unwrap_or_default();
+        for (title, reply) in run.told.iter().filter(|_| !gone.contains_key(execution)) {
+            let agrees = match known.get(title.as_str()) {
+                Some((call, Some(ended))) if *call == run.call => match (reply, ended.cause()) {
+                    (Reply::Answer(answer), Cause::Answered) => Some(answer) == ended.answer.as_ref(),
+                    (Reply::Declined(_), Cause::Declined | Cause::Refused) | (Reply::TimedOut(_), Cause::TimedOut) => {
+                        true
+                    }
+                    _ => false,
+                },
+                _ => false,
+            };
+            if !agrees {
+                let recorded = known.get(title.as_str());
+                violations.push(format!("{title} was told {reply:?}, and what is recorded is {recorded:?}"));
             }
         }
     }

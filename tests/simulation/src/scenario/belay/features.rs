@@ -70,6 +70,27 @@ pub(super) fn call_of(check: &v1::Check) -> Option<v1::ToolStep> {
     Some(v1::ToolStep { tool: tool.to_owned(), arguments, ..v1::ToolStep::default() })
 }
 
+/// In some plans, has some steps call a tool that asks people.
+pub(super) fn ask(random: &mut StdRng, plan: &mut v1::Plan) {
+    for step in &mut plan.steps {
+        let Some(step_spec::Kind::Tool(tool)) = &mut step.kind else { continue };
+        if tool.exclusive || !random.random_bool(0.3) {
+            continue;
+        }
+        let arguments = tool.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
+        let mut arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+        for file in ["path", "also"] {
+            arguments.as_object_mut().and_then(|arguments| arguments.remove(file));
+        }
+        arguments["asks"] = random.random_range(1..=3).into();
+        if random.random_bool(0.4) {
+            arguments["patience"] = random.random_range(200..3000).into();
+        }
+        tool.tool = tools::ASK.to_owned();
+        tool.arguments = Some(v1::Payload::of_json(arguments.to_string()));
+    }
+}
+
 /// In one plan of three, limits how many calls it makes. The steps for which there is none fail: nobody is there to raise a budget.
 pub(super) fn limit(random: &mut StdRng, plan: &mut v1::Plan) {
     if random.random_bool(0.33) {

@@ -721,6 +721,12 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             features::escalate(&mut StdRng::seed_from_u64(order.seed ^ 8), &mut order.plan);
         }
     }
+    // As with budgets, and not where earlier results are looked for.
+    if bugs.reads_beside() {
+        for order in orders.iter_mut().filter(|order| order.plan.id != "recalling") {
+            features::ask(&mut StdRng::seed_from_u64(order.seed ^ 64), &mut order.plan);
+        }
+    }
     if bugs.nests {
         orders
             .iter_mut()

@@ -247,6 +247,11 @@ impl Observations {
         }
         let mut observed = self.state();
         let asked = observed.approvals.entry(name.clone()).or_default();
+        // An executor that has lost the answer with its journal, or that it had cancelled the form, asks again.
+        let is_asked_again = |before| {
+            !self.journal_remembers && matches!(before, approval::State::Answered | approval::State::Cancelled)
+        };
+        let may_become = |before, after| may_become(before, after) || is_asked_again(before);
         let later = asked.shown.range(revision + 1..).find(|(_, later)| !may_become(state, later.state()));
         let earlier = asked.shown.range(..revision).find(|(_, earlier)| !may_become(earlier.state(), state));
         let other = later.or(earlier).map(|(_, other)| other.state());

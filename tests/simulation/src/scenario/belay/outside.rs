@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use belay_proto::runner_v1::answer_tool_call_request::Reply;
 use serde_json::Value;
 
 use super::hosts;
@@ -26,6 +27,8 @@ pub(super) struct Run {
     pub(super) effect: Option<Effect>,
     /// Whether it ended successfully. A run that was stopped or lost its machine did not.
     pub(super) succeeded: Option<bool>,
+    /// The titles of the questions that it asked, and what it was told.
+    pub(super) told: Vec<(String, Reply)>,
 }
 
 /// A run's changes in its view.
@@ -81,6 +84,7 @@ impl Outside {
             began: hosts::now_micros(),
             effect: None,
             succeeded: None,
+            told: Vec::new(),
         });
         number
     }
@@ -92,6 +96,16 @@ impl Outside {
             Some(before) => before.after.extend(effect.after),
             None => run.effect = Some(effect),
         }
+    }
+
+    /// Records what a run was told about a question.
+    pub(super) fn told(&self, number: usize, question: String, reply: Reply) {
+        trace::count(match &reply {
+            Reply::Answer(_) => "questions of calls answered",
+            Reply::Declined(_) => "questions of calls declined",
+            Reply::TimedOut(_) => "questions of calls timed out",
+        });
+        self.world().runs[number].told.push((question, reply));
     }
 
     /// Records the end of a run.

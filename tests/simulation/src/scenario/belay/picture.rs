@@ -90,7 +90,7 @@ impl Picture {
             approval_wait: None,
             // After the decision nothing waits for it.
             approvals: match step.state() {
-                step::State::AwaitingApproval | step::State::Waiting => step.approvals.clone(),
+                step::State::AwaitingApproval | step::State::Waiting | step::State::Running => step.approvals.clone(),
                 _ => Vec::new(),
             },
             ..step.clone()
@@ -130,6 +130,8 @@ pub(super) struct Fold {
     pub(super) calls: Vec<usize>,
     /// The steps whose newest call is one that a check takes.
     checking: BTreeSet<usize>,
+    /// The open questions of calls, by step, attempt and operation: the approval, once there is one.
+    questions: BTreeMap<(String, i32, i32), String>,
     /// For each step, the step for an entry of whose list it runs, and the entry.
     pub(super) entries: Vec<Option<(usize, serde_json::Value)>>,
     /// For each step that has read its list, how many entries that has.
@@ -168,6 +170,7 @@ impl Fold {
             "" => None,
             _ => Some(self.index(event)?),
         };
+        let operation = (event.step_id.clone(), event.attempt, event.operation);
         match (kind, step) {
             (Kind::ExecutionCreated(created), None) => self.create(created),
             (Kind::ExecutionStarted(_), None) => {
@@ -331,6 +334,14 @@ impl Fold {
             }
             // The decision has moved the step.
             (Kind::ToolCallDispatched(_), Some(_)) => {}
+            // A call asks, and its step runs on.
+            (Kind::WaitStarted(started), Some(_)) if started.asking_call > 0 => {
+                self.questions.insert(operation, String::new());
+            }
+            (Kind::WaitEnded(_), Some(index)) if self.questions.contains_key(&operation) => {
+                let approval = self.questions.remove(&operation);
+                self.picture.steps[index].approvals.retain(|asked| Some(asked) != approval.as_ref());
+            }
             (Kind::WaitStarted(_), Some(index)) => self.picture.steps[index].set_state(S::Waiting),
             (Kind::WaitEnded(ended), Some(index)) => {
                 let step = &mut self.picture.steps[index];
@@ -373,6 +384,13 @@ impl Fold {
                 let step = &mut self.picture.steps[index];
                 step.set_state(S::AwaitingApproval);
                 step.approvals.clear();
+            }
+            (Kind::ApprovalRequested(requested), Some(index)) if self.questions.contains_key(&operation) => {
+                self.questions.insert(operation, requested.approval.clone());
+                // In the order of the questions.
+                let of_step = self.questions.iter().filter(|((step, ..), _)| *step == event.step_id);
+                let asked = of_step.map(|(_, approval)| approval).filter(|approval| !approval.is_empty());
+                self.picture.steps[index].approvals = asked.cloned().collect();
             }
             (Kind::ApprovalRequested(requested), Some(index)) => {
                 self.picture.steps[index].approvals.push(requested.approval.clone());

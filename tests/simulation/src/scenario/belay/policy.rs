@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use serde_json::Value;
 
 use super::outside::Effect;
-use super::tools::{COMMAND, LOOK, PUBLISH, PUT, REMOVE, SEND, WIPE};
+use super::tools::{ASK, COMMAND, LOOK, PUBLISH, PUT, REMOVE, SEND, WIPE};
 
 /// The prefix of files that may be written without approval.
 pub(super) const FREE: &str = "free-";
@@ -32,7 +32,7 @@ pub(super) fn generate(random: &mut StdRng) -> [Arc<str>; 2] {
 file_delete: prompt
 non_interactive_policy: {alone}
 {expiry}rules:
-  - {{id: harmless, on: intent, tools: [{LOOK}, {PUT}, {SEND}, {COMMAND}], decide: auto}}
+  - {{id: harmless, on: intent, tools: [{LOOK}, {PUT}, {SEND}, {COMMAND}, {ASK}], decide: auto}}
   - {{id: publishing, on: intent, tools: [{PUBLISH}], decide: prompt, reason: it stays published}}
   - {{id: wiping, on: intent, tools: [{WIPE}], decide: deny, reason: nothing would be left}}
   - {{id: asked-first, on: intent, paths: ['{ASKED}*'], decide: prompt}}

@@ -7,9 +7,10 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use belay_policy::ToolKind;
-use belay_proto::v1::ErrorClass;
+use belay_proto::v1::{self, ErrorClass};
 use belay_tool_runner::{
-    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View, ViewHandle,
+    Annotations, Invocation, Operation, Questions, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
+    ViewHandle,
 };
 use belay_workspace::{RelPath, ViewError};
 use serde_json::{Value, json};
@@ -40,6 +41,9 @@ pub(super) const FIND: &str = "file_info";
 /// this name.
 pub(super) const COMMAND: &str = "run_terminal";
 
+/// Changes nothing, and asks people before it ends.
+pub(super) const ASK: &str = "ask";
+
 /// The command that ends with exit code 0.
 pub(super) const PASS: &str = "pass";
 /// The command that does not.
@@ -57,6 +61,8 @@ const PARAMETERS: &str = r#"{
     "class": {"type": "integer", "description": "With this ErrorClass."},
     "path": {"type": "string", "description": "The file to change, at the beginning."},
     "command": {"type": "array", "items": {"type": "string"}, "description": "A command."},
+    "asks": {"type": "integer", "minimum": 0, "description": "How many questions it asks, two at a time."},
+    "patience": {"type": "integer", "minimum": 1, "description": "For how many milliseconds a question is open."},
     "also": {"type": "string", "description": "Another file to change at the end, which the policy does not see before the call."}
   }
 }"#;
@@ -75,6 +81,7 @@ pub(super) fn all(outside: &Outside) -> Vec<Box<dyn Tool>> {
         tool(APPEND, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
         tool(WRITE, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
         tool(REMOVE, Recovery::Transactional, Touches::Changes, ToolKind::FileDelete),
+        tool(ASK, Recovery::Idempotent, Touches::Nothing, ToolKind::Other),
         tool(FIND, Recovery::ReadOnly, Touches::Reads, ToolKind::FileRead),
         // No terminal: the simulated runner has no sandbox for one.
         tool(COMMAND, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
@@ -125,15 +132,22 @@ impl Tool for Scripted {
         Operation { paths, ..Operation::default() }
     }
 
+    fn asks(&self) -> bool {
+        self.name == ASK
+    }
+
     fn call(&self, invocation: Invocation) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> {
         let (name, outside) = (self.name, self.outside.clone());
         Box::pin(async move {
-            let Invocation { name: call, attempt, arguments, view, .. } = invocation;
+            let Invocation { name: call, attempt, arguments, view, questions, .. } = invocation;
             if !machine::is_powered() {
                 // Code of a dead machine has no effect.
                 return pending().await;
             }
             let run = outside.begin(&call, name, &arguments);
+            if let Some(questions) = questions {
+                ask(&questions, &outside, run, &call, &arguments).await;
+            }
             let ended = match (name, &view) {
                 (FIND, Some(view)) => Some(find(view, &outside, run, &arguments).await?),
                 (COMMAND, Some(view)) => Some(command(view, &outside, run, &call, &arguments).await?),
@@ -175,6 +189,33 @@ impl Tool for Scripted {
             Ok(json!({"run": run, "value": arguments["value"]}))
         })
     }
+}
+
+/// Asks, and keeps what it is told.
+async fn ask(questions: &Questions, outside: &Outside, run: usize, call: &str, arguments: &Value) {
+    let count = arguments["asks"].as_u64().unwrap_or(0);
+    let patience = arguments["patience"].as_u64().map(Duration::from_millis);
+    let schema = json!({"type": "object", "required": ["run"], "properties": {"run": {"type": "integer"}}}).to_string();
+    let mut open = Vec::new();
+    for number in 0..count {
+        let title = question(run, call, number);
+        let form = v1::Form { title: title.clone(), description: String::new(), schema: schema.clone() };
+        let reply = questions.ask(form, patience).expect("it is within the bounds");
+        open.push((title, reply));
+        if open.len() == 2 || number + 1 == count {
+            for (title, reply) in open.drain(..) {
+                // Its future is dropped when the call is stopped.
+                let Ok(reply) = reply.await else { return pending().await };
+                outside.told(run, title, reply);
+            }
+        }
+    }
+}
+
+/// The title of a question, which no other has.
+fn question(run: usize, call: &str, number: u64) -> String {
+    let call = call.rsplit_once("/executions/").map_or(call, |(_, call)| call);
+    format!("{run} of {call} asks {number}")
 }
 
 /// Whether a file is there.
