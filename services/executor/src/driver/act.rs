@@ -249,8 +249,7 @@ impl Driver {
             };
             let step = self.execution.step_key(&wait.step).map(|step| self.execution.step(step));
             // Those that are no waits of the step are questions of its calls.
-            let has_form =
-                |step: StepView<'_>| step.spec().form().is_some() || !matches!(step.spec().kind(), StepKind::Wait(_));
+            let has_form = |step: StepView<'_>| step.spec().form().is_some() || step.call().is_some();
             if step.is_some_and(has_form) {
                 let call = wire::call_name(&self.execution_name, wait);
                 self.notices.push(GateNotice::Withdraw { execution: self.execution_name.clone(), call });

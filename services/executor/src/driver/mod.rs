@@ -12,6 +12,7 @@ mod handlers;
 mod life;
 mod log;
 mod obstacles;
+mod open_questions;
 mod questions;
 
 use std::{
@@ -36,7 +37,7 @@ use at_hand::Made;
 use earlier_results::EarlierResults;
 use exit::Exit;
 use obstacles::Obstacles;
-use questions::Questions;
+use open_questions::OpenQuestions;
 
 use crate::{
     approvals::{asks, decisions::outcome},
@@ -117,7 +118,7 @@ pub(crate) struct Driver {
     /// The blobs that it made.
     made: Made,
     /// The questions of its calls.
-    questions: Questions,
+    questions: OpenQuestions,
     /// Its steps in memory.
     steps: StepShare,
     /// What was found in other executions of its plan.
@@ -211,7 +212,7 @@ impl Driver {
             reviews_children: false,
             taken_messages: Vec::new(),
             made: Made::default(),
-            questions: Questions::default(),
+            questions: OpenQuestions::default(),
             steps,
             earlier_results: None,
         }

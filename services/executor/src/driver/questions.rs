@@ -3,10 +3,7 @@
 //! The runner says which questions of a call are open whenever that changes, and to each session that follows the call. So nothing here has to last: a question
 //! is in the execution's events, and so is what became of it, and whatever is still open at the runner and has a reply is told it.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use belay_execution::{Event, Form, OperationKey, QuestionReply};
 use belay_proto::{
@@ -14,29 +11,10 @@ use belay_proto::{
     v1,
 };
 use belay_service_kit::Retry;
-use tokio::task::AbortHandle;
 use tonic::Code;
 
 use super::Driver;
 use crate::wire;
-
-/// The questions of the calls of one execution, as the tool runner sees them.
-#[derive(Default)]
-pub(super) struct Questions {
-    /// Those that are open at the runner; with a reason, those that cannot be asked.
-    open: BTreeMap<(OperationKey, Arc<str>), Option<String>>,
-    /// Tasks that tell the runner a reply.
-    telling: HashMap<(OperationKey, Arc<str>), Telling>,
-}
-
-/// A task that tells the runner a reply. It ends with this.
-struct Telling(AbortHandle);
-
-impl Drop for Telling {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
 
 impl Driver {
     /// The runner says which questions of a call are open.
@@ -46,7 +24,7 @@ impl Driver {
         asked: Vec<runner_v1::ToolCallQuestion>,
         events: &mut Vec<Event>,
     ) {
-        self.questions.open.retain(|(of, _), _| *of != call);
+        self.questions.begin(call);
         let open: Vec<&str> = asked.iter().map(|question| question.id.as_str()).collect();
         for forgotten in self.execution.forgotten_questions(call, &open) {
             // An error means that it ends in another way.
@@ -80,19 +58,17 @@ impl Driver {
     /// Tells the runner what became of the questions that are open there. Called when the events that say so are durable.
     pub(super) fn tell_replies(&mut self) {
         let execution = &self.execution;
-        self.questions.open.retain(|(call, _), _| execution.operation(*call).is_some());
-        let open = &self.questions.open;
-        self.questions.telling.retain(|question, _| open.contains_key(question));
-        for ((call, id), problem) in open {
+        self.questions.retain(|call| execution.operation(call).is_some());
+        let replies = self.questions.open.iter().filter_map(|(question @ (call, id), problem)| {
             let reply = match (execution.reply_to(*call, id), problem) {
                 (Some(reply), _) => reply.clone(),
                 (None, Some(problem)) => QuestionReply::Declined { reason: problem.clone() },
-                (None, None) => continue,
+                (None, None) => return None,
             };
-            let question = (*call, Arc::clone(id));
-            if self.questions.telling.get(&question).is_some_and(|telling| !telling.0.is_finished()) {
-                continue;
-            }
+            (!self.questions.is_told(question)).then(|| (question.clone(), reply))
+        });
+        for (question, reply) in replies.collect::<Vec<_>>() {
+            let (call, id) = &question;
             let message = runner_v1::AnswerToolCallRequest {
                 name: wire::call_name(&self.execution_name, &execution.operation_id(*call)),
                 question: id.to_string(),
@@ -115,7 +91,7 @@ impl Driver {
                     retry.pause(&registry.ids).await;
                 }
             });
-            self.questions.telling.insert(question, Telling(task.abort_handle()));
+            self.questions.tells(question, task.abort_handle());
         }
     }
 }

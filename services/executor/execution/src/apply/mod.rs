@@ -83,7 +83,7 @@ impl Execution {
             Body::ToolCall { call, event } => steps::tool::apply(self, call, event, time),
             Body::Approval { operation, event } => approvals::apply(self, operation, event, actor, time),
             Body::Child { child, event } => steps::child::apply(self, child, event, time),
-            Body::Wait { wait, event } => steps::wait::apply(self, wait, event, actor, time),
+            Body::Wait { wait, event } => steps::apply_wait(self, wait, event, actor, time),
         }?;
         let asked = actor.filter(|actor| !actor.request_id.is_empty());
         if let (Some(actor), Some(control)) = (asked, Control::of(&event.body)) {

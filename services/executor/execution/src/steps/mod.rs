@@ -18,8 +18,8 @@ pub(crate) mod wait;
 use belay_plan::StepKind;
 
 use crate::{
-    Blobs, Body, DecideContext, Execution, Operation, OperationKey, RecoveryClass, StepKey, ToolFacts, Verb, Work,
-    state::StepRecord,
+    Actor, Blobs, Body, DecideContext, Execution, Operation, OperationId, OperationKey, RecoveryClass, StepKey,
+    Timestamp, ToolFacts, Verb, WaitEvent, Work, state::StepRecord,
 };
 
 /// The event with which a started step requests its next operation, or fails; `None` while it needs a blob that is not at hand.
@@ -42,6 +42,28 @@ pub(crate) fn next(
         StepKind::Wait(wait) => wait::next(execution, step, wait, context, blobs),
         StepKind::Plan(plan) => child::next(execution, step, plan, context, blobs),
     }
+}
+
+/// Applies an event about a wait: of a step, or of a call that asks.
+pub(crate) fn apply_wait(
+    execution: &mut Execution,
+    id: &OperationId,
+    event: &WaitEvent,
+    actor: Option<&Actor>,
+    time: Timestamp,
+) -> Result<(), String> {
+    match event {
+        WaitEvent::Started(condition) if condition.question().is_some() => {
+            question::started(execution, id, condition, time)
+        }
+        WaitEvent::Ended(end) if is_question(execution, id) => question::ended(execution, id, end, actor, time),
+        event => wait::apply(execution, id, event, actor, time),
+    }
+}
+
+fn is_question(execution: &Execution, id: &OperationId) -> bool {
+    let condition = execution.in_flight(id).ok().and_then(Operation::wait);
+    condition.is_some_and(|condition| condition.question().is_some())
 }
 
 impl Execution {

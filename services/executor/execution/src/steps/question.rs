@@ -7,8 +7,9 @@
 use std::sync::Arc;
 
 use crate::{
-    Actor, Body, Execution, Form, Life, OperationId, OperationKey, QuestionReply, Timestamp, Wait, WaitCondition,
-    WaitEnd, WaitEvent, Work, steps::wait,
+    Actor, Body, Execution, Form, Life, OperationId, OperationKey, QuestionReply, Timestamp, WaitCondition, WaitEnd,
+    WaitEvent,
+    steps::wait::{insert, may_decline},
 };
 
 /// The most questions of a call that are open at once. The tool runner refuses more.
@@ -18,14 +19,14 @@ pub const MAX_OPEN_QUESTIONS: usize = 10;
 pub const MAX_QUESTIONS: usize = 1_000;
 
 /// A call that runs asks.
-pub(super) fn asked(
+pub(super) fn started(
     execution: &mut Execution,
     id: &OperationId,
-    key: OperationKey,
     condition: &WaitCondition,
     time: Timestamp,
 ) -> Result<(), String> {
     let Some((call, question)) = condition.question() else { return Err(format!("{id} is no question")) };
+    let key = OperationKey { step: execution.named(&id.step)?, attempt: id.attempt, number: id.number };
     execution.check_not_stopped(id)?;
     let record = &execution.steps[key.step];
     if key != execution.next_operation(key.step) || call >= key.number {
@@ -49,7 +50,7 @@ pub(super) fn asked(
         record.operations = key.number;
         record.questions += 1;
     });
-    wait::insert(execution, key, condition, time);
+    insert(execution, key, condition, time);
     Ok(())
 }
 
@@ -63,19 +64,18 @@ pub(super) fn ended(
 ) -> Result<(), String> {
     let operation = execution.in_flight(id)?;
     let key = operation.key;
-    let Work::Wait(Wait { condition: WaitCondition::Question { call, question, until, .. }, approval }) =
-        &operation.work
-    else {
+    let Some(WaitCondition::Question { call, question, until, .. }) = operation.wait() else {
         return Err(format!("{id} is no question"));
     };
     let (asking, question, until) = (OperationKey { number: *call, ..key }, Arc::clone(question), *until);
+    let approval = operation.requested_answer().map(str::to_owned);
     let goes_on = runs(execution, asking) && execution.stop.is_none();
     let reply = match end {
         WaitEnd::Answered { answer } if goes_on && actor.is_some() && approval.is_some() => {
             Some(QuestionReply::Answered(answer.clone()))
         }
         WaitEnd::Declined { decision, reason }
-            if goes_on && wait::may_decline(execution, actor, approval.as_deref(), *decision) =>
+            if goes_on && may_decline(execution, actor, approval.as_deref(), *decision) =>
         {
             Some(QuestionReply::Declined { reason: reason.clone() })
         }

@@ -14,10 +14,7 @@ use crate::{
     Operation, OperationId, OperationKey, StepKey, StepTrigger, Timestamp, Verb, Wait, WaitCondition, WaitEnd,
     WaitEvent, Work,
     state::OperationEnd,
-    steps::{
-        outputs::{Values, values},
-        question,
-    },
+    steps::outputs::{Values, values},
 };
 
 pub(crate) fn apply(
@@ -41,9 +38,6 @@ fn started(
 ) -> Result<(), String> {
     let step = execution.named(&id.step)?;
     let key = OperationKey { step, attempt: id.attempt, number: id.number };
-    if condition.question().is_some() {
-        return question::asked(execution, id, key, condition, time);
-    }
     execution.check_is_next(key)?;
     let record = &execution.steps[step];
     if !matches!(record.spec.kind(), StepKind::Wait(_)) || record.has_entries() {
@@ -70,9 +64,6 @@ fn ended(
     let operation = execution.in_flight(id)?;
     let key = operation.key;
     let Work::Wait(Wait { condition, approval }) = &operation.work else { return Err(format!("{id} is not a wait")) };
-    if condition.question().is_some() {
-        return question::ended(execution, id, end, actor, time);
-    }
     let (output, end) = match (end, condition) {
         (WaitEnd::Elapsed, WaitCondition::Time { until }) if *until <= time => {
             (Some(Json::from_text("null").into()), OperationEnd::Completed)
