@@ -33,6 +33,7 @@ use std::{
     time::Duration,
 };
 
+use belay_defects::{Defect, is_planted};
 use belay_proto::{
     runner_v1::{self, answer_tool_call_request::Reply},
     stores::Stores,
@@ -242,7 +243,8 @@ impl Calls {
         };
         let secrets = self.ledger.secrets_of_call(&started);
         // Whenever it runs, it begins at another time.
-        let questions = request.tool.tool.asks().then(|| Questions::new(format!("{:x}", self.clock.now_micros())));
+        let run = if is_planted(Defect::QuestionOfAnotherRun) { 0 } else { self.clock.now_micros() };
+        let questions = request.tool.tool.asks().then(|| Questions::new(format!("{run:x}")));
         let call = Call { questions, ..Call::new(Arc::clone(digest), Progress::Running, started, secrets) };
         known.calls.insert(request.name.clone(), call.clone());
         Ok(Some((call, Some((policy, taken)))))

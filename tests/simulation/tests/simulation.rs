@@ -443,6 +443,11 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Found { violation: "and the budget is", first: 2, within: 200 },
     },
     Scenario {
+        name: "belay_question_of_another_run",
+        run: belay::question_of_another_run,
+        expect: Expect::Found { violation: "and what is recorded is", first: 13, within: 200 },
+    },
+    Scenario {
         name: "belay_lost_timer",
         run: belay::lost_timer,
         expect: Expect::Found { violation: "stuck", first: 3, within: 200 },

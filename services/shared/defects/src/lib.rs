@@ -59,6 +59,8 @@ pub enum Defect {
     StaleEntries,
     /// Calls are made as if nothing was held of a budget for those under way.
     HeldBudgetIgnored,
+    /// The questions of a call have the same ids whenever the runner runs it: what a person answers to one run is told to the next.
+    QuestionOfAnotherRun,
     /// The execution of a step's plan can be deleted before its parent has recorded its end.
     UnrecordedChildDeleted,
     /// The same, its name is free at once, and the execution of a step's plan that is not there is created, whether or not it was before.

@@ -313,6 +313,14 @@ pub fn held_budget_ignored(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::planted(Defect::HeldBudgetIgnored) })
 }
 
+/// A defect of the services' own code: [`Defect::QuestionOfAnotherRun`].
+///
+/// # Errors
+/// What was violated.
+pub fn question_of_another_run(seed: u64) -> Result<(), String> {
+    run(seed, Bugs::planted(Defect::QuestionOfAnotherRun))
+}
+
 /// Belay as it is, with plans that have what fails run again after everything else, and then wait for a person, and with inputs.
 ///
 /// # Errors
@@ -722,7 +730,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         }
     }
     // As with budgets, and not where earlier results are looked for.
-    if bugs.reads_beside() {
+    if bugs.reads_beside() || bugs.defect == Some(Defect::QuestionOfAnotherRun) {
         for order in orders.iter_mut().filter(|order| order.plan.id != "recalling") {
             features::ask(&mut StdRng::seed_from_u64(order.seed ^ 64), &mut order.plan);
         }
