@@ -144,6 +144,38 @@ tools:
     assert_eq!(execution["steps"][2]["output"]["stdout"], "none\n");
 }
 
+/// A program that has closed its output asks all the same, and one that reads no reply any more ends at its time limit once its question has one.
+#[test]
+fn a_program_without_output_asks_and_one_that_does_not_listen_ends() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    home.file(
+        "config.yaml",
+        r#"
+tools:
+  silent:
+    asks: true
+    timeout: 1s
+    output: text
+    command: [sh, -c, 'exec >&- 2>&-; echo "{\"id\": 1, \"title\": \"Go?\", \"timeout_seconds\": 2}" >&4; read a <&3; case "$a" in *timed_out*) ;; *) exit 5 ;; esac']
+  deaf:
+    asks: true
+    timeout: 1s
+    output: text
+    command: [sh, -c, 'echo "{\"id\": 1, \"title\": \"Go?\", \"timeout_seconds\": 2}" >&4; exec 3<&-; sleep 1000']
+"#,
+    );
+    home.file("plan.yaml", "id: p\nparallelism: 2\nsteps:\n- {id: silent, tool: silent}\n- {id: deaf, tool: deaf}\n");
+    let _server = home.serve_with(&["--config", "config.yaml"]);
+    let start = home.run(["run", "plan.yaml", "--workspace", "w", "--id", "s", "--approve", "prompt", "--detach"]);
+    assert_eq!(start.code, 0, "{start:?}");
+    assert_eq!(home.run(["executions", "watch", "s"]).code, 34);
+    let (_, execution) = home.json(&["executions", "get", "s"]);
+    let steps = execution["steps"].as_array().unwrap();
+    assert_eq!(steps[0]["state"], "STATE_COMPLETED", "{execution:#}");
+    assert_eq!((&steps[1]["state"], &steps[1]["failure"]["code"]), (&json!("STATE_FAILED"), &json!("TIMEOUT")));
+}
+
 async fn answer(person: &Person, asked: &v1::Approval, json: &str) {
     let request = v1::AnswerFormRequest {
         name: asked.name.clone(),

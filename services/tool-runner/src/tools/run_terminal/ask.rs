@@ -158,17 +158,25 @@ impl Lines {
     }
 }
 
-/// Takes the questions of a program and writes it the replies, until it has closed its end of the pipe. The time limit of the sandbox stands still while a
-/// question is open.
+/// Takes the questions of a program and writes it the replies, until it can neither ask nor read any more. The time limits stand still while a question is open,
+/// and go on afterwards in any case.
 pub(super) async fn serve(
     asking: Asking,
     questions: PipeReader,
     answers: PipeWriter,
     timer: io::Result<Timer>,
 ) -> io::Result<()> {
+    let asked = asking.questions.clone();
+    let mut timer = timer?;
+    let served = exchange(asking, questions, answers, &mut timer).await;
+    // What is open still has nobody who would read its reply.
+    asked.close();
+    served.and(timer.go_on())
+}
+
+async fn exchange(asking: Asking, questions: PipeReader, answers: PipeWriter, timer: &mut Timer) -> io::Result<()> {
     let Asking { questions: asked, calls, most_calls } = asking;
     let (reader, writer) = (Receiver::from_owned_fd(questions.into())?, Sender::from_owned_fd(answers.into())?);
-    let mut timer = timer?;
     let mut lines = Lines::default();
     let mut open: FuturesUnordered<BoxFuture<'static, Replied>> = FuturesUnordered::new();
     let mut unread: VecDeque<u8> = VecDeque::new();
@@ -233,7 +241,7 @@ pub(super) async fn serve(
                 match reader.try_read(&mut piece) {
                     Ok(0) if open.is_empty() && unread.is_empty() => return Ok(()),
                     // It has closed its end, and may wait for a reply all the same.
-                    Ok(0) => return drain(open, unread, &writer, &mut timer).await,
+                    Ok(0) => return drain(open, unread, &writer, timer).await,
                     Ok(read) => lines.add(&piece[..read]),
                     Err(error) if is_for_later(&error) => {}
                     Err(error) => return Err(error),

@@ -108,24 +108,30 @@ async fn follow(
         let served = ask::serve(asking, questions, answers, running.timer());
         Box::pin(served.map_err(|error| tracing::warn!(%error, "Cannot read the questions of a command any more")))
     });
+    let (stdout, stderr) = (running.stdout.take(), running.stderr.take());
     let said = {
-        let mut said = pin!(streams::relay(running.stdout.take(), running.stderr.take(), output));
+        let ends = async {
+            let said = streams::relay(stdout, stderr, output).await;
+            if said.is_err() {
+                end(&kill);
+            }
+            // If the kernel has no pidfds, the thread that tears down waits instead.
+            if let Err(error) = gone(&running).await {
+                tracing::warn!(%error, "Cannot wait for a command asynchronously; a thread waits for it");
+            }
+            said
+        };
+        let mut ends = pin!(ends);
         loop {
             tokio::select! {
                 biased;
-                said = &mut said => break said,
+                said = &mut ends => break said,
+                // It may ask also when it has closed its output.
                 Some(_) = OptionFuture::from(serving.as_mut()) => serving = None,
             }
         }
     };
     drop(serving);
-    if said.is_err() {
-        end(&kill);
-    }
-    // If the kernel has no pidfds, the thread that tears down waits instead.
-    if let Err(error) = gone(&running).await {
-        tracing::warn!(%error, "Cannot wait for a command asynchronously; a thread waits for it");
-    }
     let outcome = lane.run(move || running.tear_down()).await?;
     Ok((outcome, said?))
 }
