@@ -242,12 +242,17 @@ impl Calls {
             ..runner_v1::ToolCall::default()
         };
         let secrets = self.ledger.secrets_of_call(&started);
-        // Whenever it runs, it begins at another time.
-        let run = if is_planted(Defect::QuestionOfAnotherRun) { 0 } else { self.clock.now_micros() };
-        let questions = request.tool.tool.asks().then(|| Questions::new(format!("{run:x}")));
+        let questions = self.questions_of(&request.tool);
         let call = Call { questions, ..Call::new(Arc::clone(digest), Progress::Running, started, secrets) };
         known.calls.insert(request.name.clone(), call.clone());
         Ok(Some((call, Some((policy, taken)))))
+    }
+
+    /// The questions that a call of a tool asks in its next run; `None` for a tool that does not ask.
+    fn questions_of(&self, tool: &Registered) -> Option<Questions> {
+        // Whenever it runs, it begins at another time.
+        let run = if is_planted(Defect::QuestionOfAnotherRun) { 0 } else { self.clock.now_micros() };
+        tool.tool.asks().then(|| Questions::new(format!("{run:x}")))
     }
 
     fn policy_of(&self, call: &str) -> Result<CallPolicy, Status> {
@@ -358,7 +363,10 @@ impl Calls {
             // The write of its end was reported as failed.
             return Err(unresolved());
         }
-        let call = restore(&self.ledger, &row, Progress::AwaitingApproval(Arc::new(row.call.clone())));
+        // It runs when it is approved, and may ask then.
+        let questions = self.registry.find(&row.call.tool).and_then(|tool| self.questions_of(&tool));
+        let held = restore(&self.ledger, &row, Progress::AwaitingApproval(Arc::new(row.call.clone())));
+        let call = Call { questions, ..held };
         self.known().load(name, call.clone());
         Ok(Some(call))
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use belay_execution::{
     ApprovalEvent, Body, ChildEvent, Event, ExecutionEvent, OperationId, StepEvent, StepId, StepState, Timestamp,
-    ToolCallEnd, ToolCallEvent, WaitCondition, WaitEvent,
+    ToolCallEnd, ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
 };
 
 /// What a step does during a segment.
@@ -133,6 +133,8 @@ fn change(body: &Body) -> Option<(&StepId, u32, u32, Change)> {
             Change::To(match event {
                 WaitEvent::Started(WaitCondition::Form { .. } | WaitCondition::Question { .. }) => Kind::Person,
                 WaitEvent::Started(WaitCondition::Time { .. } | WaitCondition::Signal { .. }) => Kind::Waiting,
+                // Its call or its step has ended.
+                WaitEvent::Ended(WaitEnd::Cancelled) => return None,
                 WaitEvent::Ended(_) => Kind::Running,
             }),
         ),

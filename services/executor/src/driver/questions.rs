@@ -85,7 +85,8 @@ impl Driver {
                 while let Err(status) = registry.runner.answer(message.clone()).await {
                     tracing::debug!(call = message.name, question = message.question, %status, "The tool runner does not take an answer");
                     // The call's own operation learns what became of it.
-                    if matches!(status.code(), Code::NotFound | Code::FailedPrecondition | Code::InvalidArgument) {
+                    use Code::{FailedPrecondition, InvalidArgument, NotFound, Unimplemented};
+                    if matches!(status.code(), NotFound | FailedPrecondition | InvalidArgument | Unimplemented) {
                         return;
                     }
                     retry.pause(&registry.ids).await;

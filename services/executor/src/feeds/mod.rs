@@ -287,10 +287,12 @@ impl Follower {
     /// # Errors
     /// EXECUTION_NOT_FOUND, or why the store cannot be read.
     pub(crate) async fn find(&self, name: &ExecutionName) -> Result<ExecutionRow, Status> {
+        let known = lock(&self.feeds).key_of(name);
         let found = self.reads.find(name).await;
-        if found.as_ref().is_err_and(|error| error.code() == Code::NotFound) {
-            // The answer to the commit that deleted it may be on its way still: nobody is shown it after that.
-            lock(&self.feeds).lost(name);
+        if let Some(key) = known.filter(|_| found.as_ref().is_err_and(|error| error.code() == Code::NotFound)) {
+            // It is gone, and the answer to the commit that deleted it may be on its way still: nobody is shown it after that. One that was created since has
+            // another key.
+            lock(&self.feeds).deleted(key);
         }
         let row = found?;
         self.raise(std::slice::from_ref(&row));
@@ -487,11 +489,9 @@ impl Feeds {
         Some((viewed.key, Arc::clone(&viewed.feed)))
     }
 
-    /// There is no execution of this name in the store.
-    fn lost(&mut self, name: &ExecutionName) {
-        if let Some(viewed) = self.viewed.get(name) {
-            self.deleted(viewed.key);
-        }
+    /// The key of an execution that readers have looked at lately.
+    fn key_of(&self, name: &ExecutionName) -> Option<ExecutionKey> {
+        self.viewed.get(name).map(|viewed| viewed.key)
     }
 
     /// The execution was deleted. A reader that is looking at it keeps what it sees for the moment, and one that has found its row may keep that anew.

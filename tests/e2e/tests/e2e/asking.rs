@@ -25,6 +25,10 @@ tools:
         echo "$approval $region" | tee asked.txt
 "#;
 
+/// A person is asked before the tool runs, too.
+const POLICY: &str =
+    "rules: [{id: deploys, on: intent, tools: [deploy], decide: prompt, reason: Someone must know.}]\n";
+
 const PLAN: &str = "id: ship\nsteps:\n- {id: go, tool: deploy}\n- {id: last, tool: noop, depends_on: [go]}\n";
 
 /// The replies that the tool printed.
@@ -36,14 +40,15 @@ fn replies(output: &Value) -> Vec<Value> {
         .unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// A person at the command line answers what a tool asks, at leisure; the screens say who is waited for, and a run that asks nobody says so to the tool.
+/// A person at the command line answers what a tool asks, at leisure; the screens say who is waited for.
 #[test]
 fn a_tool_asks_and_a_person_answers() {
     let home = Home::new();
     fs::create_dir(home.path("w")).unwrap();
     home.file("config.yaml", CONFIG);
     home.file("plan.yaml", PLAN);
-    let _server = home.serve_with(&["--config", "config.yaml"]);
+    home.file("policy.yaml", POLICY);
+    let _server = home.serve_with(&["--config", "config.yaml", "--policy", "policy.yaml"]);
     let start = home.run(["run", "plan.yaml", "--workspace", "w", "--id", "s", "--approve", "prompt", "--detach"]);
     assert_eq!(start.code, 0, "{start:?}");
     let pending = |title: &str| -> String {
@@ -61,6 +66,9 @@ fn a_tool_asks_and_a_person_answers() {
         }
         panic!("nobody is asked `{title}`: {}", home.run(["executions", "get", "s"]).out)
     };
+    // Approved before it runs, it asks all the same.
+    let intent = pending("KIND_CALL");
+    assert_eq!(home.run(["approve", &intent, "--yes"]).code, 0);
     let first = pending("Deploy to production?");
     let why = home.run(["why", "s"]);
     assert!(why.out.contains("waiting for a person's answer to `Deploy to production?`"), "{}", why.out);
@@ -91,7 +99,16 @@ fn a_tool_asks_and_a_person_answers() {
     assert!(home.path("w").join("asked.txt").exists(), "its changes are committed");
     let events = home.run(["executions", "events", "s"]).out;
     assert!(events.contains("asks Deploy to production?"), "{events}");
+}
 
+/// A run that asks nobody says so to the tool.
+#[test]
+fn a_tool_of_a_run_that_asks_nobody_goes_on() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    home.file("config.yaml", CONFIG);
+    home.file("plan.yaml", PLAN);
+    let _server = home.serve_with(&["--config", "config.yaml"]);
     let unasked = home.run(["run", "plan.yaml", "--workspace", "w", "--id", "u", "--approve", "fail"]);
     assert_eq!(unasked.code, 33, "its change needs an approval: {unasked:?}");
     let events = home.run(["executions", "events", "u"]).out;

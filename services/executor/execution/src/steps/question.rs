@@ -36,6 +36,9 @@ pub(super) fn started(
     if !runs(execution, asking) {
         return Err(format!("the call {call}, which asks {id}, does not run"));
     }
+    if question.is_empty() {
+        return Err(format!("{id} has no id"));
+    }
     let open = of_call(execution, asking).count();
     let replies = execution.operations.get(asking).map_or(0, |call| call.replies.len());
     if open >= MAX_OPEN_QUESTIONS || open + replies >= MAX_QUESTIONS {
@@ -127,6 +130,8 @@ impl Execution {
         if is_known(self, call, question) {
             return None;
         }
+        // The step's time limit holds for its calls' questions as for its own.
+        let until = until.into_iter().chain(self.step_deadline(call.step)).min();
         let (question, form) = (question.into(), form.into());
         let condition = WaitCondition::Question { call: call.number, question, form, until };
         let wait = self.operation_id(self.next_operation(call.step));
@@ -152,8 +157,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        ApprovalEvent, DecideContext, Event, Form, Json, Receipt, StepState, ToolCallEnd, ToolCallEvent, Verb,
-        test_support::started,
+        ApprovalEvent, DecideContext, Event, ExecutionEvent, Form, Json, Receipt, StepState, ToolCallEnd,
+        ToolCallEvent, Verb, test_support::started,
     };
 
     const NOW: Timestamp = Timestamp::from_micros(5);
@@ -280,6 +285,21 @@ mod tests {
         let declined = |reason: &str| Some(QuestionReply::Declined { reason: reason.into() });
         let replies = [1, 2, 3].map(|question| execution.reply_to(asking, &question.to_string()).cloned());
         assert_eq!(replies, [declined("no"), declined("no form"), Some(QuestionReply::TimedOut)]);
+    }
+
+    // The call runs on while its execution is paused: what it asks ends in time all the same, and when nobody is to be asked any more.
+    #[test]
+    fn a_question_ends_while_the_execution_is_paused() {
+        let mut execution = started("id: p\nsteps: [{id: a, tool: t}]", NOW);
+        asks(&mut execution, 1, Some(LATER)).unwrap();
+        let pause =
+            ExecutionEvent::Paused { reason: String::new(), discard_calls: false, resume_at: None, by_budget: false };
+        execution.record(NOW, None, Body::from(pause)).unwrap();
+        assert_eq!(execution.wake_at(), Some(LATER));
+        assert!(advance(&mut execution, NOW).is_empty());
+        advance(&mut execution, LATER);
+        assert_eq!(execution.reply_to(key(&execution, 1), "1"), Some(&QuestionReply::TimedOut));
+        assert_eq!(execution.wake_at(), None);
     }
 
     // A runner that was restarted runs the call anew: what the one before asked is nobody's question any more, and a new one is not answered by its answer.

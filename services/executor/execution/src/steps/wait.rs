@@ -257,6 +257,17 @@ pub(crate) fn due(execution: &Execution, now: Timestamp) -> Option<Body> {
     Some(ended(key, end))
 }
 
+/// The end of the first question that can end while the execution is paused: the call that asks runs on.
+pub(crate) fn due_while_paused(execution: &Execution, now: Timestamp) -> Option<Body> {
+    let questions = &execution.index.questions;
+    let ended = |key, end| Body::Wait { wait: execution.operation_id(key), event: WaitEvent::Ended(end) };
+    if let (Some(decision), Some(&question)) = (declined_by_mode(execution), questions.first()) {
+        return Some(ended(question, WaitEnd::Declined { decision, reason: reasons::NON_INTERACTIVE.to_owned() }));
+    }
+    let mut due = execution.index.timers.iter().take_while(|(until, _)| *until <= now);
+    due.find(|(_, wait)| questions.contains(wait)).map(|(_, question)| ended(*question, WaitEnd::TimedOut))
+}
+
 /// The end of the first wait of an execution that is being stopped.
 pub(crate) fn cancelled(execution: &Execution) -> Option<Body> {
     let wait = execution.operations.iter().find(|operation| matches!(operation.work, Work::Wait(_)))?;

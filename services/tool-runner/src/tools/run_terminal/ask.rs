@@ -24,6 +24,9 @@ use crate::questions::Questions;
 /// The longest line of a question, in bytes.
 const MAX_LINE: usize = 64 << 10;
 
+/// The longest time that a person has for an answer: a year, as in plans.
+const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 86_400);
+
 /// How many bytes of replies may be unread before no further question is read.
 const MAX_UNREAD: usize = 256 << 10;
 
@@ -84,8 +87,11 @@ fn question(line: &[u8]) -> Result<Question, Refused> {
     let timeout = match fields.remove("timeout_seconds") {
         None => None,
         Some(seconds) => match seconds.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
-            Some(timeout) if !timeout.is_zero() => Some(timeout),
-            _ => return Err(refused(&id, "`timeout_seconds` must be a number above 0".to_owned())),
+            Some(timeout) if !timeout.is_zero() && timeout <= MAX_TIMEOUT => Some(timeout),
+            _ => {
+                let most = MAX_TIMEOUT.as_secs();
+                return Err(refused(&id, format!("`timeout_seconds` must be a number above 0, and at most {most}")));
+            }
         },
     };
     let schema = fields.remove("schema");
@@ -314,6 +320,7 @@ mod tests {
             (br#"{"id": 1, "title": " \n"}"#, json!(1), "`title`"),
             (br#"{"id": 1, "title": 2}"#, json!(1), "`title`"),
             (br#"{"id": 1, "title": "t", "timeout_seconds": 0}"#, json!(1), "`timeout_seconds`"),
+            (br#"{"id": 1, "title": "t", "timeout_seconds": 1e15}"#, json!(1), "`timeout_seconds`"),
             (br#"{"id": 1, "title": "t", "timeout_seconds": "1s"}"#, json!(1), "`timeout_seconds`"),
             (br#"{"id": 1, "title": "t", "form": {}}"#, json!(1), "`form`"),
         ] {
