@@ -1,4 +1,4 @@
-//! What differs between two executions, for people. Pure, and bounded however much differs.
+//! The differences between two executions, for people. Pure, and bounded however much differs.
 
 use std::time::Duration;
 

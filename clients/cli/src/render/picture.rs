@@ -129,7 +129,7 @@ impl Pause {
     }
 }
 
-/// What a step or a call of it waits for.
+/// A cause for which a step or a call of it waits.
 fn waiting_for(wait: &WaitStarted, since: Option<Timestamp>) -> WaitingReason {
     let (kind, who) = match (wait.signal.as_str(), &wait.form) {
         (_, Some(form)) => (waiting_reason::Kind::Form, format!("a person's answer to `{}`", form.title)),

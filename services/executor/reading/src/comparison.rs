@@ -1,4 +1,4 @@
-//! What differs between two executions: their plans, their inputs, how they ended, and how each step went and what it returned.
+//! The comparison of two executions: their plans, their inputs, how they ended, and how each step went and what it returned.
 //!
 //! Compared is what a person or a program may see of both, with secrets hidden: whether two secrets are equal is told to nobody.
 

@@ -359,7 +359,7 @@ impl Follower {
             // It was deleted while this or another reader was looking at it, and what they saw is not to be kept. A new one may have its name.
             self.forget(key);
             self.find(name).await?;
-            return Err(Status::unavailable("another execution has the name now; retry"));
+            return Err(another_has_the_name());
         }
         looked.inspect_err(|_| self.forget(key))
     }
@@ -545,6 +545,11 @@ impl Feeds {
         self.viewed.retain(|_, viewed| !viewed.feed.view.sweep(round));
         is_left
     }
+}
+
+/// The error for a reader whose execution was deleted while it was read, when another one has been created under its name.
+pub(crate) fn another_has_the_name() -> Status {
+    Status::unavailable("another execution has the name now; retry")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -9,7 +9,7 @@ use tonic::Status;
 use super::room::Room;
 use crate::{
     ExecutionReader,
-    feeds::ReadView,
+    feeds::{ReadView, another_has_the_name},
     names::ExecutionName,
     store::{
         blobs::{Opener, Unreadable, digest_bytes},
@@ -74,12 +74,15 @@ async fn side(reading: &ExecutionReader, name: &ExecutionName) -> Result<(v1::Ex
     let mut opener: Option<Opener> = None;
     loop {
         let first = side.steps.len();
-        let look = |seen: &ReadView<'_>| -> Vec<(StepRun, Option<BlobRef>)> {
+        let look = |seen: &ReadView<'_>| -> Result<Vec<(StepRun, Option<BlobRef>)>, Status> {
+            if seen.execution.created().uid != uid {
+                return Err(another_has_the_name());
+            }
             let keys: Vec<StepKey> =
                 seen.execution.steps().skip(first).take(STEPS_AT_ONCE).map(|step| step.key).collect();
-            keys.into_iter().map(|key| run(seen, key)).collect()
+            Ok(keys.into_iter().map(|key| run(seen, key)).collect())
         };
-        let runs = reading.follower.look(name, look).await?;
+        let runs = reading.follower.look(name, look).await??;
         if runs.is_empty() {
             return Ok((execution, side));
         }

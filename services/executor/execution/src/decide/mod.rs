@@ -79,12 +79,10 @@ impl Execution {
         let goes_on = self.paused.is_none() && self.stop.is_none();
         // Without a free slot the execution waits for a running call.
         let backing_off = self.index.backing_off.first().filter(|_| goes_on && self.has_free_slot());
-        // A call that asks runs on while the execution is paused.
-        let has_turn = |(_, wait): &&(Timestamp, OperationKey)| goes_on || self.index.questions.contains(wait);
-        let timer = self.index.timers.iter().find(has_turn).filter(|_| self.stop.is_none());
+        let timer = steps::wait::next_timer(self).filter(|_| self.stop.is_none());
         let start = self.created.start_at.filter(|_| goes_on && self.started_at.is_none());
         let resume = self.paused.as_ref().and_then(|paused| paused.resume_at).filter(|_| self.stop.is_none());
-        [start, deadline, resume, backing_off.map(|&(at, _)| at), timer.map(|&(at, _)| at)].into_iter().flatten().min()
+        [start, deadline, resume, backing_off.map(|&(at, _)| at), timer.map(|(at, _)| at)].into_iter().flatten().min()
     }
 
     /// Whether the driver has nothing to do: the execution waits for a time, a decision, a person or nothing at all, and can leave memory.
@@ -177,10 +175,10 @@ impl Execution {
         Some(self.skip(step, reason, Some(because)))
     }
 
-    /// What happens next in an execution that is neither paused nor stopped.
+    /// What happens next in an execution that is not stopped.
     fn go_on(&self, context: DecideContext<'_>, blobs: &dyn Blobs) -> Option<Body> {
         if self.paused.is_some() {
-            return steps::wait::due_while_paused(self, context.now);
+            return steps::wait::due(self, context.now);
         }
         if self.started_at.is_none() {
             let is_due = self.created.start_at.is_none_or(|at| at <= context.now);

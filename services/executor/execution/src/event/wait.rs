@@ -51,7 +51,7 @@ pub enum WaitCondition {
     },
 }
 
-/// What became of a question of a call.
+/// The outcome of a question of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QuestionReply {
     /// A person answered it.

@@ -32,7 +32,7 @@ pub struct Operation {
     pub life: Life,
     /// The approval that it waits for or waited for.
     pub pending_approval: Option<PendingApproval>,
-    /// What became of the questions that it has asked, by their ids: the tool runner is told until it knows.
+    /// The outcomes of the questions that it has asked, by their ids: the tool runner is told until it knows.
     pub replies: BTreeMap<Arc<str>, QuestionReply>,
 }
 

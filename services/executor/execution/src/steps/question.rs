@@ -138,7 +138,7 @@ impl Execution {
         Some(Body::Wait { wait, event: WaitEvent::Started(condition) })
     }
 
-    /// What became of a question of a call in flight; `None` while it is open.
+    /// The outcome of a question of a call in flight; `None` while it is open.
     pub fn reply_to(&self, call: OperationKey, question: &str) -> Option<&QuestionReply> {
         self.operations.get(call)?.replies.get(question)
     }

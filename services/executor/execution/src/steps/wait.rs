@@ -241,15 +241,18 @@ pub(crate) fn due(execution: &Execution, now: Timestamp) -> Option<Body> {
         let sequence = execution.signals.first(execution.operations.get(key)?.wait()?.signal()?)?;
         Some(ended(key, WaitEnd::Signalled { sequence }))
     };
-    if let (Some(decision), Some(&form)) = (declined_by_mode(execution), execution.index.waits_for_answer.first()) {
+    let has_turn = |wait: &&OperationKey| has_turn(execution, **wait);
+    if let Some(decision) = declined_by_mode(execution)
+        && let Some(&form) = execution.index.waits_for_answer.iter().find(has_turn)
+    {
         return Some(ended(form, WaitEnd::Declined { decision, reason: reasons::NON_INTERACTIVE.to_owned() }));
     }
     if !execution.signals.is_empty()
-        && let Some(end) = execution.index.waits_for_signal.iter().find_map(signalled)
+        && let Some(end) = execution.index.waits_for_signal.iter().filter(has_turn).find_map(signalled)
     {
         return Some(end);
     }
-    let &(_, key) = execution.index.timers.first().filter(|(until, _)| *until <= now)?;
+    let (_, key) = next_timer(execution).filter(|(until, _)| *until <= now)?;
     let end = match execution.operations.get(key)?.wait()? {
         WaitCondition::Time { .. } => WaitEnd::Elapsed,
         WaitCondition::Signal { .. } | WaitCondition::Form { .. } | WaitCondition::Question { .. } => WaitEnd::TimedOut,
@@ -257,15 +260,14 @@ pub(crate) fn due(execution: &Execution, now: Timestamp) -> Option<Body> {
     Some(ended(key, end))
 }
 
-/// The end of the first question that can end while the execution is paused: the call that asks runs on.
-pub(crate) fn due_while_paused(execution: &Execution, now: Timestamp) -> Option<Body> {
-    let questions = &execution.index.questions;
-    let ended = |key, end| Body::Wait { wait: execution.operation_id(key), event: WaitEvent::Ended(end) };
-    if let (Some(decision), Some(&question)) = (declined_by_mode(execution), questions.first()) {
-        return Some(ended(question, WaitEnd::Declined { decision, reason: reasons::NON_INTERACTIVE.to_owned() }));
-    }
-    let mut due = execution.index.timers.iter().take_while(|(until, _)| *until <= now);
-    due.find(|(_, wait)| questions.contains(wait)).map(|(_, question)| ended(*question, WaitEnd::TimedOut))
+/// The first wait that ends by its time, and when, as long as nothing else happens.
+pub(crate) fn next_timer(execution: &Execution) -> Option<(Timestamp, OperationKey)> {
+    execution.index.timers.iter().copied().find(|(_, wait)| has_turn(execution, *wait))
+}
+
+/// Whether a wait may end: not while the execution is paused, except for a question, because the call that asks runs on.
+fn has_turn(execution: &Execution, wait: OperationKey) -> bool {
+    execution.paused.is_none() || execution.index.questions.contains(&wait)
 }
 
 /// The end of the first wait of an execution that is being stopped.

@@ -114,11 +114,12 @@ fn line_of(id: &Value, is_approval: bool, reply: Option<Reply>) -> Value {
     };
     match reply {
         Some(Reply::Answer(answer)) => {
-            let answer = answer.as_json().and_then(|json| serde_json::from_str::<Value>(json).ok()).unwrap_or_default();
-            match is_approval {
-                true if answer["approve"] == true => status("approved", ""),
-                true => status("denied", ""),
-                false => json!({"id": id, "status": "answered", "answer": answer}),
+            match answer.as_json().and_then(|json| belay_json::read(json).ok()) {
+                // Whoever answers a call sends JSON: another answer is neither a consent nor a refusal.
+                None => status("refused", "its answer is not JSON"),
+                Some(answer) if !is_approval => json!({"id": id, "status": "answered", "answer": answer}),
+                Some(answer) if answer["approve"] == true => status("approved", ""),
+                Some(_) => status("denied", ""),
             }
         }
         Some(Reply::Declined(declined)) if is_approval => status("denied", &declined.reason),
@@ -338,6 +339,10 @@ mod tests {
         assert_eq!(of(false, answer("[1]")), r#"{"answer":[1],"id":"q","status":"answered"}"#);
         assert_eq!(of(true, answer(r#"{"approve":true}"#)), r#"{"id":"q","status":"approved"}"#);
         assert_eq!(of(true, answer(r#"{"approve":false}"#)), r#"{"id":"q","status":"denied"}"#);
+        let unreadable = r#"{"id":"q","reason":"its answer is not JSON","status":"refused"}"#;
+        for is_approval in [true, false] {
+            assert_eq!(of(is_approval, Reply::Answer(Payload::default())), unreadable);
+        }
         assert_eq!(of(true, declined()), r#"{"id":"q","reason":"no","status":"denied"}"#);
         assert_eq!(of(false, declined()), r#"{"id":"q","reason":"no","status":"declined"}"#);
         assert_eq!(of(false, Reply::TimedOut(Default::default())), r#"{"id":"q","status":"timed_out"}"#);
