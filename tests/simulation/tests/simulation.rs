@@ -403,6 +403,11 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Found { violation: "messages are not delivered", first: 3, within: 200 },
     },
     Scenario {
+        name: "belay_repetition_refused",
+        run: belay::repetition_refused,
+        expect: Expect::Found { violation: "is asked for again", first: 0, within: 200 },
+    },
+    Scenario {
         name: "belay_fork_forgets_output",
         run: belay::fork_forgets_output,
         expect: Expect::Found { violation: "and was to take over", first: 14, within: 200 },

@@ -4,7 +4,7 @@ use std::{future::ready, sync::atomic::Ordering};
 
 use belay_journal::{
     Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, Loaded, OutboxRow, Page, Position,
-    Query, Reading, StoreError, StoredTransition, Transition,
+    Query, Reading, Refused, StartRequest, StoreError, StoredTransition, Transition,
 };
 
 use crate::state::{Shared, State, Stored};
@@ -183,6 +183,11 @@ impl JournalReader for MemoryReader {
             let mut deletions = state.deletions.values().map(|(deletion, _)| deletion);
             deletions.find(|deletion| deletion.namespace == namespace && deletion.id == id).cloned()
         })
+    }
+
+    fn request_used(&self, request: &StartRequest) -> Reading<'_, Option<Refused>> {
+        let StartRequest { namespace, principal, id, hash, at } = request;
+        self.look(|state| state.request_used(namespace, principal, id, hash, *at))
     }
 
     fn deleted_after(&self, after: Position, limit: usize) -> Reading<'_, Vec<Deletion>> {

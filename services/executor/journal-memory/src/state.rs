@@ -239,6 +239,32 @@ impl State {
         }
     }
 
+    /// See [`JournalReader::request_used`](belay_journal::JournalReader::request_used).
+    pub(crate) fn request_used(
+        &self,
+        namespace: &str,
+        principal: &str,
+        request_id: &str,
+        hash: &str,
+        at: i64,
+    ) -> Option<Refused> {
+        let request = start_request(principal, request_id)?;
+        let has_started = |Stored { row, .. }: &&Stored| {
+            let NewExecution { namespace: of, principal: by, request_id: with, .. } = &row.execution;
+            (of.as_str(), by.as_str(), with.as_str()) == (namespace, principal, request_id)
+        };
+        if let Some(Stored { row, .. }) = self.executions.values().find(has_started) {
+            let same_request = row.execution.request_hash == hash;
+            return Some(Refused::RequestIdUsed { existing: row.key, same_request });
+        }
+        let had_started = |(deletion, _): &&(Deletion, usize)| {
+            (deletion.namespace.as_str(), deletion.start_request.as_ref()) == (namespace, Some(&request))
+                && deletion.reusable_at.is_none_or(|reusable_at| reusable_at > at)
+        };
+        let (Deletion { namespace, id, .. }, _) = self.deletions.values().find(had_started)?;
+        Some(Refused::RequestDeleted { namespace: namespace.clone(), id: id.clone() })
+    }
+
     fn create(
         &mut self,
         execution: NewExecution,
@@ -251,26 +277,10 @@ impl State {
         if transition.first_sequence != 1 {
             return Err(Refused::Gap { first: transition.first_sequence, last: 0 });
         }
-        let same_request = |stored: &&Stored| {
-            let NewExecution { namespace, principal, request_id, .. } = &stored.row.execution;
-            (namespace, principal, request_id) == (&execution.namespace, &execution.principal, &execution.request_id)
-        };
         // The request id is checked first, because a repeated request usually has the same execution id too.
-        if !execution.request_id.is_empty()
-            && let Some(Stored { row, .. }) = self.executions.values().find(same_request)
-        {
-            let same_request = row.execution.request_hash == execution.request_hash;
-            return Err(Refused::RequestIdUsed { existing: row.key, same_request });
-        }
-        let request = start_request(&execution.principal, &execution.request_id);
-        let has_started = |(deletion, _): &&(Deletion, usize)| {
-            request.is_some()
-                && (&deletion.namespace, &deletion.start_request) == (&execution.namespace, &request)
-                && deletion.reusable_at.is_none_or(|at| at > execution.created_at)
-        };
-        if let Some((deletion, _)) = self.deletions.values().find(has_started) {
-            let (namespace, id) = (deletion.namespace.clone(), deletion.id.clone());
-            return Err(Refused::RequestDeleted { namespace, id });
+        let NewExecution { namespace, principal, request_id, request_hash, created_at, .. } = &execution;
+        if let Some(refused) = self.request_used(namespace, principal, request_id, request_hash, *created_at) {
+            return Err(refused);
         }
         if let Some(Stored { row, .. }) = self.named(&execution.namespace, &execution.id) {
             return Err(Refused::IdTaken { id: execution.id, existing: row.key });

@@ -3,8 +3,8 @@
 use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, Loaded, OutboxRow, Page, Position, Query,
-    StoreError, StoredTransition, Transition,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, Loaded, OutboxRow, Page, Position, Query, Refused,
+    StartRequest, StoreError, StoredTransition, Transition,
 };
 use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
@@ -304,6 +304,11 @@ impl Queries {
     pub(crate) fn deletion(&self, namespace: &str, id: &str) -> Result<Option<Deletion>, StoreError> {
         let found = rows::deletions(&self.connection(), "WHERE namespace = ?1 AND id = ?2", [namespace, id]);
         found.map_err(failed)?.pop().transpose().map_err(damaged)
+    }
+
+    pub(crate) fn request_used(&self, request: &StartRequest) -> Result<Option<Refused>, StoreError> {
+        let StartRequest { namespace, principal, id, hash, at } = request;
+        rows::request_used(&self.connection(), namespace, principal, id, hash, *at).map_err(failed)
     }
 
     pub(crate) fn deleted_after(&self, after: Position, limit: usize) -> Result<Vec<Deletion>, StoreError> {

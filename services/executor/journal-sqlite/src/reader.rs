@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_journal::{
     Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, Loaded, OutboxRow, Page, Position,
-    Query, Reading, StoreError, StoredTransition, Transition,
+    Query, Reading, Refused, StartRequest, StoreError, StoredTransition, Transition,
 };
 use belay_sqlite::Lane;
 
@@ -111,6 +111,11 @@ impl JournalReader for SqliteReader {
     fn deletion(&self, namespace: &str, id: &str) -> Reading<'_, Option<Deletion>> {
         let (namespace, id) = (namespace.to_owned(), id.to_owned());
         self.run(move |queries| queries.deletion(&namespace, &id))
+    }
+
+    fn request_used(&self, request: &StartRequest) -> Reading<'_, Option<Refused>> {
+        let request = request.clone();
+        self.run(move |queries| queries.request_used(&request))
     }
 
     fn deleted_after(&self, after: Position, limit: usize) -> Reading<'_, Vec<Deletion>> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use belay_journal::{
     Change, Changes, Cursor, DeleteRequest, Deletion, ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution,
-    ParentStep, Snapshot, StepCounts, Waits,
+    ParentStep, Refused, Snapshot, StepCounts, Waits, start_request,
 };
 use belay_proto::stores::Service;
 use belay_sqlite::DamagedRow;
@@ -172,6 +172,32 @@ pub(crate) fn snapshot(
 /// Whether there is an execution with this key.
 pub(crate) fn exists(connection: &Connection, key: ExecutionKey) -> Result<bool, rusqlite::Error> {
     connection.prepare_cached("SELECT 1 FROM execution WHERE exec = ?1")?.exists([key.0])
+}
+
+/// What a request with this id has started; nothing when the id is empty. `at` is when it is made.
+pub(crate) fn request_used(
+    connection: &Connection,
+    namespace: &str,
+    principal: &str,
+    request_id: &str,
+    hash: &str,
+    at: i64,
+) -> Result<Option<Refused>, rusqlite::Error> {
+    const STARTED: &str =
+        "SELECT exec, request_hash FROM execution WHERE namespace = ?1 AND principal = ?2 AND request_id = ?3";
+    const DELETED: &str = "SELECT id FROM deletion
+                           WHERE namespace = ?1 AND start_request = ?2 AND (reusable_at IS NULL OR reusable_at > ?3)";
+    let Some(request) = start_request(principal, request_id) else { return Ok(None) };
+    let started = connection
+        .prepare_cached(STARTED)?
+        .query_row([namespace, principal, request_id], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))
+        .optional()?;
+    if let Some((existing, of)) = started {
+        return Ok(Some(Refused::RequestIdUsed { existing: ExecutionKey(existing), same_request: of == hash }));
+    }
+    let deleted =
+        connection.prepare_cached(DELETED)?.query_row((namespace, request, at), |row| row.get(0)).optional()?;
+    Ok(deleted.map(|id| Refused::RequestDeleted { namespace: namespace.to_owned(), id }))
 }
 
 /// The deletions that meet a condition.

@@ -272,19 +272,10 @@ impl Transaction<'_> {
             return Ok(Err(Refused::Gap { first: transition.first_sequence, last: 0 }));
         }
         // The request id is checked first, because a repeated request usually has the same execution id too.
-        if !execution.request_id.is_empty() {
-            let used: Option<(i64, String)> = self
-                .connection
-                .prepare_cached("SELECT exec, request_hash FROM execution WHERE namespace = ?1 AND principal = ?2 AND request_id = ?3")?
-                .query_row([&execution.namespace, &execution.principal, &execution.request_id], |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()?;
-            if let Some((existing, hash)) = used {
-                let same_request = hash == execution.request_hash;
-                return Ok(Err(Refused::RequestIdUsed { existing: ExecutionKey(existing), same_request }));
-            }
-            if let Err(refused) = self.check_request_is_new(execution)? {
-                return Ok(Err(refused));
-            }
+        let NewExecution { namespace, principal, request_id, request_hash, created_at, .. } = execution;
+        let used = rows::request_used(&self.connection, namespace, principal, request_id, request_hash, *created_at)?;
+        if let Some(refused) = used {
+            return Ok(Err(refused));
         }
         let taken: Option<i64> = self
             .connection

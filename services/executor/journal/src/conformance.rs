@@ -13,8 +13,8 @@ use common::{
 use crate::{
     AnyOf, Change, Changes, Comparison, Condition, Cursor, DeleteRequest, Deletion, Done, ExecutionKey, ExecutionRow,
     ExecutionSummary, Fence, Folder, JournalWriter, Loaded, MAX_EXAMINED, NewExecution, Opened, Operation, Order,
-    OrderBy, Page, ParentStep, Position, Query, Refused, Snapshot, StepCounts, StoreError, StoredTransition,
-    Transition, Waits, start_request,
+    OrderBy, Page, ParentStep, Position, Query, Refused, Snapshot, StartRequest, StepCounts, StoreError,
+    StoredTransition, Transition, Waits, start_request,
 };
 
 /// Checks a store's guarantees. `open` opens the same store each time, after the previous handle was dropped.
@@ -84,6 +84,11 @@ async fn keeps_parents<W: JournalWriter>(store: &mut Opened<W>, parent: Executio
     assert_eq!((row.execution, row.summary), (child, ended(12)), "a summary changes nothing of it");
 }
 
+fn start_request_of(id: &str, hash: &str, at: i64) -> StartRequest {
+    let (namespace, principal) = ("default".into(), common::PRINCIPAL.into());
+    StartRequest { namespace, principal, id: id.into(), hash: hash.into(), at }
+}
+
 /// B-15: starting twice with one request id yields one execution.
 async fn refuses_what_exists<W: JournalWriter>(store: &mut Opened<W>, existing: ExecutionKey) {
     let fence = store.fence;
@@ -100,6 +105,19 @@ async fn refuses_what_exists<W: JournalWriter>(store: &mut Opened<W>, existing: 
     assert_eq!(answers[1], Err(Refused::RequestIdUsed { existing, same_request: true }));
     assert_eq!(answers[2], Err(Refused::RequestIdUsed { existing, same_request: false }));
     assert_eq!(store.reader.find("default", "two").await.unwrap(), None, "a refused operation changes nothing");
+    let used = async |of: StartRequest| store.reader.request_used(&of).await.unwrap();
+    let request = start_request_of("request", "hash", 11);
+    assert_eq!(used(request.clone()).await, Some(Refused::RequestIdUsed { existing, same_request: true }));
+    let another = StartRequest { hash: "another".into(), ..request.clone() };
+    assert_eq!(used(another).await, Some(Refused::RequestIdUsed { existing, same_request: false }));
+    let others = [
+        StartRequest { namespace: "other".into(), ..request.clone() },
+        StartRequest { principal: "another".into(), ..request.clone() },
+        StartRequest { id: "another".into(), ..request },
+    ];
+    for other in others {
+        assert_eq!(used(other).await, None);
+    }
 }
 
 async fn appends_without_a_gap<W: JournalWriter>(store: &mut Opened<W>, key: ExecutionKey) {
@@ -799,6 +817,10 @@ async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     let repeated = |at| create(new_execution("another", "request of deleted", "hash", at), fence);
     let repetition = || Err(Refused::RequestDeleted { namespace: "default".into(), id: "deleted".into() });
     assert_eq!(commit(store, vec![repeated(10_000)]).await, vec![repetition()]);
+    let used = async |store: &Opened<W>, at| {
+        store.reader.request_used(&start_request_of("request of deleted", "hash", at)).await.unwrap()
+    };
+    assert_eq!(used(store, 10_000).await, repetition().err());
 
     let mut steps = 1;
     while commit(store, vec![erase(key, 50, fence)]).await != vec![Ok(Done::Erased { complete: true })] {
@@ -815,6 +837,7 @@ async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     .await;
     assert_eq!(answers, vec![Ok(Done::Closed), refused(Some(10_001)), Ok(Done::Dropped(0))]);
     assert_eq!(commit(store, vec![repeated(10_000)]).await, vec![repetition()]);
+    assert_eq!((used(store, 10_000).await, used(store, 10_001).await), (repetition().err(), None));
     assert_eq!(store.reader.open_deletions(ExecutionKey(0), 10).await.unwrap(), vec![], "it is closed");
     let closed = store.reader.deletion("default", "deleted").await.unwrap().expect("its name is not free yet");
     assert_eq!(closed, Deletion { reusable_at: Some(10_001), ..deletion });

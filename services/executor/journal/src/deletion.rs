@@ -36,6 +36,21 @@ pub struct Deletion {
     pub reusable_at: Option<i64>,
 }
 
+/// A request that starts an execution, as a store tells it from others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartRequest {
+    /// The namespace's id.
+    pub namespace: String,
+    /// Who asks.
+    pub principal: String,
+    /// The caller's request id, which is not empty.
+    pub id: String,
+    /// The digest of the request.
+    pub hash: String,
+    /// When it is made, in microseconds since the Unix epoch.
+    pub at: i64,
+}
+
 /// The SHA-256, in hexadecimal, of the principal and the id of the request that started an execution: all that a store keeps of it once the execution is
 /// deleted. A repetition of the request is known by it. `None` for an empty id.
 pub fn start_request(principal: &str, request_id: &str) -> Option<String> {

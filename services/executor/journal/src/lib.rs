@@ -51,7 +51,7 @@ use belay_proto::stores::Stores;
 use thiserror::Error;
 
 pub use changes::{Change, Changes, Cursor};
-pub use deletion::{DeleteRequest, Deletion, start_request};
+pub use deletion::{DeleteRequest, Deletion, StartRequest, start_request};
 pub use evidence::Evidence;
 pub use folder::Folder;
 pub use inbox::{InboxChanges, InboxContent, InboxMessage, InboxRow, TakenMessage};
@@ -663,6 +663,10 @@ pub trait JournalReader: Send + Sync {
 
     /// The deletion of an execution by its name, closed or not; `None` when it was dropped, or there was none.
     fn deletion(&self, namespace: &str, id: &str) -> Reading<'_, Option<Deletion>>;
+
+    /// With what the store would refuse to create an execution for this request because of its id: [`Refused::RequestIdUsed`] or
+    /// [`Refused::RequestDeleted`]. `None` when this request has started nothing.
+    fn request_used(&self, request: &StartRequest) -> Reading<'_, Option<Refused>>;
 
     /// The deletions, closed or not, in the order of `deleted_at` and key: those after `after`, at most `limit`.
     fn deleted_after(&self, after: Position, limit: usize) -> Reading<'_, Vec<Deletion>>;

@@ -21,7 +21,7 @@ use std::{
 use belay_execution::Event;
 use belay_journal::{
     Change, Changes, Cursor, Deletion, Done, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Operation, Page,
-    Position, Query, Reading, StoreError, TakenMessage, Transition,
+    Position, Query, Reading, Refused, StartRequest, StoreError, TakenMessage, Transition,
 };
 use belay_proto::v1;
 use belay_reading::event_index::EventIndex;
@@ -437,6 +437,11 @@ impl<'a> EventReader<'a> {
     /// See [`JournalReader::deletion`].
     pub(crate) fn deletion(self, namespace: &str, id: &str) -> Reading<'a, Option<Deletion>> {
         self.0.deletion(namespace, id)
+    }
+
+    /// See [`JournalReader::request_used`].
+    pub(crate) fn request_used(self, request: &StartRequest) -> Reading<'a, Option<Refused>> {
+        self.0.request_used(request)
     }
 
     /// See [`JournalReader::deleted_after`].

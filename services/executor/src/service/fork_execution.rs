@@ -7,7 +7,7 @@ use belay_execution::{
     Actor, Amounts, ApprovalMode, Body, Created, Event, Execution, ExecutionEvent, Json, Kept, Refused, StepEvent,
     StepId, Workspace, digest,
 };
-use belay_journal::{NewExecution, Refused as NotStored};
+use belay_journal::{NewExecution, Refused as NotStored, StartRequest};
 use belay_plan::Plan;
 use belay_proto::{payload::MAX_INLINE_BYTES, v1};
 use belay_reasons as reasons;
@@ -17,7 +17,7 @@ use tonic::{Code, Request, Status};
 
 use super::{
     requests::{check, check_may_control},
-    start_execution::{check_id, create, described, room},
+    start_execution::{check_id, create, described, or_started_before, room},
 };
 use crate::{
     ExecutionRegistry,
@@ -35,32 +35,45 @@ pub(super) async fn fork_execution(
     request: Request<v1::ForkExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
     let caller = Principal::of(&request)?;
+    let (request_id, request_hash) = (request.get_ref().request_id.clone(), hash(request.get_ref()));
+    let origin = ExecutionName::parse("name", &request.get_ref().name)?;
+    match fork(registry, &caller, &origin, request, request_hash.clone()).await {
+        Err(refused) => {
+            let (namespace, principal, at) = (origin.namespace, caller.to_string(), registry.now().as_micros());
+            let request = StartRequest { namespace, principal, id: request_id, hash: request_hash, at };
+            or_started_before(registry, request, refused).await
+        }
+        forked => forked,
+    }
+}
+
+async fn fork(
+    registry: &Arc<ExecutionRegistry>,
+    caller: &Principal,
+    origin: &ExecutionName,
+    request: Request<v1::ForkExecutionRequest>,
+    request_hash: String,
+) -> Result<v1::Execution, Status> {
     let uid = registry.ids.next_id();
     let trace = trace::initial_trace(&registry.reading.telemetry, request.metadata(), &uid);
     let request = request.into_inner();
-    let request_hash = hash(&request);
-    let v1::ForkExecutionRequest { name, execution_id, from_step, workspace, start_paused, reason, request_id } =
-        request;
+    let v1::ForkExecutionRequest { execution_id, from_step, workspace, start_paused, reason, request_id, .. } = request;
     registry.check_capacity()?;
-    let origin = ExecutionName::parse("name", &name)?;
     check_id(&execution_id)?;
     for (field, text) in [("from_step", &from_step), ("reason", &reason), ("request_id", &request_id)] {
         check(field, text)?;
     }
-    let row = registry.reading.follower.find(&origin).await?;
-    check_may_control(&caller, &row.execution.principal)?;
+    let row = registry.reading.follower.find(origin).await?;
+    check_may_control(caller, &row.execution.principal)?;
     let from = Some(from_step).filter(|step| !step.is_empty()).map(StepId::from);
     let why = match reason.as_str() {
         "" => format!("taken over from `{origin}`"),
         reason => format!("taken over from `{origin}`: {reason}"),
     };
     let begun =
-        registry.reading.follower.look(&origin, |seen| begun(&origin, seen.execution, from.as_ref(), &why)).await??;
+        registry.reading.follower.look(origin, |seen| begun(origin, seen.execution, from.as_ref(), &why)).await??;
     if begun.approval_mode == ApprovalMode::Auto {
-        check_decides(
-            &caller,
-            "A fork of an execution whose approvals are decided by the policy (approval_mode AUTO)",
-        )?;
+        check_decides(caller, "A fork of an execution whose approvals are decided by the policy (approval_mode AUTO)")?;
     }
     let catalogue = registry.runner.catalogue(false).await?;
     // The tools may be others by now.
@@ -121,7 +134,7 @@ pub(super) async fn fork_execution(
         let message =
             format!("Execution `{}` was deleted meanwhile, and its folder with it; nothing was started.", origin.id);
         let gone = status::error(Code::NotFound, reasons::EXECUTION_NOT_FOUND, message);
-        return Err(gone.with("name", &origin).into());
+        return Err(gone.with("name", origin).into());
     }
     described(registry, created).await
 }

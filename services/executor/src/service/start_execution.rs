@@ -2,7 +2,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{Actor, Body, Created, Event, ExecutionEvent, Timestamp, Workspace, digest};
-use belay_journal::{Folder, NewExecution, Refused};
+use belay_journal::{Folder, NewExecution, Refused, StartRequest};
 use belay_plan::{
     Plan, Planned, StepProblem, label_problem,
     limits::{self, MAX_INPUT_BYTES},
@@ -110,14 +110,33 @@ pub(super) async fn start_execution(
     request: Request<v1::StartExecutionRequest>,
 ) -> Result<v1::Execution, Status> {
     let caller = Principal::of(&request)?;
+    let (request_id, parent) = (request.get_ref().request_id.clone(), request.get_ref().parent.clone());
+    let (request_hash, is_start) = (hash(request.get_ref()), !request.get_ref().validate_only);
+    let started = start(registry, &caller, request, request_hash.clone()).await;
+    match (started, namespace("parent", &parent)) {
+        (Err(refused), Ok(namespace)) if is_start => {
+            let principal = caller.to_string();
+            let at = registry.now().as_micros();
+            let request = StartRequest { namespace, principal, id: request_id, hash: request_hash, at };
+            or_started_before(registry, request, refused).await
+        }
+        (started, _) => started,
+    }
+}
+
+async fn start(
+    registry: &Arc<ExecutionRegistry>,
+    caller: &Principal,
+    request: Request<v1::StartExecutionRequest>,
+    request_hash: String,
+) -> Result<v1::Execution, Status> {
     let principal = caller.to_string();
     let uid = registry.ids.next_id();
     let trace = trace::initial_trace(&registry.reading.telemetry, request.metadata(), &uid);
     let request = request.into_inner();
-    let request_hash = hash(&request);
     let mode = request.approval_mode();
     if mode == v1::ApprovalMode::Auto && !is_planted(Defect::AutoForEveryone) {
-        check_decides(&caller, "An execution whose approvals are decided by the policy (approval_mode AUTO)")?;
+        check_decides(caller, "An execution whose approvals are decided by the policy (approval_mode AUTO)")?;
     }
     let v1::StartExecutionRequest {
         parent,
@@ -307,6 +326,24 @@ fn preview(
     secrets.mark(marks::of_created(execution.created()));
     let planned_calls = planned_calls.into_iter().map(|call| shown(secrets.redactor(), call)).collect();
     Ok(v1::Execution { planned_calls, dry_run: true, ..secrets.summarize(name, &execution) })
+}
+
+/// Replies to a request that was refused: with the execution that it has started, if it is a repetition. Whatever refuses it now, such as a tool that
+/// is gone, a deleted origin or a full executor, may not have been so when it came first, and a caller that lost the first reply would believe that
+/// nothing runs.
+pub(super) async fn or_started_before(
+    registry: &Arc<ExecutionRegistry>,
+    request: StartRequest,
+    refused: Status,
+) -> Result<v1::Execution, Status> {
+    if request.id.is_empty() || is_planted(Defect::RepetitionRefused) {
+        return Err(refused);
+    }
+    match registry.reading.follower.read(move |reader| reader.request_used(&request)).await {
+        // Another request with the same id is told what is wrong with itself.
+        Ok(None | Some(Refused::RequestIdUsed { same_request: false, .. })) | Err(_) => Err(refused),
+        Ok(Some(used)) => started_before(registry, used).await,
+    }
 }
 
 /// Replies to a repeated request with the execution that it started, and to any other request with the same name or request id with an

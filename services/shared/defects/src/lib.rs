@@ -69,6 +69,8 @@ pub enum Defect {
     ChildNotDriven,
     /// An execution that is paused or resumed keeps what it knew of its children: a pause that was carried out in a child and never recorded has no end.
     PauseOfChildKept,
+    /// A repeated request that would be refused by now is refused, although it has started an execution.
+    RepetitionRefused,
     /// A fork does not take over the first output that it has to.
     ForkForgetsOutput,
     /// Retention deletes the execution of a step's plan while the execution of that step is in progress.

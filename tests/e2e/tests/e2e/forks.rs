@@ -124,3 +124,58 @@ async fn a_fork_is_made_once_and_survives() {
     let nothing = v1::ForkExecutionRequest { name: name("nothing"), ..Default::default() };
     assert_eq!(client.raw().fork_execution(nothing).await.unwrap_err().code(), Code::NotFound);
 }
+
+/// B-15, S2-NFR-007: a caller whose reply was lost asks again and gets what it has started, also when the request would be refused by now: the origin is
+/// deleted, the workspace is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_request_gets_what_it_has_started_whatever_is_gone_since() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+    let workspace = services.workspace("gone");
+    let text = "{id: p, steps: [{id: a, tool: noop}, {id: b, tool: noop, depends_on: [a]}]}";
+    let source = v1::start_execution_request::Source::Document(v1::PlanDocument {
+        text: text.into(),
+        format: v1::PlanFormat::Yaml.into(),
+    });
+    let start = |request_id: &str| v1::StartExecutionRequest {
+        parent: "namespaces/default".into(),
+        source: Some(source.clone()),
+        workspace: workspace.to_str().unwrap().into(),
+        request_id: request_id.into(),
+        ..Default::default()
+    };
+    let id_of = |name: &str| name.rsplit('/').next().unwrap().to_owned();
+    let first = client.raw().start_execution(start("start")).await.unwrap().into_inner();
+    client.watch_to_the_end(&id_of(&first.name)).await;
+    let fork = |from: &str, request_id: &str| v1::ForkExecutionRequest {
+        name: first.name.clone(),
+        from_step: from.into(),
+        request_id: request_id.into(),
+        ..Default::default()
+    };
+    let forked = client.raw().fork_execution(fork("b", "fork")).await.unwrap().into_inner();
+    client.watch_to_the_end(&id_of(&forked.name)).await;
+
+    std::fs::remove_dir_all(&workspace).unwrap();
+    let again = client.raw().start_execution(start("start")).await.unwrap().into_inner();
+    assert_eq!((again.name, again.create_time), (first.name.clone(), first.create_time));
+    let refused = client.raw().start_execution(start("another")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+
+    let delete = |name: &str| v1::DeleteExecutionRequest { name: name.into(), ..Default::default() };
+    client.raw().delete_execution(delete(&first.name)).await.unwrap();
+    let again = client.raw().fork_execution(fork("b", "fork")).await.unwrap().into_inner();
+    assert_eq!((again.name, again.create_time), (forked.name.clone(), forked.create_time));
+    for other in [fork("b", "another"), fork("b", ""), fork("a", "fork")] {
+        let refused = client.raw().fork_execution(other).await.unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound, "{refused:?}");
+        assert!(refused.message().contains(&id_of(&first.name)), "{refused:?}");
+    }
+    // That it was deleted is the reply then, and not what is wrong with the request by now.
+    let refused = client.raw().start_execution(start("start")).await.unwrap_err();
+    assert!(refused.message().contains("which this request has started, was deleted"), "{refused:?}");
+    client.raw().delete_execution(delete(&forked.name)).await.unwrap();
+    let refused = client.raw().fork_execution(fork("b", "fork")).await.unwrap_err();
+    assert!(refused.message().contains("which this request has started, was deleted"), "{refused:?}");
+}

@@ -225,24 +225,6 @@ impl Transaction<'_> {
         })
     }
 
-    /// Refuses a request that has started an execution which was deleted recently.
-    pub(super) fn check_request_is_new(
-        &self,
-        execution: &NewExecution,
-    ) -> Result<Result<(), Refused>, rusqlite::Error> {
-        let Some(request) = start_request(&execution.principal, &execution.request_id) else { return Ok(Ok(())) };
-        let id = self
-            .connection
-            .prepare_cached(
-                "SELECT id FROM deletion
-                 WHERE namespace = ?1 AND start_request = ?2 AND (reusable_at IS NULL OR reusable_at > ?3)",
-            )?
-            .query_row(params![execution.namespace, request, execution.created_at], |row| row.get(0))
-            .optional()?;
-        let namespace = execution.namespace.clone();
-        Ok(id.map_or(Ok(()), |id| Err(Refused::RequestDeleted { namespace, id })))
-    }
-
     /// Refuses an id that was deleted recently; drops the deletion when its time is over.
     pub(super) fn check_id_is_free(&self, execution: &NewExecution) -> Result<Result<(), Refused>, rusqlite::Error> {
         let found: Option<(i64, Option<i64>)> = self

@@ -230,9 +230,10 @@ async fn try_carry_through(order: &Order, observed: &Observations) {
     if random.random_bool(order.deletes) {
         deletions::delete(&name, &format!("{}-delete", order.request_id), observed, &mut random).await;
     }
-    if let Some(fork) = fork {
+    if let Some((fork, request)) = fork {
         let order = Order { request_id: forks::request_of(&order.request_id), ..order.clone() };
         follow(&fork, &order, observed, &mut random).await;
+        forks::repeat(&fork, request, observed).await;
     }
 }
 

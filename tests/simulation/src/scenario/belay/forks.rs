@@ -6,6 +6,7 @@ use belay_proto::v1::{self, execution_event::Kind, step};
 use belay_service_kit::status;
 use rand::Rng;
 use rand::rngs::StdRng;
+use tonic::Code;
 
 use super::audit::Kept;
 use super::client::{Connection, pause, with_outputs};
@@ -34,8 +35,13 @@ pub(super) fn origin_of(request_id: &str) -> &str {
     request_id.strip_suffix(SUFFIX).unwrap_or(request_id)
 }
 
-/// Forks an execution that has ended; returns the name of the fork, unless nothing would run or too much would be taken over.
-pub(super) async fn fork(name: &str, request_id: &str, observed: &Observations, random: &mut StdRng) -> Option<String> {
+/// Forks an execution that has ended; returns the name of the fork and the request, unless nothing would run or too much would be taken over.
+pub(super) async fn fork(
+    name: &str,
+    request_id: &str,
+    observed: &Observations,
+    random: &mut StdRng,
+) -> Option<(String, v1::ForkExecutionRequest)> {
     let mut connection = Connection::new(observed);
     let origin = loop {
         let request = v1::GetExecutionRequest { name: name.to_owned(), view: v1::ExecutionView::Full.into() };
@@ -62,14 +68,14 @@ pub(super) async fn fork(name: &str, request_id: &str, observed: &Observations, 
         ..v1::ForkExecutionRequest::default()
     };
     loop {
-        let request = request.clone();
-        match connection.try_ask(|mut client| async move { client.fork_execution(request).await }).await {
+        let asked = request.clone();
+        match connection.try_ask(|mut client| async move { client.fork_execution(asked).await }).await {
             Ok(fork) => {
                 trace::count("executions forked");
                 trace::event(format_args!("{} is a fork of {name} from {from_step:?}", fork.name));
                 observed.started(&request_of(request_id), &fork);
                 observed.forked(&fork.name, Fork { origin, from_step });
-                return Some(fork.name);
+                return Some((fork.name, request));
             }
             Err(Some(status)) if status::reason(&status).as_deref() == Some("NOTHING_TO_RETRY") => {
                 let all = steps.len();
@@ -89,6 +95,26 @@ pub(super) async fn fork(name: &str, request_id: &str, observed: &Observations, 
             return None;
         }
         pause(random, 200).await;
+    }
+}
+
+/// Asks for a fork once more, as somebody whose reply was lost does. It is the same one or was deleted, whatever has become of its origin.
+pub(super) async fn repeat(fork: &str, request: v1::ForkExecutionRequest, observed: &Observations) {
+    let mut connection = Connection::new(observed);
+    let origin = request.name.clone();
+    match connection.try_ask(|mut client| async move { client.fork_execution(request).await }).await {
+        Ok(again) if again.name == fork => trace::count("forks asked for again"),
+        Ok(again) => {
+            observed
+                .violation(format_args!("{fork} is asked for again, and {} is another fork of {origin}", again.name));
+        }
+        Err(Some(status)) if status.code() == Code::NotFound && observed.execution_may_be_gone() => {}
+        Err(Some(status))
+            if status.code() == Code::NotFound && status::fact(&status, "name").as_deref() != Some(fork) =>
+        {
+            observed.violation(format_args!("{fork} is asked for again, and its request is refused: {status:?}"));
+        }
+        Err(_) => {}
     }
 }
 

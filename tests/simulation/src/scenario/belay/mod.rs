@@ -190,6 +190,14 @@ pub fn retaining(seed: u64) -> Result<(), String> {
     run(seed, Bugs { deletes, drives_some, often, ..bugs })
 }
 
+/// A defect of the services' own code: [`Defect::RepetitionRefused`].
+///
+/// # Errors
+/// What was violated.
+pub fn repetition_refused(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { nests: true, retains: true, forks: true, ..Bugs::planted(Defect::RepetitionRefused) })
+}
+
 /// A defect of the services' own code: [`Defect::ChildOfRunningTaken`].
 ///
 /// # Errors

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use belay_journal::{
     Changes, Committed, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, JournalWriter, Loaded,
-    Operation, OutboxRow, Page, Position, Query, Reading, StoreError, StoredTransition, Transition,
+    Operation, OutboxRow, Page, Position, Query, Reading, Refused, StartRequest, StoreError, StoredTransition,
+    Transition,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -162,6 +163,11 @@ impl JournalReader for SlowReader {
         let namespace = namespace.to_owned();
         let id = id.to_owned();
         self.delayed(move |reader| reader.deletion(&namespace, &id))
+    }
+
+    fn request_used(&self, request: &StartRequest) -> Reading<'_, Option<Refused>> {
+        let request = request.clone();
+        self.delayed(move |reader| reader.request_used(&request))
     }
 
     fn deleted_after(&self, after: Position, limit: usize) -> Reading<'_, Vec<Deletion>> {
