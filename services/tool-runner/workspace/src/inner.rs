@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) own: OwnedFd,
     pub(crate) views: OwnedFd,
     pub(crate) commits: OwnedFd,
+    /// The layers that were kept, by their sets.
+    pub(crate) layers: OwnedFd,
     pub(crate) trash: OwnedFd,
     pub(crate) trashed: AtomicU64,
     /// The owner of committed files, if the runner is root.

@@ -57,6 +57,11 @@ impl<'a> Merged<'a> {
         folder.as_ref().expect("an entry was found in it").as_fd()
     }
 
+    /// Its upper directory, which is there once it was created for writing.
+    pub(crate) fn upper(&self) -> BorrowedFd<'_> {
+        self.layer(Layer::Upper)
+    }
+
     /// The entry of this name.
     pub(crate) fn entry(&self, name: &OsStr) -> Result<Option<Entry>, Errno> {
         if is_own(name) {

@@ -160,6 +160,12 @@ impl RelPath {
         Some(Self(self.0[..end].to_vec()))
     }
 
+    /// Whether it is below another path.
+    #[must_use]
+    pub fn is_inside(&self, other: &Self) -> bool {
+        self != other && self.as_ref().starts_with(other)
+    }
+
     /// The last name; `None` for the root.
     #[must_use]
     pub fn name(&self) -> Option<&OsStr> {

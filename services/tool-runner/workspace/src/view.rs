@@ -22,6 +22,7 @@ use crate::{
     disk::{At as _, IoFailure, Rename},
     inner::Inner,
     lookup::{Entry, Follow, Found, Layer, Merged, find},
+    manifest::Manifest,
     open::{DIRECTORY, NotAFile, open_entry, open_file, stat_entry},
     overlay_format::{is_whiteout, mark_copied_up, mark_opaque},
     path::{OWN, RelPath},
@@ -52,6 +53,8 @@ pub struct View {
     pub(crate) own: OwnedFd,
     /// The time of the file system when it began.
     pub(crate) began: FileTime,
+    /// What it began with, beyond the workspace: see [`crate::Workspace::view_over`].
+    pub(crate) before: Manifest,
     /// Its number in [`crate::retention::Retention`], by which replaced files are kept for it.
     number: u64,
 }
@@ -86,7 +89,8 @@ impl View {
         }
         let own = open_entry(&workspace.views, id.as_ref(), DIRECTORY).at("opening the view", id)?;
         let number = workspace.retention().begin();
-        let mut view = Self { workspace, id: id.to_owned(), own, began: FileTime(0, 0), number };
+        let mut view =
+            Self { workspace, id: id.to_owned(), own, began: FileTime(0, 0), before: Manifest::default(), number };
         view.began = view.workspace.beginning().at("reading the time of", view.workspace.path.display())?;
         Ok(view)
     }
@@ -283,7 +287,7 @@ impl View {
     }
 
     /// The root, for writing: creates the upper directory.
-    fn writable_root(&self) -> Result<Merged<'_>, IoFailure> {
+    pub(crate) fn writable_root(&self) -> Result<Merged<'_>, IoFailure> {
         let mode = Stat::from(fstat(&self.workspace.root).at("inspecting", ".")?).mode;
         match self.workspace.disk.create_directory(&self.own, UPPER.as_ref(), mode & 0o1777) {
             Ok(()) | Err(Errno::EXIST) => self.root(),
@@ -292,7 +296,7 @@ impl View {
     }
 
     /// The directory at `path` in the upper layer: copied up, or created.
-    fn create_directories<'a>(&'a self, root: Merged<'a>, path: &RelPath) -> Result<Merged<'a>, ViewError> {
+    pub(crate) fn create_directories<'a>(&'a self, root: Merged<'a>, path: &RelPath) -> Result<Merged<'a>, ViewError> {
         let disk = &self.workspace.disk;
         let mut at = root;
         for name in path.names() {
@@ -303,6 +307,10 @@ impl View {
                 Some(entry) if entry.stat.is_directory() => {
                     if entry.layer == Layer::Lower {
                         disk.create_directory(upper, name, entry.stat.mode & 0o1777).at("creating", &place)?;
+                        if self.workspace.owner.is_some() {
+                            // As the kernel copies it up, for a command that is to see it too.
+                            disk.set_owner(upper, name, entry.stat.owner).at("changing the owner of", &place)?;
+                        }
                         let made = open_entry(upper, name, DIRECTORY).at("opening", &place)?;
                         mark_copied_up(disk, &made).at("marking", &place)?;
                     }
@@ -316,6 +324,9 @@ impl View {
                         disk.unlink(upper, name).at("removing an old entry at", &place)?;
                     }
                     disk.create_directory(upper, name, 0o755).at("creating", &place)?;
+                    if let Some(owner) = self.workspace.owner {
+                        disk.set_owner(upper, name, owner).at("changing the owner of", &place)?;
+                    }
                     if at.below(name).at("inspecting", &place)?.is_some() {
                         let made = open_entry(upper, name, DIRECTORY).at("opening", &place)?;
                         mark_opaque(disk, &made).at("marking", &place)?;

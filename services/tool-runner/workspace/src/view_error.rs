@@ -1,6 +1,6 @@
 //! Why an operation in a view failed.
 
-use crate::{disk::IoFailure, stat::FileKind};
+use crate::{disk::IoFailure, path::RelPath, stat::FileKind};
 
 /// Why an operation in a view failed.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +56,30 @@ pub enum ViewError {
     Stores {
         /// The path.
         path: String,
+    },
+    /// A layer that the view was to begin with is not there, or is not what was kept.
+    #[error(
+        "the changes that an earlier call of this step made are gone (layer `{layer}`): nothing of the step was committed; run the step again"
+    )]
+    LayerGone {
+        /// Its id.
+        layer: String,
+    },
+    /// The workspace has changed at paths that earlier calls of the set have changed too.
+    #[error(
+        "changed by someone else since earlier calls of this step changed it: {}; nothing of the step was committed; run the step again on the \
+         current files",
+        crate::effect::shown(paths)
+    )]
+    LayerConflict {
+        /// The paths.
+        paths: Vec<RelPath>,
+    },
+    /// The layers that the view was to begin with cannot be used.
+    #[error("the changes of earlier calls of this step cannot be used: {why}")]
+    Layers {
+        /// Why.
+        why: String,
     },
     /// The workspace itself cannot be overwritten or removed.
     #[error("`.` is the workspace itself: name a path inside it")]

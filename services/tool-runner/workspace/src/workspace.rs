@@ -88,7 +88,7 @@ impl Workspace {
             let shown = path.join(OWN).join(name);
             folder(&disk, &own, name.as_ref()).at("opening", shown.display()).map_err(OpenError::from)
         };
-        let (views, commits, trash) = (part("views")?, part("commits")?, part("trash")?);
+        let [views, commits, layers, trash] = [part("views")?, part("commits")?, part("layers")?, part("trash")?];
         let stat = Stat::from(fstat(&root).at("inspecting", path.display())?);
         let owner = geteuid().is_root().then_some(stat.owner);
         let trashed = AtomicU64::new(0);
@@ -100,6 +100,7 @@ impl Workspace {
             own,
             views,
             commits,
+            layers,
             trash,
             trashed,
             owner,

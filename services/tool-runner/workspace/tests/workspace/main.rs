@@ -7,6 +7,7 @@ mod conflicts;
 mod crashes;
 mod effects;
 mod equivalence;
+mod layers;
 mod lossy;
 mod opening;
 mod overlay;
